@@ -20,6 +20,7 @@ from millrace.errors import Retryable
 from producer.binlog.events import FORMAT_DESCRIPTION, PREVIOUS_GTIDS
 from producer.binlog.gtid_runs import new_runs
 from producer.convert.converter import Converter, ConverterSource
+from producer.relay.pieces import has_right_sum
 from producer.relay.reader import RelayReader
 from producer.relay.writer import RelayLog
 from producer.upstream.dump_stream import DumpStream, StreamFigures
@@ -46,6 +47,8 @@ def warm() -> None:
         _receive_nothing(relay)
         relay.close()
         relay = RelayLog.open(Path(name), flavour=Flavour.MYSQL)
+        octets = np.frombuffer(bytearray(head), np.uint8)
+        has_right_sum(lambda pos, count: octets[pos : pos + count], 0, len(head))
         _convert(relay, Coordinates(str(subdir), _FILE, FIRST_POS))
         relay.close()
 

@@ -3,6 +3,7 @@
 - ``walk_events`` serves recovery: it finds the end of the last whole transaction of a relay file.
 - ``scan_events`` serves readers: their span ends with a whole transaction, so only the events are checked.
 - ``find_prepared`` finds XA PREPARE in events that have been checked.
+- ``extend_sum`` serves both for an event that is read in pieces (``producer.relay.pieces``).
 
 ``walk_events`` and ``scan_events`` stop at the first bad event and return the reason. An event cut by the end of the
 bytes is not an error.
@@ -96,25 +97,35 @@ def scan_events(
 
 
 @compiled
-def find_prepared(buf: Any, at: int, end: int, group_at: int, found: Any) -> tuple[int, int, int]:
+def extend_sum(running: int, buf: Any, length: int, tables: Any, folded: Any) -> int:
+    """The CRC-32 ``running`` (0 at the start) extended over the first ``length`` bytes of ``buf``."""
+    return int64(crc32(buf.ctypes.data, length, np.uint32(running), tables, folded))
+
+
+@compiled
+def find_prepared(
+    buf: Any, at: int, end: int, group_at: int, found: Any, has_cut: bool
+) -> tuple[int, int, int]:
     """Collect the XA_PREPARE, TRANSACTION_PAYLOAD and FORMAT_DESCRIPTION events: (count, offset, group).
 
     The first two may hold an XA PREPARE; the third names the checksum algorithm. ``found`` gets a row for each, in the
     columns ``FOUND_AT`` and following. The walk ends when ``found`` is full or the next event is incomplete; the
-    offset is that of the next event. The group is the offset after the preceding GTID event, or ``group_at``.
+    offset is that of the next event. The group is the offset after the preceding GTID event, or ``group_at``. With
+    ``has_cut``, a TRANSACTION_PAYLOAD of which only the beginning is in ``buf`` counts as complete.
     """
     count = 0
     while at + t.HEADER_BYTES <= end and count < len(found):
         kind = int64(buf[at + 4])
         size = u32(buf, at + 9)
-        if size < t.HEADER_BYTES or at + size > end:
+        is_cut = at + size > end
+        if size < t.HEADER_BYTES or (is_cut and not (has_cut and kind == t.TRANSACTION_PAYLOAD)):
             break
         if kind in (t.XA_PREPARE, t.TRANSACTION_PAYLOAD, t.FORMAT_DESCRIPTION):
             row = found[count]
             row[FOUND_AT], row[FOUND_BYTES], row[FOUND_GROUP] = at, size, group_at
             row[FOUND_METHOD], row[FOUND_PLAIN_BYTES], row[FOUND_DATA_AT] = -1, -1, -1
             if kind == t.TRANSACTION_PAYLOAD:
-                _read_payload_head(row, buf, at + t.HEADER_BYTES, at + size)
+                _read_payload_head(row, buf, at + t.HEADER_BYTES, min(end, at + size))
             count += 1
         at += size
         if kind in (t.GTID, t.GTID_TAGGED, t.MARIADB_GTID):

@@ -3,7 +3,8 @@
 A source holds a window of bytes and an offset in it. The kernel walks the window; ``load_next`` moves it forward.
 
     RelayEvents      spans of the relay log, file after file
-    PayloadEvents    TRANSACTION_PAYLOAD: its events, inflated piece by piece, all with the payload's coordinates
+    PayloadEvents    TRANSACTION_PAYLOAD: its events, inflated piece by piece, all with the payload's coordinates.
+                     A payload larger than a window is also read piece by piece.
     XaEvents         the events between XA START and XA PREPARE, read again at XA COMMIT
 
 Payload body (libs/mysql/binlog/event/control_events.h): (field packed, length packed, value)* 0, then the data.
@@ -11,7 +12,8 @@ Fields: 1 size of the data, 2 compression (0 zstd, 255 none), 3 size when inflat
 """
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from io import IOBase
+from typing import Protocol, cast
 
 import numpy as np
 import pyarrow as pa
@@ -30,8 +32,16 @@ _ZSTD, _STORED = 0, 255
 _NO_EVENTS: Bytes = np.zeros(0, np.uint8)
 
 
+class Stream(Protocol):
+    """A readable file."""
+
+    def read(self, count: int) -> bytes:
+        """The next ``count`` bytes, fewer only at the end."""
+        ...
+
+
 class Span(Protocol):
-    """Whole events."""
+    """Whole events, or the beginning of one large TRANSACTION_PAYLOAD."""
 
     @property
     def at(self) -> Coordinates:
@@ -47,8 +57,15 @@ class Span(Protocol):
 class Reader(Protocol):
     """The relay log as the converter uses it (``producer.relay``). Tests use a directory of binlog files."""
 
-    def read(self, at: Coordinates, *, bytes_max: int) -> Span:
-        """Whole events from `at` on; empty at the end of a file or of the readable part."""
+    def read(self, at: Coordinates, *, bytes_max: int, cuts_payloads: bool = False) -> Span:
+        """Whole events from `at` on; empty at the end of a file or of the readable part.
+
+        With ``cuts_payloads``, only the beginning of a TRANSACTION_PAYLOAD larger than ``bytes_max``.
+        """
+        ...
+
+    def open_event(self, at: Coordinates) -> Stream:
+        """The bytes of the event at `at`, from its header to its checksum, as a stream."""
         ...
 
     def wait(self, at: Coordinates, timeout_s: float) -> bool:
@@ -69,7 +86,7 @@ class Reader(Protocol):
 
 
 class EventSource:
-    """A window of bytes and an offset in it.
+    """A window of bytes and an offset in it, which is beyond the window after an event of which it has the beginning.
 
     ``file_pos`` is the file offset of the window's start. ``fixed_pos`` is -1, or the coordinates of all its events.
     ``checksum_bytes`` is the size of the checksum after each event.
@@ -105,12 +122,12 @@ class RelayEvents(EventSource):
         self.at, self.file_pos, self.offset = here, here.pos, 0
         # a large event is not kept while the next one is read or waited for
         self.window = _NO_EVENTS
-        span = self._reader.read(here, bytes_max=WINDOW_BYTES)
+        span = self._reader.read(here, bytes_max=WINDOW_BYTES, cuts_payloads=True)
         if not len(span.payload):
             following = self._reader.after_file(here)
             if following is None:
                 return False
-            span = self._reader.read(following, bytes_max=WINDOW_BYTES)
+            span = self._reader.read(following, bytes_max=WINDOW_BYTES, cuts_payloads=True)
             here = following
         self.at, self.file_pos = here, here.pos
         self.window = writable(span.payload)
@@ -128,9 +145,19 @@ class RelayEvents(EventSource):
 
 
 class PayloadEvents(EventSource):
-    """The events inside the body of a TRANSACTION_PAYLOAD event."""
+    """The events inside the body of a TRANSACTION_PAYLOAD event.
 
-    def __init__(self, body: bytes | memoryview, at: Coordinates, *, end_pos: int) -> None:
+    ``stream``: the body, if it is not all in memory; ``body`` then has only its beginning.
+    """
+
+    def __init__(
+        self,
+        body: bytes | memoryview,
+        at: Coordinates,
+        *,
+        end_pos: int,
+        stream: Stream | None = None,
+    ) -> None:
         super().__init__(file_pos=0, fixed_pos=at.pos, checksum_bytes=0)
         head = bytes(body[:_PAYLOAD_HEAD_BYTES_MAX])
         reader = ByteReader(head, "transaction payload")
@@ -139,7 +166,12 @@ class PayloadEvents(EventSource):
             value = ByteReader(reader.take(reader.packed()), "field of a transaction payload")
             if kind == _PAYLOAD_METHOD:
                 method = value.packed()
-        data = pa.BufferReader(body[len(head) - reader.left :])
+        data_at = len(head) - reader.left
+        if stream is None:
+            data: pa.NativeFile = pa.BufferReader(body[data_at:])
+        else:
+            stream.read(data_at)
+            data = pa.PythonFile(cast(IOBase, stream), mode="r")
         if method == _ZSTD:
             self._stream: pa.NativeFile = pa.CompressedInputStream(data, "zstd")
         elif method == _STORED:
@@ -219,15 +251,15 @@ class XaEvents(EventSource):
             file_pos=group.start.pos, fixed_pos=-1, checksum_bytes=group.checksum_bytes
         )
         self._reader = reader
-        self._next = group.start
+        self._at = group.start
         self._end_pos = group.end_pos
 
     def load_next(self) -> bool:
         """Load the next span, up to the end of the range."""
-        here = self._next
+        here = self._at.at(self._at.pos + self.offset)
         if here.pos >= self._end_pos:
             return False
-        span = self._reader.read(here, bytes_max=WINDOW_BYTES)
+        span = self._reader.read(here, bytes_max=WINDOW_BYTES, cuts_payloads=True)
         length = min(len(span.payload), self._end_pos - here.pos)
         if not length:
             raise Fatal(
@@ -236,10 +268,21 @@ class XaEvents(EventSource):
                 coordinates=here,
             )
         self.window = writable(span.payload)[:length]
-        self.offset = 0
-        self.file_pos = here.pos
-        self._next = here.at(here.pos + length)
+        self._at, self.file_pos, self.offset = here, here.pos, 0
         return True
+
+
+def open_payload(
+    event: memoryview, checksum_bytes: int, at: Coordinates, reader: Reader
+) -> PayloadEvents:
+    """The events of the TRANSACTION_PAYLOAD at ``at``, of which ``event`` is the whole or the beginning."""
+    size = int.from_bytes(event[9:13], "little")
+    end_pos = at.pos + size
+    if len(event) == size:  # it may be large, so it is not copied
+        return PayloadEvents(event[HEADER_BYTES : size - checksum_bytes], at, end_pos=end_pos)
+    stream = reader.open_event(at)
+    stream.read(HEADER_BYTES)
+    return PayloadEvents(event[HEADER_BYTES:], at, end_pos=end_pos, stream=stream)
 
 
 def checksum_bytes_of(format_description: bytes | memoryview) -> int:

@@ -18,10 +18,10 @@ from producer.binlog.transactions import AFTER_GTID, ENDS, INSIDE, OPENS_XA, OUT
 from producer.convert.arrays import Bytes, KernelArrays, Numbers
 from producer.convert.event_sources import (
     EventSource,
-    PayloadEvents,
     Reader,
     XaEvents,
     checksum_bytes_of,
+    open_payload,
 )
 from producer.convert.kernel import state as s
 from producer.convert.kernel.walk import end_transaction
@@ -99,14 +99,15 @@ class EventHandler:
     # ---- events ----------------------------------------------------------------------------------------
 
     def handle(self, event: memoryview, *, events: EventSource, at: Coordinates) -> Outcome:
-        """Handle a whole event of `events`. `at` is its position, for errors and records."""
+        """Handle an event of `events`: whole, or the beginning of a payload. `at` is its position, for errors and
+        records."""
         kind = event[4]
         if kind == t.FORMAT_DESCRIPTION:
             events.checksum_bytes = self._checksum_bytes = checksum_bytes_of(event)
             return NOTHING
+        if kind == t.TRANSACTION_PAYLOAD:
+            return Outcome(events=open_payload(event, events.checksum_bytes, at, self._reader))
         body = event[t.HEADER_BYTES : len(event) - events.checksum_bytes]
-        if kind == t.TRANSACTION_PAYLOAD:  # it may be large, so it is not copied
-            return Outcome(events=PayloadEvents(body, at, end_pos=at.pos + len(event)))
         if kind == t.XA_PREPARE:
             return self._prepare(bytes(body), events, at)
         content = bytes(body)

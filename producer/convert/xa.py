@@ -23,15 +23,16 @@ import pyarrow as pa
 from producer.binlog import events as t
 from producer.binlog.walk import (
     FOUND_AT,
+    FOUND_BYTES,
     FOUND_METHOD,
     FOUND_WORDS,
     find_prepared,
 )
 from producer.convert.event_sources import (
     WINDOW_BYTES,
-    PayloadEvents,
     Reader,
     checksum_bytes_of,
+    open_payload,
     writable,
 )
 from schemas.byte_reader import ByteReader
@@ -115,13 +116,14 @@ class XaGroups:
         end_pos = until.pos if (file.subdir, file.file) == (until.subdir, until.file) else _NO_END
         rows = np.zeros((FOUND_MAX, FOUND_WORDS), np.int64)
         while at.pos < end_pos:
-            window = writable(self._reader.read(at, bytes_max=WINDOW_BYTES).payload)
+            span = self._reader.read(at, bytes_max=WINDOW_BYTES, cuts_payloads=True)
+            window = writable(span.payload)
             if not window.size:
                 break
             offset, count = 0, FOUND_MAX
             while count == FOUND_MAX:
                 count, offset, group = find_prepared(
-                    window, offset, window.size, group_pos - at.pos, rows
+                    window, offset, window.size, group_pos - at.pos, rows, True
                 )
                 group_pos = at.pos + group
                 for row in rows[:count].tolist():
@@ -133,7 +135,7 @@ class XaGroups:
                         checksum_bytes = checksum_bytes_of(event)
                     elif _may_prepare(event, row, checksum_bytes):
                         here = at.at(at.pos + begin)
-                        if xid in prepared_xids(event, checksum_bytes, here):
+                        if xid in prepared_xids(event, checksum_bytes, here, self._reader):
                             end = here.pos + size
                             found = XaGroup(at.at(at.pos + group), end, checksum_bytes)
             at = at.at(at.pos + offset)
@@ -159,25 +161,27 @@ def xid_of_statement(text: str) -> str:
     return f"{parts[0]}.{parts[1]}.{format_id}"
 
 
-def prepared_xids(event: memoryview, checksum_bytes: int, at: Coordinates) -> list[str]:
-    """The xids that an event prepares; the event may be a payload."""
-    body = event[t.HEADER_BYTES : len(event) - checksum_bytes]
+def prepared_xids(
+    event: memoryview, checksum_bytes: int, at: Coordinates, reader: Reader
+) -> list[str]:
+    """The xids that an event prepares; the event may be a payload, or the beginning of a large one."""
     if event[4] == t.XA_PREPARE:
+        body = event[t.HEADER_BYTES : len(event) - checksum_bytes]
         return [xid_of_prepare(bytes(body))[0]]
     if event[4] != t.TRANSACTION_PAYLOAD:
         return []
     found: list[str] = []
-    payload = PayloadEvents(body, at, end_pos=at.pos + len(event))
+    payload = open_payload(event, checksum_bytes, at, reader)
     rows = np.zeros((1, FOUND_WORDS), np.int64)
     while payload.load_next():
         window = payload.window
         while True:
-            count, offset, _ = find_prepared(window, payload.offset, window.size, 0, rows)
+            count, offset, _ = find_prepared(window, payload.offset, window.size, 0, rows, False)
             payload.offset = offset
             if not count:
                 break
             begin, size = rows[0].tolist()[:2]
-            found += prepared_xids(window[begin : begin + size].data, 0, at)
+            found += prepared_xids(window[begin : begin + size].data, 0, at, reader)
     return found
 
 
@@ -189,7 +193,8 @@ def _may_prepare(event: memoryview, row: list[int], checksum_bytes: int) -> bool
     method, plain_bytes, data_at = row[FOUND_METHOD:]
     if event[4] != t.TRANSACTION_PAYLOAD or method != _ZSTD or data_at < 0:
         return True
-    data = event[data_at - row[FOUND_AT] : len(event) - checksum_bytes]
+    is_whole = len(event) == row[FOUND_BYTES]
+    data = event[data_at - row[FOUND_AT] : len(event) - (checksum_bytes if is_whole else 0)]
     try:
         if 0 <= plain_bytes <= XA_START_BYTES_MAX:
             head = _CODEC.decompress(data, decompressed_size=plain_bytes, asbytes=True)

@@ -1,7 +1,8 @@
 """Reads the relay log while it is written: whole, intact events of whole source transactions, in order.
 
-A span never includes part of an unfinished source transaction and never cuts an event. Every event is checked again
-(CRC-32, length, position): damage on disk raises Fatal MR-2004 and never becomes rows.
+A span never includes part of an unfinished source transaction. It cuts an event only if the caller asks for it
+(``cuts_payloads``): of a large TRANSACTION_PAYLOAD it has the beginning, and ``open_event`` streams the whole. Every
+event is checked again (CRC-32, length, position): damage on disk raises Fatal MR-2004 and never becomes rows.
 
 Files are read without gaps. In a sub-directory, file numbers are consecutive, and a sub-directory starts no later than
 where the preceding one ends. If a file is missing, no reader starts before the gap (``first``, ``seek``), and a reader
@@ -18,6 +19,7 @@ any number of readers may run beside the writer. Not done here: decoding.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Self
 
@@ -27,10 +29,12 @@ from millrace.errors import Fatal, Retryable
 from millrace.log import get_logger
 from producer.binlog import transactions
 from producer.binlog.crc import TABLES
-from producer.binlog.events import EVENT_BYTES_MIN, HEADER_BYTES
+from producer.binlog.events import EVENT_BYTES_MIN, HEADER_BYTES, TRANSACTION_PAYLOAD
+from producer.binlog.gtid_runs import Bytes
 from producer.binlog.walk import scan_events
 from producer.relay.files import disk_errors
 from producer.relay.layout import Subdir, file_number, parse_subdir
+from producer.relay.pieces import EventStream, has_right_sum
 from producer.relay.recovery import walk_file
 from producer.relay.stored import StoredFile, open_stored
 from producer.relay.writer import RelayLog
@@ -48,7 +52,7 @@ _DAMAGE = {
 
 @dataclass(frozen=True, slots=True)
 class RelaySpan:
-    """Whole events of whole source transactions, which start at ``at``."""
+    """Whole events of whole source transactions, which start at ``at``; or the beginning of one large payload."""
 
     at: Coordinates
     payload: memoryview
@@ -142,9 +146,10 @@ class RelayReader:
 
     # ---- reading -----------------------------------------------------------------------------------
 
-    def read(self, at: Coordinates, *, bytes_max: int) -> RelaySpan:
+    def read(self, at: Coordinates, *, bytes_max: int, cuts_payloads: bool = False) -> RelaySpan:
         """Read events from ``at`` on, at most ``bytes_max`` bytes unless one event is larger.
 
+        With ``cuts_payloads``, a TRANSACTION_PAYLOAD that is larger is checked, but only its beginning is returned.
         Fatal MR-2004, MR-2014; Retryable MR-2011, MR-2002.
         """
         self._relay.holds.check(self, self._owner)
@@ -155,21 +160,30 @@ class RelayReader:
         buffer = self._fetch(at, wanted)
         status, length = scan_events(buffer, wanted, at.pos, TABLES, self._folded, self._mariadb)
         if status == transactions.OK and length == 0:
-            wanted = int.from_bytes(self._fetch(at, HEADER_BYTES)[9:13].tobytes(), "little")
+            head = self._fetch(at, HEADER_BYTES)
+            wanted = _event_bytes(head)
             if at.pos + wanted > end:
                 raise Fatal("MR-2004", f"an event at {at} is longer than the file")
+            if cuts_payloads and head[4] == TRANSACTION_PAYLOAD:
+                self._check_large(at, buffer)
+                return RelaySpan(at, buffer.data)
             buffer = self._fetch(at, wanted)
             status, length = scan_events(
                 buffer, wanted, at.pos, TABLES, self._folded, self._mariadb
             )
         if status != transactions.OK and length == 0:
-            raise Fatal(
-                "MR-2004",
-                f"an event at {at} has {_DAMAGE[status]}",
-                directory=self._relay.root,
-                coordinates=at,
-            )
+            raise self._damaged(at, status)
         return RelaySpan(at, buffer.data[:length])
+
+    def open_event(self, at: Coordinates) -> EventStream:
+        """The bytes of the event at ``at`` without its checksum, in pieces. Errors as of ``read``."""
+        size = _event_bytes(self._fetch(at, HEADER_BYTES))
+        return EventStream(
+            partial(self._fetch_piece, at),
+            at.pos,
+            size,
+            damage=partial(self._damaged, at, transactions.BAD_CHECKSUM),
+        )
 
     def wait(self, at: Coordinates, timeout_s: float) -> bool:
         """Wait until there are bytes after ``at``, in its file or a later one; False after ``timeout_s``."""
@@ -265,7 +279,27 @@ class RelayReader:
         self._continuous[older, newer] = is_continuous
         return is_continuous
 
-    def _fetch(self, at: Coordinates, length: int) -> "np.ndarray[tuple[int], np.dtype[np.uint8]]":
+    def _check_large(self, at: Coordinates, head: Bytes) -> None:
+        """Check an event of which only ``head`` is in memory. Fatal MR-2004."""
+        size = _event_bytes(head)
+        if int.from_bytes(head[13:17].tobytes(), "little") != (at.pos + size) & 0xFFFFFFFF:
+            raise self._damaged(at, transactions.BAD_POSITION)
+        if not has_right_sum(partial(self._fetch_piece, at), at.pos, size):
+            raise self._damaged(at, transactions.BAD_CHECKSUM)
+
+    def _fetch_piece(self, at: Coordinates, pos: int, count: int) -> Bytes:
+        self._relay.holds.check(self, self._owner)
+        return self._fetch(at.at(pos), count)
+
+    def _damaged(self, at: Coordinates, status: int) -> Fatal:
+        return Fatal(
+            "MR-2004",
+            f"an event at {at} has {_DAMAGE[status]}",
+            directory=self._relay.root,
+            coordinates=at,
+        )
+
+    def _fetch(self, at: Coordinates, length: int) -> Bytes:
         buffer = np.empty(length, np.uint8)
         with disk_errors(self._relay.root, at):
             count = self._stored(at).fill(buffer.data, at.pos)
@@ -289,6 +323,10 @@ class RelayReader:
         if self._open is not None:
             file, self._open = self._open[2], None  # cleared first: an fd must not be closed twice
             file.close()
+
+
+def _event_bytes(head: Bytes) -> int:
+    return int.from_bytes(head[9:13].tobytes(), "little")
 
 
 def _is_next(older: str, newer: str) -> bool:

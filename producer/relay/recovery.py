@@ -23,6 +23,7 @@ whole and durable before the next file was created; readers walk a closed file b
 
 import errno
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -34,10 +35,12 @@ from producer.binlog import transactions
 from producer.binlog.crc import TABLES
 from producer.binlog.events import HEADER_BYTES, MAGIC_BYTES
 from producer.binlog.file_head import read_file_head
-from producer.binlog.gtid_runs import advance_position, new_runs
+from producer.binlog.gtid_runs import Bytes, Words, advance_position, new_runs
+from producer.binlog.transactions import begin_event, finish_event
 from producer.binlog.walk import walk_events
 from producer.relay import layout
 from producer.relay.files import DISK, Files, fill, write_all
+from producer.relay.pieces import has_right_sum
 from producer.relay.stored import StoredFile, open_stored, read_stored
 from schemas.gtid import Flavour, GtidPosition
 
@@ -47,7 +50,7 @@ AFTER_CUT = register("relay.after_cut")
 HEAD_READ_BYTES = 4096  # heads usually have a few hundred bytes
 HEAD_BYTES_MAX = 64 << 20  # a GTID set of millions of intervals
 
-WINDOW_BYTES = 4 << 20  # walked at a time; a larger event enlarges the window
+WINDOW_BYTES = 4 << 20  # walked at a time; of a larger event, only the beginning is kept
 
 log = get_logger("producer.relay")
 
@@ -173,11 +176,42 @@ def _walk(file: StoredFile, size: int, position: GtidPosition, verify: bool) -> 
             wanted = int.from_bytes(window[9:13].tobytes(), "little")
             if length < HEADER_BYTES or begin + wanted > size:
                 break
-            window = np.empty(wanted, np.uint8)
+            state[transactions.RUN_COUNT] = 0
+            status = _walk_large(file, begin, window[:length], state, runs, mariadb, verify)
+            if status != transactions.OK:
+                break
+            position = advance_position(position, runs[: state[transactions.RUN_COUNT]])
+            begin += wanted
     end = int(state[transactions.BOUNDARY])
     if end <= MAGIC_BYTES:
         return None
     return WalkResult(end, int(state[transactions.LAST_GROUP_AT]), position, status, begin, size)
+
+
+def _walk_large(
+    file: StoredFile,
+    begin: int,
+    head: Bytes,
+    state: Words,
+    runs: Words,
+    mariadb: bool,
+    verify: bool,
+) -> int:
+    """``walk_events`` for one event at the file offset ``begin``, of which only ``head`` is in memory."""
+    size, next_pos = (int.from_bytes(head[at : at + 4].tobytes(), "little") for at in (9, 13))
+    if next_pos != (begin + size) & 0xFFFFFFFF and not (mariadb and next_pos == 0):
+        return transactions.BAD_POSITION
+    if verify and not has_right_sum(partial(_fetch, file), begin, size):
+        return transactions.BAD_CHECKSUM
+    status: int = begin_event(state, runs, head, 0, size, mariadb)
+    if status == transactions.OK:
+        finish_event(state, runs, size)
+    return status
+
+
+def _fetch(file: StoredFile, pos: int, count: int) -> Bytes:
+    piece = np.empty(count, np.uint8)
+    return piece[: file.fill(piece.data, pos)]
 
 
 def read_position_before(path: Path, flavour: Flavour, files: Files = DISK) -> GtidPosition | None:

@@ -13,7 +13,7 @@ from tests.kit.capture.converter import Conversion, FileReader, FileSpan
 class DamagedReader(FileReader):
     """A reader with damage after the first bytes."""
 
-    def read(self, at: Coordinates, *, bytes_max: int) -> FileSpan:
+    def read(self, at: Coordinates, *, bytes_max: int, cuts_payloads: bool = False) -> FileSpan:
         """Return one event, or nothing after the end."""
         if at.pos == len(self._files[at.file]):
             raise Fatal("MR-2004", "damage", coordinates=str(at))

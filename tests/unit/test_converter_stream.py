@@ -89,11 +89,11 @@ class SlowReader(FileReader):
     now_s = 0.0
     reads = 0
 
-    def read(self, at: Coordinates, *, bytes_max: int) -> FileSpan:
+    def read(self, at: Coordinates, *, bytes_max: int, cuts_payloads: bool = False) -> FileSpan:
         """Read a window and advance the clock."""
         self.now_s += 1
         self.reads += 1
-        return super().read(at, bytes_max=bytes_max)
+        return super().read(at, bytes_max=bytes_max, cuts_payloads=cuts_payloads)
 
 
 def slowed(builder: BinlogBuilder, monkeypatch: pytest.MonkeyPatch) -> SlowReader:

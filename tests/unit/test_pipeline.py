@@ -44,8 +44,8 @@ class GrowingReader(FileReader):
         """Whether the converter has asked for what follows the last byte."""
         return self.walked_to == len(self._files[FILE])
 
-    def read(self, at: Coordinates, *, bytes_max: int) -> FileSpan:
-        span = super().read(at, bytes_max=bytes_max)
+    def read(self, at: Coordinates, *, bytes_max: int, cuts_payloads: bool = False) -> FileSpan:
+        span = super().read(at, bytes_max=bytes_max, cuts_payloads=cuts_payloads)
         self.walked_to = at.pos
         return span
 

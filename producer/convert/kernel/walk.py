@@ -317,7 +317,8 @@ def walk(
         checksum = st[s.CHECKSUM_BYTES]
         if size < t.HEADER_BYTES + checksum:
             return _fail(st, s.TRUNCATED, pos)
-        if pos + size > end:
+        # of a payload in the relay log, the beginning is enough: Python streams the rest
+        if pos + size > end and (action != PAYLOAD or st[s.FIXED_POS] >= 0):
             return s.NEED_EVENTS
         st[s.EVENT_TIME_S] = load_u32(buf, pos)
         st[s.EVENT_TYPE], st[s.EVENT_SIZE] = kind, size

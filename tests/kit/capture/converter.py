@@ -4,9 +4,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from producer.binlog.events import HEADER_BYTES
+import pyarrow as pa
+
+from producer.binlog.events import CHECKSUM_BYTES, HEADER_BYTES, TRANSACTION_PAYLOAD
 from producer.convert.batch import RecordBatch
 from producer.convert.converter import Converter, ConverterSource
+from producer.convert.event_sources import Stream
 from schemas.documents import TableFilter
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.place import FIRST_POS, Coordinates
@@ -53,16 +56,25 @@ class FileReader:
         self.held.append(at)
         return lambda: self.held.remove(at)
 
-    def read(self, at: Coordinates, *, bytes_max: int) -> FileSpan:
-        """As many whole events as fit, at least one."""
+    def read(self, at: Coordinates, *, bytes_max: int, cuts_payloads: bool = False) -> FileSpan:
+        """As many whole events as fit, at least one; or the beginning of a payload that is larger."""
         content = self._files[at.file]
         end = at.pos
+        is_large = self._event_bytes(at) > bytes_max
+        if cuts_payloads and is_large and content[at.pos + 4] == TRANSACTION_PAYLOAD:
+            return FileSpan(at, memoryview(content)[at.pos : at.pos + bytes_max])
         while end + HEADER_BYTES <= len(content):
             size = int.from_bytes(content[end + 9 : end + 13], "little")
             if end + size > len(content) or (end > at.pos and end + size - at.pos > bytes_max):
                 break
             end += size
         return FileSpan(at, memoryview(content)[at.pos : end])
+
+    def open_event(self, at: Coordinates) -> Stream:
+        """The event without its checksum."""
+        end = at.pos + self._event_bytes(at) - CHECKSUM_BYTES
+        stream: Stream = pa.BufferReader(memoryview(self._files[at.file])[at.pos : end])
+        return stream
 
     def wait(self, at: Coordinates, timeout_s: float) -> bool:
         """No more data will come."""
@@ -75,6 +87,12 @@ class FileReader:
         if at.pos < len(self._files[at.file]) or following == len(names):
             return None
         return Coordinates(SUBDIR, names[following], FIRST_POS)
+
+    def _event_bytes(self, at: Coordinates) -> int:
+        """The size of the event at `at` if it is whole, else 0."""
+        content = self._files[at.file]
+        size = int.from_bytes(content[at.pos + 9 : at.pos + 13], "little")
+        return size if at.pos + size <= len(content) else 0
 
 
 class MemoryRegistry:

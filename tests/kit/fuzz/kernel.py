@@ -5,7 +5,8 @@
 Each round takes the head of a file and a few of its source transactions, so the damage is a large part of the input.
 Any outcome other than records, or an error with code and coordinates, ends it with exit code 1. The converter does not
 check checksums and positions (the receiver and the relay log's reader do), so damage reaches the kernel, including all
-19 bytes of a header. Only an event that is too short is refused earlier, by the reader, as in the product. MySQL's
+19 bytes of a header. Only an event that is too short is refused earlier, by the reader, as in the product. Half of the
+rounds read with tiny windows, so that payloads are streamed. MySQL's
 compressed transactions are stored uncompressed half of the time, so the damage is in their events and not in the zstd
 frame. With NUMBA_DISABLE_JIT=1 the kernel runs as plain Python, where an index below zero is an error. Prints how many
 pieces were converted and the codes of the errors.
@@ -28,7 +29,8 @@ from producer.binlog.events import (
     HEADER_BYTES,
     TRANSACTION_PAYLOAD,
 )
-from producer.convert import converter
+from producer.convert import converter, event_sources
+from producer.convert.event_sources import WINDOW_BYTES
 from producer.convert.kernel.compiled import CHECKED, INTERPRETED
 from producer.convert.kernel.memory import load_i64, load_u8, load_u32
 from producer.convert.kernel.walk import walk
@@ -124,7 +126,7 @@ def damaged(content: bytes, chance: random.Random) -> bytes:
 class CuttingReader(FileReader):
     """Cuts spans by the lengths in the headers, and refuses the lengths that ``RelayReader`` refuses."""
 
-    def read(self, at: Coordinates, *, bytes_max: int) -> FileSpan:
+    def read(self, at: Coordinates, *, bytes_max: int, cuts_payloads: bool = False) -> FileSpan:
         """MR-2004 at an event that is too short or longer than the file."""
         content = self._files[at.file]
         end = at.pos
@@ -137,6 +139,12 @@ class CuttingReader(FileReader):
             if end > at.pos and end + size - at.pos > bytes_max:
                 break
             end += size
+        if (
+            cuts_payloads
+            and end > at.pos + bytes_max
+            and content[at.pos + 4] == TRANSACTION_PAYLOAD
+        ):
+            end = at.pos + bytes_max
         return FileSpan(at, memoryview(content)[at.pos : end])
 
 
@@ -173,10 +181,13 @@ def main() -> int:
         vars(converter)["walk"] = guarded_walk
     seed, rounds, flavour = int(sys.argv[1]), int(sys.argv[2]), Flavour(sys.argv[3])
     files = [pieces(Path(name).read_bytes()) for name in sys.argv[4:]]
-    chance = random.Random(seed)
+    chance, windows = random.Random(seed), random.Random(seed)
     codes: Counter[str] = Counter()
     for _ in range(rounds):
         bad = damaged(sample(chance.choice(files), chance), chance)
+        event_sources.WINDOW_BYTES = windows.choice(
+            (WINDOW_BYTES, HEADER_BYTES + windows.randrange(99))
+        )
         run = Conversion(CuttingReader({"mysql-bin.000001": bad}), flavour=flavour)
         try:
             for _batch in run.batches(rows_max=100, bytes_max=1 << 16):
