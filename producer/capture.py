@@ -53,9 +53,8 @@ from schemas.status import Figure, TaskReport, TaskState
 from zk.run.runner import HeldLease, Report, SetSource
 
 TAKE_S = 0.1  # time the loop waits for a batch before the publisher may write a resolved record
-PURGE_CHECK_S = (
-    0.5  # the interval of the checks whether relay files are due; the stream has its own limits
-)
+# The interval of the checks whether relay files are due. The stream has its own limits.
+PURGE_CHECK_S = 0.5
 POLL_S = 0.05  # interval of the check for the first file of the relay log
 REPORT_S = 0.25  # the supervisor writes at most two reports per second
 

@@ -70,6 +70,13 @@ class Pipeline:
 
     def take(self, *, timeout_s: float) -> RecordBatch | None:
         """The next batch; None after ``timeout_s``. Raises the error that ended the converter."""
+        batch = self.take_more(timeout_s=timeout_s)
+        if batch is None and self._failure is not None and self._queue.empty():
+            raise self._failure
+        return batch
+
+    def take_more(self, *, timeout_s: float) -> RecordBatch | None:
+        """As ``take``, but the converter's error is left to ``take``."""
         try:
             return self._queue.get_nowait()
         except queue.Empty:
@@ -77,18 +84,7 @@ class Pipeline:
         try:
             return self._queue.get(timeout=timeout_s)
         except queue.Empty:
-            if self._failure is not None and self._queue.empty():
-                raise self._failure from None
             return None
-
-    def take_more(self, *, timeout_s: float) -> RecordBatch | None:
-        """As ``take``, but the converter's error is left to ``take``."""
-        try:
-            return self.take(timeout_s=timeout_s)
-        except BaseException as error:
-            if error is self._failure:
-                return None
-            raise
 
     def _convert(self) -> None:
         try:
