@@ -118,7 +118,7 @@ def ask_member(connection: SourceConnection, *, wanted: GtidPosition | None) -> 
         connection.member,
         identity=identity,
         variables=variables,
-        replication=ask_replication(connection, identity.dialect),
+        replication=_ask_replication_and_filters(connection, identity.dialect),
         binlog=binlog,
     )
 
@@ -187,17 +187,27 @@ def ask_binlog(
 
 
 def ask_replication(connection: SourceConnection, server: ServerVersion) -> Replication | None:
-    """Query the replication status; None if the server is no replica."""
+    """Query the replication status, with the replica's own filters only; None if the server is no replica."""
     rows = connection.query(server.replica_status)
     if not rows:
         return None
     behind = [_seconds(row) for row in rows]
     known = [seconds for seconds in behind if seconds is not None]
-    filters = {text for row in rows for text in _filters(row)}
     return Replication(
         seconds_behind=max(known) if len(known) == len(behind) else None,
-        filters=tuple(sorted(filters | set(_binlog_filters(connection, server)))),
+        filters=tuple(sorted({text for row in rows for text in _filters(row)})),
     )
+
+
+def _ask_replication_and_filters(
+    connection: SourceConnection, server: ServerVersion
+) -> Replication | None:
+    """The same, with the filters of the binlog."""
+    replication = ask_replication(connection, server)
+    if replication is None:
+        return None
+    filters = {*replication.filters, *_binlog_filters(connection, server)}
+    return replace(replication, filters=tuple(sorted(filters)))
 
 
 def _binlog_filters(connection: SourceConnection, server: ServerVersion) -> Iterable[str]:

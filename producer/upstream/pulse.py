@@ -1,6 +1,6 @@
 """One short question to a member: its role and position. The watch asks it every second.
 
-Needs REPLICATION CLIENT. Two statements, three on MariaDB, on a connection that stays open.
+Needs REPLICATION CLIENT. Two statements on a connection that stays open.
 """
 
 from dataclasses import dataclass
