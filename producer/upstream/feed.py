@@ -47,7 +47,6 @@ CHOICE_POLL_S = 0.2
 LOST_TAIL_S = 2.0  # a replica may show a transaction before its primary does
 FRUITLESS_S = 5.0  # after a choice that found no other member
 LOOK_AGAIN_S = 30.0
-HEARTBEATS_MISSED = 3
 
 _RELAY_CODES = "MR-2"  # the disk of the relay log is no reason to leave a member
 _DAMAGED_STREAM = frozenset({"MR-2005", "MR-2006", "MR-2007", "MR-2008", "MR-2009"})
@@ -309,7 +308,7 @@ class Feed:
             member=self.choice.member,
             login=start.login,
             replica=start.replica,
-            heartbeat_s=start.document.upstream.silence_s / HEARTBEATS_MISSED,
+            silence_s=start.document.upstream.silence_s,
         )
         handover = Handover(
             is_live=is_live,

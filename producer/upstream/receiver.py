@@ -50,7 +50,8 @@ from schemas.documents.model import Member
 from schemas.gtid import Flavour, GtidPosition
 from schemas.place import FIRST_POS
 
-HEARTBEAT_S = 2.0
+SILENCE_S = 6.0
+HEARTBEATS_MISSED = 3  # in ``silence_s``
 OVERLAP_BYTES_MAX = 64 << 20  # a larger last transaction is not read again for comparison
 # Time for a member to catch up with the relay log. After that, all that is wanted is read from this member.
 CATCH_UP_S = 5.0
@@ -67,12 +68,15 @@ log = get_logger("producer.upstream.receiver")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiverSource:
-    """The member to read from, the login, and the identity of the reader."""
+    """The member to read from, the login, and the identity of the reader.
+
+    ``silence_s``: a connection without an event or a heartbeat for this long counts as lost.
+    """
 
     member: Member
     login: Login
     replica: ReplicaIdentity
-    heartbeat_s: float = HEARTBEAT_S
+    silence_s: float = SILENCE_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -330,7 +334,7 @@ class Receiver:
             flavour=self._relay.flavour,
             file=resume.at.file,
             pos=start,
-            heartbeat_s=self._source.heartbeat_s,
+            heartbeat_s=self._source.silence_s / HEARTBEATS_MISSED,
         )
         log.info(
             "dump started",
@@ -343,7 +347,7 @@ class Receiver:
             socket,
             self._relay,
             member=self._source.member,
-            silence_s=3 * self._source.heartbeat_s,
+            silence_s=self._source.silence_s,
             figures=self._figures,
             verification=Verifier(
                 self._relay, self.verified, self._handover.on_verified, self._joint

@@ -151,7 +151,7 @@ def test_silent_connection_is_replaced(
     with (
         CuttingProxy(member_of(server)) as proxy,
         receiving(
-            server, tmp_path / "relay", member=proxy.member, tls=PLAIN, heartbeat_s=1.0
+            server, tmp_path / "relay", member=proxy.member, tls=PLAIN, silence_s=3.0
         ) as reception,
     ):
         eventually(lambda: reception.relay.position().includes(position_of(server)))
@@ -169,7 +169,7 @@ def test_heartbeats_keep_an_idle_connection(source_set: DatabaseSet, tmp_path: P
     """Heartbeats arrive on an idle connection, and none is written."""
     source_set.wait_for_replicas()  # events of the last test's DROP could still arrive
     server = source_set.replicas[1]
-    with receiving(server, tmp_path / "relay", heartbeat_s=1.0) as reception:
+    with receiving(server, tmp_path / "relay", silence_s=3.0) as reception:
         reception.wait_for(server)
         connection = _ConnectionAge(reception)
         size = sum(

@@ -119,11 +119,11 @@ def receiving(
     wanted: GtidPosition | None = None,
     from_first: bool = False,
     set_name: str = "",
-    heartbeat_s: float = 10.0,
+    silence_s: float = 30.0,
 ) -> Iterator[Reception]:
     """A receiver from ``server`` into ``directory`` during the block: from the current file on, unless ``wanted``.
 
-    Three heartbeats of silence count as a lost connection; the default is long enough for a machine that stalls.
+    A connection silent for ``silence_s`` counts as lost; the default is long enough for a machine that stalls.
     """
     relay = RelayLog.open(directory, flavour=server.flavour)
     if not from_first and wanted is None:
@@ -134,7 +134,7 @@ def receiving(
         member=member or member_of(server),
         login=login_of(server, tls=tls),
         replica=ReplicaIdentity.for_set(set_name or str(directory)),
-        heartbeat_s=heartbeat_s,
+        silence_s=silence_s,
     )
     reception = Reception(Receiver(source, relay, wanted=wanted), relay)
     try:
