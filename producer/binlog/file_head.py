@@ -18,8 +18,7 @@ import numpy as np
 
 from millrace.errors import Fatal
 from producer.binlog import events as t
-from producer.binlog.gtid_events import GTID_WORDS, NUMBER, read_gtid_event
-from producer.binlog.gtid_runs import gtid_of_words
+from producer.binlog.gtid_runs import read_gtid
 from schemas.binary_gtid import decode_previous
 from schemas.gtid import Flavour, GtidPosition
 
@@ -68,20 +67,13 @@ def read_first_gtid(read: Callable[[int], bytes]) -> str:
             if size < t.EVENT_BYTES_MIN or at + size > len(head):
                 break
             if head[at + 4] in (t.GTID, t.GTID_TAGGED, t.MARIADB_GTID):
-                return _gtid(head[at : at + size - t.CHECKSUM_BYTES])
+                event = bytearray(head[at : at + size - t.CHECKSUM_BYTES])
+                return str(read_gtid(np.frombuffer(event, np.uint8)) or "")
             at += size
         if len(head) < wanted or wanted > _SEARCHED_BYTES_MAX:
             return ""
         wanted *= 8
         head = read(wanted)
-
-
-def _gtid(event: bytes) -> str:
-    words = np.zeros(GTID_WORDS, np.int64)
-    if not read_gtid_event(words, 0, np.frombuffer(event, np.uint8).copy(), 0, len(event)):
-        return ""
-    is_mariadb = event[4] == t.MARIADB_GTID
-    return str(gtid_of_words(words[:NUMBER].tolist(), int(words[NUMBER]), is_mariadb=is_mariadb))
 
 
 def _decoded(body: bytes, flavour: Flavour) -> GtidPosition:

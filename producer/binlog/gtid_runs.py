@@ -10,6 +10,8 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
+from producer.binlog import events as t
+from producer.binlog.gtid_events import GTID_WORDS, NUMBER, read_gtid_event
 from producer.binlog.transactions import RUN_WORDS
 from schemas.gtid import Flavour, Gtid, GtidPosition, GtidSet, MariadbGtid, MariadbGtidSet
 
@@ -30,11 +32,16 @@ def empty_position(flavour: Flavour) -> GtidPosition:
     return GtidSet() if flavour is Flavour.MYSQL else MariadbGtidSet()
 
 
-def gtid_of_words(words: list[int], number: int, *, is_mariadb: bool) -> Gtid | MariadbGtid:
-    """The GTID with this identity (``gtid_events``: the words before NUMBER) and number."""
-    if is_mariadb:
-        return MariadbGtid(words[0], words[1], number & _MASK)
-    return Gtid(_uuid(words[0], words[1]), number, _tag(words[2:]))
+def read_gtid(event: Bytes) -> Gtid | MariadbGtid | None:
+    """The GTID of a GTID event without its checksum; None if it is malformed."""
+    words: Words = np.zeros(GTID_WORDS, np.int64)
+    if not read_gtid_event(words, 0, event, 0, len(event)):
+        return None
+    low, high, *tag = words[:NUMBER].tolist()
+    number = int(words[NUMBER])
+    if event[4] == t.MARIADB_GTID:
+        return MariadbGtid(low, high, number & _MASK)
+    return Gtid(_uuid(low, high), number, _tag(tag))
 
 
 def advance_position(position: GtidPosition, runs: Words) -> GtidPosition:

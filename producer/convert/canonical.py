@@ -23,8 +23,7 @@ import numpy as np
 
 from millrace.errors import Fatal
 from producer.binlog import events as t
-from producer.binlog.gtid_events import GTID_WORDS, NUMBER, read_gtid_event
-from producer.binlog.gtid_runs import gtid_of_words
+from producer.binlog.gtid_runs import read_gtid
 from producer.convert.arrays import Bytes, Numbers
 from producer.convert.column_program import column_sizes
 from producer.convert.event_sources import PayloadEvents
@@ -63,7 +62,10 @@ def checksums(
     for at, kind, size in _events(events, t.CHECKSUM_BYTES):
         end = at + size - t.CHECKSUM_BYTES
         if kind in (t.GTID, t.GTID_TAGGED, t.MARIADB_GTID):
-            gtid, group = _read_gtid(events, at, end), _Changes(flavour)
+            found_gtid = read_gtid(events[at:end])
+            if found_gtid is None:
+                raise Fatal("MR-6003", "a GTID event is malformed")
+            gtid, group = str(found_gtid), _Changes(flavour)
             if not is_wanted(gtid):
                 gtid = ""
         elif gtid:
@@ -188,14 +190,6 @@ def _events(buffer: Bytes, checksum_bytes: int) -> Iterator[tuple[int, int, int]
             return
         yield at, view[at + 4], size
         at += size
-
-
-def _read_gtid(events: Bytes, at: int, end: int) -> str:
-    words: Numbers = np.zeros(GTID_WORDS, np.int64)
-    if not read_gtid_event(words, 0, events, at, end):
-        raise Fatal("MR-6003", "a GTID event is malformed")
-    is_mariadb = int(events[at + 4]) == t.MARIADB_GTID
-    return str(gtid_of_words(words[:NUMBER].tolist(), int(words[NUMBER]), is_mariadb=is_mariadb))
 
 
 def _table_name(body: bytes) -> bytes:

@@ -14,8 +14,7 @@ import numpy as np
 
 from millrace.errors import Fatal
 from producer.binlog import events as t
-from producer.binlog.gtid_events import GTID_WORDS, NUMBER, read_gtid_event
-from producer.binlog.gtid_runs import gtid_of_words
+from producer.binlog.gtid_runs import read_gtid
 from producer.convert.arrays import Bytes, Numbers
 from producer.convert.column_program import column_sizes
 from producer.convert.event_sources import PayloadEvents, checksum_bytes_of
@@ -225,11 +224,10 @@ def _count_rows(head: RowsHead, sizes: Numbers) -> int | None:
 
 
 def _gtid(event: Bytes) -> str:
-    words: Numbers = np.zeros(GTID_WORDS, np.int64)
-    if not read_gtid_event(words, 0, event, 0, len(event) - t.CHECKSUM_BYTES):
+    gtid = read_gtid(event[: -t.CHECKSUM_BYTES])
+    if gtid is None:
         raise Fatal("MR-6003", "a GTID event is malformed")
-    is_mariadb = int(event[4]) == t.MARIADB_GTID
-    return str(gtid_of_words(words[:NUMBER].tolist(), int(words[NUMBER]), is_mariadb=is_mariadb))
+    return str(gtid)
 
 
 def _table_name(body: bytes) -> str:
