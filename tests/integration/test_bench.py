@@ -14,6 +14,8 @@ from deploy.bench.apply import workloads
 from deploy.bench.apply.clock import binlog_clock
 from deploy.bench.apply.run import GROUPS, run_bench_apply
 from deploy.bench.apply.size import Size
+from deploy.bench.capture.relay import LINES as RELAY_LINES
+from deploy.bench.capture.relay import relay_figures
 from deploy.bench.capture.run import GROUPS as CAPTURE_GROUPS
 from deploy.bench.capture.run import run_bench_capture
 from deploy.servers import DatabaseServer, sql
@@ -153,6 +155,19 @@ def test_every_capture_line_is_one_figure() -> None:
     for figure in figures:
         assert list(figure) == ["name", "value", "unit", "peer", "peer_value", "ratio"]
         assert figure["value"] > 0
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS, ids=str)
+def test_relay_lines_have_the_servers_own_client_as_peer(flavour: Flavour) -> None:
+    """Both copy the same binlog, with and without TLS; a copy of another size fails the run."""
+    figures = {figure.name: figure for figure in relay_figures(Size(flavour, 0.02, 1))}
+    assert tuple(figures) == RELAY_LINES
+    for name, figure in figures.items():
+        assert figure.unit == ("MB/s" if name.startswith("relay.write") else "CPU s per 100 MB")
+        assert figure.value > 0
+        assert figure.peer is not None
+        assert figure.peer_value is not None
+        assert figure.peer_value > 0
 
 
 def test_unknown_line_is_refused() -> None:
