@@ -15,11 +15,8 @@ Not done here: finding the events, and judging which server is right.
 
 import hashlib
 import re
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-
-import numpy as np
 
 from millrace.errors import Fatal
 from producer.binlog import events as t
@@ -27,18 +24,16 @@ from producer.binlog.gtid_runs import read_gtid
 from producer.convert.arrays import Bytes, Numbers
 from producer.convert.column_program import column_sizes
 from producer.convert.event_sources import PayloadEvents
-from producer.convert.kernel import program as p
-from producer.convert.kernel.images import skip_image
 from producer.convert.query import parse_query
+from producer.convert.rows_head import read_rows_head, row_bounds
 from producer.convert.statements import inflated_query
-from schemas.byte_reader import ByteReader
+from producer.convert.tables import table_names
 from schemas.gtid import Flavour
 from schemas.place import FIRST_POS, Coordinates
 
 INFLATED_BYTES_MAX = 64 << 20  # a larger source transaction has no checksum
 _HASH_BYTES = 16
 _MODULUS = 1 << (8 * _HASH_BYTES)
-_UPDATE = 1
 _TRANSACTION_WORDS = frozenset({"BEGIN", "COMMIT"})
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _NOWHERE = Coordinates("", "", FIRST_POS)
@@ -59,17 +54,16 @@ def checksums(
     """
     found: dict[str, int | None] = {}
     gtid, group = "", _Changes(flavour)
-    for at, kind, size in _events(events, t.CHECKSUM_BYTES):
-        end = at + size - t.CHECKSUM_BYTES
-        if kind in (t.GTID, t.GTID_TAGGED, t.MARIADB_GTID):
-            found_gtid = read_gtid(events[at:end])
+    for event in _events(events):
+        if int(event[4]) in (t.GTID, t.GTID_TAGGED, t.MARIADB_GTID):
+            found_gtid = read_gtid(event)
             if found_gtid is None:
                 raise Fatal("MR-6003", "a GTID event is malformed")
             gtid, group = str(found_gtid), _Changes(flavour)
             if not is_wanted(gtid):
                 gtid = ""
         elif gtid:
-            group.add(kind, events[at + t.HEADER_BYTES : end])
+            group.add(event)
             found[gtid] = group.sum
     return found
 
@@ -82,19 +76,20 @@ class _Changes:
         self._tables: dict[int, _Table] = {}
         self.sum: int | None = 0
 
-    def add(self, kind: int, body: Bytes) -> None:
-        """Add an event without its header and checksum."""
+    def add(self, event: Bytes) -> None:
+        """Add an event without its checksum."""
         try:
-            self._add(kind, body)
-        except (Fatal, zlib.error, IndexError, ValueError):
+            self._add(event)
+        except (Fatal, IndexError, ValueError):
             self.sum = None
 
-    def _add(self, kind: int, body: Bytes) -> None:
+    def _add(self, event: Bytes) -> None:
+        kind, body = int(event[4]), event[t.HEADER_BYTES :]
         if kind == t.TABLE_MAP:
             content = body.tobytes()
             table_id = int.from_bytes(content[:6], "little")
             sizes = column_sizes(content, flavour=self._flavour)
-            self._tables[table_id] = _Table(_table_name(content), sizes)
+            self._tables[table_id] = _Table("\0".join(table_names(content)).encode(), sizes)
         elif kind in t.ROWS:
             self._add_rows(kind, body)
         elif kind in (t.QUERY, t.MARIADB_QUERY_COMPRESSED):
@@ -110,39 +105,23 @@ class _Changes:
             self.sum = None
 
     def _add_payload(self, body: Bytes) -> None:
-        source = PayloadEvents(body.data, _NOWHERE, end_pos=0)
         inflated_bytes = 0
-        while source.load_next():
-            window = source.window
-            inflated_bytes += len(window)
+        for event in PayloadEvents(body.data, _NOWHERE, end_pos=0).events():
+            inflated_bytes += len(event)
             if inflated_bytes > INFLATED_BYTES_MAX:
                 self.sum = None
                 return
-            for at, kind, size in _events(window, 0):
-                self._add(kind, window[at + t.HEADER_BYTES : at + size])
-                source.offset = at + size
+            self._add(event)
 
     def _add_rows(self, kind: int, body: Bytes) -> None:
-        is_v2 = kind in (*t.ROWS_V2, *t.ROWS_COMPRESSED_V2)
-        operation = _operation(kind)
-        head = ByteReader(body[:1024].tobytes(), "rows event")
-        known_bytes = head.left
-        table = self._tables.get(head.uint(6))
-        head.uint(2)
-        if is_v2:
-            extra_bytes = head.uint(2) - 2
-            head.take(extra_bytes)
-        columns = head.packed()
-        images = 2 if operation == _UPDATE else 1
-        bitmaps = head.take(images * ((columns + 7) // 8))
-        rows = body[known_bytes - head.left :]
-        if kind in (*t.ROWS_COMPRESSED_V1, *t.ROWS_COMPRESSED_V2):
-            rows = np.frombuffer(_inflated(rows.tobytes()), np.uint8)
+        head = read_rows_head(kind, body)
+        table = self._tables.get(head.table_id)
         if table is None:  # a dummy event, which only ends a statement
             return
-        name = table.name + bytes([operation])
-        for start, end in _row_bounds(rows, table.sizes, columns, bitmaps, images):
-            self._count(b"row", name, rows[start:end].tobytes())
+        name = table.name + bytes([head.operation])
+        bounds = row_bounds(head, table.sizes)
+        for start, end in bounds if bounds is not None else ((0, len(head.rows)),):
+            self._count(b"row", name, head.rows[start:end].tobytes())
 
     def _count(self, *parts: bytes) -> None:
         if self.sum is None:
@@ -159,53 +138,12 @@ def _first_word(statement: str) -> bytes:
     return words[0].upper().encode() if words else b""
 
 
-def _row_bounds(
-    rows: Bytes, sizes: Numbers, columns: int, bitmaps: bytes, images: int
-) -> Iterator[tuple[int, int]]:
-    """The bounds of each row; of all rows together if their lengths are not known."""
-    is_full = _count_bits(bitmaps) == images * columns
-    if not is_full or len(sizes) != columns or (len(sizes) and int(sizes[:, p.SIZE].min()) < 0):
-        yield 0, len(rows)
-        return
-    at = 0
-    while at < len(rows):
-        start = at
-        for _ in range(images):
-            at = skip_image(rows, at, len(rows), sizes, 0, columns)
-            if at < 0:
-                raise ValueError("a row ends after its event")
-        yield start, at
-
-
-def _count_bits(bitmap: bytes) -> int:
-    return int.from_bytes(bitmap, "little").bit_count()
-
-
-def _events(buffer: Bytes, checksum_bytes: int) -> Iterator[tuple[int, int, int]]:
-    """(offset, type, size) of each whole event."""
+def _events(buffer: Bytes) -> Iterator[Bytes]:
+    """Each whole event without its checksum."""
     at, view = 0, buffer.data
     while at + t.HEADER_BYTES <= len(view):
         size = int.from_bytes(view[at + 9 : at + 13], "little")
-        if size < t.HEADER_BYTES + checksum_bytes or at + size > len(view):
+        if size < t.HEADER_BYTES + t.CHECKSUM_BYTES or at + size > len(view):
             return
-        yield at, view[at + 4], size
+        yield buffer[at : at + size - t.CHECKSUM_BYTES]
         at += size
-
-
-def _table_name(body: bytes) -> bytes:
-    """Database and table as they are in the event, each with its length."""
-    database_end = 9 + body[8] + 1
-    return body[8 : database_end + 1 + body[database_end] + 1]
-
-
-def _operation(kind: int) -> int:
-    return next(
-        types.index(kind)
-        for types in (t.ROWS_V1, t.ROWS_V2, t.ROWS_COMPRESSED_V1, t.ROWS_COMPRESSED_V2)
-        if kind in types
-    )
-
-
-def _inflated(content: bytes) -> bytes:
-    """MariaDB's compressed part: 1 byte, whose low bits are the width of the size; the size; zlib."""
-    return zlib.decompress(content[1 + (content[0] & 7) :])

@@ -19,10 +19,10 @@ from producer.convert.arrays import Bytes, Numbers
 from producer.convert.column_program import column_sizes
 from producer.convert.event_sources import PayloadEvents, checksum_bytes_of
 from producer.convert.kernel import program as p
-from producer.convert.kernel.images import skip_image
 from producer.convert.query import parse_query
-from producer.convert.rows_head import RowsHead, read_rows_head
+from producer.convert.rows_head import read_rows_head, row_bounds
 from producer.convert.statements import inflated_query
+from producer.convert.tables import table_names
 from producer.relay.files import disk_errors
 from producer.relay.stored import StoredFile, open_stored, read_stored
 from producer.relay.survey import Survey
@@ -147,17 +147,8 @@ class _Decoder:
         yield self._head(at, event, at.pos + size, self._checksum_bytes, {})
         if kind == t.TRANSACTION_PAYLOAD:
             body = event[t.HEADER_BYTES : size - self._checksum_bytes].data
-            source = PayloadEvents(body, at, end_pos=at.pos + size)
-            while source.load_next():
-                window, here = source.window, 0
-                while here + t.HEADER_BYTES <= len(window):
-                    length = int.from_bytes(window[here + 9 : here + 13].tobytes(), "little")
-                    if length < t.HEADER_BYTES or here + length > len(window):
-                        break
-                    inner = window[here : here + length]
-                    yield self._head(at, inner, at.pos + size, 0, {"inside": str(at)})
-                    here += length
-                source.offset = here
+            for inner in PayloadEvents(body, at, end_pos=at.pos + size).events():
+                yield self._head(at, inner, at.pos + size, 0, {"inside": str(at)})
 
     def _head(
         self,
@@ -183,7 +174,7 @@ class _Decoder:
             return {"gtid": _gtid(event)}
         if kind == t.TABLE_MAP:
             content = body.tobytes()
-            name = _table_name(content)
+            name = ".".join(table_names(content))
             sizes = column_sizes(content, flavour=self._flavour)
             self._tables[int.from_bytes(content[:6], "little")] = name, sizes
             return {"table": name}
@@ -192,8 +183,10 @@ class _Decoder:
             name, sizes = self._tables.get(
                 head.table_id, ("", np.zeros((0, p.COLUMN_WIDTH), np.int64))
             )
-            count = _count_rows(head, sizes)
-            return {"table": name} | ({"rows": count} if count is not None else {})
+            bounds = row_bounds(head, sizes)
+            return {"table": name} | (
+                {"rows": sum(1 for _ in bounds)} if bounds is not None else {}
+            )
         if kind in (t.QUERY, t.MARIADB_QUERY_COMPRESSED):
             content = body.tobytes()
             if kind == t.MARIADB_QUERY_COMPRESSED:
@@ -205,33 +198,8 @@ class _Decoder:
         return {}
 
 
-def _count_rows(head: RowsHead, sizes: Numbers) -> int | None:
-    """The rows of an event; None if the length of a column is not known."""
-    if len(sizes) != head.columns:
-        return 0 if not len(head.rows) else None
-    images = [sizes[np.array(present, bool)] for present in head.present]
-    if any(len(image) and int(image[:, p.SIZE].min()) < 0 for image in images):
-        return None
-    at, count = 0, 0
-    while at < len(head.rows):
-        for image in images:
-            columns = np.ascontiguousarray(image)
-            at = skip_image(head.rows, at, len(head.rows), columns, 0, len(columns))
-            if at < 0:
-                return None
-        count += 1
-    return count
-
-
 def _gtid(event: Bytes) -> str:
     gtid = read_gtid(event[: -t.CHECKSUM_BYTES])
     if gtid is None:
         raise Fatal("MR-6003", "a GTID event is malformed")
     return str(gtid)
-
-
-def _table_name(body: bytes) -> str:
-    database_end = 9 + body[8]
-    table_at = database_end + 2
-    table = body[table_at : table_at + body[database_end + 1]]
-    return f"{body[9:database_end].decode('utf-8', 'replace')}.{table.decode('utf-8', 'replace')}"

@@ -11,7 +11,7 @@ Payload body (libs/mysql/binlog/event/control_events.h): (field packed, length p
 Fields: 1 size of the data, 2 compression (0 zstd, 255 none), 3 size when inflated.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from io import IOBase
 from typing import Protocol, cast
 
@@ -222,6 +222,23 @@ class PayloadEvents(EventSource):
         self.window = window[: len(rest) + count]
         self.offset = 0
         return True
+
+    def events(self) -> Iterator[Bytes]:
+        """Every event with its header. Fatal MR-6003 if one is cut."""
+        while self.load_next():
+            while self.offset + HEADER_BYTES <= len(self.window):
+                rest = self.window[self.offset :]
+                size = int.from_bytes(rest[9:13].tobytes(), "little")
+                if size < HEADER_BYTES:
+                    raise Fatal(
+                        "MR-6003",
+                        f"a payload contains an event of {size} bytes",
+                        coordinates=self._coordinates,
+                    )
+                if size > len(rest):
+                    break
+                self.offset += size
+                yield rest[:size]
 
 
 class EventRange(Protocol):

@@ -109,7 +109,7 @@ class KnownTables:
 
     def _add(self, body: bytes, seq: int) -> int:
         arrays = self._arrays
-        database, table = _names(body)
+        database, table = table_names(body)
         row = np.zeros(p.TABLE_WIDTH, np.int64)
         row[p.SCHEMA_ID] = row[p.KEY_SCHEMA_ID] = row[p.MAPPED_IN] = -1
         schema: SchemaRecord | None = None
@@ -167,7 +167,7 @@ class KnownTables:
         return b"".join(avro_string(field) for field in fields)
 
 
-def _names(body: bytes) -> tuple[str, str]:
+def table_names(body: bytes) -> tuple[str, str]:
     """Database and table of a table map; the rest of it is not read."""
     at = _TABLE_ID_BYTES + 2
     names = []

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from millrace.errors import Fatal, Retryable
+from producer.binlog import events as t
 from producer.convert.arrays import KernelArrays
 from producer.convert.charset_tables import CharsetTables
 from producer.convert.column_program import ColumnProgram, column_sizes
@@ -15,6 +16,7 @@ from producer.convert.kernel import program as p
 from producer.convert.kernel import state as s
 from producer.convert.position import load_position, read_position
 from producer.convert.query import parse_query, sql_mode_text
+from producer.convert.rows_head import UPDATE, read_rows_head, row_bounds
 from producer.convert.xa import xid_of_prepare, xid_of_statement
 from schemas.documents import TableFilter
 from schemas.gtid import Flavour, parse_gtid_set
@@ -244,6 +246,56 @@ def test_long_char_has_two_length_bytes(length_bytes: int, prefix_bytes: int) ->
 def _a_table(code: int) -> bytes:
     """Return the body of the map of an INT, a column of this type, and an INT."""
     return bytes(8) + b"\1d\0\1t\0" + bytes([3, 3, code, 3, 0, 0])
+
+
+_INT_ROW = b"\0" + bytes(4)  # the NULL bitmap and an INT
+
+
+def _rows_event(rows: bytes) -> "np.ndarray[tuple[int], np.dtype[np.uint8]]":
+    """Return the body of an UPDATE_ROWS event of one INT column."""
+    head = bytes(6) + bytes(2) + b"\2\0" + b"\1" + b"\1\1"
+    return np.frombuffer(bytearray(head + rows), np.uint8)
+
+
+def test_rows_of_an_event_have_bounds() -> None:
+    """Two images are one row; a table with a column of unknown length has no bounds; a cut row is refused."""
+    head = read_rows_head(t.UPDATE_ROWS, _rows_event(4 * _INT_ROW))
+    assert head.operation == UPDATE
+    known = column_sizes(bytes(8) + b"\1d\0\1t\0" + bytes([1, 3, 0, 0]), flavour=Flavour.MYSQL)
+    bounds = row_bounds(head, known)
+    assert bounds is not None
+    assert list(bounds) == [(0, 10), (10, 20)]
+    unknown = column_sizes(_a_table(99), flavour=Flavour.MYSQL)
+    assert row_bounds(head, unknown) is None
+    assert row_bounds(head, unknown[1:2]) is None
+    cut = row_bounds(read_rows_head(t.UPDATE_ROWS, _rows_event(4 * _INT_ROW)[:-1]), known)
+    assert cut is not None
+    with pytest.raises(Fatal, match="a row ends after its event") as caught:
+        list(cut)
+    assert caught.value.code == "MR-6003"
+
+
+def test_compressed_rows_that_cannot_be_inflated_are_refused() -> None:
+    """MariaDB's compressed events: no bytes, and bytes that are not zlib's."""
+    for rows in (b"", b"\1\4nothing"):
+        with pytest.raises(Fatal) as caught:
+            read_rows_head(t.MARIADB_UPDATE_ROWS_COMPRESSED_V1, _rows_event(rows))
+        assert caught.value.code == "MR-6003"
+
+
+def test_event_of_no_size_ends_a_payload() -> None:
+    """A payload is not read on in search of an end."""
+    at = Coordinates("a.000001", "b.000001", 4)
+    stored = bytes(
+        [2, 3, 252, 255, 0, 0]
+    )  # the field "compression" with the value "none", and the end
+    event = bytes(9) + (23).to_bytes(4, "little") + bytes(10)
+    good = PayloadEvents(stored + 2 * event, at, end_pos=99)
+    assert [len(found) for found in good.events()] == [23, 23]
+    bad = PayloadEvents(stored + event + bytes(23), at, end_pos=99)
+    with pytest.raises(Fatal) as caught:
+        list(bad.events())
+    assert caught.value.code == "MR-6003"
 
 
 def test_payload_that_exceeds_free_memory_is_retried(
