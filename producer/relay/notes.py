@@ -45,8 +45,13 @@ class SubdirNotes:
             self._apart.add(subdir)
 
     def write(self, subdir: Subdir, *, before: GtidPosition | None, apart: str) -> None:
-        """Write the notes of a new sub-directory. ``apart``: why it is apart; "" if it is not."""
+        """Write the notes of a new sub-directory. ``apart``: why it is apart; "" if it is not.
+
+        A dropped sub-directory may have had the same name; its notes no longer count.
+        """
         directory = self._root / str(subdir)
+        self._befores.pop(subdir, None)
+        self._apart.discard(subdir)
         if before is not None:
             layout.write_before(directory, before, self._disk)
             self._befores[subdir] = before

@@ -41,6 +41,7 @@ from producer.relay.layout import Meta, Subdir
 from producer.relay.notes import SubdirNotes
 from producer.relay.open_file import WRITE_FAILED, OpenFile, ResumePoint, create_file
 from producer.relay.recovery import read_position_before, recover_file
+from producer.relay.stored import remove_stored
 from producer.relay.sync import SyncPolicy, SyncThread
 from producer.relay.unpack import remove_leftovers, unpack
 from schemas.gtid import Flavour, GtidPosition
@@ -271,8 +272,7 @@ class RelayLog:
             self._close_file()
             fault_point(BEFORE_DROP)
             for name in reversed(self.files[subdir]):
-                self.disk.unlink(self.root / str(subdir) / name)
-                self.disk.unlink(self.root / str(subdir) / (name + layout.PACKED_SUFFIX))
+                remove_stored(self.root / str(subdir) / name, self.disk)
             layout.remove_subdir(self.root / str(subdir), self.disk)
             fault_point(AFTER_DROP)
             with self.condition:

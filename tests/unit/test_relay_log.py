@@ -126,6 +126,28 @@ def test_file_without_a_whole_head_is_removed(length: int, tmp_path: Path) -> No
     relay.close()
 
 
+def test_name_of_a_dropped_sub_directory_is_used_again(tmp_path: Path) -> None:
+    """The notes of the dropped one don't count: a reader crosses over to the new one."""
+    closed = BinlogFile().transaction().rotate("mysql-bin.000002")
+    relay = RelayLog.open(tmp_path, flavour=Flavour.MYSQL)
+    relay.begin_subdir("server-a")
+    write_file(relay, NAME, closed)
+    end = relay.end()
+    before = parse_gtid_set(Flavour.MYSQL, f"{SERVER}:1-9")
+    dropped = relay.begin_subdir("server-b", before=before, apart="not compared")
+    relay.begin_file("mysql-bin.000002")
+    relay.drop_subdir(dropped)
+    assert relay.end() == end
+    again = relay.begin_subdir("server-b")
+    assert again == dropped
+    write_file(relay, "mysql-bin.000002", BinlogFile(first_number=2).transaction())
+    assert relay.notes.before(again) is None
+    assert end is not None
+    with RelayReader(relay) as reader:
+        assert reader.after_file(end) == Coordinates(str(again), "mysql-bin.000002", 4)
+    relay.close()
+
+
 def test_damage_in_the_last_file_is_cut(tmp_path: Path) -> None:
     """A bit is flipped in the middle: everything before its transaction stays."""
     file = BinlogFile().transaction().transaction().transaction()
