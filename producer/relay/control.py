@@ -61,11 +61,7 @@ def find_file(root: Path, name: str, *, files: Files = DISK) -> Coordinates:
     """
     wanted, _, file = name.rpartition("/")
     with disk_errors(root):
-        try:
-            subdirs = layout.list_subdirs(root, files)
-        except (FileNotFoundError, NotADirectoryError):
-            subdirs = []
-        for subdir in reversed(subdirs):
+        for subdir in reversed(layout.find_subdirs(root, files)):
             is_wanted = wanted in ("", str(subdir))
             if is_wanted and file in layout.list_files(root / str(subdir), files):
                 return Coordinates(str(subdir), file, FIRST_POS)
@@ -75,11 +71,7 @@ def find_file(root: Path, name: str, *, files: Files = DISK) -> Coordinates:
 def find_subdir(root: Path, name: str = "", *, files: Files = DISK) -> Coordinates:
     """The start of the first file of a sub-directory, of the newest one without a name. Fatal MR-2013."""
     with disk_errors(root):
-        try:
-            subdirs = layout.list_subdirs(root, files)
-        except (FileNotFoundError, NotADirectoryError):
-            subdirs = []
-        for subdir in reversed(subdirs):
+        for subdir in reversed(layout.find_subdirs(root, files)):
             names = (
                 layout.list_files(root / str(subdir), files) if name in ("", str(subdir)) else []
             )

@@ -99,6 +99,14 @@ def list_subdirs(root: Path, files: Files = DISK) -> list[Subdir]:
     return sorted((subdir for subdir in found if subdir), key=lambda subdir: subdir.seq)
 
 
+def find_subdirs(root: Path, files: Files = DISK) -> list[Subdir]:
+    """The same; none if ``root`` is missing."""
+    try:
+        return list_subdirs(root, files)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
 def list_files(directory: Path, files: Files = DISK) -> list[str]:
     """The binlog files of a sub-directory, oldest first, stored plain or compressed."""
     stored = {name.removesuffix(PACKED_SUFFIX) for name in files.list_files(directory)}

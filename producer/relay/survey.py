@@ -10,7 +10,7 @@ Guarantees: nothing is written, no lock is taken. Not done here: decoding rows (
 """
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,10 +21,11 @@ from producer.relay import layout
 from producer.relay.damage import WHY, Damage, GtidInterval
 from producer.relay.files import DISK, Files, disk_errors
 from producer.relay.layout import Subdir
+from producer.relay.notes import SubdirNotes
 from producer.relay.packed import FRAME_BYTES
 from producer.relay.recovery import WalkResult, read_position_before, walk_stored
 from producer.relay.stored import StoredFile, open_stored, packed_path, read_stored
-from schemas.gtid import Flavour, GtidPosition, parse_gtid_set, unite
+from schemas.gtid import Flavour, GtidPosition, parse_gtid_set
 from schemas.place import FIRST_POS, Coordinates
 
 _KIND_AT = 4
@@ -63,14 +64,11 @@ class Survey:
     disk: Files = DISK
     flavour: Flavour = field(init=False)
     files: list[tuple[Subdir, str]] = field(init=False)
-    befores: dict[Subdir, GtidPosition] = field(init=False)
+    notes: SubdirNotes = field(init=False)
 
     def __post_init__(self) -> None:
         with disk_errors(self.root):
-            try:
-                subdirs = layout.list_subdirs(self.root, self.disk)
-            except (FileNotFoundError, NotADirectoryError):
-                subdirs = []
+            subdirs = layout.find_subdirs(self.root, self.disk)
             self.files = [
                 (subdir, name)
                 for subdir in subdirs
@@ -79,11 +77,10 @@ class Survey:
             if not self.files:
                 raise Fatal("MR-2013", f"{self.root} has no relay files", directory=self.root)
             self.flavour = self._flavour()
-            found = (
-                (each, layout.read_before(self.root / str(each), self.flavour, self.disk))
-                for each in subdirs
-            )
-            self.befores = {subdir: before for subdir, before in found if before is not None}
+            self.notes = SubdirNotes(self.root, flavour=self.flavour, disk=self.disk)
+            for subdir in subdirs:
+                with suppress(FileNotFoundError):  # purged meanwhile
+                    self.notes.load(subdir)
 
     # ---- listing -----------------------------------------------------------------------------------
 
@@ -149,7 +146,7 @@ class Survey:
                 damages.append(damage)
             if walked is not None:
                 total_bytes += walked.size
-                position = self._with_before(subdir, walked.position)
+                position = self.notes.with_before(subdir, walked.position)
                 problems += self._order_problems(subdir, name, position)
                 if (subdir, name) == self.files[-1] and walked.walked_to < walked.size:
                     end = walked.end
@@ -186,12 +183,14 @@ class Survey:
             bad = WHY.get(walked.status)
             why = bad or ("an incomplete transaction" if walked.is_whole else "an incomplete event")
         at = Coordinates(str(subdir), name, walked.walked_to)
-        lost = GtidInterval(self._with_before(subdir, walked.position), self._through(subdir, name))
+        lost = GtidInterval(
+            self.notes.with_before(subdir, walked.position), self._through(subdir, name)
+        )
         return Damage(at, why, lost)
 
     def _lost_end(self, subdir: Subdir, name: str, walked: WalkResult) -> Damage | None:
         """A file that was cut between two events looks whole. The head of the next file shows the loss."""
-        reached = self._with_before(subdir, walked.position)
+        reached = self.notes.with_before(subdir, walked.position)
         is_short = walked.size < self._durable_end(subdir, name)
         through = (self._through if is_short else self._before_next)(subdir, name)
         if through is None or reached.includes(through):
@@ -266,11 +265,7 @@ class Survey:
             logged = read_position_before(self.root / str(subdir) / name, self.flavour, self.disk)
         except Fatal:
             return None
-        return None if logged is None else self._with_before(subdir, logged)
-
-    def _with_before(self, subdir: Subdir, logged: GtidPosition) -> GtidPosition:
-        before = self.befores.get(subdir)
-        return logged if before is None else unite(logged, before)
+        return None if logged is None else self.notes.with_before(subdir, logged)
 
     def _through(self, subdir: Subdir, name: str, *, walks: bool = False) -> GtidPosition | None:
         """The GTIDs executed at the end of a file: from the head of the next one, or from relay.meta."""
@@ -281,7 +276,7 @@ class Survey:
                 _, walked = self.check_file(subdir, name)
             except FileNotFoundError:
                 return None
-            return None if walked is None else self._with_before(subdir, walked.position)
+            return None if walked is None else self.notes.with_before(subdir, walked.position)
         meta = layout.read_meta(self.root / str(subdir), self.disk)
         if meta is None or meta.binlog_name != name:
             return None
@@ -302,12 +297,12 @@ class Survey:
     def _end_of_previous(self, subdir: Subdir, name: str) -> GtidPosition | None:
         index = self.files.index((subdir, name))
         if index == 0 or self.files[index - 1][0] != subdir:
-            return self.befores.get(subdir)
+            return self.notes.before(subdir)
         try:
             _, walked = self.check_file(*self.files[index - 1])
         except FileNotFoundError:
             return None
-        return None if walked is None else self._with_before(subdir, walked.position)
+        return None if walked is None else self.notes.with_before(subdir, walked.position)
 
     def _durable_end(self, subdir: Subdir, name: str) -> int:
         meta = layout.read_meta(self.root / str(subdir), self.disk)
