@@ -112,10 +112,6 @@ class Survey:
         through = self._through(subdir, name, walks=is_newest)
         return ListedFile(at, stored_bytes, before, through, is_packed, is_newest)
 
-    def position_before(self, subdir: Subdir, name: str) -> GtidPosition | None:
-        """The GTIDs executed before a file: from its head, else from the file before it."""
-        return self._before(subdir, name) or self._end_of_previous(subdir, name)
-
     def first_gtid(self, file: ListedFile) -> str:
         """The first GTID event of a file; "" if there is none in its first bytes."""
         try:

@@ -63,8 +63,10 @@ class Upstreams:
         except Fatal as error:
             if error.code == "MR-2014":
                 mark_reported(folder, task, disk)
-            if (wanted_again := set_aside_damaged(stream.relay, error)) is not None:
-                message = f"{error.message}. It is set aside; {wanted_again.lost} is read from a member again"
+            if (damage := set_aside_damaged(stream.relay, error)) is not None:
+                message = (
+                    f"{error.message}. It is set aside; {damage.lost} is read from a member again"
+                )
                 damaged = Retryable(error.code, message, **error.context)
                 stream.fail(damaged)
                 raise damaged from error
