@@ -67,16 +67,18 @@ def decode_previous_gtids(body: bytes) -> GtidSet:
 
 def decode_gtid_list(body: bytes) -> MariadbGtidSet:
     """MariaDB's position: the last GTID of each domain."""
+    return MariadbGtidSet.of({gtid.domain: gtid for gtid in decode_binlog_state(body)}.values())
+
+
+def decode_binlog_state(body: bytes) -> tuple[MariadbGtid, ...]:
+    """All entries of MariaDB's list: the last GTID of each domain and server."""
     reader = ByteReader(bytes(body), "GTID_LIST")
-    last: dict[int, MariadbGtid] = {}
     count = reader.uint(4) & _COUNT_MASK
-    for _ in range(count):
-        gtid = MariadbGtid(reader.uint(4), reader.uint(4), reader.uint(8))
-        last[gtid.domain] = gtid
+    found = tuple(MariadbGtid(reader.uint(4), reader.uint(4), reader.uint(8)) for _ in range(count))
     if not count:
         reader.take(min(reader.left, _EMPTY_PADDING_BYTES))
     reader.end()
-    return MariadbGtidSet.of(last.values())
+    return found
 
 
 def _tag(reader: ByteReader) -> str:

@@ -1,4 +1,4 @@
-"""``millrace relay purge|list|verify|dump``: a worker's relay logs, on its machine.
+"""``millrace relay purge|list|verify|dump|serve``: a worker's relay logs, on its machine.
 
 ``purge`` asks the worker. The others read the files, with or without a running worker, and change nothing.
 """
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from millrace.cli.relay_serve import serve
 from millrace.errors import Fatal
 
 if TYPE_CHECKING:
@@ -24,13 +25,17 @@ RelayDir = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 app = typer.Typer(
-    no_args_is_help=True, help="List, verify, dump and purge a worker's relay logs, on its machine."
+    no_args_is_help=True,
+    help="List, verify, dump, serve and purge a worker's relay logs, on its machine.",
 )
+
+
+app.command()(serve)
 
 
 @app.callback()
 def _group() -> None:
-    """List, verify, dump and purge a worker's relay logs, on its machine."""
+    """List, verify, dump, serve and purge a worker's relay logs, on its machine."""
 
 
 @app.command()

@@ -115,4 +115,27 @@ CODES: tuple[Code, ...] = (
         "Use a name from `millrace status`.",
         Branch.OPERATOR,
     ),
+    Code(
+        "MR-2020",
+        "the address to serve on is not protected",
+        "`millrace relay serve` was told to listen on an address that other machines can reach, without TLS or without a password."
+        " The relay log has every row of the set.",
+        "Give `--tls-cert`, `--tls-key` and `--password env:NAME` (or `file:/PATH`), or listen on 127.0.0.1.",
+        Branch.OPERATOR,
+    ),
+    Code(
+        "MR-2021",
+        "the certificate to serve with can't be used",
+        "The certificate or its key is missing, unreadable, or they do not belong together.",
+        "Give `--tls-cert` and `--tls-key` as PEM files that the user of the process can read; the first certificate in the file is the server's.",
+        Branch.OPERATOR,
+    ),
+    Code(
+        "MR-2022",
+        "an option of `millrace relay serve` is malformed",
+        "`--listen` is not HOST:PORT, or `--password` is not the place of a secret.",
+        "Write `--listen 127.0.0.1:3307` and `--password env:NAME` or `--password file:/PATH`. A password in the argument list would be visible to"
+        " every user of the machine.",
+        Branch.OPERATOR,
+    ),
 )

@@ -24,6 +24,7 @@ SOURCES = tuple(
         "compiled",
         "crc",
         "events",
+        "framing",
         "gtid_events",
         "loads",
         "packets",

@@ -20,6 +20,7 @@ from producer.relay.control import answer_purge_request
 from producer.relay.files import DISK, Files
 from producer.relay.purge import Positions, PurgeSchedule
 from producer.relay.reader import RelayReader
+from producer.relay.source_note import write_source_note
 from producer.relay.writer import RelayLog
 from producer.upstream.choice import Choice
 from producer.upstream.chooser import Chooser
@@ -83,6 +84,7 @@ class Upstream:
             root = site.root / document.name
             self._relay = RelayLog.open(root, flavour=choice.flavour, disk=site.disk)
             undo.callback(self._relay.close)
+            write_source_note(root, folds_names=choice.folds_names, files=site.disk)
             is_compressed = document.relay.compress is Compression.ZSTD
             self._compressor = Compressor(self._relay) if is_compressed else None
             if self._compressor is not None:

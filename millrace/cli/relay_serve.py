@@ -1,0 +1,86 @@
+"""``millrace relay serve SET --listen HOST:PORT``: serves a relay log to replicas, until SIGTERM or Ctrl-C.
+
+Prints one line of JSON, ``{"serve": "127.0.0.1:3307"}``, when it accepts clients.
+"""
+
+import json
+import signal
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from millrace.errors import Fatal
+
+if TYPE_CHECKING:
+    from schemas.documents.secret import SecretReference
+
+_PORT_MAX = 65535
+
+
+def serve(
+    set_name: Annotated[str, typer.Argument(metavar="SET", help="The set.", show_default=False)],
+    *,
+    relay_dir: Annotated[
+        Path, typer.Option("--relay-dir", help="The directory given to `millrace worker`.")
+    ],
+    listen: Annotated[
+        str, typer.Option("--listen", help="HOST:PORT; port 0 takes a free one.")
+    ] = "127.0.0.1:3307",
+    user: Annotated[str, typer.Option("--user", help="The account of the clients.")] = "replica",
+    password: Annotated[
+        str,
+        typer.Option(
+            "--password",
+            help="Where its password is: env:NAME or file:/PATH. Without it, any password is accepted.",
+        ),
+    ] = "",
+    tls_cert: Annotated[
+        Path | None,
+        typer.Option("--tls-cert", help="Certificate (PEM): clients must then use TLS."),
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option("--tls-key", help="Its key (PEM).")] = None,
+    connections_max: Annotated[
+        int, typer.Option("--connections-max", min=1, help="Clients at the same time.")
+    ] = 100,
+) -> None:
+    """Serve the relay log over the MySQL replication protocol: replicas and mysqlbinlog leave the source alone."""
+    from producer.serve.login import ServedAccount
+    from producer.serve.server import RelayServer, ServeOptions
+
+    host, port = parse_address(listen)
+    options = ServeOptions(
+        host=host,
+        port=port,
+        account=ServedAccount(user, _secret(password)),
+        certificate=tls_cert,
+        key=tls_key,
+        connections_max=connections_max,
+    )
+    server = RelayServer(relay_dir / set_name, options)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    server.run(stop, ready=lambda: print(json.dumps({"serve": server.address}), flush=True))
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """HOST:PORT or [HOST]:PORT. Fatal MR-2022."""
+    host, colon, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not (colon and host and port.isascii() and port.isdigit() and int(port) <= _PORT_MAX):
+        raise Fatal("MR-2022", f"--listen {text!r} is not HOST:PORT")
+    return host, int(port)
+
+
+def _secret(text: str) -> "SecretReference | None":
+    from schemas.documents.secret import SecretReference, resolve_secret
+
+    if not text:
+        return None
+    reference = SecretReference.parse(text)
+    if reference is None:  # it may be the password itself, so it is not shown
+        raise Fatal("MR-2022", "--password is not a reference: env:NAME or file:/PATH")
+    resolve_secret(reference)  # a missing one is reported now, not to the first client
+    return reference

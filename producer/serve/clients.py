@@ -1,0 +1,72 @@
+"""The clients of a serving process: who registered, and which dump belongs to whom. Thread-safe.
+
+A second dump with the identity of a running one ends that one, as a server does: a client that lost its connection
+without noticing would otherwise be served twice.
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from producer.serve.dump import Dump
+from producer.serve.requests import DUMP_ERROR, STATE, Registration
+from producer.serve.wire import Refusal
+
+_REPLACED = (
+    "A replica with the same server_uuid/server_id as this replica has connected to the source;"
+    " the dump of this one is ended"
+)
+
+
+class Clients:
+    """See the module."""
+
+    def __init__(self, connections_max: int) -> None:
+        self._connections_max = connections_max
+        self._lock = threading.Lock()
+        self._threads = 0
+        self._connected: set[int] = set()
+        self._registered: dict[int, Registration] = {}
+        self._dumps: dict[str, Dump] = {}
+
+    @contextmanager
+    def connected(self) -> Iterator[int]:
+        """The number of a new connection, until the block ends. Refusal 1040 if there are too many."""
+        with self._lock:
+            self._threads += 1
+            thread = self._threads
+            if len(self._connected) >= self._connections_max:
+                raise Refusal(1040, "08004", "Too many connections")
+            self._connected.add(thread)
+        try:
+            yield thread
+        finally:
+            with self._lock:
+                self._connected.discard(thread)
+                self._registered.pop(thread, None)
+
+    def register(self, thread: int, registration: Registration) -> None:
+        """Note a registration until its connection ends."""
+        with self._lock:
+            self._registered[thread] = registration
+
+    def registered(self) -> list[Registration]:
+        """All registrations."""
+        with self._lock:
+            return list(self._registered.values())
+
+    @contextmanager
+    def dumping(self, identity: str, dump: Dump) -> Iterator[None]:
+        """Note a dump until the block ends, and end an older one with its identity."""
+        with self._lock:
+            older = self._dumps.get(identity) if identity else None
+            if identity:
+                self._dumps[identity] = dump
+        if older is not None:
+            older.end(Refusal(DUMP_ERROR, STATE, _REPLACED))
+        try:
+            yield
+        finally:
+            with self._lock:
+                if self._dumps.get(identity) is dump:
+                    del self._dumps[identity]
