@@ -36,6 +36,7 @@ class EndClock:
     def __init__(self, reader: TopicReader) -> None:
         self._reader = reader
         self.begin = self.end = reader.ends().stable
+        self._began_s = time.monotonic()
         self._moves: list[tuple[float, int]] = []
 
     def look(self) -> None:
@@ -54,10 +55,16 @@ class EndClock:
             time.sleep(POLL_S)
 
     def rate(self) -> float:
-        """Offsets per second between the first and the last move. Fatal MR-8004 if there was one move alone."""
-        if len(self._moves) < 2:
-            raise Fatal("MR-8004", "all records arrived at once: too few for a rate")
+        """Offsets per second between the first and the last move. Fatal MR-8004 if there was none.
+
+        Of a very small backlog, all records may arrive at once. Then the start counts too.
+        """
+        if not self._moves:
+            raise Fatal("MR-8004", "no record arrived")
         (begin_s, first), (end_s, last) = self._moves[0], self._moves[-1]
+        if len(self._moves) == 1:
+            say("  all records arrived at once: the rate includes the start")
+            begin_s, first = self._began_s, self.begin
         return (last - first) / (end_s - begin_s)
 
 
