@@ -107,7 +107,7 @@ class CaptureRunner:
                         task_name=task.name,
                         flavour=flavour,
                         topic=task.output.topic,
-                        filter=task.tables,
+                        filter=replace(task.tables, hidden=document.heartbeat.table),
                         folds_names=stream.choice.folds_names,
                     )
                     needed = partial(self._needed, task.set_name, flavour)
@@ -257,6 +257,7 @@ class PublishLoop:
             "kafka_commit_ms": round(self._publisher.commit_s * 1000, 1),
             "instances_renewed": self._publisher.renewed_count,
             **({"topic_warning": lossy} if (lossy := self._publisher.topic_warning) else {}),
+            **({"heartbeat_warning": idle} if (idle := self._stream.heartbeat_warning) else {}),
             **({"filter_warning": self._filter_warning} if self._filter_warning else {}),
             **({"slow_path": slow} if (slow := self._publisher.slow_path) else {}),
         }

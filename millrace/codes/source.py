@@ -276,4 +276,14 @@ CODES: tuple[Code, ...] = (
         "Nothing to do: the task reconnects. If the error repeats, check the network to the source.",
         Branch.RETRIES,
     ),
+    Code(
+        "MR-1047",
+        "the heartbeat row of a set is not written",
+        "The set's document has a `heartbeat`, and the worker can't write its row: the account has no rights in that database,"
+        " the database does not exist, the primary is read_only, or not exactly one member is the primary. A warning in the"
+        " log and the status: tasks continue.",
+        "GRANT CREATE, SELECT, INSERT, UPDATE ON the database of `heartbeat` to the account of the set document, on the"
+        " primary, or remove `heartbeat` from the document. The worker tries again by itself.",
+        Branch.RETRIES,
+    ),
 )

@@ -21,6 +21,9 @@ class NameFilter(Protocol):
     def admits(self, database: str, table: str) -> bool:
         """Whether the rows of this table are published."""
 
+    def hides(self, database: str, table: str) -> bool:
+        """Whether this is Millrace's own table, whose absence is no reason for a warning."""
+
     def admits_database(self, database: str) -> bool:
         """Whether statements about this database are published."""
 
@@ -37,11 +40,15 @@ class FoldedFilter:
         include, exclude = (
             tuple(map(str.lower, patterns)) for patterns in (filter_.include, filter_.exclude)
         )
-        return cls(TableFilter(include, exclude))
+        return cls(TableFilter(include, exclude, filter_.hidden.lower()))
 
     def admits(self, database: str, table: str) -> bool:
         """See ``NameFilter``."""
         return self.lower_case.admits(database.lower(), table.lower())
+
+    def hides(self, database: str, table: str) -> bool:
+        """See ``NameFilter``."""
+        return self.lower_case.hides(database.lower(), table.lower())
 
     def admits_database(self, database: str) -> bool:
         """See ``NameFilter``."""

@@ -117,7 +117,8 @@ class KnownTables:
             schema = self._fill_included(row, body, seq)
             self._has_included = True
         else:
-            if database.lower() not in SYSTEM_DATABASES:
+            is_ours = self._destination.filter.hides(database, table)
+            if database.lower() not in SYSTEM_DATABASES and not is_ours:
                 self._excluded = self._excluded or f"{database}.{table}"
             columns = column_sizes(body, flavour=self._origin.connector)
             row[p.IS_UNMEASURED] = (columns[:, p.SIZE] < 0).any()

@@ -133,6 +133,10 @@ class Feed:
         """Whether the end of the relay log was compared with the member that is read."""
         return self._receiver.verified.is_set()
 
+    def looks(self) -> Sequence[Look]:
+        """The last look at each member; empty before the first."""
+        return self._watch.looks()
+
     def set_wanted(self, wanted: GtidPosition) -> None:
         """Set the position after which everything is needed."""
         self.wanted = wanted

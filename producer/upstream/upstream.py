@@ -28,6 +28,7 @@ from producer.upstream.connection import Login
 from producer.upstream.dump import ReplicaIdentity
 from producer.upstream.dump_stream import StreamFigures
 from producer.upstream.feed import Feed, FeedStart
+from producer.upstream.heartbeat import Heartbeat
 from schemas.captured import Captured
 from schemas.documents import Compression, Member, SetDocument, resolve_secret
 from schemas.documents.model import Directives
@@ -91,7 +92,10 @@ class Upstream:
                 undo.callback(self._compressor.close)
             start = FeedStart(document, login, replica, choice, wanted, self._is_single_member)
             self._feed = Feed(self._relay, chooser, start)
+            self._heartbeat = Heartbeat(document, login, self._feed.looks)
             self._feed.start()
+            undo.callback(self._feed.stop)
+            self._heartbeat.start()
             undo.pop_all()
 
     @property
@@ -112,6 +116,11 @@ class Upstream:
     def captured(self) -> Captured:
         """The stage for the status of the set's tasks."""
         return self._feed.captured()
+
+    @property
+    def heartbeat_warning(self) -> str:
+        """Why the heartbeat row was not written; "" if it was, or none is wanted."""
+        return self._heartbeat.warning
 
     @property
     def relay(self) -> RelayLog:
@@ -194,6 +203,7 @@ class Upstream:
 
     def close(self) -> None:
         """Join the receiver and close the relay log."""
+        self._heartbeat.stop()
         self._feed.stop()
         if self._compressor is not None:
             self._compressor.close()

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from schemas.documents.model import (
     ApplyTask,
     CaptureTask,
+    HeartbeatRules,
     RelayRules,
     SafeMode,
     SetDocument,
@@ -34,6 +35,7 @@ def plain_set(document: SetDocument) -> Plain:
         **({"tls_ca": document.tls.ca_path} if document.tls.ca_path else {}),
         **_plain_relay(document.relay),
         **_plain_upstream(document.upstream),
+        **_plain_heartbeat(document.heartbeat),
     }
 
 
@@ -53,6 +55,10 @@ def _plain_relay(relay: RelayRules) -> Plain:
 def _plain_upstream(rules: UpstreamRules) -> Plain:
     """Like ``_plain_relay``."""
     return {} if rules == UpstreamRules() else {"upstream": asdict(rules)}
+
+
+def _plain_heartbeat(rules: HeartbeatRules) -> Plain:
+    return {"heartbeat": asdict(rules)} if rules.database else {}
 
 
 def plain_task(document: TaskDocument) -> Plain:

@@ -59,6 +59,8 @@ class Compression(StrEnum):
     ZSTD = "zstd"
 
 
+HEARTBEAT_TABLE = "heartbeat"
+
 _THIS_MACHINE = ("localhost", "127.0.0.1", "[::1]")
 
 
@@ -130,6 +132,19 @@ class UpstreamRules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatRules:
+    """Whether a worker writes a row on the set's primary, into the table ``HEARTBEAT_TABLE`` of ``database``."""
+
+    database: str = ""  # empty: no row is written
+    interval_s: float = 10.0
+
+    @property
+    def table(self) -> str:
+        """The table's name in a pattern of ``TableFilter``; empty if no row is written."""
+        return f"{self.database}.{HEARTBEAT_TABLE}" if self.database else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetDocument:
     """A primary and its replicas."""
 
@@ -139,6 +154,7 @@ class SetDocument:
     tls: Tls = field(default_factory=Tls)
     relay: RelayRules = field(default_factory=RelayRules)
     upstream: UpstreamRules = field(default_factory=UpstreamRules)
+    heartbeat: HeartbeatRules = field(default_factory=HeartbeatRules)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,19 +205,29 @@ class TableFilter:
     Case is significant, except for a source with lower_case_table_names 1 or 2, or a target with 1.
 
     A table is admitted if an ``include`` pattern matches and no ``exclude`` pattern does. System databases and the
-    database ``millrace`` are never admitted.
+    database ``millrace`` are never admitted. The table ``hidden`` is admitted only if a pattern other than ``*.*``
+    matches: the heartbeat table of the set. It is no part of a document.
     """
 
     include: tuple[str, ...] = ("*.*",)
     exclude: tuple[str, ...] = ()
+    hidden: str = ""
 
     def admits(self, database: str, table: str) -> bool:
         """True if the rows of this table are published."""
         return (
             database.lower() not in SYSTEM_DATABASES
-            and any(_matches_table(p, database, table) for p in self.include)
+            and any(
+                _matches_table(p, database, table)
+                for p in self.include
+                if p != "*.*" or not self.hides(database, table)
+            )
             and not any(_matches_table(p, database, table) for p in self.exclude)
         )
+
+    def hides(self, database: str, table: str) -> bool:
+        """True if this is the ``hidden`` table, whose absence is no reason for a warning."""
+        return self.hidden == f"{database}.{table}"
 
     def admits_database(self, database: str) -> bool:
         """True if statements about this database are published, because a table of it may be."""

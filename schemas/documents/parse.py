@@ -10,7 +10,7 @@ Users write flat documents; the values in code are nested:
     tls_ca: /path/ca.pem                   registry: http://h:8081       target: warehouse
     relay: with_tasks | {…}                start: first | GTID set       start: first | GTID set
     upstream: {max_lag_s: 5, …}            include: ["*.*"]              lanes: 4
-                                           exclude: []                   consistency: causal
+    heartbeat: {database: ops, …}          exclude: []                   consistency: causal
                                            topic_settings: {…}           conflict: stop | overwrite | skip
                                                                          safe_mode: {until_gtid: GTID set}
 
@@ -29,6 +29,7 @@ from schemas.documents.model import (
     Compression,
     ConflictPolicy,
     Consistency,
+    HeartbeatRules,
     Member,
     PurgeRules,
     RelayMode,
@@ -109,6 +110,7 @@ def take_set(fields: Fields) -> SetDocument:
         ),
         relay=_relay(fields),
         upstream=_upstream(fields),
+        heartbeat=_heartbeat(fields),
     )
 
 
@@ -126,6 +128,18 @@ def _upstream(fields: Fields) -> UpstreamRules:
         max_lag_s=take("max_lag_s", 1, 86400),
         hysteresis_s=take("hysteresis_s", 0, 86400),
         cool_down_s=take("cool_down_s", 0, 86400),
+    )
+    part.finish()
+    return rules
+
+
+def _heartbeat(fields: Fields) -> HeartbeatRules:
+    part = fields.part("heartbeat", needed=False, example="{database: ops, interval_s: 10}")
+    rules = HeartbeatRules(
+        database=part.take("database", readers.database, ""),
+        interval_s=part.take(
+            "interval_s", readers.seconds(1, 3600), HeartbeatRules().interval_s, needed=False
+        ),
     )
     part.finish()
     return rules

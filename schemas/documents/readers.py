@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from schemas.documents.fields import Unreadable
-from schemas.documents.model import Start
+from schemas.documents.model import SYSTEM_DATABASES, Start
 from schemas.documents.secret import SecretReference
 
 NAME_WANTED = "a name of 1 to 63 letters, digits, '.', '_', '-', beginning with a letter or digit"
@@ -23,11 +23,14 @@ START_CHARACTERS_MAX = 64 * 1024  # a GTID set with many servers and gaps
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]+")
+_DATABASE = re.compile(r"[A-Za-z0-9_$-]{1,64}")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._:%-]*[A-Za-z0-9])?|::1?")
 _UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _PIECE = r"(?:[A-Za-z_][A-Za-z0-9_]{0,31}|\d+(?:-\d+)?)"
 _MYSQL_GTID_SET = re.compile(rf"{_UUID}(?::{_PIECE})+(?:,{_UUID}(?::{_PIECE})+)*")
 _MARIADB_POSITION = re.compile(r"\d+-\d+-\d+(?:,\d+-\d+-\d+)*")
+
+_FOREIGN_DATABASES = SYSTEM_DATABASES - {"millrace"}
 
 E = TypeVar("E", bound=StrEnum)
 R = TypeVar("R", bound=Callable[[object], object])
@@ -111,6 +114,17 @@ def integer(low: int, high: int) -> Callable[[object], int]:
         return value
 
     return read
+
+
+@described(type="string", pattern=f"^{_DATABASE.pattern}$")
+def database(value: object) -> str:
+    """The name of a database of the source; the system's own are refused."""
+    is_valid = isinstance(value, str) and _DATABASE.fullmatch(value) is not None
+    if not is_valid or str(value).lower() in _FOREIGN_DATABASES:
+        raise Unreadable(
+            "a database name of 1 to 64 letters, digits, '_', '$', '-', not a system's"
+        )
+    return str(value)
 
 
 def seconds(low: float, high: float) -> Callable[[object], float]:

@@ -44,6 +44,7 @@ PROVOCATIONS: Mapping[str, str] = {
     "MR-1044": "test_refusing_server_ends_the_stream_with_its_reason",
     "MR-1045": "test_refusing_server_ends_the_stream_with_its_reason",
     "MR-1046": "test_silence_is_a_lost_connection",
+    "MR-1047": "test_refused_heartbeat_names_the_statements_that_fix_it",
     "MR-2001": "test_second_relay_writer_is_refused",
     "MR-2002": "test_full_disk_stops_the_writer_and_loses_nothing",
     "MR-2003": "test_failed_fsync_is_never_trusted_again",

@@ -77,17 +77,18 @@ def test_record_of_mixed_statement_names_excluded_table() -> None:
 
 
 @pytest.mark.parametrize(
-    ("include", "database", "seq", "is_warned"),
+    ("tables", "database", "seq", "is_warned"),
     [
-        ("shpo.*", "shop", 0, True),
-        ("shpo.*", "mysql", 0, False),
-        ("shop.*", "shop", 0, False),
-        ("shpo.*", "shop", 5, False),
+        (TableFilter(("shpo.*",)), "shop", 0, True),
+        (TableFilter(("shpo.*",)), "mysql", 0, False),
+        (TableFilter(("shop.*",)), "shop", 0, False),
+        (TableFilter(("shpo.*",)), "shop", 5, False),
+        (TableFilter(hidden="shop.t"), "shop", 0, False),
     ],
-    ids=["no match", "the server's own table", "match", "a topic with rows"],
+    ids=["no match", "the server's own table", "match", "a topic with rows", "heartbeats"],
 )
 def test_filter_without_match_is_reported(
-    include: str, database: str, seq: int, *, is_warned: bool
+    tables: TableFilter, database: str, seq: int, *, is_warned: bool
 ) -> None:
     """The warning names an excluded table; it comes only while the topic has never had a row."""
     builder = BinlogBuilder()
@@ -96,9 +97,7 @@ def test_filter_without_match_is_reported(
     builder.map_shop_table("t", table_id=7, database=database)
     builder.insert(7, [(1, "a")])
     builder.xid()
-    converter = convert(
-        builder, filter=TableFilter(include=(include,)), progress=mysql_progress("", seq=seq)
-    ).converter()
+    converter = convert(builder, filter=tables, progress=mysql_progress("", seq=seq)).converter()
     assert converter.filter_warning == ""
     had_caught_up = converter.is_caught_up
     converter.next_batch(rows_max=100, bytes_max=1 << 20, timeout_s=600)

@@ -10,6 +10,7 @@ from schemas.documents import (
     CaptureTask,
     Compression,
     ConflictPolicy,
+    HeartbeatRules,
     Member,
     PurgeRules,
     RelayMode,
@@ -118,6 +119,42 @@ def test_default_relay_rules_are_not_written() -> None:
         "purge": {"interval_s": 3600, "expires_h": 24, "remain_gb": 0},
         "compress": "none",
     }
+
+
+def test_heartbeat_names_a_database_and_is_off_by_default() -> None:
+    """It is written to canonical JSON only if it is on; system databases are refused, but not `millrace`."""
+    assert _set(SHOP).heartbeat == HeartbeatRules()
+    assert "heartbeat" not in plain_set(_set(SHOP))
+    document = _set(SHOP + "heartbeat: {database: ops}\n")
+    assert document.heartbeat == HeartbeatRules(database="ops", interval_s=10.0)
+    assert document.heartbeat.table == "ops.heartbeat"
+    assert plain_set(document)["heartbeat"] == {"database": "ops", "interval_s": 10.0}
+    assert parse_set(plain_set(document)) == document
+    assert _set(SHOP + "heartbeat: {database: millrace}\n").heartbeat.database == "millrace"
+    for wrong in ("mysql", "a.b", "a*", "", "x" * 65):
+        text = SHOP + f"heartbeat: {{database: '{wrong}'}}\n"
+        assert "heartbeat.database: found" in _problems(text)
+    assert "heartbeat.database: found nothing" in _problems(SHOP + "heartbeat: {interval_s: 5}\n")
+    wanted = "heartbeat.interval_s: found 0.5, wanted seconds from 1 to 3600"
+    assert wanted in _problems(SHOP + "heartbeat: {database: ops, interval_s: 0.5}\n")
+
+
+def test_hidden_table_needs_a_pattern_that_names_it() -> None:
+    """`*.*` does not admit it; any other pattern that matches does, unless an exclude does too."""
+    for include, exclude, is_admitted in (
+        (("*.*",), (), False),
+        (("ops.*",), (), True),
+        (("*.*", "ops.heart*"), (), True),
+        (("*.heartbeat",), (), True),
+        (("ops.*",), ("ops.heartbeat",), False),
+        (("*.*", "shop.*"), (), False),
+    ):
+        tables = TableFilter(include, exclude, "ops.heartbeat")
+        assert tables.admits("ops", "heartbeat") is is_admitted
+        assert tables.hides("ops", "heartbeat")
+        assert not tables.hides("shop", "heartbeat")
+    assert TableFilter(hidden="ops.heartbeat").admits("ops", "t")
+    assert TableFilter(hidden="ops.heartbeat").admits_database("ops")
 
 
 def test_capture_topic_defaults_to_the_set_name() -> None:

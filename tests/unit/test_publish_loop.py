@@ -59,6 +59,7 @@ class _Stream:
         self.choice = SimpleNamespace(reasons=dict, member="db:1")
         self.figures = SimpleNamespace(connects=1, received_bytes=0)
         self.relay = SimpleNamespace(end=lambda: None)
+        self.heartbeat_warning = ""
 
     def check(self) -> None:
         if self.failure is not None:
