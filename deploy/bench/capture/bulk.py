@@ -5,7 +5,6 @@ topic of the same broker, from memory. That is what capture would reach without 
 auditing. It uses the same client with the same settings, and its bulk call.
 """
 
-import threading
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -76,24 +75,12 @@ def bare_rate(scene: Scene, transactions: list[KafkaTransaction], topic: str) ->
     producer = driver.transactions(RECORD_BYTES_MAX)
     producer.init()
     end = sum(len(each.bounds) + 1 for each in transactions)
-    failures: list[BaseException] = []
-
-    def produce() -> None:
-        try:
-            for each in transactions:
-                producer.begin()
-                producer.add_slices(each.buffer, each.bounds)
-                producer.flush()
-                producer.commit()
-        except BaseException as error:  # noqa: BLE001 - raised below, in the caller's thread
-            failures.append(error)
-
     with end_clock(scene.kafka.bootstrap, topic) as clock:
-        thread = threading.Thread(target=produce, name="bare producer")
-        thread.start()
-        thread.join()
-        if failures:
-            raise failures[0]
+        for each in transactions:
+            producer.begin()
+            producer.add_slices(each.buffer, each.bounds)
+            producer.flush()
+            producer.commit()
         clock.wait_for(lambda found: found >= end)
     producer.discard()
     return clock.rate()
