@@ -4,10 +4,10 @@
 ``members``. Keys are stable; new ones may be added. A value is null while it is unknown. Pure values.
 """
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
-Plain = Mapping[str, object]
+from schemas.plain import Plain, integer_of, list_of, number_of, object_of
+
 SWITCHES_MAX = 10
 
 
@@ -75,19 +75,19 @@ def captured_of(plain: object) -> Captured | None:
     """The stage from its JSON object; None for null. TypeError, ValueError or KeyError if it is another value."""
     if plain is None:
         return None
-    stage = _object(plain)
-    source = _object(stage["source"])
+    stage = object_of(plain)
+    source = object_of(stage["source"])
     return Captured(
         source=SourceView(
             host=str(source["host"]),
-            port=_integer(source["port"]),
+            port=integer_of(source["port"]),
             role=str(source["role"]),
-            lag_s=_number(source["lag_s"]),
+            lag_s=number_of(source["lag_s"]),
             since=str(source["since"]),
             why=str(source["why"]),
         ),
-        switches=tuple(_switch(_object(item)) for item in _items(stage["switches"])),
-        members=tuple(_member(_object(item)) for item in _items(stage["members"])),
+        switches=tuple(_switch(object_of(item)) for item in list_of(stage["switches"])),
+        members=tuple(_member(object_of(item)) for item in list_of(stage["members"])),
     )
 
 
@@ -102,9 +102,9 @@ def _switch(plain: Plain) -> SwitchView:
         source=str(plain["from"]),
         target=str(plain["to"]),
         why=str(plain["why"]),
-        refused=tuple(str(item) for item in _items(plain["refused"])),
-        gap_s=_number(plain["gap_s"]) or 0.0,
-        switch_s=_number(plain["switch_s"]) or 0.0,
+        refused=tuple(str(item) for item in list_of(plain["refused"])),
+        gap_s=number_of(plain["gap_s"]) or 0.0,
+        switch_s=number_of(plain["switch_s"]) or 0.0,
     )
 
 
@@ -112,36 +112,12 @@ def _member(plain: Plain) -> MemberView:
     missing = plain["missing"]
     return MemberView(
         host=str(plain["host"]),
-        port=_integer(plain["port"]),
+        port=integer_of(plain["port"]),
         role=str(plain["role"]),
         reachable=bool(plain["reachable"]),
-        lag_s=_number(plain["lag_s"]),
-        missing=None if missing is None else _integer(missing),
+        lag_s=number_of(plain["lag_s"]),
+        missing=None if missing is None else integer_of(missing),
         admissible=bool(plain["admissible"]),
         why=str(plain["why"]),
         chosen=bool(plain["chosen"]),
     )
-
-
-def _object(plain: object) -> Plain:
-    if not isinstance(plain, dict):
-        raise TypeError("a part of the stage is not an object")
-    return plain
-
-
-def _items(plain: object) -> list[object]:
-    if not isinstance(plain, list):
-        raise TypeError("a part of the stage is not a list")
-    return plain
-
-
-def _number(plain: object) -> float | None:
-    if plain is not None and not isinstance(plain, int | float):
-        raise TypeError("a value of the stage is not a number")
-    return plain
-
-
-def _integer(plain: object) -> int:
-    if not isinstance(plain, int):
-        raise TypeError("a value of the stage is not a whole number")
-    return plain

@@ -6,10 +6,9 @@ Each stage is one object under its name in ``millrace status --json``. Its keys 
 value is null while it is unknown. Pure values; nothing here measures.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-Plain = Mapping[str, object]
+from schemas.plain import number_of, object_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,29 +54,17 @@ def applied_of(plain: object) -> Applied | None:
     """The stage from its JSON object; None for null. TypeError, ValueError or KeyError if it is another value."""
     if plain is None:
         return None
-    stage = _object(plain)
-    rates, backlog = _object(stage["rows_s"]), _object(stage["backlog"])
+    stage = object_of(plain)
+    rates, backlog = object_of(stage["rows_s"]), object_of(stage["backlog"])
     commit_ms, records = stage["commit_ms"], backlog["records"]
     return Applied(
-        lag_s=_number(stage["lag_s"]),
-        commit_ms=int(_number(commit_ms) or 0),
-        backlog_records=None if records is None else int(_number(records) or 0),
-        rows_10_s=_number(rates["over_10_s"]),
-        rows_60_s=_number(rates["over_60_s"]),
-        eta_s=_number(stage["eta_s"]),
+        lag_s=number_of(stage["lag_s"]),
+        commit_ms=int(number_of(commit_ms) or 0),
+        backlog_records=None if records is None else int(number_of(records) or 0),
+        rows_10_s=number_of(rates["over_10_s"]),
+        rows_60_s=number_of(rates["over_60_s"]),
+        eta_s=number_of(stage["eta_s"]),
     )
-
-
-def _object(plain: object) -> Plain:
-    if not isinstance(plain, dict):
-        raise TypeError("a stage is not an object")
-    return plain
-
-
-def _number(plain: object) -> float | None:
-    if plain is not None and not isinstance(plain, int | float):
-        raise TypeError("a stage's value is not a number")
-    return plain
 
 
 def _rounded(value: float | None, digits: int) -> float | None:
