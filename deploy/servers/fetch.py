@@ -18,7 +18,9 @@ wait for each other. If a package of Debian cannot be fetched, one sentence repo
 tests of this server need it.
 """
 
+import contextlib
 import fcntl
+import os
 import shutil
 import subprocess
 import sys
@@ -207,11 +209,10 @@ def _run_shown(command: Sequence[str], *, growing: Path) -> None:
 
 def _size_mb(folder: Path) -> int:
     total_bytes = 0
-    for path in folder.rglob("*") if folder.is_dir() else ():
-        try:
-            total_bytes += path.lstat().st_size
-        except FileNotFoundError:
-            continue  # a partial file that was just renamed
+    for path, _, names in os.walk(folder):  # not rglob: the command may delete a folder meanwhile
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                total_bytes += Path(path, name).lstat().st_size
     return total_bytes // 1_000_000
 
 
