@@ -50,7 +50,7 @@ from consumer.topic.kafka import NO_TOPIC, TopicIdentity, first_offset
 from consumer.warm import warm
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger
-from schemas.documents import ApplyTask, SetDocument, TaskDocument, TopicAddress
+from schemas.documents import ApplyTask, SetDocument, TopicAddress, Work
 from schemas.gtid import parse_any_gtid_set
 from schemas.stages import Applied
 from schemas.status import TaskReport
@@ -82,9 +82,7 @@ class ApplyRunner:
         self._driver = driver
         self._sets = sets
 
-    def run(
-        self, task: TaskDocument, *, lease: HeldLease, stop: threading.Event, report: Report
-    ) -> None:
+    def run(self, task: Work, *, lease: HeldLease, stop: threading.Event, report: Report) -> None:
         """Run until ``stop`` is set or an error is raised."""
         if not isinstance(task, ApplyTask):
             raise Fatal("MR-4101", f"{task.name} is not an apply task")

@@ -26,12 +26,13 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 
-from millrace.errors import Fatal, MillraceError
+from millrace.errors import Fatal
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
 from producer.convert.converter import Converter, ConverterSource
 from producer.gathering import BATCH_BYTES_MAX, BATCH_ROWS_MAX, publish_together
 from producer.housekeeping import Housekeeping
+from producer.keeping import PURGE_CHECK_S, RelayRunner, needed_positions
 from producer.pipeline import BatchSource, Pipeline
 from producer.publish.config import PublisherConfig, transactional_id
 from producer.publish.kafka import KafkaDriver
@@ -45,7 +46,7 @@ from producer.upstream.members import ask_flavour
 from producer.upstream.upstream import Upstream, resolve_login
 from producer.upstream.upstreams import Upstreams
 from registry.client import RegistryClient
-from schemas.documents import CaptureTask, TaskDocument
+from schemas.documents import CaptureTask, RelayTask, Work
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.place import Coordinates
 from schemas.progress import Progress
@@ -53,8 +54,6 @@ from schemas.status import Figure, TaskReport, TaskState
 from zk.run.runner import HeldLease, Report, SetSource
 
 TAKE_S = 0.1  # time the loop waits for a batch before the publisher may write a resolved record
-# The interval of the checks whether relay files are due. The stream has its own limits.
-PURGE_CHECK_S = 0.5
 POLL_S = 0.05  # interval of the check for the first file of the relay log
 REPORT_S = 0.25  # the supervisor writes at most two reports per second
 
@@ -70,11 +69,13 @@ class CaptureRunner:
         self._sets = sets
         self._streams = streams
         self._worker = worker
+        self._relays = RelayRunner(sets, streams)
 
-    def run(
-        self, task: TaskDocument, *, lease: HeldLease, stop: threading.Event, report: Report
-    ) -> None:
-        """Publish until ``stop`` is set; see the module."""
+    def run(self, task: Work, *, lease: HeldLease, stop: threading.Event, report: Report) -> None:
+        """Publish until ``stop`` is set; see the module. A relay is run as ``producer.keeping`` says."""
+        if isinstance(task, RelayTask):
+            self._relays.run(task, lease=lease, stop=stop, report=report)
+            return
         if not isinstance(task, CaptureTask):
             raise Fatal("MR-9001", f"{task.name} is not a capture task")
         document = self._sets.set_document(task.set_name)
@@ -110,7 +111,7 @@ class CaptureRunner:
                         filter=replace(task.tables, hidden=document.heartbeat.table),
                         folds_names=stream.choice.folds_names,
                     )
-                    needed = partial(self._needed, task.set_name, flavour)
+                    needed = needed_positions(self._sets, task.set_name, flavour)
                     loop = PublishLoop(stream, reader, publisher, report, needed)
                     convert = converter_factory(source, reader, schemas.register)
                     if progress.open is not None:
@@ -122,15 +123,6 @@ class CaptureRunner:
                             return
                         at, progress = resumed.at, resumed.progress
                     loop.run(convert(progress, at), stop)
-
-    def _needed(self, set_name: str, flavour: Flavour) -> Positions | None:
-        """The published positions of the set's tasks, whose minimum limits the purge; None while unknown."""
-        try:
-            texts = self._sets.positions_of(set_name)
-            return {task: parse_gtid_set(flavour, text) for task, text in texts.items() if text}
-        except MillraceError as error:
-            log.warning("purge skipped: the set's tasks are unknown", error=str(error))
-            return None
 
     def _publisher_config(self, task: CaptureTask, flavour: Flavour, epoch: int) -> PublisherConfig:
         topic = task.output.topic
@@ -209,6 +201,8 @@ class PublishLoop:
     def _idle_reason(self, converter: BatchSource) -> str:
         if not converter.is_caught_up:
             return "reads the relay log"
+        if self._stream.paused_by:
+            return f"has read the relay log; the relay is paused by {self._stream.paused_by}"
         source = self._stream.captured().source
         name = f"{source.host}:{source.port}"
         if source.lag_s:
@@ -240,6 +234,7 @@ class PublishLoop:
                 topic_end=0 if progress.open else hint.end_offset,
                 figures=self._figures(),
                 captured=self._stream.captured(),
+                relayed=self._stream.relayed(),
             )
         )
 

@@ -10,6 +10,7 @@ Not done here: querying servers, and detecting that a MariaDB source reused a se
 does not skip detects the reuse. The binary forms of binlog events are in ``schemas.binary_gtid``.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from schemas.gtid_position import AnyGtid, Flavour, GtidPosition
@@ -32,6 +33,7 @@ __all__ = [
     "MariadbGtid",
     "MariadbGtidSet",
     "beyond",
+    "earliest",
     "has_same_sequence_from_other_server",
     "is_logged",
     "missing",
@@ -78,6 +80,16 @@ def unite(known: GtidPosition, other: GtidPosition) -> GtidPosition:
     for gtid in other.gtids():
         known = known if known.covers(gtid) else known.advanced(gtid)
     return known
+
+
+def earliest(positions: Sequence[GtidPosition | None]) -> GtidPosition | None:
+    """The one of ``positions`` that all others include; None, the beginning, if one is None or none is earliest."""
+    for candidate in positions:
+        if candidate is None:
+            return None
+        if all(other is not None and other.includes(candidate) for other in positions):
+            return candidate
+    return None
 
 
 def shortened(text: str) -> str:

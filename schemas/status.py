@@ -2,8 +2,9 @@
 
 Layout in ZooKeeper (``status/<task>``, canonical JSON, written by the task's owner at most twice a second):
 ``format, state, why, code, fix, next_try_s, gtid_set, seq, topic, topic_end, epoch, worker, figures, applied,
-captured, revision, work, brokers``. ``applied`` (``schemas.stages``) is the stage of an apply task, ``captured``
-(``schemas.captured``) that of a capture task; the other one is null.
+captured, relayed, revision, work, brokers``. ``applied`` (``schemas.stages``) is the stage of an apply task,
+``captured`` (``schemas.captured``) and ``relayed`` (``schemas.relayed``) are those of a capture task or a relay. The
+others are null.
 
 ``figures``, such as counts and the chosen replica, are for people and dashboards. No decision depends on them.
 ``gtid_set`` is what has been published (capture) or applied (apply). The authoritative progress is in the topic and on
@@ -20,6 +21,7 @@ from typing import Any
 from millrace.errors import Fatal
 from schemas.captured import Captured, captured_of
 from schemas.json_input import load_json
+from schemas.relayed import Relayed, relayed_of
 from schemas.stages import Applied, applied_of
 
 STATUS_FORMAT = 1
@@ -83,6 +85,7 @@ class TaskReport:
     figures: Mapping[str, Figure] = field(default_factory=dict)
     applied: Applied | None = None
     captured: Captured | None = None
+    relayed: Relayed | None = None
 
 
 def report_to_plain(report: TaskReport) -> dict[str, object]:
@@ -103,6 +106,7 @@ def report_to_plain(report: TaskReport) -> dict[str, object]:
         "figures": dict(report.figures),
         "applied": report.applied.to_plain() if report.applied else None,
         "captured": report.captured.to_plain() if report.captured else None,
+        "relayed": report.relayed.to_plain() if report.relayed else None,
     }
 
 
@@ -127,6 +131,7 @@ def report_from_json(content: bytes, *, origin: str) -> TaskReport:
             figures=_figures(plain["figures"]),
             applied=applied_of(plain.get("applied")),
             captured=captured_of(plain.get("captured")),
+            relayed=relayed_of(plain.get("relayed")),
         )
     except (ValueError, KeyError, TypeError, OverflowError) as exc:
         raise Fatal("MR-4011", f"{origin} can't be read: {type(exc).__name__}") from exc

@@ -21,14 +21,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from millrace.errors import Fatal
-from schemas.documents import CaptureTask, TaskKind, address_of, set_of
+from schemas.documents import CaptureTask, RelayTask, TaskKind, address_of, set_of
 from schemas.status import TaskReport, TaskState
 from zk.client.session import Node, Session
 from zk.lease.election import leader_of
 from zk.lease.lease import holder_of
 from zk.lease.membership import kinds_of
 from zk.placement.scheduler import runnable, workers_of
-from zk.tree.entries import TaskEntry, UnreadableEntry, task_entries
+from zk.tree.entries import WORK_FOLDERS, UnreadableEntry, WorkEntry, work_entries
 from zk.tree.paths import Tree
 from zk.tree.reports import SavedReport, saved_report_of
 
@@ -39,7 +39,7 @@ REPORT_AGE_S_MAX = 15.0  # owners report every 5 s at least (REPEAT_S)
 class Cluster:
     """The state of the cluster in ZooKeeper, read once."""
 
-    tasks: Mapping[str, TaskEntry | UnreadableEntry]
+    tasks: Mapping[str, WorkEntry | UnreadableEntry]
     workers: Mapping[str, TaskKind]
     assigned: Mapping[str, str]
     owners: Mapping[str, str]
@@ -52,7 +52,7 @@ class TaskView:
     """One task for an operator to read. ``age_s`` is the age of the last report."""
 
     name: str
-    kind: str
+    kind: str  # "capture", "apply", "relay"; "" of a task that can't be read
     route: str  # "set shop → topic shop"
     report: TaskReport
     assigned: str
@@ -63,11 +63,11 @@ def read_cluster(session: Session, tree: Tree) -> Cluster:
     """Reads each node once. The nodes may be from slightly different moments."""
     nodes = {
         folder: _folder(session, tree.folder(folder))
-        for folder in ("tasks", "workers", "assignments", "owners", "status")
+        for folder in (*WORK_FOLDERS, "workers", "assignments", "owners", "status")
     }
     saved_reports = {name: saved_report_of(node, name) for name, node in nodes["status"].items()}
     return Cluster(
-        tasks=task_entries(nodes["tasks"]),
+        tasks=work_entries(nodes),
         workers=kinds_of(nodes["workers"]),
         assigned=workers_of(nodes["assignments"]),
         owners=_owners(nodes["owners"]),
@@ -89,7 +89,7 @@ def views(cluster: Cluster, *, now_ms: int | None = None) -> list[TaskView]:
         found.append(
             TaskView(
                 name=name,
-                kind=entry.document.kind.value if isinstance(entry, TaskEntry) else "",
+                kind=_kind(entry),
                 route=_route(entry),
                 report=report,
                 assigned=cluster.assigned.get(name, ""),
@@ -99,20 +99,20 @@ def views(cluster: Cluster, *, now_ms: int | None = None) -> list[TaskView]:
     return found
 
 
-def status_of(name: str, entry: TaskEntry | UnreadableEntry, cluster: Cluster) -> TaskReport:
+def status_of(name: str, entry: WorkEntry | UnreadableEntry, cluster: Cluster) -> TaskReport:
     """One task's state and the reason for it, by the table in the module's docstring."""
     owner = cluster.owners.get(name)
     saved = cluster.saved_reports.get(name)
-    if saved and isinstance(entry, TaskEntry):
+    if saved and not isinstance(entry, UnreadableEntry):
         is_same_work = saved.is_of(entry.document, created=entry.created)
         saved = saved if is_same_work else None
     last = saved.report if saved else TaskReport(TaskState.PENDING)
-    if saved and isinstance(entry, TaskEntry):
+    if saved and not isinstance(entry, UnreadableEntry):
         last = saved.report_for(entry.document)
     if isinstance(entry, UnreadableEntry):
         return _unreadable(entry, last, is_owned=owner is not None)
-    if entry.desired.paused_by:
-        why = f"paused by {entry.desired.paused_by}"
+    if entry.paused_by:
+        why = f"paused by {entry.paused_by}"
         why += f"; {owner} is still stopping it" if owner else ""
         return _with_state(last, TaskState.PAUSED, why)
     if saved and last.state is TaskState.BLOCKED and saved.revision == entry.revision:
@@ -142,16 +142,17 @@ def _unreadable(entry: UnreadableEntry, last: TaskReport, *, is_owned: bool) -> 
 
 def _unplaced(
     name: str,
-    entry: TaskEntry,
+    entry: WorkEntry,
     last: TaskReport,
     cluster: Cluster,
     *,
     worker: str | None,
     owner: str | None,
 ) -> TaskReport:
-    kind = entry.document.kind
-    if name not in runnable(cluster.tasks):
-        topic = address_of(entry.document).topic
+    document = entry.document
+    kind = document.kind
+    if name not in runnable(cluster.tasks) and not isinstance(document, RelayTask):
+        topic = address_of(document).topic
         why = f"an older task captures to the topic {topic} already"
         return replace(_with_state(last, TaskState.BLOCKED, why), code="MR-4105")
     if kind not in cluster.workers.values():
@@ -175,10 +176,18 @@ def _with_state(last: TaskReport, state: TaskState, why: str) -> TaskReport:
     return replace(last, state=state, why=why, code="", fix="", next_try_s=0.0)
 
 
-def _route(entry: TaskEntry | UnreadableEntry) -> str:
+def _kind(entry: WorkEntry | UnreadableEntry) -> str:
+    if isinstance(entry, UnreadableEntry):
+        return ""
+    return "relay" if isinstance(entry.document, RelayTask) else entry.document.kind.value
+
+
+def _route(entry: WorkEntry | UnreadableEntry) -> str:
     if isinstance(entry, UnreadableEntry):
         return ""
     task = entry.document
+    if isinstance(task, RelayTask):
+        return f"set {task.set_name} → relay log"
     topic = address_of(task).topic
     if isinstance(task, CaptureTask):
         return f"set {set_of(task)} → topic {topic}"

@@ -1,6 +1,7 @@
-"""``millrace relay purge|list|verify|dump|serve``: a worker's relay logs, on its machine.
+"""``millrace relay``: commands about the files, on the worker's machine; the others through ZooKeeper.
 
-``purge`` asks the worker. The others read the files, with or without a running worker, and change nothing.
+``purge`` asks the worker. ``list``, ``verify``, ``dump`` and ``serve`` read the files, with or without a running
+worker, and change nothing. ``start|stop|pause|resume|status`` are in ``millrace.cli.relay_service``.
 """
 
 import json
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from millrace.cli import relay_service
 from millrace.cli.relay_serve import serve
 from millrace.errors import Fatal
 
@@ -26,16 +28,22 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="List, verify, dump, serve and purge a worker's relay logs, on its machine.",
+    help="Start, stop and show a set's relay; list, verify, dump, serve and purge its files.",
 )
-
-
-app.command()(serve)
+for command in (
+    relay_service.start,
+    relay_service.stop,
+    relay_service.pause,
+    relay_service.resume,
+    relay_service.status,
+    serve,
+):
+    app.command()(command)
 
 
 @app.callback()
 def _group() -> None:
-    """List, verify, dump, serve and purge a worker's relay logs, on its machine."""
+    """Start, stop and show a set's relay; list, verify, dump, serve and purge its files on the worker's machine."""
 
 
 @app.command()

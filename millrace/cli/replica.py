@@ -11,9 +11,9 @@ import typer
 from millrace.cli.control import Control, console, control, new_table, print_json
 from millrace.errors import Fatal
 from schemas.captured import Captured, MemberView
-from schemas.documents import CaptureTask, Directives, Member, SetDocument
+from schemas.documents import ApplyTask, Directives, Member, SetDocument, set_of
 from schemas.status import TaskState
-from zk.tree.entries import TaskEntry
+from zk.tree.entries import UnreadableEntry
 from zk.view import REPORT_AGE_S_MAX, read_cluster, views
 
 app = typer.Typer(
@@ -130,10 +130,10 @@ def _find_captured(now: Control, set_name: str) -> Captured | None:
     cluster = read_cluster(now.session, now.tree)
     for view in views(cluster):
         entry = cluster.tasks[view.name]
-        if not isinstance(entry, TaskEntry) or not isinstance(entry.document, CaptureTask):
+        if isinstance(entry, UnreadableEntry) or isinstance(entry.document, ApplyTask):
             continue
         is_fresh = view.report.state is TaskState.RUNNING and view.age_s <= REPORT_AGE_S_MAX
-        if entry.document.set_name == set_name and is_fresh and view.report.captured is not None:
+        if set_of(entry.document) == set_name and is_fresh and view.report.captured is not None:
             return view.report.captured
     return None
 

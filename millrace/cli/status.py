@@ -79,9 +79,9 @@ def as_plain(name: str, cluster: Cluster, found: list[TaskView]) -> dict[str, ob
         report = report_to_plain(view.report)
         report.pop("format")
         report.pop("applied")
-        captured = report.pop("captured")
-        if view.kind == TaskKind.CAPTURE.value:
-            report |= _captured(captured)
+        captured, relayed = report.pop("captured"), report.pop("relayed")
+        if view.kind in (TaskKind.CAPTURE.value, "relay"):
+            report |= {**_captured(captured), "relayed": relayed}
         if view.kind == TaskKind.APPLY.value:
             # the mark moves when all lanes have applied their rows
             report["consistent_gtid"] = report["gtid_set"]

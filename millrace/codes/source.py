@@ -225,6 +225,13 @@ CODES: tuple[Code, ...] = (
         Branch.RETRIES,
     ),
     Code(
+        "MR-1038",
+        "no member has the binlog file at which the relay should start",
+        "`relay.start` of the set document, or `--from` of `millrace relay start`, names a file that was purged or never existed.",
+        "Name a file that SHOW BINARY LOGS lists on a member, a GTID set, or first. Then run `millrace relay resume SET`.",
+        Branch.OPERATOR,
+    ),
+    Code(
         "MR-1040",
         "the source no longer has the binlog file",
         "The file was purged just before it was read, or the binlog was reset.",

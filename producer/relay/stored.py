@@ -78,6 +78,20 @@ def remove_stored(path: Path, files: Files) -> None:
     files.unlink(packed_path(path))
 
 
+def stored_bytes(path: Path, files: Files) -> int:
+    """The bytes that the file takes on disk, plain or compressed; 0 if it is gone."""
+    for form in (path, packed_path(path)):
+        try:
+            fd = files.open(form, is_read_only=True)
+        except FileNotFoundError:
+            continue
+        try:
+            return files.size(fd)
+        finally:
+            files.close(fd)
+    return 0
+
+
 def modified_at_s(path: Path, files: Files) -> float:
     """When the content was last written; compressing does not count."""
     try:

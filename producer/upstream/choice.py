@@ -51,6 +51,7 @@ class Verdict:
     missing_count: int | None
     seconds_behind: float | None
     error: MillraceError | None = None
+    kept_s: float | None = None  # how long it keeps its binlogs; None: without a limit, or unknown
 
     @property
     def is_admissible(self) -> bool:
@@ -187,7 +188,7 @@ def _judge(
                 reasons.append(Finding("MR-1032", message, fix))
     seconds = fact.replication.seconds_behind if fact.replication is not None else 0.0
     role = "primary" if fact.is_primary else "replica"
-    return Verdict(fact.member, role, tuple(reasons), missing, seconds)
+    return Verdict(fact.member, role, tuple(reasons), missing, seconds, kept_s=fact.kept_s)
 
 
 def _check_reach(binlog: MemberBinlog, others: Sequence[MemberFacts]) -> list[Finding]:

@@ -92,6 +92,11 @@ class Chooser:
             for member in self._document.members
         )
 
+    def kept_s(self) -> float | None:
+        """How long the members keep their binlogs, the most patient one counts; None: without a limit, or unknown."""
+        known = [verdict.kept_s for verdict in self._verdicts if verdict.is_admissible]
+        return None if not known or None in known else max(each for each in known if each)
+
     def _keep(self, choice: Choice) -> Choice:
         self._verdicts = choice.verdicts
         return choice

@@ -9,6 +9,7 @@
 | is silent for ``silence_s``                       | it is left                                                     |
 | is drained, late, or the primary, or another one  | another one is chosen first; if there is none, it is kept      |
 | is pinned                                         |                                                                |
+| is read while an operator pauses the relay        | the connection is closed until the operator resumes it         |
 | was just chosen, and does not have the end of the | the next one is chosen; the former one too, if it still        |
 | relay log, or has other changes there             | answers                                                        |
 
@@ -35,6 +36,7 @@ from producer.upstream.connection import Login
 from producer.upstream.dump import ReplicaIdentity
 from producer.upstream.dump_stream import StreamFigures
 from producer.upstream.judge import Look, Reason, find_reason
+from producer.upstream.pulse import Pulse
 from producer.upstream.receiver import Handover, Receiver, ReceiverSource
 from producer.upstream.switches import Departure, Switches
 from producer.upstream.watch import Watch
@@ -91,6 +93,8 @@ class Feed:
         self._switches = Switches("lowest lag at the start")
         self._stop = threading.Event()
         self._leave = threading.Event()
+        self._may_receive = threading.Event()  # cleared while an operator pauses the relay
+        self._follow_pause()
         self._request: _Request | None = None
         self._departure: Departure | None = None
         self._tried: set[Member] = set()
@@ -127,6 +131,31 @@ class Feed:
         """Ask both threads to end."""
         self._stop.set()
         self._leave.set()
+        self._may_receive.set()
+
+    @property
+    def paused_by(self) -> str:
+        """The operator who pauses the relay; "" while none does."""
+        return self._chooser.directives.relay_paused_by
+
+    def stage(self) -> tuple[str, str]:
+        """The present action of the feed, in one word, and the reason."""
+        if self.paused_by:
+            return "paused", f"paused by {self.paused_by}"
+        if self._departure is not None:
+            return "switches", self._explain()
+        if not self.is_verified:
+            return "waits", f"{self.choice.member} has not answered yet"
+        return "receives", f"from {self.choice.member}"
+
+    def pulse(self) -> Pulse | None:
+        """The last answer of the member that is read."""
+        here = (look.pulse for look in self._watch.looks() if look.member == self.choice.member)
+        return next(here, None)
+
+    def kept_s(self) -> float | None:
+        """How long the members keep their binlogs; None: without a limit in time, or unknown."""
+        return self._chooser.kept_s()
 
     @property
     def is_verified(self) -> bool:
@@ -173,13 +202,17 @@ class Feed:
     def _judge(self, looks: Sequence[Look]) -> None:
         """Request to leave the member if there is a reason and another one."""
         now_s = time.monotonic()
-        if not self.is_verified or self._departure is not None or self._request is not None:
+        directives = self._chooser.renew_directives()
+        self._follow_pause()
+        if self.paused_by or not self.is_verified:
+            return
+        if self._departure is not None or self._request is not None:
             return
         reason = find_reason(
             self.choice.member,
             looks,
             rules=self._start.document.upstream,
-            directives=self._chooser.renew_directives(),
+            directives=directives,
             since_lag_switch_s=now_s - self._lag_switch_at_s,
         )
         if reason is None or now_s - self._fruitless_at_s < FRUITLESS_S:
@@ -195,16 +228,37 @@ class Feed:
             self._request = _Request(choice, reason)
             self._leave.set()
 
+    def _follow_pause(self) -> None:
+        """Make the receiver's thread do what the operator wishes."""
+        if not self.paused_by:
+            self._may_receive.set()
+        elif self._may_receive.is_set():
+            self._may_receive.clear()
+            self._leave.set()
+
     # ---- the receiver's thread -----------------------------------------------------------------------
 
     def _run(self) -> None:
         try:
             while not self._stop.is_set():
+                self._may_receive.wait()
                 error = self._receive()
-                if not self._stop.is_set():
+                if self._stop.is_set():
+                    return
+                if error is not None or not self._was_only_paused():
                     self._switch(error)
         except BaseException as error:  # noqa: BLE001 - raised in threads that the supervisor watches
             self.failure = self.failure or error
+
+    def _was_only_paused(self) -> bool:
+        """Whether the receiver ended for a pause alone; the member stays then."""
+        if self._request is not None or self._departure is not None:
+            return False
+        self._leave.clear()
+        return not self._has_request()
+
+    def _has_request(self) -> bool:
+        return self._request is not None  # the watch may have made one meanwhile
 
     def _receive(self) -> MillraceError | None:
         """Receive until the member must be left; the error if that is the reason."""

@@ -35,6 +35,9 @@ VARIABLES = (
     "slave_parallel_workers",
     "replica_preserve_commit_order",
     "slave_preserve_commit_order",
+    "binlog_expire_logs_seconds",
+    "binlog_expire_logs_auto_purge",
+    "expire_logs_days",
 )
 
 
@@ -72,6 +75,14 @@ class MemberFacts:
     def is_primary(self) -> bool:
         """Whether the member answered and is not a replica."""
         return self.error is None and self.replication is None
+
+    @property
+    def kept_s(self) -> float | None:
+        """How long the server keeps a binlog file before it purges it; None: without a limit in time, or unknown."""
+        if self.variables.get("binlog_expire_logs_auto_purge", "ON") != "ON":
+            return None
+        seconds = float(self.variables.get("binlog_expire_logs_seconds", 0))
+        return seconds or float(self.variables.get("expire_logs_days", 0)) * 86_400 or None
 
 
 def ask_members(

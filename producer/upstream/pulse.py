@@ -1,12 +1,12 @@
 """One short question to a member: its role and position. The watch asks it every second.
 
-Needs REPLICATION CLIENT. Two statements on a connection that stays open.
+Needs REPLICATION CLIENT. A few statements on a connection that stays open.
 """
 
 from dataclasses import dataclass
 
 from millrace.errors import MillraceError
-from producer.upstream.connection import SourceConnection
+from producer.upstream.connection import Row, SourceConnection
 from producer.upstream.identity import Identity
 from producer.upstream.members import ask_position, ask_replication
 from schemas.documents.model import Member
@@ -23,16 +23,21 @@ class Pulse:
     is_primary: bool = False
     seconds_behind: float | None = None  # the server's own opinion; decides nothing alone
     position: GtidPosition | None = None
+    file: str = ""  # where its binlog ends
+    pos: int | None = None
 
 
 def ask_pulse(connection: SourceConnection, identity: Identity) -> Pulse:
     """Query a member. Errors: see ``connection``."""
     position = ask_position(connection, identity.flavour)
     replication = ask_replication(connection, identity.dialect)
+    end: Row = next(iter(connection.query(identity.dialect.binlog_status)), {})
     return Pulse(
         member=connection.member,
         server=identity.server,
         is_primary=replication is None,
         seconds_behind=replication.seconds_behind if replication is not None else None,
         position=position,
+        file=str(end.get("File") or ""),
+        pos=int(end.get("Position") or 0),
     )

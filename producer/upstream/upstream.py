@@ -18,9 +18,11 @@ from millrace.errors import Retryable
 from producer.relay.compress import Compressor
 from producer.relay.control import answer_purge_request
 from producer.relay.files import DISK, Files
-from producer.relay.purge import Positions, PurgeSchedule
+from producer.relay.purge import Positions, PurgeSchedule, purge_before
 from producer.relay.reader import RelayReader
 from producer.relay.source_note import write_source_note
+from producer.relay.summary import Summary, summarize
+from producer.relay.sync import SyncPolicy
 from producer.relay.writer import RelayLog
 from producer.upstream.choice import Choice
 from producer.upstream.chooser import Chooser
@@ -29,15 +31,21 @@ from producer.upstream.dump import ReplicaIdentity
 from producer.upstream.dump_stream import StreamFigures
 from producer.upstream.feed import Feed, FeedStart
 from producer.upstream.heartbeat import Heartbeat
+from producer.upstream.relay_status import relay_status
 from schemas.captured import Captured
-from schemas.documents import Compression, Member, SetDocument, resolve_secret
+from schemas.documents import Compression, Member, RelayMode, SetDocument, resolve_secret
 from schemas.documents.model import Directives
 from schemas.gtid import GtidPosition
 from schemas.place import FIRST_POS, Coordinates
+from schemas.relayed import Relayed
 
 OTHER_ROWS_CODES = frozenset({"MR-6508", "MR-1037"})  # another member must be tried
 
+# With ``relay: off``, a power cut may lose more of the relay log: it is read from the source again.
+SELDOM = SyncPolicy(bytes_max=1 << 30, delay_ms=60_000)
 REQUEST_INTERVAL_S = 0.5  # how often to check for a purge request
+SUMMARY_INTERVAL_S = 5.0
+POSITIONS_INTERVAL_S = 60.0  # a query of ZooKeeper for each task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,12 +86,16 @@ class Upstream:
         self._is_single_member = bool(avoided)
         self._failure: BaseException | None = None
         self._purge_lock = threading.Lock()
-        self._next_check_s = 0.0
+        self._next_check_s = self._next_summary_s = self._next_positions_s = 0.0
+        self._summary = Summary()
+        self._positions: Positions = {}
+        self._mode = document.relay.mode
         self._schedule = PurgeSchedule(document.relay.purge)
         replica = ReplicaIdentity.for_set(document.name, installation=site.installation())
         with ExitStack() as undo:
             root = site.root / document.name
-            self._relay = RelayLog.open(root, flavour=choice.flavour, disk=site.disk)
+            policy = SELDOM if self._mode is RelayMode.OFF else SyncPolicy()
+            self._relay = RelayLog.open(root, flavour=choice.flavour, policy=policy, disk=site.disk)
             undo.callback(self._relay.close)
             write_source_note(root, folds_names=choice.folds_names, files=site.disk)
             is_compressed = document.relay.compress is Compression.ZSTD
@@ -116,6 +128,15 @@ class Upstream:
     def captured(self) -> Captured:
         """The stage for the status of the set's tasks."""
         return self._feed.captured()
+
+    def relayed(self) -> Relayed:
+        """The relay's stage for the status of the set's tasks. Its part from the disk is a few seconds old."""
+        return relay_status(self._relay, self._feed, self._summary, self._mode)
+
+    @property
+    def paused_by(self) -> str:
+        """The operator who pauses the relay; "" while none does."""
+        return self._feed.paused_by
 
     @property
     def heartbeat_warning(self) -> str:
@@ -178,10 +199,21 @@ class Upstream:
             self._next_check_s = now_s + REQUEST_INTERVAL_S
             deleted = answer_purge_request(self._relay, needed=needed)
             deleted += self._schedule.run(self._relay, needed)
+            if self._mode is RelayMode.OFF and (end := self._relay.end()) is not None:
+                deleted += purge_before(self._relay, end, needed={})
             if deleted:
                 self._skip_purged()
+            self._summarize_if_due(now_s, needed)
         finally:
             self._purge_lock.release()
+
+    def _summarize_if_due(self, now_s: float, needed: Callable[[], Positions | None]) -> None:
+        if now_s >= self._next_positions_s:
+            self._positions = needed() or self._positions
+            self._next_positions_s = now_s + POSITIONS_INTERVAL_S
+        if now_s >= self._next_summary_s:
+            self._summary = summarize(self._relay, self._positions)
+            self._next_summary_s = now_s + SUMMARY_INTERVAL_S
 
     def _skip_purged(self) -> None:
         """Advance ``wanted`` past the purged files, so that a reconnect does not fetch them again."""

@@ -12,8 +12,9 @@ Guarantees: a set has one stream and one writer of its relay directory on this w
 """
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from millrace.errors import Fatal, Retryable
 from millrace.log import get_logger
@@ -21,7 +22,7 @@ from producer.relay.evictions import mark_reported, report_eviction
 from producer.relay.quarantine import set_aside_damaged
 from producer.upstream.upstream import OTHER_ROWS_CODES, Site, Upstream
 from schemas.documents import Member, SetDocument
-from schemas.gtid import GtidPosition
+from schemas.gtid import GtidPosition, earliest
 
 # MR-2011, a file is missing: the log must be opened again. MR-6508, other rows: another member must be tried.
 _STREAM_ENDING_CODES = frozenset({"MR-2011", "MR-6508"})
@@ -42,6 +43,11 @@ class Upstreams:
         self._earlier_starts: dict[str, GtidPosition | None] = {}
         self._avoided: dict[str, set[Member]] = {}  # members with other rows of an open transaction
         self._retried_xa: dict[str, str] = {}  # by task: the XA COMMIT that caused a restart
+
+    @property
+    def root(self) -> Path:
+        """The directory with one relay directory per set."""
+        return self._site.root
 
     @contextmanager
     def attach(
@@ -97,13 +103,13 @@ class Upstreams:
                 stream = Upstream(
                     document,
                     self._site,
-                    wanted=_earliest([*known, wanted]),
+                    wanted=earliest([*known, wanted]),
                     avoided=self._avoided.get(name, ()),
                 )
                 log.info("source chosen", set=name, member=str(stream.choice.member))
                 self._streams[name], self._tasks[name] = stream, set()
             elif not stream.reaches(wanted):
-                self._earlier_starts[name] = _earliest([stream.wanted, wanted])
+                self._earlier_starts[name] = earliest([stream.wanted, wanted])
                 stream.fail(
                     Retryable(
                         "MR-1034",
@@ -134,13 +140,3 @@ class Upstreams:
     def _lock_of(self, name: str) -> threading.Lock:
         with self._lock:
             return self._locks.setdefault(name, threading.Lock())
-
-
-def _earliest(wanted: Sequence[GtidPosition | None]) -> GtidPosition | None:
-    """The position from which all of ``wanted`` can be reached; None, the first available file, if in doubt."""
-    for candidate in wanted:
-        if candidate is None:
-            return None
-        if all(other is not None and other.includes(candidate) for other in wanted):
-            return candidate
-    return None

@@ -22,6 +22,7 @@ from schemas.documents.model import (
     PurgeRules,
     RelayMode,
     RelayRules,
+    RelayTask,
     SafeMode,
     SetDocument,
     Start,
@@ -33,11 +34,13 @@ from schemas.documents.model import (
     TopicAddress,
     TopicOptions,
     UpstreamRules,
+    Work,
     address_of,
     set_of,
+    stream_of,
 )
 from schemas.documents.parse import parse_set, parse_task
-from schemas.documents.readers import NAME_WANTED, is_name
+from schemas.documents.readers import NAME_WANTED, is_binlog_file, is_name
 from schemas.documents.secret import SecretPlace, SecretReference, resolve_secret
 from schemas.documents.text import plain_from_yaml, yaml_from_plain
 
@@ -56,6 +59,7 @@ __all__ = [
     "PurgeRules",
     "RelayMode",
     "RelayRules",
+    "RelayTask",
     "SafeMode",
     "SecretPlace",
     "SecretReference",
@@ -69,8 +73,10 @@ __all__ = [
     "TopicAddress",
     "TopicOptions",
     "UpstreamRules",
+    "Work",
     "address_of",
     "canonical_json",
+    "is_binlog_file",
     "is_name",
     "parse_set",
     "parse_task",
@@ -79,5 +85,6 @@ __all__ = [
     "plain_task",
     "resolve_secret",
     "set_of",
+    "stream_of",
     "yaml_from_plain",
 ]

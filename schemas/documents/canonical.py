@@ -46,6 +46,7 @@ def _plain_relay(relay: RelayRules) -> Plain:
     return {
         "relay": {
             "mode": relay.mode.value,
+            **({} if relay.start == "first" else {"start": relay.start}),
             "purge": asdict(relay.purge),
             "compress": relay.compress.value,
         }

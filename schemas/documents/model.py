@@ -6,7 +6,7 @@ A document holds references to secrets, never a secret.
 """
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
 
@@ -49,7 +49,7 @@ class RelayMode(StrEnum):
 
     ALWAYS = "always"  # also while no task of the set runs
     WITH_TASKS = "with_tasks"  # while at least one task of the set runs
-    OFF = "off"  # tasks read the stream; nothing is stored
+    OFF = "off"  # while tasks run; what they have read is deleted at once
 
 
 class Compression(StrEnum):
@@ -116,6 +116,9 @@ class RelayRules:
     """How a worker keeps the relay log of a set."""
 
     mode: RelayMode = RelayMode.WITH_TASKS
+    start: str = (
+        "first"  # of a relay without files and tasks: "first", a GTID set, or a binlog file
+    )
     purge: PurgeRules = field(default_factory=PurgeRules)
     compress: Compression = Compression.NONE
 
@@ -157,12 +160,21 @@ class SetDocument:
     heartbeat: HeartbeatRules = field(default_factory=HeartbeatRules)
 
 
+def stream_of(document: SetDocument) -> SetDocument:
+    """The document without what only says when the relay runs. Streams of equal ones are the same."""
+    rules = document.relay
+    mode = RelayMode.WITH_TASKS if rules.mode is RelayMode.ALWAYS else rules.mode
+    return replace(document, relay=replace(rules, mode=mode, start=RelayRules().start))
+
+
 @dataclass(frozen=True, slots=True)
 class Directives:
-    """An operator's wishes about the members of a set. They change while a stream runs, without a new document."""
+    """An operator's wishes about the members and the relay of a set. They take effect without a new document."""
 
     pinned: Member | None = None  # is read while it is admissible
     drained: frozenset[Member] = frozenset()  # are not read
+    relay_paused_by: str = ""  # the operator who pauses the relay: nothing is received
+    relay_resumed: int = 0  # counts `relay resume`, which makes a blocked relay try again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,9 +311,32 @@ class ApplyTask:
 TaskDocument = CaptureTask | ApplyTask
 
 
-def set_of(task: TaskDocument) -> str:
+@dataclass(frozen=True, slots=True)
+class RelayTask:
+    """Receive a set's binlog, whether or not another task needs it now.
+
+    It has no document: ``relay: always`` in the set's document creates it.
+    """
+
+    set_name: str
+
+    @property
+    def name(self) -> str:
+        """Its name in ZooKeeper. The colon keeps it apart from the names of documents."""
+        return f"relay:{self.set_name}"
+
+    @property
+    def kind(self) -> TaskKind:
+        """The kind of worker it needs."""
+        return TaskKind.CAPTURE
+
+
+Work = TaskDocument | RelayTask  # whatever a worker can run
+
+
+def set_of(task: Work) -> str:
     """The set whose servers the task connects to."""
-    return task.set_name if isinstance(task, CaptureTask) else task.target
+    return task.target if isinstance(task, ApplyTask) else task.set_name
 
 
 def address_of(task: TaskDocument) -> TopicAddress:

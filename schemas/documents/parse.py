@@ -8,7 +8,7 @@ Users write flat documents; the values in code are nested:
     password: env:NAME | file:/path        topic: shop  (the set's)      kafka: {bootstrap: "h:9092"}
     tls: verify-identity (default)         kafka: {bootstrap: "h:9092"}  registry: http://h:8081  (optional)
     tls_ca: /path/ca.pem                   registry: http://h:8081       target: warehouse
-    relay: with_tasks | {…}                start: first | GTID set       start: first | GTID set
+    relay: with_tasks | {mode: …}          start: first | GTID set       start: first | GTID set
     upstream: {max_lag_s: 5, …}            include: ["*.*"]              lanes: 4
     heartbeat: {database: ops, …}          exclude: []                   consistency: causal
                                            topic_settings: {…}           conflict: stop | overwrite | skip
@@ -243,9 +243,10 @@ def _relay(fields: Fields) -> RelayRules:
         ),
     )
     purge.finish()
+    start = part.take("start", readers.relay_start, "first", needed=False)
     compress = part.take("compress", readers.choice(Compression), Compression.NONE, needed=False)
     part.finish()
-    return RelayRules(mode=mode, purge=rules, compress=compress)
+    return RelayRules(mode=mode, start=start, purge=rules, compress=compress)
 
 
 def _bootstrap(fields: Fields) -> str:

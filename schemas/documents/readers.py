@@ -28,6 +28,7 @@ _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._:%-]*[A-Za-z0-9])?|::1?")
 _UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _PIECE = r"(?:[A-Za-z_][A-Za-z0-9_]{0,31}|\d+(?:-\d+)?)"
 _MYSQL_GTID_SET = re.compile(rf"{_UUID}(?::{_PIECE})+(?:,{_UUID}(?::{_PIECE})+)*")
+_BINLOG_FILE = re.compile(r"[^/\x00-\x20.][^/\x00-\x20]{0,243}\.\d{6,10}", re.ASCII)
 _MARIADB_POSITION = re.compile(r"\d+-\d+-\d+(?:,\d+-\d+-\d+)*")
 
 _FOREIGN_DATABASES = SYSTEM_DATABASES - {"millrace"}
@@ -189,6 +190,27 @@ def start(value: object) -> Start:
         return Start(gtid_set(value))
     except Unreadable as exc:
         raise Unreadable(f"first, or {exc.wanted}") from exc
+
+
+@described(
+    type="string",
+    maxLength=START_CHARACTERS_MAX,
+    description="first, a GTID set, or a binlog file",
+)
+def relay_start(value: object) -> str:
+    """``first``, a GTID set of either flavour, or a binlog file such as ``mysql-bin.000017``."""
+    if value == "first" or (isinstance(value, str) and is_binlog_file(value)):
+        return str(value)
+    try:
+        return gtid_set(value)
+    except Unreadable as exc:
+        wanted = f"first, a binlog file such as mysql-bin.000017, or {exc.wanted}"
+        raise Unreadable(wanted) from exc
+
+
+def is_binlog_file(text: str) -> bool:
+    """True if the text names a binlog file, not a GTID set."""
+    return _BINLOG_FILE.fullmatch(text) is not None
 
 
 @described(type="string", maxLength=TEXT_CHARACTERS_MAX, description="host:port[,host:port]")

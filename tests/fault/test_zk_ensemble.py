@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from deploy.servers import ZooKeeperServer
 from millrace.errors import Retryable
-from schemas.documents import TaskDocument
+from schemas.documents import Work
 from schemas.status import TaskState
 from tests.kit.control.control import (
     BRIEF_S,
@@ -87,7 +87,7 @@ def test_task_failing_while_the_ensemble_is_down_restarts_later(
     """The task reports that it waits for its lease, and runs under a greater epoch when the ensemble is back."""
     fail = threading.Event()
 
-    def script(_task: TaskDocument, _lease: HeldLease, stop: threading.Event) -> None:
+    def script(_task: Work, _lease: HeldLease, stop: threading.Event) -> None:
         while not stop.wait(0.01):
             if fail.is_set():
                 fail.clear()

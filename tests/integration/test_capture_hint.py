@@ -14,7 +14,7 @@ import pytest
 import producer.capture as capture
 import zk.run.slot
 from deploy.servers import DatabaseServer, KafkaServer, ZooKeeperServer
-from millrace.errors import Fatal, MillraceError, Retryable
+from millrace.errors import Fatal, Retryable
 from producer.capture import CaptureRunner
 from producer.publish.positions import ChangeRecord, progress_after
 from producer.publish.publisher import Publisher, RecordBatchLike
@@ -27,9 +27,9 @@ from schemas.documents import (
     SecretReference,
     SetDocument,
     Start,
-    TaskDocument,
     TaskKind,
     TopicAddress,
+    Work,
 )
 from schemas.record.control import RecordKind
 from schemas.record.framing import peek_kind
@@ -58,9 +58,7 @@ class AwayAtFirst:
         self.is_away = is_away
         self.failures = 0
 
-    def run(
-        self, task: TaskDocument, *, lease: HeldLease, stop: threading.Event, report: Report
-    ) -> None:
+    def run(self, task: Work, *, lease: HeldLease, stop: threading.Event, report: Report) -> None:
         """Raise Retryable while the source is away, then run."""
         if self.is_away:
             self.failures += 1
@@ -136,25 +134,12 @@ class Stage:
             raise AssertionError(f"never {what}: {found}") from None
         return found[0]
 
-    def wait_seq(self, seq: int) -> None:
-        """Wait until this seq is published; a missing topic or leader is retried."""
-
-        def is_published() -> bool:
-            try:
-                return (self.rig.verdict().last_seq or 0) >= seq
-            except MillraceError as error:
-                if error.code != "MR-3501":
-                    raise
-                return False
-
-        eventually(is_published, what=f"seq {seq}")
-
     def run_once(self, name: str, rows: int) -> TaskReport:
         """A worker publishes this many rows and stops in order; return the status that it leaves."""
         before = self._rows
         with self.worker(name):
             self.write(rows)
-            self.wait_seq(before + rows)
+            self.rig.wait_seq(before + rows)
         return self.wait(lambda report: report.state is not TaskState.RUNNING, "stopped")
 
 
@@ -201,7 +186,7 @@ def test_capture_resumes_from_status_after_retention_removed_everything(
         stage.wait(lambda report: report.state is TaskState.DEGRADED, "degraded")
         eventually(lambda: away.failures >= 2, what="two tries")
         away.is_away = False
-        stage.wait_seq(8)
+        stage.rig.wait_seq(8)
     found = stage.rig.verdict()
     assert (found.violations, found.first_seq, found.last_seq) == ([], 6, 8)
 

@@ -11,7 +11,7 @@ import yaml
 from deploy.servers import DatabaseSet
 from millrace.cli.primary import primary_history
 from millrace.errors import Fatal
-from schemas.documents import TaskDocument, TaskKind, parse_set
+from schemas.documents import TaskKind, Work, parse_set
 from schemas.gtid import Flavour, missing
 from schemas.status import TaskReport, TaskState
 from tests.fixtures.shell import APPLY, CAPTURE, SHOP, Shell
@@ -25,7 +25,7 @@ def test_waiting_for_a_blocked_task_fails_at_once(
 ) -> None:
     """The command does not wait for a position that cannot be reached."""
 
-    def script(_task: TaskDocument, _lease: HeldLease, _stop: threading.Event) -> None:
+    def script(_task: Work, _lease: HeldLease, _stop: threading.Event) -> None:
         raise Fatal("MR-4106", "no such file", fix="Put it there.")
 
     monkeypatch.setenv("MILLRACE_TEST_PASSWORD", source_set.password)
@@ -156,9 +156,7 @@ def test_start_that_the_source_does_not_have_is_refused(
 class ReportingRunner(ScriptedRunner):
     """Reports the position that the test sets, again and again."""
 
-    def run(
-        self, task: TaskDocument, *, lease: HeldLease, stop: threading.Event, report: Report
-    ) -> None:
+    def run(self, task: Work, *, lease: HeldLease, stop: threading.Event, report: Report) -> None:
         while not stop.wait(0.02):
             report(TaskReport(TaskState.RUNNING, gtid_set=self.gtid_set))
 

@@ -19,19 +19,13 @@ from producer.upstream.members import Replication, ask_members
 from schemas.documents.model import Member
 from schemas.gtid import Flavour, GtidPosition, parse_gtid_set, unite
 from tests.fixtures.servers import FLAVOURS, NewServer
-from tests.kit.relay.relay import login_of, member_of, position_of, receiving
+from tests.kit.relay.relay import login_of, member_of, position_of, purge_to, receiving
 from tests.kit.waiting import eventually
 
 pytestmark = pytest.mark.both_flavours
 
 
 FOREIGN = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
-
-
-def purge_to(server: DatabaseServer, file: str) -> bool:
-    """Request a purge; MariaDB keeps a file until its next checkpoint."""
-    server.execute(f"PURGE BINARY LOGS TO '{file}'")
-    return str(server.execute("SHOW BINARY LOGS")[0][0]) == file
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS, ids=str)
@@ -47,7 +41,7 @@ def test_purged_transactions_are_named(new_server: NewServer, flavour: Flavour) 
     last = str(server.execute("SHOW BINARY LOGS")[-1][0])
     if flavour is Flavour.MARIADB:  # by default it keeps what no replica has fetched
         server.execute("SET GLOBAL slave_connections_needed_for_purge = 0")
-    eventually(lambda: purge_to(server, last))
+    purge_to(server, last)
     login = login_of(server)
     with pytest.raises(Fatal) as caught:
         choose(ask_members([member_of(server)], login, wanted=early), wanted=early)

@@ -9,7 +9,7 @@ import pytest
 from millrace.cli.control import console
 from millrace.cli.status import as_plain, as_table
 from millrace.errors import Retryable
-from schemas.documents import CaptureTask, TaskDocument
+from schemas.documents import CaptureTask, Work
 from schemas.status import TaskState
 from tests.kit.control.control import ScriptedRunner, a_capture, a_set
 from tests.kit.control.stage import Stage
@@ -90,7 +90,7 @@ def test_garbage_in_every_zookeeper_folder_disturbs_no_task(
 def test_unreadable_set_stops_no_running_task(stage: Stage, damage: str) -> None:
     """Running tasks keep the set that they read; a starting task reports the error and starts after the repair."""
 
-    def script(task: TaskDocument, _lease: HeldLease, stop: threading.Event) -> None:
+    def script(task: Work, _lease: HeldLease, stop: threading.Event) -> None:
         assert isinstance(task, CaptureTask)
         stage.store.set_document(task.set_name)
         stop.wait()

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from millrace.errors import Fatal
-from schemas.documents import TaskDocument
+from schemas.documents import Work
 from schemas.status import TaskReport, TaskState
 from tests.kit.control.control import ScriptedRunner, a_capture
 from tests.kit.control.stage import Stage
@@ -44,7 +44,7 @@ def test_orderly_end_resets_the_kill_count(stage: Stage, how: str) -> None:
 
     class Moving(ScriptedRunner):
         def run(
-            self, task: TaskDocument, *, lease: HeldLease, stop: threading.Event, report: Report
+            self, task: Work, *, lease: HeldLease, stop: threading.Event, report: Report
         ) -> None:
             report(TaskReport(TaskState.RUNNING, seq=1))
             if how == "failed":

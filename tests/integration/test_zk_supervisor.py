@@ -10,7 +10,7 @@ import pytest
 import zk.lease.lease
 import zk.run.slot
 from millrace.errors import Fatal, Fenced, Retryable
-from schemas.documents import TaskDocument, TaskKind, address_of
+from schemas.documents import RelayTask, TaskKind, Work, address_of
 from schemas.stages import Applied
 from schemas.status import TaskState
 from tests.kit.control.control import (
@@ -84,9 +84,9 @@ def test_pause_joins_the_runner_and_resume_raises_the_epoch(stage: Stage) -> Non
 
 def test_changed_document_restarts_the_task_but_resume_does_not(stage: Stage) -> None:
     """The runner gets the new document under a new epoch; runs never overlap."""
-    seen: list[TaskDocument] = []
+    seen: list[Work] = []
 
-    def script(task: TaskDocument, _lease: HeldLease, stop: threading.Event) -> None:
+    def script(task: Work, _lease: HeldLease, stop: threading.Event) -> None:
         seen.append(task)
         stop.wait()
 
@@ -107,7 +107,7 @@ def test_retryable_error_degrades_with_code_and_next_try(stage: Stage) -> None:
     """The status has the error and the next try; each try has a greater epoch; then the task runs."""
     is_back, runs_again = threading.Event(), threading.Event()
 
-    def script(_task: TaskDocument, _lease: HeldLease, stop: threading.Event) -> None:
+    def script(_task: Work, _lease: HeldLease, stop: threading.Event) -> None:
         if not is_back.is_set():
             raise Retryable("MR-4001", "the source is away")
         runs_again.set()
@@ -133,7 +133,7 @@ def test_refused_runner_thread_degrades_the_task_until_it_starts(stage: Stage) -
     """Other processes will free threads again, so no operator has to act."""
     has_some = threading.Event()
 
-    def script(_task: TaskDocument, _lease: HeldLease, stop: threading.Event) -> None:
+    def script(_task: Work, _lease: HeldLease, stop: threading.Event) -> None:
         with ExitStack() as starved:
             if not has_some.is_set():
                 starved.enter_context(no_thread_left())
@@ -202,7 +202,7 @@ def test_fatal_error_blocks_until_an_operator_acts(stage: Stage, error: Exceptio
     broken = threading.Event()
     broken.set()
 
-    def script(task: TaskDocument, _lease: HeldLease, stop: threading.Event) -> None:
+    def script(task: Work, _lease: HeldLease, stop: threading.Event) -> None:
         if broken.is_set() and task.name == "shop-capture":
             raise error
         stop.wait()
@@ -233,7 +233,7 @@ def test_fatal_error_blocks_until_an_operator_acts(stage: Stage, error: Exceptio
 def test_block_is_reported_before_the_lease_is_released(stage: Stage) -> None:
     """Otherwise the next owner would try the broken task, so this report does not wait for its interval."""
 
-    def script(_task: TaskDocument, _lease: HeldLease, _stop: threading.Event) -> None:
+    def script(_task: Work, _lease: HeldLease, _stop: threading.Event) -> None:
         eventually(lambda: stage.report("shop-capture").state is TaskState.RUNNING)
         raise Fatal("MR-5010", "a row is not there", key="7", seq=9, gtid="0-1-9")
 
@@ -250,7 +250,7 @@ def test_block_is_reported_before_the_lease_is_released(stage: Stage) -> None:
 def test_task_fenced_repeatedly_under_its_lease_is_blocked(stage: Stage) -> None:
     """A rebuilt ensemble hands out epochs that topic and target refuse; the fix is named."""
 
-    def script(_task: TaskDocument, _lease: HeldLease, _stop: threading.Event) -> None:
+    def script(_task: Work, _lease: HeldLease, _stop: threading.Event) -> None:
         raise Fenced("MR-4003", "the topic names a greater epoch")
 
     runner = ScriptedRunner(script)
@@ -267,7 +267,7 @@ def test_runner_that_returns_unasked_is_restarted(stage: Stage) -> None:
     """An unrequested end is reported with its code and not taken for a stop."""
     lasts = threading.Event()
 
-    def script(_task: TaskDocument, _lease: HeldLease, stop: threading.Event) -> None:
+    def script(_task: Work, _lease: HeldLease, stop: threading.Event) -> None:
         if lasts.is_set():
             stop.wait()
 
@@ -330,7 +330,7 @@ def test_task_moves_only_after_its_runner_was_joined(stage: Stage) -> None:
     """The successor waits for a slow stop; the two never run at once."""
     may_end = threading.Event()
 
-    def slow(_task: TaskDocument, _lease: HeldLease, stop: threading.Event) -> None:
+    def slow(_task: Work, _lease: HeldLease, stop: threading.Event) -> None:
         stop.wait()
         may_end.wait(60)
 
@@ -396,7 +396,7 @@ def test_recreated_task_inherits_no_progress_from_its_ending_predecessor(stage: 
     """The pause is reported by the predecessor's worker, and its report would become the new task's."""
     asked, may_end = threading.Event(), threading.Event()
 
-    def slow(_task: TaskDocument, _lease: HeldLease, stop: threading.Event) -> None:
+    def slow(_task: Work, _lease: HeldLease, stop: threading.Event) -> None:
         stop.wait()
         asked.set()
         may_end.wait()
@@ -450,10 +450,9 @@ class Reaching(ScriptedRunner):
 
     reached: str = ""
 
-    def run(
-        self, task: TaskDocument, *, lease: HeldLease, stop: threading.Event, report: Report
-    ) -> None:
+    def run(self, task: Work, *, lease: HeldLease, stop: threading.Event, report: Report) -> None:
         """Run the script if the brokers answer."""
+        assert not isinstance(task, RelayTask), "only tasks with brokers are run here"
         brokers = address_of(task).bootstrap
         if brokers != self.reached:
             raise Retryable("MR-3501", f"{brokers} is away")

@@ -37,6 +37,7 @@ PROVOCATIONS: Mapping[str, str] = {
     "MR-1035": "test_drained_member_is_not_chosen",
     "MR-1036": "test_live_stream_never_goes_back",
     "MR-1037": "test_member_with_other_changes_is_refused",
+    "MR-1038": "test_relay_starts_at_the_named_place",
     "MR-1040": "test_refusing_server_ends_the_stream_with_its_reason",
     "MR-1041": "test_resumed_dump_is_compared_before_new_events",
     "MR-1042": "test_newer_reader_with_the_same_server_id_evicts_the_older",

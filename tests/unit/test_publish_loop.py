@@ -68,6 +68,11 @@ class _Stream:
     def purge_if_due(self, _needed: object) -> None:
         pass
 
+    paused_by = ""
+
+    def relayed(self) -> None:
+        pass
+
     def captured(self) -> Captured:
         return Captured(
             source=SourceView(host="db", port=1, role="replica", lag_s=0.0, since="", why="")

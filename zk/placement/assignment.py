@@ -1,6 +1,7 @@
 """Assigns tasks to workers: a pure, deterministic function.
 
-A unit is a group of tasks that move together: all capture tasks of one set, which share a relay log, or one apply task.
+A unit is a group of tasks that move together: a set's relay and capture tasks, which share a relay log, or one apply
+task.
 
     tasks (capture)            a1(shop) a2(shop) b(crm)     two units: set shop, set crm
     workers                    w1 w2 (capture)
@@ -27,7 +28,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeAlias
 
-from schemas.documents import CaptureTask, TaskDocument, TaskKind
+from schemas.documents import ApplyTask, TaskKind, Work
 
 NO_HOLDERS: Mapping[str, Collection[str]] = MappingProxyType({})
 
@@ -41,14 +42,14 @@ class Placeable:
     unit: str
 
 
-def placeable(task: TaskDocument) -> Placeable:
-    """Capture tasks of one set share a unit; each apply task is a separate unit."""
-    unit = unit_of_set(task.set_name) if isinstance(task, CaptureTask) else f"task {task.name}"
+def placeable(task: Work) -> Placeable:
+    """Capture tasks of one set share a unit, with the set's relay; each apply task is a separate unit."""
+    unit = f"task {task.name}" if isinstance(task, ApplyTask) else unit_of_set(task.set_name)
     return Placeable(task.name, task.kind, unit)
 
 
 def unit_of_set(name: str) -> str:
-    """The unit of all capture tasks of a set."""
+    """The unit of a set's relay and of all its capture tasks."""
     return f"set {name}"
 
 

@@ -23,7 +23,7 @@ from zk.client.session import Change, Create, Delete, Node, Put, Session
 from zk.lease.election import LeaderTerm, try_to_lead
 from zk.lease.membership import kinds_of, relay_holders
 from zk.placement.assignment import Placeable, assign, placeable, unit_of_set
-from zk.tree.entries import TaskEntry, UnreadableEntry, task_entries
+from zk.tree.entries import WORK_FOLDERS, UnreadableEntry, WorkEntry, work_entries
 from zk.tree.paths import Tree, create_tree, encode, text_field
 
 ROUND_S = 2.0  # the longest pause between two rounds; a watch ends it early
@@ -40,7 +40,7 @@ log = get_logger("zk.placement.scheduler")
 class Snapshot:
     """The input of one round of decisions."""
 
-    tasks: Mapping[str, TaskEntry | UnreadableEntry]
+    tasks: Mapping[str, WorkEntry | UnreadableEntry]
     workers: Mapping[str, TaskKind]
     assignments: Mapping[str, Node]
     holders: Mapping[str, Collection[str]]  # unit → the workers that have a relay log of it
@@ -60,7 +60,7 @@ class Scheduler:
         self._wake = threading.Event()
         self._mirrors = {
             folder: Mirror(session, tree.folder(folder), self._wake.set)
-            for folder in ("tasks", "workers", "assignments")
+            for folder in (*WORK_FOLDERS, "workers", "assignments")
         }
         # by name and czxid: a worker that registers again counts as new
         self._since_s: dict[tuple[str, int], float] = {}
@@ -123,17 +123,18 @@ class Scheduler:
     def _read_snapshot(self) -> Snapshot:
         nodes = {folder: mirror.snapshot() for folder, mirror in self._mirrors.items()}
         now_s = time.monotonic()
+        tasks = work_entries(nodes)
         known = [(name, node.czxid) for name, node in nodes["workers"].items()]
         self._since_s = {worker: self._since_s.get(worker, now_s) for worker in known}
         left = {
             f"{folder}/{name}": name
             for folder in map(self._tree.folder, ("status", "starts"))
             for name in self._session.children(folder)
-            if name not in nodes["tasks"]
+            if name not in tasks
         }
         owned = self._session.children(self._tree.folder("owners")) if left else ()
         return Snapshot(
-            tasks=task_entries(nodes["tasks"]),
+            tasks=tasks,
             workers=kinds_of(nodes["workers"]),
             holders={
                 unit_of_set(name): workers
@@ -153,11 +154,11 @@ class Scheduler:
         )
 
 
-def runnable(tasks: Mapping[str, TaskEntry | UnreadableEntry]) -> dict[str, TaskEntry]:
+def runnable(tasks: Mapping[str, WorkEntry | UnreadableEntry]) -> dict[str, WorkEntry]:
     """The tasks that may be placed: readable ones, and only the oldest of several capture tasks for one topic."""
-    chosen: dict[str, TaskEntry] = {}
+    chosen: dict[str, WorkEntry] = {}
     written: list[TopicAddress] = []
-    readable = [entry for entry in tasks.values() if isinstance(entry, TaskEntry)]
+    readable = [entry for entry in tasks.values() if not isinstance(entry, UnreadableEntry)]
     for entry in sorted(readable, key=lambda entry: entry.created):
         document = entry.document
         if isinstance(document, CaptureTask):

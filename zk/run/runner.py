@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from schemas.documents import SetDocument, TaskDocument
+from schemas.documents import SetDocument, TaskDocument, Work
 from schemas.status import TaskReport
 
 Report = Callable[[TaskReport], None]
@@ -40,9 +40,7 @@ class HeldLease(Protocol):
 class TaskRunner(Protocol):
     """Moves the rows of tasks of one kind."""
 
-    def run(
-        self, task: TaskDocument, *, lease: HeldLease, stop: threading.Event, report: Report
-    ) -> None:
+    def run(self, task: Work, *, lease: HeldLease, stop: threading.Event, report: Report) -> None:
         """Move rows until ``stop`` is set or an error is raised. The module lists the duties."""
 
 

@@ -28,14 +28,14 @@ from dataclasses import dataclass, replace
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
-from schemas.documents import SetDocument, address_of
+from schemas.documents import RelayTask, SetDocument, Work, address_of, stream_of
 from schemas.status import TaskReport, TaskState
 from zk.client.session import Session
 from zk.lease.lease import Lease, acquire
 from zk.lease.starts import Starts
 from zk.run.backoff import Failures, NextStep, Pace, after
 from zk.run.runner import TaskRunner
-from zk.tree.entries import TaskEntry
+from zk.tree.entries import WorkEntry
 from zk.tree.paths import Tree
 from zk.tree.reports import StatusWriter, read_status, work_of
 
@@ -64,7 +64,7 @@ class WorkerContext:
 class AssignedTask:
     """A task that this worker should run, and its set (``None`` when that can't be read)."""
 
-    entry: TaskEntry
+    entry: WorkEntry
     set_document: SetDocument | None
 
     def is_same_work(self, other: "AssignedTask") -> bool:
@@ -77,8 +77,13 @@ class AssignedTask:
         return (
             mine.created == others.created
             and mine.document == others.document
-            and self.set_document in (None, other.set_document)
+            and self._has_same_stream(other)
         )
+
+    def _has_same_stream(self, other: "AssignedTask") -> bool:
+        if self.set_document is None or other.set_document is None:
+            return self.set_document is None
+        return stream_of(self.set_document) == stream_of(other.set_document)
 
 
 class Slot:
@@ -94,7 +99,7 @@ class Slot:
         self._name = task.entry.document.name
         self._ending = threading.Event()
         self._report = TaskReport(TaskState.ASSIGNED, "starting", worker=context.worker)
-        self._brokers = address_of(task.entry.document).bootstrap
+        self._brokers = _brokers_of(task.entry.document)
         self._ending_since_s = float("inf")
         self._running_since_s: float | None = None
         self._incarnation: int | None = None  # of the session of the last lease
@@ -264,7 +269,7 @@ class Slot:
 
     def _on_report(self, report: TaskReport, lease: Lease) -> None:
         """Publish a runner's report. A runner only reports RUNNING and DEGRADED."""
-        self._brokers = address_of(self.task.entry.document).bootstrap
+        self._brokers = _brokers_of(self.task.entry.document)
         if report.state is TaskState.RUNNING and self._running_since_s is None:
             self._running_since_s, self._first_seq = time.monotonic(), report.seq
             log.info("task running", task=self._name, epoch=lease.epoch)
@@ -333,3 +338,7 @@ class Slot:
             error=reported,
             exc_info=None if error is None or isinstance(error, MillraceError) else error,
         )
+
+
+def _brokers_of(task: Work) -> str:
+    return "" if isinstance(task, RelayTask) else address_of(task).bootstrap

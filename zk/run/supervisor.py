@@ -38,7 +38,7 @@ from zk.placement.scheduler import workers_of
 from zk.run.backoff import Pace
 from zk.run.runner import TaskRunner
 from zk.run.slot import AssignedTask, Slot, WorkerContext
-from zk.tree.entries import SetEntry, UnreadableEntry, set_entries, task_entries
+from zk.tree.entries import WORK_FOLDERS, SetEntry, UnreadableEntry, set_entries, work_entries
 from zk.tree.paths import Tree, create_tree
 from zk.tree.reports import StatusWriter, read_status, work_of
 
@@ -81,12 +81,12 @@ def decide(
     if slot is not None and slot.is_alive:
         if slot.is_ending or isinstance(assigned, UnreadableEntry):
             return Action.LEAVE
-        if task is None or task.entry.desired.paused_by or not task.is_same_work(slot.task):
+        if task is None or task.entry.paused_by or not task.is_same_work(slot.task):
             return Action.END
         is_newer = task.entry.revision != slot.task.entry.revision
         # an operator acted while the task waits for its next attempt: retry now
         return Action.END if is_newer and slot.state is TaskState.DEGRADED else Action.LEAVE
-    if task is None or task.entry.desired.paused_by:
+    if task is None or task.entry.paused_by:
         return Action.DROP if slot is not None else Action.LEAVE
     return Action.LEAVE if task.entry.revision == blocked_revision else Action.START
 
@@ -122,7 +122,7 @@ class Supervisor:
         )
         self._mirrors = {
             folder: Mirror(session, tree.folder(folder), self._wake.set)
-            for folder in ("tasks", "sets", "assignments")
+            for folder in (*WORK_FOLDERS, "assignments")
         }
         self._slots: dict[str, Slot] = {}
         self._blocked: dict[str, int] = {}
@@ -212,7 +212,7 @@ class Supervisor:
         sets = set_entries(nodes["sets"])
         workers = workers_of(nodes["assignments"])
         found: dict[str, AssignedTask | UnreadableEntry] = {}
-        for name, entry in task_entries(nodes["tasks"]).items():
+        for name, entry in work_entries(nodes).items():
             if workers.get(name) != self._context.worker:
                 continue
             if isinstance(entry, UnreadableEntry):
@@ -283,7 +283,7 @@ class Supervisor:
         ran = slot.task.entry
         is_same_task = isinstance(assigned, AssignedTask) and assigned.entry.created == ran.created
         if isinstance(assigned, AssignedTask) and is_same_task and slot.report.epoch:
-            by = assigned.entry.desired.paused_by
+            by = assigned.entry.paused_by
             paused = replace(
                 slot.report,
                 state=TaskState.PAUSED,

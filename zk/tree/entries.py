@@ -9,11 +9,15 @@ Guarantees: a node that can't be read becomes an ``UnreadableEntry`` with its er
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from millrace.errors import Fatal
+from millrace.log import get_logger
 from schemas.documents import (
     Directives,
     Member,
+    RelayMode,
+    RelayTask,
     SetDocument,
     TaskDocument,
     canonical_json,
@@ -27,6 +31,9 @@ from zk.client.session import Node
 from zk.tree.paths import decode, encode
 
 NODE_BYTES_MAX = 512 * 1024  # half of ZooKeeper's default limit
+WORK_FOLDERS = ("tasks", "sets", "directives")  # from them follows what workers run
+
+log = get_logger("zk.tree.entries")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +43,7 @@ class SetEntry:
     document: SetDocument
     version: int
     revision: int
+    created: int  # czxid
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +69,24 @@ class TaskEntry:
         """The task document."""
         return self.desired.document
 
+    @property
+    def paused_by(self) -> str:
+        """The operator who paused it; "" while it is not paused."""
+        return self.desired.paused_by
+
+
+@dataclass(frozen=True, slots=True)
+class RelayEntry:
+    """A relay that runs without tasks. It follows from its set's node, with which it was created."""
+
+    document: RelayTask
+    paused_by: str
+    revision: int
+    created: int
+
+
+WorkEntry = TaskEntry | RelayEntry
+
 
 @dataclass(frozen=True, slots=True)
 class UnreadableEntry:
@@ -79,19 +105,31 @@ def set_content(document: SetDocument) -> bytes:
 def directives_content(directives: Directives) -> bytes:
     """The content of a directives node."""
     pinned = "" if directives.pinned is None else str(directives.pinned)
-    return encode({"pinned": pinned, "drained": sorted(map(str, directives.drained))})
+    plain: dict[str, object] = {
+        "pinned": pinned,
+        "drained": sorted(map(str, directives.drained)),
+        "relay_paused_by": directives.relay_paused_by,
+        "relay_resumed": directives.relay_resumed,
+    }
+    return encode(plain)
 
 
 def directives_of(content: bytes, path: str) -> Directives:
     """The directives in a node. Fatal MR-4011."""
     plain = decode(content, path)
     pinned, drained = plain.get("pinned", ""), plain.get("drained", [])
+    paused_by, resumed = plain.get("relay_paused_by", ""), plain.get("relay_resumed", 0)
     if not isinstance(pinned, str) or not isinstance(drained, list):
         raise Fatal("MR-4011", f"{path}: pinned must be text and drained a list")
+    if not isinstance(paused_by, str) or not isinstance(resumed, int):
+        message = f"{path}: relay_paused_by must be text and relay_resumed an integer"
+        raise Fatal("MR-4011", message)
     try:
         return Directives(
             Member.parse(pinned) if pinned else None,
             frozenset(Member.parse(str(member)) for member in drained),
+            paused_by,
+            resumed,
         )
     except ValueError as error:
         raise Fatal("MR-4011", f"{path}: {error}") from error
@@ -115,7 +153,7 @@ def set_entry(node: Node, *, name: str) -> SetEntry | UnreadableEntry:
         _check_name(document.name, name)
     except Fatal as error:
         return UnreadableEntry(error, node.version, node.mzxid)
-    return SetEntry(document, node.version, node.mzxid)
+    return SetEntry(document, node.version, node.mzxid, created=node.czxid)
 
 
 def task_entry(node: Node, *, name: str) -> TaskEntry | UnreadableEntry:
@@ -143,6 +181,42 @@ def task_entries(nodes: Mapping[str, Node]) -> dict[str, TaskEntry | UnreadableE
 def set_entries(nodes: Mapping[str, Node]) -> dict[str, SetEntry | UnreadableEntry]:
     """Read all set nodes."""
     return {name: set_entry(node, name=name) for name, node in nodes.items()}
+
+
+def relay_entries(
+    sets: Mapping[str, SetEntry | UnreadableEntry], directives: Mapping[str, Node]
+) -> dict[str, RelayEntry]:
+    """The relays that run without tasks, by name: those of the sets with ``relay: always``.
+
+    The revision changes with the set and with its directives. Directives that can't be read are ignored here.
+    """
+    found = {}
+    for name, entry in sets.items():
+        if isinstance(entry, UnreadableEntry) or entry.document.relay.mode is not RelayMode.ALWAYS:
+            continue
+        relay, node = RelayTask(name), directives.get(name)
+        revision = max(entry.revision, node.mzxid if node is not None else 0)
+        paused_by = _relay_paused_by(node, name)
+        found[relay.name] = RelayEntry(relay, paused_by, revision, entry.created)
+    return found
+
+
+def work_entries(
+    nodes: Mapping[str, Mapping[str, Node]],
+) -> Mapping[str, WorkEntry | UnreadableEntry]:
+    """Everything that workers run, by name. ``nodes``: those of ``WORK_FOLDERS``, by folder."""
+    relays = relay_entries(set_entries(nodes["sets"]), nodes["directives"])
+    return MappingProxyType({**task_entries(nodes["tasks"]), **relays})
+
+
+def _relay_paused_by(node: Node | None, name: str) -> str:
+    if node is None:
+        return ""
+    try:
+        return directives_of(node.content, f"directives/{name}").relay_paused_by
+    except Fatal as error:
+        log.warning("directives ignored", set=name, error=error)
+        return ""
 
 
 def paused(desired: Desired, *, by: str) -> Desired:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger
-from schemas.documents import TaskDocument, address_of, set_of
+from schemas.documents import RelayTask, Work, address_of, set_of
 from schemas.status import TaskReport, report_from_json, report_to_plain
 from zk.client.session import Node, Session
 from zk.tree.paths import Tree
@@ -43,12 +43,14 @@ class SavedReport:
     work: str = ""  # empty, like brokers, when an older Millrace wrote the report
     brokers: str = ""
 
-    def is_of(self, document: TaskDocument, *, created: int) -> bool:
+    def is_of(self, document: Work, *, created: int) -> bool:
         """Whether its progress belongs to this document of the task ``created`` (the node's czxid)."""
         return self.revision >= created and self.work in ("", work_of(document))
 
-    def report_for(self, document: TaskDocument) -> TaskReport:
+    def report_for(self, document: Work) -> TaskReport:
         """The report. Without its progress, if that was made at brokers that share no address with the document's."""
+        if isinstance(document, RelayTask):
+            return self.report
         here = address_of(document)
         if not self.brokers or here.is_same_topic(replace(here, bootstrap=self.brokers)):
             return self.report
@@ -61,11 +63,14 @@ class SavedReport:
             figures={},
             applied=None,
             captured=None,
+            relayed=None,
         )
 
 
-def work_of(document: TaskDocument) -> str:
+def work_of(document: Work) -> str:
     """The work that progress belongs to: kind, set and topic, but not the brokers' addresses."""
+    if isinstance(document, RelayTask):
+        return f"relay {document.set_name}"
     return f"{document.kind.value} {set_of(document)} {address_of(document).topic}"
 
 

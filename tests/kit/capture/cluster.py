@@ -31,10 +31,10 @@ from schemas.documents import (
     SetDocument,
     Start,
     TableFilter,
-    TaskDocument,
     Tls,
     TlsMode,
     TopicAddress,
+    Work,
 )
 from schemas.record.control import FenceRecord
 from schemas.record.record import KnownSchemas, RowRecord, decode_record
@@ -156,9 +156,7 @@ class Witness:
     starts: list[tuple[str, int]] = field(default_factory=list)  # (task, epoch)
     ends: list["Ending"] = field(default_factory=list)
 
-    def run(
-        self, task: TaskDocument, *, lease: HeldLease, stop: threading.Event, report: Report
-    ) -> None:
+    def run(self, task: Work, *, lease: HeldLease, stop: threading.Event, report: Report) -> None:
         """See ``zk.run.runner``."""
         self.starts.append((task.name, lease.epoch))
         error: BaseException | None = None

@@ -22,9 +22,9 @@ from schemas.documents import (
     SecretPlace,
     SecretReference,
     SetDocument,
-    TaskDocument,
     TaskKind,
     TopicAddress,
+    Work,
 )
 from schemas.stages import Applied
 from schemas.status import TaskReport, TaskState
@@ -77,7 +77,7 @@ def an_apply(name: str = "shop-apply", *, to: str = "shop", topic: str = "shop")
 class ScriptedRunner:
     """Reports RUNNING and waits for its stop, unless ``script`` replaces this."""
 
-    script: Callable[[TaskDocument, HeldLease, threading.Event], None] | None = None
+    script: Callable[[Work, HeldLease, threading.Event], None] | None = None
     gtid_set: str = "0-1-7"  # its reported progress
     applied: Applied | None = None
     starts: list[tuple[str, int]] = field(default_factory=list)  # (task, epoch)
@@ -85,9 +85,7 @@ class ScriptedRunner:
     alive: set[str] = field(default_factory=set)
     overlaps: list[str] = field(default_factory=list)
 
-    def run(
-        self, task: TaskDocument, *, lease: HeldLease, stop: threading.Event, report: Report
-    ) -> None:
+    def run(self, task: Work, *, lease: HeldLease, stop: threading.Event, report: Report) -> None:
         """See the class."""
         if task.name in self.alive:
             self.overlaps.append(task.name)
@@ -117,7 +115,7 @@ class Ticking:
 
     count: int = 0
 
-    def __call__(self, _task: TaskDocument, lease: HeldLease, stop: threading.Event) -> None:
+    def __call__(self, _task: Work, lease: HeldLease, stop: threading.Event) -> None:
         while not stop.wait(0.01):
             assert lease.is_held()
             self.count += 1

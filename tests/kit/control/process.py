@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from millrace import log
-from schemas.documents import TaskDocument, TaskKind
+from schemas.documents import TaskKind, Work
 from schemas.status import TaskReport, TaskState
 from tests.kit.control.control import QUICK
 from tests.kit.paths import ROOT
@@ -35,9 +35,7 @@ class JournalRunner:
 
     journal: Path
 
-    def run(
-        self, task: TaskDocument, *, lease: HeldLease, stop: threading.Event, report: Report
-    ) -> None:
+    def run(self, task: Work, *, lease: HeldLease, stop: threading.Event, report: Report) -> None:
         """See the module."""
         lease.verify()
         self._note(f"start {task.name} {lease.epoch}")

@@ -15,7 +15,7 @@ from confluent_kafka.cimpl import NewTopic
 import producer.publish.publisher as publishing
 from consumer.topic.kafka import TopicEnds, TopicReader
 from consumer.topic.verify import Summary, TopicVerifier
-from millrace.errors import Retryable
+from millrace.errors import MillraceError, Retryable
 from producer.publish.codec import RecordCodec
 from producer.publish.config import PublisherConfig, PublisherLimits, transactional_id
 from producer.publish.kafka import KafkaDriver, KafkaTransactions
@@ -212,6 +212,19 @@ class Rig:
                 verifier.feed(record.offset, record.key, record.value)
         reader.close()
         return verifier.finish()
+
+    def wait_seq(self, seq: int) -> None:
+        """Wait until this seq is published; a missing topic or leader is retried."""
+
+        def is_published() -> bool:
+            try:
+                return (self.verdict().last_seq or 0) >= seq
+            except MillraceError as error:
+                if error.code != "MR-3501":
+                    raise
+                return False
+
+        eventually(is_published, what=f"seq {seq}")
 
     def assert_whole(self, last_seq: int) -> None:
         """Every row up to ``last_seq`` is there once and in order."""

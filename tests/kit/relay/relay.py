@@ -149,6 +149,25 @@ def position_of(server: DatabaseServer) -> GtidPosition:
     return parse_gtid_set(server.flavour, server.gtid_position())
 
 
+def flush(server: DatabaseServer) -> str:
+    """End the server's current binlog file and return the name of the next one."""
+    server.execute("FLUSH BINARY LOGS")
+    return str(server.execute("SHOW BINARY LOGS")[-1][0])
+
+
+def purge_to(server: DatabaseServer, file: str) -> None:
+    """Make the server delete its binlog files before ``file``."""
+    if server.flavour is Flavour.MARIADB:  # by default it keeps what no replica has fetched
+        server.execute("SET GLOBAL slave_connections_needed_for_purge = 0")
+
+    def is_purged() -> bool:
+        server.execute(f"PURGE BINARY LOGS TO '{file}'")
+        return str(server.execute("SHOW BINARY LOGS")[0][0]) == file
+
+    # MariaDB keeps a file until its next checkpoint
+    eventually(is_purged, every_s=0.1, what=f"{file} is the oldest binlog")
+
+
 def flush_and_wait(server: DatabaseServer, reception: Reception) -> list[str]:
     """End the server's current file, wait for the relay log, and return the closed files that it holds."""
     server.execute("FLUSH BINARY LOGS")

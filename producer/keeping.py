@@ -1,0 +1,132 @@
+"""Runs the relay of a set that has ``relay: always``: it receives while no task of the set runs, or none exists.
+
+It shares the set's stream with the tasks on the same worker (``producer.upstream.upstreams``); all of a set's tasks and
+its relay are on one worker.
+
+Where a relay starts, by the first rule that applies:
+
+1. at the earliest position that a task of the set has published, or was created with;
+2. at the end of the relay log, as its relay.meta has it;
+3. at ``relay.start`` of the set document: the oldest binlog, a GTID set, or a binlog file of a member.
+
+Guarantees: when ``run`` returns or raises, its threads are joined. Not done here: receiving
+(``producer.upstream.feed``).
+"""
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from millrace.errors import Fatal, MillraceError
+from millrace.log import get_logger
+from producer.housekeeping import Housekeeping
+from producer.relay import layout
+from producer.relay.files import disk_errors
+from producer.relay.purge import Positions
+from producer.upstream.members import ask_flavour
+from producer.upstream.named_file import find_position_before
+from producer.upstream.upstream import Upstream, resolve_login
+from producer.upstream.upstreams import Upstreams
+from schemas.documents import RelayTask, SetDocument, is_binlog_file
+from schemas.gtid import Flavour, GtidPosition, earliest, parse_gtid_set
+from schemas.status import TaskReport, TaskState
+from zk.run.runner import HeldLease, Report, SetSource
+
+# The interval of the checks whether relay files are due, or status figures old; the stream has its own limits.
+PURGE_CHECK_S = 0.5
+LOOK_S = 0.1
+REPORT_EVERY = 10  # looks
+
+log = get_logger("producer.keeping")
+
+
+class RelayRunner:
+    """Runs the relays of one worker (``zk.run.runner.TaskRunner``)."""
+
+    def __init__(self, sets: SetSource, streams: Upstreams) -> None:
+        self._sets = sets
+        self._streams = streams
+
+    def run(
+        self, task: RelayTask, *, lease: HeldLease, stop: threading.Event, report: Report
+    ) -> None:
+        """Receive until ``stop`` is set; see the module."""
+        lease.verify()
+        document = self._sets.set_document(task.set_name)
+        flavour = ask_flavour(document.members, resolve_login(document))
+        wanted = self._wanted(document, flavour)
+        purge = needed_positions(self._sets, task.set_name, flavour)
+        with (
+            self._streams.attach(task.name, document, wanted=wanted) as stream,
+            Housekeeping(
+                "purge", partial(stream.purge_if_due, purge), every_s=PURGE_CHECK_S
+            ) as chore,
+        ):
+            looks = 0
+            while not stop.is_set():
+                stream.check()
+                chore.check()
+                if looks % REPORT_EVERY == 0:
+                    report(_report(stream))
+                looks += 1
+                stop.wait(LOOK_S)
+
+    def _wanted(self, document: SetDocument, flavour: Flavour) -> GtidPosition | None:
+        """The position after which the relay receives; None: from the oldest binlog."""
+        texts = self._sets.positions_of(document.name)
+        if texts:
+            known = [parse_gtid_set(flavour, text) if text else None for text in texts.values()]
+            return earliest(known)
+        if (end := _relay_end(self._streams.root / document.name, flavour)) is not None:
+            return end
+        start = document.relay.start
+        if start == "first":
+            return None
+        if is_binlog_file(start):
+            return find_position_before(start, document.members, resolve_login(document), flavour)
+        return parse_gtid_set(flavour, start)
+
+
+def needed_positions(
+    sets: SetSource, set_name: str, flavour: Flavour
+) -> Callable[[], Positions | None]:
+    """Returns a function for the published positions of the set's tasks; it returns None while they are unknown."""
+
+    def needed() -> Positions | None:
+        try:
+            texts = sets.positions_of(set_name)
+            return {task: parse_gtid_set(flavour, text) for task, text in texts.items() if text}
+        except MillraceError as error:
+            log.warning("purge skipped: the set's tasks are unknown", error=str(error))
+            return None
+
+    return needed
+
+
+def _report(stream: Upstream) -> TaskReport:
+    relayed = stream.relayed()
+    return TaskReport(
+        TaskState.RUNNING,
+        why=f"{relayed.stage}: {relayed.why}",
+        gtid_set=relayed.relay.gtid_set,
+        captured=stream.captured(),
+        relayed=relayed,
+    )
+
+
+def _relay_end(root: Path, flavour: Flavour) -> GtidPosition | None:
+    """The end of the relay log by the newest relay.meta; None if there is no log or the file is not usable."""
+    with disk_errors(root):
+        try:
+            subdirs = layout.list_subdirs(root)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        meta = layout.read_meta(root / str(subdirs[-1])) if subdirs else None
+    if meta is None:
+        return None
+    try:
+        return parse_gtid_set(flavour, meta.binlog_gtid)
+    except Fatal as error:
+        log.warning("relay.meta ignored", directory=str(root), error=error)
+        return None
