@@ -1,4 +1,4 @@
-"""What a relay log holds, and who needs it: for the status. Asks the disk, so it is renewed only now and then.
+"""The files of a relay log, and the tasks that need them: for the status. Asks the disk, so it is renewed seldom.
 
 The first 4 bytes of an event are the second of its commit, little-endian (MySQL's manual, "binlog event header").
 """
@@ -55,7 +55,7 @@ def _find_files(relay: RelayLog, positions: Positions) -> dict[str, str]:
 
 
 def _held_files(relay: RelayLog) -> dict[str, str]:
-    """What running tasks hold."""
+    """The files that running tasks hold."""
     return {task: f"{at.subdir}/{at.file}" for task, at in relay.holds.by_owner().items()}
 
 

@@ -1,6 +1,6 @@
 """The status of a set's relay: what a feed receives, what is stored, and when data would be lost.
 
-Time to loss: how long a transaction that somebody needs and the relay log does not have stays on the source.
+Time to loss: how long a transaction that a task needs and the relay log does not have stays on the source.
 
     the relay has all that its source has     as long as the source keeps a binlog: if receiving stopped now
     it is behind, or paused                   the same, less the age of the last transaction that it has
@@ -62,7 +62,7 @@ def time_to_loss_s(
 
 
 def describe_loss(needed: Mapping[str, str], mode: RelayMode) -> str:
-    """What would be lost when that time has passed."""
+    """The data that would be lost when that time has passed."""
     if mode is RelayMode.OFF:
         return "what no task has published when the source purges it: the relay is off"
     short = sorted(task for task, file in needed.items() if not file)

@@ -46,6 +46,12 @@ class Reading:
     addresses: tuple[Member, ...]  # of the members, in order
     proxies: tuple[CuttingProxy, ...] = ()
     directives: Directives = field(default_factory=Directives)
+    asked: list[Directives] = field(default_factory=list)  # the directives that the stream has read
+
+    def ask(self) -> Directives:
+        """Return the directives, as ZooKeeper would."""
+        self.asked.append(self.directives)
+        return self.directives
 
     @property
     def member(self) -> Member:
@@ -99,7 +105,7 @@ def reading(
     wishes: list[Reading] = []
     site = Site(
         root=folder / "relay",
-        directives=lambda _: wishes[0].directives if wishes else Directives(),
+        directives=lambda _: wishes[0].ask() if wishes else Directives(),
     )
     with load_on(servers) as load:
         progress = Progress(position_of(servers.primary), None, 0)
@@ -249,6 +255,8 @@ def test_stream_waits_for_a_member_that_is_late(
         left = read.server
         (other,) = (replica for replica in servers.replicas if replica is not left)
         read.directives = Directives(pinned=read.member, drained=frozenset({read.addresses[0]}))
+        # the second answer is asked for after the first was used
+        eventually(lambda: read.asked.count(read.directives) > 1, what="directives known")
         word = _replica(read)
         other.execute(f"STOP {word} SQL_THREAD")
         wait_for_rows(read.capture)

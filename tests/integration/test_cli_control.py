@@ -155,6 +155,7 @@ def test_status_json_is_one_complete_object(shell: Shell) -> None:
         "kind": "capture",
         "source": None,
         "switches": [],
+        "relayed": None,
         "way": "set shop → topic shop",
         "assigned": "w1",
         "state": "running",

@@ -151,7 +151,7 @@ def rig(kafka: KafkaServer, request: pytest.FixtureRequest, monkeypatch: pytest.
 
 @pytest.mark.both_flavours
 def test_relay_runs_without_tasks_and_continues(scene: Scene) -> None:
-    """It has what the server has, and goes on in the same sub-directory after a restart of the worker."""
+    """It has what the server has, and continues in the same sub-directory after a restart of the worker."""
     scene.create_set()
     assert scene.status()["stage"] == "stopped"
     assert "always" in scene.shell("relay", "start", "shop")
@@ -205,7 +205,7 @@ def test_paused_task_loses_nothing_that_its_source_purged(scene: Scene, rig: Rig
 
 @pytest.mark.both_flavours
 def test_operator_pauses_and_resumes_the_relay(scene: Scene, rig: Rig) -> None:
-    """The connection is closed and the tasks keep their leases. The status tells how long the source keeps the rest."""
+    """The connection is closed and the tasks keep their leases. The status shows how long the source keeps the rest."""
     scene.server.execute("SET GLOBAL binlog_expire_logs_seconds = 86400")
     scene.create_set()
     scene.create_task("shop", rig, scene.server.gtid_position())
@@ -262,7 +262,7 @@ def _epoch(scene: Scene) -> int:
 
 @pytest.mark.both_flavours
 def test_relay_that_is_off_keeps_no_file(scene: Scene, rig: Rig) -> None:
-    """What the task has read is deleted at once; a restart continues, and a pause waits on the source."""
+    """A file that the task has read is deleted at once; a restart continues, and a pause waits on the source."""
     scene.create_set(mode="off")
     scene.create_task("shop", rig, scene.server.gtid_position())
     with scene.worker():

@@ -1,4 +1,4 @@
-"""The relay of a set as work of its own: when it runs, where it runs, what its status says."""
+"""The relay of a set as separate work: when it runs, where it runs, what its status shows."""
 
 import json
 import time
@@ -75,7 +75,7 @@ def entries(document: SetDocument, directives: Directives | None = None) -> obje
 
 
 @pytest.mark.parametrize("mode", RelayMode)
-def test_only_a_relay_that_runs_always_is_work_of_its_own(mode: RelayMode) -> None:
+def test_only_a_relay_that_runs_always_is_separate_work(mode: RelayMode) -> None:
     """Under its set's name with a colon, which no document can have."""
     found = entries(a_set_with(mode=mode.value))
     assert isinstance(found, dict)
@@ -101,7 +101,7 @@ def _refusal() -> Fatal:
 
 
 def test_directives_come_back_as_they_were_written() -> None:
-    """Those of an earlier version say nothing about the relay."""
+    """Those of an earlier version have no fields of the relay."""
     wishes = Directives(Member("db1", 3306), frozenset({Member("db2", 3306)}), "ann", 3)
     assert directives_of(directives_content(wishes), "directives/shop") == wishes
     plain = json.loads(directives_content(wishes))
