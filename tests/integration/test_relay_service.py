@@ -1,9 +1,11 @@
 """A relay that lives on its own, on real servers: scheduler and worker in this process, commands through ZooKeeper."""
 
+import errno
 import json
 import re
+import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import producer.capture as capture
 from deploy.servers import DatabaseServer, KafkaServer
 from millrace.codes import CATALOGUE
 from producer.capture import CaptureRunner
+from producer.relay.files import DISK, Files
 from producer.upstream.upstream import Site
 from producer.upstream.upstreams import Upstreams
 from schemas.gtid import parse_gtid_set
@@ -21,6 +24,7 @@ from tests.fixtures.servers import NewServer
 from tests.fixtures.shell import Shell
 from tests.kit.capture.topic_rows import Ids
 from tests.kit.control.control import QUICK, scheduled, supervised
+from tests.kit.faults.failing_disk import FailingDisk, Trouble
 from tests.kit.publisher.rig import Rig, topic_named
 from tests.kit.relay.relay import dump_threads, flush, position_of, purge_to
 from tests.kit.waiting import eventually
@@ -54,26 +58,26 @@ class Scene:
         }
         self.shell("set", "create", "-f", self.shell.file(json.dumps(plain)), "--replace")
 
-    def create_task(self, name: str, rig: Rig, start: str) -> None:
-        """Create a capture task of the set."""
+    def create_task(self, name: str, rig: Rig, start: str, *, brokers: str = "") -> None:
+        """Create a capture task of the set; ``brokers`` replaces the real address."""
         plain = {
             "task": name,
             "kind": "capture",
             "set": "shop",
             "topic": rig.topic,
-            "kafka": {"bootstrap": rig.bootstrap},
+            "kafka": {"bootstrap": brokers or rig.bootstrap},
             "registry": "http://none",
             "start": start,
         }
-        self.shell("task", "create", "-f", self.shell.file(json.dumps(plain)))
+        self.shell("task", "create", "-f", self.shell.file(json.dumps(plain)), "--replace")
 
     @contextmanager
-    def worker(self) -> Iterator[None]:
+    def worker(self, disk: Files = DISK) -> Iterator[None]:
         """Run a scheduler and the worker ``w1`` during the block."""
         ensemble = self.shell.ensemble
         with ensemble.session() as own, ensemble.session() as other:
             store = Store(own, ensemble.tree)
-            site = Site(root=self.root / "relay", directives=store.directives)
+            site = Site(root=self.root / "relay", directives=store.directives, disk=disk)
             runner = CaptureRunner(store, Upstreams(site), "w1")
             with (
                 supervised(own, ensemble.tree, runner, name="w1", pace=QUICK),
@@ -282,3 +286,25 @@ def test_relay_that_is_off_keeps_no_file(scene: Scene, rig: Rig) -> None:
         scene.shell("task", "resume", "shop")
         rig.wait_seq(6)
     rig.assert_whole(6)
+
+
+@pytest.mark.parametrize("server", ["mariadb"], indirect=True)
+def test_relay_receives_without_a_broker_and_after_a_full_disk(scene: Scene, rig: Rig) -> None:
+    """The task only retries, and the relay receives for it. On a full disk, the relay retries, too."""
+    scene.create_set(mode="always")
+    start, disk = scene.server.gtid_position(), FailingDisk()
+    with closing(socket.socket()) as deaf, scene.worker(disk):
+        deaf.bind(("127.0.0.1", 0))  # it does not listen
+        scene.create_task("shop", rig, start, brokers=f"127.0.0.1:{deaf.getsockname()[1]}")
+        eventually(lambda: "degraded" in scene.shell("status"), what="a task without its broker")
+        scene.write(1, 2)
+        scene.wait_until_received()
+        disk.trouble = Trouble("write", errno.ENOSPC, half=True)
+        scene.write(3)
+        eventually(lambda: "MR-2002" in scene.shell("status"), what="MR-2002")
+        scene.write(4)
+        disk.trouble = None
+        scene.wait_until_received()
+        scene.create_task("shop", rig, start)
+        rig.wait_seq(4)
+    rig.assert_whole(4)
