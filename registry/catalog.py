@@ -8,7 +8,7 @@ Compatibility is never checked (mode NONE), because DDL of a source must not sto
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from schemas.record.avro_schema import canonical_text
@@ -38,13 +38,29 @@ class Catalog:
 
     def next_entry(self, subject: str, schema: str) -> tuple[Entry, bool]:
         """(the entry for this schema, True if it is new). Does not add it."""
-        found = self.find(subject, schema)
-        if found is not None:
-            return found, False
-        schema_id = self._ids.get(identity(schema), self._last_id + 1)
-        versions = self._versions.get(subject, [])
-        version = versions[-1].version + 1 if versions else 1
-        return Entry(subject, version, schema_id, self._texts.get(schema_id, schema)), True
+        (found,) = self.next_entries([(subject, schema)])
+        return found
+
+    def next_entries(self, wanted: Sequence[tuple[str, str]]) -> list[tuple[Entry, bool]]:
+        """The same for several pairs of subject and schema, as if each were added before the next one."""
+        last_id, ids = self._last_id, dict[str, int]()
+        texts, drafts = dict[int, str](), dict[str, list[Entry]]()
+        found: list[tuple[Entry, bool]] = []
+        for subject, schema in wanted:
+            known = identity(schema)
+            schema_id = self._ids.get(known) or ids.get(known)
+            versions = (*self.versions(subject), *drafts.get(subject, ()))
+            entry = next((entry for entry in versions if entry.id == schema_id), None)
+            is_new = entry is None
+            if entry is None:
+                if schema_id is None:
+                    schema_id = ids[known] = last_id = last_id + 1
+                text = self._texts.get(schema_id) or texts.setdefault(schema_id, schema)
+                version = versions[-1].version + 1 if versions else 1
+                entry = Entry(subject, version, schema_id, text)
+                drafts.setdefault(subject, []).append(entry)
+            found.append((entry, is_new))
+        return found
 
     def add(self, entry: Entry) -> None:
         """Add a stored entry; a version that exists is not changed."""

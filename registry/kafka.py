@@ -18,7 +18,7 @@ A key never changes its value, so compaction loses nothing. Not done here: Confl
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -80,18 +80,19 @@ class KafkaSchemaStore:
         call_kafka(what, lambda: producer.init_transactions(_TAKE_OVER_S))
         return iter(self._read())
 
-    def append(self, entry: Entry) -> None:
-        """Write the entry in one Kafka transaction."""
+    def append(self, entries: Sequence[Entry]) -> None:
+        """Write the entries in one Kafka transaction."""
         producer = self._producer
         if producer is None:
             raise Fatal("MR-9001", "the registry's store was not loaded")
 
         def commit() -> None:
             producer.begin_transaction()
-            producer.produce(self._topic, key=_key(entry), value=_value(entry), partition=0)
+            for entry in entries:
+                producer.produce(self._topic, key=_key(entry), value=_value(entry), partition=0)
             producer.commit_transaction(self._timeout_s)
 
-        call_kafka(f"the schema of {entry.subject} was not stored", commit)
+        call_kafka(f"the schema of {entries[0].subject} was not stored", commit)
 
     def close(self) -> None:
         """Stop owning the topic. Between two appends nothing is in flight."""

@@ -19,17 +19,19 @@
     42202     422  invalid version
     40501     405  deleting, or changing the configuration
 
-Guarantees: a registration is answered after the store has it. Registrations run one after the other. After an append
-with an unknown outcome, the store is read again before the next ID is assigned. After Fenced the store is not used
-again.
+Guarantees: a registration is answered after the store has it. Registrations that arrive while the store is busy are
+stored together, next: an append takes tens of milliseconds, however many there are. After an append with an unknown
+outcome, the store is read again before the next ID is assigned. After Fenced the store is not used again.
 Not done here: deleting, references between schemas, other formats than Avro, compatibility rules, authentication.
 """
 
 import threading
+from collections import deque
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import NoReturn
 
-from millrace.errors import Fatal, Fenced
+from millrace.errors import Fatal, Fenced, MillraceError
 from registry.catalog import Catalog, Entry
 from registry.store import SchemaStore
 from schemas.record.avro_codec import check_schema
@@ -58,6 +60,17 @@ class Refusal(Exception):
         return self.code // 100
 
 
+@dataclass(slots=True)
+class _Waiting:
+    """A registration. ``id`` or ``error`` is set when it is done."""
+
+    subject: str
+    schema: str
+    id: int = 0
+    error: MillraceError | None = None
+    is_done: bool = False
+
+
 class RegistryService:
     """For several threads at once."""
 
@@ -65,30 +78,60 @@ class RegistryService:
         self._store = store
         self._catalog = Catalog(store.load())
         self._lock = threading.Lock()
+        self._waiting: deque[_Waiting] = deque()  # until a thread that has the lock takes them
         self._is_stale = False
         self._fenced: Fenced | None = None
 
     def register(self, subject: str, request: Mapping[str, Json]) -> Json:
         """The ID, new or known."""
-        schema = _schema_of(request)
+        waiting = _Waiting(subject, _schema_of(request))
+        self._waiting.append(waiting)
         with self._lock:
-            if self._fenced is not None:  # loading the store again would fence the successor
-                raise self._fenced
-            if self._is_stale:
-                self._catalog = Catalog(self._store.load())
-                self._is_stale = False
-            entry, is_new = self._catalog.next_entry(subject, schema)
-            if is_new:
-                # Stale until the outcome is known: the store may have the entry, and its ID would be taken.
-                self._is_stale = True
-                try:
-                    self._store.append(entry)
-                except Fenced as error:
-                    self._fenced = error
-                    raise
+            if not waiting.is_done:  # those that came meanwhile are done too
+                batch = [self._waiting.popleft() for _ in range(len(self._waiting))]
+                self._register_all(batch)
+        if not waiting.id:
+            raise waiting.error or Fatal("MR-9001", "a registration ended without an answer")
+        return {"id": waiting.id}
+
+    @property
+    def waiting_count(self) -> int:
+        """The registrations that wait for the store."""
+        return len(self._waiting)
+
+    def _register_all(self, batch: "list[_Waiting]") -> None:
+        """Store the registrations together; each gets its ID or the error."""
+        try:
+            entries = self._stored([(waiting.subject, waiting.schema) for waiting in batch])
+        except MillraceError as error:
+            for waiting in batch:
+                waiting.error = error
+        else:
+            for waiting, entry in zip(batch, entries, strict=True):
+                waiting.id = entry.id
+        finally:
+            for waiting in batch:
+                waiting.is_done = True
+
+    def _stored(self, wanted: list[tuple[str, str]]) -> list[Entry]:
+        if self._fenced is not None:  # loading the store again would fence the successor
+            raise self._fenced
+        if self._is_stale:
+            self._catalog = Catalog(self._store.load())
+            self._is_stale = False
+        found = self._catalog.next_entries(wanted)
+        if new := [entry for entry, is_new in found if is_new]:
+            # Stale until the outcome is known: the store may have the entries, and their IDs would be taken.
+            self._is_stale = True
+            try:
+                self._store.append(new)
+            except Fenced as error:
+                self._fenced = error
+                raise
+            for entry in new:
                 self._catalog.add(entry)
-                self._is_stale = False
-        return {"id": entry.id}
+            self._is_stale = False
+        return [entry for entry, _ in found]
 
     def look_up(self, subject: str, request: Mapping[str, Json]) -> Json:
         """The version of ``subject`` that has this schema."""

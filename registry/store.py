@@ -1,6 +1,6 @@
 """The durable store of registered schemas: an append-only sequence of entries with one writer."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from registry.catalog import Entry
@@ -13,8 +13,8 @@ class SchemaStore(Protocol):
         """Become the writer, then return all stored entries in order."""
         ...
 
-    def append(self, entry: Entry) -> None:
-        """Store the entry durably before returning."""
+    def append(self, entries: Sequence[Entry]) -> None:
+        """Store all of the entries, or none, durably before returning."""
         ...
 
     def close(self) -> None:
@@ -32,9 +32,9 @@ class MemoryStore:
         """All appended entries."""
         return tuple(self._entries)
 
-    def append(self, entry: Entry) -> None:
-        """Keep the entry in memory."""
-        self._entries.append(entry)
+    def append(self, entries: Sequence[Entry]) -> None:
+        """Keep the entries in memory."""
+        self._entries += entries
 
     def close(self) -> None:
         """There is nothing to release."""

@@ -230,11 +230,11 @@ def test_starting_registry_fences_its_predecessor(kafka: KafkaServer, topic: str
         KafkaSchemaStore(kafka.bootstrap, topic=topic),
     )
     assert list(older.load()) == []
-    older.append(Entry("s", 1, 1, DDL_SCHEMA.text))
+    older.append([Entry("s", 1, 1, DDL_SCHEMA.text)])
     assert list(newer.load()) == [Entry("s", 1, 1, DDL_SCHEMA.text)]
     with pytest.raises(Fenced, match="MR-6023"):
-        older.append(Entry("s", 2, 2, FENCE_SCHEMA.text))
-    newer.append(Entry("s", 2, 2, RESOLVED_SCHEMA.text))
+        older.append([Entry("s", 2, 2, FENCE_SCHEMA.text)])
+    newer.append([Entry("s", 2, 2, RESOLVED_SCHEMA.text)])
     assert [entry.schema for entry in KafkaSchemaStore(kafka.bootstrap, topic=topic).load()] == [
         DDL_SCHEMA.text,
         RESOLVED_SCHEMA.text,

@@ -76,7 +76,7 @@ def asked_in_trouble(
         monkeypatch.setattr(kafka, client, getattr(broker, client))
     store = KafkaSchemaStore("127.0.0.1:1", topic=TOPIC)
     loaded = list(store.load())
-    store.append(ENTRY)
+    store.append([ENTRY])
     return loaded
 
 

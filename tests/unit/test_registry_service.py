@@ -2,6 +2,9 @@
 
 import json
 import socket
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -11,6 +14,7 @@ from registry.server import listen
 from registry.service import Refusal, RegistryService
 from registry.store import MemoryStore
 from schemas.record.control import DDL_SCHEMA, FENCE_SCHEMA, RESOLVED_SCHEMA
+from tests.kit.waiting import eventually
 
 
 class UncertainStore(MemoryStore):
@@ -21,9 +25,9 @@ class UncertainStore(MemoryStore):
         self._is_stored = is_stored
         self._has_failed = False
 
-    def append(self, entry: Entry) -> None:
+    def append(self, entries: Sequence[Entry]) -> None:
         if self._has_failed or self._is_stored:
-            super().append(entry)
+            super().append(entries)
         if not self._has_failed:
             self._has_failed = True
             raise Retryable("MR-6020", "no answer to the commit")
@@ -38,7 +42,7 @@ class FencedStore(MemoryStore):
         self.loads += 1
         return super().load()
 
-    def append(self, entry: Entry) -> None:
+    def append(self, entries: Sequence[Entry]) -> None:
         raise Fenced("MR-6023", "another registry has started on the same topic")
 
 
@@ -87,6 +91,71 @@ def test_unknown_append_outcome_never_gives_one_id_twice(
     assert len({entry.id for entry in entries}) == len({entry.schema for entry in entries}) == 3
     assert len({(entry.id, entry.schema) for entry in entries}) == 3
     assert len({(entry.subject, entry.version) for entry in entries}) == 3
+
+
+class SlowStore(MemoryStore):
+    """A store whose first ``append`` waits, and may fail. ``sizes``: the number of entries of each append."""
+
+    def __init__(self, *, fails_at: int = 0) -> None:
+        super().__init__()
+        self.sizes: list[int] = []
+        self.began, self.may_end = threading.Event(), threading.Event()
+        self._fails_at = fails_at
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        self.sizes.append(len(entries))
+        self.began.set()
+        assert self.may_end.wait(60)
+        if len(self.sizes) == self._fails_at:
+            raise Retryable("MR-6020", "no answer to the commit")
+        super().append(entries)
+
+
+SCHEMAS = [json.dumps({"type": "fixed", "name": f"f{size}", "size": size}) for size in range(1, 16)]
+
+
+def _register_together(service: RegistryService, store: SlowStore) -> list[object]:
+    """The answers to one registration, and to sixteen that come while it is stored; two of them are equal."""
+    wanted = [("a", SCHEMAS[0]), ("b", SCHEMAS[0]), *(("a", text) for text in SCHEMAS)]
+
+    def ask(pair: tuple[str, str]) -> object:
+        try:
+            return service.register(pair[0], {"schema": pair[1]})
+        except Retryable as error:
+            return error
+
+    with ThreadPoolExecutor(len(wanted)) as pool:
+        first = pool.submit(ask, wanted[0])
+        assert store.began.wait(60)
+        others = [pool.submit(ask, pair) for pair in wanted[1:]]
+        eventually(lambda: service.waiting_count == len(others), what="waiting registrations")
+        store.may_end.set()
+        return [asked.result() for asked in (first, *others)]
+
+
+def test_registrations_that_come_together_are_stored_together() -> None:
+    """One append for all that waited; equal schemas have one ID, each subject its versions without a gap."""
+    store = SlowStore()
+    service = RegistryService(store)
+    answers = _register_together(service, store)
+    assert answers[0] == answers[1] == answers[2] == {"id": 1}
+    assert sorted(answer["id"] for answer in answers[2:]) == list(range(1, 16))  # type: ignore[index]
+    assert store.sizes == [1, 15]
+    assert service.versions("a") == list(range(1, 16))
+    assert service.versions("b") == [1]
+    assert Catalog(store.load()).entries("") == list(store.load())
+
+
+def test_failed_append_fails_all_that_waited_and_stores_none() -> None:
+    """Each is answered with the error; after it everything is read again, and no ID is given twice."""
+    store = SlowStore(fails_at=2)
+    service = RegistryService(store)
+    answers = _register_together(service, store)
+    assert answers[0] == {"id": 1}
+    assert all(isinstance(answer, Retryable) for answer in answers[1:])
+    again = [service.register("a", {"schema": text}) for text in SCHEMAS]
+    assert again == [{"id": number} for number in range(1, 16)]
+    assert service.versions("a") == list(range(1, 16))
 
 
 def test_catalog_is_equal_after_any_restart() -> None:
