@@ -3,7 +3,7 @@
 Each event: every row once and in order, no error in the task, and one recorded switch with its gap.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -89,7 +89,11 @@ class Reading:
 
 @contextmanager
 def reading(
-    servers: DatabaseSet, folder: Path, *, proxies: tuple[CuttingProxy, ...] = ()
+    servers: DatabaseSet,
+    folder: Path,
+    *,
+    proxies: tuple[CuttingProxy, ...] = (),
+    settings: Sequence[str] = (),
 ) -> Iterator[Reading]:
     """Capture under load, from a replica."""
     addresses = tuple(proxy.member for proxy in proxies) or tuple(map(member_of, servers.members))
@@ -107,7 +111,7 @@ def reading(
         root=folder / "relay",
         directives=lambda _: wishes[0].ask() if wishes else Directives(),
     )
-    with load_on(servers) as load:
+    with load_on(servers, settings) as load:
         progress = Progress(position_of(servers.primary), None, 0)
         tables = TableFilter(include=("f.*",))
         with MemoryCapture(Upstreams(site), document, tables, progress) as capture:
@@ -235,6 +239,29 @@ def test_member_with_other_changes_is_refused(
         switch = read.wait_for_switch()
         assert switch.target == str(read.addresses[0])
         assert "MR-1037" in str(switch.refused)
+
+
+SORTS_OF_GTIDS = {
+    Flavour.MYSQL: ("SET gtid_next = 'AUTOMATIC:blue'", "SET gtid_next = 'AUTOMATIC'"),
+    Flavour.MARIADB: tuple(f"SET SESSION gtid_domain_id = {domain}" for domain in (0, 7, 3)),
+}
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS, ids=str)
+@pytest.mark.guarantee("failover")
+def test_stream_moves_under_tags_and_domains(
+    flavour: Flavour, new_set: NewSet, tmp_path: Path
+) -> None:
+    """MySQL's tagged GTIDs, MariaDB's domains: a death, then a drain."""
+    servers = new_set(flavour, replica_count=2)
+    with reading(servers, tmp_path, settings=SORTS_OF_GTIDS[flavour]) as read:
+        read.server.kill()
+        read.wait_for_switch()
+        _drain(read)
+        read.wait_for_switch(2)
+        assert_complete(read.capture, read.load)
+        sorts = str(read.capture.stream.relay.position())
+        assert all(word in sorts for word in ("7-", "3-", "0-")) or "blue" in sorts, sorts
 
 
 def _change_unlogged(server: DatabaseServer, statement: str) -> None:

@@ -1,11 +1,12 @@
 """A load of numbered rows on a set, and checks that all of them are captured once and in order."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from deploy.servers import DatabaseServer, DatabaseSet
+from tests.kit.binlog.session import session
 from tests.kit.capture.rig import MemoryCapture
 from tests.kit.waiting import eventually
 
@@ -15,6 +16,7 @@ class Load:
     """Writes rows 1, 2, 3, … in transactions of one to four rows until ``pause``; ``primary`` may be replaced then."""
 
     primary: DatabaseServer
+    settings: Sequence[str] = ()  # one of these statements before each transaction, in turn
     count: int = 0
     _go: threading.Event = field(default_factory=threading.Event)
     _is_idle: threading.Event = field(default_factory=threading.Event)
@@ -28,9 +30,17 @@ class Load:
                 continue
             ids = range(self.count + 1, self.count + 2 + self.count % 4)
             values = ", ".join(f"({number}, REPEAT('v', 300))" for number in ids)
-            self.primary.execute(f"INSERT INTO f.t VALUES {values}")
+            self._write(f"INSERT INTO f.t VALUES {values}")
             self.count = ids[-1]
             self._stop.wait(0.005)
+
+    def _write(self, statement: str) -> None:
+        if not self.settings:
+            self.primary.execute(statement)
+            return
+        with session(self.primary) as connection:
+            connection.execute(self.settings[self.count % len(self.settings)])
+            connection.execute(statement)
 
     def resume(self) -> None:
         """Start or continue to write."""
@@ -48,12 +58,12 @@ class Load:
 
 
 @contextmanager
-def load_on(servers: DatabaseSet) -> Iterator[Load]:
-    """A table, and a thread that fills it from ``resume`` until the block ends."""
+def load_on(servers: DatabaseSet, settings: Sequence[str] = ()) -> Iterator[Load]:
+    """A table, and a thread that fills it from ``resume`` until the block ends. ``settings``: see ``Load``."""
     servers.execute("CREATE DATABASE f")
     servers.execute("CREATE TABLE f.t (id INT PRIMARY KEY, v VARCHAR(300))")
     servers.wait_for_replicas()
-    load = Load(servers.primary)
+    load = Load(servers.primary, settings)
     thread = threading.Thread(target=load.run)
     thread.start()
     try:
