@@ -273,6 +273,8 @@ class RelayLog:
             fault_point(BEFORE_DROP)
             for name in reversed(self.files[subdir]):
                 remove_stored(self.root / str(subdir) / name, self.disk)
+            # A power cut must not bring files back without the note that they are apart.
+            self.disk.sync_directory(self.root / str(subdir))
             layout.remove_subdir(self.root / str(subdir), self.disk)
             fault_point(AFTER_DROP)
             with self.condition:

@@ -21,7 +21,7 @@ from producer.relay.writer import RelayLog
 from schemas.gtid import Flavour
 from tests.kit.relay.disk import Fault, FaultyFiles, Op, Tree, crash_states, write_tree
 from tests.kit.relay.relay import read_everything
-from tests.kit.relay.writer import NAMES, StepSync, Writer, three_files, whole_ends
+from tests.kit.relay.writer import NAMES, REFUSED, StepSync, Writer, three_files, whole_ends
 
 FILES = three_files()
 ENDS = {name: whole_ends(content) for name, content in FILES.items()}
@@ -136,6 +136,7 @@ class Work:
 
 WRITTEN = Work(lambda disk: Writer(disk.root, FILES, disk).run(with_purge=True))
 INTERRUPTED = Work(lambda disk: Writer(disk.root, FILES, disk, is_interrupted=True).run())
+DROPPED = Work(lambda disk: Writer(disk.root, FILES, disk, drops=True).run())
 FOUND = Work(
     lambda disk: Writer(disk.root, FILES, disk).run(),
     LEFT_BY_CRASHES,
@@ -149,9 +150,10 @@ FOUND = Work(
     [
         (WRITTEN, {"create", "write", "sync", "replace", "unlink", "remove_directory"}),
         (INTERRUPTED, {"truncate"}),
+        (DROPPED, {"unlink", "remove_directory", "sync", "open", "read_into"}),
         (FOUND, {"truncate", "unlink", "remove_directory", "size", "read_into", "sync"}),
     ],
-    ids=["written", "interrupted", "found"],
+    ids=["written", "interrupted", "dropped", "found"],
 )
 @pytest.mark.guarantee("relay log")
 def test_any_failing_disk_operation_leaves_whole_transactions(
@@ -160,7 +162,8 @@ def test_any_failing_disk_operation_leaves_whole_transactions(
     """An error code of the disk, no open file, whole transactions; after the repair, the same bytes.
 
     Tried on a log that is written from the start and purged, on one whose source transactions arrive in two attempts,
-    and on one opened after crashes: a torn tail, a file without a head, an empty sub-directory.
+    on one that drops the sub-directory of a refused server, and on one opened after crashes: a torn tail, a file
+    without a head, an empty sub-directory.
     """
     record, opening = work.record(memory_path / "record"), work.opening(memory_path / "opening")
     reported: Counter[str] = Counter()
@@ -174,7 +177,7 @@ def test_any_failing_disk_operation_leaves_whole_transactions(
                 assert error is None, (op, error)
             elif error is not None:
                 assert error.code in codes_of(
-                    op, is_opened=number >= opening, is_lasting=is_lasting
+                    op, is_opened=number >= opening, may_follow=is_lasting or work is DROPPED
                 ), (op, fault, error)
                 reported[op.name] += 1
             else:
@@ -225,10 +228,13 @@ def error_of(work: Work, disk: FaultyFiles) -> Retryable | None:
     return None
 
 
-def codes_of(op: Op, *, is_opened: bool, is_lasting: bool) -> set[str]:
-    """A failed fsync of the current file has its own code, unless truncating fails too; all others have the disk's."""
+def codes_of(op: Op, *, is_opened: bool, may_follow: bool) -> set[str]:
+    """A failed fsync of the current file has its own code; all other operations have the disk's.
+
+    ``may_follow``: truncating may fail too, or the file is opened again after a drop.
+    """
     if is_opened and op.name == "sync" and is_binlog(op.path):
-        return {"MR-2003", "MR-2002"} if is_lasting else {"MR-2003"}
+        return {"MR-2003", "MR-2002"} if may_follow else {"MR-2003"}
     return {"MR-2002"}
 
 
@@ -241,9 +247,10 @@ def must_report(ops: list[Op], number: int, fault: Fault, *, opening: int) -> bo
     """Whether a fault at this operation must raise an error, at once or at the next write.
 
     Not after the last write, where the log is only closed; not for hints at the start, nor for a full disk there; not
-    for the note of the durable end, which is a hint.
+    for the note of the durable end, nor when relay.meta is read again after a drop, because both are hints.
     """
-    if ops[number].path == DURABLE_NAME:
+    is_meta = ops[number].path.endswith(layout.META_NAME)
+    if ops[number].path == DURABLE_NAME or (is_meta and ops[number].name in _READS):
         return False
     last = max(at for at, op in enumerate(ops) if op.name == "write" and is_binlog(op.path))
     hints = next(at for at, op in enumerate(ops) if op.path == layout.INDEX_NAME)
@@ -253,12 +260,32 @@ def must_report(ops: list[Op], number: int, fault: Fault, *, opening: int) -> bo
     return opening <= number <= last or (number < hints and not is_hint_read and not is_for_room)
 
 
+_READS = {"open", "size", "read_into", "close"}  # relay.meta is written under another name
+
+
 @pytest.mark.guarantee("relay log")
 def test_power_cut_leaves_a_prefix_that_can_be_resumed(memory_path: Path) -> None:
     """After every operation, with every legal loss: whole transactions, a correct relay.meta, the same bytes later."""
     record = WRITTEN.record(memory_path / "record")
     count = check_crash_states(memory_path, record.ops, resume_every=9)
     assert count > 200
+
+
+@pytest.mark.guarantee("relay log")
+def test_power_cut_never_joins_a_dropped_subdir(memory_path: Path) -> None:
+    """After every operation of a drop, with every legal loss: what is left of the sub-directory is apart."""
+    found = 0
+    for number, (_, tree) in enumerate(crash_states(DROPPED.record(memory_path / "record").ops)):
+        root = memory_path / f"cut-{number}"
+        write_tree(root, tree)
+        relay = RelayLog.open(root, flavour=Flavour.MYSQL)
+        for subdir in relay.files:
+            if subdir.server == REFUSED:
+                found += 1
+                assert relay.notes.is_apart(subdir), sorted(tree)
+        relay.close()
+        shutil.rmtree(root)
+    assert found > 10
 
 
 @pytest.mark.parametrize("number", range(3))

@@ -20,6 +20,7 @@ from schemas.place import FIRST_POS
 from tests.kit.binlog.plain_files import BinlogFile
 
 NAMES = ("mysql-bin.000001", "mysql-bin.000002", "mysql-bin.000003")
+REFUSED = "server-x"
 
 
 def three_files(*, mariadb: bool = False) -> dict[str, bytes]:
@@ -89,6 +90,7 @@ class Writer:
     piece_bytes: int = 131  # cuts events and transactions everywhere
     is_split: bool = True
     is_interrupted: bool = False  # once per file, a partly written transaction is cut and repeated
+    drops: bool = False  # before the new sub-directory, one of a server that is refused is written and dropped
 
     @property
     def flavour(self) -> Flavour:
@@ -115,6 +117,8 @@ class Writer:
         names = list(self.files)
         for name in names[names.index(end.file) if end is not None else 0 :]:
             if end is None or name != end.file:
+                if name == names[-1] and self.drops:
+                    self._write_and_drop(relay)
                 if name == names[-1] and self.is_split:
                     relay.begin_subdir("server-b")
                 relay.begin_file(name)
@@ -123,6 +127,15 @@ class Writer:
                 self._append(relay, content[: len(content) * 3 // 4])
                 relay.cut_back()
             self._append(relay, content)
+
+    def _write_and_drop(self, relay: RelayLog) -> None:
+        before = relay.end(), relay.position()
+        subdir = relay.begin_subdir(REFUSED, apart="not compared yet")
+        for name in NAMES[:2]:
+            relay.begin_file(name)
+            self._append(relay, self.files[name])
+        relay.drop_subdir(subdir)
+        assert (relay.end(), relay.position()) == before
 
     def _append(self, relay: RelayLog, content: bytes) -> None:
         end = relay.end()
