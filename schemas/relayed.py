@@ -38,10 +38,14 @@ class Relayed:
     )  # how long the source keeps its binlogs; None: without a limit in time, or unknown
     time_to_loss_s: float | None
     loss: str  # what would be lost then
+    purge: Mapping[str, object] | None = (
+        None  # the last answer, while a command on another host waits for one
+    )
 
     def to_plain(self) -> dict[str, object]:
         """Its JSON object."""
-        return asdict(self) | {"needed": dict(self.needed)}
+        purge = None if self.purge is None else dict(self.purge)
+        return asdict(self) | {"needed": dict(self.needed), "purge": purge}
 
 
 def relayed_of(plain: object) -> Relayed | None:
@@ -69,6 +73,7 @@ def relayed_of(plain: object) -> Relayed | None:
         kept_s=_seconds(stage["kept_s"]),
         time_to_loss_s=_seconds(stage["time_to_loss_s"]),
         loss=str(stage["loss"]),
+        purge=None if stage.get("purge") is None else dict(stage["purge"]),
     )
 
 

@@ -50,7 +50,13 @@ def _group() -> None:
 def purge(
     set_name: SetName,
     *,
-    relay_dir: RelayDir,
+    relay_dir: Annotated[
+        Path | None,
+        typer.Option(
+            "--relay-dir",
+            help="The directory given to `millrace worker`. Without it, the request goes through ZooKeeper.",
+        ),
+    ] = None,
     filename: Annotated[
         str,
         typer.Option(
@@ -80,19 +86,22 @@ def purge(
 
     The worker that runs the set's tasks deletes them. If a file is needed again, it is read from the source.
     """
-    from producer.relay.control import PurgeRequest, find_file, find_subdir, request_purge
+    from producer.relay.control import PurgeRequest, request_purge
 
     if sum((bool(filename or sub_dir), inactive, older_than_h is not None)) > 1:
         message = "--filename with --sub-dir, --inactive and --older-than-h exclude each other"
         raise Fatal("MR-2013", message)
-    root = relay_dir / set_name
-    until = None
-    if filename:
-        until = find_file(root, f"{sub_dir}/{filename}" if sub_dir else filename)
-    elif inactive or sub_dir:
-        until = find_subdir(root, sub_dir)
-    age_s = None if older_than_h is None else older_than_h * 3600
-    answer = request_purge(root, PurgeRequest(until, age_s, tuple(evict or ())))
+    request = PurgeRequest(
+        filename=filename,
+        sub_dir=sub_dir,
+        is_inactive=inactive,
+        age_s=None if older_than_h is None else older_than_h * 3600,
+        evict=tuple(evict or ()),
+    )
+    if relay_dir is None:
+        answer = relay_service.request_purge_from_afar(set_name, request)
+    else:
+        answer = request_purge(relay_dir / set_name, request)
     if as_json:
         plain = {"deleted": answer.deleted, "oldest": answer.oldest, "evicted": answer.evicted}
         print(json.dumps(plain))

@@ -4,12 +4,14 @@
 ``resume`` are wishes of an operator beside the document, like those of ``millrace replica``.
 """
 
+import time
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from millrace.cli.control import Control, control, operator, print_json
+from millrace.errors import Fatal
 from schemas.documents import (
     ApplyTask,
     Directives,
@@ -23,6 +25,11 @@ from schemas.relayed import BinlogEnd, Relayed
 from schemas.status import TaskState
 from zk.tree.entries import UnreadableEntry
 from zk.view import REPORT_AGE_S_MAX, TaskView, read_cluster, views
+
+if TYPE_CHECKING:
+    from producer.relay.control import PurgeAnswer, PurgeRequest
+
+POLL_S = 0.2
 
 SetName = Annotated[str, typer.Argument(metavar="SET", help="The set.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
@@ -86,6 +93,38 @@ def status(set_name: SetName, *, as_json: Json = False) -> None:
         return
     for line in _lines(document, found):
         print(line)
+
+
+def request_purge_from_afar(set_name: str, request: "PurgeRequest") -> "PurgeAnswer":
+    """Request a purge through the set's directives and wait for the answer in the status.
+
+    Fatal MR-4104; MR-2012 if no worker receives the set or none answers; the errors of ``read_answer``.
+    """
+    from producer.relay.control import ASK_TIMEOUT_S, new_request_id, read_answer
+
+    request_id = new_request_id()
+    text = request.to_text(request_id)
+
+    def withdraw(known: Directives) -> Directives:
+        return replace(known, relay_purge="" if known.relay_purge == text else known.relay_purge)
+
+    with control() as now:
+        now.store.set_entry(set_name)  # Fatal MR-4104
+        found = _find(now, set_name)
+        if found is None or not found.is_fresh:
+            raise Fatal("MR-2012", f"no worker receives set {set_name} now")
+        now.store.direct(set_name, lambda known: replace(known, relay_purge=text))
+        try:
+            deadline_s = time.monotonic() + ASK_TIMEOUT_S
+            while time.monotonic() < deadline_s:
+                found = _find(now, set_name)
+                answer = found.stage.purge if found is not None else None
+                if answer is not None and answer.get("id") == request_id:
+                    return read_answer(answer)
+                time.sleep(POLL_S)
+        finally:
+            now.store.direct(set_name, withdraw)
+    raise Fatal("MR-2012", f"the worker did not answer in {ASK_TIMEOUT_S:g} s")
 
 
 @dataclass(frozen=True, slots=True)

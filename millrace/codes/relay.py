@@ -85,10 +85,10 @@ CODES: tuple[Code, ...] = (
     Code(
         "MR-2012",
         "no worker can purge this relay log",
-        "Only the worker that runs the set's tasks knows what they have published. No worker runs them with this relay"
-        " directory, or the worker did not answer.",
-        "Find the set's worker in `millrace status`. Run the command on its machine, with its --relay-dir, while a task of"
-        " the set runs. If the set is no longer captured, remove the directory.",
+        "Only the worker that runs the set's tasks knows what they have published. No worker runs them, or its relay, with"
+        " this relay directory, or the worker did not answer.",
+        "Find the set's worker in `millrace status`. Run the command while its relay or a task of the set runs; with"
+        " --relay-dir, on its machine. If the set is no longer captured, remove the directory.",
         Branch.OPERATOR,
     ),
     Code(

@@ -1,13 +1,16 @@
-"""Manual purge: a command on the worker's machine requests it; the worker that holds the relay directory deletes files.
+"""Manual purge: a command requests it; the worker that holds the relay directory deletes files.
 
-    <relay_dir>/purge.request     {"id": …, "until": "<subdir>/<file>:4" or null, "age_s": seconds or null,
+    <relay_dir>/purge.request     {"id": …, "filename": "", "sub_dir": "", "inactive": false, "age_s": seconds or null,
                                    "evict": [task, …]}
     <relay_dir>/purge.answer      {"id": …, "deleted": ["<subdir>/<file>", …], "oldest": the oldest remaining file,
-                                   "evicted": {task: its position}, "unknown": [task, …]}
+                                   "evicted": {task: its position}, "error": {"code": …, "message": …} or null}
+
+A command on the worker's machine writes the request. From another host, it is in the set's directives, and the worker
+writes it (``place_request``). The answer is then in the status of the set's tasks, too.
 
 Only the worker knows what its tasks have published, so only the worker deletes. It keeps the files that tasks hold and
 the file being written (``purge``). A task that the request evicts keeps nothing (``evictions``). A request that names
-an unknown task deletes nothing. If the command or the worker crashes, a request remains that the next worker
+an unknown file or task deletes nothing. If the command or the worker crashes, a request remains that the next worker
 answers, or an answer file of a few bytes.
 
 Guarantees: a request is executed at most once; an unreadable request is discarded. Not done here: when to look for one.
@@ -20,7 +23,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from millrace.errors import Fatal, MillraceError
+from millrace.errors import Fatal
 from millrace.log import get_logger
 from producer.relay import layout
 from producer.relay.evictions import record_evictions
@@ -33,16 +36,28 @@ REQUEST_NAME, ANSWER_NAME = "purge.request", "purge.answer"
 ASK_TIMEOUT_S = 30.0  # a worker checks twice a second, except while it waits for a broker
 POLL_S = 0.05
 
+_UNREADABLE = (ValueError, KeyError, TypeError, RecursionError)
+
 log = get_logger("producer.relay")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PurgeRequest:
-    """Which files to delete: those before ``until``, or those unchanged for ``age_s``, or all that are not needed."""
+    """Which files to delete: those before a file or sub-directory, or those unchanged for ``age_s``, or all.
 
-    until: Coordinates | None = None
+    ``is_inactive``: those before the newest sub-directory. Files that a task needs are kept, unless ``evict`` names it.
+    """
+
+    filename: str = ""  # "<file>" of the newest sub-directory that has it, or "<subdir>/<file>"
+    sub_dir: str = ""
+    is_inactive: bool = False
     age_s: float | None = None
-    evict: tuple[str, ...] = ()  # tasks whose files may be deleted
+    evict: tuple[str, ...] = ()
+
+    def to_text(self, request_id: str) -> str:
+        """The content of the request file."""
+        plain = {"filename": self.filename, "sub_dir": self.sub_dir, "inactive": self.is_inactive}
+        return json.dumps({"id": request_id, **plain, "age_s": self.age_s, "evict": self.evict})
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,32 +95,55 @@ def find_subdir(root: Path, name: str = "", *, files: Files = DISK) -> Coordinat
     raise Fatal("MR-2013", f"{root} has no files in {name or 'any sub-directory'}", directory=root)
 
 
+def new_request_id() -> str:
+    """An id that no other request has."""
+    return secrets.token_hex(8)
+
+
 def request_purge(
     root: Path, request: PurgeRequest, *, timeout_s: float = ASK_TIMEOUT_S, files: Files = DISK
 ) -> PurgeAnswer:
     """Request a purge from the worker that holds ``root`` and wait for its answer.
 
-    Fatal MR-2012 if no worker holds it or none answers, MR-2015 if it evicts an unknown task; Retryable MR-2002.
+    Fatal MR-2012 if no worker holds it or none answers, and the errors of ``read_answer``; Retryable MR-2002.
     """
     with disk_errors(root):
         if not files.is_locked(root / layout.LOCK_NAME):
             raise Fatal(
                 "MR-2012", f"no worker runs tasks with the relay log {root}", directory=root
             )
-        request_id = secrets.token_hex(8)
-        until = None if request.until is None else str(request.until)
-        plain = {"id": request_id, "until": until, "age_s": request.age_s, "evict": request.evict}
-        text = json.dumps(plain)
+        request_id = new_request_id()
+        text = request.to_text(request_id)
         layout.replace_file(root / REQUEST_NAME, text, is_durable=False, files=files)
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             answer = _read(files, root / ANSWER_NAME)
             if answer.get("id") == request_id:
-                return _answer(root, answer)
+                return read_answer(answer)
             time.sleep(POLL_S)
         if _read(files, root / REQUEST_NAME).get("id") == request_id:
             files.unlink(root / REQUEST_NAME)
     raise Fatal("MR-2012", f"the worker did not answer in {timeout_s:g} s", directory=root)
+
+
+def place_request(relay: RelayLog, text: str) -> None:
+    """Write a request that came through ZooKeeper, unless it is answered. Retryable MR-2002."""
+    if text:
+        with disk_errors(relay.root):
+            try:
+                request_id, _ = _parse(text.encode())
+            except _UNREADABLE as error:
+                log.warning("unreadable purge request discarded", why=str(error))
+                return
+            if last_answer(relay).get("id") != request_id:
+                path = relay.root / REQUEST_NAME
+                layout.replace_file(path, text, is_durable=False, files=relay.disk)
+
+
+def last_answer(relay: RelayLog) -> Mapping[str, object]:
+    """The last answer, as in the answer file; empty if there is none. Retryable MR-2002."""
+    with disk_errors(relay.root):
+        return _read(relay.disk, relay.root / ANSWER_NAME)
 
 
 def answer_purge_request(
@@ -127,26 +165,49 @@ def answer_purge_request(
         relay.disk.unlink(path)
     try:
         request_id, request = _parse(content)
-    except (ValueError, KeyError, TypeError, RecursionError, MillraceError) as error:
+    except _UNREADABLE as error:
         log.warning("unreadable purge request discarded", why=str(error))
         return []
-    unknown = sorted(set(request.evict) - positions.keys() - relay.holds.by_owner().keys())
-    evicted = {} if unknown else _evict(relay, request, positions)
-    kept = {task: at for task, at in positions.items() if task not in evicted}
-    deleted = [] if unknown else _purge(relay, request, kept)
+    evicted: dict[str, str] = {}
+    deleted: list[Coordinates] = []
+    refusal: Fatal | None = None
+    try:
+        limit = _limit(relay, request)
+        _check_tasks(relay, request, positions)
+        evicted = _evict(relay, request, positions)
+        kept = {task: at for task, at in positions.items() if task not in evicted}
+        deleted = _purge(relay, request, limit, kept)
+    except Fatal as error:
+        refusal = error
     subdir, name = relay.list_files()[0]
     answer = {
         "id": request_id,
         "deleted": [f"{at.subdir}/{at.file}" for at in deleted],
         "oldest": f"{subdir}/{name}",
         "evicted": evicted,
-        "unknown": unknown,
+        "error": refusal and {"code": refusal.code, "message": refusal.message},
     }
     with disk_errors(relay.root):
         layout.replace_file(
             relay.root / ANSWER_NAME, json.dumps(answer), is_durable=False, files=relay.disk
         )
     return deleted
+
+
+def _limit(relay: RelayLog, request: PurgeRequest) -> Coordinates | None:
+    """The file before which files are deleted. Fatal MR-2013 if there is no such file."""
+    if request.filename:
+        name = f"{request.sub_dir}/{request.filename}" if request.sub_dir else request.filename
+        return find_file(relay.root, name, files=relay.disk)
+    if request.is_inactive or request.sub_dir:
+        return find_subdir(relay.root, request.sub_dir, files=relay.disk)
+    return relay.end()
+
+
+def _check_tasks(relay: RelayLog, request: PurgeRequest, positions: Positions) -> None:
+    unknown = sorted(set(request.evict) - positions.keys() - relay.holds.by_owner().keys())
+    if unknown:
+        raise Fatal("MR-2015", f"the set has no task {', '.join(unknown)}", directory=relay.root)
 
 
 def _evict(relay: RelayLog, request: PurgeRequest, positions: Positions) -> dict[str, str]:
@@ -161,28 +222,32 @@ def _evict(relay: RelayLog, request: PurgeRequest, positions: Positions) -> dict
     return evicted
 
 
-def _purge(relay: RelayLog, request: PurgeRequest, needed: Positions) -> list[Coordinates]:
+def _purge(
+    relay: RelayLog, request: PurgeRequest, limit: Coordinates | None, needed: Positions
+) -> list[Coordinates]:
     if request.age_s is not None:
         policy = PurgePolicy(age_s_max=request.age_s, free_bytes_min=0)
         return purge_due(relay, policy, needed=needed)
-    limit = request.until or relay.end()
     return [] if limit is None else purge_before(relay, limit, needed=needed)
 
 
 def _parse(content: bytes) -> tuple[str, PurgeRequest]:
     fields = json.loads(content)
-    until, age_s = fields["until"], fields["age_s"]
+    age_s = fields["age_s"]
     return str(fields["id"]), PurgeRequest(
-        None if until is None else Coordinates.parse(until),
-        None if age_s is None else float(age_s),
-        tuple(map(str, fields.get("evict", ()))),
+        filename=str(fields["filename"]),
+        sub_dir=str(fields["sub_dir"]),
+        is_inactive=bool(fields["inactive"]),
+        age_s=None if age_s is None else float(age_s),
+        evict=tuple(map(str, fields["evict"])),
     )
 
 
-def _answer(root: Path, answer: Mapping[str, object]) -> PurgeAnswer:
-    deleted, evicted, unknown = (answer.get(name) for name in ("deleted", "evicted", "unknown"))
-    if isinstance(unknown, list) and unknown:
-        raise Fatal("MR-2015", f"the set has no task {', '.join(unknown)}", directory=root)
+def read_answer(answer: Mapping[str, object]) -> PurgeAnswer:
+    """The answer from its JSON object. Fatal MR-2013 if the request named an unknown file, MR-2015 an unknown task."""
+    error, deleted, evicted = (answer.get(name) for name in ("error", "deleted", "evicted"))
+    if isinstance(error, dict):
+        raise Fatal(str(error["code"]), str(error["message"]))
     return PurgeAnswer(
         tuple(map(str, deleted if isinstance(deleted, list) else ())),
         str(answer.get("oldest")),

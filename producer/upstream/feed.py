@@ -138,6 +138,11 @@ class Feed:
         """The operator who pauses the relay; "" while none does."""
         return self._chooser.directives.relay_paused_by
 
+    @property
+    def purge_request(self) -> str:
+        """The purge request that came through ZooKeeper; "" if there is none."""
+        return self._chooser.directives.relay_purge
+
     def stage(self) -> tuple[str, str]:
         """The present action of the feed, in one word, and the reason."""
         if self.paused_by:

@@ -11,12 +11,12 @@ import threading
 import time
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from millrace.errors import Retryable
 from producer.relay.compress import Compressor
-from producer.relay.control import answer_purge_request
+from producer.relay.control import answer_purge_request, last_answer, place_request
 from producer.relay.files import DISK, Files
 from producer.relay.purge import Positions, PurgeSchedule, purge_before
 from producer.relay.reader import RelayReader
@@ -131,7 +131,10 @@ class Upstream:
 
     def relayed(self) -> Relayed:
         """The relay's stage for the status of the set's tasks. Its part from the disk is a few seconds old."""
-        return relay_status(self._relay, self._feed, self._summary, self._mode)
+        stage = relay_status(self._relay, self._feed, self._summary, self._mode)
+        if not self._feed.purge_request:
+            return stage
+        return replace(stage, purge=last_answer(self._relay))  # its command waits for it
 
     @property
     def paused_by(self) -> str:
@@ -197,6 +200,7 @@ class Upstream:
             return
         try:
             self._next_check_s = now_s + REQUEST_INTERVAL_S
+            place_request(self._relay, self._feed.purge_request)
             deleted = answer_purge_request(self._relay, needed=needed)
             deleted += self._schedule.run(self._relay, needed)
             if self._mode is RelayMode.OFF and (end := self._relay.end()) is not None:

@@ -308,3 +308,32 @@ def test_relay_receives_without_a_broker_and_after_a_full_disk(scene: Scene, rig
         scene.create_task("shop", rig, start)
         rig.wait_seq(4)
     rig.assert_whole(4)
+
+
+@pytest.mark.both_flavours
+def test_purge_from_another_host(scene: Scene, rig: Rig) -> None:
+    """Through ZooKeeper: the worker deletes, and keeps the files of a paused task unless it is evicted by name."""
+    refused = scene.shell("relay", "purge", "shop", exit_code=1)
+    assert refused.startswith("MR-4104 ")
+    scene.create_set(mode="always")
+    scene.create_task("shop", rig, scene.server.gtid_position())
+    scene.shell("task", "pause", "shop")
+    assert scene.shell("relay", "purge", "shop", exit_code=1).startswith("MR-2012 ")
+    with scene.worker():
+        for number in (1, 2, 3):
+            scene.write(number)
+            flush(scene.server)
+        scene.wait_until_received()
+        kept = json.loads(scene.shell("relay", "purge", "shop", "--json"))
+        assert (kept["deleted"], kept["evicted"]) == ([], {})
+        for words, code in (
+            (("--filename", "mysql-bin.999999"), "MR-2013 "),
+            (("--evict", "nobody"), "MR-2015 "),
+        ):
+            assert scene.shell("relay", "purge", "shop", *words, exit_code=1).startswith(code)
+        gone = json.loads(scene.shell("relay", "purge", "shop", "--evict", "shop", "--json"))
+        assert len(gone["deleted"]) >= 3
+        assert list(gone["evicted"]) == ["shop"]
+        folder = scene.root / "relay" / "shop" / scene.subdirs()[0]
+        assert len(list(folder.glob("*.0*"))) == 1
+        scene.wait_for(purge=None)

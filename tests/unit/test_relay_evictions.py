@@ -64,7 +64,9 @@ def test_eviction_of_an_unknown_task_deletes_nothing(tmp_path: Path) -> None:
     """A misspelled name must not make the command look successful."""
     relay = four_files(tmp_path)
     assert purge(relay, {"paused": at(1)}, "pausd") == []
-    assert '"unknown": ["pausd"]' in (tmp_path / "purge.answer").read_text()
+    answer = (tmp_path / "purge.answer").read_text()
+    assert "MR-2015" in answer
+    assert "pausd" in answer
     assert read_evictions(tmp_path) == {}
     relay.close()
 

@@ -102,7 +102,7 @@ def _refusal() -> Fatal:
 
 def test_directives_come_back_as_they_were_written() -> None:
     """Those of an earlier version have no fields of the relay."""
-    wishes = Directives(Member("db1", 3306), frozenset({Member("db2", 3306)}), "ann", 3)
+    wishes = Directives(Member("db1", 3306), frozenset({Member("db2", 3306)}), "ann", "", 3)
     assert directives_of(directives_content(wishes), "directives/shop") == wishes
     plain = json.loads(directives_content(wishes))
     del plain["relay_paused_by"], plain["relay_resumed"]
@@ -160,7 +160,15 @@ def test_paused_relay_is_shown_as_a_paused_task() -> None:
     assert (view.kind, view.route) == ("relay", "set shop → relay log")
 
 
-@pytest.mark.parametrize("stage", [None, STAGE, replace(STAGE, source=None, caught_up=None)])
+@pytest.mark.parametrize(
+    "stage",
+    [
+        None,
+        STAGE,
+        replace(STAGE, source=None, caught_up=None),
+        replace(STAGE, purge={"id": "1f", "deleted": ["1.000001/b.000001"]}),
+    ],
+)
 def test_stage_in_a_report_comes_back(stage: Relayed | None) -> None:
     """As the worker wrote it to ZooKeeper."""
     content = json.dumps(report_to_plain(TaskReport(TaskState.RUNNING, relayed=stage))).encode()
@@ -171,7 +179,8 @@ def test_stage_has_these_keys() -> None:
     """Operators' scripts read them. New keys may be added; none is renamed."""
     plain = STAGE.to_plain()
     keys = "stage why source subdir relay caught_up stored_bytes disk_left_bytes oldest_file"
-    assert list(plain) == [*keys.split(), "needed", "end_at_s", "kept_s", "time_to_loss_s", "loss"]
+    more = "needed end_at_s kept_s time_to_loss_s loss purge"
+    assert list(plain) == [*keys.split(), *more.split()]
     assert plain["relay"] == {"file": "mysql-bin.000002", "pos": 400, "gtid_set": "0-1-9"}
 
 

@@ -109,6 +109,7 @@ def directives_content(directives: Directives) -> bytes:
         "pinned": pinned,
         "drained": sorted(map(str, directives.drained)),
         "relay_paused_by": directives.relay_paused_by,
+        "relay_purge": directives.relay_purge,
         "relay_resumed": directives.relay_resumed,
     }
     return encode(plain)
@@ -118,17 +119,20 @@ def directives_of(content: bytes, path: str) -> Directives:
     """The directives in a node. Fatal MR-4011."""
     plain = decode(content, path)
     pinned, drained = plain.get("pinned", ""), plain.get("drained", [])
-    paused_by, resumed = plain.get("relay_paused_by", ""), plain.get("relay_resumed", 0)
+    paused_by, purge = plain.get("relay_paused_by", ""), plain.get("relay_purge", "")
+    resumed = plain.get("relay_resumed", 0)
     if not isinstance(pinned, str) or not isinstance(drained, list):
         raise Fatal("MR-4011", f"{path}: pinned must be text and drained a list")
-    if not isinstance(paused_by, str) or not isinstance(resumed, int):
-        message = f"{path}: relay_paused_by must be text and relay_resumed an integer"
-        raise Fatal("MR-4011", message)
+    if not isinstance(paused_by, str) or not isinstance(purge, str):
+        raise Fatal("MR-4011", f"{path}: relay_paused_by and relay_purge must be text")
+    if not isinstance(resumed, int):
+        raise Fatal("MR-4011", f"{path}: relay_resumed must be an integer")
     try:
         return Directives(
             Member.parse(pinned) if pinned else None,
             frozenset(Member.parse(str(member)) for member in drained),
             paused_by,
+            purge,
             resumed,
         )
     except ValueError as error:

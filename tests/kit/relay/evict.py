@@ -1,9 +1,8 @@
 """A relay log of four files, and the worker's answer to a request that may evict tasks."""
 
-import json
 from pathlib import Path
 
-from producer.relay.control import REQUEST_NAME, answer_purge_request
+from producer.relay.control import REQUEST_NAME, PurgeRequest, answer_purge_request
 from producer.relay.writer import RelayLog
 from schemas.gtid import Flavour, GtidPosition, parse_gtid_set
 from tests.kit.binlog.plain_files import SERVER, BinlogFile
@@ -26,7 +25,5 @@ def at(last: int) -> GtidPosition:
 
 def purge(relay: RelayLog, needed: dict[str, GtidPosition], *evict: str) -> list[str]:
     """Have the worker answer a request for everything, and return the names of the deleted files."""
-    (relay.root / REQUEST_NAME).write_text(
-        json.dumps({"id": "1", "until": None, "age_s": None, "evict": evict})
-    )
+    (relay.root / REQUEST_NAME).write_text(PurgeRequest(evict=evict).to_text("1"))
     return [gone.file for gone in answer_purge_request(relay, needed=lambda: needed)]
