@@ -253,11 +253,7 @@ class Dump:
         assert self._file is not None
         if not self._is_closed:
             self._look()
-            if not self._is_closed and not self._has_more():
-                if not self._request.is_endless:
-                    return False
-                self._wait()
-            return True
+            return self._is_closed or self._has_more() or self._wait_if_endless()
         following = self._served.after(self._file)
         if following is None:  # every later file was purged
             raise self._refuse("could not find next log")
@@ -266,9 +262,8 @@ class Dump:
                 raise self._refuse(f"could not find next log: {following.served_name} follows")
             self._is_closed = False
             self._begin(following, FIRST_POS)
-        else:
-            self._cross(following)
-        return True
+            return True
+        return self._cross(following) or self._wait_if_endless()
 
     def _has_more(self) -> bool:
         """Whether there is more than a ROTATE that is held."""
@@ -279,9 +274,11 @@ class Dump:
         kind = read_stored(self._stored, pos, pos + t.HEADER_BYTES)[4:5]
         return kind != bytes([t.ROTATE])
 
-    def _wait(self) -> None:
-        """Wait for a new snapshot; send a heartbeat when it is due."""
+    def _wait_if_endless(self) -> bool:
+        """Wait for a new snapshot; send a heartbeat when it is due. False if the dump is not endless."""
         assert self._file is not None
+        if not self._request.is_endless:
+            return False
         period_s = self._request.heartbeat_s
         due_s = self._sent_at_s + period_s - time.monotonic() if period_s else STOP_S
         self._served = self._catalogue.wait(self._served, min(max(due_s, 0.0), STOP_S))
@@ -289,9 +286,10 @@ class Dump:
         if period_s and time.monotonic() - self._sent_at_s >= period_s:
             pos = int(self._state[framing.POS])
             self._send_event(heartbeat_event(self._server_id, self._file.served_name, pos))
+        return True
 
-    def _cross(self, following: ServedFile) -> None:
-        """Continue in the sub-directory of another member."""
+    def _cross(self, following: ServedFile) -> bool:
+        """Continue in the sub-directory of another member; False while its first new transaction is not known."""
         assert self._file is not None
         if not self._catalogue.is_joined(self._file, following):
             text = f"the log of {self._file.subdir.server} ends here; {following.served_name}"
@@ -301,15 +299,19 @@ class Dump:
         file = self._catalogue.served.start_in(following.subdir, done)
         if file is None:
             raise self._refuse(f"could not find next log: no file follows {position}")
+        pos = FIRST_POS if self._done is not None else self._first_new(file, done)
+        if pos is None:
+            return False
+        self._done = None if self._done is None else done
         self._is_closed, self._is_start = False, True
-        if self._done is not None:
-            self._done = done
-            self._begin(file, FIRST_POS)
-        else:
-            self._begin(file, self._first_new(file, done))
+        self._begin(file, pos)
+        return True
 
-    def _first_new(self, file: ServedFile, done: GtidPosition) -> int:
-        """Where the first transaction after ``done`` begins. Refusal if one of ``done`` comes later."""
+    def _first_new(self, file: ServedFile, done: GtidPosition) -> int | None:
+        """Where the first transaction after ``done`` begins; None until all of ``done`` is durable in the file.
+
+        Refusal if one of ``done`` comes later than it.
+        """
         rows = done_rows(done, file.before)
         state = np.zeros(framing.SLOTS, np.int64)
         state[framing.POS], state[framing.IS_SEARCHING] = FIRST_POS, 1
@@ -321,10 +323,15 @@ class Dump:
             stored.close()
         if status not in (transactions.OK, framing.IS_FOUND):
             raise self._explain(status)
-        if _left_count(rows, int(state[framing.LEFT_OUT_COUNT]), is_mariadb=self._is_mariadb):
-            text = "logged the last transactions in another order; only a client with GTIDs can continue"
-            raise self._refuse(f"could not find next log: {file.subdir.server} {text}")
-        return int(state[framing.POS])
+        left_out = int(state[framing.LEFT_OUT_COUNT])
+        if not _left_count(rows, left_out, is_mariadb=self._is_mariadb):
+            return int(state[framing.POS])
+        if status == transactions.OK:
+            return None
+        text = (
+            "logged the last transactions in another order; only a client with GTIDs can continue"
+        )
+        raise self._refuse(f"could not find next log: {file.subdir.server} {text}")
 
     # ---- errors --------------------------------------------------------------------------------------
 

@@ -183,6 +183,18 @@ def test_interleaved_members_need_a_client_with_gtids(tmp_path: Path) -> None:
     assert gtids == [1, 2, 3, 4, 5, 6]
 
 
+def test_client_with_positions_waits_for_the_next_members_overlap(tmp_path: Path) -> None:
+    """The next sub-directory is joined, but what it repeats is not durable yet."""
+    first, second = files_of()
+    lay(tmp_path, A, first, second)
+    other = BinlogFile(first_number=4).transaction().transaction().transaction()
+    lay(tmp_path, B, other)
+    note_durable(tmp_path, Coordinates(str(B), FIRST, other.ends[1]))
+    found = dumped(tmp_path, request())
+    assert events_of(found) == first.events + second.events
+    assert rotates(found)[-1][0] == "mysql-bin-000001.000002"
+
+
 def test_client_is_not_led_into_another_history(tmp_path: Path) -> None:
     """A sub-directory of the same server, or one that is apart: a reset, or a lost tail."""
     first, second = files_of()

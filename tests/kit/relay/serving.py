@@ -99,22 +99,25 @@ def serving(relay_dir: Path) -> Iterator[ServeProcess]:
             made.kill()
 
 
-def binlog_program(flavour: Flavour) -> tuple[str, ...]:
-    """mysqlbinlog or mariadb-binlog, for servers without a certificate."""
+def binlog_program(flavour: Flavour, *, ca: Path | None = None) -> tuple[str, ...]:
+    """mysqlbinlog or mariadb-binlog; ``ca`` verifies the certificate of the server."""
     if flavour is Flavour.MARIADB:
-        return str(mariadb_programs(MARIADB_CLIENT).mariadb_binlog), "--skip-ssl"
+        tls = f"--ssl-ca={ca}" if ca else "--skip-ssl"
+        return str(mariadb_programs(MARIADB_CLIENT).mariadb_binlog), tls
     programs = mysql_programs()
     assert programs is not None
     assert programs.mysqlbinlog is not None
-    return (str(programs.mysqlbinlog),)
+    words = (f"--ssl-ca={ca}", "--ssl-mode=VERIFY_CA") if ca else ()
+    return str(programs.mysqlbinlog), *words
 
 
 def run_binlog(
-    flavour: Flavour, address: Address, *words: str, timeout_s: float = 120.0
+    flavour: Flavour, address: Address, *words: str, ca: Path | None = None
 ) -> "subprocess.CompletedProcess[bytes]":
     """Run it against ``address``."""
-    command = [*binlog_program(flavour), *login_words(address), "--read-from-remote-server", *words]
-    return subprocess.run(command, capture_output=True, check=False, timeout=timeout_s)
+    program = binlog_program(flavour, ca=ca)
+    command = [*program, *login_words(address), "--read-from-remote-server", *words]
+    return subprocess.run(command, capture_output=True, check=False, timeout=120)
 
 
 def login_words(address: Address) -> Sequence[str]:
@@ -123,17 +126,27 @@ def login_words(address: Address) -> Sequence[str]:
     return ("--host=127.0.0.1", f"--port={address.port}", *login)
 
 
-def follow(replica: DatabaseServer, address: Address, *, file: str = "", pos: int = 4) -> None:
-    """Make a server a replica of ``address``, without TLS: by GTID, or by file and position."""
+def follow(
+    replica: DatabaseServer, address: Address, *, file: str = "", ca: Path | None = None
+) -> None:
+    """Make a server a replica of ``address``: by GTID, or from the start of a file on.
+
+    ``ca``: over TLS. MySQL verifies the certificate. MariaDB 11.4 as a replica refuses every certificate for an address
+    without a name, its own server's too, so it only encrypts.
+    """
     account = Account(address.user, address.password)
     change, start = replica.dialect.follow(port=address.port, account=account)
     if file and replica.flavour is Flavour.MARIADB:
         change = change.replace("MASTER_USE_GTID=slave_pos", "MASTER_USE_GTID=no")
-        change += f", MASTER_LOG_FILE='{file}', MASTER_LOG_POS={pos}"
+        change += f", MASTER_LOG_FILE='{file}', MASTER_LOG_POS=4"
     elif file:
         change = change.replace("SOURCE_AUTO_POSITION=1", "SOURCE_AUTO_POSITION=0")
-        change += f", SOURCE_LOG_FILE='{file}', SOURCE_LOG_POS={pos}"
-    change += ", MASTER_SSL=0" if replica.flavour is Flavour.MARIADB else ", SOURCE_SSL=0"
+        change += f", SOURCE_LOG_FILE='{file}', SOURCE_LOG_POS=4"
+    word = "MASTER" if replica.flavour is Flavour.MARIADB else "SOURCE"
+    change = change.replace(", MASTER_SSL_VERIFY_SERVER_CERT=0", "")
+    change += f", {word}_SSL=1, {word}_SSL_CA='{ca}'" if ca else f", {word}_SSL=0"
+    verifies = ca is not None and replica.flavour is Flavour.MYSQL
+    change += f", {word}_SSL_VERIFY_SERVER_CERT={int(verifies)}"
     replica.execute(change)
     replica.execute(start)
 
