@@ -30,6 +30,7 @@ from millrace.errors import Fatal
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
 from producer.convert.converter import Converter, ConverterSource
+from producer.convert.tables import Prepare
 from producer.gathering import BATCH_BYTES_MAX, BATCH_ROWS_MAX, publish_together
 from producer.housekeeping import Housekeeping
 from producer.keeping import PURGE_CHECK_S, RelayRunner, needed_positions
@@ -113,7 +114,7 @@ class CaptureRunner:
                     )
                     needed = needed_positions(self._sets, task.set_name, flavour)
                     loop = PublishLoop(stream, reader, publisher, report, needed)
-                    convert = converter_factory(source, reader, schemas.register)
+                    convert = converter_factory(source, reader, schemas.register, schemas.prepare)
                     if progress.open is not None:
                         loop.report(why=f"compares the rows of {progress.open.gtid} with the topic")
                         resumed = resume_open_transaction(
@@ -286,12 +287,22 @@ def wait_for_start(
 
 
 def converter_factory(
-    source: ConverterSource, reader: RelayReader, register: Callable[[str, str], int]
+    source: ConverterSource,
+    reader: RelayReader,
+    register: Callable[[str, str], int],
+    prepare: Prepare = lambda _: None,
 ) -> Callable[[Progress, Coordinates], Converter]:
     """Returns a function that creates a converter for a progress and a place in the relay log."""
 
     def convert(progress: Progress, at: Coordinates) -> Converter:
-        return Converter(source=source, reader=reader, register=register, progress=progress, at=at)
+        return Converter(
+            source=source,
+            reader=reader,
+            register=register,
+            progress=progress,
+            at=at,
+            prepare=prepare,
+        )
 
     return convert
 

@@ -29,7 +29,7 @@ from schemas.record.avro_schema import Json
 _ACCEPT = "application/vnd.schemaregistry.v1+json, application/json"
 _CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
 _TIMEOUT_S = 10.0
-_CONNECTIONS_MAX = 2  # kept: a task's converter and its publisher
+_CONNECTIONS_MAX = 32  # kept: schemas of many new tables are registered at the same time
 ANSWER_BYTES_MAX = 16 * 1024 * 1024
 _ASK_AGAIN = frozenset({408, 425, 429})
 _PAGE_SCHEMAS = 200  # listed in one answer; a schema has 1 to 60 kB
@@ -72,6 +72,11 @@ class RegistryClient:
             raise Retryable("MR-6024", f"{self.address} assigned id {schema_id} to a second schema")
         self._ids[subject, schema_text] = schema_id
         return schema_id
+
+    def knows(self, subject: str, schema_text: str) -> bool:
+        """Whether ``register`` answers from memory."""
+        pair = subject, schema_text
+        return pair in self._ids or (subject, _digest(schema_text)) in self._listed
 
     def learn(self, prefix: str) -> None:
         """List the schemas of all subjects that begin with ``prefix``; ``register`` asks for none of them.

@@ -3,6 +3,7 @@
 - ``walk_events`` serves recovery: it finds the end of the last whole transaction of a relay file.
 - ``scan_events`` serves readers: their span ends with a whole transaction, so only the events are checked.
 - ``find_prepared`` finds XA PREPARE in events that have been checked.
+- ``find_table_maps`` finds the structures of tables in events that have been checked.
 - ``extend_sum`` serves both for an event that is read in pieces (``producer.relay.pieces``).
 
 ``walk_events`` and ``scan_events`` stop at the first bad event and return the reason. An event cut by the end of the
@@ -131,6 +132,24 @@ def find_prepared(
         if kind in (t.GTID, t.GTID_TAGGED, t.MARIADB_GTID):
             group_at = at
     return count, at, group_at
+
+
+@compiled
+def find_table_maps(buf: Any, at: int, end: int, found: Any) -> tuple[int, int]:
+    """Collect the offsets and sizes of the TABLE_MAP events: (count, offset of the next event not seen).
+
+    The walk ends when ``found`` is full, at an incomplete event or at an impossible length.
+    """
+    count = 0
+    while at + t.HEADER_BYTES <= end and count < len(found):
+        size = u32(buf, at + 9)
+        if size < t.HEADER_BYTES or at + size > end:
+            break
+        if int64(buf[at + 4]) == t.TABLE_MAP:
+            found[count, 0], found[count, 1] = at, size
+            count += 1
+        at += size
+    return count, at
 
 
 @compiled

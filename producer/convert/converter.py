@@ -39,7 +39,7 @@ from producer.convert.position import (
 )
 from producer.convert.statements import EventHandler
 from producer.convert.table_filter import FoldedFilter, NameFilter
-from producer.convert.tables import Destination, KnownTables
+from producer.convert.tables import Destination, KnownTables, Prepare
 from producer.convert.xa import Release
 from schemas.documents import TableFilter
 from schemas.gtid import Flavour
@@ -79,13 +79,16 @@ class Converter:
         register: Callable[[str, str], int],
         progress: Progress,
         at: Coordinates,
+        prepare: Prepare = lambda _: None,
     ) -> None:
         origin = Origin(source.flavour, source.task_name, source.set_name)
         wanted: NameFilter = FoldedFilter.of(source.filter) if source.folds_names else source.filter
         self._reader = reader
         self._arrays = KernelArrays()
         self._tables = KnownTables(
-            self._arrays, origin=origin, destination=Destination(source.topic, register, wanted)
+            self._arrays,
+            origin=origin,
+            destination=Destination(source.topic, register, wanted, prepare),
         )
         self._output = Output(self._arrays.state)
         self._control = {
@@ -235,7 +238,11 @@ class Converter:
         """Do what the kernel cannot do itself."""
         arrays, events = self._arrays, self._sources[-1]
         if status == s.TABLE_MAP_UNSEEN:
-            self._tables.learn(self._body(events), seq=int(arrays.state[s.SEQ]))
+            self._tables.learn(
+                self._body(events),
+                seq=int(arrays.state[s.SEQ]),
+                following=events.following_maps(),
+            )
             self._append_due()
         elif status == s.EVENT_FOR_PYTHON:
             self._handle_event(events)

@@ -21,6 +21,7 @@ import pyarrow as pa
 from millrace.errors import Fatal
 from millrace.shortage import shortage_of
 from producer.binlog.events import CHECKSUM_ALGORITHM_CRC32, CHECKSUM_BYTES, HEADER_BYTES
+from producer.binlog.walk import find_table_maps
 from producer.convert.arrays import RECORD_BYTES_MAX, Bytes
 from schemas.byte_reader import ByteReader
 from schemas.place import FIRST_POS, Coordinates
@@ -29,6 +30,7 @@ WINDOW_BYTES = 4 << 20
 _PAYLOAD_END, _PAYLOAD_METHOD = 0, 2
 _PAYLOAD_HEAD_BYTES_MAX = 4096  # three fields of a few bytes are usual
 _ZSTD, _STORED = 0, 255
+_MAPS_FOUND_MAX = 1024  # table maps that are found by one call of the kernel
 _NO_EVENTS: Bytes = np.zeros(0, np.uint8)
 
 
@@ -102,6 +104,17 @@ class EventSource:
     def end_pos(self, at: Coordinates, size: int) -> int:
         """The file offset after the event at `at` with `size` bytes, or after the payload that contains it."""
         return at.pos + size
+
+    def following_maps(self) -> Iterator[bytes]:
+        """The bodies of the table maps in the window after the event at ``offset``."""
+        rows = np.zeros((_MAPS_FOUND_MAX, 2), np.int64)
+        at, count = self.offset, len(rows)
+        while count == len(rows):
+            count, at = find_table_maps(self.window, at, self.window.size, rows)
+            for begin, size in rows[:count].tolist():
+                end = begin + size - self.checksum_bytes
+                if begin > self.offset and end > begin + HEADER_BYTES:
+                    yield self.window[begin + HEADER_BYTES : end].tobytes()
 
     def load_next(self) -> bool:
         """Load the next events after ``offset``; False at the end (for the relay log: at its end for now)."""

@@ -2,15 +2,18 @@
 
 A structure is identified by the bytes of its table map after the table ID: the same bytes under another ID have the
 same slot. Schemas are registered, and their ``schema`` record is due, before the first row of a run that uses them, and
-before the next row after ``repeat_schemas``.
+before the next row after ``repeat_schemas``. With a new structure, those that follow it in the window are registered
+too, because a registry stores many schemas as fast as one.
 Not done here: deciding when. The kernel returns to Python at bytes that it does not know.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 
+from millrace.errors import Fatal
 from producer.binlog.transactions import OUTSIDE
 from producer.convert.arrays import TABLES_MAX, KernelArrays, Numbers
 from producer.convert.charset_tables import CharsetTables
@@ -26,17 +29,32 @@ from schemas.table.structure import TableSchema
 from schemas.table.table_map import parse_table_map
 
 Register = Callable[[str, str], int]
+Prepare = Callable[[Sequence[tuple[str, str]]], None]
 
+TABLES_AHEAD = 256  # structures that are looked at together; a stop of the task waits for them
 _TABLE_ID_BYTES = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where records go: the topic, its registry, and the table filter."""
+    """Where records go: the topic, its registry, and the table filter.
+
+    ``prepare``: makes several schemas known to ``register`` at once. It raises nothing.
+    """
 
     topic: str
     register: Register
     filter: NameFilter
+    prepare: Prepare = lambda _: None
+
+
+@dataclass(frozen=True, slots=True)
+class _Described:
+    """An included table with its record schemas."""
+
+    table: TableSchema
+    value: AvroSchema
+    key: AvroSchema | None
 
 
 class KnownTables:
@@ -50,6 +68,9 @@ class KnownTables:
         self._slots: dict[bytes, int] = {}
         self._schemas: dict[int, SchemaRecord] = {}  # by slot
         self._announced: set[int] = set()
+        self._ahead: dict[
+            bytes, _Described | None
+        ] = {}  # by structure; None: excluded or malformed
         self.due: list[SchemaRecord] = []
         self._has_included = False
         self._excluded = ""  # the first table that the filter excludes
@@ -64,8 +85,11 @@ class KnownTables:
         """The code points of all charsets in use."""
         return self._charsets.codes
 
-    def learn(self, body: bytes, *, seq: int) -> None:
-        """Add a table map that is new to the kernel. Raises errors of ``parse_table_map`` and of the registry."""
+    def learn(self, body: bytes, *, seq: int, following: Iterable[bytes] = ()) -> None:
+        """Add a table map that is new to the kernel. Raises errors of ``parse_table_map`` and of the registry.
+
+        ``following``: the bodies of the table maps after it, read if its structure is new.
+        """
         arrays = self._arrays
         structure = body[_TABLE_ID_BYTES:]
         slot = self._slots.get(structure)
@@ -74,6 +98,7 @@ class KnownTables:
                 arrays.forget_tables()
                 self._slots.clear()
                 self._schemas.clear()
+            self._look_ahead(body, following)
             slot = self._slots[structure] = self._add(body, seq)
         self._announce(slot, seq)
         if arrays.is_full_of_ids():
@@ -83,6 +108,46 @@ class KnownTables:
         if arrays.ids[place, 0] == 0:
             arrays.id_count += 1
         arrays.ids[place] = table_id + 1, slot
+
+    def _look_ahead(self, body: bytes, following: Iterable[bytes]) -> None:
+        """Describe this structure and the next new ones, and prepare their schemas; nothing if it was described."""
+        if body[_TABLE_ID_BYTES:] in self._ahead:
+            return
+        if len(self._ahead) > TABLES_AHEAD:  # the walk has not reached them
+            self._ahead.clear()
+        found: list[_Described] = []
+        for other in (body, *islice(self._new_structures(body, following), TABLES_AHEAD - 1)):
+            described = self._ahead[other[_TABLE_ID_BYTES:]] = self._try_describe(other)
+            if described is not None:
+                found.append(described)
+        topic = self._destination.topic
+        schemas = [
+            schema for each in found for schema in (each.value, each.key) if schema is not None
+        ]
+        self._destination.prepare([(schema.subject(topic), schema.text) for schema in schemas])
+
+    def _new_structures(self, body: bytes, following: Iterable[bytes]) -> Iterator[bytes]:
+        seen = {body[_TABLE_ID_BYTES:]}
+        for other in following:
+            structure = other[_TABLE_ID_BYTES:]
+            if not (structure in seen or structure in self._slots or structure in self._ahead):
+                seen.add(structure)
+                yield other
+
+    def _try_describe(self, body: bytes) -> _Described | None:
+        try:
+            return (
+                self._describe(body)
+                if self._destination.filter.admits(*table_names(body))
+                else None
+            )
+        except Fatal:  # raised again when the walk reaches it, if it does
+            return None
+
+    def _describe(self, body: bytes) -> _Described:
+        _, table = parse_table_map(body, flavour=self._origin.connector)
+        name = self._origin.set_name
+        return _Described(table, envelope_schema(name, table), key_schema(name, table))
 
     def repeat_schemas(self, *, seq: int) -> None:
         """Repeat schema records: those of tables in use at once, all others at the table's next row."""
@@ -113,8 +178,9 @@ class KnownTables:
         row = np.zeros(p.TABLE_WIDTH, np.int64)
         row[p.SCHEMA_ID] = row[p.KEY_SCHEMA_ID] = row[p.MAPPED_IN] = -1
         schema: SchemaRecord | None = None
+        described = self._ahead.pop(body[_TABLE_ID_BYTES:], None)
         if self._destination.filter.admits(database, table):
-            schema = self._fill_included(row, body, seq)
+            schema = self._fill_included(row, described or self._describe(body), seq)
             self._has_included = True
         else:
             is_ours = self._destination.filter.hides(database, table)
@@ -131,9 +197,8 @@ class KnownTables:
             self._schemas[slot] = schema
         return slot
 
-    def _fill_included(self, row: Numbers, body: bytes, seq: int) -> SchemaRecord:
-        arrays = self._arrays
-        _, schema = parse_table_map(body, flavour=self._origin.connector)
+    def _fill_included(self, row: Numbers, described: _Described, seq: int) -> SchemaRecord:
+        arrays, schema = self._arrays, described.table
         program = ColumnProgram(schema, arrays, self._charsets)
         row[p.FIRST_COLUMN] = arrays.add_columns(program.columns)
         row[p.COLUMN_COUNT] = len(schema.columns)
@@ -141,9 +206,8 @@ class KnownTables:
         head = self._source_head(schema)
         row[p.HEAD_START], row[p.HEAD_SIZE] = arrays.add_blob(head), len(head)
         row[p.IS_INCLUDED] = 1
-        value = self.register_schema(envelope_schema(self._origin.set_name, schema))
-        of_key = key_schema(self._origin.set_name, schema)
-        key = self.register_schema(of_key) if of_key is not None else None
+        value = self.register_schema(described.value)
+        key = self.register_schema(described.key) if described.key is not None else None
         row[p.SCHEMA_ID] = value.id
         if key is not None:
             row[p.KEY_SCHEMA_ID], row[p.KEY_COUNT] = key.id, len(schema.primary_key)

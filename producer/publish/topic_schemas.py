@@ -1,7 +1,9 @@
 """Schema IDs for a run: from the registry, one by one or by a list, or from the topic while it is unavailable.
 
 A request for each schema takes a millisecond or two, so a start with thousands of tables would take minutes. After
-``ASKED_MAX`` schemas the registry's list is read, once in a run: thousands in a second.
+``ASKED_MAX`` schemas the registry's list is read, once in a run: thousands in a second. A new schema takes the registry
+a transaction. So the schemas of tables that come together are registered at the same time (``prepare``), which the
+registry stores together.
 
 Each run begins with the schema records of the control schemas, and writes the schema record of a table before its first
 row. So the part between the last beginning of a run and the stable end has all schemas that the last run used:
@@ -14,11 +16,13 @@ topic, where its first run begins. Any other schema must come from the registry.
 Not done here: asking the registry (``registry.client``).
 """
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from typing import Protocol
 
-from millrace.errors import Fatal, Retryable
+from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger
 from producer.publish.driver import Partition, TopicRecord
 from schemas.record.avro_schema import NAMESPACE
@@ -29,6 +33,7 @@ from schemas.record.record import decode_control
 ASKED_MAX = (
     40  # schemas that are registered one by one; twice the control schemas, and 15 tables with keys
 )
+AT_ONCE = 32  # requests at the same time
 OFFSETS_MAX = 1_000_000  # two core-seconds
 _WINDOW_OFFSETS = 65_536
 _OPENING_OFFSETS = 64  # of the first run, which begins with its schema records
@@ -42,6 +47,10 @@ class Registry(Protocol):
 
     def register(self, subject: str, schema_text: str) -> int:
         """The schema's ID; Retryable MR-6020 while the registry is unavailable."""
+        ...
+
+    def knows(self, subject: str, schema_text: str) -> bool:
+        """Whether ``register`` answers from memory."""
         ...
 
     def learn(self, prefix: str) -> None:
@@ -63,13 +72,12 @@ class SchemaIds:
         self._partition = partition
         self._prefix = f"{topic}-{NAMESPACE}."
         self._asked = 0
+        self._has_learned = False
         self._has_read_topic = False
 
     def register(self, subject: str, schema_text: str) -> int:
         """The ID of a schema. Retryable MR-6020 if neither the registry nor the topic has it."""
-        self._asked += 1
-        if self._asked == ASKED_MAX:
-            self._learn()
+        self._count(1)
         try:
             return self._registry.register(subject, schema_text)
         except Retryable as away:
@@ -84,7 +92,38 @@ class SchemaIds:
                 self._registry.remember(known, text, schema_id)
         return self._registry.register(subject, schema_text)
 
-    def _learn(self) -> None:
+    def prepare(self, schemas: Sequence[tuple[str, str]]) -> None:
+        """Register several pairs of subject and text at the same time; ``register`` then has them in memory.
+
+        It raises nothing: after an error the rest is left to ``register``, one by one.
+        """
+        unknown = self._unknown(schemas)
+        self._count(len(unknown))
+        unknown = self._unknown(unknown)
+        if len(unknown) < 2:
+            return
+        failed = threading.Event()
+
+        def ask(schema: tuple[str, str]) -> None:
+            if not failed.is_set():
+                try:
+                    self._registry.register(*schema)
+                except MillraceError:
+                    failed.set()
+
+        threads = min(len(unknown), AT_ONCE)
+        with ThreadPoolExecutor(threads, thread_name_prefix="registry") as pool:
+            list(pool.map(ask, unknown))
+
+    def _unknown(self, schemas: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+        return [pair for pair in dict.fromkeys(schemas) if not self._registry.knows(*pair)]
+
+    def _count(self, asked: int) -> None:
+        """Read the registry's list once, after ``ASKED_MAX`` schemas."""
+        self._asked += asked
+        if self._asked < ASKED_MAX or self._has_learned:
+            return
+        self._has_learned = True
         try:
             self._registry.learn(self._prefix)
         except (Retryable, Fatal) as error:

@@ -1,14 +1,19 @@
 """The converter writes schema records before rows and repeats them; its table cache is bounded."""
 
+from collections.abc import Sequence
+
 import pytest
 
+from millrace.errors import Fatal
 from producer.convert import arrays, tables
 from producer.convert import converter as converting
 from producer.convert.output import ROOM_BYTES
+from schemas.documents import TableFilter
 from schemas.record.control import SchemaRecord
 from schemas.record.record import KnownSchemas, RowRecord, decode_record
-from tests.kit.binlog.builder import BinlogBuilder
+from tests.kit.binlog.builder import BinlogBuilder, shop_table_map
 from tests.kit.capture.converter import (
+    MemoryRegistry,
     convert,
     decoded,
     raw_records,
@@ -26,6 +31,44 @@ def test_schema_precedes_its_first_row_once_per_run() -> None:
     assert [kind for kind in kinds if kind == b"sch"] == [
         b"sch"
     ] * 6  # four control schemas, two tables
+
+
+def test_new_tables_of_a_window_are_registered_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first new one brings those that follow, a bounded number; excluded and known ones are left out."""
+    monkeypatch.setattr(tables, "TABLES_AHEAD", 4)
+    builder = BinlogBuilder()
+    for number, name in enumerate(["a", "b", "tmp1", "b", "c", "d", "e", "a", "f"], 1):
+        builder.transaction(number, 100 + number, name, [(number, "x")])
+    prepared: list[list[str]] = []
+    registry = MemoryRegistry()
+
+    def prepare(schemas: Sequence[tuple[str, str]]) -> None:
+        assert not any(pair in registry.ids for pair in schemas), "before each is registered"
+        prepared.append([subject for subject, _ in schemas])
+
+    conversion = convert(builder, filter=TableFilter(exclude=("shop.tmp*",)), registry=registry)
+    converter = conversion.converter(prepare=prepare)
+    batch = converter.next_batch(rows_max=100, bytes_max=1 << 20, timeout_s=600)
+    assert batch is not None
+    assert batch.rows == 8
+    names = [[subject.split(".")[-2] for subject in each] for each in prepared]
+    assert names == [["a", "a", "b", "b", "c", "c"], ["d", "d", "e", "e", "f", "f"]]
+
+
+def test_malformed_map_ahead_is_no_error_before_its_turn() -> None:
+    """The rows before it come out; then it is named with its place."""
+    builder = two_transactions()
+    builder.gtid(3)
+    builder.query("BEGIN")
+    at = builder.event(19, shop_table_map("bad", 9)[:-30])
+    builder.xid()
+    rows: list[RowRecord] = []
+    known = KnownSchemas()
+    with pytest.raises(Fatal) as caught:  # noqa: PT012 - the batches before it are kept
+        for batch in convert(builder).batches(rows_max=1):
+            rows += [row for row in decoded(batch, known) if isinstance(row, RowRecord)]
+    assert len(rows) == 4
+    assert str(caught.value.context["coordinates"]).endswith(f":{at}")
 
 
 def _two_tables(count: int) -> BinlogBuilder:

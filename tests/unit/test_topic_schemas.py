@@ -1,5 +1,7 @@
 """Schema ids come from the schema records of the topic, without a registry."""
 
+import threading
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pytest
@@ -87,12 +89,69 @@ class _NoList:
         self.count += 1
         return self.count - 1
 
+    def knows(self, subject: str, schema_text: str) -> bool:
+        return False
+
     def learn(self, prefix: str) -> None:
         self.prefixes.append(prefix)
         raise Fatal("MR-6021", "it answered 404")
 
     def remember(self, subject: str, schema_text: str, schema_id: int) -> None:
         raise AssertionError("the topic is read only while the registry is unavailable")
+
+
+@dataclass
+class _Together:
+    """A registry that answers only when ``wanted`` requests are open, and refuses those of ``refused``."""
+
+    wanted: threading.Barrier
+    refused: str = ""
+    known: dict[str, int] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+
+    def register(self, subject: str, schema_text: str) -> int:
+        if subject in self.known:
+            return self.known[subject]
+        self.asked.append(subject)
+        if subject == self.refused:
+            self.wanted.abort()
+            raise Retryable("MR-6020", "it did not answer")
+        with suppress(threading.BrokenBarrierError):
+            self.wanted.wait(60)
+        return self.known.setdefault(subject, len(self.known) + 1)
+
+    def knows(self, subject: str, schema_text: str) -> bool:
+        return subject in self.known
+
+    def learn(self, prefix: str) -> None:
+        self.known["shop-learned"] = 99
+
+    def remember(self, subject: str, schema_text: str, schema_id: int) -> None:
+        raise AssertionError("the topic is read only while the registry is unavailable")
+
+
+def test_schemas_are_registered_at_the_same_time() -> None:
+    """As many requests as allowed are open at once; the list is read first; known schemas are not asked for."""
+    registry = _Together(threading.Barrier(topic_schemas.AT_ONCE))
+    registry.known["shop-known"] = 7
+    schemas = SchemaIds(registry, lambda: _Partition([]), topic="shop")
+    names = [f"shop-{n}" for n in range(2 * topic_schemas.AT_ONCE)]
+    schemas.prepare([(name, ORDERS.text) for name in (*names, "shop-known", "shop-learned")])
+    assert sorted(registry.asked) == sorted(names)
+    assert schemas.register("shop-learned", ORDERS.text) == 99
+    assert len({schemas.register(name, ORDERS.text) for name in names}) == len(names)
+    assert len(registry.asked) == len(names)
+
+
+def test_refused_schema_is_left_to_its_own_registration() -> None:
+    """The error is raised where the schema is needed, not before; the rest is not asked for."""
+    registry = _Together(threading.Barrier(topic_schemas.AT_ONCE), refused="shop-0")
+    schemas = SchemaIds(registry, lambda: _Partition([]), topic="shop")
+    names = [f"shop-{n}" for n in range(4 * topic_schemas.AT_ONCE)]
+    schemas.prepare([(name, ORDERS.text) for name in names])
+    assert len(registry.asked) <= topic_schemas.AT_ONCE + 1
+    with pytest.raises(Retryable, match="MR-6020"):
+        schemas.register("shop-0", ORDERS.text)
 
 
 def test_newest_schema_record_wins() -> None:

@@ -10,6 +10,7 @@ from producer.binlog.events import CHECKSUM_BYTES, HEADER_BYTES, TRANSACTION_PAY
 from producer.convert.batch import RecordBatch
 from producer.convert.converter import Converter, ConverterSource
 from producer.convert.event_sources import Stream
+from producer.convert.tables import Prepare
 from schemas.documents import TableFilter
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.place import FIRST_POS, Coordinates
@@ -117,7 +118,7 @@ class Conversion:
     registry: MemoryRegistry = field(default_factory=MemoryRegistry)
     folds_names: bool = False
 
-    def converter(self) -> Converter:
+    def converter(self, prepare: Prepare = lambda _: None) -> Converter:
         """A converter at ``at``, or at the first file."""
         start = Progress(parse_gtid_set(self.flavour, ""), None, 0)
         return Converter(
@@ -128,6 +129,7 @@ class Conversion:
             register=self.registry,
             progress=self.progress or start,
             at=self.at or self.reader.first(),
+            prepare=prepare,
         )
 
     def batches(self, *, rows_max: int = 32_768, bytes_max: int = 1 << 20) -> Iterator[RecordBatch]:
