@@ -90,7 +90,7 @@ def test_stream_that_fails_to_start_releases_the_relay_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise every later try of this process would report that another process holds the directory."""
-    choice = SimpleNamespace(member=Member("db", 1), flavour=Flavour.MYSQL)
+    choice = SimpleNamespace(member=Member("db", 1), flavour=Flavour.MYSQL, folds_names=False)
     monkeypatch.setattr(upstream, "resolve_login", lambda _: None)
     monkeypatch.setattr(Chooser, "first", lambda *_, **__: choice)
     with ExitStack() as starved:
