@@ -125,6 +125,13 @@ class Scene:
         return sorted(path.name for path in folder.iterdir() if path.is_dir())
 
 
+def first(flavour: str) -> pytest.MarkDecorator:
+    """On this flavour in `make test`, on both with --chaos."""
+    others = (each for each in FLAVOURS if each != flavour)
+    cases = [pytest.param(each, marks=pytest.mark.chaos) for each in others]
+    return pytest.mark.parametrize("server", [flavour, *cases], indirect=True)
+
+
 @pytest.fixture(params=FLAVOURS)
 def server(request: pytest.FixtureRequest, new_server: NewServer) -> DatabaseServer:
     """A server whose binlogs a test may purge."""
@@ -207,7 +214,7 @@ def test_paused_task_loses_nothing_that_its_source_purged(scene: Scene, rig: Rig
     rig.assert_whole(6)
 
 
-@pytest.mark.both_flavours
+@first("mariadb")
 def test_operator_pauses_and_resumes_the_relay(scene: Scene, rig: Rig) -> None:
     """The connection is closed and the tasks keep their leases. The status shows how long the source keeps the rest."""
     scene.server.execute("SET GLOBAL binlog_expire_logs_seconds = 86400")
@@ -237,7 +244,7 @@ def test_operator_pauses_and_resumes_the_relay(scene: Scene, rig: Rig) -> None:
     assert scene.status()["stage"] == "stopped"
 
 
-@pytest.mark.both_flavours
+@first("mysql")
 def test_relay_starts_at_the_named_place(scene: Scene) -> None:
     """A binlog file, a GTID set; a file that no member has blocks it until the operator names another."""
     scene.write(1)
@@ -264,7 +271,7 @@ def _epoch(scene: Scene) -> int:
     return saved.report.epoch
 
 
-@pytest.mark.both_flavours
+@first("mariadb")
 def test_relay_that_is_off_keeps_no_file(scene: Scene, rig: Rig) -> None:
     """A file that the task has read is deleted at once; a restart continues, and a pause waits on the source."""
     scene.create_set(mode="off")
@@ -310,7 +317,7 @@ def test_relay_receives_without_a_broker_and_after_a_full_disk(scene: Scene, rig
     rig.assert_whole(4)
 
 
-@pytest.mark.both_flavours
+@first("mysql")
 def test_purge_from_another_host(scene: Scene, rig: Rig) -> None:
     """Through ZooKeeper: the worker deletes, and keeps the files of a paused task unless it is evicted by name."""
     refused = scene.shell("relay", "purge", "shop", exit_code=1)
