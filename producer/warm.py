@@ -1,4 +1,4 @@
-"""Compiles the kernels in advance: runs receiver, relay log and converter once over a binlog file without rows.
+"""Compiles the kernels in advance: runs receiver, relay log, converter and server once over a file without rows.
 
 The machine code is cached in ``$MILLRACE_HOME`` and next to the sources. So this takes a minute once per installation
 and a second afterwards. Without it, the first worker would compile while its tasks wait. ``make setup`` calls it.
@@ -23,6 +23,10 @@ from producer.convert.converter import Converter, ConverterSource
 from producer.relay.pieces import has_right_sum
 from producer.relay.reader import RelayReader
 from producer.relay.writer import RelayLog
+from producer.serve.catalogue import Catalogue
+from producer.serve.dump import Dump
+from producer.serve.requests import DumpRequest
+from producer.serve.wire import Wire
 from producer.upstream.dump_stream import DumpStream, StreamFigures
 from producer.upstream.verification import Verifier
 from schemas.documents import Member
@@ -51,6 +55,7 @@ def warm() -> None:
         has_right_sum(lambda pos, count: octets[pos : pos + count], 0, len(head))
         _convert(relay, Coordinates(str(subdir), _FILE, FIRST_POS))
         relay.close()
+        _serve(Path(name))
 
 
 def _receive_nothing(relay: RelayLog) -> None:
@@ -83,6 +88,24 @@ def _convert(relay: RelayLog, at: Coordinates) -> None:
             at=at,
         )
         converter.next_batch(rows_max=1, bytes_max=1 << 16, timeout_s=0.0)
+
+
+def _serve(root: Path) -> None:
+    """Send the file to a client that does not read: its two events fit into the socket's buffer."""
+    client, server = socket.socketpair()
+    with client, server:
+        request = DumpRequest(
+            server_id=0,
+            uuid="",
+            done=None,
+            file="",
+            pos=FIRST_POS,
+            is_endless=False,
+            has_annotations=False,
+            has_checksum=True,
+            heartbeat_s=0.0,
+        )
+        Dump(Wire(server), Catalogue(root), request, server_id=1).run(threading.Event())
 
 
 def _head() -> bytes:

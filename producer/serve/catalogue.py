@@ -128,9 +128,13 @@ class Catalogue:
         """List the directory again."""
         files = self._list()
         end = self._durable_end(files[-1]) if files else FIRST_POS
+        if files and files[-1] == self.served.newest and end < self.served.end:
+            self._walks.keep(
+                set()
+            )  # an operator removed the relay directory, and it was filled again
         self._publish(Served(files, self._chain_start(files), end))
         known = {file.key for file in files}
-        self._walks.forget(known)
+        self._walks.keep(known)
         self._befores = {key: self._befores[key] for key in self._befores.keys() & known}
 
     def wait(self, seen: Served, timeout_s: float | None) -> Served:
@@ -151,7 +155,8 @@ class Catalogue:
         if noted is None or served.newest is None:
             return noted is None
         if (noted.subdir, noted.file) != served.newest.key:
-            return self._newer_is_hidden
+            is_known = any(file.key == (noted.subdir, noted.file) for file in served.files)
+            return is_known or self._newer_is_hidden
         if noted.pos > served.end:
             self._publish(Served(served.files, served.chain, noted.pos))
         return True

@@ -91,7 +91,7 @@ class Walks:
             walk.advance(file, end)
         return walk
 
-    def forget(self, known: set[tuple[str, str]]) -> None:
-        """Forget the files that are not ``known``."""
+    def keep(self, known: set[tuple[str, str]]) -> None:
+        """Forget the walks of other files."""
         with self._lock:
             self._walks = {key: walk for key, walk in self._walks.items() if key in known}
