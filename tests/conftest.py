@@ -20,6 +20,7 @@ pytest_plugins = [
     "tests.fixtures.shell",
     "tests.fixtures.spark",
     "tests.fixtures.stack",
+    "tests.fixtures.failover_stack",
     "tests.fixtures.provocations",
 ]
 

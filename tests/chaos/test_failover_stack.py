@@ -1,34 +1,19 @@
 """A captured set loses its primary while capture reads a replica: a whole stack, from the writer to the target."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from deploy.local.services import CAPTURE_TASK
-from deploy.local.stack import LocalStack, StackOptions
 from deploy.servers import DatabaseServer, DatabaseSet
-from tests.fixtures.servers import FLAVOURS
 from tests.fixtures.stack import FaultStack
 from tests.kit.capture.promote import promote
-
-
-@pytest.fixture(params=FLAVOURS, ids=str)
-def stack(
-    request: pytest.FixtureRequest, tmp_path: Path, session_timeout: None
-) -> Iterator[FaultStack]:
-    """A stack with two replicas; the test does not repair it."""
-    options = StackOptions(flavour=request.param, replica_count=2)
-    with LocalStack(tmp_path, options) as local:
-        services = {process.spec.name.split()[-1]: process for process in local.services}
-        yield FaultStack(local, services)
 
 
 @pytest.mark.chaos
 @pytest.mark.stack
 @pytest.mark.guarantee("failover")
-def test_lost_primary_costs_no_row_end_to_end(stack: FaultStack) -> None:
+def test_lost_primary_costs_no_row_end_to_end(failover_stack: FaultStack) -> None:
     """Capture resumes on the replica of the new primary, and on the new primary when that replica is lost, too."""
+    stack = failover_stack
     with stack.load("before"):
         stack.wait_published()
         attached = stack.status(CAPTURE_TASK)
