@@ -5,7 +5,7 @@ Statements go over the server's socket file, as root. Not for servers that other
 
 import socket
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pymysql
@@ -82,14 +82,20 @@ def answers(path: Path) -> bool:
 
 def open_root(path: Path, *, database: str | None = None) -> "Connection[Cursor]":
     """A connection as root without autocommit; a query may be several statements. The caller closes it."""
-    return pymysql.connect(
+    connection = pymysql.connect(
         user="root",
-        unix_socket=str(path),
         database=database,
         charset="utf8mb4",
         autocommit=False,
         client_flag=CLIENT.MULTI_STATEMENTS,
+        defer_connect=True,
     )
+    with ExitStack() as undo:
+        wire = undo.enter_context(socket.socket(socket.AF_UNIX))
+        wire.connect(str(path))
+        connection.connect(wire)
+        undo.pop_all()
+    return connection
 
 
 class Deadlock(Exception):

@@ -78,7 +78,11 @@ QueryEvent._read_status_vars_value_for_key = _read_variable
 
 
 def read_binlog(login: Login, file: str, position: int, database: str) -> Iterator[Logged]:
-    """Yield rows and statements of one database from ``start`` to the end of the binlog, in order."""
+    """Yield rows and statements of one database from ``start`` to the end of the binlog, in order.
+
+    The decoder's own filter is not used: it ignores the table maps of other databases, and after a restart a server
+    may give one of their tables an ID that a table of this database had.
+    """
     stream = BinLogStreamReader(
         connection_settings={
             "host": login.host,
@@ -88,7 +92,6 @@ def read_binlog(login: Login, file: str, position: int, database: str) -> Iterat
         },
         server_id=READER_ID,
         only_events=[GtidEvent, MariadbGtidEvent, QueryEvent, *_ROWS],
-        only_schemas=[database],
         log_file=file,
         log_pos=position,
         resume_stream=True,
@@ -108,7 +111,7 @@ def read_binlog(login: Login, file: str, position: int, database: str) -> Iterat
                     is_ddl = not ddl.sql.upper().startswith(_NO_DDL)
                     if is_ddl and is_about(ddl, database):
                         yield Logged(gtid, ddl, {})
-                else:
+                elif event.schema == database:
                     yield from _rows(gtid, event)
     finally:
         stream.close()

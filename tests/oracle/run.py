@@ -10,15 +10,17 @@ Not done here: repairing what was broken. When ``check`` is called, every servic
 """
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 
 from deploy.local.services import TOPIC
+from deploy.servers import DatabaseServer
 from deploy.servers.programs import mysql_programs
-from deploy.workload.ledger import create_ledger, run_ledger
+from deploy.workload.ledger import DDL_INTERVAL_S, create_ledger, run_ledger
 from deploy.workload.ledger_parts import LedgerCounts
+from deploy.workload.shop import Connection
 from tests.fixtures.stack import FaultStack
 from tests.kit.waiting import eventually
 from tests.oracle.binlog import BinlogOracle, Logged, Login, read_binlog, status_of
@@ -39,9 +41,13 @@ _numbers = count(1)
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The positions before the ledger's database was created."""
+    """The positions before the ledger's database was created: of the topic, and of a member's binlog.
+
+    The member must keep its binlog until the check.
+    """
 
     offset: int
+    member: DatabaseServer
     file: str
     position: int
 
@@ -85,6 +91,8 @@ class Ledger:
     database: str
     seed: int
     start: Start
+    connect: Callable[[str | None], Connection]
+    ddl_interval_s: float = DDL_INTERVAL_S
     counts: LedgerCounts = field(default_factory=LedgerCounts)
     _stop: threading.Event = field(default_factory=threading.Event)
     _failures: list[BaseException] = field(default_factory=list)
@@ -147,6 +155,7 @@ class Ledger:
             self.end_load()
             assert self._seen_in_load, "the subscriber read nothing while the load ran"
             self.stack.settle(timeout_s=SETTLED_S)
+            self.stack.stack.source.wait_for_replicas()
             return self._ask()
         except BaseException as failure:
             failure.add_note(f"seed {self.seed}, {self.database}, {self.start}")
@@ -198,12 +207,13 @@ class Ledger:
 
     def _run(self) -> None:
         try:
-            create_ledger(self.stack.connect, database=self.database)
+            create_ledger(lambda: self.connect(None), database=self.database)
             run_ledger(
-                lambda: self.stack.connect(self.database),
+                lambda: self.connect(self.database),
                 duration_s=FOREVER_S,
                 seed=self.seed,
                 counts=self.counts,
+                ddl_interval_s=self.ddl_interval_s,
                 stop=self._stop,
             )
         except BaseException as failure:  # noqa: BLE001 - raised again by ``end_load``
@@ -213,20 +223,20 @@ class Ledger:
 
     def _binlog(self) -> Iterator[Logged]:
         found = self.stack.stack.description.source[0]
-        login = Login(found.host, found.port, found.user, found.password)
+        login = Login(found.host, self.start.member.port, found.user, found.password)
         return read_binlog(login, self.start.file, self.start.position, self.database)
 
     def _text_oracle(self) -> TextOracle | None:
         """The rows by mysqlbinlog; None on MariaDB, whose program does not come with the server."""
-        primary = self.stack.stack.source.primary
-        if primary.flavour != "mysql":
+        member = self.start.member
+        if member.flavour != "mysql":
             return None
         programs = mysql_programs()
         assert programs is not None, "no MySQL"
         assert programs.mysqlbinlog is not None, "no mysqlbinlog beside mysqld nor in the cache"
         files = [
             path
-            for path in sorted(primary.binlog_dir.glob("mysql-bin.[0-9]*"))
+            for path in sorted(member.binlog_dir.glob("mysql-bin.[0-9]*"))
             if path.name >= self.start.file
         ]
         lines = read_text(programs.mysqlbinlog, files, self.start.position)
@@ -239,15 +249,31 @@ class Ledger:
 
 
 @contextmanager
-def ledger_load(stack: FaultStack, seed: int) -> Iterator[Ledger]:
-    """Run the ledger in its own database until ``check`` or the end of the block. Drops earlier databases."""
+def ledger_load(
+    stack: FaultStack,
+    seed: int,
+    *,
+    connect: Callable[[str | None], Connection] | None = None,
+    ddl_interval_s: float = DDL_INTERVAL_S,
+) -> Iterator[Ledger]:
+    """Run the ledger in its own database until ``check`` or the end of the block. Drops earlier databases.
+
+    ``connect`` opens a connection to a database; by default one that does not outlive the primary.
+    """
     for database in stack.databases:
         stack.stack.source.execute(f"DROP DATABASE {database}")
     stack.databases.clear()
     endpoints = stack.stack.endpoints
-    file, position = status_of(stack.stack.source.primary)
-    start = Start(end_of(Topic(endpoints.kafka, TOPIC, endpoints.registry)), file, position)
-    ledger = Ledger(stack, f"ledger_{seed}_{next(_numbers)}", seed, start)
+    member = stack.stack.source.primary
+    offset = end_of(Topic(endpoints.kafka, TOPIC, endpoints.registry))
+    ledger = Ledger(
+        stack,
+        f"ledger_{seed}_{next(_numbers)}",
+        seed,
+        Start(offset, member, *status_of(member)),
+        connect or stack.connect,
+        ddl_interval_s,
+    )
     stack.databases.append(ledger.database)
     ledger.begin()
     try:

@@ -256,7 +256,7 @@ class CuttingProxy(Proxy):
 
     def __init__(self, member: Member) -> None:
         self.cut_after_bytes: int | None = None
-        self._is_muted = False
+        self._is_muted = self._is_torn = False
         super().__init__(member.host, member.port)
 
     @property
@@ -272,11 +272,22 @@ class CuttingProxy(Proxy):
         """Forward data of new connections."""
         self._is_muted = False
 
+    def tear(self) -> None:
+        """End each connection inside the next packet that the server sends, until ``mend``."""
+        self._is_torn = True
+
+    def mend(self) -> None:
+        """Forward everything again."""
+        self._is_torn = False
+
     def carry(self, source: socket.socket, target: socket.socket, *, is_answer: bool) -> None:
         """Forward up to the cut."""
         passed = 0
         while chunk := source.recv(CHUNK_BYTES):
             limit = self.cut_after_bytes
+            if is_answer and self._is_torn:
+                target.sendall(chunk[: len(chunk) // 2])
+                return
             if is_answer and limit is not None and passed + len(chunk) >= limit:
                 target.sendall(chunk[: max(0, limit - passed)])
                 return
