@@ -23,6 +23,7 @@ from producer.upstream.upstreams import Upstreams
 from schemas.documents import (
     Account,
     CaptureTask,
+    HeartbeatRules,
     SecretPlace,
     SecretReference,
     SetDocument,
@@ -31,6 +32,7 @@ from schemas.documents import (
     TopicAddress,
     Work,
 )
+from schemas.gtid import Flavour, parse_gtid_set
 from schemas.record.control import RecordKind
 from schemas.record.framing import peek_kind
 from schemas.record.row_end import read_row_end
@@ -160,6 +162,7 @@ def stage(
 
         def __init__(self, address: str) -> None:
             self.register = ids
+            self.knows = lambda *_: True
 
     monkeypatch.setattr(capture, "RegistryClient", Registry)
     topic = topic_named("hint", request.node.name)
@@ -189,6 +192,27 @@ def test_capture_resumes_from_status_after_retention_removed_everything(
         stage.rig.wait_seq(8)
     found = stage.rig.verdict()
     assert (found.violations, found.first_seq, found.last_seq) == ([], 6, 8)
+
+
+def test_heartbeats_move_the_reported_progress_and_publish_no_row(stage: Stage) -> None:
+    """The task publishes every table, and the heartbeat table is none of the application's."""
+    document = stage.store.set_document("shop")
+    heartbeat = HeartbeatRules(database=stage.database, interval_s=1.0)
+    stage.store.create_set(replace(document, heartbeat=heartbeat), replace=True)
+    with stage.worker("w1"):
+        stage.write(1)
+        stage.rig.wait_seq(1)
+        query = f"SELECT sequence FROM {heartbeat.table}"
+        eventually(lambda: stage.server.execute(query) >= [(3,)], what="three heartbeats")
+        reached = parse_gtid_set(Flavour.MARIADB, stage.server.gtid_position())
+
+        def has_passed(report: TaskReport) -> bool:
+            return parse_gtid_set(Flavour.MARIADB, report.gtid_set).includes(reached)
+
+        report = stage.wait(has_passed, "past three heartbeats")
+        assert "heartbeat_warning" not in report.figures
+    found = stage.rig.verdict()
+    assert (found.violations, found.last_seq, report.seq) == ([], 1, 1)
 
 
 def test_deleted_topic_blocks_until_the_task_names_a_new_one(stage: Stage) -> None:

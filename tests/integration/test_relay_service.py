@@ -155,6 +155,7 @@ def rig(kafka: KafkaServer, request: pytest.FixtureRequest, monkeypatch: pytest.
     class Registry:
         def __init__(self, _address: str) -> None:
             self.register = ids
+            self.knows = lambda *_: True
 
     monkeypatch.setattr(capture, "RegistryClient", Registry)
     return Rig(kafka.bootstrap, topic_named("relay", request.node.name))
