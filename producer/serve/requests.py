@@ -12,6 +12,7 @@ User variables add to a dump. MySQL's clients set @source_… and the older @mas
     @slave_connect_state                   MariaDB's position; the file and position of the command don't count then
 """
 
+import re
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ NON_BLOCKING_FLAG = 1
 ANNOTATE_FLAG = 2  # MariaDB
 _GTID_CAPABILITY = 4
 _NANOSECONDS = 1_000_000_000
+_NUMBER = re.compile("[0-9]{1,20}")
 HEARTBEAT_S_MIN = 0.001
 
 DUMP_ERROR, STATE = 1236, "HY000"
@@ -122,7 +124,7 @@ def _request(
     if checksum not in ("NONE", "CRC32"):
         raise Refusal(DUMP_ERROR, STATE, NO_CHECKSUM_TEXT)
     period = str(_either(variables, "heartbeat_period") or "0")
-    heartbeat_s = int(period) / _NANOSECONDS if period.isdigit() else 0.0
+    heartbeat_s = int(period) / _NANOSECONDS if _NUMBER.fullmatch(period) else 0.0
     return DumpRequest(
         server_id=server_id,
         uuid=str(variables.get("replica_uuid") or variables.get("slave_uuid") or ""),
@@ -141,7 +143,7 @@ def check_capability(variables: Mapping[str, Value], flavour: Flavour) -> None:
     if flavour is not Flavour.MARIADB:
         return
     capability = str(variables.get("mariadb_slave_capability") or "0")
-    if not capability.isdigit() or int(capability) < _GTID_CAPABILITY:
+    if not _NUMBER.fullmatch(capability) or int(capability) < _GTID_CAPABILITY:
         text = "the client does not know MariaDB's GTIDs: it must set @mariadb_slave_capability=4"
         raise Refusal(DUMP_ERROR, STATE, text)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from millrace.errors import Fatal
+from millrace.errors import Fatal, MillraceError
 from millrace.log import get_logger
 from producer.serve.catalogue import Catalogue
 from producer.serve.clients import Clients
@@ -101,11 +101,13 @@ class RelayServer:
         with connection:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            version = source_version(self._catalogue)
-            door = Door(self._catalogue.flavour, version, options.account, self._tls)
             wire = Wire(connection)
             try:
+                version = source_version(self._catalogue)
+                door = Door(self._catalogue.flavour, version, options.account, self._tls)
                 Session(wire, self._catalogue, door, clients, peer=peer).run(stop)
+            except (OSError, MillraceError) as error:
+                log.warning("client not served", peer=peer, error=error)
             finally:
                 wire.socket.close()  # another object than ``connection`` with TLS
 

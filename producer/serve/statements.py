@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 from producer.serve.wire import Refusal, Value
 
+DEPTH_MAX = 20  # clients nest two functions
 SHOWN_MAX = 200  # of a refused statement
 _TOKEN = re.compile(
     r"""(?P<space>\s+|/\*.*?\*/|--\s[^\n]*|\#[^\n]*)
@@ -23,7 +24,7 @@ _TOKEN = re.compile(
     |(?P<name>`(?:[^`]|``)+`)
     |(?P<system>@@[\w.$]+)
     |(?P<user>@[\w.$]+)
-    |(?P<number>-?\d+)
+    |(?P<number>-?[0-9]{1,20}(?![0-9]))
     |(?P<word>[^\W\d][\w$]*)
     |(?P<mark>:=|[(),=;.*])""",
     re.VERBOSE | re.DOTALL,
@@ -139,6 +140,7 @@ class _Parser:
         self._sql = sql
         self._tokens = list(self._split())
         self._at = 0
+        self._depth = 0  # of nested functions
 
     def statement(self) -> Statement:
         if not self._tokens:
@@ -289,10 +291,14 @@ class _Parser:
         if not self._take_mark("("):
             raise refused(self._sql)
         arguments: list[Expression] = []
+        self._depth += 1
+        if self._depth > DEPTH_MAX:
+            raise refused(self._sql)
         while not self._take_mark(")"):
             if arguments:
                 self._expect(",")
             arguments.append(self._expression())
+        self._depth -= 1
         return Call(word, tuple(arguments))
 
     # ---- tokens --------------------------------------------------------------------------------------

@@ -1,8 +1,10 @@
 """Logins at a served relay log: TLS, the account, limits. Clients are real programs, replicas and PyMySQL."""
 
 import re
-from contextlib import ExitStack
+import socket
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from random import Random
 
 import pymysql
 import pytest
@@ -29,6 +31,7 @@ from tests.kit.relay.serving import (
 )
 from tests.kit.relay.stream import DUMP, Address, connected, dump_packets, dump_request
 
+COM_QUIT = 1
 INSECURE = "3159: Connections using insecure transport are prohibited"
 
 
@@ -114,6 +117,26 @@ def test_client_without_checksums_or_gtids_is_refused(relay_root: Path, tmp_path
             (packet,) = dump_packets(address, DUMP, dump_request(file=""), settings=settings)
             assert packet[:3] == b"\xff\xd4\x04"
             assert reason in packet
+
+
+@pytest.mark.guarantee("robust")
+def test_garbage_ends_its_own_connection_only(relay_root: Path, tmp_path: Path) -> None:
+    """Random bytes instead of a login, and random bodies of every command after it."""
+    random = Random(7)
+    with served(relay_root, options_in(tmp_path)) as address:
+        for size in (1, 4, 36, 300, 100_000):
+            with socket.create_connection(("127.0.0.1", address.port)) as client:
+                client.recv(1000)
+                with suppress(OSError):
+                    client.sendall(random.randbytes(size))
+                    client.shutdown(socket.SHUT_WR)
+                    while client.recv(1000):
+                        pass
+        for command in (number for number in range(256) if number != COM_QUIT):
+            body = random.randbytes(random.randrange(60))
+            (answer,) = dump_packets(address, command, body, packets_max=1)
+            assert answer[:1] in (b"\xff", b"\0", b"\xfe", b"M"), (command, answer)
+        dump_packets(address, DUMP, dump_request(file=""))
 
 
 @pytest.mark.guarantee("secret")

@@ -43,9 +43,17 @@ def connected(address: Address) -> Iterator[Any]:
 
 
 def dump_packets(
-    address: Address, command: int, payload: bytes, *, settings: Sequence[str] = ()
+    address: Address,
+    command: int,
+    payload: bytes,
+    *,
+    settings: Sequence[str] = (),
+    packets_max: int = 0,
 ) -> list[bytes]:
-    """The packets of a dump that ends, without heartbeats. An error packet is the last one."""
+    """The packets of a dump that ends, without heartbeats. An error packet is the last one.
+
+    ``packets_max``: no more than these.
+    """
     found: list[bytes] = []
     login = Login(user=address.user, password=address.password, tls=Tls(address.tls))
     with SourceConnection.connect(Member("127.0.0.1", address.port), login) as connection:
@@ -57,7 +65,7 @@ def dump_packets(
             if packet[:1] == b"\0" and packet[5] in HEARTBEATS:
                 continue
             found.append(packet)
-            if packet[:1] != b"\0":
+            if packet[:1] != b"\0" or len(found) == packets_max:
                 return found
 
 
