@@ -45,6 +45,8 @@ def fail_over(
     on_promoted(DatabaseSet(new, (other, old)))
     old.is_replica = True
     old.start()
+    restarted = old.gtid_position()
+    assert restarted == executed, f"killed at {executed}, restarted with {restarted}"
     if old.flavour is Flavour.MARIADB:
         old.execute("SET GLOBAL gtid_slave_pos = %s", (executed,))
     old.follow(new.port, LINK)
