@@ -10,7 +10,8 @@ Guarantees
 - A blocked task ends the wait at once, with its own code. So does a paused task that has not arrived, and for an apply
   task its capture task, if that is blocked or paused and has not arrived.
 - A member that can't be reached is asked again until the timeout.
-- At the timeout, the error names each replica that has stopped replicating, its stopped threads and its missing GTIDs.
+- At the timeout, the error names the operator who pauses the set's relay. Otherwise it names each replica that has
+  stopped replicating, its stopped threads and its missing GTIDs.
   The capture task may read from that replica, and then its status says "caught up" although rows are missing.
 """
 
@@ -74,7 +75,11 @@ def wait_until_arrived(
             has = (
                 f"it has {report.gtid_set or 'nothing'}, which is not proven to contain {unproven}"
             )
-            raise _timed_out(f"not within {timeout_s:g} s: {state}; {has}", capture or name, proof)
+            text = f"not within {timeout_s:g} s: {state}; {has}"
+            if paused_by := now.store.directives(document.name).relay_paused_by:
+                text += f"; the relay of set {document.name} is paused by {paused_by}"
+                raise Retryable("MR-4201", text, fix=f"`millrace relay resume {document.name}`")
+            raise _timed_out(text, capture or name, proof)
         time.sleep(POLL_S)
 
 

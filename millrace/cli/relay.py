@@ -89,7 +89,7 @@ def purge(
     from producer.relay.control import PurgeRequest, request_purge
 
     if sum((bool(filename or sub_dir), inactive, older_than_h is not None)) > 1:
-        message = "--filename with --sub-dir, --inactive and --older-than-h exclude each other"
+        message = "--filename or --sub-dir, --inactive, and --older-than-h exclude each other"
         raise Fatal("MR-2013", message)
     request = PurgeRequest(
         filename=filename,
@@ -111,6 +111,8 @@ def purge(
     for file in answer.deleted:
         print(f"deleted {file}")
     print(f"{len(answer.deleted)} files deleted; the oldest remaining file is {answer.oldest}")
+    if not answer.deleted:
+        print(f"`millrace relay status {set_name}` shows which tasks need files")
 
 
 @app.command(name="list")
@@ -204,13 +206,17 @@ def dump(
     """Print the events: position, type, server id, GTID, table and row count, as mysqlbinlog's heads."""
     from producer.convert.dump import Bounds, event_heads, raw_bytes
     from producer.relay.survey import Survey
-    from schemas.gtid import parse_gtid, parse_gtid_set
+    from schemas.gtid import Flavour, parse_gtid, parse_gtid_set
 
     survey = Survey(relay_dir / set_name)
     wanted = parse_gtid_set(survey.flavour, gtid) if gtid else None
 
+    named = set("".join(gtid.split()).split(","))
+
     def is_wanted(text: str) -> bool:
-        return wanted is None or wanted.covers(parse_gtid(survey.flavour, text))
+        if wanted is None or survey.flavour is Flavour.MARIADB:
+            return wanted is None or text in named  # its sets would include all earlier ones
+        return wanted.covers(parse_gtid(survey.flavour, text))
 
     first = _place(survey, start) if start else None
     bounds = Bounds(first, _place(survey, end) if end else None, is_wanted)

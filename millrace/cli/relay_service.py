@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from producer.relay.control import PurgeAnswer, PurgeRequest
 
 POLL_S = 0.2
+OLD_S = 3.0  # workers repeat a report every 5 s
 
 SetName = Annotated[str, typer.Argument(metavar="SET", help="The set.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
@@ -48,7 +49,13 @@ def start(
 ) -> None:
     """Receive the set's binlog from now on, also while no task runs (relay: always)."""
     document = _change_mode(set_name, RelayMode.ALWAYS, start)
-    print(f"set {set_name}: the relay runs always, from {document.relay.start} if it has no files")
+    with control() as now:
+        paused_by = now.store.directives(set_name).relay_paused_by
+    print(
+        f"set {set_name}: the relay runs always; if it has no files and no task, from {document.relay.start}"
+    )
+    if paused_by:
+        print(f"it is paused by {paused_by}: `millrace relay resume {set_name}`")
 
 
 def stop(set_name: SetName) -> None:
@@ -77,7 +84,7 @@ def resume(set_name: SetName) -> None:
 
     with control() as now:
         now.store.direct(set_name, change)
-    print(f"set {set_name}: the relay is not paused")
+    print(f"set {set_name}: the relay receives again if it was paused")
 
 
 def status(set_name: SetName, *, as_json: Json = False) -> None:
@@ -195,6 +202,7 @@ def _lines(document: SetDocument, found: _Found | None) -> list[str]:
         return [f"{head}  stopped: it has not run yet"]
     stage = found.stage
     where = f" on {found.view.report.worker}" if found.is_fresh else ""
+    where += f", reported {found.view.age_s:.0f} s ago" if found.view.age_s >= OLD_S else ""
     caught_up = {True: "caught up", False: "behind the source", None: ""}[stage.caught_up]
     lines = [f"{head}  {stage.stage}{where}: {stage.why}"]
     if stage.source is not None:
@@ -205,10 +213,14 @@ def _lines(document: SetDocument, found: _Found | None) -> list[str]:
         lines.append(f"  disk     {used} used, {left} left; oldest file {stage.oldest_file or '-'}")
     for task, file in sorted(stage.needed.items()):
         lines.append(f"  needed   by {task}: {file or 'more than the relay log has'}")
-    left = "unknown" if stage.time_to_loss_s is None else _duration(stage.time_to_loss_s)
-    if stage.time_to_loss_s is None and stage.kept_s is None and found.is_fresh:
-        left = "no limit in time"
-    lines.append(f"  to loss  {left}: {stage.loss}")
+    if stage.time_to_loss_s is not None:
+        lines.append(f"  to loss  {_duration(stage.time_to_loss_s)}: {stage.loss}")
+    elif stage.kept_s is None and found.is_fresh:
+        lines.append(
+            "  to loss  none by age: the members keep their binlogs without a limit in time"
+        )
+    else:
+        lines.append(f"  to loss  unknown: {stage.loss}")
     return lines
 
 

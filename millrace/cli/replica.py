@@ -75,7 +75,7 @@ def unpin(
         return replace(known, pinned=None if known.pinned == wanted else known.pinned)
 
     chosen = _direct(set_name, member, change)
-    print(f"set {set_name}: {chosen} is not pinned")
+    print(f"set {set_name}: {chosen} is no longer pinned")
 
 
 @app.command()
@@ -90,6 +90,10 @@ def drain(
 
     chosen = _direct(set_name, member, change)
     print(f"set {set_name}: {chosen} is drained")
+    with control() as now:
+        drained = now.store.directives(set_name).drained
+        if drained.issuperset(now.store.set_entry(set_name).document.members):
+            print("every member is drained: a running stream keeps the one that it reads")
 
 
 @app.command()
@@ -103,7 +107,7 @@ def undrain(
         return replace(known, drained=known.drained - {wanted})
 
     chosen = _direct(set_name, member, change)
-    print(f"set {set_name}: {chosen} is not drained")
+    print(f"set {set_name}: {chosen} may be read again")
 
 
 def _direct(set_name: str, text: str, change: Callable[[Directives, Member], Directives]) -> Member:

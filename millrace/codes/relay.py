@@ -96,7 +96,8 @@ CODES: tuple[Code, ...] = (
         "a file is missing in the relay log",
         "The set's relay directory has no binlog file or sub-directory with this name, or the command was given options"
         " that exclude each other.",
-        "Use a name that `millrace relay list SET --relay-dir DIR` prints: FILE or SUBDIR/FILE. Without a name, all published files are purged.",
+        "Check the name of the set and the directory: `--relay-dir` is the one given to `millrace worker`. The names of files are"
+        " FILE or SUBDIR/FILE, as `millrace relay list SET --relay-dir DIR` prints them.",
         Branch.OPERATOR,
     ),
     Code(

@@ -118,7 +118,7 @@ def check_exposure(options: ServeOptions) -> None:
     if options.certificate is None:
         lacks.append("TLS (--tls-cert and --tls-key)")
     if options.account.password is None:
-        lacks.append("a password (--password)")
+        lacks.append("password (--password)")
     if lacks and not _is_loopback(options.host):
         message = f"{options.host} is not a loopback address and has no {' and no '.join(lacks)}"
         raise Fatal("MR-2020", message)

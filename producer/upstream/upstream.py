@@ -89,6 +89,9 @@ class Upstream:
         self._next_check_s = self._next_summary_s = self._next_positions_s = 0.0
         self._summary = Summary()
         self._positions: Positions = {}
+        self._readers: frozenset[str] = (
+            frozenset()
+        )  # tasks that held files when the positions were asked
         self._mode = document.relay.mode
         self._schedule = PurgeSchedule(document.relay.purge)
         replica = ReplicaIdentity.for_set(document.name, installation=site.installation())
@@ -212,7 +215,9 @@ class Upstream:
             self._purge_lock.release()
 
     def _summarize_if_due(self, now_s: float, needed: Callable[[], Positions | None]) -> None:
-        if now_s >= self._next_positions_s:
+        readers = frozenset(self._relay.holds.by_owner())
+        if now_s >= self._next_positions_s or readers != self._readers:
+            self._readers = readers
             self._positions = needed() or self._positions
             self._next_positions_s = now_s + POSITIONS_INTERVAL_S
         if now_s >= self._next_summary_s:

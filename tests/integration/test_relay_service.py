@@ -233,6 +233,9 @@ def test_operator_pauses_and_resumes_the_relay(scene: Scene, rig: Rig) -> None:
         assert isinstance(left_s, float)
         assert 86400 - 600 < left_s < 86400
         assert "to loss" in scene.shell("relay", "status", "shop")
+        late = scene.shell("task", "wait", "shop", "--timeout", "0.5", exit_code=1)
+        assert "MR-4201" in late
+        assert "millrace relay resume shop" in late
         scene.shell("relay", "resume", "shop")
         rig.wait_seq(2)
         # the mode alone is no reason to start the task again
