@@ -118,10 +118,7 @@ def _report(stream: Upstream) -> TaskReport:
 def _relay_end(root: Path, flavour: Flavour) -> GtidPosition | None:
     """The end of the relay log by the newest relay.meta; None if there is no log or the file is not usable."""
     with disk_errors(root):
-        try:
-            subdirs = layout.list_subdirs(root)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
+        subdirs = layout.find_subdirs(root)
         meta = layout.read_meta(root / str(subdirs[-1])) if subdirs else None
     if meta is None:
         return None

@@ -79,17 +79,15 @@ def remove_stored(path: Path, files: Files) -> None:
 
 
 def stored_bytes(path: Path, files: Files) -> int:
-    """The bytes that the file takes on disk, plain or compressed; 0 if it is gone."""
-    for form in (path, packed_path(path)):
-        try:
-            fd = files.open(form, is_read_only=True)
-        except FileNotFoundError:
-            continue
-        try:
-            return files.size(fd)
-        finally:
-            files.close(fd)
-    return 0
+    """The bytes that the file takes on disk, plain or compressed. FileNotFoundError."""
+    try:
+        fd = files.open(path, is_read_only=True)
+    except FileNotFoundError:
+        fd = files.open(packed_path(path), is_read_only=True)
+    try:
+        return files.size(fd)
+    finally:
+        files.close(fd)
 
 
 def modified_at_s(path: Path, files: Files) -> float:

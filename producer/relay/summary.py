@@ -4,6 +4,7 @@ The first 4 bytes of an event are the second of its commit, little-endian (MySQL
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from producer.relay.files import disk_errors
@@ -34,7 +35,8 @@ def summarize(relay: RelayLog, positions: Positions) -> Summary:
     with disk_errors(relay.root):
         for subdir, name in files:
             at = Coordinates(str(subdir), name, FIRST_POS)
-            total_bytes += stored_bytes(relay.path(at), relay.disk)
+            with suppress(FileNotFoundError):  # purged just now
+                total_bytes += stored_bytes(relay.path(at), relay.disk)
         left_bytes = relay.disk.free_bytes(relay.root)
     return Summary(
         stored_bytes=total_bytes,

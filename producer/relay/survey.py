@@ -24,7 +24,7 @@ from producer.relay.layout import Subdir
 from producer.relay.notes import SubdirNotes
 from producer.relay.packed import FRAME_BYTES
 from producer.relay.recovery import WalkResult, read_position_before, walk_stored
-from producer.relay.stored import StoredFile, open_stored, packed_path, read_stored
+from producer.relay.stored import StoredFile, open_stored, read_stored, stored_bytes
 from schemas.gtid import Flavour, GtidPosition, parse_gtid_set
 from schemas.place import FIRST_POS, Coordinates
 
@@ -104,13 +104,13 @@ class Survey:
         with disk_errors(self.root):
             try:
                 is_packed = name not in self.disk.list_files(path.parent)
-                stored_bytes = _size_of(self.disk, packed_path(path) if is_packed else path)
+                size = stored_bytes(path, self.disk)
                 before = self._before(subdir, name)
             except FileNotFoundError:
                 return None
         at = Coordinates(str(subdir), name, FIRST_POS)
         through = self._through(subdir, name, walks=is_newest)
-        return ListedFile(at, stored_bytes, before, through, is_packed, is_newest)
+        return ListedFile(at, size, before, through, is_packed, is_newest)
 
     def first_gtid(self, file: ListedFile) -> str:
         """The first GTID event of a file; "" if there is none in its first bytes."""
@@ -340,11 +340,3 @@ def _opened(path: Path, files: Files) -> Iterator[_CutFile]:
         yield file
     finally:
         file.close()
-
-
-def _size_of(files: Files, path: Path) -> int:
-    fd = files.open(path, is_read_only=True)
-    try:
-        return files.size(fd)
-    finally:
-        files.close(fd)
