@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from millrace.errors import Fatal
-from schemas.documents import CaptureTask, RelayTask, TaskKind, address_of, set_of
+from schemas.documents import ApplyTask, CaptureTask, RelayTask, TaskKind, address_of, set_of
 from schemas.status import TaskReport, TaskState
 from zk.client.session import Node, Session
 from zk.lease.election import leader_of
@@ -57,6 +57,11 @@ class TaskView:
     report: TaskReport
     assigned: str
     age_s: float
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether the owner runs the task, and has reported lately."""
+        return self.report.state is TaskState.RUNNING and self.age_s <= REPORT_AGE_S_MAX
 
 
 def read_cluster(session: Session, tree: Tree) -> Cluster:
@@ -97,6 +102,17 @@ def views(cluster: Cluster, *, now_ms: int | None = None) -> list[TaskView]:
             )
         )
     return found
+
+
+def views_of_set(cluster: Cluster, set_name: str) -> list[TaskView]:
+    """The set's capture tasks and its relay, sorted by name."""
+
+    def is_of_set(entry: WorkEntry | UnreadableEntry) -> bool:
+        if isinstance(entry, UnreadableEntry) or isinstance(entry.document, ApplyTask):
+            return False
+        return entry.document.set_name == set_name
+
+    return [view for view in views(cluster) if is_of_set(cluster.tasks[view.name])]
 
 
 def status_of(name: str, entry: WorkEntry | UnreadableEntry, cluster: Cluster) -> TaskReport:

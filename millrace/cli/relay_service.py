@@ -12,19 +12,9 @@ import typer
 
 from millrace.cli.control import Control, control, operator, print_json
 from millrace.errors import Fatal
-from schemas.documents import (
-    ApplyTask,
-    Directives,
-    RelayMode,
-    SetDocument,
-    parse_set,
-    plain_set,
-    set_of,
-)
+from schemas.documents import Directives, RelayMode, SetDocument, parse_set, plain_set
 from schemas.relayed import BinlogEnd, Relayed
-from schemas.status import TaskState
-from zk.tree.entries import UnreadableEntry
-from zk.view import REPORT_AGE_S_MAX, TaskView, read_cluster, views
+from zk.view import TaskView, read_cluster, views_of_set
 
 if TYPE_CHECKING:
     from producer.relay.control import PurgeAnswer, PurgeRequest
@@ -48,8 +38,8 @@ def start(
     ] = "",
 ) -> None:
     """Receive the set's binlog from now on, also while no task runs (relay: always)."""
-    document = _change_mode(set_name, RelayMode.ALWAYS, start)
     with control() as now:
+        document = _change_mode(now, set_name, RelayMode.ALWAYS, start)
         paused_by = now.store.directives(set_name).relay_paused_by
     print(
         f"set {set_name}: the relay runs always; if it has no files and no task, from {document.relay.start}"
@@ -60,7 +50,8 @@ def start(
 
 def stop(set_name: SetName) -> None:
     """Receive the set's binlog only while a task of the set runs (relay: with_tasks)."""
-    _change_mode(set_name, RelayMode.WITH_TASKS)
+    with control() as now:
+        _change_mode(now, set_name, RelayMode.WITH_TASKS)
     print(f"set {set_name}: the relay runs while tasks run")
 
 
@@ -143,28 +134,22 @@ class _Found:
     is_fresh: bool
 
 
-def _change_mode(set_name: str, mode: RelayMode, start: str = "") -> SetDocument:
-    with control() as now:
-        known = now.store.set_entry(set_name).document
-        rules = replace(known.relay, mode=mode, start=start or known.relay.start)
-        # parsed again, because ``start`` is the operator's text
-        document = parse_set(plain_set(replace(known, relay=rules)))
-        now.store.create_set(document, replace=True)
+def _change_mode(now: Control, set_name: str, mode: RelayMode, start: str = "") -> SetDocument:
+    known = now.store.set_entry(set_name).document
+    rules = replace(known.relay, mode=mode, start=start or known.relay.start)
+    # parsed again, because ``start`` is the operator's text
+    document = parse_set(plain_set(replace(known, relay=rules)))
+    now.store.create_set(document, replace=True)
     return document
 
 
 def _find(now: Control, set_name: str) -> _Found | None:
     """The newest report of the set's relay or of one of its tasks; a fresh one is preferred."""
-    cluster = read_cluster(now.session, now.tree)
-    found: list[_Found] = []
-    for view in views(cluster):
-        entry = cluster.tasks[view.name]
-        if isinstance(entry, UnreadableEntry) or isinstance(entry.document, ApplyTask):
-            continue
-        stage = view.report.relayed
-        if set_of(entry.document) == set_name and stage is not None:
-            is_running = view.report.state is TaskState.RUNNING
-            found.append(_Found(stage, view, is_running and view.age_s <= REPORT_AGE_S_MAX))
+    found = [
+        _Found(view.report.relayed, view, view.is_fresh)
+        for view in views_of_set(read_cluster(now.session, now.tree), set_name)
+        if view.report.relayed is not None
+    ]
     return min(found, key=lambda each: (not each.is_fresh, each.view.age_s), default=None)
 
 

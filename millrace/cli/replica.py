@@ -11,10 +11,8 @@ import typer
 from millrace.cli.control import Control, console, control, new_table, print_json
 from millrace.errors import Fatal
 from schemas.captured import Captured, MemberView
-from schemas.documents import ApplyTask, Directives, Member, SetDocument, set_of
-from schemas.status import TaskState
-from zk.tree.entries import UnreadableEntry
-from zk.view import REPORT_AGE_S_MAX, read_cluster, views
+from schemas.documents import Directives, Member, SetDocument
+from zk.view import read_cluster, views_of_set
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -131,15 +129,10 @@ def _member(document: SetDocument, text: str) -> Member:
 
 def _find_captured(now: Control, set_name: str) -> Captured | None:
     """The stage of a running task of the set; None if none has a fresh report."""
-    cluster = read_cluster(now.session, now.tree)
-    for view in views(cluster):
-        entry = cluster.tasks[view.name]
-        if isinstance(entry, UnreadableEntry) or isinstance(entry.document, ApplyTask):
-            continue
-        is_fresh = view.report.state is TaskState.RUNNING and view.age_s <= REPORT_AGE_S_MAX
-        if set_of(entry.document) == set_name and is_fresh and view.report.captured is not None:
-            return view.report.captured
-    return None
+    found = views_of_set(read_cluster(now.session, now.tree), set_name)
+    return next(
+        (view.report.captured for view in found if view.is_fresh and view.report.captured), None
+    )
 
 
 def _ask(document: SetDocument, directives: Directives) -> tuple[MemberView, ...]:
