@@ -4,14 +4,13 @@ Prints one line of JSON, ``{"serve": "127.0.0.1:3307"}``, when it accepts client
 """
 
 import json
-import signal
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from millrace.errors import Fatal
+from millrace.signals import stop_on_signals
 
 if TYPE_CHECKING:
     from schemas.documents.secret import SecretReference
@@ -59,9 +58,7 @@ def serve(
         connections_max=connections_max,
     )
     server = RelayServer(relay_dir / set_name, options)
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop = stop_on_signals()
     server.run(stop, ready=lambda: print(json.dumps({"serve": server.address}), flush=True))
 
 

@@ -8,6 +8,7 @@ import ipaddress
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -81,7 +82,7 @@ class RelayServer:
                     continue
                 except OSError as error:
                     log.warning("client not accepted", error=error)
-                    stop.wait(POLL_S)
+                    time.sleep(POLL_S)  # not stop.wait(), see millrace.signals
                     continue
                 thread = threading.Thread(
                     target=self._serve, args=(connection, address[0], clients, stop), daemon=True

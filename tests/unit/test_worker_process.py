@@ -19,7 +19,7 @@ def test_signal_delivered_to_another_thread_is_handled() -> None:
     """The system wakes that thread, and only the main thread may act on the signal."""
     ended = _ran(
         """
-        stop = worker._stop_on_signals()
+        stop = worker.stop_on_signals()
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 
         def loop(stop):

@@ -11,15 +11,14 @@ thread to standard error and exits.
 
 import faulthandler
 import os
-import signal
 import sys
 import threading
 import time
 from collections.abc import Callable
-from types import FrameType
 
 from millrace.errors import Retryable
 from millrace.log import get_logger
+from millrace.signals import stop_on_signals
 from schemas.documents import TaskKind
 from zk.client.session import Session
 from zk.ensemble import Ensemble
@@ -54,7 +53,7 @@ def run_worker(
     """
     worker = WorkerIdentity(name=process_name(name), kind=kind, relays=relays)
     where = ensemble or Ensemble.from_environment()
-    stop = _stop_on_signals()
+    stop = stop_on_signals()
     session = _open_session(where, stop)
     if session is None:
         return 0
@@ -76,7 +75,7 @@ def run_scheduler(*, name: str = "", ensemble: Ensemble | None = None) -> int:
     """Lead or wait to lead until a signal; returns 0 after an orderly end. Call it from the main thread."""
     process = process_name(name)
     where = ensemble or Ensemble.from_environment()
-    stop = _stop_on_signals()
+    stop = stop_on_signals()
     session = _open_session(where, stop)
     if session is None:
         return 0
@@ -123,14 +122,3 @@ def _in_thread(
     wake()
     thread.join()
     return bool(results and results[0])
-
-
-def _stop_on_signals() -> threading.Event:
-    stop = threading.Event()
-
-    def handle(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, handle)
-    return stop
