@@ -307,7 +307,10 @@ def test_command_reports_an_unreachable_ensemble(
 def test_replica_commands_direct_the_stream(shell: Shell) -> None:
     """Wishes are kept in ZooKeeper, where the worker reads them; `list` asks the members while no worker reads them."""
     shell("set", "create", "-f", shell.file(SHOP))
-    assert shell("replica", "drain", "shop", "127.0.0.1:1") == "set shop: 127.0.0.1:1 is drained\n"
+    assert shell("replica", "drain", "shop", "127.0.0.1:1") == (
+        "set shop: 127.0.0.1:1 is drained\n"
+        "every member is drained: a running stream keeps the one that it reads\n"
+    )
     assert shell("replica", "pin", "shop", "127.0.0.1") == "set shop: 127.0.0.1:1 is pinned\n"
     with shell.ensemble.session() as session:
         store = Store(session, shell.ensemble.tree)

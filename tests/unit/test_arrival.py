@@ -11,7 +11,7 @@ from millrace.cli import arrival
 from millrace.cli.arrival import capture_task_of, source_set_of, wait_until_arrived
 from millrace.cli.control import Control
 from millrace.errors import Fatal, MillraceError
-from schemas.documents import ApplyTask, CaptureTask, TaskKind, TopicAddress
+from schemas.documents import ApplyTask, CaptureTask, Directives, TaskKind, TopicAddress
 from schemas.gtid import Flavour, History, parse_binlog_state, parse_gtid_set
 from schemas.status import TaskReport, TaskState
 from zk.tree.entries import Desired, TaskEntry
@@ -85,6 +85,7 @@ def _wait(
     *,
     timeout_s: float = 0.0,
     gtid_set: str | None = None,
+    relay_paused_by: str = "",
 ) -> str:
     """Return the code that ends a wait for ``name``, "" for success.
 
@@ -99,7 +100,8 @@ def _wait(
     store = SimpleNamespace(
         tasks=lambda: entries,
         task_entry=lambda name: entries[name],
-        set_entry=lambda _name: SimpleNamespace(document=None),
+        set_entry=lambda name: SimpleNamespace(document=SimpleNamespace(name=name)),
+        directives=lambda _name: Directives(relay_paused_by=relay_paused_by),
     )
     answers = list(histories)
     monkeypatch.setattr(
@@ -214,3 +216,14 @@ def test_wait_for_a_given_gtid_set_ignores_later_changes(
     reports = dict.fromkeys(("shop", "warehouse"), TaskReport(TaskState.RUNNING, gtid_set="0-1-7"))
     found = _wait(monkeypatch, "warehouse", reports, [_history("0-1-9")], gtid_set=gtid_set)
     assert found.partition(" ")[0] == code
+
+
+def test_timeout_names_the_operator_who_pauses_the_relay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replicas that stopped are not the cause then: the set receives nothing."""
+    reports = {
+        "shop": TaskReport(TaskState.RUNNING, gtid_set="0-1-6"),
+        "warehouse": TaskReport(TaskState.RUNNING, gtid_set="0-1-6"),
+    }
+    said = _wait(monkeypatch, "shop", reports, [_history("0-1-7")], relay_paused_by="ann")
+    assert said.startswith("MR-4201 ")
+    assert "the relay of set set-of-shop is paused by ann" in said
