@@ -3,8 +3,10 @@
     look        the mark on the target, the lag that was stored with it, and the topic's end, about once a second
     rate        from the marks of two looks: seq counts the topic's rows and statements, also those that the task skips;
                 the offset counts records
-    backlog     offsets from the mark to the topic's end, or from where a turn found no record up to the end. 0 for the
-                last ``TAIL_OFFSETS``, which are no row and no statement
+    backlog     records: offsets from the mark to the topic's end, or from where a turn found no record up to the end.
+                0 for the last ``TAIL_OFFSETS``, which are no row and no statement. rows: the ``seq`` of the topic's
+                last record less that of the mark. bytes: the records by the mean size of those that were read
+    waiting     since the mark moved while records wait
     ETA         the backlog by the records a second over 10 s, or over 60 s if no mark moved for 10 s
 
 The lag is the stored one if the mark has moved since the last look. Otherwise it is 0 if no record waits. If records
@@ -14,94 +16,101 @@ before the first of these.
 Pure: the caller passes the time.
 """
 
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from consumer.target.progress import Mark
-from schemas.stages import Applied
+from millrace.rates import LONG_S, SHORT_S, Meter
+from schemas.stages.applied import Applied, Backlog
+from schemas.stages.rates import Rates
 
-SHORT_S, LONG_S = 10.0, 60.0
-SPAN_S_MIN = 0.5  # of closer marks no rate is computed
 # A Kafka transaction ends with a `resolved` or `fence` record and Kafka's marker.
 TAIL_OFFSETS = 2
 
 
 @dataclass(frozen=True, slots=True)
+class End:
+    """The topic's end: the offset, and a function that reads the ``seq`` of its last record (None: not known)."""
+
+    offset: int
+    read_seq: Callable[[], int | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
     """``lag_s``: stored with the mark; None: unknown. ``end``: of the topic; None if the broker did not answer.
 
-    ``read_to``: a turn has found no record from the mark up to this offset.
+    ``read_to``: a turn has found no record from the mark up to this offset. ``record_bytes``: the mean size of a
+    record; None while no turn has ended.
     """
 
     at_s: float
     mark: Mark
     lag_s: float | None
-    end: int | None
+    end: End | None
     read_to: int = -1
+    record_bytes: float | None = None
 
 
 @dataclass(slots=True)
 class Pace:
     """The looks of the last minute."""
 
-    _looks: deque[Look] = field(default_factory=deque)
+    _rows: Meter = field(default_factory=Meter)
+    _records: Meter = field(default_factory=Meter)
+    _last: Mark | None = None
     _base_s: float | None = None  # the lag at ``_since_s``
     _since_s: float = 0.0
 
     def saw(self, look: Look) -> Applied:
         """Add a look; the stage as of it."""
-        if self._looks and self._looks[-1].mark.is_unproven:
-            self._looks.clear()  # the seq at which the task begins was not known then
-        before = self._looks[-1].mark if self._looks else None
-        backlog = _backlog(look)
+        before = self._last
+        if before is not None and before.is_unproven:
+            before = None  # the seq at which the task begins was not known then
+            self._rows.clear()
+            self._records.clear()
+        waiting = _count_waiting(look)
         has_moved = before is not None and look.mark.seq > before.seq
-        if backlog == 0 or has_moved:
-            self._base_s, self._since_s = (0.0 if backlog == 0 else look.lag_s), look.at_s
+        if waiting == 0 or has_moved or self._last is None:
+            self._since_s = look.at_s
+            if waiting == 0:
+                self._base_s = 0.0
+            elif has_moved:
+                self._base_s = look.lag_s
         lag_s = look.lag_s if has_moved else self._lag_s(look.at_s)
-        self._looks.append(look)
-        while len(self._looks) > 2 and self._looks[1].at_s <= look.at_s - LONG_S:
-            self._looks.popleft()
+        self._last = look.mark
+        self._rows.note(look.mark.seq, at_s=look.at_s)
+        self._records.note(max(look.mark.next_offset, 0), at_s=look.at_s)
         return Applied(
-            lag_s=None if backlog is None else lag_s,
+            lag_s=None if waiting is None else lag_s,
+            waits_s=look.at_s - self._since_s if waiting else 0.0,
             commit_ms=look.mark.commit_ms,
-            backlog_records=backlog,
-            rows_10_s=self._rate(SHORT_S, _seq),
-            rows_60_s=self._rate(LONG_S, _seq),
-            eta_s=self._eta(backlog),
+            backlog=_backlog(look, waiting),
+            rates=Rates(self._rows.over(SHORT_S), self._rows.over(LONG_S)),
+            eta_s=self._eta(waiting),
         )
 
     def _lag_s(self, at_s: float) -> float | None:
         return None if self._base_s is None else self._base_s + at_s - self._since_s
 
-    def _eta(self, backlog: int | None) -> float | None:
-        if not backlog:
-            return backlog
-        records_s = self._rate(SHORT_S, _place) or self._rate(LONG_S, _place)
-        return backlog / records_s if records_s else None
-
-    def _rate(self, over_s: float, count: Callable[[Mark], int]) -> float | None:
-        last, first = self._looks[-1], self._looks[0]
-        for look in self._looks:
-            if look.at_s > last.at_s - over_s:
-                break
-            first = look
-        span_s = last.at_s - first.at_s
-        if span_s < SPAN_S_MIN:
-            return None
-        return max(count(last.mark) - count(first.mark), 0) / span_s
+    def _eta(self, waiting: int | None) -> float | None:
+        if not waiting:
+            return waiting
+        records_s = self._records.over(SHORT_S) or self._records.over(LONG_S)
+        return waiting / records_s if records_s else None
 
 
-def _backlog(look: Look) -> int | None:
+def _count_waiting(look: Look) -> int | None:
+    """The offsets from the mark to the topic's end; see the module."""
     if look.end is None:
         return None
-    waiting = look.end - max(look.mark.next_offset, look.read_to, 0)
+    waiting = look.end.offset - max(look.mark.next_offset, look.read_to, 0)
     return waiting if waiting > TAIL_OFFSETS else 0
 
 
-def _seq(mark: Mark) -> int:
-    return mark.seq
-
-
-def _place(mark: Mark) -> int:
-    return max(mark.next_offset, 0)
+def _backlog(look: Look, waiting: int | None) -> Backlog:
+    if not waiting or look.end is None:
+        return Backlog(waiting, waiting, waiting)
+    seq = look.end.read_seq()
+    size = None if look.record_bytes is None else round(waiting * look.record_bytes)
+    return Backlog(waiting, None if seq is None else max(0, seq - max(look.mark.seq, 0)), size)

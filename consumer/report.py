@@ -1,15 +1,16 @@
 """The report of a running apply task, from its mark, its figures and its pace. Pure.
 
-``figures`` count the turns that have ended since the start of the run. A turn takes up to half a minute; the stage
-``applied`` is never older than the last look.
+``figures`` count the turns that have ended since the start of the run. A turn takes up to half a minute; the pace is
+never older than the last look.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from consumer.apply.batch import Figures
 from consumer.target.progress import DATABASE, Mark
 from millrace.errors import Retryable
-from schemas.stages import Applied
+from schemas.stages.applied import Applied, AppliedCounts
 from schemas.status import TaskReport, TaskState
 
 IN_ORDER_NAMED = 5  # in a status
@@ -18,7 +19,7 @@ IN_ORDER_NAMED = 5  # in a status
 def running_report(
     mark: Mark,
     figures: Figures,
-    applied: Applied,
+    pace: Applied,
     *,
     warning: Retryable | None = None,
     silence: Retryable | None = None,
@@ -28,6 +29,7 @@ def running_report(
     """RUNNING, or DEGRADED with the reason while the broker is silent. ``warning``: does not stop the task."""
     shown = silence or warning
     counts = figures.counts
+    filtered = filter_warning(figures)
     return TaskReport(
         TaskState.DEGRADED if silence else TaskState.RUNNING,
         why=shown.message if shown else why_running(mark.next_offset, figures, safe_mode),
@@ -35,18 +37,20 @@ def running_report(
         fix=shown.fix if shown else "",
         gtid_set=mark.gtid_set,
         seq=max(mark.seq, 0),
-        figures={
-            "rows": counts.rows,
-            "statements": counts.statements,
-            "turns": figures.turns,
-            "ddl": counts.ddl,
-            "statements_left_out": counts.left_out,
-            "applied_in_order": in_order_text(figures.in_order),
-            "consistency": consistency,
-            **({"safe_mode": safe_mode} if safe_mode else {}),
-            **({"filter_warning": warned} if (warned := filter_warning(figures)) else {}),
-        },
-        applied=applied,
+        warnings=(filtered,) if filtered else (),
+        applied=replace(
+            pace,
+            counts=AppliedCounts(
+                rows=counts.rows,
+                statements=counts.statements,
+                ddl=counts.ddl,
+                left_out=counts.left_out,
+                turns=figures.turns,
+            ),
+            in_order=in_order_text(figures.in_order),
+            consistency=consistency,
+            safe_mode=safe_mode,
+        ),
     )
 
 

@@ -24,11 +24,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 from consumer.apply.batch import Assignment, BatchApplier
 from consumer.apply.ddl import end_earlier_statement
-from consumer.pace import Look, Pace
+from consumer.pace import End, Look, Pace
 from consumer.report import running_report
 from consumer.safe_mode import SafeMode
 from consumer.spark.driver import FIRST_OFFSET, LANES_MAX, Records, SparkDriver, TopicQuery
@@ -52,8 +53,7 @@ from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger
 from schemas.documents import ApplyTask, SetDocument, TopicAddress, Work
 from schemas.gtid import parse_any_gtid_set
-from schemas.stages import Applied
-from schemas.status import TaskReport
+from schemas.stages.applied import Applied
 from zk.run.runner import HeldLease, Report
 
 LOOK_S = 0.2  # delay until a stop is noticed
@@ -158,6 +158,12 @@ class Identity(Protocol):
     def end(self) -> int:
         """The topic's current end, with Kafka's markers."""
 
+    def seq_before(self, end: int) -> int | None:
+        """The ``seq`` of the last record before this end; None if it could not be read soon."""
+
+    def close(self) -> None:
+        """Release connections."""
+
 
 def same_topic(identity: Identity, mark: Mark, *, source: TopicAddress) -> Mark:
     """The mark with the topic's ID; Fatal MR-5035 if the mark has another ID.
@@ -231,7 +237,6 @@ class ApplyRun:
         self._pace, self._applied = Pace(), Applied(commit_ms=applier.mark.commit_ms)
         self._mark = applier.mark  # the newest that is known
         self._read = _MarkRead(applier.mark)
-        self._reported: TaskReport | None = None
         self._reporting = threading.Lock()
         self._observer: TargetConnection | None = None
         self._compare_topic()
@@ -280,9 +285,7 @@ class ApplyRun:
                 safe_mode=safe_mode.text(self._mark) if safe_mode else "",
                 consistency=str(applier.assignment.consistency),
             )
-            if report != self._reported:
-                self._reported = report
-                self._report(report)
+            self._report(report)  # also an unchanged one: a silent runner counts as stalled
 
     def until(self, stop: threading.Event) -> None:
         """Wait for the end; raises the error of a micro-batch."""
@@ -309,7 +312,15 @@ class ApplyRun:
             self._read_mark()
         read = self._read
         self._looked_s = time.monotonic()
-        self._applied = self._pace.saw(Look(self._looked_s, read.mark, read.lag_s, end, read_to))
+        look = Look(
+            at_s=self._looked_s,
+            mark=read.mark,
+            lag_s=read.lag_s,
+            end=None if end is None else End(end, partial(self._topic.seq_before, end)),
+            read_to=read_to,
+            record_bytes=self._applier.figures.mean_record_bytes,
+        )
+        self._applied = self._pace.saw(look)
         self._progressed(read.mark)
 
     def _end_of_topic(self, *, is_busy: bool) -> int | None:
@@ -377,6 +388,7 @@ class ApplyRun:
             with self._busy:
                 if self._observer is not None:
                     self._observer.close()
+                self._topic.close()
 
 
 def _place(mark: Mark) -> tuple[int, int]:

@@ -21,7 +21,7 @@ instance is closed. Not done here: retries, leases, states (``zk.run.supervisor`
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -31,9 +31,10 @@ from millrace.faults import fault_point, register
 from millrace.log import get_logger
 from producer.convert.converter import Converter, ConverterSource
 from producer.convert.tables import Prepare
-from producer.gathering import BATCH_BYTES_MAX, BATCH_ROWS_MAX, publish_together
+from producer.gathering import BATCH_BYTES_MAX, BATCH_ROWS_MAX, Published, publish_together
 from producer.housekeeping import Housekeeping
 from producer.keeping import PURGE_CHECK_S, RelayRunner, needed_positions
+from producer.pace import Pace
 from producer.pipeline import BatchSource, Pipeline
 from producer.publish.config import PublisherConfig, transactional_id
 from producer.publish.kafka import KafkaDriver
@@ -51,7 +52,7 @@ from schemas.documents import CaptureTask, RelayTask, Work
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.place import Coordinates
 from schemas.progress import Progress
-from schemas.status import Figure, TaskReport, TaskState
+from schemas.status import TaskReport, TaskState
 from zk.run.runner import HeldLease, Report, SetSource
 
 TAKE_S = 0.1  # time the loop waits for a batch before the publisher may write a resolved record
@@ -156,8 +157,9 @@ class PublishLoop:
         self._publisher = publisher
         self._send_report = report
         self._reported_at_s = 0.0
-        self._rows = 0
         self._at: Coordinates | None = None
+        self._pace = Pace(at_s=time.monotonic())
+        self._unread: list[Published] = []  # committed, and not seen by a reader yet
         self._filter_warning = self._logged_warning = ""
 
     def run(self, converter: BatchSource, stop: threading.Event) -> None:
@@ -184,20 +186,29 @@ class PublishLoop:
         while not stop.is_set():
             self._stream.check()
             housekeeping.check()
-            self._publisher.settle()
+            self._settle()
             batch = pipeline.take(timeout_s=TAKE_S)
             self._filter_warning = converter.filter_warning
             if batch is None:
                 self._publisher.idle()
                 if converter.is_caught_up:
+                    self._pace.idle(at_s=time.monotonic())
                     self._log_filter_warning()
                 self._report_if_due(why=self._idle_reason(converter))
                 continue
             published = publish_together(self._publisher, batch, pipeline, converter)
-            self._rows += published.rows
+            self._unread.append(published)
             self._at = published.coordinates
             self._reader.release(published.coordinates)
             self._report_if_due(why="publishes")
+
+    def _settle(self) -> None:
+        """Note what readers of the topic see by now."""
+        if self._publisher.settle() and self._unread:
+            now_s, now_ms = time.monotonic(), time.time_ns() // 1_000_000
+            for published in self._unread:
+                self._pace.published(published.rows, published.commit_ms, at_s=now_s, at_ms=now_ms)
+            self._unread.clear()
 
     def _idle_reason(self, converter: BatchSource) -> str:
         if not converter.is_caught_up:
@@ -221,9 +232,10 @@ class PublishLoop:
             self.report(why=why)
 
     def report(self, *, why: str) -> None:
-        """Report progress and figures immediately."""
+        """Report progress, warnings and stages immediately."""
         self._reported_at_s = time.monotonic()
-        hint = self._publisher.hint
+        publisher = self._publisher
+        hint = publisher.hint
         progress = hint.progress
         self._send_report(
             TaskReport(
@@ -231,32 +243,28 @@ class PublishLoop:
                 why=why,
                 gtid_set=str(progress.gtid_set),
                 seq=progress.seq,
-                topic=self._publisher.topic,
+                topic=publisher.topic,
                 topic_end=0 if progress.open else hint.end_offset,
-                figures=self._figures(),
+                warnings=self._warnings(),
                 captured=self._stream.captured(),
                 relayed=self._stream.relayed(),
+                published=replace(
+                    self._pace.stage(at_s=self._reported_at_s),
+                    at=str(self._at or ""),
+                    commit_s=publisher.commit_s,
+                    renewed=publisher.renewed_count,
+                    slow_path=publisher.slow_path,
+                ),
             )
         )
 
-    def _figures(self) -> Mapping[str, Figure]:
-        receiver = self._stream.figures
-        end = self._stream.relay.end()
-        return {
-            "source": str(self._stream.choice.member),
-            "choice": " | ".join(self._stream.choice.reasons().values()),
-            "connects": receiver.connects,
-            "received_bytes": receiver.received_bytes,
-            "relay_end": str(end or ""),
-            "converted_to": str(self._at or ""),
-            "rows": self._rows,
-            "kafka_commit_ms": round(self._publisher.commit_s * 1000, 1),
-            "instances_renewed": self._publisher.renewed_count,
-            **({"topic_warning": lossy} if (lossy := self._publisher.topic_warning) else {}),
-            **({"heartbeat_warning": idle} if (idle := self._stream.heartbeat_warning) else {}),
-            **({"filter_warning": self._filter_warning} if self._filter_warning else {}),
-            **({"slow_path": slow} if (slow := self._publisher.slow_path) else {}),
-        }
+    def _warnings(self) -> tuple[str, ...]:
+        found = (
+            self._publisher.topic_warning,
+            self._stream.heartbeat_warning,
+            self._filter_warning,
+        )
+        return tuple(warning for warning in found if warning)
 
 
 def tail_hint(report: TaskReport | None, topic: str, *, flavour: Flavour) -> TailHint | None:

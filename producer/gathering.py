@@ -18,6 +18,9 @@ from producer.convert.batch import RecordBatch
 from producer.pipeline import BatchSource, Pipeline
 from producer.publish.publisher import Publisher
 from schemas.place import Coordinates
+from schemas.record.control import RecordKind
+from schemas.record.framing import peek_kind
+from schemas.record.row_end import read_row_end
 
 # One batch. The converter fills the next one meanwhile, so smaller ones keep both threads busy.
 BATCH_ROWS_MAX = 25_000
@@ -26,15 +29,23 @@ BATCH_BYTES_MAX = 8 << 20
 TRANSACTION_ROWS_MAX = 200_000
 TRANSACTION_BYTES_MAX = 64 << 20
 TRANSACTION_S_MAX = 1.0  # a reader of the topic waits so long for the first of its records
+# The last row of a batch is before at most the schema and DDL records of the next statements.
+ROW_SEARCHED_MAX = 64
+HEAD_BYTES = 32  # of a record: its kind
+TAIL_BYTES = 256  # of a row record: the fields after its images take less
 LOOK_S = 0.01  # the converter makes a batch in 10 to 30 ms; it is looked at in between whether it makes one
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The rows of one Kafka transaction, and the relay position after it."""
+    """The rows of one Kafka transaction, and the relay position after it.
+
+    ``commit_ms``: when the source committed the last row of its last batch (Unix time); 0 if that has no row.
+    """
 
     rows: int
     coordinates: Coordinates
+    commit_ms: int = 0
 
 
 def publish_together(
@@ -56,10 +67,11 @@ def publish_together(
         records += len(batch.bounds)
         size_bytes += _size_bytes(batch)
         last, rows = batch, rows + batch.rows
+    commit_ms = _commit_ms(last)
     publisher.commit()
     for release in releases:
         release()
-    return Published(rows, last.coordinates)
+    return Published(rows, last.coordinates, commit_ms)
 
 
 def _take_more(
@@ -78,3 +90,14 @@ def _take_more(
 
 def _size_bytes(batch: RecordBatch) -> int:
     return int(batch.bounds[-1, 3] - batch.bounds[0, 2]) if len(batch.bounds) else 0
+
+
+def _commit_ms(batch: RecordBatch) -> int:
+    """When the source committed the last row of the batch; 0 if it has none."""
+    if batch.rows == 0:
+        return 0
+    for start, end in reversed(batch.bounds[-ROW_SEARCHED_MAX:, 2:].tolist()):
+        head = batch.buffer[start : start + HEAD_BYTES].tobytes()
+        if peek_kind(head) is RecordKind.ROW:
+            return read_row_end(batch.buffer[max(start, end - TAIL_BYTES) : end].tobytes()).ts_ms
+    return 0

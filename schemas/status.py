@@ -1,33 +1,31 @@
 """The report of a task, and the allowed changes of its state.
 
 Layout in ZooKeeper (``status/<task>``, canonical JSON, written by the task's owner at most twice a second):
-``format, state, why, code, fix, next_try_s, gtid_set, seq, topic, topic_end, epoch, worker, figures, applied,
-captured, relayed, revision, work, brokers``. ``applied`` (``schemas.stages``) is the stage of an apply task,
-``captured`` (``schemas.captured``) and ``relayed`` (``schemas.relayed``) are those of a capture task or a relay. The
-others are null.
+``format, state, why, code, fix, next_try_s, gtid_set, seq, topic, topic_end, epoch, worker, warnings, silent_s,
+captured, relayed, published, applied, revision, work, brokers``. The four stages are those of ``schemas.stages``; null
+if the task has no such stage.
 
-``figures``, such as counts and the chosen replica, are for people and dashboards. No decision depends on them.
+The stages are for people and dashboards. No decision of a task depends on them.
 ``gtid_set`` is what has been published (capture) or applied (apply). The authoritative progress is in the topic and on
 the target. ``gtid_set`` and ``seq`` are used only if retention has removed every record of a topic, and only while the
 partition ``topic`` still ends at ``topic_end`` (0: unknown, as inside a source transaction).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from enum import Enum
 from types import MappingProxyType
 from typing import Any
 
 from millrace.errors import Fatal
-from schemas.captured import Captured, captured_of
 from schemas.json_input import load_json
-from schemas.relayed import Relayed, relayed_of
-from schemas.stages import Applied, applied_of
+from schemas.stages.applied import Applied, applied_of
+from schemas.stages.captured import Captured, captured_of
+from schemas.stages.published import Published, published_of
+from schemas.stages.relayed import Relayed, relayed_of
 
-STATUS_FORMAT = 1
+STATUS_FORMAT = 2  # 1 had free-form figures instead of ``published`` and ``warnings``
 WHY_CHARACTERS_MAX = 4000  # keeps a node far below ZooKeeper's 1 MiB
-
-Figure = int | float | str
 
 
 class TaskState(Enum):
@@ -36,6 +34,9 @@ class TaskState(Enum):
     PENDING = "pending"  # created, no worker owns it
     ASSIGNED = "assigned"  # the scheduler chose a worker; it is starting or waits for the lease
     RUNNING = "running"  # the owner processes rows
+    STALLED = (
+        "stalled"  # it should process rows and does not (``schemas.stall``); no runner reports it
+    )
     DEGRADED = "degraded"  # retrying automatically; the report says why and when
     PAUSED = "paused"  # an operator paused it
     BLOCKED = "blocked"  # a Fatal error; only an operator can end this state
@@ -53,6 +54,7 @@ ALLOWED: Mapping[TaskState, frozenset[TaskState]] = MappingProxyType(
         _S.PENDING: frozenset({_S.ASSIGNED, _S.PAUSED}),
         # a start can fail before the first row: the source is unavailable (DEGRADED) or unusable (BLOCKED)
         _S.ASSIGNED: frozenset({_S.RUNNING, _S.DEGRADED, _S.BLOCKED, _S.PENDING, _S.PAUSED}),
+        _S.STALLED: frozenset(),  # derived from a RUNNING report by its readers, so no task is in it
         _S.RUNNING: frozenset({_S.DEGRADED, _S.ASSIGNED, _S.PENDING, _S.PAUSED, _S.BLOCKED}),
         _S.DEGRADED: frozenset({_S.RUNNING, _S.ASSIGNED, _S.PENDING, _S.PAUSED, _S.BLOCKED}),
         _S.PAUSED: frozenset({_S.PENDING}),
@@ -64,11 +66,12 @@ assert set(ALLOWED) == set(TaskState)
 
 @dataclass(frozen=True, slots=True)
 class TaskReport:
-    """One report. A runner fills ``state`` (RUNNING or DEGRADED), ``why``, its progress and figures.
+    """One report. A runner fills ``state`` (RUNNING or DEGRADED), ``why``, its progress, warnings and stages.
 
-    The supervisor adds ``epoch`` and ``worker``. ``next_try_s`` counts from the time of the report; it is 0 if the task
-    does not wait for a retry. ``code`` and ``fix`` are empty while there is no error; a RUNNING task can carry a
-    warning.
+    The supervisor adds ``epoch``, ``worker`` and ``silent_s``: how long the runner had not reported when this was
+    written. ``next_try_s`` counts from the time of the report; it is 0 if the task does not wait for a retry. ``code``
+    and ``fix`` are empty while there is no error; a RUNNING task can carry a warning with a code, and ``warnings``
+    without one.
     """
 
     state: TaskState
@@ -82,10 +85,21 @@ class TaskReport:
     topic_end: int = 0
     epoch: int = 0
     worker: str = ""
-    figures: Mapping[str, Figure] = field(default_factory=dict)
-    applied: Applied | None = None
+    warnings: tuple[str, ...] = ()
+    silent_s: float = 0.0
     captured: Captured | None = None
     relayed: Relayed | None = None
+    published: Published | None = None
+    applied: Applied | None = None
+
+    def at_rest(self) -> "TaskReport":
+        """The report without what is true only while the task runs."""
+        return replace(
+            self,
+            silent_s=0.0,
+            published=self.published and self.published.at_rest(),
+            applied=self.applied and self.applied.at_rest(),
+        )
 
 
 def report_to_plain(report: TaskReport) -> dict[str, object]:
@@ -103,10 +117,12 @@ def report_to_plain(report: TaskReport) -> dict[str, object]:
         "topic_end": report.topic_end,
         "epoch": report.epoch,
         "worker": report.worker,
-        "figures": dict(report.figures),
-        "applied": report.applied.to_plain() if report.applied else None,
+        "warnings": [warning[:WHY_CHARACTERS_MAX] for warning in report.warnings],
+        "silent_s": round(report.silent_s, 1),
         "captured": report.captured.to_plain() if report.captured else None,
         "relayed": report.relayed.to_plain() if report.relayed else None,
+        "published": report.published.to_plain() if report.published else None,
+        "applied": report.applied.to_plain() if report.applied else None,
     }
 
 
@@ -116,6 +132,7 @@ def report_from_json(content: bytes, *, origin: str) -> TaskReport:
         plain: Any = load_json(content)
         if plain["format"] > STATUS_FORMAT:
             raise ValueError(f"format {plain['format']} is newer than {STATUS_FORMAT}")
+        has_stages = plain["format"] == STATUS_FORMAT  # of an older one the progress counts
         return TaskReport(
             state=TaskState(plain["state"]),
             why=str(plain["why"]),
@@ -128,18 +145,12 @@ def report_from_json(content: bytes, *, origin: str) -> TaskReport:
             topic_end=int(plain.get("topic_end", 0)),
             epoch=int(plain["epoch"]),
             worker=str(plain["worker"]),
-            figures=_figures(plain["figures"]),
-            applied=applied_of(plain.get("applied")),
-            captured=captured_of(plain.get("captured")),
-            relayed=relayed_of(plain.get("relayed")),
+            warnings=tuple(map(str, plain.get("warnings", ()))),
+            silent_s=float(plain.get("silent_s", 0.0)),
+            captured=captured_of(plain["captured"]) if has_stages else None,
+            relayed=relayed_of(plain["relayed"]) if has_stages else None,
+            published=published_of(plain["published"]) if has_stages else None,
+            applied=applied_of(plain["applied"]) if has_stages else None,
         )
     except (ValueError, KeyError, TypeError, OverflowError) as exc:
         raise Fatal("MR-4011", f"{origin} can't be read: {type(exc).__name__}") from exc
-
-
-def _figures(plain: object) -> Mapping[str, Figure]:
-    if not isinstance(plain, dict):
-        raise TypeError("figures is not a mapping")
-    return MappingProxyType(
-        {str(k): v if isinstance(v, int | float | str) else str(v) for k, v in plain.items()}
-    )

@@ -13,7 +13,7 @@ task of the same name, or of another topic or set. From a report made at other b
     is owned by another worker than the assigned one    assigned: moving
     is assigned and has no owner                        assigned, or degraded as reported between two attempts
     was resumed, and its owner has not reported since   assigned: its worker is starting it
-    is owned by the assigned worker                     as its worker reported
+    is owned by the assigned worker                     as its worker reported; stalled by ``schemas.stall``
 """
 
 import time
@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 
 from millrace.errors import Fatal
 from schemas.documents import ApplyTask, CaptureTask, RelayTask, TaskKind, address_of, set_of
+from schemas.stall import REPORT_AGE_S_MAX, with_stall
 from schemas.status import TaskReport, TaskState
 from zk.client.session import Node, Session
 from zk.lease.election import leader_of
@@ -31,8 +32,6 @@ from zk.placement.scheduler import runnable, workers_of
 from zk.tree.entries import WORK_FOLDERS, UnreadableEntry, WorkEntry, work_entries
 from zk.tree.paths import Tree
 from zk.tree.reports import SavedReport, saved_report_of
-
-REPORT_AGE_S_MAX = 15.0  # owners report every 5 s at least (REPEAT_S)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +60,8 @@ class TaskView:
     @property
     def is_fresh(self) -> bool:
         """Whether the owner runs the task, and has reported lately."""
-        return self.report.state is TaskState.RUNNING and self.age_s <= REPORT_AGE_S_MAX
+        is_run = self.report.state in (TaskState.RUNNING, TaskState.STALLED)
+        return is_run and self.age_s <= REPORT_AGE_S_MAX
 
 
 def read_cluster(session: Session, tree: Tree) -> Cluster:
@@ -88,9 +88,7 @@ def views(cluster: Cluster, *, now_ms: int | None = None) -> list[TaskView]:
     for name, entry in sorted(cluster.tasks.items()):
         saved = cluster.saved_reports.get(name)
         age_s = max(0.0, (now - saved.modified_ms) / 1000) if saved else 0.0
-        report = status_of(name, entry, cluster)
-        if report.state is TaskState.RUNNING and age_s > REPORT_AGE_S_MAX:
-            report = replace(report, why=f"no report for {age_s:.0f} s; {report.why}".rstrip("; "))
+        report = with_stall(status_of(name, entry, cluster), age_s=age_s)
         found.append(
             TaskView(
                 name=name,
@@ -188,8 +186,8 @@ def _unplaced(
 
 
 def _with_state(last: TaskReport, state: TaskState, why: str) -> TaskReport:
-    """The last report with another state and reason: progress and figures stay."""
-    return replace(last, state=state, why=why, code="", fix="", next_try_s=0.0)
+    """The last report with another state and reason: the progress stays."""
+    return replace(last.at_rest(), state=state, why=why, code="", fix="", next_try_s=0.0)
 
 
 def _kind(entry: WorkEntry | UnreadableEntry) -> str:

@@ -127,6 +127,8 @@ class Applier:
                 taken = self.source.take(self.limits.window, wait_s=self._wait_s(fed_s))
                 self._advance(wait=False)
                 if taken is not None:
+                    self.counts.records += len(taken.values)
+                    self.counts.record_bytes += taken.values.byte_count
                     self._apply(taken.offsets, taken.values)
                     self._apply_large()
                     fed_s = time.monotonic()

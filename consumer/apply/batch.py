@@ -67,6 +67,14 @@ class Figures:
         all_.statements += one.statements
         all_.ddl += one.ddl
         all_.left_out += one.left_out
+        all_.records += one.records
+        all_.record_bytes += one.record_bytes
+
+    @property
+    def mean_record_bytes(self) -> float | None:
+        """The mean size of the records that were read; None before the first."""
+        counts = self.counts
+        return counts.record_bytes / counts.records if counts.records else None
 
 
 @dataclass(slots=True)

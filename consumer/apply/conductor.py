@@ -172,4 +172,6 @@ def _sum(ends: Sequence[ShareEnd]) -> Counts:
     return Counts(
         rows=sum(end.counts.rows for end in ends),
         statements=sum(end.counts.statements for end in ends),
+        records=sum(end.counts.records for end in ends),
+        record_bytes=sum(end.counts.record_bytes for end in ends),
     )

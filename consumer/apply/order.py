@@ -45,12 +45,17 @@ class Order:
 
 @dataclass(slots=True)
 class Counts:
-    """The work of one turn. ``left_out``: DDL statements in the table ``left_out``."""
+    """The work of one turn. ``left_out``: DDL statements in the table ``left_out``.
+
+    ``records`` and ``record_bytes`` were read; each share of a spread turn reads them all.
+    """
 
     rows: int = 0
     statements: int = 0
     ddl: int = 0
     left_out: int = 0
+    records: int = 0
+    record_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

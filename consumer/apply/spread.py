@@ -86,7 +86,7 @@ class SpreadApplier:
         """Plan the next window and submit this share's parts of it; False at the end of the share."""
         if self.is_over() or time.monotonic() >= self._until_s:
             return False
-        taken = self._left or self.windows.take(wait_s=WAIT_S)
+        taken = self._left or self._take()
         if taken is None:
             self.is_read = self.windows.is_at_end
             return not self.is_read
@@ -104,6 +104,13 @@ class SpreadApplier:
             return False
         self.needs_solo = window.barrier is not None
         return not self.needs_solo
+
+    def _take(self) -> Taken | None:
+        taken = self.windows.take(wait_s=WAIT_S)
+        if taken is not None:
+            self.counts.records += len(taken.values)
+            self.counts.record_bytes += taken.values.byte_count
+        return taken
 
     def end(self) -> ShareEnd:
         """Wait for the lanes."""

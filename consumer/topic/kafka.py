@@ -6,6 +6,7 @@ broker is unavailable, Fatal if the topic or the permission to read it is missin
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -20,6 +21,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.kafka import Settings, ask_kafka, driver_log
+from schemas.record.record import seq_of
 
 T = TypeVar("T")
 
@@ -29,6 +31,10 @@ IDENTITY_TIMEOUT_S = 5.0
 READ_TIMEOUT_S = 30.0  # for offsets that exist; a broker restart takes 5 to 10 s
 _CHUNK_RECORDS = 5000  # 1 MB of 200 B records at a time
 _FOLLOW_WAIT_S = 0.5
+LAST_OFFSETS = (
+    8  # a Kafka transaction ends with its resolved record and a marker; markers may be repeated
+)
+LAST_WAIT_S = 0.5
 
 READER_SETTINGS: Settings = {
     "group.id": "millrace-topic",  # required by the client; no group is joined
@@ -131,6 +137,19 @@ class TopicReader:
                     "MR-3501", f"offset {position} was not read within {READ_TIMEOUT_S:g} s"
                 )
 
+    def last_before(self, end: int, *, within_s: float) -> TopicRecord | None:
+        """The last committed record before ``end``; None if none is close, or if it is not read in time."""
+        start = max(end - LAST_OFFSETS, 0)
+        if start >= end:
+            return None
+        self._assign(start)
+        last, position, until_s = None, start, time.monotonic() + within_s
+        while position < end and time.monotonic() < until_s:
+            chunk, seen = self._poll(within_s)
+            position = max(position, seen)
+            last = next((record for record in reversed(chunk) if record.offset < end), last)
+        return last if position >= end else None
+
     def follow(self, start: int, stop_asked: Callable[[], bool]) -> Iterator[list[TopicRecord]]:
         """Committed records from ``start`` on as they arrive, until ``stop_asked``; chunks may be empty."""
         self._assign(start)
@@ -170,13 +189,16 @@ class TopicReader:
 
 
 class TopicIdentity:
-    """Reads the id and the end of the topic that has a name now.
+    """Reads the id, the end, and the last ``seq`` of the topic that has a name now.
 
     A topic that is deleted and created again has another id.
     """
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self._topic = topic
+        self._bootstrap = bootstrap
+        self._reader: TopicReader | None = None  # of the last record
+        self._last = (0, 0)  # an end, and the seq before it
         settings: Settings = {"bootstrap.servers": bootstrap}
         self._admin = kafka_call(
             "creating a client", lambda: AdminClient(settings, logger=driver_log)
@@ -201,6 +223,24 @@ class TopicIdentity:
         )
         found = kafka_call(f"reading the end of topic {self._topic}", asked[partition].result)
         return int(found.offset)
+
+    def seq_before(self, end: int) -> int | None:
+        """The ``seq`` of the last record before this end; None if it can't be read within ``LAST_WAIT_S``."""
+        if self._last[0] == end:
+            return self._last[1]
+        with suppress(MillraceError):  # a reader of the records reports why they can't be read
+            if self._reader is None:
+                self._reader = TopicReader(self._bootstrap, self._topic)
+            record = self._reader.last_before(end, within_s=LAST_WAIT_S)
+            if record is not None:
+                self._last = (end, seq_of(record.value))
+                return self._last[1]
+        return None
+
+    def close(self) -> None:
+        """Release connections."""
+        if self._reader is not None:
+            self._reader.close()
 
 
 def first_offset(bootstrap: str, topic: str, wanted: int) -> int:

@@ -60,8 +60,9 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
         ),
         "schema": Command("millrace.cli.schema", "Print the JSON Schema of set or task documents."),
         "status": Command(
-            "millrace.cli.status", "Show the state of every task, and the reason for it."
+            "millrace.cli.status", "Show the state of every task, its figures, and why it waits."
         ),
+        "top": Command("millrace.cli.top", "Show the tasks live, in columns."),
         "topic": Command("millrace.cli.topic", "Read a topic, or verify that it is complete."),
         "compare": Command(
             "millrace.cli.compare", "Compare every row of a task's source and target."

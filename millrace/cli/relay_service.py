@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from millrace.cli.control import Control, control, operator, print_json
+from millrace.cli.texts import duration, size
 from millrace.errors import Fatal
 from schemas.documents import Directives, RelayMode, SetDocument, parse_set, plain_set
-from schemas.relayed import BinlogEnd, Relayed
+from schemas.stages.relayed import BinlogEnd, Relayed
 from zk.view import TaskView, read_cluster, views_of_set
 
 if TYPE_CHECKING:
@@ -194,12 +195,12 @@ def _lines(document: SetDocument, found: _Found | None) -> list[str]:
         lines.append(f"  source   {_place(stage.source)}")
     lines.append(f"  relay    {stage.subdir}/{_place(stage.relay)}  {caught_up}".rstrip())
     if stage.stored_bytes is not None and stage.disk_left_bytes is not None:
-        used, left = (_gib(count) for count in (stage.stored_bytes, stage.disk_left_bytes))
+        used, left = (size(count) for count in (stage.stored_bytes, stage.disk_left_bytes))
         lines.append(f"  disk     {used} used, {left} left; oldest file {stage.oldest_file or '-'}")
     for task, file in sorted(stage.needed.items()):
         lines.append(f"  needed   by {task}: {file or 'more than the relay log has'}")
     if stage.time_to_loss_s is not None:
-        lines.append(f"  to loss  {_duration(stage.time_to_loss_s)}: {stage.loss}")
+        lines.append(f"  to loss  {duration(stage.time_to_loss_s)}: {stage.loss}")
     elif stage.kept_s is None and found.is_fresh:
         lines.append(
             "  to loss  none by age: the members keep their binlogs without a limit in time"
@@ -212,15 +213,3 @@ def _lines(document: SetDocument, found: _Found | None) -> list[str]:
 def _place(end: BinlogEnd) -> str:
     pos = "" if end.pos is None else f":{end.pos}"
     return f"{end.file or '-'}{pos}  {end.gtid_set or '-'}"
-
-
-def _gib(count: int) -> str:
-    return f"{count / (1 << 30):.1f} GiB"
-
-
-def _duration(seconds: float) -> str:
-    minutes = int(seconds) // 60
-    days, hours = minutes // 1440, minutes // 60 % 24
-    if days:
-        return f"{days} d {hours} h"
-    return f"{hours} h {minutes % 60} min" if hours else f"{minutes} min {int(seconds) % 60} s"

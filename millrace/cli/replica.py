@@ -10,8 +10,8 @@ import typer
 
 from millrace.cli.control import Control, console, control, new_table, print_json
 from millrace.errors import Fatal
-from schemas.captured import Captured, MemberView
 from schemas.documents import Directives, Member, SetDocument
+from schemas.stages.captured import Captured, MemberView
 from zk.view import read_cluster, views_of_set
 
 app = typer.Typer(

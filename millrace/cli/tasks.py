@@ -207,7 +207,7 @@ def _view(now: Control, name: str) -> TaskView:
 
 
 def _as_plain(view: TaskView) -> dict[str, object]:
-    head = {"task": view.name, "kind": view.kind, "way": view.route}
+    head = {"task": view.name, "kind": view.kind, "route": view.route}
     return {**head, "state": view.report.state.value, "why": view.report.why}
 
 

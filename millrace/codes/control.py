@@ -114,6 +114,15 @@ CODES: tuple[Code, ...] = (
         Branch.OPERATOR,
     ),
     Code(
+        "MR-4016",
+        "a task that should move rows does not",
+        "Its worker is silent, its thread hangs, replication has stopped on the member that it reads, Kafka accepts no"
+        " record, or one long statement or lock holds up the target. The status names which.",
+        "Member: `millrace replica list SET`, then start its replication threads or `millrace replica drain SET HOST:PORT`."
+        " Target: SHOW PROCESSLIST. Worker: its log, then `millrace task pause TASK` and `resume`.",
+        Branch.RETRIES,
+    ),
+    Code(
         "MR-4101",
         "a document is refused",
         "Fields are missing, unknown or wrong. The message names each field, its value and the values allowed.",

@@ -12,9 +12,9 @@ from producer.upstream.choice import Choice, Preferences, Verdict, choose, judge
 from producer.upstream.connection import Login
 from producer.upstream.judge import Look
 from producer.upstream.members import MemberFacts, ask_members
-from schemas.captured import MemberView
 from schemas.documents.model import Directives, Member, SetDocument
 from schemas.gtid import GtidPosition
+from schemas.stages.captured import MemberView
 
 LIVE_ANSWER_S = 1.5
 

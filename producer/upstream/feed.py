@@ -40,9 +40,9 @@ from producer.upstream.pulse import Pulse
 from producer.upstream.receiver import Handover, Receiver, ReceiverSource
 from producer.upstream.switches import Departure, Switches
 from producer.upstream.watch import Watch
-from schemas.captured import Captured, SourceView
 from schemas.documents.model import Member, SetDocument
 from schemas.gtid import GtidPosition
+from schemas.stages.captured import Captured, SourceView
 
 CHOICE_S = 15.0  # from the decision to leave: a late replica may catch up, and a switchover may end
 CHOICE_POLL_S = 0.2
@@ -181,12 +181,15 @@ class Feed:
         member, looks = self.choice.member, self._watch.looks()
         members = self._chooser.views(looks, chosen=member)
         here = next(view for view in members if view.chosen)
+        still_s = next((look.still_s for look in looks if look.member == member), None)
         return Captured(
             source=SourceView(
                 host=member.host,
                 port=member.port,
                 role=here.role,
                 lag_s=here.lag_s,
+                missing=here.missing,
+                still_s=None if still_s is None else round(still_s, 1),
                 since=self._switches.since,
                 why=self._explain(),
             ),

@@ -21,11 +21,15 @@ from schemas.documents.model import Directives, Member, UpstreamRules
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A member at one moment: its last answer, its measured lag, and how many of the set's transactions it misses."""
+    """A member at one moment: its last answer, its measured lag, and how many of the set's transactions it misses.
+
+    ``still_s``: how long its position has not changed; None: unknown.
+    """
 
     pulse: Pulse
     lag_s: float | None  # None: unknown
     missing_count: int | None
+    still_s: float | None = None
 
     @property
     def member(self) -> Member:

@@ -68,3 +68,19 @@ class LagMeter:
         if late == 0:  # perhaps late before the first sample
             lag_s = max(lag_s, pulse.seconds_behind or 0.0)
         return lag_s
+
+
+class Still:
+    """How long the position of one member has not changed."""
+
+    def __init__(self) -> None:
+        self._position: GtidPosition | None = None
+        self._since_s = 0.0
+
+    def since(self, position: GtidPosition | None, *, at_s: float) -> float | None:
+        """The seconds since it changed, as far as it was watched; None while the member does not answer."""
+        if position is None:
+            return None
+        if position != self._position:
+            self._position, self._since_s = position, at_s
+        return at_s - self._since_s

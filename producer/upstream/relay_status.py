@@ -16,7 +16,8 @@ from producer.relay.summary import Summary
 from producer.relay.writer import RelayLog
 from producer.upstream.feed import Feed
 from schemas.documents import RelayMode
-from schemas.relayed import BinlogEnd, Relayed
+from schemas.place import Coordinates
+from schemas.stages.relayed import BinlogEnd, Relayed
 
 
 def relay_status(relay: RelayLog, feed: Feed, summary: Summary, mode: RelayMode) -> Relayed:
@@ -41,6 +42,9 @@ def relay_status(relay: RelayLog, feed: Feed, summary: Summary, mode: RelayMode)
             gtid_set=str(position),
         ),
         caught_up=caught_up,
+        behind_bytes=_behind_bytes(source, end),
+        received_bytes=feed.figures.received_bytes,
+        connects=feed.figures.connects,
         stored_bytes=summary.stored_bytes,
         disk_left_bytes=summary.disk_left_bytes,
         oldest_file=summary.oldest_file,
@@ -50,6 +54,13 @@ def relay_status(relay: RelayLog, feed: Feed, summary: Summary, mode: RelayMode)
         time_to_loss_s=time_to_loss_s(kept_s, summary.end_at_s, is_caught_up=caught_up is True),
         loss=describe_loss(summary.needed, mode),
     )
+
+
+def _behind_bytes(source: BinlogEnd | None, end: Coordinates | None) -> int | None:
+    """How far the relay log ends before the member's binlog; None if they end in different files."""
+    if source is None or source.pos is None or end is None or end.file != source.file:
+        return None
+    return max(0, source.pos - end.pos)
 
 
 def time_to_loss_s(

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from millrace.log import get_logger
-from schemas.captured import SWITCHES_MAX, SwitchView
 from schemas.documents.model import Member
+from schemas.stages.captured import SWITCHES_MAX, SwitchView
 
 log = get_logger("producer.upstream")
 

@@ -32,12 +32,12 @@ from producer.upstream.dump_stream import StreamFigures
 from producer.upstream.feed import Feed, FeedStart
 from producer.upstream.heartbeat import Heartbeat
 from producer.upstream.relay_status import relay_status
-from schemas.captured import Captured
 from schemas.documents import Compression, Member, RelayMode, SetDocument, resolve_secret
 from schemas.documents.model import Directives
 from schemas.gtid import GtidPosition
 from schemas.place import FIRST_POS, Coordinates
-from schemas.relayed import Relayed
+from schemas.stages.captured import Captured
+from schemas.stages.relayed import Relayed
 
 OTHER_ROWS_CODES = frozenset({"MR-6508", "MR-1037"})  # another member must be tried
 

@@ -18,7 +18,7 @@ from producer.upstream.choice import count_missing
 from producer.upstream.connection import Login, SourceConnection
 from producer.upstream.identity import Identity, ask_identity
 from producer.upstream.judge import Look
-from producer.upstream.lag import LagMeter
+from producer.upstream.lag import LagMeter, Still
 from producer.upstream.pulse import Pulse, ask_pulse
 from schemas.documents.model import Member
 
@@ -43,6 +43,7 @@ class Watch:
         self._interval_s = interval_s
         self._on_looks = on_looks
         self._meter = LagMeter()
+        self._stills = {member: Still() for member in members}
         self._looks: tuple[Look, ...] = ()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watch")
@@ -85,6 +86,7 @@ class Watch:
                 pulse,
                 self._meter.lag_s(pulse, at_s=at_s),
                 count_missing(newest, pulse.position) if newest and pulse.position else None,
+                self._stills[pulse.member].since(pulse.position, at_s=at_s),
             )
             for pulse in pulses
         )

@@ -20,9 +20,12 @@ from schemas.record.avro_codec import Plain, decode, encode
 from schemas.record.control import (
     CONTROL_SCHEMAS,
     ControlRecord,
+    DdlRecord,
+    FenceRecord,
     RecordKind,
     RecordSource,
     RecordTransaction,
+    ResolvedRecord,
     SchemaRecord,
     kind_of,
 )
@@ -34,6 +37,7 @@ from schemas.record.control_fields import (
     transaction_from_plain,
 )
 from schemas.record.framing import frame, peek_kind, unframe
+from schemas.record.row_end import read_row_end
 from schemas.record.row_layout import RowLayout, parse_row_layout
 
 Image: TypeAlias = Mapping[str, Plain]  # by original column name
@@ -121,6 +125,19 @@ def decode_control(value: bytes, known: KnownSchemas | None = None) -> ControlRe
     if isinstance(record, SchemaRecord):
         known.learn(record)
     return record
+
+
+def seq_of(value: bytes) -> int:
+    """The ``seq`` of any record: of its row or statement, or of the last one before it. Fatal MR-6007."""
+    if peek_kind(value) is RecordKind.ROW:
+        return read_row_end(value).seq
+    match decode_control(value):
+        case SchemaRecord(seq=seq):
+            return seq
+        case DdlRecord(source=source):
+            return source.seq
+        case ResolvedRecord(progress=progress) | FenceRecord(progress=progress):
+            return progress.seq
 
 
 def decode_record(key: bytes | None, value: bytes, known: KnownSchemas) -> Record:

@@ -44,5 +44,4 @@ def test_lost_primary_costs_no_row_end_to_end(failover_stack: FaultStack) -> Non
 
 def _reads(stack: FaultStack, member: DatabaseServer) -> bool:
     """Whether capture is attached to this member."""
-    source: str = stack.status(CAPTURE_TASK)["figures"]["source"]
-    return source.endswith(f":{member.port}")
+    return bool(stack.status(CAPTURE_TASK)["source"]["port"] == member.port)

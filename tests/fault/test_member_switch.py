@@ -13,7 +13,6 @@ import pytest
 from deploy.servers import DatabaseServer, DatabaseSet
 from producer.upstream.upstream import Site
 from producer.upstream.upstreams import Upstreams
-from schemas.captured import SwitchView
 from schemas.documents import (
     Account,
     Directives,
@@ -26,6 +25,7 @@ from schemas.documents import (
 )
 from schemas.gtid import Flavour
 from schemas.progress import Progress
+from schemas.stages.captured import SwitchView
 from tests.fixtures.servers import FLAVOURS, NewSet
 from tests.kit.binlog.session import session
 from tests.kit.capture.load import Load, assert_complete, load_on, wait_for_rows

@@ -10,7 +10,7 @@ from consumer.report import filter_warning, running_report
 from deploy.servers import DatabaseServer
 from millrace.errors import Fatal
 from schemas.documents import TableFilter
-from schemas.stages import Applied
+from schemas.stages.applied import Applied
 from tests.kit.apply.local import apply_task, run_once
 from tests.kit.apply.tables import integer, table
 from tests.kit.apply.topic import RecordStream
@@ -66,14 +66,14 @@ def test_status_warns_while_every_table_is_left_out(
     assert applier.figures.counts.rows == 0
     assert f"such as {name}.kept" in filter_warning(applier.figures)
     report = running_report(applier.mark, applier.figures, Applied())
-    assert report.figures["filter_warning"] == filter_warning(applier.figures)
+    assert report.warnings == (filter_warning(applier.figures),)
     stream.insert(table(name, "log", integer("id")), {"id": 100})
     stream.commit()
     again = run_once(mariadb_server, task, stream)
     assert filter_warning(again.figures)
     applier = run_once(mariadb_server, apply_task(f"{name}-all", exclude=(f"{name}.log",)), stream)
     report = running_report(applier.mark, applier.figures, Applied())
-    assert "filter_warning" not in report.figures
+    assert report.warnings == ()
 
 
 def test_task_blocked_by_one_table_is_rescued(name: str, mariadb_server: DatabaseServer) -> None:

@@ -10,7 +10,9 @@ import yaml
 from deploy.servers import DatabaseServer
 from millrace.cli import run
 from schemas.documents import Directives, Member, TaskKind
-from schemas.stages import Applied
+from schemas.stages.applied import Applied, Backlog
+from schemas.stages.published import Published
+from schemas.stages.rates import Rates
 from tests.fixtures.shell import APPLY, CAPTURE, SHOP, Shell
 from tests.kit.control.control import ScriptedRunner
 from tests.kit.waiting import eventually
@@ -150,16 +152,18 @@ def test_status_json_is_one_complete_object(shell: Shell) -> None:
     (task,) = plain["tasks"]
     assert task.pop("epoch") > 2**52
     assert task.pop("age_s") >= 0
+    assert task.pop("silent_s") >= 0
     assert task == {
         "task": "shop-capture",
         "kind": "capture",
         "source": None,
         "switches": [],
-        "relayed": None,
-        "way": "set shop → topic shop",
+        "relay": None,
+        "published": {"seq": 7, "gtid_set": "0-1-7", **Published().to_plain()},
+        "route": "set shop → topic shop",
         "assigned": "w1",
         "state": "running",
-        "why": "",
+        "why": "waits for changes",
         "code": "",
         "fix": "",
         "next_try_s": 0.0,
@@ -168,7 +172,7 @@ def test_status_json_is_one_complete_object(shell: Shell) -> None:
         "topic": "",
         "topic_end": 0,
         "worker": "w1",
-        "figures": {"rows": 1},
+        "warnings": [],
     }
 
 
@@ -176,7 +180,13 @@ def test_json_status_of_an_apply_task_has_its_stage(shell: Shell) -> None:
     """Lag, backlog, rates and ETA as the runner reported them, with the position on the target."""
     shell("set", "create", "-f", shell.file(SHOP))
     shell("task", "create", "-f", shell.file(APPLY))
-    stage = Applied(0.25, 1_700_000_000_000, 70, 1234.5, 67.8, 0.1)
+    stage = Applied(
+        lag_s=0.25,
+        commit_ms=1_700_000_000_000,
+        backlog=Backlog(70, 30, 7000),
+        rates=Rates(1234.5, 67.8),
+        eta_s=0.1,
+    )
     with shell.running(ScriptedRunner(applied=stage), kind=TaskKind.APPLY):
         eventually(lambda: _state(shell) == "running")
         (task,) = json.loads(shell("status", "--json"))["tasks"]
@@ -185,13 +195,9 @@ def test_json_status_of_an_apply_task_has_its_stage(shell: Shell) -> None:
         "seq": 7,
         "gtid_set": "0-1-7",
         "consistent_gtid": "0-1-7",
-        "lag_s": 0.25,
-        "commit_ms": 1_700_000_000_000,
-        "backlog": {"records": 70},
-        "rows_s": {"over_10_s": 1234.5, "over_60_s": 67.8},
-        "eta_s": 0.1,
+        **stage.to_plain(),
     }
-    assert "lag 0.2 s | backlog 70 records | 1,234 rows/s | ETA 0 s" in text
+    assert "lag 0.2 s | backlog 30 rows, 6.8 KiB | 1,234 rows/s | ETA 0 s" in text
 
 
 def test_commands_without_an_ensemble_name_the_setting(

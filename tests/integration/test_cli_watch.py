@@ -22,15 +22,16 @@ ALTERNATE_SCREEN, NORMAL_SCREEN, SHOWN_CURSOR = b"\x1b[?1049h", b"\x1b[?1049l", 
 
 @pytest.mark.parametrize("way", ["terminal", "pipe", "json"])
 def test_watch_prints_changed_status_until_ctrl_c(shell: Shell, way: str) -> None:
-    """Changes appear without a new command; Ctrl-C ends it with 130 and restores the terminal."""
+    """Changes appear without a new command; Ctrl-C ends it with 130, and `top` restores the terminal."""
     shell("set", "create", "-f", shell.file(SHOP))
     shell("task", "create", "-f", shell.file(CAPTURE))
     options = ["--json"] if way == "json" else []
-    with _watched([*options, "-w"], on_terminal=way == "terminal") as (process, seen):
+    words = ["top"] if way == "terminal" else ["status", "-w", *options]
+    with _watched(words, on_terminal=way == "terminal") as (process, seen):
         eventually(lambda: b"no capture worker is running" in seen)
-        assert b"running: " not in seen
+        assert b"waits for changes" not in seen
         with shell.running(ScriptedRunner()):
-            eventually(lambda: b"rows=1" in seen or b'"figures": {"rows": 1}' in seen)
+            eventually(lambda: b"waits for changes" in seen)
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=120) == 130
     if way == "terminal":
@@ -61,7 +62,10 @@ def test_watch_resumes_after_a_lost_connection(
     host, _, port = shell.ensemble.hosts.partition(":")
     with Door(host, int(port)) as door:
         monkeypatch.setenv("MILLRACE_ZOOKEEPER", f"127.0.0.1:{door.port}")
-        with _watched(options, on_terminal=False, stderr=subprocess.STDOUT) as (process, seen):
+        with _watched(["status", *options], on_terminal=False, stderr=subprocess.STDOUT) as (
+            process,
+            seen,
+        ):
             eventually(lambda: b"cluster" in seen)
             door.is_open = False
             door.cut()
@@ -74,11 +78,11 @@ def test_watch_resumes_after_a_lost_connection(
 
 @contextmanager
 def _watched(
-    options: list[str], *, on_terminal: bool, stderr: int | None = None
+    words: list[str], *, on_terminal: bool, stderr: int | None = None
 ) -> Iterator[tuple["subprocess.Popen[bytes]", bytearray]]:
-    """Run `millrace status` as a process and collect its output; the process ends with the block."""
+    """Run a command of `millrace` as a process and collect its output; the process ends with the block."""
     terminal, its = pty.openpty() if on_terminal else os.pipe()
-    command = (sys.executable, "-m", "millrace", "status", *options)
+    command = (sys.executable, "-m", "millrace", *words)
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "150", "LINES": "40"}
     process = subprocess.Popen(
         command, stdout=its, stderr=stderr, stdin=subprocess.DEVNULL, env=environment

@@ -11,7 +11,7 @@ import zk.lease.lease
 import zk.run.slot
 from millrace.errors import Fatal, Fenced, Retryable
 from schemas.documents import RelayTask, TaskKind, Work, address_of
-from schemas.stages import Applied
+from schemas.stages.applied import Applied
 from schemas.status import TaskState
 from tests.kit.control.control import (
     QUICK,
@@ -46,7 +46,7 @@ def test_task_waits_with_a_reason_until_it_runs(stage: Stage) -> None:
     stage.reaches("shop-capture", TaskState.RUNNING)
     report = stage.report("shop-capture")
     assert (report.worker, report.gtid_set, report.seq) == ("w1", "0-1-7", 7)
-    assert report.figures == {"rows": 1}
+    assert report.why == "waits for changes"
     assert runner.epochs("shop-capture") == [report.epoch]
 
 
@@ -113,7 +113,7 @@ def test_retryable_error_degrades_with_code_and_next_try(stage: Stage) -> None:
         runs_again.set()
         stop.wait()
 
-    runner = ScriptedRunner(script, applied=Applied(lag_s=0.0, commit_ms=7, backlog_records=0))
+    runner = ScriptedRunner(script, applied=Applied(lag_s=0.0, commit_ms=7))
     stage.scheduler()
     stage.worker(runner)
     stage.store.create_task(a_capture())

@@ -103,6 +103,7 @@ PROVOCATIONS: Mapping[str, str] = {
     "MR-4013": "test_task_that_does_not_stop_is_reported",
     "MR-4014": "test_refused_runner_thread_degrades_the_task_until_it_starts",
     "MR-4015": "test_task_that_kills_worker_after_worker_is_held",
+    "MR-4016": "test_task_that_does_not_move_is_stalled_with_the_reason",
     "MR-4101": "test_document_must_be_a_mapping",
     "MR-4102": "test_any_text_is_plain_yaml_or_refused",
     "MR-4103": "test_set_is_created_listed_and_shown",

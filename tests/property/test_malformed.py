@@ -90,7 +90,9 @@ def refused(read: Callable[[], object], *codes: str) -> bool:
 
 
 ENVELOPE = json.loads(envelope_schema("shop", EVERYTHING).text)
-REPORT = report_to_plain(TaskReport(TaskState.RUNNING, figures={"rows": 1})) | {"revision": 5}
+REPORT = report_to_plain(TaskReport(TaskState.RUNNING, warnings=("the topic has one replica",))) | {
+    "revision": 5
+}
 SET_NODE = json.loads(set_content(a_set()))
 TASK_NODE = json.loads(task_content(Desired(a_capture())))
 

@@ -103,7 +103,8 @@ def test_status_shows_safe_mode(reached: str, wanted: str) -> None:
         KnownTopic(),
     )
     (report,) = reports
-    assert report.figures["safe_mode"] == wanted
+    assert report.applied is not None
+    assert report.applied.safe_mode == wanted
     assert report.why == f"waiting for the first record; safe mode {wanted}"
 
 
@@ -176,7 +177,7 @@ def test_task_without_its_topic_is_not_reported_as_running() -> None:
             cast(ApplyTask, NamedTask()),
             cast(BatchApplier, CountingApplier()),
             reports.append,
-            _RefusedTopic(_MISSING),
+            _RefusedTopic(error=_MISSING),
         )
     assert (caught.value.code, driver.process, reports) == ("MR-5054", print, [])
 
@@ -201,7 +202,7 @@ def test_silent_query_reports_its_topic_and_the_reason(
         if report.state is TaskState.DEGRADED:
             stop.set()
 
-    identity = _Lost(topic)
+    identity = _Lost(left=topic)
     run = ApplyRun(
         cast(SparkDriver, driver),
         cast(ApplyTask, NamedTask()),
@@ -217,9 +218,12 @@ def test_silent_query_reports_its_topic_and_the_reason(
     assert reports[-1].fix
 
 
+_MISSING = Fatal("MR-3501", "Kafka answered", answer="UNKNOWN_TOPIC_OR_PART")
+
+
 @dataclass
-class _RefusedTopic:
-    error: MillraceError
+class _RefusedTopic(KnownTopic):
+    error: MillraceError = _MISSING
 
     def ask(self) -> str:
         raise self.error
@@ -228,14 +232,11 @@ class _RefusedTopic:
         raise self.error
 
 
-_MISSING = Fatal("MR-3501", "Kafka answered", answer="UNKNOWN_TOPIC_OR_PART")
-
-
 @dataclass
-class _Lost:
+class _Lost(KnownTopic):
     """A deleted topic, or (``left``) one whose broker answers Millrace and not Spark."""
 
-    left: KnownTopic | None
+    left: KnownTopic | None = None
     is_lost: bool = False
 
     def ask(self) -> str:

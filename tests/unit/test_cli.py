@@ -9,11 +9,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import pytest
 import typer
-from rich.console import Console
 
 from millrace import __version__, cli
 from millrace.cli import status
@@ -23,11 +22,9 @@ from millrace.cli.topic import registry_for
 from millrace.codes import CATALOGUE
 from millrace.errors import Fatal, Retryable
 from schemas.documents import ApplyTask, CaptureTask, TaskDocument, TopicAddress
-from schemas.stages import Applied
-from schemas.status import TaskReport, TaskState
 from zk.tree.entries import Desired, TaskEntry
 from zk.tree.paths import Tree
-from zk.view import Cluster, TaskView
+from zk.view import Cluster
 
 
 def _give(monkeypatch: pytest.MonkeyPatch, module: types.ModuleType) -> None:
@@ -270,88 +267,6 @@ def test_registry_option_is_parsed_as_in_a_document(
     printed = " ".join(capsys.readouterr().err.replace("│", " ").split())
     assert "http://host:port" in printed
     assert "canary" not in printed
-
-
-_NOTHING = Cluster(tasks={}, workers={}, assigned={}, owners={}, saved_reports={}, leader="")
-
-
-def test_status_has_one_line_per_member() -> None:
-    """The reasons for choosing a member do not fill the screen; --json has all of them."""
-    members = ("chosen: h1:1 (replica): admissible", f"h2:1 (replica): {'MR-1010 ' * 40}")
-    report = TaskReport(TaskState.RUNNING, figures={"rows": 1, "choice": " | ".join(members)})
-    view = TaskView(name="t", kind="capture", route="", report=report, assigned="w", age_s=0)
-    out = Console(width=220, highlight=False, markup=False)
-    with out.capture() as captured:
-        out.print(status.as_table("c", _NOTHING, [view]))
-    lines = [line.strip() for line in captured.get().splitlines()]
-    assert "rows=1" in lines
-    assert members[0] in lines
-    (other,) = [line for line in lines if line.startswith("h2:1")]
-    assert len(other) <= 110
-    assert other.endswith("…")
-
-
-@pytest.mark.parametrize(("kind", "wanted"), [("apply", "0-1-7"), ("capture", None)])
-def test_json_status_names_the_consistent_gtid_of_apply_tasks(
-    kind: str, wanted: str | None
-) -> None:
-    """It is the GTID set of the mark, which moves when all lanes have applied their rows."""
-    report = TaskReport(TaskState.RUNNING, gtid_set="0-1-7")
-    view = TaskView(name="t", kind=kind, route="", report=report, assigned="w", age_s=0)
-    (task,) = cast(list[dict[str, object]], status.as_plain("c", _NOTHING, [view])["tasks"])
-    assert task.get("consistent_gtid") == wanted
-
-
-def _view(report: TaskReport, kind: str = "apply") -> TaskView:
-    return TaskView(name="t", kind=kind, route="", report=report, assigned="w", age_s=0)
-
-
-STAGE = Applied(1.5, 1_700_000_000_000, 12_345, 4321.0, 100.0, 3723.4)
-
-
-def test_json_status_has_the_stage_of_an_apply_task() -> None:
-    """A capture task has other stages."""
-    report = TaskReport(TaskState.RUNNING, gtid_set="0-1-7", seq=9, applied=STAGE)
-    (task,) = cast(list[Any], status.as_plain("c", _NOTHING, [_view(report)])["tasks"])
-    position = {"seq": 9, "gtid_set": "0-1-7", "consistent_gtid": "0-1-7"}
-    assert task["applied"] == {**position, **STAGE.to_plain()}
-    (other,) = cast(list[Any], status.as_plain("c", _NOTHING, [_view(report, "capture")])["tasks"])
-    assert "applied" not in other
-
-
-@pytest.mark.parametrize("state", [TaskState.PAUSED, TaskState.BLOCKED, TaskState.PENDING])
-def test_stage_of_a_task_that_does_not_run_is_unknown(state: TaskState) -> None:
-    """A lag from before the pause would look like one of now. The last row stays known."""
-    report = TaskReport(state, gtid_set="0-1-7", seq=9, applied=STAGE)
-    (task,) = cast(list[Any], status.as_plain("c", _NOTHING, [_view(report)])["tasks"])
-    assert (task["applied"]["lag_s"], task["applied"]["eta_s"]) == (None, None)
-    assert task["applied"]["rows_s"] == {"over_10_s": None, "over_60_s": None}
-    assert (task["applied"]["commit_ms"], task["applied"]["seq"]) == (STAGE.commit_ms, 9)
-
-
-@pytest.mark.parametrize(
-    ("stage", "line"),
-    [
-        (STAGE, "lag 1.5 s | backlog 12,345 records | 4,321 rows/s | ETA 1:02:03"),
-        (Applied(0.0, 7, 0, 0.0, 0.0, 0.0), "lag 0.0 s | backlog 0 records | 0 rows/s"),
-        (Applied(None, 7, 12, None, None, None), "backlog 12 records"),
-        (Applied(), None),
-    ],
-)
-def test_status_shows_the_stage_in_one_line(stage: Applied, line: str | None) -> None:
-    """Below the reason; unknown values are left out."""
-    report = TaskReport(TaskState.RUNNING, why="applied", applied=stage)
-    out = Console(width=80, highlight=False, markup=False)
-    with out.capture() as captured:
-        out.print(status.as_table("c", _NOTHING, [_view(report)]))
-    lines = [each.strip() for each in captured.get().splitlines()]
-    assert [each for each in lines if "records" in each] == ([line] if line else [])
-
-
-def test_longest_stage_fits_a_terminal() -> None:
-    """80 columns, with two of indent."""
-    stage = Applied(1e6, 7, 10**10, 999_999.0, 999_999.0, 359_999.0)
-    assert len(status.applied_line(stage)) <= 78
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from producer import gathering
-from producer.gathering import publish_together
+from producer.gathering import Published, publish_together
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.progress import OpenTransaction, Progress
 
 ROWS = 10
+COMMIT_MS = 1_764_000_000_000
 GTIDS = parse_gtid_set(Flavour.MARIADB, "0-1-100")
 
 
@@ -39,10 +40,25 @@ class _Scene:
     def _take_more(self, *, timeout_s: float) -> Any:
         return self.waiting.pop(0) if self.waiting else None
 
-    def publish(self, first: Any) -> None:
+    def publish(self, first: Any) -> Published:
         """Publish it together with those in line."""
         scene: Any = self
-        publish_together(self.publisher, first, self.pipeline, scene)
+        return publish_together(self.publisher, first, self.pipeline, scene)
+
+
+def _row(size: int, commit_ms: int) -> bytes:
+    """Return a framed row record of this size: its head and its end (``schemas.record.row_end``)."""
+    gtid = b"0-1-101"
+    end = [b"\2", b"\2c", _varint(commit_ms), _varint(len(gtid)), gtid, _varint(1), b"\1"]
+    return b"\0\0\0\0\1\0".ljust(size - len(b"".join(end)), b"\0") + b"".join(end)
+
+
+def _varint(number: int) -> bytes:
+    zigzag, octets = number << 1, []
+    while zigzag > 0x7F:
+        octets.append(zigzag & 0x7F | 0x80)
+        zigzag >>= 7
+    return bytes([*octets, zigzag])
 
 
 class _Batch:
@@ -52,6 +68,8 @@ class _Batch:
         self.name, self.rows, self.coordinates = name, ROWS, name
         ends = np.arange(ROWS)[:, None] * 100
         self.bounds = np.hstack([ends, ends + 8, ends + 8, ends + 100]).astype(np.int64)
+        records = b"".join(b"k" * 8 + _row(92, COMMIT_MS + number) for number in range(ROWS))
+        self.buffer = np.frombuffer(records, np.uint8)
         opened = OpenTransaction("0-1-101", 3) if is_open else None
         self.progress = Progress(GTIDS, opened, 0)
         self.release = _Release(name, done)
@@ -122,3 +140,12 @@ def test_kafka_transaction_is_bounded_in_time() -> None:
     scene = _scene()
     scene.publish(_Batch("a", scene.done))
     assert scene.done == ["add a", "commit", "release a"]
+
+
+def test_commit_time_is_that_of_the_last_row() -> None:
+    """The lag of the task is measured by it. A batch of control records alone has none."""
+    scene = _Scene([])
+    batch = _Batch("a", scene.done)
+    assert scene.publish(batch).commit_ms == COMMIT_MS + ROWS - 1
+    batch.rows = 0
+    assert scene.publish(batch).commit_ms == 0

@@ -10,9 +10,9 @@ import pytest
 
 from millrace.errors import Retryable
 from producer.capture import PublishLoop
-from schemas.captured import Captured, SourceView
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.progress import Progress
+from schemas.stages.captured import Captured, SourceView
 from schemas.status import TaskReport
 from tests.kit.waiting import PATIENCE_S
 
@@ -56,9 +56,6 @@ class _Stream:
 
     def __init__(self) -> None:
         self.failure: Retryable | None = None
-        self.choice = SimpleNamespace(reasons=dict, member="db:1")
-        self.figures = SimpleNamespace(connects=1, received_bytes=0)
-        self.relay = SimpleNamespace(end=lambda: None)
         self.heartbeat_warning = ""
 
     def check(self) -> None:
@@ -75,7 +72,16 @@ class _Stream:
 
     def captured(self) -> Captured:
         return Captured(
-            source=SourceView(host="db", port=1, role="replica", lag_s=0.0, since="", why="")
+            source=SourceView(
+                host="db",
+                port=1,
+                role="replica",
+                lag_s=0.0,
+                missing=0,
+                still_s=0.0,
+                since="",
+                why="",
+            )
         )
 
 
@@ -95,8 +101,8 @@ class _Publisher:
     def commit(self) -> None:
         self._published()
 
-    def settle(self) -> None:
-        pass
+    def settle(self) -> bool:
+        return True
 
     def idle(self) -> None:
         pass
@@ -137,17 +143,17 @@ def test_blocked_purge_does_not_hold_up_the_stream() -> None:
 
 
 def test_slow_path_is_in_the_status() -> None:
-    """Otherwise the status omits the figure."""
+    """Otherwise it is empty."""
     for reason in ("confluent-kafka 9.9 was not tried", ""):
         stop = threading.Event()
         reports: list[TaskReport] = []
         _loop(_Stream(), _Publisher(stop.set, slow_path=reason), reports).run(_Backlog(), stop)
-        assert all(report.figures.get("slow_path", "") == reason for report in reports)
         assert reports
+        assert {report.published and report.published.slow_path for report in reports} == {reason}
 
 
 def test_filter_without_match_is_in_status() -> None:
-    """The converter's warning is a figure, whether the source is quiet or busy with excluded tables."""
+    """The converter's warning is shown, whether the source is quiet or busy with excluded tables."""
 
     class Quiet(_Backlog):
         """A converter without batches, whose task publishes no table."""
@@ -168,8 +174,8 @@ def test_filter_without_match_is_in_status() -> None:
         publisher = _Publisher(stop.set)
         publisher.idle = stop.set  # type: ignore[method-assign]
         _loop(_Stream(), publisher, reports).run(source, stop)
-        assert warning in str(reports[-1].figures.get("filter_warning"))
-        assert ("filter_warning" in reports[-1].figures) is bool(warning)
+        assert warning in " ".join(reports[-1].warnings)
+        assert bool(reports[-1].warnings) is bool(warning)
 
 
 @pytest.mark.parametrize("is_caught_up", [False, True])

@@ -20,7 +20,7 @@ from schemas.documents import (
     parse_set,
     plain_set,
 )
-from schemas.relayed import BinlogEnd, Relayed
+from schemas.stages.relayed import BinlogEnd, Relayed
 from schemas.status import TaskReport, TaskState, report_from_json, report_to_plain
 from tests.kit.control.control import a_capture, a_set
 from zk.client.session import Node
@@ -45,6 +45,9 @@ STAGE = Relayed(
     source=BinlogEnd(file="mysql-bin.000002", pos=4, gtid_set="0-1-9"),
     subdir="1.000001",
     relay=BinlogEnd(file="mysql-bin.000002", pos=400, gtid_set="0-1-9"),
+    behind_bytes=0,
+    received_bytes=0,
+    connects=1,
     caught_up=True,
     stored_bytes=400,
     disk_left_bytes=1 << 40,
@@ -178,8 +181,10 @@ def test_stage_in_a_report_comes_back(stage: Relayed | None) -> None:
 def test_stage_has_these_keys() -> None:
     """Operators' scripts read them. New keys may be added; none is renamed."""
     plain = STAGE.to_plain()
-    keys = "stage why source subdir relay caught_up stored_bytes disk_left_bytes oldest_file"
-    more = "needed end_at_s kept_s time_to_loss_s loss purge"
+    keys = "stage why source subdir relay caught_up behind_bytes received_bytes connects"
+    more = (
+        "stored_bytes disk_left_bytes oldest_file needed end_at_s kept_s time_to_loss_s loss purge"
+    )
     assert list(plain) == [*keys.split(), *more.split()]
     assert plain["relay"] == {"file": "mysql-bin.000002", "pos": 400, "gtid_set": "0-1-9"}
 

@@ -1,48 +1,82 @@
 """A task's stages in its report: a stable shape, unknown values as null."""
 
 import json
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from millrace.errors import Fatal
-from schemas.stages import Applied
+from schemas.stages.applied import Applied, AppliedCounts, Backlog
+from schemas.stages.published import Published
+from schemas.stages.rates import Rates
 from schemas.status import TaskReport, TaskState, report_from_json, report_to_plain
+from tests.kit.control.reports import FULL_CAPTURE
 
-FULL = Applied(1.23456, 1_700_000_000_000, 12_345, 4321.04, 99.96, 3.16)
+APPLIED = Applied(
+    lag_s=1.2345,
+    waits_s=2.5,
+    commit_ms=1_700_000_000_000,
+    backlog=Backlog(12_345, 6000, 2_000_000),
+    rates=Rates(4321.0, 100.0),
+    eta_s=3.2,
+    counts=AppliedCounts(rows=9, statements=4, ddl=1, left_out=2, turns=3),
+    in_order="shop.log: no usable key",
+    consistency="causal",
+    safe_mode="until 0-1-5",
+)
+FULL_APPLY = TaskReport(TaskState.RUNNING, warnings=("no table",), applied=APPLIED)
+
+
+def _again(report: TaskReport, **changed: object) -> TaskReport:
+    content = json.dumps(report_to_plain(report) | changed).encode()
+    return report_from_json(content, origin="status/t")
 
 
 def test_applied_has_these_keys() -> None:
     """Operators' scripts read them. New keys may be added; none is renamed."""
-    assert FULL.to_plain() == {
-        "lag_s": 1.235,
-        "commit_ms": 1_700_000_000_000,
-        "backlog": {"records": 12_345},
-        "rows_s": {"over_10_s": 4321.0, "over_60_s": 100.0},
-        "eta_s": 3.2,
-    }
+    plain: Any = APPLIED.to_plain()
+    assert (plain["lag_s"], plain["backlog"]["rows"]) == (1.234, 6000)
+    assert plain["rows_s"] == {"over_10_s": 4321.0, "over_60_s": 100.0}
     unknown = Applied().to_plain()
     assert (unknown["lag_s"], unknown["commit_ms"], unknown["eta_s"]) == (None, None, None)
 
 
-@pytest.mark.parametrize("stage", [None, Applied(), Applied(0.5, 7, 0, 1.5, 2.5, 0.0)])
-def test_stage_in_a_report_comes_back(stage: Applied | None) -> None:
-    """As the worker wrote it to ZooKeeper."""
-    report = TaskReport(TaskState.RUNNING, applied=stage)
-    content = json.dumps(report_to_plain(report)).encode()
-    assert report_from_json(content, origin="status/t").applied == stage
+@pytest.mark.parametrize("report", [FULL_CAPTURE, FULL_APPLY, TaskReport(TaskState.RUNNING)])
+def test_report_comes_back_as_it_was_written(report: TaskReport) -> None:
+    """To ZooKeeper and back, with every stage; times are rounded."""
+    known = _again(report)
+    assert known == replace(report, applied=report.applied and replace(report.applied, lag_s=1.234))
 
 
-def test_report_of_an_earlier_version_has_no_stage() -> None:
-    """Its node has no such key."""
-    plain = report_to_plain(TaskReport(TaskState.RUNNING))
-    del plain["applied"]
-    assert report_from_json(json.dumps(plain).encode(), origin="status/t").applied is None
+def test_report_of_an_earlier_version_has_progress_without_stages() -> None:
+    """The progress serves as a hint if retention has emptied the topic."""
+    plain = report_to_plain(replace(FULL_CAPTURE, gtid_set="0-1-7", seq=7))
+    for key in ("published", "warnings", "silent_s"):
+        del plain[key]
+    plain |= {"format": 1, "figures": {"rows": 1}, "relayed": {"stage": "receives"}}
+    known = report_from_json(json.dumps(plain).encode(), origin="status/t")
+    assert (known.gtid_set, known.seq) == ("0-1-7", 7)
+    assert (known.captured, known.relayed, known.published) == (None, None, None)
 
 
-@pytest.mark.parametrize("wrong", [7, {}, {"lag_s": 1}, FULL.to_plain() | {"eta_s": "soon"}])
-def test_wrong_stage_makes_the_report_unreadable(wrong: object) -> None:
+@pytest.mark.parametrize("stage", ["captured", "relayed", "published", "applied"])
+@pytest.mark.parametrize("wrong", [7, {}, {"lag_s": 1}])
+def test_wrong_stage_makes_the_report_unreadable(stage: str, wrong: object) -> None:
     """With a code; it stops no other task."""
-    plain = report_to_plain(TaskReport(TaskState.RUNNING)) | {"applied": wrong}
     with pytest.raises(Fatal) as caught:
-        report_from_json(json.dumps(plain).encode(), origin="status/t")
+        _again(FULL_CAPTURE, **{stage: wrong})
     assert caught.value.code == "MR-4011"
+
+
+def test_task_at_rest_keeps_only_what_stays_true() -> None:
+    """A lag or a backlog from before the pause would look like one of now."""
+    rest = FULL_APPLY.at_rest().applied
+    assert rest is not None
+    assert (rest.lag_s, rest.waits_s, rest.backlog, rest.rates) == (None, 0.0, Backlog(), Rates())
+    assert (rest.commit_ms, rest.counts) == (APPLIED.commit_ms, APPLIED.counts)
+    published = FULL_CAPTURE.at_rest().published
+    assert published is not None
+    assert FULL_CAPTURE.published is not None
+    known = FULL_CAPTURE.published
+    assert published == Published(commit_ms=known.commit_ms, rows=known.rows, at=known.at)

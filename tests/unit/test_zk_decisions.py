@@ -421,14 +421,18 @@ def test_owner_without_reports_is_shown_as_silent() -> None:
         owners={name: "w1"},
         saved_reports={name: RUNS},
     )
-    assert views(cluster, now_ms=1000)[0].report.why == ""
-    assert views(cluster, now_ms=41_000)[0].report.why == "no report for 40 s"
+    fresh, late = (views(cluster, now_ms=now_ms)[0].report for now_ms in (1000, 41_000))
+    assert (fresh.state, fresh.why) == (S.RUNNING, "")
+    assert (late.state, late.code) == (S.STALLED, "MR-4016")
+    assert late.why == "no report for 40 s: w1 is silent"
 
 
 def test_task_states_change_only_as_documented() -> None:
-    """Every state can be left; blocked and paused only by an operator."""
-    for state in TaskState:
+    """Every state can be left; blocked and paused only by an operator. Stalled is only derived from reports."""
+    assert not ALLOWED[S.STALLED]
+    for state in set(TaskState) - {S.STALLED}:
         assert ALLOWED[state]
+        assert S.STALLED not in ALLOWED[state]
         assert state.to(state) is state
     assert S.RUNNING not in ALLOWED[S.BLOCKED] | ALLOWED[S.PAUSED]
     with pytest.raises(ValueError, match="cannot go from blocked to running"):

@@ -293,14 +293,13 @@ class Slot:
     ) -> None:
         self._offer(
             replace(
-                self._report,
+                self._report.at_rest(),
                 state=self._report.state.to(state),
                 why=why,
                 code=error.code if error else "",
                 fix=error.fix if error else "",
                 next_try_s=next_try_s,
                 epoch=self._report.epoch if epoch is None else epoch,
-                applied=self._report.applied and self._report.applied.at_rest(),
             )
         )
 

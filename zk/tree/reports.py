@@ -10,9 +10,10 @@
                not show the progress. It is kept: the same topic, with its tail lost, may be at the new address.
 
 Guarantees: the latest report wins. A task's report is written at most once every ``report_s``; an unchanged one is
-repeated every ``REPEAT_S``, so that an old report reveals a hung worker. A report never replaces one of a greater
-epoch. While the ensemble is away, reports wait and runners do not. A report under a lease is dropped with its session:
-written later, to an ensemble that was rebuilt meanwhile, its epoch would hide all new reports.
+repeated every ``REPEAT_S``, so that an old report reveals a hung worker, and its ``silent_s`` a hung task. A report
+never replaces one of a greater epoch. While the ensemble is away, reports wait and runners do not. A report under a
+lease is dropped with its session: written later, to an ensemble that was rebuilt meanwhile, its epoch would hide all
+new reports.
 """
 
 import json
@@ -60,10 +61,10 @@ class SavedReport:
             seq=0,
             topic="",
             topic_end=0,
-            figures={},
-            applied=None,
             captured=None,
             relayed=None,
+            published=None,
+            applied=None,
         )
 
 
@@ -81,6 +82,7 @@ class _Offer:
     work: str = ""
     brokers: str = ""
     incarnation: int | None = None
+    offered_at_s: float = 0.0
     written: TaskReport | None = None
     written_at_s: float = float("-inf")
 
@@ -115,6 +117,7 @@ class StatusWriter:
             known = self._offers.setdefault(task, _Offer(report, revision))
             known.report, known.revision, known.incarnation = report, revision, incarnation
             known.work, known.brokers = work, brokers
+            known.offered_at_s = time.monotonic()
 
     def latest(self, task: str) -> TaskReport | None:
         """The last offered report."""
@@ -144,7 +147,7 @@ class StatusWriter:
     def _write(self, task: str, offer: _Offer, *, is_due: bool) -> bool:
         with self._writing:
             report, now_s = offer.report, time.monotonic()
-            content = _content(offer)
+            content = _content(offer, now_s=now_s)
             age_s = now_s - offer.written_at_s
             if report.epoch == 0 or offer.incarnation not in (None, self._session.incarnation):
                 return True
@@ -194,9 +197,10 @@ def saved_report_of(node: Node, task: str) -> SavedReport | None:
     return SavedReport(report, revision, node.modified_ms, work, brokers)
 
 
-def _content(offer: _Offer) -> bytes:
+def _content(offer: _Offer, *, now_s: float) -> bytes:
     about = {"revision": offer.revision, "work": offer.work, "brokers": offer.brokers}
-    plain = {**report_to_plain(offer.report), **about}
+    report = replace(offer.report, silent_s=max(0.0, now_s - offer.offered_at_s))
+    plain = {**report_to_plain(report), **about}
     return json.dumps(plain, separators=(",", ":"), ensure_ascii=False).encode()
 
 

@@ -27,9 +27,9 @@ from deploy.local.services import CAPTURE_TASK, SOURCE_SET
 from deploy.servers import DatabaseServer
 from deploy.workload.background import Background
 from millrace.errors import Fatal
-from schemas.captured import Captured, SwitchView
 from schemas.documents.model import UpstreamRules
 from schemas.gtid import Flavour
+from schemas.stages.captured import Captured, SwitchView
 
 DATABASE = "bench_upstream"
 RATE = 200.0

@@ -74,6 +74,13 @@ class KnownTopic:
         """See ``consumer.topic.kafka.TopicIdentity``."""
         return self.last
 
+    def seq_before(self, end: int) -> int | None:
+        """Every offset has a row."""
+        return end - 1
+
+    def close(self) -> None:
+        """Nothing to release."""
+
 
 @dataclass
 class ListSource:

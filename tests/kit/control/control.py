@@ -26,7 +26,7 @@ from schemas.documents import (
     TopicAddress,
     Work,
 )
-from schemas.stages import Applied
+from schemas.stages.applied import Applied
 from schemas.status import TaskReport, TaskState
 from tests.kit.waiting import eventually
 from zk.client.session import Session
@@ -73,6 +73,9 @@ def an_apply(name: str = "shop-apply", *, to: str = "shop", topic: str = "shop")
     )
 
 
+REPORT_AGAIN_S = 5.0
+
+
 @dataclass
 class ScriptedRunner:
     """Reports RUNNING and waits for its stop, unless ``script`` replaces this."""
@@ -93,13 +96,15 @@ class ScriptedRunner:
         self.starts.append((task.name, lease.epoch))
         try:
             lease.verify()
-            figures = {"rows": 1}
-            made = TaskReport(TaskState.RUNNING, gtid_set=self.gtid_set, seq=7, figures=figures)
+            made = TaskReport(
+                TaskState.RUNNING, why="waits for changes", gtid_set=self.gtid_set, seq=7
+            )
             report(replace(made, applied=self.applied))
             if self.script is not None:
                 self.script(task, lease, stop)
-            else:
-                stop.wait()
+                return
+            while not stop.wait(REPORT_AGAIN_S):  # a silent runner counts as stalled
+                report(replace(made, applied=self.applied))
         finally:
             self.alive.discard(task.name)
             self.ends.append((task.name, lease.epoch))

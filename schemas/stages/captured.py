@@ -6,19 +6,24 @@
 
 from dataclasses import asdict, dataclass
 
-from schemas.plain import Plain, integer_of, list_of, number_of, object_of
+from schemas.stages.plain import Plain, count_of, integer_of, list_of, number_of, object_of
 
 SWITCHES_MAX = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceView:
-    """The member that is read. ``since``: the time of the last switch or start, UTC."""
+    """The member that is read. ``since``: the time of the last switch or start, UTC.
+
+    ``missing``: transactions of the set that it does not have. ``still_s``: how long its position has not changed.
+    """
 
     host: str
     port: int
     role: str  # primary, replica, unknown
     lag_s: float | None
+    missing: int | None
+    still_s: float | None
     since: str
     why: str
 
@@ -83,6 +88,8 @@ def captured_of(plain: object) -> Captured | None:
             port=integer_of(source["port"]),
             role=str(source["role"]),
             lag_s=number_of(source["lag_s"]),
+            missing=count_of(source["missing"]),
+            still_s=number_of(source["still_s"]),
             since=str(source["since"]),
             why=str(source["why"]),
         ),
@@ -109,14 +116,13 @@ def _switch(plain: Plain) -> SwitchView:
 
 
 def _member(plain: Plain) -> MemberView:
-    missing = plain["missing"]
     return MemberView(
         host=str(plain["host"]),
         port=integer_of(plain["port"]),
         role=str(plain["role"]),
         reachable=bool(plain["reachable"]),
         lag_s=number_of(plain["lag_s"]),
-        missing=None if missing is None else integer_of(missing),
+        missing=count_of(plain["missing"]),
         admissible=bool(plain["admissible"]),
         why=str(plain["why"]),
         chosen=bool(plain["chosen"]),

@@ -31,3 +31,13 @@ def integer_of(plain: object) -> int:
     if not isinstance(plain, int):
         raise TypeError("a value of a stage is not a whole number")
     return plain
+
+
+def count_of(plain: object) -> int | None:
+    """The value, which must be a whole number or null."""
+    return None if plain is None else integer_of(plain)
+
+
+def rounded(value: float | None, digits: int) -> float | None:
+    """The value with fewer digits; None stays None."""
+    return None if value is None else round(value, digits)

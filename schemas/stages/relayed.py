@@ -6,7 +6,8 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+
+from schemas.stages.plain import count_of, integer_of, number_of, object_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,9 @@ class Relayed:
     subdir: str
     relay: BinlogEnd
     caught_up: bool | None
+    behind_bytes: int | None  # in the source's file, if the relay log ends in the same one
+    received_bytes: int  # like ``connects``, since the stream began
+    connects: int
     stored_bytes: int | None
     disk_left_bytes: int | None
     oldest_file: str  # "subdir/file", like the next
@@ -52,9 +56,7 @@ def relayed_of(plain: object) -> Relayed | None:
     """The stage from its JSON object; None for null. TypeError, ValueError or KeyError if it is another value."""
     if plain is None:
         return None
-    if not isinstance(plain, dict):
-        raise TypeError("the stage of the relay is not an object")
-    stage: dict[str, Any] = plain
+    stage = object_of(plain)
     relay = _end(stage["relay"])
     if relay is None:
         raise TypeError("the stage of the relay has no end")
@@ -65,31 +67,23 @@ def relayed_of(plain: object) -> Relayed | None:
         subdir=str(stage["subdir"]),
         relay=relay,
         caught_up=None if stage["caught_up"] is None else bool(stage["caught_up"]),
-        stored_bytes=_whole(stage["stored_bytes"]),
-        disk_left_bytes=_whole(stage["disk_left_bytes"]),
+        behind_bytes=count_of(stage["behind_bytes"]),
+        received_bytes=integer_of(stage["received_bytes"]),
+        connects=integer_of(stage["connects"]),
+        stored_bytes=count_of(stage["stored_bytes"]),
+        disk_left_bytes=count_of(stage["disk_left_bytes"]),
         oldest_file=str(stage["oldest_file"]),
-        needed={str(task): str(file) for task, file in dict(stage["needed"]).items()},
-        end_at_s=_seconds(stage["end_at_s"]),
-        kept_s=_seconds(stage["kept_s"]),
-        time_to_loss_s=_seconds(stage["time_to_loss_s"]),
+        needed={str(task): str(file) for task, file in object_of(stage["needed"]).items()},
+        end_at_s=number_of(stage["end_at_s"]),
+        kept_s=number_of(stage["kept_s"]),
+        time_to_loss_s=number_of(stage["time_to_loss_s"]),
         loss=str(stage["loss"]),
-        purge=None if stage.get("purge") is None else dict(stage["purge"]),
+        purge=None if (purge := stage.get("purge")) is None else object_of(purge),
     )
 
 
 def _end(plain: object) -> BinlogEnd | None:
     if plain is None:
         return None
-    if not isinstance(plain, dict):
-        raise TypeError("the end of a binlog is not an object")
-    return BinlogEnd(
-        file=str(plain["file"]), pos=_whole(plain["pos"]), gtid_set=str(plain["gtid_set"])
-    )
-
-
-def _whole(value: Any) -> int | None:
-    return None if value is None else int(value)
-
-
-def _seconds(value: Any) -> float | None:
-    return None if value is None else float(value)
+    end = object_of(plain)
+    return BinlogEnd(file=str(end["file"]), pos=count_of(end["pos"]), gtid_set=str(end["gtid_set"]))

@@ -1,0 +1,49 @@
+"""The pace of a capture task: lag, waiting time and rates, from what its loop does. Pure: the caller passes the times.
+
+    lag      of the last published row: from the source's commit to the moment when a reader of the topic can see it.
+             0 once nothing waits in the relay log. While rows wait and none is published, it grows with the clock.
+    waiting  since rows wait in the relay log and none was published
+
+The source's commit is by its clock, the rest by the worker's.
+"""
+
+from millrace.rates import LONG_S, SHORT_S, Meter
+from schemas.stages.published import Published
+from schemas.stages.rates import Rates
+
+
+class Pace:
+    """The pace since the start of a run."""
+
+    def __init__(self, *, at_s: float) -> None:
+        self._rows = 0
+        self._commit_ms = 0
+        self._lag_s: float | None = None
+        self._moved_s = at_s
+        self._is_waiting = True  # until the converter has read the relay log to its end
+        self._meter = Meter()
+        self._meter.note(0, at_s=at_s)
+
+    def published(self, rows: int, commit_ms: int, *, at_s: float, at_ms: int) -> None:
+        """``rows`` rows are readable now, the last of them committed at ``commit_ms`` (0: none of them is a row)."""
+        self._rows += rows
+        self._moved_s, self._is_waiting = at_s, True
+        if commit_ms:
+            self._commit_ms = commit_ms
+            self._lag_s = max(0.0, (at_ms - commit_ms) / 1000)
+
+    def idle(self, *, at_s: float) -> None:
+        """Nothing waits in the relay log."""
+        self._lag_s, self._moved_s, self._is_waiting = 0.0, at_s, False
+
+    def stage(self, *, at_s: float) -> Published:
+        """The stage now, with what is measured here."""
+        self._meter.note(self._rows, at_s=at_s)
+        waits_s = max(0.0, at_s - self._moved_s) if self._is_waiting else 0.0
+        return Published(
+            lag_s=None if self._lag_s is None else self._lag_s + waits_s,
+            waits_s=waits_s,
+            commit_ms=self._commit_ms,
+            rows=self._rows,
+            rates=Rates(self._meter.over(SHORT_S), self._meter.over(LONG_S)),
+        )

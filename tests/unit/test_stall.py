@@ -1,0 +1,62 @@
+"""The dead man's rule: which reports of a running task mean that it does not move."""
+
+from dataclasses import replace
+
+import pytest
+
+from schemas.stages.applied import Applied
+from schemas.stages.captured import Captured, SourceView
+from schemas.stages.published import Published
+from schemas.stall import REPORT_AGE_S_MAX, STALL_S, find_stall, with_stall
+from schemas.status import TaskReport, TaskState
+from tests.kit.control.reports import FULL_CAPTURE
+
+LONG_S = STALL_S + 1
+
+
+def _source(**changed: object) -> TaskReport:
+    assert FULL_CAPTURE.captured is not None
+    source: SourceView = replace(FULL_CAPTURE.captured.source, **changed)  # type: ignore[arg-type]
+    return replace(FULL_CAPTURE, captured=Captured(source=source))
+
+
+RUNNING = TaskReport(TaskState.RUNNING, why="waits for changes", worker="w1")
+STALLED = {
+    "no report": (RUNNING, REPORT_AGE_S_MAX + 1),
+    "has not reported": (replace(RUNNING, silent_s=LONG_S), 0.0),
+    "no row was published": (replace(RUNNING, published=Published(waits_s=LONG_S)), 0.0),
+    "nothing was applied": (replace(RUNNING, applied=Applied(waits_s=LONG_S)), 0.0),
+    "db2:3306 misses 12 transactions": (_source(missing=12, still_s=LONG_S, lag_s=LONG_S), 0.0),
+}
+MOVING = {
+    "fresh": (RUNNING, REPORT_AGE_S_MAX),
+    "nothing waits": (replace(RUNNING, published=Published(lag_s=900.0)), 0.0),
+    "a late member that applies": (_source(missing=12, still_s=1.0, lag_s=3600.0), 0.0),
+    "an idle set": (_source(missing=0, still_s=1e6, lag_s=0.0), 0.0),
+    "a member that does not answer": (_source(missing=None, still_s=None, lag_s=None), 0.0),
+}
+
+
+@pytest.mark.parametrize("reason", STALLED)
+def test_task_that_does_not_move_is_stalled_with_the_reason(reason: str) -> None:
+    """And with a code, and what it reported."""
+    report, age_s = STALLED[reason]
+    stalled = with_stall(report, age_s=age_s)
+    assert stalled.state is TaskState.STALLED
+    assert reason in stalled.why
+    assert "waits for changes" in stalled.why
+    assert (stalled.code, bool(stalled.fix)) == ("MR-4016", True)
+
+
+@pytest.mark.parametrize("case", MOVING)
+def test_task_that_moves_or_has_nothing_to_do_is_not_stalled(case: str) -> None:
+    """A lag alone is no stall."""
+    report, age_s = MOVING[case]
+    assert with_stall(report, age_s=age_s) == report
+
+
+@pytest.mark.parametrize("state", set(TaskState) - {TaskState.RUNNING})
+def test_only_a_running_task_can_stall(state: TaskState) -> None:
+    """The others have a reason already."""
+    report = replace(RUNNING, state=state, silent_s=LONG_S, applied=Applied(waits_s=LONG_S))
+    assert find_stall(report, age_s=LONG_S) == ""

@@ -1,0 +1,113 @@
+"""One line for a task: what it shows, and how it fits a terminal."""
+
+from dataclasses import replace
+
+import pytest
+
+from millrace.cli.status_detail import detail_of
+from millrace.cli.status_line import lines_of
+from millrace.cli.texts import duration, size
+from schemas.stages.applied import Applied, Backlog
+from schemas.stages.rates import Rates
+from schemas.status import TaskReport, TaskState
+from tests.kit.control.reports import FULL_CAPTURE
+from zk.view import TaskView
+
+QUIET = replace(FULL_CAPTURE, warnings=())
+APPLY = TaskReport(
+    TaskState.RUNNING,
+    why="applied up to offset 70",
+    seq=912_101,
+    applied=Applied(
+        lag_s=1.5, backlog=Backlog(500, 237, 240_000), rates=Rates(4321.0, 100.0), eta_s=3723.4
+    ),
+)
+
+
+def _lines(report: TaskReport, width: int, name: str = "shop-capture") -> list[str]:
+    view = TaskView(name=name, kind="", route="", report=report, assigned="w", age_s=0)
+    return lines_of(view, name_width=len(name), width=width)
+
+
+def test_running_task_shows_its_stages_in_one_line() -> None:
+    """In the order of the way of a change, the reason last."""
+    assert _lines(QUIET, 160) == [
+        "shop-capture RUNNING  db2:3306 lag 0.2 s | relay +0 B | seq 912,338 (0.03 s)"
+        " | 120 rows/s | waits for changes"
+    ]
+    assert _lines(APPLY, 160, "to-wh") == [
+        "to-wh RUNNING  lag 1.5 s | backlog 237 rows, 234.4 KiB | 4,321 rows/s | ETA 1:02:03"
+        " | seq 912,101 | applied up to offset 70"
+    ]
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 120])
+@pytest.mark.parametrize("report", [QUIET, APPLY, replace(QUIET, why="w" * 500)])
+def test_line_fits_the_terminal(report: TaskReport, width: int) -> None:
+    """Figures are left out first, then the reason is cut."""
+    (line,) = _lines(report, width)
+    assert len(line) <= width
+
+
+def test_terminal_of_80_columns_keeps_lag_and_reason() -> None:
+    """The relay and the rate are left out first."""
+    (line,) = _lines(QUIET, 80)
+    assert "db2:3306 lag 0.2 s | seq 912,338 (0.03 s) | waits for " in line
+
+
+@pytest.mark.parametrize("state", [TaskState.STALLED, TaskState.DEGRADED, TaskState.BLOCKED])
+def test_task_that_needs_attention_shows_reason_and_fix_whole(state: TaskState) -> None:
+    """Wrapped below its line, with the code and the next try."""
+    why = "the source is away, " * 12
+    report = replace(QUIET, state=state, why=why, code="MR-1001", fix="Start it.", next_try_s=4.0)
+    lines = _lines(report, 80)
+    assert max(map(len, lines)) <= 80
+    text = " ".join(line.strip() for line in lines[1:])
+    assert text.startswith(f"why  MR-1001 {why}"[:60])
+    assert text.endswith("(retries after 4.0 s) fix  Start it.")
+
+
+def test_warning_is_below_the_line() -> None:
+    """It does not stop the task."""
+    _, below = _lines(FULL_CAPTURE, 80)
+    assert below == "  warning  the topic has one replica"
+
+
+def test_unknown_figures_are_left_out() -> None:
+    """A task that has no report has only its reason."""
+    pending = TaskReport(TaskState.PENDING, "no capture worker is running")
+    assert _lines(pending, 80) == ["shop-capture PENDING  no capture worker is running"]
+
+
+def test_detail_names_every_stage() -> None:
+    """Members, switches, relay, topic, lag and pace, each in its line."""
+    view = TaskView(
+        name="t",
+        kind="capture",
+        route="set s → topic t",
+        report=FULL_CAPTURE,
+        assigned="w",
+        age_s=1,
+    )
+    lines = detail_of(view, width=80)
+    labels = [line.split()[0] for line in lines]
+    wanted = "t why warning route source member switch relay disk to topic lag pace Kafka"
+    assert labels == wanted.split()
+    assert "  lag       0.030 s from the source's commit to a reader of the topic" in lines
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.2, "0 s"), (59.4, "59 s"), (61, "0:01:01"), (3723.4, "1:02:03"), (200_000, "2 d 7 h")],
+)
+def test_durations_are_short(seconds: float, text: str) -> None:
+    """Clock form from a minute on, days from two days on."""
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (5 << 30, "5.0 GiB")]
+)
+def test_sizes_have_a_unit(count: int, text: str) -> None:
+    """The largest that is not below one."""
+    assert size(count) == text
