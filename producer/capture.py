@@ -216,10 +216,10 @@ class PublishLoop:
         if self._stream.paused_by:
             return f"has read the relay log; the relay is paused by {self._stream.paused_by}"
         source = self._stream.captured().source
-        name = f"{source.host}:{source.port}"
         if source.lag_s:
-            return f"caught up with {name}, which is {source.lag_s:.0f} s behind the primary"
-        return f"caught up with {name}: waits for changes"
+            name = f"{source.host}:{source.port}"
+            return f"waits for {name}, which is {source.lag_s:.0f} s behind the primary"
+        return "waits for changes"
 
     def _log_filter_warning(self) -> None:
         """Log the warning once the task has caught up: until then, the first included table may still come."""

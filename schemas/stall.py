@@ -45,8 +45,9 @@ def find_stall(report: TaskReport, *, age_s: float = 0.0) -> str:
         return f"nothing was applied for {applied.waits_s:.0f} s, and records wait in the topic"
     source = report.captured.source if report.captured is not None else None
     if source is not None and source.missing and (source.still_s or 0.0) > STALL_S:
+        missing = "1 transaction" if source.missing == 1 else f"{source.missing} transactions"
+        member = f"{source.host}:{source.port}"
         return (
-            f"{source.host}:{source.port} misses {source.missing} transactions of the set and has"
-            f" applied none for {source.still_s:.0f} s"
+            f"{member} misses {missing} of the set and has applied none for {source.still_s:.0f} s"
         )
     return ""

@@ -12,7 +12,7 @@ Guarantees
 - A member that can't be reached is asked again until the timeout.
 - At the timeout, the error names the operator who pauses the set's relay. Otherwise it names each replica that has
   stopped replicating, its stopped threads and its missing GTIDs.
-  The capture task may read from that replica, and then its status says "caught up" although rows are missing.
+  The capture task may read from that replica, and then it waits for changes although rows are missing.
 """
 
 import time

@@ -17,7 +17,7 @@ from zk.view import TaskView
 
 SEPARATOR = " | "
 NAME_CHARACTERS_MAX = 28
-WHY_CHARACTERS_MIN = 12  # a shorter piece of a reason says nothing
+WHY_CHARACTERS_MIN = 12  # a shorter piece of a reason is no reason
 TROUBLED = (TaskState.STALLED, TaskState.DEGRADED, TaskState.BLOCKED)
 STATE_WIDTH = max(len(state.value) for state in TaskState)
 
@@ -57,7 +57,7 @@ def notes_of(report: TaskReport, *, width: int) -> list[str]:
 
 
 def parts_of(report: TaskReport) -> list[_Part]:
-    """What is known of the stages, in the order of the way of a change."""
+    """The known figures of the stages, in the order of the way of a change."""
     return [*_captured_parts(report), *_applied_parts(report)]
 
 

@@ -118,8 +118,8 @@ CODES: tuple[Code, ...] = (
         "a task that should move rows does not",
         "Its worker is silent, its thread hangs, replication has stopped on the member that it reads, Kafka accepts no"
         " record, or one long statement or lock holds up the target. The status names which.",
-        "Member: `millrace replica list SET`, then start its replication threads or `millrace replica drain SET HOST:PORT`."
-        " Target: SHOW PROCESSLIST. Worker: its log, then `millrace task pause TASK` and `resume`.",
+        "A member: start its replication threads, or `millrace replica drain SET HOST:PORT`. The target: SHOW PROCESSLIST."
+        " The worker: read its log, then `millrace task pause TASK` and `millrace task resume TASK`.",
         Branch.RETRIES,
     ),
     Code(

@@ -23,7 +23,7 @@ from schemas.documents.model import Directives, Member, UpstreamRules
 class Look:
     """A member at one moment: its last answer, its measured lag, and how many of the set's transactions it misses.
 
-    ``still_s``: how long its position has not changed; None: unknown.
+    ``still_s``: how long it has applied nothing although it misses some; None: unknown.
     """
 
     pulse: Pulse

@@ -71,16 +71,18 @@ class LagMeter:
 
 
 class Still:
-    """How long the position of one member has not changed."""
+    """How long one member has applied nothing although transactions of the set are missing."""
 
     def __init__(self) -> None:
         self._position: GtidPosition | None = None
         self._since_s = 0.0
 
-    def since(self, position: GtidPosition | None, *, at_s: float) -> float | None:
-        """The seconds since it changed, as far as it was watched; None while the member does not answer."""
+    def since(
+        self, position: GtidPosition | None, *, missing: int | None, at_s: float
+    ) -> float | None:
+        """The seconds, as far as it was watched; 0 while nothing is missing, None while the member does not answer."""
         if position is None:
             return None
-        if position != self._position:
+        if position != self._position or not missing:
             self._position, self._since_s = position, at_s
         return at_s - self._since_s

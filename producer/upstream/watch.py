@@ -21,6 +21,7 @@ from producer.upstream.judge import Look
 from producer.upstream.lag import LagMeter, Still
 from producer.upstream.pulse import Pulse, ask_pulse
 from schemas.documents.model import Member
+from schemas.gtid import GtidPosition
 
 ANSWER_S = 1.5  # a round waits no longer; a connection's own timeout ends the question later
 TIMEOUT_S = 2.0
@@ -81,14 +82,16 @@ class Watch:
         pulses = [probe.pulse(future) for probe, future in zip(self._probes, asked, strict=True)]
         self._meter.sample(pulses, at_s=at_s)
         newest = self._meter.newest()
-        return tuple(
-            Look(
-                pulse,
-                self._meter.lag_s(pulse, at_s=at_s),
-                count_missing(newest, pulse.position) if newest and pulse.position else None,
-                self._stills[pulse.member].since(pulse.position, at_s=at_s),
-            )
-            for pulse in pulses
+        return tuple(self._look(pulse, newest, at_s) for pulse in pulses)
+
+    def _look(self, pulse: Pulse, newest: GtidPosition | None, at_s: float) -> Look:
+        missing = count_missing(newest, pulse.position) if newest and pulse.position else None
+        still = self._stills[pulse.member]
+        return Look(
+            pulse,
+            self._meter.lag_s(pulse, at_s=at_s),
+            missing,
+            still.since(pulse.position, missing=missing, at_s=at_s),
         )
 
 

@@ -15,7 +15,8 @@ SWITCHES_MAX = 10
 class SourceView:
     """The member that is read. ``since``: the time of the last switch or start, UTC.
 
-    ``missing``: transactions of the set that it does not have. ``still_s``: how long its position has not changed.
+    ``missing``: transactions of the set that it does not have. ``still_s``: how long it has
+    applied nothing although some are missing.
     """
 
     host: str

@@ -25,7 +25,7 @@ def _keys(plain: object, before: str = "") -> Iterator[str]:
 
 
 def test_status_page_lists_the_keys_of_the_json() -> None:
-    """Of all kinds of tasks; scripts rely on them."""
+    """Scripts rely on them, for each kind of task."""
     reports = {
         TaskKind.CAPTURE.value: FULL_CAPTURE,
         TaskKind.APPLY.value: TaskReport(TaskState.RUNNING, applied=Applied()),

@@ -70,7 +70,7 @@ def test_wait_returns_once_the_primarys_position_is_reached(
 def test_wait_timeout_names_the_stopped_replica_and_missing_gtids(
     shell: Shell, source_set: DatabaseSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its tasks report "caught up"; the timeout error names the member, the thread and the statement that starts it."""
+    """Its tasks wait for changes; the timeout error names the member, the thread and the statement that starts it."""
     monkeypatch.setenv("MILLRACE_TEST_PASSWORD", source_set.password)
     shell("set", "create", "-f", shell.file(_document_of(source_set)))
     shell("task", "create", "-f", shell.file(CAPTURE))

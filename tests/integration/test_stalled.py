@@ -1,14 +1,22 @@
-"""A task whose thread hangs, on a real ZooKeeper."""
+"""Tasks that report RUNNING and do not move: a thread that hangs, a member that has stopped replicating."""
 
 import threading
+from pathlib import Path
 
 import pytest
 
+from deploy.servers import DatabaseSet
+from producer.upstream.upstream import Site
+from producer.upstream.upstreams import Upstreams
 from schemas import stall
-from schemas.documents import Work
-from schemas.status import TaskState
+from schemas.documents import Account, Directives, SecretPlace, SecretReference, SetDocument, Work
+from schemas.gtid import Flavour
+from schemas.stall import find_stall
+from schemas.status import TaskReport, TaskState
 from tests.kit.control.control import ScriptedRunner, a_capture
 from tests.kit.control.stage import Stage
+from tests.kit.relay.relay import UNVERIFIED, member_of
+from tests.kit.waiting import eventually
 from zk.run.runner import HeldLease
 from zk.tree import reports
 
@@ -28,3 +36,39 @@ def test_task_whose_thread_hangs_is_shown_as_stalled(
     stage.store.create_task(a_capture())
     report = stage.reaches("shop-capture", TaskState.STALLED, "has not reported")
     assert report.gtid_set == "0-1-7"
+
+
+def test_task_that_reads_a_stopped_replica_is_stalled(
+    source_set: DatabaseSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No other member may be read, so the stream stays. The stall ends when the replica applies."""
+    monkeypatch.setattr(stall, "STALL_S", 2.0)
+    secret = tmp_path / "password"
+    secret.write_text(source_set.password)
+    primary, replica = source_set.primary, source_set.replicas[0]
+    document = SetDocument(
+        name="shop",
+        members=(member_of(primary), member_of(replica)),
+        account=Account(source_set.user, SecretReference(SecretPlace.FILE, str(secret))),
+        tls=UNVERIFIED,
+    )
+    wishes = Directives(drained=frozenset({member_of(primary)}))
+    word = "SLAVE" if source_set.flavour is Flavour.MARIADB else "REPLICA"
+    source_set.wait_for_replicas()
+    streams = Upstreams(Site(root=tmp_path / "relay", directives=lambda _: wishes))
+    with streams.attach("a", document, wanted=None) as stream:
+
+        def reason() -> str:
+            return find_stall(TaskReport(TaskState.RUNNING, captured=stream.captured()))
+
+        eventually(lambda: stream.captured().source.missing == 0, what="the member is watched")
+        assert reason() == ""
+        replica.execute(f"STOP {word} SQL_THREAD")
+        try:
+            source_set.execute("CREATE DATABASE IF NOT EXISTS stalled")
+            eventually(reason, what="stalled")
+            assert f":{replica.port} misses 1 transaction of the set" in reason()
+        finally:
+            replica.execute(f"START {word} SQL_THREAD")
+        eventually(lambda: reason() == "", what="the replica applies")
+    source_set.execute("DROP DATABASE stalled")

@@ -5,7 +5,7 @@ from producer.pace import Pace
 COMMIT_MS = 1_764_000_000_000
 
 
-def test_lag_is_that_of_the_last_row_and_ends_when_nothing_waits() -> None:
+def test_lag_of_last_row_ends_when_nothing_waits() -> None:
     """An idle task has no lag, however late its last row was."""
     pace = Pace(at_s=0.0)
     assert pace.stage(at_s=0.1).lag_s is None
@@ -17,7 +17,7 @@ def test_lag_is_that_of_the_last_row_and_ends_when_nothing_waits() -> None:
     assert (stage.lag_s, stage.waits_s, stage.commit_ms) == (0.0, 0.0, COMMIT_MS)
 
 
-def test_lag_grows_while_rows_wait_and_none_is_published() -> None:
+def test_lag_grows_while_no_row_is_published() -> None:
     """From the lag of the last row; the waiting time counts from it."""
     pace = Pace(at_s=0.0)
     pace.published(1, COMMIT_MS, at_s=1.0, at_ms=COMMIT_MS + 500)
@@ -32,7 +32,7 @@ def test_clock_of_the_source_ahead_gives_no_negative_lag() -> None:
     assert pace.stage(at_s=1.0).lag_s == 0.0
 
 
-def test_batch_without_a_row_moves_the_task_and_keeps_its_lag() -> None:
+def test_batch_without_rows_keeps_the_lag() -> None:
     """Such as one with a DDL statement, or with the progress of excluded tables."""
     pace = Pace(at_s=0.0)
     pace.published(1, COMMIT_MS, at_s=1.0, at_ms=COMMIT_MS + 100)

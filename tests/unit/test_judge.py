@@ -6,7 +6,7 @@ import pytest
 
 from millrace.errors import Retryable
 from producer.upstream.judge import Look, find_reason
-from producer.upstream.lag import SAMPLES_MAX, LagMeter
+from producer.upstream.lag import SAMPLES_MAX, LagMeter, Still
 from producer.upstream.pulse import Pulse
 from schemas.documents.model import Directives, Member, UpstreamRules
 from schemas.gtid import Flavour, parse_gtid_set
@@ -137,3 +137,16 @@ def test_unreachable_member_is_no_reason() -> None:
         since_lag_switch_s=float("inf"),
     )
     assert reason is None
+
+
+def test_member_is_still_only_while_it_misses_transactions() -> None:
+    """A set without writes is not still, and neither is a late member that applies."""
+    still = Still()
+    here, ahead = (pulse(HERE, last).position for last in (1, 2))
+    assert still.since(None, missing=None, at_s=0.0) is None
+    assert still.since(here, missing=0, at_s=0.0) == 0.0
+    assert still.since(here, missing=0, at_s=100.0) == 0.0
+    assert still.since(here, missing=3, at_s=101.0) == 1.0
+    assert still.since(here, missing=3, at_s=140.0) == 40.0
+    assert still.since(ahead, missing=2, at_s=141.0) == 0.0
+    assert still.since(ahead, missing=0, at_s=200.0) == 0.0

@@ -49,7 +49,7 @@ def test_task_that_does_not_move_is_stalled_with_the_reason(reason: str) -> None
 
 
 @pytest.mark.parametrize("case", MOVING)
-def test_task_that_moves_or_has_nothing_to_do_is_not_stalled(case: str) -> None:
+def test_task_that_moves_or_waits_is_not_stalled(case: str) -> None:
     """A lag alone is no stall."""
     report, age_s = MOVING[case]
     assert with_stall(report, age_s=age_s) == report
