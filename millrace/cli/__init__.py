@@ -5,10 +5,10 @@ used: ``millrace --help`` loads no driver, and a broken module breaks no other c
 with the command's name that Typer can run (``down``), or a ``typer.Typer`` named ``app``. Help and errors are plain
 text everywhere. ``millrace --install-completion`` completes commands and options in bash, zsh and fish.
 
-A Millrace error prints two lines to standard error (code and message, then the fix) and exits with 1. Wrong
-usage exits with 2. Logs go to standard error: MILLRACE_LOG is ``text`` (default) or ``json``, MILLRACE_LOG_LEVEL is
-``info`` by default. If MILLRACE_ZOOKEEPER is not set and a local stack runs (``millrace up``), commands connect to the
-local stack. If several run, MILLRACE_STACK names the one to use.
+A Millrace error prints two lines to standard error (code and message, then the fix), or one JSON object with
+``--json``. ``millrace.cli.exits`` has the exit codes. Logs go to standard error: MILLRACE_LOG is ``text`` (default) or
+``json``, MILLRACE_LOG_LEVEL is ``info`` by default. If MILLRACE_ZOOKEEPER is not set and a local stack runs (``millrace
+up``), commands connect to the local stack. If several run, MILLRACE_STACK names the one to use.
 """
 
 import importlib
@@ -16,6 +16,7 @@ import importlib.util
 import io
 import os
 import sys
+import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -26,6 +27,14 @@ import typer.main
 from typer.core import TyperCommand, TyperGroup
 
 from millrace import __version__, log
+from millrace.cli.exits import (
+    ExitCode,
+    Finding,
+    exit_code_of,
+    is_json_wanted,
+    print_error,
+    table,
+)
 from millrace.errors import MillraceError
 from millrace.extras import Extra, check_extra
 from millrace.home_folder import STACK, local_stack_environment
@@ -111,7 +120,12 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):  # a character that the terminal can't encode is escaped
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    sys.exit(run(sys.argv[1:]))
+    try:
+        code = run(sys.argv[1:])
+    except Exception:  # noqa: BLE001 - Python would exit with 1, which means a finding
+        traceback.print_exc()
+        code = ExitCode.DEFECT
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:
@@ -121,31 +135,33 @@ def run(arguments: list[str]) -> int:
         log.configure(json=json, level=os.environ.get("MILLRACE_LOG_LEVEL", "info"))
     except ValueError as error:
         print(f"millrace: MILLRACE_LOG_LEVEL: {error}", file=sys.stderr)
-        return 2
+        return ExitCode.USAGE
+    as_json = is_json_wanted(arguments)
     try:
         check_one_root()
         try:
             _use_local_stack()
         except ValueError as error:
             print(f"millrace: {STACK}: {error}", file=sys.stderr)
-            return 2
+            return ExitCode.USAGE
         try:
             _run_commands(arguments)
         finally:
             sys.stdout.flush()
     except MillraceError as error:
-        print(f"{error}\n  {error.fix}", file=sys.stderr)
-        return 1
+        return print_error(error, exit_code_of(error), as_json=as_json)
+    except Finding as found:
+        return print_error(found.error, ExitCode.FINDING, as_json=as_json)
     except OSError as error:
         if not _is_output_broken():
             raise
         print(f"millrace: the output can't be written: {error.strerror}", file=sys.stderr)
-        return 1
+        return ExitCode.OPERATOR
     except KeyboardInterrupt:
-        return 130
+        return ExitCode.INTERRUPTED
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
-    return 0
+    return ExitCode.DONE
 
 
 def _use_local_stack() -> None:
@@ -202,6 +218,7 @@ def _run_commands(arguments: list[str]) -> None:
     app = typer.Typer(
         cls=_Commands,
         help="Millrace: change data capture for MySQL and MariaDB.",
+        epilog=f"\b\nExit codes:\n{table()}",
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         no_args_is_help=True,

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from millrace.cli.exits import ExitCode
+
 Master = Annotated[str, typer.Option(help="Spark's master: local[N], spark://…, yarn, k8s://….")]
 Name = Annotated[
     str, typer.Option(help="The driver's name in `millrace status`; host-pid by default.")
@@ -14,8 +16,6 @@ Name = Annotated[
 Conf = Annotated[
     list[str], typer.Option("--conf", help="A Spark setting, NAME=VALUE; may be repeated.")
 ]
-
-EXIT_NO_JVM = 75  # EX_TEMPFAIL: restart the process, and its tasks resume
 
 
 def apply(*, master: Master = "local[2]", name: Name = "", conf: Conf = []) -> None:  # noqa: B006 - Typer copies it
@@ -43,4 +43,4 @@ def apply(*, master: Master = "local[2]", name: Name = "", conf: Conf = []) -> N
         )
     finally:
         driver.stop()
-    sys.exit(EXIT_NO_JVM if driver.jvm.is_lost else status)
+    sys.exit(ExitCode.RESTART if driver.jvm.is_lost else status)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from millrace.cli import relay_service
+from millrace.cli.exits import Finding
 from millrace.cli.relay_serve import serve
 from millrace.errors import Fatal
 
@@ -185,7 +186,7 @@ def verify(set_name: SetName, *, relay_dir: RelayDir, as_json: Json = False) -> 
             print(line)
         print(f"{verdict.files} files, {verdict.bytes:,} bytes, up to {verdict.position or '-'}")
     if bad:
-        raise Fatal("MR-2004", f"{bad} problems in the relay log of {set_name}")
+        raise Finding(Fatal("MR-2004", f"{bad} problems in the relay log of {set_name}"))
 
 
 @app.command()

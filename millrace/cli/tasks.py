@@ -180,7 +180,7 @@ def delete(name: str) -> None:
 def wait(
     name: str,
     timeout: float = typer.Option(
-        60.0, "--timeout", min=0.0, help="Seconds to wait; then exit with 1."
+        60.0, "--timeout", min=0.0, help="Seconds to wait; then exit with 3."
     ),
     gtid: str | None = typer.Option(
         None, "--gtid", help="Wait for this GTID set of the source instead of the current changes."

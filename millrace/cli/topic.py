@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from millrace.cli.exits import Finding
 from millrace.errors import Fatal
 
 if TYPE_CHECKING:
@@ -144,7 +145,8 @@ def verify(topic: Topic, kafka: Kafka = "", as_json: Json = False) -> None:
     else:
         _print_summary(topic, summary, took_s)
     if summary.violation_count:
-        raise Fatal("MR-3503", f"{summary.violation_count} violations in {topic}", topic=topic)
+        violations = f"{summary.violation_count} violations in {topic}"
+        raise Finding(Fatal("MR-3503", violations, topic=topic))
 
 
 def _feed_all(verifier: "TopicVerifier", reader: "TopicReader", start: int, stop: int) -> None:

@@ -94,7 +94,7 @@ def test_broken_task_document_is_refused_and_stops_nothing(fault_stack: FaultSta
     good = fault_stack.stack.folder / f"{CAPTURE_TASK}.yaml"
     broken.write_text(good.read_text().replace("topic:", "topics:") + "lanes: many\n")
     refused = fault_stack.stack.try_command("task", "create", "-f", str(broken), "--replace")
-    assert refused.returncode == 1
+    assert refused.returncode == 4
     for words in ("MR-4101", "topics", "lanes"):
         assert words in refused.stderr
     with fault_stack.load("document"):

@@ -15,7 +15,7 @@ import pytest
 
 from deploy.local.services import APPLY_TASK
 from deploy.servers.process import last_lines, session_members
-from millrace.cli.apply import EXIT_NO_JVM
+from millrace.cli.exits import ExitCode
 from schemas.gtid import Flavour
 from schemas.status import TaskState
 from tests.fixtures.stack import FaultStack, on
@@ -56,7 +56,7 @@ def test_killed_jvm_ends_the_driver_and_its_successor_continues(fault_stack: Fau
         log = fault_stack.log_from_here("apply")
         os.kill(jvm, signal.SIGKILL)
         fault_stack.wait_ended("apply")
-        assert process.exit_status == EXIT_NO_JVM, last_lines(process.spec.log, count=200)
+        assert process.exit_status == ExitCode.RESTART, last_lines(process.spec.log, count=200)
         assert any("MR-5053" in line for line in log())
         _wake(fault_stack, frozen)
         fault_stack.restart("apply")

@@ -9,6 +9,7 @@ import yaml
 
 from deploy.servers import DatabaseServer
 from millrace.cli import run
+from millrace.cli.exits import ExitCode
 from schemas.documents import Directives, Member, TaskKind
 from schemas.stages.applied import Applied, Backlog
 from schemas.stages.published import Published
@@ -32,7 +33,7 @@ def test_set_is_created_listed_and_shown(shell: Shell) -> None:
     assert json.loads(shell("set", "show", "shop", "--json")) == yaml.safe_load(shown)
     assert [s["set"] for s in json.loads(shell("set", "list", "--json"))] == ["shop"]
     other = shell.file(SHOP.replace("port: 1", "port: 2"))
-    assert shell("set", "create", "-f", other, exit_code=1).startswith("MR-4103 ")
+    assert shell("set", "create", "-f", other, exit_code=4).startswith("MR-4103 ")
     assert shell("set", "create", "-f", other, "--replace") == "set shop replaced\n"
 
 
@@ -42,8 +43,8 @@ def test_no_secret_reaches_zookeeper_or_the_output(shell: Shell) -> None:
     printed = [
         shell("set", "create", "-f", shell.file(SHOP)),
         shell("task", "create", "-f", shell.file(CAPTURE)),
-        shell("task", "wait", "shop-capture", "--timeout", "0", exit_code=1),
-        shell("set", "create", "-f", shell.file(SHOP.replace("env:", "canary")), exit_code=1),
+        shell("task", "wait", "shop-capture", "--timeout", "0", exit_code=3),
+        shell("set", "create", "-f", shell.file(SHOP.replace("env:", "canary")), exit_code=4),
         shell("status", "--json"),
         shell("set", "list", "--json"),
     ]
@@ -65,7 +66,7 @@ def _all_contents(session: Session, path: str) -> Iterator[bytes]:
 def test_invalid_document_is_refused_with_every_problem_and_fix(shell: Shell) -> None:
     """Each problem has its path, the value and what is expected; the file is named and nothing is created."""
     output = shell(
-        "set", "create", "-f", shell.file("set: shop\nmembers: []\npasswort: x"), exit_code=1
+        "set", "create", "-f", shell.file("set: shop\nmembers: []\npasswort: x"), exit_code=4
     )
     assert output.startswith("MR-4101 ")
     assert "document.yaml" in output
@@ -74,10 +75,10 @@ def test_invalid_document_is_refused_with_every_problem_and_fix(shell: Shell) ->
     assert "user: found nothing" in output
     assert "Correct the fields that the message names" in output
     assert shell("set", "list").startswith("no sets")
-    assert shell("set", "create", "-f", "/nope", exit_code=1).startswith("MR-4206 ")
-    assert shell("set", "create", "-f", shell.file("a: ["), exit_code=1).startswith("MR-4102 ")
-    assert shell("set", "show", "nope", exit_code=1).startswith("MR-4104 ")
-    assert shell("task", "create", "-f", shell.file(CAPTURE), exit_code=1).startswith("MR-4104 ")
+    assert shell("set", "create", "-f", "/nope", exit_code=4).startswith("MR-4206 ")
+    assert shell("set", "create", "-f", shell.file("a: ["), exit_code=4).startswith("MR-4102 ")
+    assert shell("set", "show", "nope", exit_code=4).startswith("MR-4104 ")
+    assert shell("task", "create", "-f", shell.file(CAPTURE), exit_code=4).startswith("MR-4104 ")
 
 
 def test_task_commands_work_from_create_to_delete(shell: Shell) -> None:
@@ -90,7 +91,7 @@ def test_task_commands_work_from_create_to_delete(shell: Shell) -> None:
         eventually(lambda: _state(shell) == "running")
         assert shell("task", "pause", "shop-capture") == "task shop-capture paused\n"
         assert _state(shell) == "paused"
-        output = shell("task", "show", "shop-captur", exit_code=1)
+        output = shell("task", "show", "shop-captur", exit_code=4)
         assert output.startswith("MR-4104 there is no task 'shop-captur' in cluster ")
         assert "; did you mean 'shop-capture'?\n" in output
         assert "paused by " in shell("status")
@@ -102,7 +103,7 @@ def test_task_commands_work_from_create_to_delete(shell: Shell) -> None:
         assert "gtid_set: 0-1-7" in shell("task", "show", "shop-capture")
         assert shell("task", "delete", "shop-capture") == "task shop-capture deleted\n"
     assert shell("task", "list").startswith("no tasks")
-    assert shell("task", "delete", "shop-capture", exit_code=1).startswith("MR-4104 ")
+    assert shell("task", "delete", "shop-capture", exit_code=4).startswith("MR-4104 ")
 
 
 def test_changed_start_without_effect_is_reported(shell: Shell) -> None:
@@ -133,7 +134,7 @@ def test_apply_task_keeps_the_topic_of_its_progress(shell: Shell) -> None:
     assert "replaced" in shell(*words, shell.file(APPLY))
     with shell.running(ScriptedRunner(), kind=TaskKind.APPLY):
         eventually(lambda: _state(shell) == "running")
-        refused = shell(*words, shell.file(other), exit_code=1)
+        refused = shell(*words, shell.file(other), exit_code=4)
     assert refused.startswith("MR-5022 shop-apply has applied the topic shop up to seq 7")
     assert "Set `topic` to shop" in refused
     assert "replaced" in shell(*words, shell.file(APPLY + "lanes: 2\n"))
@@ -205,9 +206,9 @@ def test_commands_without_an_ensemble_name_the_setting(
 ) -> None:
     """An unset or wrong setting gives a code and a fix."""
     monkeypatch.setenv("MILLRACE_CLUSTER", "a/b")
-    assert "MILLRACE_CLUSTER" in shell("status", exit_code=1)
+    assert "MILLRACE_CLUSTER" in shell("status", exit_code=4)
     monkeypatch.delenv("MILLRACE_ZOOKEEPER")
-    output = shell("status", exit_code=1)
+    output = shell("status", exit_code=4)
     assert output.startswith("MR-4205 ")
     assert "export MILLRACE_ZOOKEEPER=" in output
 
@@ -223,7 +224,7 @@ def test_every_code_can_be_explained(shell: Shell) -> None:
     assert "raise-generation" in shell("explain", "MR-4006")
     assert shell("explain", "4006") == shell("explain", "mr-4006")
     assert "MR-4101" in shell("explain")
-    assert shell("explain", "MR-0", exit_code=1).startswith("MR-4207 ")
+    assert shell("explain", "MR-0", exit_code=4).startswith("MR-4207 ")
 
 
 def test_compare_exits_with_1_and_names_the_difference(
@@ -293,18 +294,18 @@ def test_verify_finds_the_broker_in_the_task_document(shell: Shell) -> None:
     shell("set", "create", "-f", shell.file(SHOP))
     shell("task", "create", "-f", shell.file(CAPTURE))
     topic = yaml.safe_load(CAPTURE).get("topic", "shop")
-    assert "MR-3502" in shell("topic", "verify", "unheard-of", exit_code=1)
-    assert "MR-3501" in shell("topic", "verify", topic, exit_code=1)
+    assert "MR-3502" in shell("topic", "verify", "unheard-of", exit_code=4)
+    assert "MR-3501" in shell("topic", "verify", topic, exit_code=3)
 
 
 def test_command_reports_an_unreachable_ensemble(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Exit code 1, the error code, and what to check."""
+    """An exit code that asks for another try, the error code, and what to check."""
     monkeypatch.setenv("MILLRACE_ZOOKEEPER", "127.0.0.1:1")
     impatient = partialmethod(Ensemble.open, connect_timeout_s=0.3)
     monkeypatch.setattr(Ensemble, "open", impatient)
-    assert run(["status", "--json"]) == 1
+    assert run(["status", "--json"]) == ExitCode.RETRY
     output = capsys.readouterr().err
     assert "MR-4001" in output
     assert "MILLRACE_ZOOKEEPER" in output
@@ -329,7 +330,7 @@ def test_replica_commands_direct_the_stream(shell: Shell) -> None:
         shell("replica", "undrain", "shop", "127.0.0.1:1")
         shell("replica", "unpin", "shop", "127.0.0.1:1")
         assert store.directives("shop") == Directives()
-    unknown = shell("replica", "drain", "shop", "db9:3306", exit_code=1)
+    unknown = shell("replica", "drain", "shop", "db9:3306", exit_code=4)
     assert unknown.startswith("MR-4110 ")
     assert "127.0.0.1:1" in unknown
-    assert shell("replica", "pin", "none", "db9:3306", exit_code=1).startswith("MR-4104 ")
+    assert shell("replica", "pin", "none", "db9:3306", exit_code=4).startswith("MR-4104 ")

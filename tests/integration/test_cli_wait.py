@@ -33,7 +33,7 @@ def test_waiting_for_a_blocked_task_fails_at_once(
     shell("task", "create", "-f", shell.file(CAPTURE))
     _commit(source_set)
     with shell.running(ScriptedRunner(script, gtid_set="")):
-        output = shell("task", "wait", "shop-capture", "--timeout", "60", exit_code=1)
+        output = shell("task", "wait", "shop-capture", "--timeout", "60", exit_code=4)
     assert output.startswith("MR-4202 ")
     assert "MR-4106 no such file" in output
     assert "Put it there." in output
@@ -55,10 +55,10 @@ def test_wait_returns_once_the_primarys_position_is_reached(
     with shell.running(captures), shell.running(applies, kind=TaskKind.APPLY):
         assert "has reached" in shell("task", "wait", "shop-capture", "--timeout", "60")
         _commit(source_set)
-        behind = shell("task", "wait", "shop-capture", "--timeout", "1", exit_code=1)
+        behind = shell("task", "wait", "shop-capture", "--timeout", "1", exit_code=3)
         assert behind.startswith("MR-4201 ")
         assert "shop-capture is running" in behind
-        assert shell("task", "wait", "shop-apply", "--timeout", "1", exit_code=1).startswith(
+        assert shell("task", "wait", "shop-apply", "--timeout", "1", exit_code=3).startswith(
             "MR-4201"
         )
         applies.gtid_set = source_set.primary.gtid_position()
@@ -84,7 +84,7 @@ def test_wait_timeout_names_the_stopped_replica_and_missing_gtids(
     try:
         _commit(source_set)
         with shell.running(captures):
-            output = shell("task", "wait", "shop-capture", "--timeout", "1", exit_code=1)
+            output = shell("task", "wait", "shop-capture", "--timeout", "1", exit_code=3)
     finally:
         replica.execute(f"START {word} SQL_THREAD")
     assert output.startswith("MR-4201 ")
@@ -104,7 +104,7 @@ def test_wait_needs_a_reachable_primary(
     shell("set", "create", "-f", shell.file(_document_of(source_set)))
     shell("task", "create", "-f", shell.file(CAPTURE))
     for unset in ("", " ", ","):  # a shell variable
-        output = shell("task", "wait", "shop-capture", "--gtid", unset, exit_code=1)
+        output = shell("task", "wait", "shop-capture", "--gtid", unset, exit_code=4)
         assert output.startswith("MR-6001 ")
     shell("task", "delete", "shop-capture")
     document = parse_set(yaml.safe_load(_document_of(source_set, dead_port=1)))
@@ -113,15 +113,15 @@ def test_wait_needs_a_reachable_primary(
     replicas = shell.file(_document_of(source_set, only_replicas=True))
     shell("set", "create", "-f", replicas, "--replace")
     shell("task", "create", "-f", shell.file(CAPTURE))
-    output = shell("task", "wait", "shop-capture", "--timeout", "1", exit_code=1)
+    output = shell("task", "wait", "shop-capture", "--timeout", "1", exit_code=3)
     assert output.startswith("MR-4204 ")
     assert "no member is a primary" in output
     monkeypatch.setenv("MILLRACE_TEST_PASSWORD", "wrong")
-    refused = shell("task", "wait", "shop-capture", "--timeout", "5", exit_code=1)
+    refused = shell("task", "wait", "shop-capture", "--timeout", "5", exit_code=4)
     assert refused.startswith("MR-1002 ")
     shell("task", "delete", "shop-capture")
     shell("task", "create", "-f", shell.file(APPLY))
-    assert shell("task", "wait", "shop-apply", exit_code=1).startswith("MR-4203 ")
+    assert shell("task", "wait", "shop-apply", exit_code=4).startswith("MR-4203 ")
 
 
 def test_start_that_the_source_does_not_have_is_refused(
@@ -141,11 +141,11 @@ def test_start_that_the_source_does_not_have_is_refused(
     unknown = shell(*words, shell.file(task + f"start: '{position}'"), stream="err")
     assert "not compared with the source: MR-4203 " in unknown
     shell("task", "create", "-f", shell.file(CAPTURE))
-    refused = shell(*words, shell.file(task + f"start: '{ahead}'"), exit_code=1)
+    refused = shell(*words, shell.file(task + f"start: '{ahead}'"), exit_code=4)
     assert refused.startswith("MR-5037 the primary of shop does not have ")
     assert str(int(last) + 5) in refused
     other = "0-1-5" if source_set.flavour is Flavour.MYSQL else f"{UUID}:1-5"
-    refused = shell(*words, shell.file(task + f"start: '{other}'"), exit_code=1)
+    refused = shell(*words, shell.file(task + f"start: '{other}'"), exit_code=4)
     assert refused.startswith("MR-5008 ")
     shell("task", "delete", "shop-apply")
     assert not shell(*words, shell.file(task + f"start: '{position}'"), stream="err")

@@ -130,14 +130,14 @@ def test_replay_applies_the_change_once(
 ) -> None:
     """While the row is in its way, a replay changes nothing; afterwards it applies the change and ends the conflict."""
     _skipped(target_server, name)
-    refused = conflict("replay", "1", exit_code=1)
+    refused = conflict("replay", "1", exit_code=4)
     assert refused.startswith("MR-5010 ")
     assert "repeat the command" in refused
     assert _ids(target_server, name) == [5]
     target_server.execute(f"DELETE FROM {name}.accounts")
     assert "seq 1 applied" in conflict("replay", "1")
     assert _ids(target_server, name) == [1]
-    assert conflict("replay", "1", exit_code=1).startswith("MR-5061 ")
+    assert conflict("replay", "1", exit_code=4).startswith("MR-5061 ")
     assert [row["seq"] for row in json.loads(conflict("list", "--json"))] == [2]
 
 
@@ -146,7 +146,7 @@ def test_discard_deletes_resolved_conflicts(
 ) -> None:
     """By seq, all or nothing, or all at once; the target's rows stay."""
     _skipped(target_server, name)
-    assert conflict("discard", "1", "9", exit_code=1).startswith("MR-5061 ")
+    assert conflict("discard", "1", "9", exit_code=4).startswith("MR-5061 ")
     assert "seq 1 discarded" in conflict("discard", "1")
     assert "1 conflict discarded" in conflict("discard", "--all")
     assert conflict("list").strip() == "no conflicts"
@@ -164,15 +164,15 @@ def test_blocking_change_is_shown_and_left_out_once(
     assert (shown["decision"], shown["record"]["after"]["amount"]) == ("stop", 5)
     assert shown["target_rows"] == []
     assert "millrace conflict discard" in conflict("show", "2")
-    assert conflict("replay", "2", exit_code=1).startswith("MR-5062 ")
-    assert conflict("discard", "2", exit_code=1).startswith("MR-5063 ")
+    assert conflict("replay", "2", exit_code=4).startswith("MR-5062 ")
+    assert conflict("discard", "2", exit_code=4).startswith("MR-5063 ")
     assert "0 conflicts" in conflict("discard", "--all")
     conflict.shell("task", "pause", name)
     assert "task resume" in conflict("discard", "2")
     for again in (("2",), ("--all",)):  # it is the only trace of the change
         assert "kept; the task has not passed it yet" in conflict("discard", *again)
     assert json.loads(conflict("show", "2", "--json"))["decision"] == "skip"
-    assert conflict("replay", "2", exit_code=1).startswith("MR-5062 ")
+    assert conflict("replay", "2", exit_code=4).startswith("MR-5062 ")
     run_once(target_server, apply_task(name), stream)
     assert _ids(target_server, name) == [1, 3]
     assert json.loads(conflict("show", "2", "--json"))["decision"] == "skip"
@@ -251,5 +251,5 @@ def test_conflict_commands_refuse_other_tasks(shell: Shell, conflict: Commands, 
     """A capture task has no conflicts; a task that has not run has none yet."""
     capture = "task: c\nkind: capture\nset: shop\nkafka: {bootstrap: 'k:1'}\nregistry: http://r:1\n"
     shell("task", "create", "-f", shell.file(capture))
-    assert shell("conflict", "list", "c", exit_code=1).startswith("MR-5061 ")
-    assert conflict("show", "1", exit_code=1).startswith("MR-5061 ")
+    assert shell("conflict", "list", "c", exit_code=4).startswith("MR-5061 ")
+    assert conflict("show", "1", exit_code=4).startswith("MR-5061 ")

@@ -463,7 +463,7 @@ def test_task_that_does_not_stop_is_reported(shell: Shell, monkeypatch: pytest.M
     with shell.ensemble.session() as session:
         acquire(session, shell.ensemble.tree, task="shop-capture", worker="w1")
         for word in ("pause", "delete"):
-            output = shell("task", word, "shop-capture", exit_code=1)
+            output = shell("task", word, "shop-capture", exit_code=3)
             assert output.startswith("MR-4013 ")
 
 
@@ -471,9 +471,9 @@ def test_commands_for_apply_tasks_refuse_a_capture_task(shell: Shell) -> None:
     """`compare` has no target to compare with, and `apply-ddl` no waiting statement."""
     shell("set", "create", "-f", shell.file(SHOP))
     shell("task", "create", "-f", shell.file(CAPTURE))
-    output = shell("compare", "shop-capture", "--now", exit_code=1)
+    output = shell("compare", "shop-capture", "--now", exit_code=4)
     assert output.startswith("MR-5060 ")
-    output = shell("apply-ddl", "shop-capture", "--seq", "1", "--done", exit_code=1)
+    output = shell("apply-ddl", "shop-capture", "--seq", "1", "--done", exit_code=4)
     assert output.startswith("MR-5043 ")
 
 

@@ -249,7 +249,7 @@ def test_second_registry_on_a_topic_is_refused(kafka: KafkaServer, topic: str) -
         refused = subprocess.run(
             command(kafka, topic), capture_output=True, text=True, timeout=180, check=False
         )
-        assert (refused.returncode, refused.stdout) == (1, "")
+        assert (refused.returncode, refused.stdout) == (4, "")
         assert "MR-6025" in refused.stderr
         assert f"{socket.gethostname()}/{urlsplit(address).netloc}" in refused.stderr
         assert client.register("b", FENCE_SCHEMA.text) == 2
@@ -264,7 +264,7 @@ def test_take_over_replaces_the_registry_that_serves(kafka: KafkaServer, topic: 
             with pytest.raises(Retryable, match="MR-6023"):
                 former_client.register("b", FENCE_SCHEMA.text)
             _, errors = former.communicate(timeout=60)
-            assert (former.returncode, "MR-6023" in errors) == (1, True)
+            assert (former.returncode, "MR-6023" in errors) == (5, True)
             assert RegistryClient(address).register("c", RESOLVED_SCHEMA.text) == 2
 
 
@@ -307,7 +307,7 @@ def test_registry_without_a_broker_exits_and_never_becomes_ready() -> None:
     """Within seconds; the Kafka client's own messages are limited to a line or two, instead of twenty per second."""
     command = (sys.executable, "-m", "millrace", "registry", "--port", "0", "--kafka", "nonsense")
     ended = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
-    assert ended.returncode == 1
+    assert ended.returncode == 3
     assert ended.stdout == ""
     assert "MR-6020" in ended.stderr
     assert "on nonsense" in ended.stderr

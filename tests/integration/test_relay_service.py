@@ -233,7 +233,7 @@ def test_operator_pauses_and_resumes_the_relay(scene: Scene, rig: Rig) -> None:
         assert isinstance(left_s, float)
         assert 86400 - 600 < left_s < 86400
         assert "to loss" in scene.shell("relay", "status", "shop")
-        late = scene.shell("task", "wait", "shop", "--timeout", "0.5", exit_code=1)
+        late = scene.shell("task", "wait", "shop", "--timeout", "0.5", exit_code=3)
         assert "MR-4201" in late
         assert "millrace relay resume shop" in late
         scene.shell("relay", "resume", "shop")
@@ -263,7 +263,7 @@ def test_relay_starts_at_the_named_place(scene: Scene) -> None:
         scene.wait_until_received()
         folder = scene.root / "relay" / "shop" / scene.subdirs()[0]
         assert min(path.name for path in folder.glob("*.0*")) == named
-    refused = scene.shell("relay", "start", "shop", "--from", "yesterday", exit_code=1)
+    refused = scene.shell("relay", "start", "shop", "--from", "yesterday", exit_code=4)
     assert refused.startswith("MR-4101 ")
 
 
@@ -324,12 +324,12 @@ def test_relay_receives_without_a_broker_and_after_a_full_disk(scene: Scene, rig
 @first("mysql")
 def test_purge_from_another_host(scene: Scene, rig: Rig) -> None:
     """Through ZooKeeper: the worker deletes, and keeps the files of a paused task unless it is evicted by name."""
-    refused = scene.shell("relay", "purge", "shop", exit_code=1)
+    refused = scene.shell("relay", "purge", "shop", exit_code=4)
     assert refused.startswith("MR-4104 ")
     scene.create_set(mode="always")
     scene.create_task("shop", rig, scene.server.gtid_position())
     scene.shell("task", "pause", "shop")
-    assert scene.shell("relay", "purge", "shop", exit_code=1).startswith("MR-2012 ")
+    assert scene.shell("relay", "purge", "shop", exit_code=4).startswith("MR-2012 ")
     with scene.worker():
         for number in (1, 2, 3):
             scene.write(number)
@@ -341,7 +341,7 @@ def test_purge_from_another_host(scene: Scene, rig: Rig) -> None:
             (("--filename", "mysql-bin.999999"), "MR-2013 "),
             (("--evict", "nobody"), "MR-2015 "),
         ):
-            assert scene.shell("relay", "purge", "shop", *words, exit_code=1).startswith(code)
+            assert scene.shell("relay", "purge", "shop", *words, exit_code=4).startswith(code)
         gone = json.loads(scene.shell("relay", "purge", "shop", "--evict", "shop", "--json"))
         assert len(gone["deleted"]) >= 3
         assert list(gone["evicted"]) == ["shop"]

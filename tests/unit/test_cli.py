@@ -18,19 +18,15 @@ from millrace import __version__, cli
 from millrace.cli import status
 from millrace.cli.compare import apply_task_of
 from millrace.cli.control import Control
+from millrace.cli.exits import ExitCode
 from millrace.cli.topic import registry_for
 from millrace.codes import CATALOGUE
 from millrace.errors import Fatal, Retryable
 from schemas.documents import ApplyTask, CaptureTask, TaskDocument, TopicAddress
+from tests.kit.sample_command import give
 from zk.tree.entries import Desired, TaskEntry
 from zk.tree.paths import Tree
 from zk.view import Cluster
-
-
-def _give(monkeypatch: pytest.MonkeyPatch, module: types.ModuleType) -> None:
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setattr(cli, "COMMANDS", {"sample": cli.Command(module.__name__, "A sample.")})
-    monkeypatch.setattr(cli, "present_commands", lambda: cli.COMMANDS)
 
 
 def test_help_lists_commands_without_importing_them(capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,7 +102,7 @@ def test_plain_function_runs_under_its_command_name(monkeypatch: pytest.MonkeyPa
         words.append(word)
 
     module.sample = sample  # type: ignore[attr-defined]
-    _give(monkeypatch, module)
+    give(monkeypatch, module)
     assert cli.run(["sample", "hello"]) == 0
     assert words == ["hello"]
 
@@ -114,7 +110,7 @@ def test_plain_function_runs_under_its_command_name(monkeypatch: pytest.MonkeyPa
 def test_product_error_prints_its_code_and_fix(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The exit code is 1, without a traceback."""
+    """Two lines, without a traceback."""
     module = types.ModuleType("millrace_sample")
     app = typer.Typer()
 
@@ -123,8 +119,8 @@ def test_product_error_prints_its_code_and_fix(
         raise Fatal("MR-8003", "no network", fix="Plug it in.")
 
     module.app = app  # type: ignore[attr-defined]
-    _give(monkeypatch, module)
-    assert cli.run(["sample"]) == 1
+    give(monkeypatch, module)
+    assert cli.run(["sample"]) == ExitCode.OPERATOR
     assert capsys.readouterr().err == "MR-8003 no network\n  Plug it in.\n"
 
 
@@ -136,7 +132,7 @@ def test_exit_code_of_a_command_is_kept(monkeypatch: pytest.MonkeyPatch) -> None
         raise typer.Exit(3)
 
     module.sample = sample  # type: ignore[attr-defined]
-    _give(monkeypatch, module)
+    give(monkeypatch, module)
     assert cli.run(["sample"]) == 3
 
 
@@ -154,7 +150,7 @@ def test_local_registry_serves_only_topics_of_the_local_stack(
 
 
 def test_unwritable_output_is_reported_in_one_line() -> None:
-    """A redirection to a full disk gives exit code 1, no traceback, and no message of Python's shutdown."""
+    """A redirection to a full disk gives an exit code, no traceback, and no message of Python's shutdown."""
     with Path("/dev/full").open("w") as full:
         ended = subprocess.run(
             [sys.executable, "-m", "millrace", "explain"],
@@ -164,7 +160,7 @@ def test_unwritable_output_is_reported_in_one_line() -> None:
             check=False,
         )
     assert ended.stderr == "millrace: the output can't be written: No space left on device\n"
-    assert ended.returncode == 1
+    assert ended.returncode == ExitCode.OPERATOR
 
 
 @pytest.mark.parametrize("code", CATALOGUE)

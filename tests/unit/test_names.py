@@ -72,7 +72,7 @@ def test_invalid_set_or_task_name_is_refused_by_each_command(
     monkeypatch.setenv("MILLRACE_ZOOKEEPER", "127.0.0.1:1")
     monkeypatch.setattr(Ensemble, "session", session)
     for name in ("", *NO_NAMES):
-        assert cli.run([*command.split(), name]) == 1
+        assert cli.run([*command.split(), name]) == 4
         assert capsys.readouterr().err.startswith(f"MR-4104 there is no {_kind(command)} {name!r} ")
 
 
@@ -94,7 +94,7 @@ def test_process_with_an_invalid_name_is_not_started(
     monkeypatch.setattr("signal.signal", lambda *_: None)
     monkeypatch.setattr(Ensemble, "open", lambda *_, **__: started.append("a session"))
     for name in NO_NAMES:
-        assert cli.run([*command.split(), f"--name={name}"]) == 1
+        assert cli.run([*command.split(), f"--name={name}"]) == 4
         printed = capsys.readouterr().err
         assert printed.startswith(
             f"MR-4101 the name of this process is {name[:60]!r}, wanted a name of 1 to 63"

@@ -109,7 +109,7 @@ def test_capture_host_runs_without_extras() -> None:
     """Each command loads all of its modules, then reports that no ensemble is named."""
     lines = ("worker --relay-dir relay", "scheduler", "status", "task list", "compare shop")
     done = _base_only(*lines)
-    assert done.returncode == 1
+    assert done.returncode == 4
     assert done.stderr.count("MR-4205 ") == len(lines), done.stderr
 
 
@@ -120,7 +120,7 @@ def test_command_without_its_extra_names_the_pip_command(
     """MR-8011, before anything is started."""
     for module in MODULES[Extra.LOCAL]:
         monkeypatch.setitem(sys.modules, module, None)
-    assert cli.run([name]) == 1
+    assert cli.run([name]) == 4
     printed = capsys.readouterr().err
     assert printed.startswith(f"MR-8011 millrace {name} needs pandas and pyspark")
     assert printed.endswith(f"\n  pip install 'millrace[{COMMANDS[name].extra}]'\n")

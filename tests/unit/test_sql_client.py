@@ -70,7 +70,7 @@ def test_without_a_stack_the_sql_command_is_refused(
     executed: Executed, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """MR-8010 comes with a fix; an invalid word is a usage error."""
-    assert cli.run(["sql", "source"]) == 1
+    assert cli.run(["sql", "source"]) == 4
     assert capsys.readouterr().err.startswith("MR-8010 ")
     assert cli.run(["sql", "nowhere"]) == 2
     assert executed == []

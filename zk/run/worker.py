@@ -29,7 +29,7 @@ from zk.run.runner import TaskRunner
 from zk.run.supervisor import Supervisor
 from zk.tree.store import Store
 
-EXIT_STUCK = 70  # a task did not stop
+EXIT_STUCK = 70  # a task did not stop, or the loop failed
 CONNECT_TRY_S = 3.0  # one attempt to reach the ensemble; a signal takes effect between two
 # The system may deliver a signal to any thread. Its handler runs in the main thread, which may still sleep.
 SIGNAL_POLL_S = 1.0
@@ -87,7 +87,7 @@ def run_scheduler(*, name: str = "", ensemble: Ensemble | None = None) -> int:
 
     is_clean = _in_thread(run, scheduler.wake, stop)
     session.close()
-    return 0 if is_clean else 1
+    return 0 if is_clean else EXIT_STUCK
 
 
 def _open_session(where: Ensemble, stop: threading.Event) -> Session | None:
