@@ -17,6 +17,7 @@ from millrace.errors import Fatal
 from schemas.documents import plain_from_yaml
 from zk.client.session import Session
 from zk.ensemble import Ensemble
+from zk.tree.history import Author
 from zk.tree.paths import Tree
 from zk.tree.store import Store
 
@@ -33,11 +34,12 @@ class Control:
 
 
 @contextmanager
-def control() -> Iterator[Control]:
-    """A session to the ensemble that the environment names."""
+def control(command: str = "") -> Iterator[Control]:
+    """A session to the ensemble that the environment names. A ``command`` that writes documents is recorded."""
     ensemble = Ensemble.from_environment()
     with ensemble.session() as session:
-        yield Control(session, ensemble.tree, Store(session, ensemble.tree))
+        author = Author(operator(), command)
+        yield Control(session, ensemble.tree, Store(session, ensemble.tree, author=author))
 
 
 def plain_from_file(path: str) -> object:
@@ -56,7 +58,7 @@ def origin_of(path: str) -> str:
 
 
 def operator() -> str:
-    """``user@host`` of this process, recorded with a pause."""
+    """``user@host`` of this process, recorded with a pause and with a document."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a user without a name, as in a container

@@ -39,7 +39,7 @@ def start(
     ] = "",
 ) -> None:
     """Receive the set's binlog from now on, also while no task runs (relay: always)."""
-    with control() as now:
+    with control("relay start") as now:
         document = _change_mode(now, set_name, RelayMode.ALWAYS, start)
         paused_by = now.store.directives(set_name).relay_paused_by
     print(
@@ -51,7 +51,7 @@ def start(
 
 def stop(set_name: SetName) -> None:
     """Receive the set's binlog only while a task of the set runs (relay: with_tasks)."""
-    with control() as now:
+    with control("relay stop") as now:
         _change_mode(now, set_name, RelayMode.WITH_TASKS)
     print(f"set {set_name}: the relay runs while tasks run")
 

@@ -25,7 +25,7 @@ def create(
     Running tasks of the set restart. Resume blocked ones with `millrace task resume`.
     """
     document = parse_set(plain_from_file(file), origin=origin_of(file))
-    with control() as now:
+    with control("set create") as now:
         outcome = now.store.create_set(document, replace=replace)
     print(f"set {document.name} {outcome.value}")
 

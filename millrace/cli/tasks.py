@@ -55,7 +55,7 @@ def create(
     from millrace.cli.apply_start import check_start
 
     task = parse_task(plain_from_file(file), origin=origin_of(file))
-    with control() as now:
+    with control("task create") as now:
         before = now.store.tasks().get(task.name)
         note = ""
         is_new_start = not isinstance(before, TaskEntry) or before.document.start != task.start
@@ -170,7 +170,7 @@ def resume(name: str) -> None:
 @app.command()
 def delete(name: str) -> None:
     """Stop a task and delete it. Its topic and its target are not changed."""
-    with control() as now:
+    with control("task delete") as now:
         now.store.delete(name)
         _wait_until_free(now, name)
     print(f"task {name} deleted")

@@ -194,6 +194,21 @@ CODES: tuple[Code, ...] = (
         Branch.OPERATOR,
     ),
     Code(
+        "MR-4140",
+        "a set is in use",
+        "The tasks that the message names capture from this set or apply to it.",
+        "Delete these tasks first (`millrace task delete NAME`), or give them another set.",
+        Branch.OPERATOR,
+    ),
+    Code(
+        "MR-4145",
+        "too many documents for one change",
+        "All documents of a plan, with the former ones, are written in one ZooKeeper transaction of at most 1 MB.",
+        "Split the directory and execute one part after the other, sets first. A single document: make it shorter with"
+        " patterns (`shop.*`).",
+        Branch.OPERATOR,
+    ),
+    Code(
         "MR-4201",
         "the wait timed out",
         "The task did not reach the primary's position in the time given.",

@@ -114,6 +114,8 @@ PROVOCATIONS: Mapping[str, str] = {
     "MR-4108": "test_apply_task_that_would_harm_its_target_is_refused",
     "MR-4109": "test_apply_task_that_would_harm_its_target_is_refused",
     "MR-4110": "test_replica_commands_direct_the_stream",
+    "MR-4140": "test_set_that_a_task_uses_is_not_deleted",
+    "MR-4145": "test_more_than_a_transaction_holds_is_refused",
     "MR-4201": "test_wait_returns_once_the_primarys_position_is_reached",
     "MR-4202": "test_waiting_for_a_blocked_task_fails_at_once",
     "MR-4203": "test_wait_needs_a_reachable_primary",

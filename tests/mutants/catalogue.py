@@ -2,12 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 
-from tests.mutants import parts, publisher_broker, publisher_model, relay, servers, target
+from tests.mutants import (
+    documents,
+    parts,
+    publisher_broker,
+    publisher_model,
+    relay,
+    servers,
+    target,
+)
 from tests.mutants.mutant import Mutant
 
 LEVELS: Mapping[str, Sequence[Mutant]] = {
     "unit": (*parts.MUTANTS, *publisher_model.MUTANTS),
     "relay": relay.MUTANTS,
     "broker": publisher_broker.MUTANTS,
-    "servers": (*servers.MUTANTS, *target.MUTANTS),
+    "servers": (*servers.MUTANTS, *target.MUTANTS, *documents.MUTANTS),
 }

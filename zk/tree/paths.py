@@ -3,12 +3,14 @@
     /millrace/<cluster>          {"format":1,"generation":1}      the generation, see zk/lease/epoch.py
     ├── sets/<set>               a set document
     ├── directives/<set>         {"format":1,"pinned":"","drained":["host:port"]}   an operator's wishes about members
+    ├── tasks                    its version counts the writes of documents: sets and tasks
     ├── tasks/<task>             {"format":1,"document":{…},"paused_by":"","resumed":0}   desired state
     ├── workers/<worker>         {"format":1,"kind":"capture","relays":["…"]} ephemeral: a live worker
     ├── assignments/<task>       {"format":1,"worker":"…"}                    the worker that should own the task
     ├── owners/<task>            {"format":1,"worker":"…"}                    ephemeral: the owner; czxid → epoch
     ├── status/<task>            a report (schemas/status.py)
     ├── installation             {"format":1,"id":"…"}                random, written by the first worker that asks
+    ├── history/<kind>:<name>    the former documents of a set or task, see zk/tree/history.py
     ├── starts/<task>            a start that has not ended, see zk/lease/starts.py
     ├── leader                   {"format":1,"scheduler":"…"}                 ephemeral: the scheduler that leads
     └── reign                    {"format":1,"scheduler":"…"}                 its version fences old leaders
@@ -78,6 +80,10 @@ class Tree:
         """A task's desired state."""
         return f"{self.root}/tasks/{name}"
 
+    def history(self, kind: str, name: str) -> str:
+        """The former documents of a set or task."""
+        return f"{self.root}/history/{kind}:{name}"
+
     def worker(self, name: str) -> str:
         """A live worker."""
         return f"{self.root}/workers/{name}"
@@ -99,7 +105,17 @@ class Tree:
         return f"{self.root}/starts/{task}"
 
 
-FOLDERS = ("sets", "directives", "tasks", "workers", "assignments", "owners", "status", "starts")
+FOLDERS = (
+    "sets",
+    "directives",
+    "tasks",
+    "history",
+    "workers",
+    "assignments",
+    "owners",
+    "status",
+    "starts",
+)
 
 
 def create_tree(session: Session, tree: Tree) -> None:

@@ -1,33 +1,47 @@
-"""Sets and tasks in the tree: create, read, replace, pause, resume, delete.
+"""Sets and tasks in the tree: create, read, replace, pause, resume, delete, and write several at once.
 
 Guarantees
 - Every change is a compare-and-set on the version that was read (Retryable MR-4007 when another process changed it).
+- Every write of a document also raises the version of the folder ``tasks``, in the same ZooKeeper transaction. So the
+  rules between documents, such as one writer for a topic, are checked against what is there at the write: two tasks
+  that exclude each other are never both created, and no set is deleted while a task that uses it is created.
+- The former document is kept, in the same ZooKeeper transaction (``zk.tree.history``).
 - Creating the same document twice is no error.
 - An invalid name never becomes a path (MR-4104).
-- Two tasks that exclude each other are never both created. Each new task document also raises the version of the
-  folder ``tasks`` in the same ZooKeeper transaction, so the second one is checked again.
 
-An older Millrace may have left two capture tasks for one topic. The scheduler runs the one that was created first.
+An older Millrace raises that version only for tasks. It may have left two capture tasks for one topic; the scheduler
+runs the one that was created first.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from enum import Enum
+from typing import TypeVar
 from uuid import uuid4
 
 from millrace.errors import Fatal, Retryable
+from millrace.faults import fault_point, register
 from schemas.documents import (
-    ApplyTask,
     CaptureTask,
     Directives,
     SetDocument,
     TaskDocument,
-    address_of,
     is_name,
     set_of,
 )
 from schemas.status import TaskReport
-from zk.client.session import Create, Node, Put, Session
+from zk.client.session import Change, Create, Delete, Node, Put, Session
+from zk.tree.documents import (
+    Document,
+    DocumentKey,
+    DocumentKind,
+    Documents,
+    Edit,
+    entry_of,
+    refusals,
+    set_key,
+    task_key,
+)
 from zk.tree.entries import (
     Desired,
     SetEntry,
@@ -44,10 +58,18 @@ from zk.tree.entries import (
     task_entries,
     task_entry,
 )
+from zk.tree.history import Author, History, Revision
 from zk.tree.paths import Tree, encode, text_field
 from zk.tree.reports import read_status
 
-CREATE_TRIES = 10  # one is lost for each other task that is written between our check and our write
+WRITE_TRIES = 10  # one is lost for each document that is written between our check and our write
+COMMIT_BYTES_MAX = 1_000_000  # ZooKeeper's default limit of a request is 1,048,575 bytes
+CHANGE_BYTES = 200  # of one change without its path and content: operation, lengths, access rules
+
+BEFORE_COMMIT = register("documents.before_commit")
+AFTER_COMMIT = register("documents.after_commit")
+
+T = TypeVar("T")
 
 
 class Outcome(Enum):
@@ -61,9 +83,12 @@ class Outcome(Enum):
 class Store:
     """The documents of one cluster."""
 
-    def __init__(self, session: Session, tree: Tree) -> None:
+    def __init__(self, session: Session, tree: Tree, *, author: Author = Author()) -> None:  # noqa: B008 - frozen
+        """``author`` is recorded with each document that is written."""
         self._session = session
         self._tree = tree
+        self._author = author
+        self._history = History(session, tree)
 
     def sets(self) -> Mapping[str, SetEntry | UnreadableEntry]:
         """Every set, sorted by name."""
@@ -75,7 +100,7 @@ class Store:
 
     def set_entry(self, name: str) -> SetEntry:
         """One set. Fatal MR-4104 when it does not exist; the read error when its node is malformed."""
-        entry = set_entry(self._node(self._tree.set(name), "set", name), name=name)
+        entry = set_entry(self._node(set_key(name)), name=name)
         if isinstance(entry, UnreadableEntry):
             raise entry.error
         return entry
@@ -150,15 +175,46 @@ class Store:
 
     def task_entry(self, name: str) -> TaskEntry:
         """One task. Fatal MR-4104 when it does not exist; the read error when its node is malformed."""
-        entry = task_entry(self._task_node(name), name=name)
+        entry = task_entry(self._node(task_key(name)), name=name)
         if isinstance(entry, UnreadableEntry):
             raise entry.error
         return entry
 
+    def documents(self) -> Documents:
+        """All sets and tasks."""
+        return self._read(all_sets=True, all_tasks=True)
+
+    def write(self, seen: Documents, edits: Sequence[Edit]) -> None:
+        """Make these edits of ``seen`` in one ZooKeeper transaction, or none.
+
+        Fatal with the first of ``refusals``; MR-4145 if they are too large. Retryable MR-4007 if a document was written
+        since ``seen`` was read, or one of these tasks was paused or resumed. A paused task stays paused.
+        """
+        for _, error in refusals(seen, edits):
+            raise error
+        guard = self._tree.folder("tasks")
+        changes: list[Change] = [Put(guard, seen.guard.content, seen.guard.version)]
+        for edit in edits:
+            changes += self._changes(seen, edit)
+        deleted = {edit.key for edit in edits if edit.document is None}
+        if deleted:
+            changes += self._history.forgotten(deleted)
+        _check_size(changes)
+        fault_point(BEFORE_COMMIT)
+        self._session.commit(*changes)
+        fault_point(AFTER_COMMIT)
+
+    def revisions(self, key: DocumentKey) -> tuple[Revision, ...]:
+        """The revisions of a document that are kept, the oldest first. Fatal MR-4104 if there is none and never was."""
+        found = self._history.revisions(key) if is_name(key.name) else ()
+        if not found:
+            self._node(key)
+        return found
+
     def create_set(self, document: SetDocument, *, replace: bool = False) -> Outcome:
         """Create a set. Fatal MR-4103 when another one of its name exists, unless ``replace``."""
-        path, content = self._tree.set(document.name), set_content(document)
-        return self._create(path, content, what=f"set {document.name}", replace=replace)
+        key = DocumentKey.of(document)
+        return self._retried(lambda: self._put(self._read(key), document, replace=replace))
 
     def create_task(self, task: TaskDocument, *, replace: bool = False) -> Outcome:
         """Create a task, or replace one. A replaced task that was paused stays paused.
@@ -167,40 +223,23 @@ class Store:
         MR-4105 when another task captures to its topic; MR-4108 when another task applies its topic to the same
         target; MR-4109 when it would apply a topic to the set from which the topic is captured.
         """
-        for _ in range(CREATE_TRIES - 1):
-            try:
-                return self._create_task(task, replace=replace)
-            except Retryable as error:
-                if error.code != "MR-4007":
-                    raise
-        return self._create_task(task, replace=replace)
+        its_set = set_key(set_of(task))
 
-    def _create_task(self, task: TaskDocument, *, replace: bool) -> Outcome:
-        """Check and write. Retryable MR-4007 when another task was written in between."""
-        tasks = self._session.get(self._tree.folder("tasks"))
-        if tasks is None:
-            raise Retryable("MR-4007", f"{self._tree.folder('tasks')} does not exist")
-        self.set_entry(set_of(task))
-        others = self._other_tasks(task.name)
-        _check_topic(task, others)
-        _check_target(task, others)
-        path = self._tree.task(task.name)
-        node = self._session.get(path)
-        entry = task_entry(node, name=task.name) if node else None
-        desired = Desired(task)
-        if isinstance(entry, TaskEntry):
-            if entry.document == task:
-                return Outcome.UNCHANGED
-            desired = Desired(task, entry.desired.paused_by, entry.desired.resumed)
-        if node is not None and not replace:
-            raise _exists(f"task {task.name}")
-        content = task_content(desired)
-        checked = Put(self._tree.folder("tasks"), tasks.content, tasks.version)
-        if node is None:
-            self._session.commit(checked, Create(path, content))
-            return Outcome.CREATED
-        self._session.commit(checked, Put(path, content, node.version))
-        return Outcome.REPLACED
+        def create() -> Outcome:
+            seen = self._read(its_set, all_tasks=True)
+            if its_set not in seen.entries:
+                raise self._missing(its_set)
+            return self._put(seen, task, replace=replace)
+
+        return self._retried(create)
+
+    def delete_set(self, name: str) -> None:
+        """Delete a set and the wishes about its members. Fatal MR-4140 while a task uses it."""
+        self._delete(set_key(name), all_tasks=True)
+
+    def delete(self, name: str) -> None:
+        """Delete the task. Its owner stops it and the scheduler deletes its other nodes. Topic and target stay."""
+        self._delete(task_key(name))
 
     def pause(self, name: str, *, by: str) -> None:
         """Ask the worker to stop the task. A task that is paused already keeps its ``paused_by``."""
@@ -213,47 +252,93 @@ class Store:
         entry = self.task_entry(name)
         self._write_task(name, resumed(entry.desired), entry.version)
 
-    def delete(self, name: str) -> None:
-        """Delete the task. Its owner stops it and the scheduler deletes its other nodes. Topic and target stay."""
-        node = self._task_node(name)
-        self._session.delete(self._tree.task(name), version=node.version)
+    def _delete(self, key: DocumentKey, *, all_tasks: bool = False) -> None:
+        def delete() -> None:
+            if not is_name(key.name):
+                raise self._missing(key)
+            seen = self._read(key, all_tasks=all_tasks)
+            if key not in seen.entries:
+                raise self._missing(key)
+            self.write(seen, [Edit(key, None)])
 
-    def _create(self, path: str, content: bytes, *, what: str, replace: bool) -> Outcome:
-        if self._session.create(path, content) is not None:
-            return Outcome.CREATED
-        node = self._session.get(path)
-        if node is None:
-            raise Retryable("MR-4007", f"another process has just deleted {what}")
-        if node.content == content:
+        self._retried(delete)
+
+    def _put(self, seen: Documents, document: Document, *, replace: bool) -> Outcome:
+        """Check and write one document."""
+        edit = Edit.to(document)
+        for _, error in refusals(seen, [edit]):
+            raise error
+        if seen.document(edit.key) == document:
             return Outcome.UNCHANGED
-        if not replace:
-            raise _exists(what)
-        self._session.put(path, content, version=node.version)
-        return Outcome.REPLACED
+        is_new = edit.key not in seen.entries
+        if not is_new and not replace:
+            raise Fatal("MR-4103", f"{edit.key} exists with other contents")
+        self.write(seen, [edit])
+        return Outcome.CREATED if is_new else Outcome.REPLACED
 
-    def _other_tasks(self, name: str) -> list[TaskDocument]:
-        """The documents of all other tasks that can be read."""
-        return [
-            entry.document
-            for known, entry in self.tasks().items()
-            if isinstance(entry, TaskEntry) and known != name
-        ]
+    def _retried(self, action: Callable[[], T]) -> T:
+        """The result of ``action``, which is repeated when another document was written in between."""
+        for _ in range(WRITE_TRIES - 1):
+            try:
+                return action()
+            except Retryable as error:
+                if error.code != "MR-4007":
+                    raise
+        return action()
+
+    def _read(
+        self, *keys: DocumentKey, all_sets: bool = False, all_tasks: bool = False
+    ) -> Documents:
+        """These documents, as far as they exist. The guard is read first: a later write raises its version."""
+        guard = self._session.get(self._tree.folder("tasks"))
+        if guard is None:
+            raise Retryable("MR-4007", f"{self._tree.folder('tasks')} does not exist")
+        wanted = [key for key in keys if is_name(key.name)]
+        for kind, is_wanted in ((DocumentKind.SET, all_sets), (DocumentKind.TASK, all_tasks)):
+            if is_wanted:
+                names = self._session.children(self._tree.folder(f"{kind}s"))
+                wanted += [DocumentKey(kind, name) for name in names]
+        nodes = {key: self._session.get(self._path(key)) for key in wanted}
+        return Documents(
+            guard, {key: entry_of(key, node) for key, node in nodes.items() if node is not None}
+        )
+
+    def _changes(self, seen: Documents, edit: Edit) -> Iterable[Change]:
+        """The changes of one edit: its node, its history, and what belongs to a set that is deleted."""
+        path, entry = self._path(edit.key), seen.entries.get(edit.key)
+        before = seen.document(edit.key)
+        yield from self._history.changes(edit.key, before, edit.document, self._author)
+        if edit.document is None:
+            if entry is not None:
+                yield Delete(path, entry.version)
+            if edit.key.kind is DocumentKind.SET:
+                directives = self._tree.directives(edit.key.name)
+                node = self._session.get(directives)
+                yield from [Delete(directives, node.version)] if node is not None else []
+            return
+        content = _content(edit.document, entry)
+        yield Create(path, content) if entry is None else Put(path, content, entry.version)
+
+    def _path(self, key: DocumentKey) -> str:
+        is_set = key.kind is DocumentKind.SET
+        return self._tree.set(key.name) if is_set else self._tree.task(key.name)
 
     def _write_task(self, name: str, desired: Desired, version: int) -> None:
         self._session.put(self._tree.task(name), task_content(desired), version=version)
 
-    def _task_node(self, name: str) -> Node:
-        return self._node(self._tree.task(name), "task", name)
-
-    def _node(self, path: str, what: str, name: str) -> Node:
-        """The node, or Fatal MR-4104. An invalid name is not looked up: its ``path`` may be that of another node."""
-        node = self._session.get(path) if is_name(name) else None
+    def _node(self, key: DocumentKey) -> Node:
+        """The node, or Fatal MR-4104. An invalid name is not looked up: its path may be that of another node."""
+        node = self._session.get(self._path(key)) if is_name(key.name) else None
         if node is None:
-            error = f"there is no {what} {name!r} in cluster {self._tree.cluster}"
-            known = self._session.children(self._tree.folder(f"{what}s")) if is_name(name) else ()
-            nearest = get_close_matches(name, known, n=1)
-            raise Fatal("MR-4104", error + (f"; did you mean {nearest[0]!r}?" if nearest else ""))
+            raise self._missing(key)
         return node
+
+    def _missing(self, key: DocumentKey) -> Fatal:
+        error = f"there is no {key.kind} {key.name!r} in cluster {self._tree.cluster}"
+        folder = self._tree.folder(f"{key.kind}s")
+        known = self._session.children(folder) if is_name(key.name) else ()
+        nearest = get_close_matches(key.name, known, n=1)
+        return Fatal("MR-4104", error + (f"; did you mean {nearest[0]!r}?" if nearest else ""))
 
     def _folder(self, folder: str) -> dict[str, Node]:
         path = self._tree.folder(folder)
@@ -261,33 +346,22 @@ class Store:
         return {name: node for name, node in found.items() if node is not None}
 
 
-def _exists(what: str) -> Fatal:
-    return Fatal("MR-4103", f"{what} exists with other contents")
+def _content(document: Document, entry: SetEntry | TaskEntry | UnreadableEntry | None) -> bytes:
+    """The content of the document's node. A task that was paused stays paused."""
+    if isinstance(document, SetDocument):
+        return set_content(document)
+    if isinstance(entry, TaskEntry):
+        return task_content(Desired(document, entry.desired.paused_by, entry.desired.resumed))
+    return task_content(Desired(document))
 
 
-def _check_topic(task: TaskDocument, others: Sequence[TaskDocument]) -> None:
-    for other in others:
-        if (
-            isinstance(task, CaptureTask)
-            and isinstance(other, CaptureTask)
-            and task.output.is_same_topic(other.output)
-        ):
-            what = f"task {other.name} writes the topic {task.output.topic} already"
-            raise Fatal("MR-4105", what)
-
-
-def _check_target(task: TaskDocument, others: Sequence[TaskDocument]) -> None:
-    topic = address_of(task).topic
-    for other in others:
-        is_same_topic = address_of(task).is_same_topic(address_of(other))
-        if not is_same_topic or set_of(task) != set_of(other):
-            continue
-        if isinstance(task, ApplyTask) and isinstance(other, ApplyTask):
-            what = f"task {other.name} applies the topic {topic} to the set {other.target} already"
-            raise Fatal("MR-4108", what)
-        if type(task) is not type(other):
-            does = "captures it to" if isinstance(other, CaptureTask) else "applies to it"
-            what = (
-                f"{set_of(task)} is source and target: task {other.name} {does} the topic {topic}"
-            )
-            raise Fatal("MR-4109", what)
+def _check_size(changes: Sequence[Change]) -> None:
+    """Fatal MR-4145 if ZooKeeper would refuse the transaction; it would close the connection without an answer."""
+    size = sum(
+        CHANGE_BYTES
+        + len(change.path)
+        + (len(change.content) if isinstance(change, Create | Put) else 0)
+        for change in changes
+    )
+    if size > COMMIT_BYTES_MAX:
+        raise Fatal("MR-4145", f"the documents take {size} bytes, more than {COMMIT_BYTES_MAX}")

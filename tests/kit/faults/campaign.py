@@ -40,6 +40,7 @@ VICTIMS = {  # by the longest prefix of a point's name
     "apply.": "apply",
     "spread.": "cluster",  # tests/fault/test_spread_kills.py kills them
     "conflict.": "command",  # `millrace conflict`: tests/fault/test_conflict_kills.py kills it
+    "documents.": "command",  # commands that write documents: tests/fault/test_document_kills.py kills them
 }
 ELSEWHERE = ("cluster", "command", "forked")
 # passed in a Python worker, which Spark replaces; only procedure_dropped in the driver
