@@ -4,10 +4,12 @@ text.py       YAML text → plain values          MR-4102
 parse.py      plain values → documents          MR-4101, MR-4107 (one error lists all problems)
 model.py      the documents                     with references to secrets, never secrets
 canonical.py  documents → canonical JSON
+diff.py       the fields in which two documents differ
 secret.py     references to secrets, resolved by the process that uses them    MR-4106
 """
 
 from schemas.documents.canonical import canonical_json, plain_set, plain_task
+from schemas.documents.diff import FieldChange, field_changes
 from schemas.documents.model import (
     Account,
     ApplyRules,
@@ -54,6 +56,7 @@ __all__ = [
     "ConflictPolicy",
     "Consistency",
     "Directives",
+    "FieldChange",
     "HeartbeatRules",
     "Member",
     "PurgeRules",
@@ -76,6 +79,7 @@ __all__ = [
     "Work",
     "address_of",
     "canonical_json",
+    "field_changes",
     "is_binlog_file",
     "is_name",
     "parse_set",

@@ -73,7 +73,11 @@ class _Recorder(Fields):
     def take(
         self, name: str, read: Callable[[object], T], fallback: T, *, needed: bool = True
     ) -> T:
-        default = {} if needed or str(fallback) == "" else {"default": _plain(fallback)}
+        default = (
+            {}
+            if needed or fallback is None or str(fallback) == ""
+            else {"default": _plain(fallback)}
+        )
         self.note(name, schema_of(read) | default, needed=needed)
         return fallback
 

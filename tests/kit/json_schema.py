@@ -2,7 +2,13 @@
 
 import re
 
-_TYPES = {"object": dict, "array": list, "string": str, "integer": int}
+_TYPES: dict[str, type | tuple[type, ...]] = {
+    "object": dict,
+    "array": list,
+    "string": str,
+    "integer": int,
+    "number": (int, float),
+}
 
 
 def accepts(schema: object, value: object) -> bool:
@@ -29,9 +35,9 @@ def _holds(keyword: str, wanted: object, schema: dict[str, object], value: objec
             return len(value) >= wanted
         case (("maxLength" | "maxItems"), int(), str() | list()):
             return len(value) <= wanted
-        case "minimum", int(), int():
+        case "minimum", int() | float(), int() | float():
             return value >= wanted
-        case "maximum", int(), int():
+        case "maximum", int() | float(), int() | float():
             return value <= wanted
         case "items", dict(), list():
             return all(accepts(wanted, item) for item in value)

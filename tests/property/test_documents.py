@@ -16,6 +16,9 @@ from schemas.documents import (
     ConflictPolicy,
     Consistency,
     Member,
+    PurgeRules,
+    RelayMode,
+    RelayRules,
     SafeMode,
     SecretPlace,
     SecretReference,
@@ -26,7 +29,9 @@ from schemas.documents import (
     Tls,
     TlsMode,
     TopicAddress,
+    UpstreamRules,
     canonical_json,
+    field_changes,
     parse_set,
     parse_task,
     plain_from_yaml,
@@ -35,6 +40,7 @@ from schemas.documents import (
 )
 from schemas.documents.json_schema import set_schema, task_schema
 from tests.kit.json_schema import accepts
+from zk.tree.documents import Document, plain_document
 
 T = TypeVar("T")
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,20}", fullmatch=True)
@@ -56,6 +62,8 @@ SETS = st.builds(
     ).map(tuple),
     account=st.builds(Account, st.sampled_from(["millrace", "ü x"]), REFERENCES),
     tls=st.builds(Tls, st.sampled_from(TlsMode), st.sampled_from(["", "/ca.pem"])),
+    relay=st.builds(RelayRules, mode=st.sampled_from(RelayMode), purge=st.builds(PurgeRules)),
+    upstream=st.builds(UpstreamRules, max_lag_s=st.sampled_from([5.0, 6.0])),
 )
 PATTERNS = st.lists(st.sampled_from(["*.*", "shop.*", "a.b.c", "ü.?"]), max_size=3).map(tuple)
 ADDRESSES = st.builds(
@@ -119,6 +127,16 @@ def test_json_schema_accepts_every_document(set_document: SetDocument, task: Tas
     """The schema accepts the form that ZooKeeper keeps, with all defaults written."""
     assert accepts(set_schema(), plain_set(set_document))
     assert accepts(task_schema(), plain_task(task))
+
+
+@given(st.tuples(SETS, SETS) | st.tuples(TASKS, TASKS))
+def test_documents_differ_in_a_field_if_they_are_not_equal(pair: tuple[Document, Document]) -> None:
+    """No difference is missed, and a field that one of them leaves out is compared with its default."""
+    before, after = (plain_document(document) for document in pair)
+    assert (field_changes(before, after) == ()) is (pair[0] == pair[1])
+    assert {each.path for each in field_changes(before, after)} == {
+        each.path for each in field_changes(after, before)
+    }
 
 
 @given(PLAIN)
