@@ -44,7 +44,7 @@ from schemas.documents.model import (
 from schemas.documents.parse import parse_set, parse_task
 from schemas.documents.readers import NAME_WANTED, is_binlog_file, is_name
 from schemas.documents.secret import SecretPlace, SecretReference, resolve_secret
-from schemas.documents.text import plain_from_yaml, yaml_from_plain
+from schemas.documents.text import plain_from_yaml, plains_from_yaml, yaml_from_plain
 
 __all__ = [
     "NAME_WANTED",
@@ -87,6 +87,7 @@ __all__ = [
     "plain_from_yaml",
     "plain_set",
     "plain_task",
+    "plains_from_yaml",
     "resolve_secret",
     "set_of",
     "stream_of",

@@ -7,6 +7,8 @@ Raises only Fatal MR-4102. Never creates objects of other types.
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import yaml
 
@@ -14,6 +16,8 @@ from millrace.errors import Fatal
 
 TEXT_BYTES_MAX = 256 * 1024  # a quarter of ZooKeeper's default limit of 1 MiB per node
 DEPTH_MAX = 20
+
+STREAM_BYTES_MAX = 16 * 1024 * 1024  # a file with many documents
 
 _ANOTHER_DOCUMENT = "expected a single document in the stream"  # text of PyYAML
 
@@ -26,17 +30,39 @@ def plain_from_yaml(text: str, *, origin: str = "document") -> object:
             f"{origin} is larger than {TEXT_BYTES_MAX} bytes",
             fix="Make it shorter: a pattern with * or ? stands for many tables.",
         )
-    try:
+    with _refusals(origin):
         plain: object = yaml.load(text, Loader=_Loader)  # a SafeLoader, narrowed
-        json.dumps(plain, ensure_ascii=False).encode()  # half a surrogate pair is not text
-        return plain
+        _check_text(plain)
+    return plain
+
+
+def plains_from_yaml(text: str, *, origin: str = "documents") -> list[object]:
+    """All documents in ``text``, which ``---`` separates. Empty ones are left out."""
+    if len(text.encode(errors="replace")) > STREAM_BYTES_MAX:
+        raise Fatal("MR-4102", f"{origin} is larger than {STREAM_BYTES_MAX} bytes")
+    with _refusals(origin):
+        plains = [plain for plain in yaml.load_all(text, Loader=_Loader) if plain is not None]
+        _check_text(plains)
+    return plains
+
+
+def _check_text(plain: object) -> None:
+    """Half a surrogate pair is not text: a ValueError."""
+    json.dumps(plain, ensure_ascii=False).encode()
+
+
+@contextmanager
+def _refusals(origin: str) -> Iterator[None]:
+    """Every error of the parser in the block as Fatal MR-4102."""
+    try:
+        yield
     except yaml.YAMLError as exc:
         mark = getattr(exc, "problem_mark", None)
         if mark is not None and getattr(exc, "context", None) == _ANOTHER_DOCUMENT:
             raise Fatal(
                 "MR-4102",
                 f"{origin} contains more than one document: another begins at line {mark.line + 1}",
-                fix="Put each document into its own file: one set or one task.",
+                fix="Put each document into its own file, or give the file to `millrace plan -f FILE`.",
             ) from None
         where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
         what = getattr(exc, "problem", None) or getattr(exc, "reason", None) or type(exc).__name__

@@ -1,0 +1,161 @@
+"""The plan from documents to wanted documents: restarts, replays and problems."""
+
+from dataclasses import replace
+
+import pytest
+
+from schemas.documents import (
+    ApplyRules,
+    ConflictPolicy,
+    Member,
+    RelayMode,
+    RelayRules,
+    SafeMode,
+    Start,
+    TableFilter,
+)
+from schemas.status import TaskReport, TaskState
+from tests.kit.control.control import a_capture, a_set, an_apply
+from tests.kit.control.tree import documents_of, wanted_of
+from zk.plan.plan import Action, Plan, make_plan
+from zk.tree.documents import Document
+
+SHOP, WAREHOUSE = a_set(), a_set("warehouse")
+CAPTURE = a_capture(topic="shop")
+APPLY = an_apply(to="warehouse")
+CLUSTER: tuple[Document, ...] = (SHOP, WAREHOUSE, CAPTURE, APPLY)
+RUNNING = TaskReport(TaskState.RUNNING, gtid_set="0-1-7", seq=7)
+
+
+def _plan(*changed: Document, report: TaskReport = RUNNING, prune: bool = False) -> Plan:
+    """The plan for a cluster of two sets and two tasks in which these documents are wanted instead."""
+    names = {document.name for document in changed}
+    wanted = [*changed, *(document for document in CLUSTER if document.name not in names)]
+    reports = {CAPTURE.name: report, APPLY.name: report}
+    return make_plan(documents_of(*CLUSTER), wanted_of(*wanted, prune=prune), reports)
+
+
+def _effects(plan: Plan, name: str) -> str:
+    return "; ".join(next(step.effects for step in plan.steps if step.key.name == name))
+
+
+def test_equal_documents_need_no_change() -> None:
+    """Nothing restarts."""
+    plan = _plan()
+    assert {step.action for step in plan.steps} == {Action.KEEP}
+    assert (plan.edits, plan.restarts, plan.problems) == ([], (), ())
+
+
+@pytest.mark.parametrize(
+    ("state", "is_restarted"),
+    [
+        (TaskState.RUNNING, True),
+        (TaskState.DEGRADED, True),
+        (TaskState.STALLED, True),
+        (TaskState.ASSIGNED, True),
+        (TaskState.PENDING, False),
+        (TaskState.PAUSED, False),
+        (TaskState.BLOCKED, False),
+    ],
+)
+def test_only_a_task_with_an_owner_restarts(state: TaskState, is_restarted: bool) -> None:
+    """A paused task stays paused, a blocked one is tried again."""
+    plan = _plan(replace(APPLY, rules=ApplyRules(lanes=8)), report=TaskReport(state))
+    assert [each.because for each in plan.restarts] == ([("lanes",)] if is_restarted else [])
+    effect = _effects(plan, APPLY.name)
+    assert ("is paused and stays so" in effect) is (state is TaskState.PAUSED)
+    assert ("is tried again" in effect) is (state is TaskState.BLOCKED)
+
+
+def test_set_restarts_its_tasks_unless_only_the_relay_mode_changes() -> None:
+    """The capture task of the source, the apply task of the target; each with the field of its own set."""
+    elsewhere = (Member("db2", 3306),)
+    plan = _plan(replace(SHOP, members=elsewhere), replace(WAREHOUSE, members=elsewhere))
+    assert [(each.task, each.because) for each in plan.restarts] == [
+        (APPLY.name, ("set warehouse: members",)),
+        (CAPTURE.name, ("set shop: members",)),
+    ]
+    always = replace(SHOP, relay=RelayRules(mode=RelayMode.ALWAYS, start="0-1-5"))
+    assert _plan(always).restarts == ()
+    assert "no task restarts" in _effects(_plan(always), "shop")
+    off = replace(SHOP, relay=RelayRules(mode=RelayMode.OFF))
+    assert _plan(off).restarts[0].because == ("set shop: relay.mode",)
+
+
+def test_blocked_task_of_a_changed_set_stays_blocked() -> None:
+    """Its own document decides when it is tried again."""
+    report = TaskReport(TaskState.BLOCKED)
+    moved = replace(SHOP, members=(Member("db2", 3306),))
+    effect = f"task {CAPTURE.name} is blocked and stays so until"
+    assert effect in _effects(_plan(moved, report=report), "shop")
+    assert effect not in _effects(_plan(moved, a_capture(topic="new"), report=report), "shop")
+    assert effect not in _effects(_plan(moved), "shop")
+
+
+@pytest.mark.parametrize(
+    ("changed", "effect"),
+    [
+        (
+            replace(CAPTURE, start=Start("0-1-3")),
+            "`start` changed from first to 0-1-3 and has no effect",
+        ),
+        (
+            a_capture(topic="new"),
+            "`topic`: replay: the task begins at the oldest binlog if the topic new has no record",
+        ),
+        (
+            replace(CAPTURE, tables=TableFilter(exclude=("shop.t",))),
+            "`exclude`: rows of a table that is left out are skipped and not kept",
+        ),
+        (
+            replace(APPLY, start=Start("0-1-3")),
+            "`start` changed from first to 0-1-3 and has no effect",
+        ),
+        (
+            replace(APPLY, target="shop", source=replace(APPLY.source, topic="x")),
+            "`target`: the task resumes from its progress on shop; without progress",
+        ),
+        (
+            replace(APPLY, rules=ApplyRules(safe_mode=SafeMode("0-1-9"))),
+            "`safe_mode`: replay: rows of source transactions in 0-1-9 are written again",
+        ),
+        (
+            replace(APPLY, rules=ApplyRules(conflict=ConflictPolicy.SKIP, lanes=2)),
+            "`lanes`, `conflict`: holds for the changes that are not applied yet",
+        ),
+        (
+            replace(CAPTURE, output=replace(CAPTURE.output, bootstrap="k2:9092")),
+            "`kafka.bootstrap`: holds for the changes that are not published yet",
+        ),
+    ],
+)
+def test_every_changed_field_has_its_effect(changed: Document, effect: str) -> None:
+    """By the rules of docs/documents.md."""
+    assert effect in _effects(_plan(changed), changed.name)
+
+
+def test_changed_start_counts_while_nothing_was_done() -> None:
+    """Without progress the task begins there."""
+    idle = TaskReport(TaskState.RUNNING)
+    plan = _plan(replace(APPLY, start=Start("0-1-3")), report=idle)
+    assert "`start`: begins after 0-1-3, or after the progress" in _effects(plan, APPLY.name)
+
+
+def test_unwanted_documents_are_deleted_only_on_request() -> None:
+    """The documents that stay are judged with what is left: here a task loses its set."""
+    seen = documents_of(*CLUSTER)
+    for prune in (False, True):
+        plan = make_plan(seen, wanted_of(SHOP, CAPTURE, APPLY, prune=prune), {})
+        (step,) = [step for step in plan.steps if step.key.name == "warehouse"]
+        assert step.action is (Action.DELETE if prune else Action.IGNORE)
+        assert [each.code for each in plan.problems] == (["MR-4140"] if prune else [])
+
+
+def test_broken_document_is_neither_deleted_nor_missing() -> None:
+    """Its file has a problem already; its tasks do not have another."""
+    late = a_capture("late", of="crm")
+    wanted = wanted_of(*CLUSTER[:-1], late, prune=True, broken=("crm", APPLY.name))
+    plan = make_plan(documents_of(*CLUSTER), wanted, {})
+    assert {step.key.name: step.action for step in plan.steps}[late.name] is Action.CREATE
+    assert plan.problems == ()
+    assert APPLY.name not in {edit.key.name for edit in plan.edits}

@@ -1,0 +1,1 @@
+"""Plans: the edits, restarts, replays and problems on the way to wanted documents. Pure: no session."""
