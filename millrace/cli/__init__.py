@@ -67,6 +67,11 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
         "task": Command(
             "millrace.cli.tasks", "Manage tasks: capture a set to a topic, apply a topic to a set."
         ),
+        "plan": Command(
+            "millrace.cli.plan",
+            "Show what documents will change; change it with --execute.",
+        ),
+        "export": Command("millrace.cli.export", "Write all documents to files."),
         "schema": Command("millrace.cli.schema", "Print the JSON Schema of set or task documents."),
         "status": Command(
             "millrace.cli.status", "Show the state of every task, its figures, and why it waits."

@@ -8,24 +8,26 @@ command asks the primary. If that is not possible, the task is created with a no
 has reached its start.
 """
 
-from millrace.cli.arrival import source_set_of
-from millrace.cli.control import Control
+from collections.abc import Mapping
+
+from millrace.cli.arrival import capture_task_among
 from millrace.cli.primary import primary_history
 from millrace.errors import Fatal, MillraceError
-from schemas.documents import ApplyTask
+from schemas.documents import ApplyTask, SetDocument
 from schemas.gtid import beyond, parse_any_gtid_set
+from zk.tree.documents import Document, DocumentKey, set_key
 
 
-def check_start(now: Control, task: ApplyTask) -> str:
+def check_start(task: ApplyTask, documents: Mapping[DocumentKey, Document | Fatal]) -> str:
     """Fatal MR-5037 if the source's primary does not have the start; MR-5008 for a start of the other flavour.
 
-    Returns a note if the primary could not be asked, else "".
+    ``documents``: those of the cluster, with the task. Returns a note if the primary could not be asked, else "".
     """
     if task.start.is_first:
         return ""
     start = parse_any_gtid_set(task.start.gtid_set)
     try:
-        document = now.store.set_entry(source_set_of(now, task)).document
+        document = _source_of(task, documents)
         position = primary_history(document).position
     except MillraceError as error:
         return (
@@ -44,3 +46,12 @@ def check_start(now: Control, task: ApplyTask) -> str:
             gtids=ahead,
         )
     return ""
+
+
+def _source_of(task: ApplyTask, documents: Mapping[DocumentKey, Document | Fatal]) -> SetDocument:
+    """The set whose changes the task applies. Fatal MR-4203 when no task captures to its topic."""
+    captured = capture_task_among(documents.values(), task)
+    source = documents.get(set_key(captured.set_name))
+    if isinstance(source, SetDocument):
+        return source
+    raise source if isinstance(source, Fatal) else Fatal("MR-4104", f"no set {captured.set_name}")

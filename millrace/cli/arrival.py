@@ -16,6 +16,7 @@ Guarantees
 """
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from millrace.cli.control import Control
@@ -119,8 +120,13 @@ def source_set_of(now: Control, task: TaskDocument) -> str:
 
 def capture_task_of(now: Control, task: ApplyTask) -> CaptureTask:
     """The task that captures to the apply task's topic, by any address of the same brokers; or Fatal MR-4203."""
-    for entry in now.store.tasks().values():
-        document = entry.document if isinstance(entry, TaskEntry) else None
+    entries = now.store.tasks().values()
+    return capture_task_among((e.document for e in entries if isinstance(e, TaskEntry)), task)
+
+
+def capture_task_among(documents: Iterable[object], task: ApplyTask) -> CaptureTask:
+    """The same of these documents."""
+    for document in documents:
         if isinstance(document, CaptureTask) and document.output.is_same_topic(task.source):
             return document
     raise Fatal("MR-4203", f"no task captures to the topic {task.source.topic}")

@@ -5,6 +5,7 @@ import json
 import os
 import socket
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from millrace.errors import Fatal
+from millrace.errors import Fatal, Retryable
 from schemas.documents import plain_from_yaml
 from zk.client.session import Session
 from zk.ensemble import Ensemble
@@ -21,6 +22,8 @@ from zk.tree.history import Author
 from zk.tree.paths import Tree
 from zk.tree.store import Store
 
+STOP_TIMEOUT_S = 60.0
+POLL_S = 0.1
 PLAIN_WIDTH = 220  # columns if the output is not a terminal, so that a script sees whole cells
 
 
@@ -42,14 +45,27 @@ def control(command: str = "") -> Iterator[Control]:
         yield Control(session, ensemble.tree, Store(session, ensemble.tree, author=author))
 
 
+def wait_until_free(now: Control, name: str) -> None:
+    """Wait until the worker of a task or a relay has released it. Retryable MR-4013 if it does not."""
+    deadline_s = time.monotonic() + STOP_TIMEOUT_S
+    while now.session.get(now.tree.owner(name)) is not None:
+        if time.monotonic() > deadline_s:
+            raise Retryable("MR-4013", f"{name} was asked to stop and still runs")
+        time.sleep(POLL_S)
+
+
 def plain_from_file(path: str) -> object:
     """The YAML document in a file; ``-`` is standard input. Fatal MR-4206 when it can't be read."""
+    return plain_from_yaml(text_from_file(path), origin=origin_of(path))
+
+
+def text_from_file(path: str) -> str:
+    """The text of a file; ``-`` is standard input. Fatal MR-4206 when it can't be read."""
     try:
-        text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
+        return sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as exc:
         reason = exc.strerror if isinstance(exc, OSError) else "not UTF-8 text"
         raise Fatal("MR-4206", f"{path} can't be read: {reason}") from exc
-    return plain_from_yaml(text, origin=origin_of(path))
 
 
 def origin_of(path: str) -> str:

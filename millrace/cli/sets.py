@@ -1,9 +1,22 @@
-"""``millrace set create -f FILE | list | show``: manages sets. A set is a primary and its replicas."""
+"""``millrace set create -f FILE | list | show | delete | history | diff | rollback``: manages sets.
+
+A set is a primary and its replicas.
+"""
 
 import typer
 
-from millrace.cli.control import console, control, new_table, origin_of, plain_from_file, print_json
-from schemas.documents import parse_set, plain_set, yaml_from_plain
+from millrace.cli.control import (
+    console,
+    control,
+    new_table,
+    origin_of,
+    plain_from_file,
+    print_json,
+    wait_until_free,
+)
+from millrace.cli.former import former_document, show_diff, show_history
+from schemas.documents import RelayTask, SetDocument, parse_set, plain_set, yaml_from_plain
+from zk.tree.documents import set_key
 from zk.tree.entries import SetEntry, UnreadableEntry
 
 app = typer.Typer(
@@ -60,6 +73,47 @@ def show(
         print_json(plain)
     else:
         print(yaml_from_plain(plain), end="")
+
+
+@app.command()
+def delete(name: str) -> None:
+    """Delete a set that no task uses. Waits until a relay that runs without tasks has stopped."""
+    with control("set delete") as now:
+        now.store.delete_set(name)
+        wait_until_free(now, RelayTask(name).name)
+    print(f"set {name} deleted")
+
+
+@app.command()
+def history(
+    name: str, json: bool = typer.Option(False, "--json", help="Print one JSON array.")
+) -> None:
+    """List the former documents of a set: who wrote them, when, by which command."""
+    show_history(set_key(name), as_json=json)
+
+
+@app.command()
+def diff(
+    name: str,
+    first: int | None = typer.Argument(None, metavar="REV", show_default=False),
+    second: int | None = typer.Argument(None, metavar="REV", show_default=False),
+    json: bool = typer.Option(False, "--json", help="Print one JSON object."),
+) -> None:
+    """Show the fields that changed between two revisions of a set.
+
+    Without a revision, the last two are compared; with one, that one and the newest.
+    """
+    show_diff(set_key(name), first, second, as_json=json)
+
+
+@app.command()
+def rollback(name: str, revision: int = typer.Argument(metavar="REV")) -> None:
+    """Write a former document of a set again, as a new revision. Running tasks of the set restart."""
+    with control(f"set rollback {revision}") as now:
+        document = former_document(now, set_key(name), revision)
+        assert isinstance(document, SetDocument), "the key of a set"
+        outcome = now.store.create_set(document, replace=True)
+    print(f"set {name} {outcome.value}")
 
 
 def _as_plain(name: str, entry: SetEntry | UnreadableEntry) -> dict[str, object]:

@@ -1,7 +1,6 @@
-"""``millrace task create -f FILE | list | show | pause | resume | delete | wait``: manages tasks."""
+"""``millrace task create -f FILE | list | show | pause | resume | delete | history | diff | rollback | wait``."""
 
 import sys
-import time
 
 import typer
 
@@ -14,25 +13,23 @@ from millrace.cli.control import (
     origin_of,
     plain_from_file,
     print_json,
+    wait_until_free,
 )
-from millrace.errors import Fatal, Retryable
+from millrace.cli.former import former_document, show_diff, show_history
 from schemas.documents import (
     ApplyTask,
-    CaptureTask,
+    SetDocument,
     TaskDocument,
-    address_of,
     parse_task,
     plain_task,
-    set_of,
     yaml_from_plain,
 )
-from schemas.status import TaskReport, report_to_plain
+from schemas.status import report_to_plain
+from zk.plan.effects import start_note, topic_refusal
+from zk.tree.documents import Edit, task_key
 from zk.tree.entries import TaskEntry
 from zk.tree.store import Outcome
 from zk.view import TaskView, read_cluster, views
-
-STOP_TIMEOUT_S = 60.0
-POLL_S = 0.1
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -52,71 +49,31 @@ def create(
 
     The start of an apply task is compared with the primary of its source.
     """
-    from millrace.cli.apply_start import check_start
-
     task = parse_task(plain_from_file(file), origin=origin_of(file))
     with control("task create") as now:
-        before = now.store.tasks().get(task.name)
-        note = ""
-        is_new_start = not isinstance(before, TaskEntry) or before.document.start != task.start
-        if isinstance(task, ApplyTask) and is_new_start:
-            note = check_start(now, task)
-        if replace and isinstance(before, TaskEntry):
-            check_topic(before.document, task, now.store.last_report(before.document))
-        outcome = now.store.create_task(task, replace=replace)
-        if outcome is Outcome.REPLACED and isinstance(before, TaskEntry):
-            note = start_note(before.document, task, now.store.last_report(task)) or note
+        _put(now, task, replace=replace)
+
+
+def _put(now: Control, task: TaskDocument, *, replace: bool) -> None:
+    """Create or replace a task after all checks, and print what was done."""
+    from millrace.cli.apply_start import check_start
+
+    before = now.store.tasks().get(task.name)
+    note = ""
+    is_new_start = not isinstance(before, TaskEntry) or before.document.start != task.start
+    if isinstance(task, ApplyTask) and is_new_start and not task.start.is_first:
+        note = check_start(task, now.store.documents().after([Edit.to(task)]))
+    if replace and isinstance(before, TaskEntry):
+        report = now.store.last_report(before.document)
+        refusal = topic_refusal(before.document, task, report)
+        if refusal is not None:
+            raise refusal
+    outcome = now.store.create_task(task, replace=replace)
+    if outcome is Outcome.REPLACED and isinstance(before, TaskEntry):
+        note = start_note(before.document, task, now.store.last_report(task)) or note
     print(f"task {task.name} {outcome.value}")
     if note:
         print(f"note: {note}", file=sys.stderr)
-
-
-def check_topic(before: TaskDocument, task: TaskDocument, report: TaskReport | None) -> None:
-    """Fatal MR-5022 if an apply task gets another topic than the one that it has applied.
-
-    Its progress on the target belongs to that topic. ``report``: the last one on the work of ``before``.
-    """
-    known, wanted = address_of(before).topic, address_of(task).topic
-    if (
-        not isinstance(before, ApplyTask)
-        or known == wanted
-        or report is None
-        or not has_progress(report)
-    ):
-        return
-    raise Fatal(
-        "MR-5022",
-        f"{task.name} has applied the topic {known} up to seq {report.seq}, the document names {wanted}",
-        fix=f"Set `topic` to {known}, or give the task of {wanted} another name.",
-        task=task.name,
-    )
-
-
-def has_progress(report: TaskReport) -> bool:
-    """Whether the task has published or applied a record."""
-    return bool(report.seq or report.gtid_set)
-
-
-def start_note(before: TaskDocument, task: TaskDocument, report: TaskReport | None) -> str:
-    """A note that a changed ``start`` has no effect; "" when it has one, or did not change.
-
-    ``report``: the last report on this task's work; ``None`` when the task has not worked on this topic yet.
-    """
-    if before.start == task.start or report is None or not has_progress(report):
-        return ""
-    is_capture = isinstance(task, CaptureTask)
-    topic = address_of(task).topic
-    read = (
-        f"only while the topic {topic} has never held a record"
-        if is_capture
-        else f"only while the target {set_of(task)} has no progress of the task"
-    )
-    where = f"after {report.gtid_set or 'the beginning'}, seq {report.seq}"
-    name = "a new topic" if is_capture else "another name"
-    return (
-        f"`start` changed from {before.start} to {task.start} and has no effect: it is read {read}."
-        f" The task resumes {where}. To start elsewhere, create a task with {name}."
-    )
 
 
 @app.command("list")
@@ -155,7 +112,7 @@ def pause(name: str) -> None:
     """Stop a task. Waits until its worker has released it; progress is kept."""
     with control() as now:
         now.store.pause(name, by=operator())
-        _wait_until_free(now, name)
+        wait_until_free(now, name)
     print(f"task {name} paused")
 
 
@@ -172,8 +129,39 @@ def delete(name: str) -> None:
     """Stop a task and delete it. Its topic and its target are not changed."""
     with control("task delete") as now:
         now.store.delete(name)
-        _wait_until_free(now, name)
+        wait_until_free(now, name)
     print(f"task {name} deleted")
+
+
+@app.command()
+def history(
+    name: str, json: bool = typer.Option(False, "--json", help="Print one JSON array.")
+) -> None:
+    """List the former documents of a task: who wrote them, when, by which command."""
+    show_history(task_key(name), as_json=json)
+
+
+@app.command()
+def diff(
+    name: str,
+    first: int | None = typer.Argument(None, metavar="REV", show_default=False),
+    second: int | None = typer.Argument(None, metavar="REV", show_default=False),
+    json: bool = typer.Option(False, "--json", help="Print one JSON object."),
+) -> None:
+    """Show the fields that changed between two revisions of a task.
+
+    Without a revision, the last two are compared; with one, that one and the newest.
+    """
+    show_diff(task_key(name), first, second, as_json=json)
+
+
+@app.command()
+def rollback(name: str, revision: int = typer.Argument(metavar="REV")) -> None:
+    """Write a former document of a task again, as a new revision. Checked like `create --replace`."""
+    with control(f"task rollback {revision}") as now:
+        task = former_document(now, task_key(name), revision)
+        assert not isinstance(task, SetDocument), "the key of a task"
+        _put(now, task, replace=True)
 
 
 @app.command()
@@ -209,11 +197,3 @@ def _view(now: Control, name: str) -> TaskView:
 def _as_plain(view: TaskView) -> dict[str, object]:
     head = {"task": view.name, "kind": view.kind, "route": view.route}
     return {**head, "state": view.report.state.value, "why": view.report.why}
-
-
-def _wait_until_free(now: Control, name: str) -> None:
-    deadline_s = time.monotonic() + STOP_TIMEOUT_S
-    while now.session.get(now.tree.owner(name)) is not None:
-        if time.monotonic() > deadline_s:
-            raise Retryable("MR-4013", f"{name} was asked to stop and still runs")
-        time.sleep(POLL_S)

@@ -201,6 +201,28 @@ CODES: tuple[Code, ...] = (
         Branch.OPERATOR,
     ),
     Code(
+        "MR-4141",
+        "the documents of a plan are refused",
+        "The message names each problem: a file that can't be read, a document with wrong fields or given twice, or one that"
+        " does not fit to the others.",
+        "Correct the files that the message names, then run the plan again. Nothing was written.",
+        Branch.OPERATOR,
+    ),
+    Code(
+        "MR-4142",
+        "the history has no such document",
+        "The revision was never written, its document was deleted with it, or it is older than the revisions that are kept.",
+        "List the revisions with `millrace task history NAME` or `millrace set history NAME`.",
+        Branch.OPERATOR,
+    ),
+    Code(
+        "MR-4143",
+        "the documents can't be exported",
+        "The folder has files already, or this user may not write there.",
+        "Name a folder that does not exist, or an empty one. `millrace export -` prints the documents instead.",
+        Branch.OPERATOR,
+    ),
+    Code(
         "MR-4145",
         "too many documents for one change",
         "All documents of a plan, with the former ones, are written in one ZooKeeper transaction of at most 1 MB.",

@@ -18,7 +18,7 @@ from consumer.target.members import primary_member
 from consumer.target.progress import decide_intent, move_mark
 from deploy.servers import DatabaseServer
 from deploy.servers.sql import execute_unlogged
-from millrace.cli import tasks
+from millrace.cli import control
 from millrace.errors import Fatal, MillraceError, Retryable
 from producer.upstream.connection import Login, SourceConnection
 from schemas.documents import (
@@ -457,7 +457,7 @@ def test_safe_mode_until_a_foreign_gtid_set_is_refused(
 
 def test_task_that_does_not_stop_is_reported(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     """`pause` and `delete` wait for the owner to release the task, with a deadline."""
-    monkeypatch.setattr(tasks, "STOP_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(control, "STOP_TIMEOUT_S", 0.3)
     shell("set", "create", "-f", shell.file(SHOP))
     shell("task", "create", "-f", shell.file(CAPTURE))
     with shell.ensemble.session() as session:

@@ -1,0 +1,141 @@
+"""Reads all documents of a folder, a file or standard input, and writes a folder of them.
+
+A file holds one or more documents, which ``---`` separates. In a folder, all files ``*.yaml`` and ``*.yml`` are read,
+also in its sub-folders; names that begin with a dot are ignored.
+"""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import mkdtemp
+
+from millrace.cli.control import origin_of, text_from_file
+from millrace.errors import Fatal, MillraceError
+from schemas.documents import (
+    SetDocument,
+    parse_set,
+    parse_task,
+    plains_from_yaml,
+    yaml_from_plain,
+)
+from zk.plan.plan import Problem, Wanted
+from zk.tree.documents import Document, DocumentKey, plain_document, set_key, task_key
+
+SUFFIXES = (".yaml", ".yml")
+
+
+@dataclass(slots=True)
+class Reading:
+    """The documents that were read so far, and every problem with one."""
+
+    documents: dict[DocumentKey, Document] = field(default_factory=dict)
+    origins: dict[DocumentKey, str] = field(default_factory=dict)
+    broken: set[DocumentKey] = field(default_factory=set)
+    problems: list[Problem] = field(default_factory=list)
+
+    def wanted(self, *, prune: bool) -> Wanted:
+        """The documents as the input of a plan."""
+        return Wanted(self.documents, frozenset(self.broken), prune)
+
+    def add_file(self, path: str, name: str) -> None:
+        """Read one file, which has this name in problems; ``-`` is standard input."""
+        try:
+            plains = plains_from_yaml(text_from_file(path), origin=name)
+        except MillraceError as error:
+            self.problems.append(Problem.of(name, error))
+            return
+        for number, plain in enumerate(plains, start=1):
+            self._add(plain, name + (f", document {number}," if len(plains) > 1 else ""))
+
+    def _add(self, plain: object, origin: str) -> None:
+        key = _key_of(plain)
+        try:
+            is_task = isinstance(plain, dict) and ("task" in plain or "kind" in plain)
+            document = (parse_task if is_task else parse_set)(plain, origin=origin)
+        except MillraceError as error:
+            self.problems.append(Problem.of(origin, error))
+            self.broken |= {key} if key is not None else set()
+            return
+        key = DocumentKey.of(document)
+        if key in self.documents:
+            what = f"{origin} contains {key}, which {self.origins[key]} contains already"
+            self.problems.append(Problem(origin, "MR-4141", what))
+        self.documents[key], self.origins[key] = document, origin
+
+
+def read_documents(place: str) -> Reading:
+    """All documents of a folder, of a file, or of standard input (``-``). Fatal MR-4141 if there is none."""
+    reading = Reading()
+    if place == "-" or not Path(place).is_dir():
+        reading.add_file(place, origin_of(place))
+    else:
+        for path in _files(Path(place)):
+            reading.add_file(str(path), str(path.relative_to(place)))
+    if not reading.documents and not reading.problems:
+        raise Fatal(
+            "MR-4141",
+            f"{origin_of(place)} contains no document",
+            fix="Check the path. Documents are in files that end in .yaml or .yml.",
+        )
+    return reading
+
+
+def write_documents(folder: Path, documents: Iterable[Document]) -> int:
+    """Write each document to its own file: ``sets/NAME.yaml``, ``tasks/NAME.yaml``. Returns their number.
+
+    The folder appears with all files or not at all. Fatal MR-4143 if it has files already, or can't be written.
+    """
+    folder = folder.absolute()
+    count, partial = 0, None
+    try:
+        if folder.exists() and any(folder.iterdir()):
+            raise Fatal("MR-4143", f"{folder} is not empty")
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        partial = Path(mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        for document in documents:
+            kind = partial / ("sets" if isinstance(document, SetDocument) else "tasks")
+            kind.mkdir(exist_ok=True)
+            (kind / f"{document.name}.yaml").write_text(
+                yaml_from_plain(plain_document(document)), encoding="utf-8"
+            )
+            count += 1
+        partial.chmod(0o777 & ~_umask())
+        partial.rename(folder)
+        partial = None
+    except OSError as error:
+        raise Fatal("MR-4143", f"{folder}: {error.strerror or error}") from error
+    finally:
+        if partial is not None:
+            shutil.rmtree(partial, ignore_errors=True)
+    return count
+
+
+def print_documents(documents: Iterable[Document]) -> None:
+    """Print all documents as one stream."""
+    for document in documents:
+        sys.stdout.write("---\n" + yaml_from_plain(plain_document(document)))
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for path in sorted(folder.rglob("*")):
+        is_hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+        if path.suffix in SUFFIXES and not is_hidden and not path.is_dir():
+            yield path
+
+
+def _key_of(plain: object) -> DocumentKey | None:
+    """The name that a document gives itself, even if it is refused."""
+    if isinstance(plain, dict):
+        for field_name, key in (("task", task_key), ("set", set_key)):
+            if isinstance(plain.get(field_name), str):
+                return key(plain[field_name])
+    return None
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,96 @@
+"""``history``, ``diff`` and ``rollback`` of a document, for ``millrace set`` and ``millrace task``."""
+
+from datetime import UTC, datetime
+
+from millrace.cli.control import Control, console, control, new_table, print_json
+from millrace.cli.fields import field_line, plain_field
+from millrace.errors import Fatal
+from schemas.documents import FieldChange, field_changes, parse_set, parse_task
+from zk.tree.documents import Document, DocumentKey, DocumentKind
+from zk.tree.history import Revision
+
+Plain = dict[str, object]
+
+
+def show_history(key: DocumentKey, *, as_json: bool) -> None:
+    """Print the revisions of a document, the newest last."""
+    with control() as now:
+        found = now.store.revisions(key)
+    befores = [None, *(revision.document for revision in found)]
+    if as_json:
+        print_json([_as_plain(before, each) for before, each in zip(befores, found, strict=False)])
+        return
+    table = new_table("REVISION", "WHEN", "BY", "COMMAND", "CHANGE")
+    for before, each in zip(befores, found, strict=False):
+        by, command = each.author.by or "unknown", each.author.command or "-"
+        table.add_row(str(each.number), _time(each.at_ms), by, command, _summary(before, each))
+    console().print(table if found else f"{key} was not written since histories are kept")
+
+
+def show_diff(key: DocumentKey, first: int | None, second: int | None, *, as_json: bool) -> None:
+    """Print the fields that changed between two revisions: by default the last two, or one and the newest."""
+    with control() as now:
+        found = now.store.revisions(key)
+    newest = found[-1].number if found else 0
+    numbers = (newest - 1, newest) if first is None else (first, second or newest)
+    before, after = (_revision(key, found, number) for number in numbers)
+    changes = field_changes(before.document or {}, after.document or {})
+    if as_json:
+        fields = [plain_field(change) for change in changes]
+        print_json({"from": before.number, "to": after.number, "fields": fields})
+        return
+    print(f"{key}: revision {before.number} → {after.number}")
+    for line in _lines(before, after, changes):
+        print(f"  {line}")
+
+
+def former_document(now: Control, key: DocumentKey, number: int) -> Document:
+    """The document of a revision. Fatal MR-4142 if there is none; MR-4101 if this version refuses it."""
+    plain = _revision(key, now.store.revisions(key), number).document
+    if plain is None:
+        raise Fatal("MR-4142", f"revision {number} of {key} is its deletion")
+    origin = f"revision {number}"
+    if key.kind is DocumentKind.SET:
+        return parse_set(plain, origin=origin)
+    return parse_task(plain, origin=origin)
+
+
+def _revision(key: DocumentKey, found: tuple[Revision, ...], number: int) -> Revision:
+    for revision in found:
+        if revision.number == number:
+            return revision
+    known = f"{found[0].number} to {found[-1].number} are kept" if found else "none is kept"
+    raise Fatal("MR-4142", f"{key} has no revision {number}: {known}")
+
+
+def _lines(before: Revision, after: Revision, changes: tuple[FieldChange, ...]) -> list[str]:
+    if after.document is None:
+        return ["deleted"]
+    if before.document is None:
+        return ["created again"]
+    return [field_line(change) for change in changes] or ["no difference"]
+
+
+def _summary(before: Plain | None, revision: Revision) -> str:
+    if revision.document is None:
+        return "deleted"
+    if before is None:
+        return "created" if revision.number == 1 or revision.author.by else "as it was"
+    return ", ".join(change.path for change in field_changes(before, revision.document)) or "none"
+
+
+def _as_plain(before: Plain | None, revision: Revision) -> Plain:
+    is_change = before is not None and revision.document is not None
+    changes = field_changes(before or {}, revision.document or {}) if is_change else ()
+    return {
+        "revision": revision.number,
+        "at_ms": revision.at_ms,
+        "by": revision.author.by,
+        "command": revision.author.command,
+        "fields": [plain_field(change) for change in changes],
+        "document": revision.document,
+    }
+
+
+def _time(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
