@@ -210,7 +210,7 @@ def test_heartbeats_move_the_reported_progress_and_publish_no_row(stage: Stage) 
             return parse_gtid_set(Flavour.MARIADB, report.gtid_set).includes(reached)
 
         report = stage.wait(has_passed, "past three heartbeats")
-        assert report.warnings == ()
+        assert not [warning for warning in report.warnings if "MR-1047" in warning]
     found = stage.rig.verdict()
     assert (found.violations, found.last_seq, report.seq) == ([], 1, 1)
 
