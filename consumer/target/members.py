@@ -1,6 +1,6 @@
 """Finds the primary of a set: the member that accepts writes and replicates from no server.
 
-Every member is queried. No primary, or more than one, is Retryable, because a failover takes a moment.
+All members are queried at the same time. No primary, or more than one, is Retryable, because a failover takes a moment.
 
 A member that does not answer may be the new primary, and the writable member that answers may be a deposed primary in
 a network partition. So most members of the set must answer, and none of them may replicate from a member that does not.
@@ -9,6 +9,7 @@ In a set of two both must answer; if one is gone permanently, an operator remove
 Not done here: detecting a failover that happens later, while a run writes.
 """
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from consumer.target.connection import Endpoint, TargetConnection, TlsChoice, connect
@@ -45,13 +46,16 @@ def primary_member(document: SetDocument, *, for_writing: bool = True) -> Endpoi
     """
     answers: list[_Answer] = []
     away: dict[str, str] = {}
-    for endpoint in endpoints(document):
-        try:
-            answers.append(_ask(endpoint))
-        except Fatal:
-            raise
-        except MillraceError as exc:
-            away[_name(endpoint)] = exc.message
+    asked = endpoints(document)
+    with ThreadPoolExecutor(max_workers=len(asked), thread_name_prefix="members") as pool:
+        found_all = list(pool.map(_ask_or_error, asked))
+    for endpoint, found_one in zip(asked, found_all, strict=True):
+        if isinstance(found_one, Fatal):
+            raise found_one
+        if isinstance(found_one, MillraceError):
+            away[_name(endpoint)] = found_one.message
+        else:
+            answers.append(found_one)
     failures = "; ".join(f"{name}: {why}" for name, why in away.items())
     primaries = [found for found in answers if found.is_writable and not found.sources]
     if len(primaries) == 1:
@@ -86,6 +90,13 @@ def _check_certain(
 
 def _name(endpoint: Endpoint) -> str:
     return f"{endpoint.host}:{endpoint.port}"
+
+
+def _ask_or_error(endpoint: Endpoint) -> _Answer | MillraceError:
+    try:
+        return _ask(endpoint)
+    except MillraceError as error:
+        return error
 
 
 def _ask(endpoint: Endpoint) -> _Answer:
