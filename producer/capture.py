@@ -36,7 +36,7 @@ from producer.housekeeping import Housekeeping
 from producer.keeping import PURGE_CHECK_S, RelayRunner, needed_positions
 from producer.pace import Pace
 from producer.pipeline import BatchSource, Pipeline
-from producer.publish.config import PublisherConfig, transactional_id
+from producer.publish.config import publisher_config
 from producer.publish.kafka import KafkaDriver
 from producer.publish.opening import NO_END, TailHint
 from producer.publish.publisher import Publisher
@@ -83,7 +83,7 @@ class CaptureRunner:
         document = self._sets.set_document(task.set_name)
         flavour = ask_flavour(document.members, resolve_login(document))
         start = Progress(parse_gtid_set(flavour, task.start.gtid_set), None, 0)
-        config = self._publisher_config(task, flavour, lease.epoch)
+        config = publisher_config(task, flavour=flavour, epoch=lease.epoch, worker=self._worker)
         registry = RegistryClient(task.output.registry)
         schemas = SchemaIds(registry, KafkaDriver(config).partition, topic=config.topic)
         publisher = Publisher.open(
@@ -125,19 +125,6 @@ class CaptureRunner:
                             return
                         at, progress = resumed.at, resumed.progress
                     loop.run(convert(progress, at), stop)
-
-    def _publisher_config(self, task: CaptureTask, flavour: Flavour, epoch: int) -> PublisherConfig:
-        topic = task.output.topic
-        return PublisherConfig(
-            bootstrap=task.output.bootstrap,
-            topic=topic,
-            transactional_id=transactional_id(topic),
-            epoch=epoch,
-            worker=self._worker,
-            set=task.set_name,
-            flavour=flavour,
-            options=task.topic_options,
-        )
 
 
 class PublishLoop:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from schemas.documents import TopicOptions
+from schemas.documents import CaptureTask, TopicOptions
 from schemas.gtid import Flavour
 
 
@@ -65,3 +65,19 @@ class PublisherConfig:
     def connection(self) -> Mapping[str, str]:
         """The librdkafka settings for each connection of this publisher to the cluster."""
         return {**self.client, "bootstrap.servers": self.bootstrap}
+
+
+def publisher_config(
+    task: CaptureTask, *, flavour: Flavour, epoch: int, worker: str
+) -> PublisherConfig:
+    """The configuration of a capture task's publisher."""
+    return PublisherConfig(
+        bootstrap=task.output.bootstrap,
+        topic=task.output.topic,
+        transactional_id=transactional_id(task.output.topic),
+        epoch=epoch,
+        worker=worker,
+        set=task.set_name,
+        flavour=flavour,
+        options=task.topic_options,
+    )
