@@ -27,7 +27,8 @@ from consumer.target.connection import Endpoint, Row, TargetConnection, connect
 from consumer.target.inventory import TableKey, TargetTable, read_inventory
 from consumer.target.progress import read_schemas
 from millrace.errors import Fatal
-from millrace.grant_fix import grantee
+from schemas.grant_fix import grantee
+from schemas.grants import Role, needed_grants
 
 FETCH_ROWS = 5_000
 SHOWN_MAX = 20  # rows listed per table
@@ -121,11 +122,12 @@ def _refuse_hidden(session: TargetConnection, key: TableKey) -> None:
         if exc.code != "MR-5007":
             raise
         at = session.endpoint
-        needed = f"GRANT SELECT ON {database}.* TO {grantee(session.account(), at.user)};"
+        (needed,) = needed_grants(Role.COMPARE, session.flavour, (key[0],))
+        statement = needed.sql(grantee(session.account(), at.user))
         raise Fatal(
             exc.code,
             f"{at.host}:{at.port}: {exc.message}",
-            fix=f"{needed} (`millrace compare` reads every row of both sides.)",
+            fix=f"{statement} (`millrace compare` reads every row of both sides.)",
             **exc.context,
         ) from exc
 

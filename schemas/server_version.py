@@ -19,11 +19,6 @@ from schemas.gtid import Flavour
 
 # The first release whose table maps can hold column names (binlog_row_metadata).
 _OLDEST = {Flavour.MYSQL: (8, 0, 11), Flavour.MARIADB: (10, 5, 0)}
-# What the account of a source set needs. Only MariaDB has SLAVE MONITOR, for SHOW ALL SLAVES STATUS.
-SOURCE_PRIVILEGES = {
-    Flavour.MYSQL: ("REPLICATION SLAVE", "REPLICATION CLIENT"),
-    Flavour.MARIADB: ("REPLICATION SLAVE", "REPLICATION CLIENT", "SLAVE MONITOR"),
-}
 _NUMBERS = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
 
 

@@ -23,8 +23,8 @@ from pymysql.cursors import Cursor, SSCursor
 from pymysql.protocol import OKPacketWrapper
 
 from millrace.errors import Fatal, MillraceError, Retryable
-from millrace.grant_fix import privilege_fix
 from millrace.tls import UnusableAuthorityError, certificate_fix, unverified, verifying
+from schemas.grant_fix import privilege_fix
 from schemas.server_version import ServerVersion
 
 Row = tuple[object, ...]

@@ -10,8 +10,8 @@ from deploy.servers.dialect import Account
 from deploy.servers.process import last_lines
 from deploy.servers.programs import MariadbPrograms, mariadb_programs
 from millrace.errors import Fatal
+from schemas.grants import SOURCE_PRIVILEGES
 from schemas.gtid import Flavour
-from schemas.server_version import SOURCE_PRIVILEGES
 
 # Scripts without the help tables, which are two megabytes of text that no test reads. MariaDB 10 names them mysql_….
 _SYSTEM_TABLES = (

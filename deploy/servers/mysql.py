@@ -10,8 +10,8 @@ from deploy.servers.dialect import Account
 from deploy.servers.process import last_lines
 from deploy.servers.programs import MYSQLD_ENVIRONMENT, MysqlPrograms, mysql_programs
 from millrace.errors import Fatal
+from schemas.grants import SOURCE_PRIVILEGES
 from schemas.gtid import Flavour
-from schemas.server_version import SOURCE_PRIVILEGES
 
 
 class MysqlDialect:

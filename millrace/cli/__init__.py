@@ -77,6 +77,9 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
             "millrace.cli.status", "Show the state of every task, its figures, and why it waits."
         ),
         "top": Command("millrace.cli.top", "Show the tasks live, in columns."),
+        "grants": Command(
+            "millrace.cli.grants", "Print the SQL of the accounts with the least privileges."
+        ),
         "topic": Command("millrace.cli.topic", "Read a topic, or verify that it is complete."),
         "compare": Command(
             "millrace.cli.compare", "Compare every row of a task's source and target."

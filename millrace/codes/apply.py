@@ -52,8 +52,9 @@ CODES: tuple[Code, ...] = (
         "MR-5007",
         "the account has too few privileges",
         "A privilege is missing: on the target for apply, on the source or the target for `millrace compare`.",
-        "GRANT what the message names. On the target, apply needs ALL on the replicated databases and on `millrace`, and"
-        " PROCESS. `millrace compare` needs SELECT on both sides.",
+        "GRANT what the message names. `millrace grants print SET` prints all that apply needs: on the replicated databases,"
+        " on `millrace`, and PROCESS, REPLICATION CLIENT (MariaDB: PROCESS, SLAVE MONITOR) on *.*. `millrace compare` needs"
+        " SELECT on both sides.",
         Branch.OPERATOR,
     ),
     Code(

@@ -23,10 +23,10 @@ import pymysql
 from pymysql.constants import CR, ER
 
 from millrace.errors import Fatal, Retryable
-from millrace.grant_fix import privilege_fix
 from millrace.tls import UnusableAuthorityError, certificate_fix, unverified, verifying
 from producer.upstream.dump_errors import explain_dump_error
 from schemas.documents.model import Member, Tls, TlsMode
+from schemas.grant_fix import privilege_fix
 
 CONNECT_TIMEOUT_S = 10
 QUERY_TIMEOUT_S = 30
@@ -194,9 +194,11 @@ def _translate(
         raise _unverified_certificate(cause, member) from error
     if number == CR.CR_SSL_CONNECTION_ERROR:
         raise Fatal("MR-1004", f"{member}: {text}", member=member) from error
-    if number in _REFUSED:
+    # In a session, MariaDB answers 1045 to a dump without REPLICATION SLAVE.
+    is_denied_later = asked is not None and number == ER.ACCESS_DENIED_ERROR
+    if number in _REFUSED and not is_denied_later:
         raise Fatal("MR-1002", f"{member} refuses {account}: {text}", member=member) from error
-    if number in _NO_PRIVILEGE:
+    if number in _NO_PRIVILEGE or is_denied_later:
         raise Fatal(
             "MR-1005",
             f"{member}: {text}",

@@ -25,13 +25,15 @@ from collections.abc import Callable, Sequence
 
 from millrace.codes import CATALOGUE
 from millrace.errors import Fatal, MillraceError, Retryable
-from millrace.grant_fix import grantee
 from millrace.log import get_logger
 from producer.upstream.connection import Login, SourceConnection
 from producer.upstream.identity import Identity, ask_identity
 from producer.upstream.judge import Look
 from producer.upstream.members import ask_replication
 from schemas.documents.model import HEARTBEAT_TABLE, Member, SetDocument
+from schemas.grant_fix import grantee
+from schemas.grants import Role, needed_grants
+from schemas.gtid import Flavour
 
 TIMEOUT_S = 2.0  # of a statement; a stop waits for it
 FIRST_LOOK_S = 0.1  # until the members have been asked once
@@ -141,11 +143,12 @@ class Heartbeat:
         number = _number(error)
         fix = CATALOGUE["MR-1047"].fix
         if number == _NO_DATABASE or error.code == _REFUSED:
-            database = _quoted(self._document.heartbeat.database)
-            create = f"CREATE DATABASE {database}; " if number == _NO_DATABASE else ""
+            database = self._document.heartbeat.database
+            create = f"CREATE DATABASE {_quoted(database)}; " if number == _NO_DATABASE else ""
             account = self._session.account() if self._session is not None else ""
             to = grantee(account, self._login.user)
-            fix = f"{create}GRANT CREATE, SELECT, INSERT, UPDATE ON {database}.* TO {to};"
+            (needed,) = needed_grants(Role.HEARTBEAT, Flavour.MYSQL, (database,))
+            fix = f"{create}{needed.sql(to)}"
         return Retryable("MR-1047", str(error), fix=fix)
 
     def _note(self, warning: str) -> None:

@@ -14,8 +14,8 @@ from deploy.servers import DatabaseServer
 from millrace.errors import Fatal
 from schemas.gtid import Flavour
 from tests.kit.apply.faults import Supervised
+from tests.kit.apply.granted import privileged_stream
 from tests.kit.apply.local import apply_task, endpoint_of
-from tests.kit.apply.tables import integer, table, text
 from tests.kit.apply.topic import RecordStream
 from tests.kit.paths import ROOT
 
@@ -43,39 +43,6 @@ def _statements(flavour: Flavour) -> list[str]:
     return statements
 
 
-def _stream(flavour: Flavour) -> RecordStream:
-    """Create and alter databases and tables under a source session's settings; write rows, linked and without a key."""
-    session = {"time_zone": "+05:00", "foreign_key_checks": "1", "unique_checks": "1"}
-    session |= {"explicit_defaults_for_timestamp": "1", "sql_mode": "NO_ZERO_DATE"}
-    session |= dict.fromkeys(("collation_server", "collation_connection"), "utf8mb4_general_ci")
-    if flavour is Flavour.MYSQL:
-        session["default_collation_for_utf8mb4"] = "utf8mb4_0900_ai_ci"
-    stream = RecordStream(flavour=flavour)
-    for statement in (
-        f"CREATE DATABASE {DATABASE}",
-        "CREATE TABLE parent (id INT PRIMARY KEY, body VARCHAR(20))",
-        "CREATE TABLE child (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES parent (id) ON DELETE CASCADE)",
-        "CREATE TABLE bag (n INT)",
-        "ALTER TABLE bag ADD COLUMN v INT",
-        "CREATE INDEX by_v ON bag (v)",
-        "TRUNCATE TABLE bag",
-        "RENAME TABLE bag TO sack",
-    ):
-        stream.ddl(statement, database=DATABASE, session=session)
-    parent = table(DATABASE, "parent", integer("id"), text("body"))
-    child = table(DATABASE, "child", integer("id"), integer("p"))
-    sack = table(DATABASE, "sack", integer("n"), integer("v"), key=())
-    for number in range(20):
-        stream.insert(parent, {"id": number, "body": "x"})
-        stream.insert(child, {"id": number, "p": number})
-        stream.insert(sack, {"n": number, "v": 0})
-        stream.update(sack, {"n": number, "v": 0}, {"n": number, "v": 1})
-    stream.delete(parent, {"id": 0, "body": "x"})
-    stream.commit()
-    stream.ddl("DROP TABLE sack", database=DATABASE, session=session)
-    return stream
-
-
 @pytest.fixture
 def server(target_server: DatabaseServer) -> Iterator[DatabaseServer]:
     """Drops the account and its databases after the test."""
@@ -93,7 +60,9 @@ def test_readme_grants_are_exactly_what_apply_needs(
     create, *grants = _statements(server.flavour)
     server.execute(create)
     endpoint = replace(endpoint_of(server), user=USER, password=PASSWORD)
-    task = Supervised(endpoint, apply_task(TASK, lanes=3), _stream(server.flavour), cuts=(9,))
+    task = Supervised(
+        endpoint, apply_task(TASK, lanes=3), privileged_stream(server.flavour, DATABASE), cuts=(9,)
+    )
     for grant in grants:
         with pytest.raises(Fatal) as caught:
             task.run_once()

@@ -5,10 +5,16 @@ import pytest
 
 from consumer.target.connection import translated
 from millrace.codes import CATALOGUE
-from millrace.grant_fix import privilege_fix
+from schemas.grant_fix import privilege_fix
 
 NEEDS = "Access denied; you need (at least one of) the {} privilege(s) for this operation"
 DENIED = "{} command denied to user 'm'@'127.0.0.1' for table `shop`.`t`"
+
+
+META_GRANT = (
+    "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, CREATE ROUTINE, ALTER ROUTINE, EXECUTE"
+    " ON `millrace`.* TO"
+)
 
 
 @pytest.mark.parametrize(
@@ -19,7 +25,7 @@ DENIED = "{} command denied to user 'm'@'127.0.0.1' for table `shop`.`t`"
         (NEEDS.format("SUPER"), "GRANT SUPER ON *.* TO"),
         (
             "Access denied for user 'm'@'127.0.0.1' to database 'millrace'",
-            "GRANT ALL PRIVILEGES ON `millrace`.* TO",
+            META_GRANT,
         ),
         (DENIED.format("SELECT"), "GRANT SELECT ON `shop`.* TO"),
         (DENIED.format("INSERT, DELETE"), "GRANT INSERT, DELETE ON `shop`.* TO"),
@@ -48,4 +54,4 @@ def test_missing_target_privileges_are_not_blamed_on_the_password() -> None:
     refusal = "Access denied for user 'm'@'%' to database 'millrace'"
     error = translated(pymysql.err.OperationalError(1044, refusal))
     assert error.code == "MR-5007"
-    assert error.fix.startswith("GRANT ALL PRIVILEGES ON `millrace`.* TO `m`;")
+    assert error.fix.startswith(f"{META_GRANT} `m`;")

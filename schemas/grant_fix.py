@@ -1,18 +1,21 @@
 """Derives from a server's refusal the GRANT that fixes it. Pure text, for the fix of an error.
 
     you need (at least one of) the SUPER, SLAVE MONITOR privilege(s) …     GRANT SLAVE MONITOR ON *.* TO `a`@`%`;
-    Access denied for user 'a'@'h' to database 'shop'                       GRANT ALL PRIVILEGES ON `shop`.* TO `a`@`%`;
+    Access denied for user 'a'@'h' to database 'shop'                       GRANT SELECT, … ON `shop`.* TO `a`@`%`;
     SHOW command denied to user 'a'@'h' for table `shop`.`t`                GRANT SELECT ON `shop`.* TO `a`@`%`;
 
 The account is the one that CURRENT_USER() returns: a refusal may name the client's host, for which no account exists.
 If CURRENT_USER() is unknown, the name is used without a host, which means '%'. For a refused table the GRANT covers its
 database: on a missing table only CREATE can be granted. Nothing is guessed: a text of another form, a table without its
-database, or a right that is not a table privilege gives no statement.
+database, or a right that is not a table privilege gives no statement. A refused database gets all privileges that apply
+needs there (``schemas.grants``): the text does not say which one is missing.
 """
 
 import re
 
 from millrace.codes import CATALOGUE
+from schemas.grants import DATABASE_PRIVILEGES, META_DATABASE, META_PRIVILEGES
+from schemas.gtid import Flavour
 
 _NEEDED = re.compile(r"you need \(at least one of\) the (?P<rights>[A-Z_, ]+?) privilege\(s\)")
 _DATABASE = re.compile(r"Access denied for user '(?P<user>.*)'@'.*' to database '(?P<database>.*)'")
@@ -65,7 +68,10 @@ def _grant_for(text: str, account: str, user: str) -> str:
         return f"GRANT {right} ON *.* TO {to};"
     if (found := _DATABASE.search(text)) is not None:
         to = grantee(account, found["user"])
-        return f"GRANT ALL PRIVILEGES ON {_quoted(found['database'])}.* TO {to};"
+        name = found["database"]
+        is_meta = name == META_DATABASE
+        all_rights = META_PRIVILEGES if is_meta else DATABASE_PRIVILEGES[Flavour.MYSQL]
+        return f"GRANT {', '.join(all_rights)} ON {_quoted(name)}.* TO {to};"
     if (found := _TABLE.search(text)) is not None:
         refused = [right.strip() for right in found["rights"].split(",")]
         if all(right in _OF_TABLES for right in refused):

@@ -1,0 +1,143 @@
+"""The documents of `millrace check` and `millrace grants print`, from files and from ZooKeeper.
+
+Writes nothing. A document of a file takes the place of the one of its name in ZooKeeper. Without ZooKeeper the files
+are enough, if they have every set that their tasks name.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from millrace.cli.control import origin_of, plain_from_file
+from millrace.errors import Fatal, MillraceError
+from schemas.documents import (
+    ApplyTask,
+    CaptureTask,
+    Directives,
+    SetDocument,
+    TaskDocument,
+    parse_set,
+    parse_task,
+    set_of,
+)
+from schemas.grants import Grant, Role, as_grant_pattern, needed_grants
+from schemas.gtid import Flavour
+from zk.ensemble import Ensemble
+from zk.tree.entries import SetEntry, TaskEntry
+from zk.tree.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Documents:
+    """All documents that are known. ``positions``: by set, where each of its capture tasks continues."""
+
+    sets: Mapping[str, SetDocument] = field(default_factory=dict)
+    tasks: Mapping[str, TaskDocument] = field(default_factory=dict)
+    positions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    directives: Mapping[str, Directives] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """``tasks`` and ``sets`` are to be checked; ``known`` may have more, which use the same sets."""
+
+    known: Documents
+    tasks: Sequence[TaskDocument]
+    sets: Sequence[str]
+
+    def users(self, set_name: str) -> list[TaskDocument]:
+        """Every known task that connects to the set."""
+        return [task for task in self.known.tasks.values() if set_of(task) == set_name]
+
+    def captures(self, set_name: str) -> list[CaptureTask]:
+        """Every known capture task of the set."""
+        return [task for task in self.users(set_name) if isinstance(task, CaptureTask)]
+
+    def applies(self, set_name: str) -> list[ApplyTask]:
+        """Every known apply task that writes the set."""
+        return [task for task in self.users(set_name) if isinstance(task, ApplyTask)]
+
+    def is_source(self, set_name: str) -> bool:
+        """Whether the set is read; also one that no task uses."""
+        return bool(self.captures(set_name)) or not self.users(set_name)
+
+    def allowed(self, set_name: str, role: Role, flavour: Flavour) -> tuple[Grant, ...]:
+        """The grants of the set's account for its roles besides ``role``."""
+        found: list[Grant] = []
+        if role is Role.TARGET and self.captures(set_name):
+            found += needed_grants(Role.SOURCE, flavour)
+            if name := self.known.sets[set_name].heartbeat.database:
+                found += needed_grants(Role.HEARTBEAT, flavour, (name,))
+        if role is Role.SOURCE and self.applies(set_name):
+            found += needed_grants(Role.TARGET, flavour)
+        return tuple(found)
+
+
+def read_documents(ensemble: Ensemble, *, connect_timeout_s: float) -> Documents:
+    """All readable documents in ZooKeeper. Creates no node."""
+    session = ensemble.open(connect_timeout_s=connect_timeout_s)
+    try:
+        store = Store(session, ensemble.tree)
+        sets = {n: e.document for n, e in store.sets().items() if isinstance(e, SetEntry)}
+        tasks = {n: e.document for n, e in store.tasks().items() if isinstance(e, TaskEntry)}
+        return Documents(
+            sets,
+            tasks,
+            {name: store.positions_of(name) for name in sets},
+            {name: store.directives(name) for name in sets},
+        )
+    finally:
+        session.close()
+
+
+def parse_files(paths: Iterable[str]) -> Documents:
+    """The documents of the files. Fatal MR-4101, MR-4102, MR-4206."""
+    sets: dict[str, SetDocument] = {}
+    tasks: dict[str, TaskDocument] = {}
+    for path in paths:
+        plain = plain_from_file(path)
+        if isinstance(plain, dict) and "task" in plain:
+            task = parse_task(plain, origin=origin_of(path))
+            tasks[task.name] = task
+        else:
+            document = parse_set(plain, origin=origin_of(path))
+            sets[document.name] = document
+    return Documents(sets, tasks)
+
+
+def scope_of(stored: Documents, files: Documents, names: Sequence[str]) -> Scope:
+    """The documents to check: those of the files and ``names``, or all. Fatal MR-4104 for an unknown name."""
+    known = replace(
+        stored, sets={**stored.sets, **files.sets}, tasks={**stored.tasks, **files.tasks}
+    )
+    if not (files.sets or files.tasks or names):
+        return Scope(known, list(known.tasks.values()), list(known.sets))
+    tasks, sets = dict(files.tasks), dict.fromkeys(files.sets)
+    for name in names:
+        if name not in known.tasks and name not in known.sets:
+            raise Fatal("MR-4104", f"there is no set or task {name}")
+        if name in known.tasks:
+            tasks[name] = known.tasks[name]
+        if name in known.sets:
+            sets[name] = None
+    sets |= dict.fromkeys(set_of(task) for task in tasks.values())
+    return Scope(known, list(tasks.values()), list(sets))
+
+
+def stored_documents(
+    *, connect_timeout_s: float
+) -> tuple[Documents, Ensemble | None, MillraceError | None]:
+    """The documents in ZooKeeper, the ensemble, and why one of them is missing."""
+    ensemble = None
+    try:
+        ensemble = Ensemble.from_environment()
+        return read_documents(ensemble, connect_timeout_s=connect_timeout_s), ensemble, None
+    except MillraceError as error:
+        return Documents(), ensemble, error
+
+
+def databases_of(tasks: Iterable[TaskDocument]) -> tuple[str, ...]:
+    """The databases that the tasks include, as patterns of GRANT. Empty if a task includes all."""
+    names = [pattern.partition(".")[0] for task in tasks for pattern in task.tables.include]
+    if "*" in names:
+        return ()
+    return tuple(dict.fromkeys(map(as_grant_pattern, names)))

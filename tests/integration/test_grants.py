@@ -1,0 +1,284 @@
+"""`millrace grants print`: the printed grants suffice, and each privilege is needed, on both flavours."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from consumer.compare import compare_sets
+from consumer.runner import take_over
+from consumer.target.connection import Endpoint, connect
+from consumer.target.inventory import read_triggers
+from deploy.servers import Account, DatabaseServer
+from millrace.errors import Fatal, MillraceError
+from producer.upstream.choice import choose
+from producer.upstream.connection import Login
+from producer.upstream.heartbeat import Heartbeat
+from producer.upstream.judge import Look
+from producer.upstream.members import ask_members
+from producer.upstream.pulse import Pulse
+from schemas.documents import Account as SetAccount
+from schemas.documents import HeartbeatRules, SecretPlace, SecretReference, SetDocument
+from schemas.grants import META_DATABASE, Grant, Role, needed_grants
+from schemas.gtid import Flavour
+from tests.fixtures.shell import Shell
+from tests.kit.apply.faults import Supervised
+from tests.kit.apply.granted import privileged_stream
+from tests.kit.apply.local import apply_task, endpoint_of
+from tests.kit.relay.relay import UNVERIFIED, member_of, position_of, receiving
+from tests.kit.waiting import eventually
+
+pytestmark = pytest.mark.both_flavours
+
+USER, PASSWORD = "least", "least-secret"
+DATABASE, BEATS = "least_shop", "least_ops"
+TASK = "least-task"
+
+
+def grant(
+    server: DatabaseServer, grants: tuple[Grant, ...], *, but: str = "", on: str = ""
+) -> None:
+    """Create the account with these grants, without the privilege ``but`` of the scope ``on``."""
+    server.execute(f"DROP USER IF EXISTS {USER}")
+    server.execute(f"CREATE USER {USER} IDENTIFIED BY '{PASSWORD}'")
+    for one in grants:
+        kept = tuple(name for name in one.privileges if (name, one.scope) != (but, on))
+        if kept:
+            server.execute(replace(one, privileges=kept).sql(USER).rstrip(";"))
+
+
+@pytest.fixture(params=["target_server"])
+def server(target_server: DatabaseServer) -> Iterator[DatabaseServer]:
+    """Drops the account and its databases after the test."""
+    yield target_server
+    forget(target_server)
+    target_server.execute(f"DROP DATABASE IF EXISTS {BEATS}")
+    target_server.execute(f"DROP USER IF EXISTS {USER}")
+
+
+def forget(server: DatabaseServer) -> None:
+    """Drop the database that the topic creates."""
+    server.execute(f"DROP DATABASE IF EXISTS {DATABASE}")
+
+
+def refused(code: str, run: Callable[[], object]) -> None:
+    """The server refuses the statement, and the error has the code."""
+    with pytest.raises(Fatal) as caught:
+        run()
+    assert caught.value.code == code, caught.value
+
+
+def test_each_source_privilege_is_needed_and_together_they_suffice(
+    server: DatabaseServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Without one, the choice or the dump fails with MR-1005; with all, the binlog is received."""
+    needed = needed_grants(Role.SOURCE, server.flavour)
+    monkeypatch.setattr(server, "account", Account(USER, PASSWORD))
+    for number, privilege in enumerate(needed[0].privileges):
+        grant(server, needed, but=privilege, on=needed[0].scope)
+        refused("MR-1005", partial(receive, server, tmp_path / f"relay-{number}"))
+    grant(server, needed)
+    receive(server, tmp_path / "relay")
+
+
+def receive(server: DatabaseServer, folder: Path) -> None:
+    """Choose the member as a start does, and receive a transaction. Raises the error of either."""
+    login = Login(user=USER, password=PASSWORD, tls=UNVERIFIED)
+    choose(ask_members([member_of(server)], login, wanted=None), wanted=None)
+    with receiving(server, folder, wanted=position_of(server)) as reception:
+        server.execute(f"CREATE DATABASE IF NOT EXISTS {BEATS}")
+        wanted = position_of(server)
+        eventually(
+            lambda: reception.error is not None or reception.relay.position().includes(wanted)
+        )
+        if reception.error is not None:
+            raise reception.error
+
+
+def test_each_heartbeat_privilege_is_needed_and_together_they_suffice(
+    server: DatabaseServer,
+) -> None:
+    """Without one the row is not written (MR-1047); with all it is. CREATE is needed for the first row only."""
+    source = needed_grants(Role.SOURCE, server.flavour)
+    beats = needed_grants(Role.HEARTBEAT, server.flavour, (BEATS,))
+    for privilege in (*beats[0].privileges, ""):
+        server.execute(f"DROP DATABASE IF EXISTS {BEATS}")
+        server.execute(f"CREATE DATABASE {BEATS}")
+        grant(server, (*source, *beats), but=privilege, on=BEATS)
+        assert privilege in beat(server, until_written=not privilege)
+
+
+def beat(server: DatabaseServer, *, until_written: bool) -> str:
+    """Write heartbeats until there are two, or until the warning that is returned."""
+    heartbeat = heartbeat_of(server)
+
+    def is_written() -> bool:
+        if not server.execute(f"SHOW TABLES FROM {BEATS}"):
+            return False
+        return server.execute(f"SELECT MAX(sequence) > 1 FROM {BEATS}.heartbeat") == [(1,)]
+
+    heartbeat.start()
+    try:
+        eventually(is_written if until_written else lambda: "MR-1005" in heartbeat.warning)
+        return heartbeat.warning
+    finally:
+        heartbeat.stop()
+
+
+def heartbeat_of(server: DatabaseServer) -> Heartbeat:
+    """A heartbeat of a set with this one member."""
+    document = SetDocument(
+        name="least",
+        members=(member_of(server),),
+        account=SetAccount(USER, SecretReference(SecretPlace.FILE, "unused")),
+        tls=UNVERIFIED,
+        heartbeat=HeartbeatRules(database=BEATS, interval_s=0.1),
+    )
+    login = Login(user=USER, password=PASSWORD, tls=UNVERIFIED)
+    look = Look(Pulse(member=member_of(server), is_primary=True), 0.0, 0)
+    return Heartbeat(document, login, lambda: [look])
+
+
+def test_compare_needs_exactly_select(server: DatabaseServer) -> None:
+    """Without it, `millrace compare` stops with MR-5007 instead of reporting missing tables."""
+    server.execute(f"CREATE DATABASE {DATABASE}")
+    server.execute("CREATE TABLE t (id INT PRIMARY KEY)", db=DATABASE)
+    reader = replace(endpoint_of(server), user=USER, password=PASSWORD)
+
+    def compare() -> bool:
+        return compare_sets(endpoint_of(server), reader, lambda name, _: name == DATABASE).is_equal
+
+    grant(server, ())
+    refused("MR-5007", compare)
+    grant(server, needed_grants(Role.COMPARE, server.flavour, (DATABASE,)))
+    assert compare()
+
+
+def test_each_target_privilege_is_needed_and_together_they_suffice(server: DatabaseServer) -> None:
+    """All statements and rows of a topic are applied; without one privilege the statement that needs it fails."""
+    needed = needed_grants(Role.TARGET, server.flavour, (DATABASE,))
+    endpoint = replace(endpoint_of(server), user=USER, password=PASSWORD)
+    seen: dict[tuple[str, str], str] = {}
+    for one in needed:
+        for privilege in one.privileges:
+            seen[one.scope, privilege] = without(server, endpoint, needed, (privilege, one.scope))
+    assert {place: code for place, code in seen.items() if not code} == {}
+    grant(server, needed)
+    forget(server)
+    task = Supervised(
+        endpoint, apply_task(TASK, lanes=3), privileged_stream(server.flavour, DATABASE), cuts=(9,)
+    )
+    assert task.run().mark.seq == task.stream.seq
+
+
+def without(
+    server: DatabaseServer, endpoint: Endpoint, needed: tuple[Grant, ...], lost: tuple[str, str]
+) -> str:
+    """The code, or what fails, without one privilege; empty if nothing does."""
+    privilege, scope = lost
+    grant(server, needed, but=privilege, on=scope)
+    forget(server)
+    if scope == META_DATABASE:
+        return without_meta(server, endpoint, privilege)
+    if privilege == "TRIGGER":
+        return unseen_triggers(server, endpoint)
+    stream = privileged_stream(server.flavour, DATABASE)
+    name = f"{TASK}-{privilege.lower()}"  # what an earlier run has applied is not applied again
+    task = Supervised(endpoint, apply_task(name, lanes=3), stream, cuts=(9,))
+    try:
+        task.run()
+        replicas = connect(endpoint)
+        try:
+            replicas.query(replicas.version.replica_status)
+        finally:
+            replicas.close()
+    except Fatal as error:
+        return error.code if error.code in ("MR-5007", "MR-5041") else ""
+    return ""
+
+
+def without_meta(server: DatabaseServer, endpoint: Endpoint, privilege: str) -> str:
+    """The start of a task in an empty database `millrace`, or in one of an earlier version."""
+    if privilege == "EXECUTE":
+        return unused_procedure(server, endpoint)
+    server.execute(f"DROP DATABASE IF EXISTS {META_DATABASE}")
+    if privilege == "ALTER":
+        root = connect(endpoint_of(server))
+        take_over(root, endpoint_of(server), apply_task(TASK), epoch=1)
+        root.close()
+        server.execute(f"ALTER TABLE {META_DATABASE}.progress DROP COLUMN lag_ms")
+        server.execute(f"DROP PROCEDURE {META_DATABASE}.wait_for_gtid")
+    session = None
+    try:
+        session = connect(endpoint)
+        take_over(session, endpoint, apply_task(TASK), epoch=1)
+    except Fatal as error:
+        return error.code
+    finally:
+        if session is not None:
+            session.close()
+    routines = "SELECT 1 FROM information_schema.ROUTINES WHERE ROUTINE_SCHEMA = %s"
+    return "" if server.execute(routines, (META_DATABASE,)) else "MR-5026"
+
+
+def unused_procedure(server: DatabaseServer, endpoint: Endpoint) -> str:
+    """A server that grants nothing automatically: the procedure's definer needs EXECUTE, too."""
+    server.execute(f"DROP DATABASE IF EXISTS {META_DATABASE}")
+    server.execute("SET GLOBAL automatic_sp_privileges = OFF")
+    try:
+        session = connect(endpoint)
+        take_over(session, endpoint, apply_task(TASK), epoch=1)
+        session.close()
+        reader = connect(endpoint_of(server))
+        try:
+            wanted = (
+                "0-1-1"
+                if server.flavour is Flavour.MARIADB
+                else f"{'0' * 8}-0000-0000-0000-{'0' * 12}:1"
+            )
+            reader.query(f"CALL {META_DATABASE}.wait_for_gtid(%s, %s, 0)", (TASK, wanted))
+        except MillraceError as error:
+            return error.code
+        finally:
+            reader.close()
+    finally:
+        server.execute("SET GLOBAL automatic_sp_privileges = ON")
+    return ""
+
+
+def unseen_triggers(server: DatabaseServer, endpoint: Endpoint) -> str:
+    """A trigger that the account can't see would change applied rows again, without MR-5018."""
+    server.execute(f"CREATE DATABASE {DATABASE}")
+    server.execute("CREATE TABLE t (id INT PRIMARY KEY)", db=DATABASE)
+    server.execute(
+        "CREATE TRIGGER after_t BEFORE INSERT ON t FOR EACH ROW SET NEW.id = 1", db=DATABASE
+    )
+    session, root = connect(endpoint), connect(endpoint_of(server))
+    try:
+        assert (DATABASE, "t") in read_triggers(root)
+        return "" if (DATABASE, "t") in read_triggers(session) else "MR-5018 is not reported"
+    finally:
+        session.close()
+        root.close()
+
+
+def test_printed_statements_make_the_account(shell: Shell, server: DatabaseServer) -> None:
+    """They run as printed, once the placeholder is a password; the flavor comes from the server or the option."""
+    document = shell.file(
+        f"set: least\nmembers: [{{host: 127.0.0.1, port: {server.port}}}]\nuser: {USER}\n"
+        "password: env:MILLRACE_TEST_PASSWORD\ntls: require-unverified\n"
+    )
+    flavour = str(server.flavour)
+    assert "Add --flavour" in shell("grants", "print", "-f", document, exit_code=4)
+    printed = shell("grants", "print", "-f", document, "--flavour", flavour)
+    for line in printed.splitlines():
+        if not line.startswith("--"):
+            server.execute(line.rstrip(";").replace("…", "canary"))
+    assert shell("grants", "print", "-f", document) == printed
+    target = shell("grants", "print", "-f", document, "--role", "target", "--database", "a_b")
+    assert "ON `a_b`.*" in target
+    assert "repeat it for each database" in shell(
+        "grants", "print", "-f", document, "--role", "target"
+    )

@@ -1,0 +1,147 @@
+"""The privileges of accounts: those that are needed, and those that SHOW GRANTS shows."""
+
+import pytest
+
+from millrace.codes import CATALOGUE
+from schemas.grants import (
+    DATABASE_PRIVILEGES,
+    EVERYWHERE,
+    GRANT_OPTION,
+    META_PRIVILEGES,
+    SOURCE_PRIVILEGES,
+    TARGET_PRIVILEGES,
+    Grant,
+    Role,
+    as_grant_pattern,
+    needed_grants,
+    parse_grants,
+)
+from schemas.gtid import Flavour
+from tests.kit.paths import ROOT
+
+# as MySQL 9.7 and MariaDB 11.4 print them
+MYSQL = (
+    "GRANT PROCESS, REPLICATION CLIENT ON *.* TO `m`@`%`",
+    "GRANT BACKUP_ADMIN,XA_RECOVER_ADMIN ON *.* TO `m`@`%` WITH GRANT OPTION",
+    r"GRANT SELECT, INSERT ON `shop\_%`.* TO `m`@`%`",
+    "GRANT ALL PRIVILEGES ON `odd``name`.* TO `m`@`%`",
+    "GRANT SELECT (`id`), INSERT ON `shop`.`items` TO `m`@`%`",
+    "GRANT EXECUTE ON PROCEDURE `shop`.`p` TO `m`@`%`",
+    "GRANT `reader`@`%` TO `m`@`%`",
+    "REVOKE INSERT ON `mysql`.* FROM `m`@`%`",
+)
+MARIADB = (
+    "GRANT REPLICATION SLAVE, BINLOG MONITOR, SLAVE MONITOR ON *.* TO `m`@`%` IDENTIFIED BY PASSWORD '*9E4'",
+    "GRANT SELECT, INSERT, UPDATE, CREATE ON `ops`.* TO `m`@`%`",
+)
+
+
+def test_show_grants_of_both_flavours_is_understood() -> None:
+    """Roles are noted; privileges on single tables and routines are left out."""
+    held = parse_grants(MYSQL)
+    assert held.everywhere == {
+        "PROCESS",
+        "REPLICATION CLIENT",
+        "BACKUP_ADMIN",
+        "XA_RECOVER_ADMIN",
+        GRANT_OPTION,
+    }
+    assert {"SELECT", "INSERT"} <= held.on("shop_1")
+    assert "SELECT" not in held.on("shopping")
+    assert "ALL PRIVILEGES" in held.on("odd`name")
+    assert held.has_roles
+    assert not parse_grants(MARIADB).has_roles
+
+
+@pytest.mark.parametrize("flavour", list(Flavour))
+@pytest.mark.parametrize("role", list(Role))
+def test_printed_grants_are_exactly_what_is_needed(flavour: Flavour, role: Role) -> None:
+    """With all of a role's grants none is missing and none superfluous; without one, that one is missing."""
+    needed = needed_grants(role, flavour, ("shop", r"crm\_%"))
+    lines = [grant.sql("`m`@`%`").rstrip(";") + " " for grant in needed]
+    held = parse_grants(lines)
+    assert held.missing(needed) == ()
+    assert held.excess(needed) == ()
+    for index, grant in enumerate(needed):
+        others = parse_grants(lines[:index] + lines[index + 1 :])
+        assert grant in others.missing(needed)
+
+
+def test_mariadb_names_of_privileges_are_those_of_grant() -> None:
+    """SHOW GRANTS prints BINLOG MONITOR for REPLICATION CLIENT."""
+    held = parse_grants(MARIADB)
+    needed = needed_grants(Role.SOURCE, Flavour.MARIADB)
+    assert held.missing(needed) == ()
+    assert held.excess(needed_grants(Role.HEARTBEAT, Flavour.MARIADB, ("ops",))) == (
+        "REPLICATION CLIENT on *.*",
+        "REPLICATION SLAVE on *.*",
+        "SLAVE MONITOR on *.*",
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "excess"),
+    [
+        ("GRANT ALL PRIVILEGES ON *.* TO `m`@`%`", ("ALL PRIVILEGES on *.*",)),
+        ("GRANT FILE, SUPER ON *.* TO `m`@`%`", ("FILE on *.*", "SUPER on *.*")),
+        ("GRANT INSERT ON *.* TO `m`@`%`", ("INSERT on *.*",)),
+        ("GRANT SELECT ON *.* TO `m`@`%`", ()),
+        ("GRANT ALL PRIVILEGES ON `shop`.* TO `m`@`%`", ()),
+        ("GRANT SELECT ON `shop`.* TO `m`@`%` WITH GRANT OPTION", ("GRANT OPTION on shop.*",)),
+        ("GRANT UPDATE ON `mysql`.* TO `m`@`%`", ("UPDATE on mysql.*",)),
+    ],
+)
+def test_superfluous_privileges_are_found(line: str, excess: tuple[str, ...]) -> None:
+    """On all databases, on ``mysql``, and the right to grant."""
+    needed = needed_grants(Role.SOURCE, Flavour.MYSQL)
+    assert parse_grants([line]).excess(needed) == excess
+
+
+def test_all_privileges_of_a_wider_scope_suffice() -> None:
+    """A target's account with ALL PRIVILEGES needs no more."""
+    needed = needed_grants(Role.TARGET, Flavour.MYSQL, ("shop",))
+    assert parse_grants(["GRANT ALL PRIVILEGES ON *.* TO `m`@`%`"]).missing(needed) == ()
+    held = parse_grants(
+        ["GRANT PROCESS ON *.* TO `m`@`%`", "GRANT ALL PRIVILEGES ON `%`.* TO `m`@`%`"]
+    )
+    assert held.missing(needed) == (Grant(("REPLICATION CLIENT",), EVERYWHERE, needed[-1].reason),)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "scope"),
+    [("shop.*", "shop"), ("shop_*.items", r"shop\_%"), ("a?b.*", "a_b"), ("50%.*", r"50\%")],
+)
+def test_filter_pattern_becomes_a_grant_pattern(pattern: str, scope: str) -> None:
+    """Characters that GRANT would match are escaped."""
+    assert as_grant_pattern(pattern) == scope
+
+
+def test_fixes_of_errors_name_the_needed_privileges() -> None:
+    """The catalogue imports nothing, so its texts repeat the privileges."""
+    for privilege in SOURCE_PRIVILEGES[Flavour.MARIADB]:
+        assert privilege in CATALOGUE["MR-1005"].fix
+    target = CATALOGUE["MR-5007"].fix
+    for flavour in Flavour:
+        assert all(privilege in target for privilege in TARGET_PRIVILEGES[flavour])
+    assert f"GRANT {', '.join(META_PRIVILEGES[-3:])} ON millrace.*" in CATALOGUE["MR-5026"].fix
+
+
+def test_documents_print_the_same_grants() -> None:
+    """README.md and docs/documents.md repeat what a source's account needs."""
+    readme, page = (ROOT / "README.md").read_text(), (ROOT / "docs/documents.md").read_text()
+    assert f"GRANT {', '.join(SOURCE_PRIVILEGES[Flavour.MYSQL])} ON *.* TO millrace;" in readme
+    (beats,) = needed_grants(Role.HEARTBEAT, Flavour.MYSQL, ("ops",))
+    statement = beats.sql("millrace").replace("`", "")
+    assert statement in readme
+    assert statement in page
+
+
+def test_page_about_checks_lists_the_privileges() -> None:
+    """The table in docs/check.md has the privileges of every role, by flavor."""
+    page = (ROOT / "docs/check.md").read_text()
+    for role in Role:
+        for grant in needed_grants(role, Flavour.MYSQL, ("shop",)):
+            assert f"| {', '.join(grant.privileges)} |" in page
+    assert f"| {', '.join(TARGET_PRIVILEGES[Flavour.MARIADB])} |" in page
+    without = set(DATABASE_PRIVILEGES[Flavour.MYSQL]) - set(DATABASE_PRIVILEGES[Flavour.MARIADB])
+    assert without == {"REFERENCES"}
