@@ -20,6 +20,9 @@ import numba
 
 from millrace.home_folder import home
 
+# by name, the folder of the machine code of each group of kernels that this process has imported
+cache_folders: dict[str, Path] = {}
+
 F = TypeVar("F", bound=Callable[..., object])
 
 _CONFIG: Any = numba.config
@@ -29,6 +32,8 @@ IS_INTERPRETED = bool(_CONFIG.DISABLE_JIT)
 def kernel_compiler(name: str, *sources: Path, is_checked: bool = False) -> Callable[[F], F]:
     """A decorator for the kernels in ``sources`` (files and folders). ``is_checked`` adds bounds checks."""
     cache_dir = home() / "kernels" / f"{name}-{_key(sources, is_checked=is_checked)}"
+
+    cache_folders[name] = cache_dir
 
     def compiled(function: F) -> F:
         """``function`` as machine code, compiled at its first call or read from the cache."""

@@ -115,6 +115,14 @@ class RegistryClient:
         self._texts[schema_id] = text
         return text
 
+    def setting(self, path: str, name: str) -> str:
+        """A setting of the whole registry: ``config`` and ``compatibilityLevel``, ``mode`` and ``mode``."""
+        answer = self._ask("GET", f"/{path}", None)
+        value = answer.get(name) if isinstance(answer, dict) else None
+        if not isinstance(value, str):
+            self._refuse(f"its answer to /{path} has no {name}: {answer!r}")
+        return value
+
     def _ask_for_id(self, subject: str, schema_text: str) -> int:
         answer = self._ask(
             "POST",

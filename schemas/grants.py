@@ -12,7 +12,7 @@ tests show that each privilege is needed and that together they suffice.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
 
@@ -80,6 +80,17 @@ class Grant:
         scope = "*" if self.scope == EVERYWHERE else f"`{self.scope.replace('`', '``')}`"
         return f"GRANT {', '.join(self.privileges)} ON {scope}.* TO {grantee};"
 
+    def revoking_sql(self, grantee: str) -> list[str]:
+        """The statements that take it away. No server revokes GRANT OPTION together with ALL PRIVILEGES on a scope."""
+        option = tuple(name for name in self.privileges if name == GRANT_OPTION)
+        others = tuple(name for name in self.privileges if name != GRANT_OPTION)
+        statements = [
+            replace(self, privileges=names).sql(grantee) for names in (others, option) if names
+        ]
+        return [
+            sql.replace("GRANT ", "REVOKE ", 1).replace(" TO ", " FROM ", 1) for sql in statements
+        ]
+
 
 def needed_grants(role: Role, flavour: Flavour, databases: Sequence[str] = ()) -> tuple[Grant, ...]:
     """The least grants of a role. ``databases``: patterns of GRANT (``as_grant_pattern``)."""
@@ -102,6 +113,11 @@ def needed_grants(role: Role, flavour: Flavour, databases: Sequence[str] = ()) -
     )
 
 
+def each(grants: Iterable[Grant]) -> list[str]:
+    """Each privilege, as ``FILE on *.*``."""
+    return [f"{name} on {_shown(grant.scope)}" for grant in grants for name in grant.privileges]
+
+
 def shown(grants: Iterable[Grant]) -> str:
     """Grants in one line: ``SELECT, INSERT on shop.*; PROCESS on *.*``."""
     return "; ".join(f"{', '.join(grant.privileges)} on {_shown(grant.scope)}" for grant in grants)
@@ -116,9 +132,13 @@ def as_grant_pattern(pattern: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class HeldGrants:
-    """The answer of SHOW GRANTS: privileges by scope. ``has_roles``: roles add more, which are not listed here."""
+    """The answer of SHOW GRANTS: privileges by scope. ``account``: as SQL.
+
+    ``has_roles``: roles add more, which are not listed here.
+    """
 
     by_scope: Mapping[str, frozenset[str]]
+    account: str = ""
     has_roles: bool = False
 
     @property
@@ -143,10 +163,10 @@ class HeldGrants:
             and (absent := tuple(name for name in grant.privileges if name not in held))
         )
 
-    def excess(self, needed: Iterable[Grant]) -> tuple[str, ...]:
-        """The privileges beyond ``needed``, as ``FILE on *.*``.
+    def excess(self, needed: Iterable[Grant]) -> tuple[Grant, ...]:
+        """The privileges beyond ``needed``: those on *.* and on ``mysql``, and the right to grant.
 
-        Only those on *.* and on ``mysql``, and the right to grant. In a replicated database all are allowed.
+        In a replicated database all are allowed.
         """
         wanted: dict[str, set[str]] = {}
         for grant in needed:
@@ -154,19 +174,31 @@ class HeldGrants:
         found = []
         for scope, privileges in self.by_scope.items():
             allowed = wanted.get(scope, set()) | _HARMLESS
-            if scope in (EVERYWHERE, "mysql"):
-                extra = privileges - allowed
-            else:
-                extra = privileges & {GRANT_OPTION}
-            found += [f"{name} on {_shown(scope)}" for name in sorted(extra)]
+            is_wide = scope in (EVERYWHERE, "mysql")
+            extra = privileges - allowed if is_wide else privileges & {GRANT_OPTION}
+            if extra:
+                found.append(Grant(tuple(sorted(extra)), scope, "superfluous"))
         return tuple(found)
+
+    def revoking(self, excess: Iterable[Grant], needed: Iterable[Grant]) -> str:
+        """The statements that take ``excess`` away.
+
+        The privileges of ``needed`` that go with ALL PRIVILEGES are granted again.
+        """
+        lost = tuple(excess)
+        statements = [sql for grant in lost for sql in grant.revoking_sql(self.account)]
+        emptied = {grant.scope for grant in lost if ALL in grant.privileges}
+        statements += [grant.sql(self.account) for grant in needed if grant.scope in emptied]
+        return " ".join(statements)
 
 
 def parse_grants(lines: Iterable[str]) -> HeldGrants:
     """The lines of SHOW GRANTS, of either flavour. Grants on single tables and routines are left out."""
     found: dict[str, set[str]] = {}
-    has_roles = False
+    account, has_roles = "", False
     for line in lines:
+        if account == "" and (to := _ACCOUNT.search(line)) is not None:
+            account = to["account"]
         parsed = _LINE.match(line)
         if parsed is None:
             has_roles |= line.startswith("GRANT ") and " ON " not in line
@@ -179,12 +211,13 @@ def parse_grants(lines: Iterable[str]) -> HeldGrants:
         if parsed["verb"] == "REVOKE":  # a partial revoke of MySQL
             continue
         found.setdefault(name, set()).update(privileges)
-    return HeldGrants({name: frozenset(held) for name, held in found.items()}, has_roles)
+    return HeldGrants({name: frozenset(held) for name, held in found.items()}, account, has_roles)
 
 
 _LINE = re.compile(
     r"(?P<verb>GRANT|REVOKE) (?P<privileges>[A-Z_, ]+?) ON (?P<database>\*|`(?:[^`]|``)+`)\.\* (?:TO|FROM) "
 )
+_ACCOUNT = re.compile(r" (?:TO|FROM) (?P<account>`(?:[^`]|``)*`@`(?:[^`]|``)*`)")
 # MariaDB shows these privileges under another name than the one in GRANT.
 _RENAMED = {"BINLOG MONITOR": "REPLICATION CLIENT", "REPLICA MONITOR": "SLAVE MONITOR"}
 

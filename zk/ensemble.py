@@ -49,6 +49,12 @@ class Ensemble:
         tree = Tree(environment.get("MILLRACE_CLUSTER", "") or "default")
         return cls(hosts=hosts, tree=tree, session_timeout_s=timeout_s)
 
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """Each server of ``hosts`` alone, in the same form."""
+        hosts, slash, path = self.hosts.partition("/")
+        return tuple(f"{server.strip()}{slash}{path}" for server in hosts.split(","))
+
     def open(self, *, connect_timeout_s: float = CONNECT_TIMEOUT_S) -> Session:
         """A session. Retryable MR-4001 when no server answers; raised at once when no host name resolves."""
         _check_names(self.hosts)

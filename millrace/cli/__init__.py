@@ -77,6 +77,9 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
             "millrace.cli.status", "Show the state of every task, its figures, and why it waits."
         ),
         "top": Command("millrace.cli.top", "Show the tasks live, in columns."),
+        "check": Command(
+            "millrace.cli.check", "Check every requirement of sets and tasks; change nothing."
+        ),
         "grants": Command(
             "millrace.cli.grants", "Print the SQL of the accounts with the least privileges."
         ),

@@ -7,7 +7,7 @@ are enough, if they have every set that their tasks name.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from millrace.cli.control import origin_of, plain_from_file
+from millrace.cli.document_files import read_documents
 from millrace.errors import Fatal, MillraceError
 from schemas.documents import (
     ApplyTask,
@@ -15,19 +15,19 @@ from schemas.documents import (
     Directives,
     SetDocument,
     TaskDocument,
-    parse_set,
-    parse_task,
+    address_of,
     set_of,
 )
 from schemas.grants import Grant, Role, as_grant_pattern, needed_grants
 from schemas.gtid import Flavour
 from zk.ensemble import Ensemble
+from zk.tree.documents import Document
 from zk.tree.entries import SetEntry, TaskEntry
 from zk.tree.store import Store
 
 
 @dataclass(frozen=True, slots=True)
-class Documents:
+class Known:
     """All documents that are known. ``positions``: by set, where each of its capture tasks continues."""
 
     sets: Mapping[str, SetDocument] = field(default_factory=dict)
@@ -38,9 +38,13 @@ class Documents:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """``tasks`` and ``sets`` are to be checked; ``known`` may have more, which use the same sets."""
+    """``tasks`` and ``sets`` are to be checked; ``known`` may have more, which use the same sets.
 
-    known: Documents
+    ``stored``: what ZooKeeper has.
+    """
+
+    known: Known
+    stored: Known
     tasks: Sequence[TaskDocument]
     sets: Sequence[str]
 
@@ -60,6 +64,17 @@ class Scope:
         """Whether the set is read; also one that no task uses."""
         return bool(self.captures(set_name)) or not self.users(set_name)
 
+    def position_of(self, task: CaptureTask) -> str:
+        """Where the task continues: what its topic has, or its start if a file gives it another topic or set."""
+        before = self.stored.tasks.get(task.name)
+        is_same = (
+            before is not None
+            and set_of(before) == task.set_name
+            and address_of(before).is_same_topic(task.output)
+        )
+        reported = self.stored.positions.get(task.set_name, {}) if is_same else {}
+        return reported.get(task.name, "") or task.start.gtid_set
+
     def allowed(self, set_name: str, role: Role, flavour: Flavour) -> tuple[Grant, ...]:
         """The grants of the set's account for its roles besides ``role``."""
         found: list[Grant] = []
@@ -72,45 +87,52 @@ class Scope:
         return tuple(found)
 
 
-def read_documents(ensemble: Ensemble, *, connect_timeout_s: float) -> Documents:
+def read_known(ensemble: Ensemble, *, connect_timeout_s: float) -> Known:
     """All readable documents in ZooKeeper. Creates no node."""
     session = ensemble.open(connect_timeout_s=connect_timeout_s)
     try:
         store = Store(session, ensemble.tree)
         sets = {n: e.document for n, e in store.sets().items() if isinstance(e, SetEntry)}
         tasks = {n: e.document for n, e in store.tasks().items() if isinstance(e, TaskEntry)}
-        return Documents(
+        return Known(
             sets,
             tasks,
             {name: store.positions_of(name) for name in sets},
-            {name: store.directives(name) for name in sets},
+            {name: _directives(store, name) for name in sets},
         )
     finally:
         session.close()
 
 
-def parse_files(paths: Iterable[str]) -> Documents:
-    """The documents of the files. Fatal MR-4101, MR-4102, MR-4206."""
-    sets: dict[str, SetDocument] = {}
-    tasks: dict[str, TaskDocument] = {}
-    for path in paths:
-        plain = plain_from_file(path)
-        if isinstance(plain, dict) and "task" in plain:
-            task = parse_task(plain, origin=origin_of(path))
-            tasks[task.name] = task
-        else:
-            document = parse_set(plain, origin=origin_of(path))
-            sets[document.name] = document
-    return Documents(sets, tasks)
+def _directives(store: Store, set_name: str) -> Directives:
+    """None if they can't be read, which the check of ZooKeeper reports."""
+    try:
+        return store.directives(set_name)
+    except Fatal:
+        return Directives()
 
 
-def scope_of(stored: Documents, files: Documents, names: Sequence[str]) -> Scope:
+def parse_files(places: Iterable[str]) -> Known:
+    """The documents of files and folders. Raises the first problem with one: Fatal MR-4101, MR-4102, MR-4206, …"""
+    found: list[Document] = []
+    for place in places:
+        reading = read_documents(place)
+        for problem in reading.problems:
+            raise Fatal(problem.code, problem.message)
+        found += reading.documents.values()
+    return Known(
+        {one.name: one for one in found if isinstance(one, SetDocument)},
+        {one.name: one for one in found if not isinstance(one, SetDocument)},
+    )
+
+
+def scope_of(stored: Known, files: Known, names: Sequence[str]) -> Scope:
     """The documents to check: those of the files and ``names``, or all. Fatal MR-4104 for an unknown name."""
     known = replace(
         stored, sets={**stored.sets, **files.sets}, tasks={**stored.tasks, **files.tasks}
     )
     if not (files.sets or files.tasks or names):
-        return Scope(known, list(known.tasks.values()), list(known.sets))
+        return Scope(known, stored, list(known.tasks.values()), list(known.sets))
     tasks, sets = dict(files.tasks), dict.fromkeys(files.sets)
     for name in names:
         if name not in known.tasks and name not in known.sets:
@@ -120,19 +142,19 @@ def scope_of(stored: Documents, files: Documents, names: Sequence[str]) -> Scope
         if name in known.sets:
             sets[name] = None
     sets |= dict.fromkeys(set_of(task) for task in tasks.values())
-    return Scope(known, list(tasks.values()), list(sets))
+    return Scope(known, stored, list(tasks.values()), list(sets))
 
 
 def stored_documents(
     *, connect_timeout_s: float
-) -> tuple[Documents, Ensemble | None, MillraceError | None]:
+) -> tuple[Known, Ensemble | None, MillraceError | None]:
     """The documents in ZooKeeper, the ensemble, and why one of them is missing."""
     ensemble = None
     try:
         ensemble = Ensemble.from_environment()
-        return read_documents(ensemble, connect_timeout_s=connect_timeout_s), ensemble, None
+        return read_known(ensemble, connect_timeout_s=connect_timeout_s), ensemble, None
     except MillraceError as error:
-        return Documents(), ensemble, error
+        return Known(), ensemble, error
 
 
 def databases_of(tasks: Iterable[TaskDocument]) -> tuple[str, ...]:

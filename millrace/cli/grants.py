@@ -7,7 +7,7 @@ The statements depend on the flavor, which the first member that answers tells. 
 import typer
 
 from millrace.cli.check_scope import (
-    Documents,
+    Known,
     Scope,
     databases_of,
     parse_files,
@@ -55,7 +55,7 @@ def print_grants(
     stored, _, error = stored_documents(connect_timeout_s=CONNECT_S)
     if error is not None and not file:
         raise error
-    scope = scope_of(stored if error is None else Documents(), files, [name] if name else [])
+    scope = scope_of(stored if error is None else Known(), files, [name] if name else [])
     for set_name in scope.sets:
         document = scope.known.sets.get(set_name)
         if document is None:

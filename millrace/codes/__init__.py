@@ -3,14 +3,25 @@
 A code is stable once released: its meaning never changes and its number is never reused. ``branch`` states what
 happens next: the class that is raised decides it (``millrace.errors``), and a test compares the two.
 
-One module per section: 1xxx ``source``, 2xxx ``relay``, 3xxx ``kafka``, 4xxx ``control``, 5xxx ``apply``, 60xx ``record``,
+One module per section: 1xxx ``source``, 2xxx ``relay``, 3xxx ``kafka``, 4xxx ``control``, 416x to 419x ``check``, 5xxx ``apply``, 60xx ``record``,
 65xx ``converter``, 8xxx ``house``, 9xxx ``internal``. (7xxx, security, has none yet.)
 """
 
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from millrace.codes import apply, control, converter, house, internal, kafka, record, relay, source
+from millrace.codes import (
+    apply,
+    check,
+    control,
+    converter,
+    house,
+    internal,
+    kafka,
+    record,
+    relay,
+    source,
+)
 from millrace.codes.code import Branch, Code
 
 __all__ = ["CATALOGUE", "SECTIONS", "Branch", "Code"]
@@ -22,6 +33,7 @@ SECTIONS: Mapping[str, tuple[Code, ...]] = MappingProxyType(
         "2xxx: the relay log": relay.CODES,
         "3xxx: Kafka": kafka.CODES,
         "4xxx: coordination and documents": control.CODES,
+        "4160 to 4199: what `millrace check` finds": check.CODES,
         "5xxx: apply and target": apply.CODES,
         "60xx: record schemas and the registry": record.CODES,
         "65xx: conversion": converter.CODES,

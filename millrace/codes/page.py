@@ -10,7 +10,7 @@ Every error of Millrace has a code whose meaning never changes. `millrace explai
 The column **Next** shows what happens after the error. A task that *retries by itself* is DEGRADED until the cause is gone. A
 task that *needs you* is BLOCKED until you run `millrace task resume NAME`. *Another owner continues*: another process has taken
 over, so this one stops. For a command, *needs you* means: follow the fix, then repeat it. MR-3021, MR-5018, MR-5026 and
-MR-5038 are warnings: the task continues.
+MR-5038 are warnings: the task continues. `millrace check` reports MR-4160 to MR-4199; no task stops for them.
 
 `millrace explain --markdown` writes this page. A test provokes each code (`tests/kit/provocations.py`).
 """

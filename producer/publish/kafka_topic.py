@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import confluent_kafka
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     ClusterMetadata,
@@ -229,6 +229,24 @@ class KafkaTopicAdmin:
             retention_ms=int(config["retention.ms"].value),
         )
 
+    def planned(self, record_bytes_max: int) -> TopicSettings:
+        """The settings of the topic that ``create`` would make: the document's, else the broker's defaults."""
+        broker = next(iter(self._metadata().brokers))
+        resource = ConfigResource(ConfigResource.Type.BROKER, str(broker))
+        asked = self._client.describe_configs([resource], request_timeout=ASK_TIMEOUT_S)[resource]
+        config = kafka_call("asking for the defaults", lambda: asked.result(ASK_TIMEOUT_S))
+        options = self._options
+        return TopicSettings(
+            partition_count=1,
+            cleanup_policy="delete",
+            record_bytes_max=record_bytes_max,
+            replication_factor=options.replication_factor
+            or int(config["default.replication.factor"].value),
+            min_insync_replicas=options.min_insync_replicas
+            or int(config["min.insync.replicas"].value),
+            retention_ms=options.retention_ms or _retention_ms(config),
+        )
+
     def _metadata(self) -> ClusterMetadata:
         wait_s = ASK_TIMEOUT_S if self._is_reached else CONTACT_S
         try:
@@ -246,9 +264,9 @@ class KafkaTopicAdmin:
         self._is_reached = True
         return metadata
 
-    def create(self, record_bytes_max: int) -> None:
+    def create(self, record_bytes_max: int, *, is_trial: bool = False) -> None:
         """Create the topic with one partition; the broker's defaults hold for settings that the document does not
-        have."""
+        have. ``is_trial``: the broker only says whether it would."""
         options = self._options
         config = {"cleanup.policy": "delete", "max.message.bytes": str(record_bytes_max)}
         if options.min_insync_replicas is not None:
@@ -257,7 +275,9 @@ class KafkaTopicAdmin:
             config["retention.ms"] = str(options.retention_ms)
         replicas = -1 if options.replication_factor is None else options.replication_factor
         topic = NewTopic(self._topic, num_partitions=1, replication_factor=replicas, config=config)
-        created = self._client.create_topics([topic], operation_timeout=ASK_TIMEOUT_S)[self._topic]
+        created = self._client.create_topics(
+            [topic], operation_timeout=ASK_TIMEOUT_S, validate_only=is_trial
+        )[self._topic]
         try:
             created.result(ASK_TIMEOUT_S)
         except TimeoutError as silence:
@@ -268,3 +288,21 @@ class KafkaTopicAdmin:
                 raise error_of(
                     reported.name(), reported.str(), doing="creating the topic"
                 ) from failure
+
+    def operations(self) -> frozenset[str]:
+        """The operations on the topic that the account is allowed, such as ``WRITE``."""
+        names = TopicCollection([self._topic])
+        asked = self._client.describe_topics(
+            names, include_authorized_operations=True, request_timeout=ASK_TIMEOUT_S
+        )[self._topic]
+        found = kafka_call("asking for the permissions", lambda: asked.result(ASK_TIMEOUT_S))
+        return frozenset(operation.name for operation in found.authorized_operations or ())
+
+
+def _retention_ms(config: Mapping[str, Any]) -> int:
+    """The broker's default; the smallest unit that is set counts."""
+    for unit, unit_ms in (("ms", 1), ("minutes", 60_000), ("hours", 3_600_000)):
+        entry = config.get(f"log.retention.{unit}")
+        if entry is not None and entry.value not in (None, ""):
+            return max(-1, int(entry.value) * unit_ms)
+    return -1

@@ -217,11 +217,12 @@ def _ask_replication_and_filters(
     replication = ask_replication(connection, server)
     if replication is None:
         return None
-    filters = {*replication.filters, *_binlog_filters(connection, server)}
+    filters = {*replication.filters, *ask_binlog_filters(connection, server)}
     return replace(replication, filters=tuple(sorted(filters)))
 
 
-def _binlog_filters(connection: SourceConnection, server: ServerVersion) -> Iterable[str]:
+def ask_binlog_filters(connection: SourceConnection, server: ServerVersion) -> Iterable[str]:
+    """Query which databases the server logs, such as ``Binlog_Do_DB=shop``; nothing if it logs all."""
     for row in connection.query(server.binlog_status):
         for name in ("Binlog_Do_DB", "Binlog_Ignore_DB"):
             if value := _text(row.get(name)):

@@ -13,6 +13,7 @@ from schemas.grants import (
     Grant,
     Role,
     as_grant_pattern,
+    each,
     needed_grants,
     parse_grants,
 )
@@ -72,11 +73,11 @@ def test_mariadb_names_of_privileges_are_those_of_grant() -> None:
     held = parse_grants(MARIADB)
     needed = needed_grants(Role.SOURCE, Flavour.MARIADB)
     assert held.missing(needed) == ()
-    assert held.excess(needed_grants(Role.HEARTBEAT, Flavour.MARIADB, ("ops",))) == (
+    assert each(held.excess(needed_grants(Role.HEARTBEAT, Flavour.MARIADB, ("ops",)))) == [
         "REPLICATION CLIENT on *.*",
         "REPLICATION SLAVE on *.*",
         "SLAVE MONITOR on *.*",
-    )
+    ]
 
 
 @pytest.mark.parametrize(
@@ -94,7 +95,22 @@ def test_mariadb_names_of_privileges_are_those_of_grant() -> None:
 def test_superfluous_privileges_are_found(line: str, excess: tuple[str, ...]) -> None:
     """On all databases, on ``mysql``, and the right to grant."""
     needed = needed_grants(Role.SOURCE, Flavour.MYSQL)
-    assert parse_grants([line]).excess(needed) == excess
+    assert tuple(each(parse_grants([line]).excess(needed))) == excess
+
+
+def test_revoked_privileges_are_only_the_superfluous_ones() -> None:
+    """ALL PRIVILEGES goes as a whole, so the needed ones of its scope are granted again."""
+    needed = needed_grants(Role.SOURCE, Flavour.MYSQL)
+    held = parse_grants(["GRANT FILE, REPLICATION SLAVE ON *.* TO `m`@`10.%` WITH GRANT OPTION"])
+    revoking = held.revoking(held.excess(needed), needed)
+    assert revoking == (
+        "REVOKE FILE ON *.* FROM `m`@`10.%`; REVOKE GRANT OPTION ON *.* FROM `m`@`10.%`;"
+    )
+    held = parse_grants(["GRANT ALL PRIVILEGES ON *.* TO `m`@`%`"])
+    assert held.revoking(held.excess(needed), needed) == (
+        "REVOKE ALL PRIVILEGES ON *.* FROM `m`@`%`;"
+        " GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO `m`@`%`;"
+    )
 
 
 def test_all_privileges_of_a_wider_scope_suffice() -> None:

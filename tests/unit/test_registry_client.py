@@ -150,3 +150,15 @@ def test_known_id_needs_no_request_and_reveals_reuse(
     with pytest.raises(Retryable) as caught:
         registry.register("b", '"string"')
     assert caught.value.code == "MR-6024"
+
+
+def test_settings_of_another_api_are_refused(answered: Callable[[bytes], None]) -> None:
+    """`millrace check` shows that the address is no registry; of one that is, it shows mode and compatibility."""
+    ok = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s"
+    other, readonly = b'{"status": "UP"}', b'{"mode": "READONLY"}'
+    answered(ok % (len(other), other))
+    with pytest.raises(Fatal) as caught:
+        client.RegistryClient(ADDRESS).setting("config", "compatibilityLevel")
+    assert caught.value.code == "MR-6021"
+    answered(ok % (len(readonly), readonly))
+    assert client.RegistryClient(ADDRESS).setting("mode", "mode") == "READONLY"

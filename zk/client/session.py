@@ -102,10 +102,9 @@ class Session:
     """Opens a new session when the last one is over, until ``close``. Thread-safe."""
 
     def __init__(self, hosts: str, *, timeout_s: float = SESSION_TIMEOUT_S) -> None:
-        quiet = logging.getLogger("millrace.kazoo")
-        quiet.setLevel(logging.CRITICAL)  # kazoo logs every connection attempt
+        self._log = _KazooLog("millrace.kazoo")
         self._client: Any = KazooClient(
-            hosts=hosts, timeout=timeout_s, logger=quiet, connection_retry=_RECONNECT
+            hosts=hosts, timeout=timeout_s, logger=self._log, connection_retry=_RECONNECT
         )
         self._hosts = hosts
         self._timeout_s = timeout_s
@@ -163,6 +162,11 @@ class Session:
     def timeout_s(self) -> float:
         """The session timeout we requested. The ensemble may grant another, within its own bounds."""
         return self._timeout_s
+
+    @property
+    def granted_timeout_s(self) -> float:
+        """The session timeout that the ensemble granted last; 0 if it is unknown."""
+        return self._log.granted_ms / 1000
 
     def on_state(self, listener: Callable[[SessionState], None]) -> None:
         """Call ``listener`` at every change of state, from kazoo's thread. It must not block."""
@@ -312,6 +316,23 @@ class Session:
             self._suspended_at_s = time.monotonic()
         for listener in tuple(self._listeners):
             listener(self._state)
+
+
+class _KazooLog(logging.Logger):
+    """Drops the lines of kazoo, which logs every connection attempt.
+
+    It takes the granted timeout from the line about a new session: kazoo keeps it nowhere else.
+    """
+
+    granted_ms = 0
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, logging.CRITICAL)
+
+    def log(self, level: int, msg: object, *args: object, **named: Any) -> None:  # noqa: ARG002 - kazoo's call
+        """Drop the line."""
+        if "negotiated session timeout" in str(msg) and len(args) > 2 and isinstance(args[2], int):
+            self.granted_ms = args[2]
 
 
 _AWAY: tuple[type[zke.KazooException], ...] = (

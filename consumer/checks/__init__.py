@@ -1,0 +1,6 @@
+"""The checks of `millrace check` for apply: the primary of a target set, by the rules of ``consumer.target`` and
+``consumer.sql``.
+
+target.py   one target set
+topic.py    the topic of an apply task
+"""

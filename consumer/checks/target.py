@@ -1,0 +1,235 @@
+"""Checks a target set: whether apply can write to it, and what would make it slow or wrong.
+
+The primary is found by the rule that a start uses (``consumer.target.members``). Tables are compared with the schemas
+that the task has learned so far (``consumer.sql.table_plan``), so a new task compares none. Nothing is written, so
+missing privileges are found by comparing SHOW GRANTS with ``schemas.grants``.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from consumer.row_schemas import layout_of
+from consumer.sql.table_plan import plan_table
+from consumer.target.connection import LOCK_WAIT_S, TargetConnection, connect
+from consumer.target.inventory import Inventory, TableKey, TargetTable, read_inventory
+from consumer.target.members import primary_member
+from consumer.target.progress import DATABASE, read_schemas
+from millrace.checks.clock import CLOCK_SQL, judge_clock, read_clock
+from millrace.checks.requirement import Area, Level, Requirement, Subject, shortened
+from millrace.errors import Fatal, MillraceError
+from schemas.documents import ApplyTask, SetDocument, TableFilter
+from schemas.grants import (
+    Grant,
+    HeldGrants,
+    Role,
+    as_grant_pattern,
+    each,
+    needed_grants,
+    parse_grants,
+    shown,
+)
+
+_SETTINGS_SQL = "SELECT @@local_infile, @@innodb_lock_wait_timeout, @@lower_case_table_names"
+
+
+@dataclass(frozen=True, slots=True)
+class TargetUse:
+    """How a set is used: its apply tasks. ``allowed``: grants that the account needs for other roles.
+
+    ``source_folds``: a source that feeds it stores table names in lower case; None if that is unknown.
+    """
+
+    tasks: Sequence[ApplyTask] = ()
+    allowed: Sequence[Grant] = ()
+    source_folds: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Settings of the server, as one of our sessions sees them."""
+
+    local_infile: int
+    lock_wait_s: int
+    lower_case_table_names: int
+
+
+def check_target(document: SetDocument, use: TargetUse) -> Iterator[Requirement]:
+    """Find the primary and ask it. Errors: see ``members``."""
+    whole = Subject(Area.TARGET, f"set {document.name}")
+    endpoint = primary_member(document)
+    subject = Subject(Area.TARGET, f"{endpoint.host}:{endpoint.port}")
+    session = connect(endpoint)
+    try:
+        members = f"{subject.name} of {len(document.members)} members"
+        yield whole.ok("one writable primary", f"{members}, tls: {document.tls.mode}")
+        yield from judge_settings(subject, _settings(session), use)
+        yield judge_clock(subject, read_clock(lambda: _time_s(session)))
+        grants = parse_grants(_text(line) for (line,) in session.query("SHOW GRANTS"))
+        inventory = read_inventory(session, with_folds=False)
+        filters = [task.tables for task in use.tasks] or [TableFilter()]
+        admitted = {key: table for key, table in inventory.tables.items() if _admits(filters, key)}
+        databases = sorted({*_named_databases(filters), *(key[0] for key in admitted)})
+        patterns = [as_grant_pattern(name) for name in databases]
+        needed = needed_grants(Role.TARGET, session.flavour, patterns)
+        yield from judge_grants(subject, grants, needed, use.allowed)
+        yield from judge_tables(subject, inventory, admitted)
+        for task in use.tasks:
+            yield from judge_schemas(subject, task, _schemas(session, task), inventory)
+    finally:
+        session.close()
+
+
+def _settings(session: TargetConnection) -> Settings:
+    ((local_infile, lock_wait_s, folds),) = session.query(_SETTINGS_SQL)
+    return Settings(int(_text(local_infile)), int(_text(lock_wait_s)), int(_text(folds)))
+
+
+def _time_s(session: TargetConnection) -> float:
+    ((now_s,),) = session.query(CLOCK_SQL)
+    return float(_text(now_s))
+
+
+def judge_settings(subject: Subject, found: Settings, use: TargetUse) -> Iterator[Requirement]:
+    """MR-4171, MR-4172 and MR-4173."""
+    if found.local_infile:
+        yield subject.ok("local_infile", "ON")
+    else:
+        yield subject.warn("MR-4171", "local_infile", found="OFF", wanted="ON")
+    if found.lock_wait_s < LOCK_WAIT_S:
+        yield subject.warn(
+            "MR-4173",
+            "innodb_lock_wait_timeout",
+            found=f"{found.lock_wait_s} s in our session",
+            wanted=f"{LOCK_WAIT_S} s",
+        )
+    else:
+        yield subject.ok("innodb_lock_wait_timeout", f"{found.lock_wait_s} s in our session")
+    folds = found.lower_case_table_names
+    if folds and use.source_folds is False:
+        yield subject.warn(
+            "MR-4172", "lower_case_table_names", found=str(folds), wanted="0, as on the source"
+        )
+    else:
+        yield subject.ok("lower_case_table_names", str(folds))
+
+
+def judge_grants(
+    subject: Subject, held: HeldGrants, needed: Sequence[Grant], allowed: Sequence[Grant]
+) -> Iterator[Requirement]:
+    """MR-5007 and MR-4161. ``allowed``: what else the account may have."""
+    missing = held.missing(needed)
+    if missing and held.has_roles:
+        yield subject.ok("privileges", "granted by roles, which are not compared")
+    elif missing:
+        fix = " ".join(grant.sql(held.account) for grant in missing)
+        yield subject.fail("MR-5007", "privileges", found=f"without {shown(missing)}", fix=fix)
+    else:
+        yield subject.ok("privileges", "sufficient")
+    if excess := held.excess([*needed, *allowed]):
+        yield subject.warn(
+            "MR-4161",
+            "superfluous privileges",
+            found=shortened(each(excess)),
+            wanted=shown(needed),
+            fix=held.revoking(excess, [*needed, *allowed]),
+        )
+    else:
+        yield subject.ok("superfluous privileges", "none")
+
+
+def judge_tables(
+    subject: Subject, inventory: Inventory, admitted: dict[TableKey, TargetTable]
+) -> Iterator[Requirement]:
+    """MR-5018, MR-4164 and MR-5015 about tables that tasks may write."""
+    triggers = [
+        f"{'.'.join(key)}.{name}"
+        for key, names in inventory.triggers.items()
+        if key in admitted
+        for name in names
+    ]
+    if triggers:
+        yield subject.warn("MR-5018", "triggers", found=shortened(triggers), wanted="none")
+    else:
+        yield subject.ok("triggers", "none on tables of the tasks")
+    keyless = [".".join(key) for key, table in admitted.items() if not has_usable_key(table)]
+    if keyless:
+        yield subject.warn(
+            "MR-4164",
+            "unique keys",
+            found=f"none that is never NULL in {shortened(keyless)}",
+            wanted="in every table",
+        )
+    else:
+        yield subject.ok("unique keys", f"in each of {len(admitted)} tables")
+    others = [
+        f"{'.'.join(key)} ({table.engine})"
+        for key, table in admitted.items()
+        if not table.rolls_back and not table.is_sequence
+    ]
+    if others:
+        yield subject.fail("MR-5015", "engines", found=shortened(others), wanted="InnoDB")
+    else:
+        yield subject.ok("engines", "transactional")
+
+
+def has_usable_key(table: TargetTable) -> bool:
+    """Whether a whole unique key is never NULL, so that rows need not be compared by all columns."""
+    return table.is_sequence or any(
+        key.is_whole and not any(table.columns[name].nullable for name in key.columns)
+        for key in table.unique_keys
+    )
+
+
+def judge_schemas(
+    subject: Subject, task: ApplyTask, texts: Sequence[str], inventory: Inventory
+) -> Iterator[Requirement]:
+    """MR-5013, MR-5015, … for each table of the topic that does not fit its last schema, as a warning.
+
+    A missing table is no finding: the topic may have dropped it. The same can be true of a column.
+    """
+    layouts = {
+        (layout.table.database, layout.table.table): layout for layout in map(layout_of, texts)
+    }
+    known = [
+        layout
+        for key, layout in layouts.items()
+        if task.tables.admits(*key) and inventory.key(*key) in inventory.tables
+    ]
+    what, wanted = (
+        f"tables of {task.name}",
+        "as in the last schema, unless the topic has dropped it",
+    )
+    is_fit = True
+    for layout in known:
+        try:
+            plan_table(layout, inventory)
+        except MillraceError as error:
+            is_fit = False
+            yield replace(subject.error(what, error, wanted=wanted), level=Level.WARN)
+    if is_fit:
+        yield subject.ok(what, f"{len(known)} fit their schemas" if known else "none known yet")
+
+
+def _schemas(session: TargetConnection, task: ApplyTask) -> list[str]:
+    """The texts that the task has stored, by ID; none before its first start."""
+    try:
+        known = read_schemas(session, task.name).texts
+    except Fatal as error:
+        if error.code not in ("MR-5012", "MR-5007"):
+            raise
+        return []
+    return [known[schema_id] for schema_id in sorted(known)]
+
+
+def _admits(filters: Sequence[TableFilter], key: TableKey) -> bool:
+    return key[0] != DATABASE and any(tables.admits(*key) for tables in filters)
+
+
+def _named_databases(filters: Iterable[TableFilter]) -> set[str]:
+    """The databases that the tasks name without a wildcard; they may be missing yet."""
+    names = {pattern.partition(".")[0] for tables in filters for pattern in tables.include}
+    return {name for name in names if not set("*?") & set(name)}
+
+
+def _text(value: object) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)

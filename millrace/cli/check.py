@@ -1,0 +1,215 @@
+"""``millrace check [-f FILE … | SET | TASK …]``: whether the requirements of sets and tasks hold. Changes nothing.
+
+Exit code 0: all hold. 1: warnings only. 2: a failure. An error before the checks ends the command as usual.
+This module assembles and prints; the checks are in ``checks`` of each folder.
+"""
+
+import functools
+import importlib
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import typer
+
+from millrace.checks.areas import LIMIT_S, Check, run_checks
+from millrace.checks.host import HostUse, check_host
+from millrace.checks.requirement import (
+    Area,
+    Requirement,
+    Subject,
+    by_area,
+    exit_code,
+    without_ignored,
+)
+from millrace.checks.text import as_lines, as_plain
+from millrace.cli.check_scope import Scope, parse_files, scope_of, stored_documents
+from millrace.cli.control import print_json
+from millrace.codes import CATALOGUE
+from millrace.errors import URL_CREDENTIALS, Fatal, MillraceError
+from schemas.documents import ApplyTask, CaptureTask, Directives, SetDocument, address_of
+from schemas.grants import Role
+from schemas.gtid import Flavour
+
+CONNECT_S = 5.0
+PAUSE_H = 72.0
+_KERNELS = {CaptureTask: "producer.convert.kernel.compiled", ApplyTask: "consumer.kernel.compiled"}
+
+
+def check(
+    names: list[str] = typer.Argument(
+        None, metavar="SET|TASK", help="Check these; without any, all of the cluster."
+    ),
+    file: list[str] = typer.Option(
+        [], "-f", "--file", help="A document (YAML), which may not exist yet. Repeatable."
+    ),
+    ignore: list[str] = typer.Option([], help="Leave out findings with this code. Repeatable."),
+    pause_h: float = typer.Option(
+        PAUSE_H, help="The longest pause of a task, in hours, that must lose no change."
+    ),
+    relay_dir: Path | None = typer.Option(None, help="Where the worker here keeps the relay log."),
+    timeout: float = typer.Option(LIMIT_S, help="The time limit of each check, in seconds."),
+    json: bool = typer.Option(False, "--json", help="Print one JSON object."),
+) -> None:
+    """Check every requirement of source, Kafka, registry, ZooKeeper, target and this machine. Changes nothing."""
+    _check_codes(ignore)
+    files = parse_files(file)
+    stored, ensemble, error = stored_documents(connect_timeout_s=CONNECT_S)
+    if error is not None and not file:
+        raise error
+    scope = scope_of(stored, files, names or ())
+    checks = []
+    if ensemble is not None:
+        from zk.checks import check_ensemble
+
+        zookeeper = Subject(Area.ZOOKEEPER, "ensemble")
+        checks.append(Check(zookeeper, functools.partial(check_ensemble, ensemble)))
+    found = _unstored(error) if ensemble is None and error is not None else []
+    pause_s = pause_h * 3600
+    checks += [*_set_checks(scope, pause_s), *_task_checks(scope, pause_s)]
+    checks += [*_registry_checks(scope), _host_check(scope, relay_dir)]
+    found = by_area([*found, *run_checks(checks, limit_s=timeout)])
+    kept = without_ignored(found, ignore)
+    ignored_count = len(found) - len(kept)
+    if json:
+        print_json(as_plain(kept, ignored_count=ignored_count))
+    else:
+        print("\n".join(as_lines(kept, ignored_count=ignored_count)))
+    raise typer.Exit(exit_code(kept))
+
+
+def _check_codes(ignore: list[str]) -> None:
+    for code in ignore:
+        if code not in CATALOGUE:
+            raise Fatal("MR-4207", f"{code} is no error code")
+
+
+def _unstored(error: MillraceError) -> list[Requirement]:
+    return [Subject(Area.ZOOKEEPER, "ensemble").error("documents", error)]
+
+
+def _set_checks(scope: Scope, pause_s: float) -> Iterator[Check]:
+    for name in scope.sets:
+        document = scope.known.sets.get(name)
+        if document is None:
+            yield Check(
+                Subject(Area.ZOOKEEPER, f"set {name}"), functools.partial(_no_set, name), "document"
+            )
+            continue
+        if scope.is_source(name):
+            find = functools.partial(_check_source, scope, document, pause_s)
+            yield Check(Subject(Area.SOURCE, f"set {name}"), find)
+        if scope.applies(name):
+            find = functools.partial(_check_target, scope, document)
+            yield Check(Subject(Area.TARGET, f"set {name}"), find)
+
+
+def _no_set(name: str) -> Iterator[Requirement]:
+    yield from ()
+    raise Fatal("MR-4104", f"set {name} is neither in a file nor in ZooKeeper")
+
+
+def _check_source(scope: Scope, document: SetDocument, pause_s: float) -> Iterator[Requirement]:
+    from producer.checks.source import SourceUse, check_set
+
+    tasks = scope.captures(document.name)
+    positions = {task.name: scope.position_of(task) for task in tasks}
+    directives = scope.known.directives.get(document.name, Directives())
+    allowed = scope.allowed(document.name, Role.SOURCE, Flavour.MARIADB)
+    yield from check_set(document, SourceUse(tasks, positions, directives, allowed, pause_s))
+
+
+def _check_target(scope: Scope, document: SetDocument) -> Iterator[Requirement]:
+    from consumer.checks.target import TargetUse, check_target
+
+    tasks = scope.applies(document.name)
+    allowed = scope.allowed(document.name, Role.TARGET, Flavour.MARIADB)
+    yield from check_target(document, TargetUse(tasks, allowed, _source_folds(scope, tasks)))
+
+
+def _source_folds(scope: Scope, tasks: list[ApplyTask]) -> bool | None:
+    """Whether the source of one of the tasks stores names in lower case; None if none is known or answers."""
+    from producer.checks.source import folds_names
+
+    for task in tasks:
+        for capture in scope.known.tasks.values():
+            if not isinstance(capture, CaptureTask) or not capture.output.is_same_topic(
+                task.source
+            ):
+                continue
+            source = scope.known.sets.get(capture.set_name)
+            with suppress(MillraceError):  # a password that this machine does not have
+                if source is not None and (found := folds_names(source)) is not None:
+                    return found
+    return None
+
+
+def _task_checks(scope: Scope, pause_s: float) -> Iterator[Check]:
+    for task in scope.tasks:
+        topic = Subject(Area.KAFKA, f"topic {address_of(task).topic}")
+        if isinstance(task, ApplyTask):
+            from consumer.checks.topic import check_readable
+
+            find = functools.partial(check_readable, task, creator=_creator(scope, task))
+            yield Check(topic, find, "can be read")
+            continue
+        from producer.checks.topic import check_topic_of
+
+        yield Check(topic, functools.partial(check_topic_of, task, pause_s=pause_s))
+        document = scope.known.sets.get(task.set_name)
+        if document is not None:
+            yield Check(topic, functools.partial(_check_rows, task, document), "widest row")
+
+
+def _registry_checks(scope: Scope) -> Iterator[Check]:
+    """One for each address; capture tasks also write."""
+    is_written: dict[str, bool] = {}
+    for task in scope.tasks:
+        if address := address_of(task).registry:
+            is_written[address] = is_written.get(address, False) or isinstance(task, CaptureTask)
+    for address, writes in is_written.items():
+        find = functools.partial(_check_registry, address, is_written=writes)
+        yield Check(Subject(Area.REGISTRY, URL_CREDENTIALS.sub("[redacted]", address)), find)
+
+
+def _creator(scope: Scope, task: ApplyTask) -> str:
+    """The known capture task that creates the topic; empty if there is none."""
+    return next(
+        (
+            other.name
+            for other in scope.known.tasks.values()
+            if isinstance(other, CaptureTask) and other.output.is_same_topic(task.source)
+        ),
+        "",
+    )
+
+
+def _check_rows(task: CaptureTask, document: SetDocument) -> Iterator[Requirement]:
+    from producer.checks.source import widest_row
+    from producer.checks.topic import judge_row_size, topic_limit_bytes, topic_subject
+
+    try:
+        tables, limit_bytes = widest_row(document, task.tables), topic_limit_bytes(task)
+    except MillraceError:
+        return  # the checks of the set and of the topic report it
+    yield judge_row_size(topic_subject(task), tables, limit_bytes)
+
+
+def _check_registry(address: str, *, is_written: bool) -> Iterator[Requirement]:
+    from registry.checks import check_registry
+    from registry.client import RegistryClient
+
+    yield from check_registry(RegistryClient(address), is_written=is_written)
+
+
+def _host_check(scope: Scope, relay_dir: Path | None) -> Check:
+    from millrace.compiled import cache_folders
+
+    kinds = {type(task) for task in scope.tasks}
+    for kind in kinds:
+        importlib.import_module(_KERNELS[kind])  # adds its folder to `cache_folders`
+    rules = [scope.known.sets[name].relay.purge for name in scope.sets if name in scope.known.sets]
+    free_gb = max((purge.remain_gb for purge in rules), default=0)
+    kernels = dict(cache_folders) if kinds else None
+    use = HostUse(relay_dir, free_gb, applies=ApplyTask in kinds, kernels=kernels)
+    return Check(Subject(Area.HOST, "this machine"), functools.partial(check_host, use))

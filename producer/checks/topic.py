@@ -1,0 +1,210 @@
+"""Checks the topic of a capture task, by the rules of the publisher's start, and changes nothing.
+
+The dry run makes a Kafka transaction without records and aborts it. A record, even an aborted one, would move the end
+of the topic, and the audit of a running task would stop it (MR-3015). Its transactional ID is the check's own, so that
+it fences no task. Whether records may be written is asked with the topic's permissions.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from typing import Protocol
+
+from millrace.checks.requirement import Area, Level, Requirement, Subject
+from millrace.errors import Fatal, MillraceError
+from producer.checks.answers import Tables
+from producer.publish.config import PublisherConfig, publisher_config, transactional_id
+from producer.publish.driver import Ends, TopicSettings
+from producer.publish.kafka import KafkaDriver
+from producer.publish.open_transactions import find_open_writer
+from producer.publish.topic_check import check_topic, durability_warning
+from schemas.documents.model import CaptureTask
+from schemas.gtid import Flavour
+
+CLIENT = "check"
+DRY_RUN_S = 15.0
+OPEN_S = 3.0  # a transaction that stays open for longer is named
+_LOOK_S = 0.1
+_NEEDED_OPERATIONS = frozenset({"READ", "WRITE", "DESCRIBE", "DESCRIBE_CONFIGS"})
+
+
+def check_topic_of(task: CaptureTask, *, pause_s: float) -> Iterator[Requirement]:
+    """The requirements of the task's topic. Errors of an unavailable broker: see ``producer.publish.errors``."""
+    config = trial_config(task)
+    subject = topic_subject(task)
+    driver = KafkaDriver(config)
+    admin = driver.admin()
+    settings = admin.settings()
+    yield subject.ok("brokers", config.bootstrap)
+    if settings is None:
+        yield trial_creation(subject, admin, config)
+        yield from judge_planned(subject, admin, config, pause_s=pause_s)
+        return
+    yield from judge_topic(subject, settings, config, pause_s=pause_s)
+    yield judge_operations(subject, admin.operations())
+    yield _dry_run(subject, driver, settings)
+    with closing(driver.partition()) as partition:
+        ends = watch_ends(partition, open_s=OPEN_S)
+    is_open = ends.stable != ends.high
+    writer = (
+        find_open_writer(config.connection, config.topic, offset=ends.stable) if is_open else ""
+    )
+    yield judge_open(subject, ends, writer=writer, ours=transactional_id(config.topic))
+
+
+def trial_config(task: CaptureTask) -> PublisherConfig:
+    """The publisher's configuration, with a transactional ID that fences no task."""
+    config = publisher_config(task, flavour=Flavour.MYSQL, epoch=0, worker=CLIENT)
+    limits = replace(config.limits, publish_timeout_s=DRY_RUN_S)
+    return replace(config, transactional_id=f"millrace/{config.topic}/{CLIENT}", limits=limits)
+
+
+def topic_subject(task: CaptureTask) -> Subject:
+    """The topic as the subject of requirements."""
+    return Subject(Area.KAFKA, f"topic {task.output.topic}")
+
+
+class _Creator(Protocol):
+    def create(self, record_bytes_max: int, *, is_trial: bool) -> None: ...
+
+    def planned(self, record_bytes_max: int) -> TopicSettings: ...
+
+
+def trial_creation(subject: Subject, admin: _Creator, config: PublisherConfig) -> Requirement:
+    """Whether the broker would create the topic."""
+    try:
+        admin.create(config.limits.record_bytes_max, is_trial=True)
+    except MillraceError as error:
+        return subject.error("creation", error)
+    return subject.ok("creation", "the broker would create it")
+
+
+def judge_planned(
+    subject: Subject, admin: _Creator, config: PublisherConfig, *, pause_s: float
+) -> Iterator[Requirement]:
+    """The requirements of the topic that the task would create. To see a broker's defaults is no right of a task."""
+    try:
+        planned = admin.planned(config.limits.record_bytes_max)
+    except Fatal as error:
+        if error.code != "MR-3005":
+            raise
+        yield subject.ok("settings", "the account does not see the broker's defaults")
+        return
+    yield from judge_topic(subject, planned, config, pause_s=pause_s)
+
+
+def judge_topic(
+    subject: Subject, settings: TopicSettings, config: PublisherConfig, *, pause_s: float
+) -> Iterator[Requirement]:
+    """MR-3009, MR-3020, MR-3021 and MR-4165. ``settings`` may be those of a topic that does not exist yet."""
+    what = "settings"
+    try:
+        check_topic(settings, config)
+    except Fatal as error:
+        yield subject.error(what, error)
+    else:
+        yield subject.ok(what, f"1 partition, cleanup.policy={settings.cleanup_policy}")
+    replicas = f"{settings.replication_factor} replicas, min.insync.replicas={settings.min_insync_replicas}"
+    if (weak := durability_warning(settings, config)) is not None:
+        yield replace(
+            subject.error("durability", weak, wanted="3 replicas, min.insync.replicas=2"),
+            level=Level.WARN,
+        )
+    else:
+        yield subject.ok("durability", replicas)
+    yield judge_retention(subject, settings, pause_s)
+
+
+def judge_retention(subject: Subject, settings: TopicSettings, pause_s: float) -> Requirement:
+    """MR-4165 if records expire before a reader that paused for the longest time has read them."""
+    kept_s = settings.retention_ms / 1000
+    if 0 <= kept_s < pause_s:
+        return subject.warn(
+            "MR-4165",
+            "records are kept",
+            found=f"{kept_s / 3600:.1f} h",
+            wanted=f"at least {pause_s / 3600:g} h (--pause-h)",
+        )
+    return subject.ok("records are kept", "forever" if kept_s < 0 else f"{kept_s / 3600:.1f} h")
+
+
+def judge_operations(subject: Subject, operations: frozenset[str]) -> Requirement:
+    """MR-3005 if the account may not do what capture does."""
+    what = "permissions"
+    if "ALL" in operations or operations >= _NEEDED_OPERATIONS:
+        return subject.ok(what, ", ".join(sorted(_NEEDED_OPERATIONS)))
+    missing = ", ".join(sorted(_NEEDED_OPERATIONS - operations))
+    return subject.fail(
+        "MR-3005", what, found=f"without {missing}", wanted=", ".join(sorted(_NEEDED_OPERATIONS))
+    )
+
+
+def judge_row_size(subject: Subject, tables: Tables, limit_bytes: int) -> Requirement:
+    """MR-4166 if two images of the widest row do not fit into a record. Rows that wide need not exist."""
+    what = "widest row"
+    if not tables.count:
+        return subject.ok(what, "the source's account sees no table (needs SELECT)")
+    images_bytes = 2 * tables.row_bytes_max
+    if images_bytes > limit_bytes:
+        return subject.warn(
+            "MR-4166",
+            what,
+            found=f"{_mib(tables.row_bytes_max)} at most in {tables.widest}; max.message.bytes is {_mib(limit_bytes)}",
+            wanted=f"max.message.bytes of {_mib(images_bytes)}: two images of a row",
+        )
+    return subject.ok(what, f"{_mib(tables.row_bytes_max)} at most")
+
+
+def topic_limit_bytes(task: CaptureTask) -> int:
+    """The topic's max.message.bytes, or that of the topic that the task would create."""
+    config = trial_config(task)
+    settings = KafkaDriver(config).admin().settings()
+    return config.limits.record_bytes_max if settings is None else settings.record_bytes_max
+
+
+def _dry_run(subject: Subject, driver: KafkaDriver, settings: TopicSettings) -> Requirement:
+    began_s = time.monotonic()
+    transactions = driver.transactions(settings.record_bytes_max)
+    try:
+        transactions.init()
+        transactions.begin()
+        transactions.abort()
+    except MillraceError as error:
+        return subject.error("Kafka transaction", error)
+    finally:
+        transactions.discard()
+    return subject.ok(
+        "Kafka transaction", f"begun and aborted in {time.monotonic() - began_s:.1f} s"
+    )
+
+
+class _Ended(Protocol):
+    def ends(self) -> Ends: ...
+
+
+def watch_ends(partition: _Ended, *, open_s: float) -> Ends:
+    """The ends of the partition once no transaction is open, or once one has been open for ``open_s``."""
+    deadline_s = time.monotonic() + open_s
+    first = ends = partition.ends()
+    while ends.stable != ends.high and time.monotonic() < deadline_s:
+        time.sleep(_LOOK_S)
+        ends = partition.ends()
+        if ends.stable != first.stable:  # that one has ended
+            return replace(ends, high=ends.stable)
+    return ends
+
+
+def judge_open(subject: Subject, ends: Ends, *, writer: str, ours: str) -> Requirement:
+    """MR-3013 if a transaction stays open. ``ours`` is the task's transactional ID: its own one may only be large."""
+    what = "open transactions"
+    if ends.stable == ends.high:
+        return subject.ok(what, "none")
+    found = f"one since offset {ends.stable}, of {writer or 'an unknown writer'}"
+    if writer == ours:
+        return subject.warn("MR-3013", what, found=found, wanted="none, unless the task runs now")
+    return subject.fail("MR-3013", what, found=found, wanted="none")
+
+
+def _mib(count: int) -> str:
+    return f"{count / 2**20:.1f} MiB"

@@ -1,0 +1,107 @@
+"""Which documents `millrace check` and `millrace grants print` take: from files, and from ZooKeeper."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from millrace.cli.check_scope import Known, databases_of, parse_files, scope_of
+from millrace.errors import Fatal
+from schemas.documents import (
+    Account,
+    ApplyTask,
+    CaptureTask,
+    HeartbeatRules,
+    Member,
+    SecretReference,
+    SetDocument,
+    Start,
+    TableFilter,
+    TopicAddress,
+)
+from schemas.grants import Role, each
+from schemas.gtid import Flavour
+
+REFERENCE = SecretReference.parse("env:MILLRACE_TEST_PASSWORD")
+assert REFERENCE is not None
+SHOP = SetDocument(
+    name="shop",
+    members=(Member("db1", 3306),),
+    account=Account("m", REFERENCE),
+    heartbeat=HeartbeatRules(database="ops"),
+)
+COPY = replace(SHOP, name="copy", heartbeat=HeartbeatRules())
+ADDRESS = TopicAddress(topic="shop", bootstrap="k1:9092")
+CAPTURE = CaptureTask(name="capture", set_name="shop", output=ADDRESS, start=Start("0-1-1"))
+APPLY = ApplyTask(name="apply", source=ADDRESS, target="copy")
+STORED = Known(
+    {"shop": SHOP, "copy": COPY},
+    {"capture": CAPTURE, "apply": APPLY},
+    {"shop": {"capture": "0-1-500"}},
+)
+
+
+def test_without_names_or_files_everything_is_checked() -> None:
+    """All sets, all tasks; a set is a source or a target by its tasks."""
+    scope = scope_of(STORED, Known(), [])
+    assert [task.name for task in scope.tasks] == ["capture", "apply"]
+    assert list(scope.sets) == ["shop", "copy"]
+    assert scope.is_source("shop")
+    assert not scope.applies("shop")
+    assert not scope.is_source("copy")
+    assert scope.applies("copy") == [APPLY]
+
+
+def test_named_task_brings_its_set_and_no_other_task() -> None:
+    """A name that is neither set nor task is refused."""
+    scope = scope_of(STORED, Known(), ["apply"])
+    assert (list(scope.tasks), list(scope.sets)) == ([APPLY], ["copy"])
+    assert list(scope_of(STORED, Known(), ["shop"]).tasks) == []
+    with pytest.raises(Fatal) as caught:
+        scope_of(STORED, Known(), ["nothing"])
+    assert caught.value.code == "MR-4104"
+
+
+def test_file_replaces_the_stored_document_and_its_progress() -> None:
+    """Progress belongs to a topic and a set: a task that gets another one begins at its start."""
+    same = replace(CAPTURE, tables=TableFilter(("shop.*",)))
+    scope = scope_of(STORED, Known({}, {"capture": same}), [])
+    assert list(scope.tasks) == [same]
+    assert scope.position_of(same) == "0-1-500"
+    other = replace(CAPTURE, output=replace(ADDRESS, topic="other"))
+    assert scope_of(STORED, Known({}, {"capture": other}), []).position_of(other) == "0-1-1"
+    new = replace(CAPTURE, name="new")
+    assert scope_of(STORED, Known({}, {"new": new}), []).position_of(new) == "0-1-1"
+
+
+def test_account_of_two_roles_may_have_the_grants_of_both() -> None:
+    """A set that is read and written has one account."""
+    back = ApplyTask(name="back", source=replace(ADDRESS, topic="back"), target="shop")
+    both = scope_of(STORED, Known({}, {"back": back}), ["shop"])
+    as_target = each(both.allowed("shop", Role.TARGET, Flavour.MYSQL))
+    assert "REPLICATION SLAVE on *.*" in as_target
+    assert "CREATE on ops.*" in as_target
+    assert "PROCESS on *.*" in each(both.allowed("shop", Role.SOURCE, Flavour.MYSQL))
+    assert not scope_of(STORED, Known(), []).allowed("shop", Role.SOURCE, Flavour.MYSQL)
+
+
+def test_databases_of_tasks_become_grant_patterns() -> None:
+    """None if a task includes all databases: an operator must name them."""
+    some = replace(CAPTURE, tables=TableFilter(("a_b.*", "c*.t", "a_b.x")))
+    assert databases_of([some]) == (r"a\_b", "c%")
+    assert databases_of([some, CAPTURE]) == ()
+
+
+def test_kind_of_a_document_follows_from_its_keys(tmp_path: Path) -> None:
+    """A task names itself with ``task``; all else must be a set."""
+    task, other = tmp_path / "task.yaml", tmp_path / "set.yaml"
+    task.write_text(
+        "task: t\nkind: apply\ntopic: shop\ntarget: copy\nkafka: {bootstrap: 'k1:9092'}\n"
+    )
+    other.write_text("set: copy\nmembers: [{host: db1, port: 3306}]\nuser: m\npassword: env:X\n")
+    found = parse_files([str(task), str(other)])
+    assert (list(found.tasks), list(found.sets)) == (["t"], ["copy"])
+    other.write_text("tasks: 1\n")
+    with pytest.raises(Fatal) as caught:
+        parse_files([str(other)])
+    assert caught.value.code == "MR-4101"
