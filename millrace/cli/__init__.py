@@ -83,6 +83,9 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
         "grants": Command(
             "millrace.cli.grants", "Print the SQL of the accounts with the least privileges."
         ),
+        "doctor": Command(
+            "millrace.cli.doctor", "Find what to fix first; collect a bundle for those who help."
+        ),
         "topic": Command("millrace.cli.topic", "Read a topic, or verify that it is complete."),
         "compare": Command(
             "millrace.cli.compare", "Compare every row of a task's source and target."

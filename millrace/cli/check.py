@@ -8,6 +8,7 @@ import functools
 import importlib
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import typer
@@ -30,6 +31,7 @@ from millrace.errors import URL_CREDENTIALS, Fatal, MillraceError
 from schemas.documents import ApplyTask, CaptureTask, Directives, SetDocument, address_of
 from schemas.grants import Role
 from schemas.gtid import Flavour
+from zk.ensemble import Ensemble
 
 CONNECT_S = 5.0
 PAUSE_H = 72.0
@@ -58,17 +60,8 @@ def check(
     if error is not None and not file:
         raise error
     scope = scope_of(stored, files, names or ())
-    checks = []
-    if ensemble is not None:
-        from zk.checks import check_ensemble
-
-        zookeeper = Subject(Area.ZOOKEEPER, "ensemble")
-        checks.append(Check(zookeeper, functools.partial(check_ensemble, ensemble)))
-    found = _unstored(error) if ensemble is None and error is not None else []
-    pause_s = pause_h * 3600
-    checks += [*_set_checks(scope, pause_s), *_task_checks(scope, pause_s)]
-    checks += [*_registry_checks(scope), _host_check(scope, relay_dir)]
-    found = by_area([*found, *run_checks(checks, limit_s=timeout)])
+    use = Use(pause_s=pause_h * 3600, relay_dir=relay_dir, limit_s=timeout)
+    found = find_requirements(scope, ensemble, error, use)
     kept = without_ignored(found, ignore)
     ignored_count = len(found) - len(kept)
     if json:
@@ -76,6 +69,31 @@ def check(
     else:
         print("\n".join(as_lines(kept, ignored_count=ignored_count)))
     raise typer.Exit(exit_code(kept))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """``pause_s``: the longest pause that must lose nothing. ``limit_s``: of each area."""
+
+    pause_s: float = PAUSE_H * 3600
+    relay_dir: Path | None = None
+    limit_s: float = LIMIT_S
+
+
+def find_requirements(
+    scope: Scope, ensemble: Ensemble | None, error: MillraceError | None, use: Use
+) -> list[Requirement]:
+    """All requirements of the scope, by area. ``error``: why the documents in ZooKeeper are not known."""
+    checks = []
+    if ensemble is not None:
+        from zk.checks import check_ensemble
+
+        zookeeper = Subject(Area.ZOOKEEPER, "ensemble")
+        checks.append(Check(zookeeper, functools.partial(check_ensemble, ensemble)))
+    found = _unstored(error) if ensemble is None and error is not None else []
+    checks += [*_set_checks(scope, use.pause_s), *_task_checks(scope, use.pause_s)]
+    checks += [*_registry_checks(scope), _host_check(scope, use.relay_dir)]
+    return by_area([*found, *run_checks(checks, limit_s=use.limit_s)])
 
 
 def _check_codes(ignore: list[str]) -> None:

@@ -280,4 +280,11 @@ CODES: tuple[Code, ...] = (
         "List all codes with `millrace explain`.",
         Branch.OPERATOR,
     ),
+    Code(
+        "MR-4208",
+        "the bundle can't be written",
+        "The file exists, or its folder does not, or this user must not write there.",
+        "Name a new file in a folder of yours.",
+        Branch.OPERATOR,
+    ),
 )

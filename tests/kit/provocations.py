@@ -146,6 +146,7 @@ PROVOCATIONS: Mapping[str, str] = {
     "MR-4205": "test_commands_without_an_ensemble_name_the_setting",
     "MR-4206": "test_invalid_document_is_refused_with_every_problem_and_fix",
     "MR-4207": "test_every_code_can_be_explained",
+    "MR-4208": "test_bundle_has_all_parts_and_no_secret",
     "MR-5001": "test_refusal_by_the_target_is_reported_with_its_reason",
     "MR-5002": "test_refusal_by_the_target_is_reported_with_its_reason",
     "MR-5003": "test_read_only_target_is_not_a_primary",
