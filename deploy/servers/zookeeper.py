@@ -2,18 +2,22 @@
 
 The tick is half a second. A session may last from one second, for short tests of lost workers, to one minute, to
 outlive the pauses of a busy machine. After ``kill``, ``start`` continues with the same data, port and sessions.
+
+With ``protection`` it also listens with TLS, and knows SASL users. The port for plain text remains, and accepts every
+client unless ``requires_login``.
 """
 
 import shutil
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from deploy.servers.process import ProcessSpec, free_port
 from deploy.servers.programs import zookeeper_classpath
 from deploy.servers.properties import property_value
 from deploy.servers.server import Server
+from deploy.servers.tls import TlsFiles
 from millrace.jvm import JvmArchive, java_program
 
 START_S = 180.0
@@ -34,6 +38,53 @@ maxClientCnxns=0
 _VOTING = """initLimit=40
 syncLimit=20
 """
+
+
+_TLS = """\
+secureClientPort={port}
+secureClientPortAddress=127.0.0.1
+serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory
+ssl.keyStore.location={key_store}
+ssl.trustStore.location={authority}
+ssl.clientAuth={client_auth}
+authProvider.x509=org.apache.zookeeper.server.auth.X509AuthenticationProvider
+"""
+_SASL = "authProvider.sasl=org.apache.zookeeper.server.auth.SASLAuthenticationProvider\n"
+_ENFORCED = "enforce.auth.enabled=true\nenforce.auth.schemes=sasl,x509\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Protection:
+    """TLS files of a secure port, and the users of SASL logins with their passwords."""
+
+    tls: TlsFiles | None = None
+    client_auth: str = "want"  # a client certificate: none, want, need
+    users: Mapping[str, str] = field(default_factory=dict)
+    requires_login: bool = False
+
+    def configuration(self, folder: Path, secure_port: int) -> str:
+        """The lines that it adds to the configuration. Writes the key store and the JAAS file into ``folder``."""
+        text = ""
+        if self.tls is not None:
+            key_store = folder / "key-store.pem"
+            _write_private(key_store, self.tls.key.read_text() + self.tls.certificate.read_text())
+            text += _TLS.format(
+                port=secure_port,
+                key_store=property_value(key_store),
+                authority=property_value(self.tls.authority),
+                client_auth=self.client_auth,
+            )
+        if self.users:
+            users = "".join(f' user_{name}="{word}"' for name, word in self.users.items())
+            login = "org.apache.zookeeper.server.auth.DigestLoginModule required"
+            _write_private(folder / "jaas.conf", f"Server {{ {login}{users}; }};\n")
+            text += _SASL
+        return text + (_ENFORCED if self.requires_login else "")
+
+
+def _write_private(path: Path, text: str) -> None:
+    path.touch(mode=0o600)
+    path.write_text(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +122,24 @@ class ZooKeeperServer(Server):
         voters: Voters | None = None,
         dies_with_parent: bool = True,
         java_options: Sequence[str] | None = None,
+        protection: Protection | None = None,
     ) -> None:
         super().__init__(folder, dies_with_parent=dies_with_parent)
         self._java_options = jvm_archive().options() if java_options is None else java_options
         self._voters = voters
+        self.protection = protection or Protection()  # another one takes effect at the next start
         self.port = port or free_port()
+        self.secure_port = free_port() if self.protection.tls else 0
 
     @property
     def hosts(self) -> str:
         """host:port."""
         return f"127.0.0.1:{self.port}"
+
+    @property
+    def secure_hosts(self) -> str:
+        """host:port of the port for TLS. The name is in the server's certificate."""
+        return f"localhost:{self.secure_port}"
 
     def launch(self) -> None:
         """Start the process and return at once."""
@@ -96,10 +155,13 @@ class ZooKeeperServer(Server):
         if self._voters is not None:
             (data_dir / "myid").write_text(str(self._voters.number))
             text += self._voters.configuration()
+        text += self.protection.configuration(self.folder, self.secure_port)
         configuration.write_text(text)
+        jaas = self.folder / "jaas.conf"
         java = (
             str(java_program()),
             *self._java_options,
+            *((f"-Djava.security.auth.login.config={jaas}",) if self.protection.users else ()),
             f"-Xmx{HEAP_MB}m",
             "-XX:+UseSerialGC",
             "-Dzookeeper.fsync.warningthresholdms=5000",
