@@ -3,6 +3,8 @@
 ``MILLRACE_ZOOKEEPER``            host:port[,host:port…]
 ``MILLRACE_CLUSTER``              the cluster's name, ``default`` if unset
 ``MILLRACE_ZOOKEEPER_TIMEOUT_S``  the session timeout, 10 if unset: a dead worker's tasks move after this time
+
+TLS, the login and the ACL of the nodes: ``zk/client/access.py``.
 """
 
 import os
@@ -10,9 +12,10 @@ import re
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from millrace.errors import Fatal, Retryable
+from zk.client.access import Access
 from zk.client.session import CONNECT_TIMEOUT_S, SESSION_TIMEOUT_S, Session
 from zk.tree.paths import Tree, create_tree
 
@@ -24,10 +27,11 @@ class Ensemble:
     hosts: str
     tree: Tree
     session_timeout_s: float = SESSION_TIMEOUT_S
+    access: Access = field(default_factory=Access)
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Ensemble":
-        """Fatal MR-4205 when a variable is missing or malformed."""
+        """Fatal MR-4205 or MR-7027 when a variable is missing or malformed."""
         hosts = environment.get("MILLRACE_ZOOKEEPER", "").strip()
         if not hosts:
             raise Fatal("MR-4205", "MILLRACE_ZOOKEEPER is not set")
@@ -47,7 +51,8 @@ class Ensemble:
                 fix="Set it to a number of seconds, or unset it for 10.",
             )
         tree = Tree(environment.get("MILLRACE_CLUSTER", "") or "default")
-        return cls(hosts=hosts, tree=tree, session_timeout_s=timeout_s)
+        access = Access.from_environment(environment)
+        return cls(hosts=hosts, tree=tree, session_timeout_s=timeout_s, access=access)
 
     @property
     def servers(self) -> tuple[str, ...]:
@@ -56,10 +61,13 @@ class Ensemble:
         return tuple(f"{server.strip()}{slash}{path}" for server in hosts.split(","))
 
     def open(self, *, connect_timeout_s: float = CONNECT_TIMEOUT_S) -> Session:
-        """A session. Retryable MR-4001 when no server answers; raised at once when no host name resolves."""
+        """A session, as ``Session.open``. Retryable MR-4001 at once when no host name resolves."""
         _check_names(self.hosts)
         return Session.open(
-            self.hosts, timeout_s=self.session_timeout_s, connect_timeout_s=connect_timeout_s
+            self.hosts,
+            timeout_s=self.session_timeout_s,
+            connect_timeout_s=connect_timeout_s,
+            access=self.access,
         )
 
     @contextmanager

@@ -4,7 +4,7 @@ A code is stable once released: its meaning never changes and its number is neve
 happens next: the class that is raised decides it (``millrace.errors``), and a test compares the two.
 
 One module per section: 1xxx ``source``, 2xxx ``relay``, 3xxx ``kafka``, 4xxx ``control``, 416x to 419x ``check``, 5xxx ``apply``, 60xx ``record``,
-65xx ``converter``, 8xxx ``house``, 9xxx ``internal``. (7xxx, security, has none yet.)
+65xx ``converter``, 7xxx ``security``, 8xxx ``house``, 9xxx ``internal``.
 """
 
 from collections.abc import Mapping
@@ -20,6 +20,7 @@ from millrace.codes import (
     kafka,
     record,
     relay,
+    security,
     source,
 )
 from millrace.codes.code import Branch, Code
@@ -37,6 +38,7 @@ SECTIONS: Mapping[str, tuple[Code, ...]] = MappingProxyType(
         "5xxx: apply and target": apply.CODES,
         "60xx: record schemas and the registry": record.CODES,
         "65xx: conversion": converter.CODES,
+        "7xxx: security": security.CODES,
         "8xxx: installation and local servers": house.CODES,
         "9xxx: internal": internal.CODES,
     }

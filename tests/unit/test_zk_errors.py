@@ -1,5 +1,6 @@
 """Every error of the driver becomes a product error, by class, for any request."""
 
+import threading
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 
@@ -23,18 +24,15 @@ AWAY = {
 }
 TURNED_AWAY = {"ThrottledOpError"}
 CONTESTED = {"BadVersionError", "NoNodeError", "NodeExistsError", "NotEmptyError"}
+LOGIN_REFUSED = {"AuthFailedError", "SASLException", "SessionClosedRequireSaslError"}
+NOT_PERMITTED = {"NoAuthError": "MR-7028", "InvalidACLError": "MR-7029"}
 REFUSED = {
-    # the request, its rights or its size
-    "AuthFailedError",
+    # the request or its size
     "BadArgumentsError",
     "EphemeralOnLocalSessionError",
-    "InvalidACLError",
     "MarshallingError",
-    "NoAuthError",
     "NoChildrenForEphemeralsError",
     "QuotaExceededError",
-    "SASLException",
-    "SessionClosedRequireSaslError",
     "UnimplementedError",
     # of a commit's other changes: never its only error
     "RolledBackError",
@@ -90,7 +88,7 @@ CALLS: dict[str, Callable[[Session], object]] = {
 def test_every_zookeeper_error_has_a_branch(error: type[zke.KazooException]) -> None:
     """A lost connection is retryable; a write's outcome is then unknown, unless it was rejected.
 
-    Contention is retryable. All other errors need an operator.
+    Contention is retryable, and so is a login that was accepted before. All other errors need an operator.
     """
     read = translated(error(), "reading /x", is_write=False)
     write = translated(error(), "writing /x", is_write=True)
@@ -101,6 +99,10 @@ def test_every_zookeeper_error_has_a_branch(error: type[zke.KazooException]) -> 
         expected = (Retryable, "MR-4001", "MR-4001")
     elif error.__name__ in CONTESTED:
         expected = (Retryable, "MR-4007", "MR-4007")
+    elif error.__name__ in LOGIN_REFUSED:
+        expected = (Retryable, "MR-7020", "MR-7020")
+    elif code := NOT_PERMITTED.get(error.__name__):
+        expected = (Fatal, code, code)
     else:
         expected = (Fatal, "MR-4012", "MR-4012")
     assert type(read) is type(write) is expected[0]
@@ -109,7 +111,7 @@ def test_every_zookeeper_error_has_a_branch(error: type[zke.KazooException]) -> 
 
 def test_every_zookeeper_error_is_in_one_list() -> None:
     """A new or renamed class would silently take another branch."""
-    listed = [*AWAY, *TURNED_AWAY, *CONTESTED, *REFUSED]
+    listed = [*AWAY, *TURNED_AWAY, *CONTESTED, *LOGIN_REFUSED, *NOT_PERMITTED, *REFUSED]
     assert sorted(listed) == [error.__name__ for error in ALL]
 
 
@@ -137,7 +139,7 @@ def test_no_call_leaks_an_error_of_kazoo(
 def test_session_open_failures_are_mapped_like_other_calls(
     error: type[zke.KazooException], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The driver looks for the folder in the hosts string (/path), and the connection may break before that."""
+    """A session is open when the ensemble has answered; the connection may break before that."""
     failing = Failing(error())
     monkeypatch.setattr(zk_session, "KazooClient", lambda **_: failing)
     with pytest.raises(MillraceError) as caught:
@@ -161,8 +163,10 @@ class Failing:
         self._error = error
         self.is_closed = False
 
-    def start(self, timeout: float) -> None:
-        raise self._error
+    def start_async(self) -> threading.Event:
+        live = threading.Event()
+        live.set()
+        return live
 
     def stop(self) -> None:
         """Act as the driver's."""

@@ -1,5 +1,6 @@
 """A mirror of a folder over a driver that keeps watches like kazoo, and a clock that only the test moves."""
 
+import threading
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -25,13 +26,17 @@ class ModelKazoo:
     nodes: dict[str, bytes] = field(default_factory=dict)
     watchers: dict[str, set[Watcher]] = field(default_factory=lambda: defaultdict(set))
     reads: int = 0
+    client_state: str = "CONNECTED"
 
     def add_listener(self, heard: Callable[[str], None]) -> None:
         """Report a connection at once."""
         heard(KazooState.CONNECTED)
 
-    def start(self, timeout: float) -> None:
-        """Act as the driver's."""
+    def start_async(self) -> threading.Event:
+        """Return an event that is set at once: connected."""
+        live = threading.Event()
+        live.set()
+        return live
 
     def get_async(self, path: str, watch: Watcher | None) -> Any:
         """Return a node."""
@@ -48,7 +53,7 @@ class ModelKazoo:
         self._watch(path, watch)
         return self._answered([name.rpartition("/")[2] for name in self.nodes])
 
-    def exists_async(self, path: str, watch: Watcher | None) -> Any:
+    def exists_async(self, path: str, watch: Watcher | None = None) -> Any:
         """Leave only a watch."""
         self._watch(path, watch)
         return self._answered(None)

@@ -1,9 +1,11 @@
-"""A session to ZooKeeper with our types and errors. The only module that imports kazoo.
+"""A session to ZooKeeper with our types and errors. Only this module and ``driver.py`` import kazoo.
 
 Guarantees
 - Every call ends within the session timeout. While the ensemble is away it fails at once (Retryable MR-4001).
 - A write without an answer has a separate error (Retryable MR-4002): it may have happened. Read, then decide.
 - An unexpected error can end kazoo's thread. The next call starts it again.
+- Every node gets the ACL of the access policy, also ephemeral ones, those of a commit, and missing parents.
+- A refused login or connection has a code of its own within the connect timeout, and never hangs.
 - ``incarnation`` grows each time the session turns out to be over. The ephemeral nodes of an older incarnation are
   gone, even when ``state`` is CONNECTED again.
 
@@ -28,13 +30,19 @@ from typing import Any
 from kazoo import exceptions as zke
 from kazoo.client import KazooClient, KazooState
 from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.states import KeeperState
 
 from millrace.errors import Fatal, MillraceError, Retryable
+from zk.client import wire
+from zk.client.access import OPEN, Access, Acl
+from zk.client.driver import KazooThreads, grant_of, kazoo_acl
+from zk.client.sasl import SaslLogin
 
 SESSION_TIMEOUT_S = (
     10.0  # a dead worker's tasks move after this; a shorter pause of a live worker moves none
 )
 CONNECT_TIMEOUT_S = 15.0
+FIRST_LOOK_S = 1.0  # without a connection: look for a refusal, which no waiting helps
 
 # Reconnect forever, with pauses of at most 0.5 s: kazoo's own grow to a minute, so a session would expire first.
 _RECONNECT = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 0.5}
@@ -101,16 +109,29 @@ Change = Create | Put | Delete | Check
 class Session:
     """Opens a new session when the last one is over, until ``close``. Thread-safe."""
 
-    def __init__(self, hosts: str, *, timeout_s: float = SESSION_TIMEOUT_S) -> None:
+    def __init__(
+        self, hosts: str, *, timeout_s: float = SESSION_TIMEOUT_S, access: Access | None = None
+    ) -> None:
         self._log = _KazooLog("millrace.kazoo")
+        self._access = access or Access()
+        self._sasl = SaslLogin(self._access.login) if self._access.login else None
+        self._threads = KazooThreads(self._access.tls)
         self._client: Any = KazooClient(
-            hosts=hosts, timeout=timeout_s, logger=self._log, connection_retry=_RECONNECT
+            hosts=hosts,
+            timeout=timeout_s,
+            logger=self._log,
+            connection_retry=_RECONNECT,
+            handler=self._threads,
+            use_ssl=self._access.tls is not None,
+            sasl_options=self._sasl.options() if self._sasl else None,
+            default_acl=kazoo_acl(self._access.policy.acl if self._access.policy else OPEN),
         )
         self._hosts = hosts
         self._timeout_s = timeout_s
         self._listeners: list[Callable[[SessionState], None]] = []
         self._incarnation = 0
         self._state = SessionState.LOST
+        self._is_refused = False
         self._suspended_at_s = 0.0
         self._starting = threading.Lock()
         self._client.add_listener(self._on_kazoo_state)
@@ -122,20 +143,44 @@ class Session:
         *,
         timeout_s: float = SESSION_TIMEOUT_S,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        access: Access | None = None,
     ) -> "Session":
-        """A connected session. Raises Retryable MR-4001 when no server answers; then nothing is left running."""
-        session = cls(hosts, timeout_s=timeout_s)
+        """A connected session, logged in. If it raises, nothing is left running.
+
+        Retryable MR-4001 when no server answers. Fatal MR-7020 to MR-7027 when the ensemble refuses us, or we refuse
+        the ensemble.
+        """
+        if access is not None and access.tls is not None:
+            wire.check_files(access.tls)
+        session = cls(hosts, timeout_s=timeout_s, access=access)
         try:
-            session._client.start(timeout=connect_timeout_s)
-        except KazooTimeoutError as exc:
+            session._connect(connect_timeout_s)
+        except BaseException:
             session.close()
-            raise Retryable(
-                "MR-4001", f"no answer from {hosts} in {connect_timeout_s:g} s", hosts=hosts
-            ) from exc
-        except zke.KazooException as exc:  # `hosts` may end in a path, which kazoo has looked up
-            session.close()
-            raise translated(exc, f"opening a session to {hosts}", is_write=False) from exc
+            raise
         return session
+
+    def _connect(self, timeout_s: float) -> None:
+        until_s = time.monotonic() + timeout_s
+        is_live = self._client.start_async()
+        if not is_live.wait(min(timeout_s, FIRST_LOOK_S)):
+            rest_s = max(0.0, until_s - time.monotonic())
+            if refusal := wire.refusal(self._client.hosts, self._access.tls, within_s=rest_s):
+                raise refusal
+            if not is_live.wait(max(0.0, until_s - time.monotonic())):
+                message = f"no answer from {self._hosts} in {timeout_s:g} s"
+                raise Retryable("MR-4001", message, hosts=self._hosts)
+        # kazoo is connected before it logs in: only an answer shows that the login succeeded
+        rest_s = max(FIRST_LOOK_S, until_s - time.monotonic())
+        try:
+            self._client.exists_async("/").get(timeout=rest_s)
+        except KazooTimeoutError as exc:
+            message = f"{self._hosts} accepted a connection, but did not answer in {rest_s:g} s"
+            raise Retryable("MR-4001", message, hosts=self._hosts) from exc
+        except zke.KazooException as exc:
+            if isinstance(exc, _LOGIN) or self._is_refused or self._threads.failure is not None:
+                raise self._refused_login(type(exc).__name__) from exc
+            raise translated(exc, f"opening a session to {self._hosts}", is_write=False) from exc
 
     def close(self) -> None:
         """End the session. Its ephemeral nodes are deleted at once if the ensemble can be reached."""
@@ -256,6 +301,23 @@ class Session:
             ):
                 raise translated(result, f"changing {what}", is_write=True) from result
 
+    def acl(self, path: str) -> tuple[Acl, int] | None:
+        """A node's ACL and the ACL's version, or ``None`` if there is no such node."""
+        try:
+            entries, stat = self._call(self._client.get_acls_async, path)
+        except zke.NoNodeError:
+            return None
+        except zke.KazooException as exc:
+            raise translated(exc, f"reading the ACL of {path}", is_write=False) from exc
+        return frozenset(map(grant_of, entries)), int(stat.aversion)
+
+    def set_acl(self, path: str, acl: Acl, *, version: int) -> None:
+        """Replace a node's ACL. Retryable MR-4007 when the node is gone or its ACL's version is not ``version``."""
+        try:
+            self._call(self._client.set_acls_async, path, kazoo_acl(acl), version)
+        except zke.KazooException as exc:
+            raise translated(exc, f"setting the ACL of {path}", is_write=True) from exc
+
     def _exists(self, path: str, watch: Watch) -> object:
         try:
             return self._call(self._client.exists_async, path, _kazoo_watch(watch))
@@ -268,6 +330,9 @@ class Session:
             self._accept_rebuilt_ensemble()
             self._restart_kazoo_thread()
             # nothing was sent, so a write has not happened either
+            if self._is_refused:
+                refused = self._refused_login("AuthFailedError")
+                raise Retryable(refused.code, refused.message, fix=refused.fix, **refused.context)
             raise Retryable(
                 "MR-4001",
                 f"ZooKeeper can't be reached (session {self._state.value})",
@@ -277,6 +342,14 @@ class Session:
             return call(*args, **named).get(timeout=self._timeout_s)
         except KazooTimeoutError as exc:
             raise zke.OperationTimeoutError(f"no answer in {self._timeout_s:g} s") from exc
+
+    def _refused_login(self, error: str) -> MillraceError:
+        """Why there is no login: our own problem, such as an unreadable password, or the ensemble's refusal."""
+        if self._sasl is not None and self._sasl.problem is not None:
+            return self._sasl.problem
+        login = self._access.login
+        user = f"user {login.user}" if login else "a client without a login"
+        return Fatal("MR-7020", f"{self._hosts} refuses {user}", error=error)
 
     def _accept_rebuilt_ensemble(self) -> None:
         """Lets kazoo connect to an ensemble that was rebuilt or restored from a backup.
@@ -310,6 +383,8 @@ class Session:
             KazooState.LOST: SessionState.LOST,
         }
         self._state = known[state]
+        # the thread ends at once with another state, so this is the only time to see it
+        self._is_refused = self._client.client_state == KeeperState.AUTH_FAILED
         if self._state is SessionState.LOST:
             self._incarnation += 1
         elif self._state is SessionState.SUSPENDED:
@@ -344,6 +419,7 @@ _AWAY: tuple[type[zke.KazooException], ...] = (
     zke.SessionExpiredError,
     zke.SessionMovedError,
 )
+_LOGIN = (zke.AuthFailedError, zke.SASLException, zke.SessionClosedRequireSaslError)
 _CONTESTED: tuple[type[zke.KazooException], ...] = (
     zke.BadVersionError,
     zke.NoNodeError,
@@ -366,6 +442,13 @@ def translated(error: zke.KazooException, doing: str, *, is_write: bool) -> Mill
         return Retryable("MR-4001", f"ZooKeeper is too busy for {doing}", error=kind)
     if isinstance(error, _CONTESTED):
         return Retryable("MR-4007", f"another process changed it first while {doing}", error=kind)
+    if isinstance(error, zke.NoAuthError):
+        return Fatal("MR-7028", f"no permission for {doing}", error=kind)
+    if isinstance(error, zke.InvalidACLError):
+        return Fatal("MR-7029", f"refused an identity while {doing}", error=kind)
+    if isinstance(error, _LOGIN):
+        # at a reconnection: the password may change at both ends, but never in the same moment
+        return Retryable("MR-7020", f"refused the login while {doing}", error=kind)
     return Fatal("MR-4012", f"refused while {doing}", error=kind)
 
 

@@ -94,9 +94,13 @@ def _open_session(where: Ensemble, stop: threading.Event) -> Session | None:
     """A session, as soon as the ensemble answers; ``None`` when a signal comes first."""
     while not stop.is_set():
         try:
-            return where.open(connect_timeout_s=CONNECT_TRY_S)
+            session = where.open(connect_timeout_s=CONNECT_TRY_S)
         except Retryable as error:
             log.warning("waits for ZooKeeper", error=error)
+        else:
+            for weakness in where.access.weaknesses():
+                log.warning(weakness, see="docs/zookeeper.md")
+            return session
     return None
 
 

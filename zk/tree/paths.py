@@ -119,11 +119,16 @@ FOLDERS = (
 
 
 def create_tree(session: Session, tree: Tree) -> None:
-    """Create the missing nodes of the tree and leave the others unchanged. Many processes may do it at once."""
-    session.create(tree.root, encode({"generation": 1}))
-    for folder in FOLDERS:
-        session.create(tree.folder(folder), b"")
-    session.create(tree.reign, encode({"scheduler": ""}))
+    """Create the missing nodes of the tree and leave the others unchanged. Many processes may do it at once.
+
+    It reads first: a login that may only read is refused even the creation of a node that exists.
+    """
+    wanted = {tree.root: encode({"generation": 1})}
+    wanted |= {tree.folder(folder): b"" for folder in FOLDERS}
+    wanted[tree.reign] = encode({"scheduler": ""})
+    for path, content in wanted.items():
+        if session.get(path) is None:
+            session.create(path, content)
 
 
 def encode(plain: dict[str, object]) -> bytes:

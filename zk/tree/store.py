@@ -138,8 +138,10 @@ class Store:
     def installation(self) -> str:
         """The id of this installation, made at the first call; Fatal MR-4011 where it can not be read."""
         path = self._tree.installation
-        self._session.create(path, encode({"id": uuid4().hex}))  # nothing where it exists
         node = self._session.get(path)
+        if node is None:
+            self._session.create(path, encode({"id": uuid4().hex}))  # nothing where it exists
+            node = self._session.get(path)
         if node is None:
             raise Retryable("MR-4007", f"{path} was deleted just now")
         return text_field(node.content, path, "id")

@@ -39,6 +39,7 @@ VICTIMS = {  # by the longest prefix of a point's name
     "zk.placement.scheduler.": "scheduler",
     "apply.": "apply",
     "spread.": "cluster",  # tests/fault/test_spread_kills.py kills them
+    "acls.": "command",  # `millrace cluster secure`: tests/fault/test_zk_access.py kills it
     "conflict.": "command",  # `millrace conflict`: tests/fault/test_conflict_kills.py kills it
     "documents.": "command",  # commands that write documents: tests/fault/test_document_kills.py kills them
 }

@@ -1,0 +1,75 @@
+"""kazoo with our TLS and our values for ACLs. Like ``session.py``, this module may import kazoo.
+
+kazoo makes each connection through its handler of threads. This handler makes TLS connections in ``wire.py`` instead.
+"""
+
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Any
+
+from kazoo.exceptions import KazooException
+from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.security import ACL, Id, Permissions
+
+from zk.client import wire
+from zk.client.access import Acl, Grant, Identity, TlsAccess
+
+_PERMISSIONS = {  # the letters of `access.EVERYTHING`, in its order
+    "c": Permissions.CREATE,
+    "d": Permissions.DELETE,
+    "r": Permissions.READ,
+    "w": Permissions.WRITE,
+    "a": Permissions.ADMIN,
+}
+
+
+class KazooThreads(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
+    """kazoo's threads and sockets, with our TLS. ``failure`` is the error of kazoo's that ended its thread."""
+
+    def __init__(self, tls: TlsAccess | None) -> None:
+        super().__init__()
+        self._tls = tls
+        self.failure: KazooException | None = None
+
+    def create_connection(self, *args: Any, **named: Any) -> socket.socket:
+        """One connection, with TLS if the access wants it."""
+        if self._tls is None:
+            made: socket.socket = super().create_connection(*args, **named)
+            return made
+        address, name, timeout_s = named["address"], named["hostname"], named["timeout"]
+        return wire.connect(address, name=name, timeout_s=timeout_s, tls=self._tls)
+
+    def select(self, *args: Any, **named: Any) -> Any:
+        """Bytes that OpenSSL has decrypted already count as readable; the descriptor does not show them."""
+        pending = [one for one in args[0] if isinstance(one, ssl.SSLSocket) and one.pending()]
+        return (pending, [], []) if pending else super().select(*args, **named)
+
+    def spawn(self, func: Callable[..., object], *args: Any, **named: Any) -> Any:
+        """Run it in a thread. An error of kazoo's ends the thread and is kept as ``failure``."""
+
+        def run() -> None:
+            try:
+                func(*args, **named)
+            except KazooException as error:  # Python would print it as an unexpected one
+                self.failure = error
+
+        self.failure = None
+        return super().spawn(run)
+
+
+def kazoo_acl(acl: Acl) -> list[Any]:
+    """The ACL as kazoo takes it."""
+    return [
+        ACL(
+            sum(_PERMISSIONS[letter] for letter in grant.permissions),
+            Id(grant.identity.scheme, grant.identity.id),
+        )
+        for grant in sorted(acl)
+    ]
+
+
+def grant_of(entry: Any) -> Grant:
+    """One entry of an ACL that kazoo has read."""
+    letters = (letter for letter, bit in _PERMISSIONS.items() if entry.perms & bit)
+    return Grant(Identity(entry.id.scheme, entry.id.id), "".join(letters))
