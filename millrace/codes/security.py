@@ -98,4 +98,20 @@ CODES: tuple[Code, ...] = (
         " then repeat it.",
         Branch.OPERATOR,
     ),
+    Code(
+        "MR-7032",
+        "programs may not give secrets here",
+        "A reference to a secret names a program (`exec:…`), and the process does not run programs for documents.",
+        "Set MILLRACE_SECRETS_EXEC=allow in the environment of every process that logs in, or use `env:NAME` or"
+        " `file:/path`. Then every writer of documents can run programs as this user.",
+        Branch.OPERATOR,
+    ),
+    Code(
+        "MR-7033",
+        "the program of a secret failed",
+        "The program that a reference names (`exec:…`) can't be run, ended with an error, or took too long.",
+        "Run the command of the message on this host as the user of the process. It must print the secret, and nothing"
+        " else, within 10 seconds and exit with 0. Its standard error is discarded.",
+        Branch.EITHER,
+    ),
 )

@@ -154,13 +154,14 @@ def choice(kind: type[E]) -> Callable[[object], E]:
     return read
 
 
-@described(type="string", pattern=r"^(env:[A-Za-z_][A-Za-z0-9_]*|file:/.*)$")
+@described(type="string", pattern=r"^(env:[A-Za-z_][A-Za-z0-9_]*|(file|exec):/.*)$")
 def secret(value: object) -> SecretReference:
     """A reference to a secret. Errors never show the value, because it may be the secret itself."""
     reference = SecretReference.parse(value) if isinstance(value, str) else None
     if reference is None:
         raise Unreadable(
-            "a reference: env:NAME_OF_A_VARIABLE or file:/path/to/it (documents never contain the secret itself)",
+            "a reference: env:NAME_OF_A_VARIABLE, file:/path/to/it or exec:/program ARGUMENT (documents never"
+            " contain the secret itself)",
             found="a value that is not shown",
         )
     return reference

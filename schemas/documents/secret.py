@@ -1,20 +1,32 @@
-"""References to secrets: ``env:NAME`` or ``file:/path``. The secret itself is never stored, logged or sent.
+"""References to secrets: ``env:NAME``, ``file:/path`` or ``exec:/program argument …``.
+
+The secret itself is never stored, logged or sent.
 
 Guarantees: the text of a reference never contains the secret. Only ``resolve_secret`` reads it, in the process that
 uses it and at the time of use, so a rotated secret takes effect at the next connection.
-Not done here: encryption, external vaults.
+
+``exec:`` runs a program without a shell; the secret is its output. Documents come from ZooKeeper, so a process runs
+programs only if its own environment has MILLRACE_SECRETS_EXEC=allow. No error repeats the output.
+Not done here: encryption, clients of vaults.
 """
 
 import os
 import re
+import select
+import shlex
+import signal
+import subprocess
+import time
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from millrace.errors import Fatal
+from millrace.errors import Fatal, Retryable
 from millrace.shortage import shortage_of
 
 SECRET_BYTES_MAX = 64 * 1024  # a password or key file; a larger file is a wrong path
+PROGRAM_S_MAX = 10.0  # a vault answers in less; a login waits for it
+EXEC_ALLOWED = ("MILLRACE_SECRETS_EXEC", "allow")
 
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -24,6 +36,7 @@ class SecretPlace(StrEnum):
 
     ENVIRONMENT = "env"
     FILE = "file"
+    PROGRAM = "exec"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +54,9 @@ class SecretReference:
             return None
         if prefix == SecretPlace.ENVIRONMENT and _ENVIRONMENT_NAME.fullmatch(name):
             return cls(SecretPlace.ENVIRONMENT, name)
-        if prefix == SecretPlace.FILE and name.startswith("/") and "\0" not in name:
-            return cls(SecretPlace.FILE, name)
+        for place in (SecretPlace.FILE, SecretPlace.PROGRAM):
+            if prefix == place and name.startswith("/") and "\0" not in name:
+                return cls(place, name)
         return None
 
     def __str__(self) -> str:
@@ -50,26 +64,34 @@ class SecretReference:
 
 
 def resolve_secret(reference: SecretReference) -> str:
-    """Read the secret. One trailing line end of a file is dropped. Fatal MR-4106, Retryable MR-4014."""
+    """Read the secret. One trailing line end of a file or an output is dropped.
+
+    Fatal MR-4106; Retryable MR-4014. For a program also Fatal MR-7032, and MR-7033: Retryable if it may work later.
+    """
     if reference.place is SecretPlace.ENVIRONMENT:
         value = os.environ.get(reference.name)
         if value is None:
             raise _unreadable(reference, "the environment variable is not set in this process")
+    elif reference.place is SecretPlace.FILE:
+        value = _text(reference, _file_content(reference))
     else:
-        value = _file_text(reference)
+        value = _text(reference, _output(reference))
     if not value:
         raise _unreadable(reference, "it is empty")
     return value
 
 
-def _file_text(reference: SecretReference) -> str:
+def _file_content(reference: SecretReference) -> bytes:
     try:
         with Path(reference.name).open("rb") as file:
-            content = file.read(SECRET_BYTES_MAX + 1)
+            return file.read(SECRET_BYTES_MAX + 1)
     except OSError as exc:
         raise shortage_of(exc) or _unreadable(
             reference, exc.strerror or type(exc).__name__
         ) from exc
+
+
+def _text(reference: SecretReference, content: bytes) -> str:
     if len(content) > SECRET_BYTES_MAX:
         raise _unreadable(reference, f"it is larger than {SECRET_BYTES_MAX} bytes")
     try:
@@ -77,6 +99,64 @@ def _file_text(reference: SecretReference) -> str:
     except UnicodeDecodeError:
         # `from None`: the original error contains the bytes of the secret
         raise _unreadable(reference, "it is not UTF-8 text") from None
+
+
+def _output(reference: SecretReference) -> bytes:
+    """The program's output, at most one byte more than ``SECRET_BYTES_MAX``."""
+    variable, value = EXEC_ALLOWED
+    if os.environ.get(variable) != value:
+        raise Fatal("MR-7032", f"{reference} is refused: {variable} is not {value!r} here")
+    try:
+        command = shlex.split(reference.name)
+    except ValueError as exc:
+        raise Fatal("MR-7033", f"{reference} is not a list of arguments: {exc}") from exc
+    try:
+        # a separate session, so that the program's children are killed with it
+        program = subprocess.Popen(  # no shell, and only if the operator allows it
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,  # it may repeat the secret
+            start_new_session=True,
+        )
+    except OSError as exc:
+        why = exc.strerror or type(exc).__name__
+        raise shortage_of(exc) or Fatal("MR-7033", f"{reference} can't be run: {why}") from exc
+    with program:
+        try:
+            output, status = _read(program)
+        finally:
+            _kill(program)
+    if status is None:
+        raise Retryable("MR-7033", f"{reference} did not end within {PROGRAM_S_MAX:g} s")
+    if status != 0:
+        raise Retryable("MR-7033", f"{reference} ended with status {status}")
+    return output
+
+
+def _read(program: "subprocess.Popen[bytes]") -> tuple[bytes, int | None]:
+    """Output and exit status; no status if the time is over. Stops reading above ``SECRET_BYTES_MAX``."""
+    assert program.stdout is not None
+    output, until_s, poll = b"", time.monotonic() + PROGRAM_S_MAX, select.poll()
+    poll.register(program.stdout, select.POLLIN | select.POLLHUP)
+    while (rest_s := until_s - time.monotonic()) > 0 and poll.poll(1000 * rest_s):
+        piece = os.read(program.stdout.fileno(), SECRET_BYTES_MAX)
+        output += piece
+        if len(output) > SECRET_BYTES_MAX:
+            return output[: SECRET_BYTES_MAX + 1], 0  # refused for its size
+        if not piece:
+            try:
+                return output, program.wait(timeout=rest_s)
+            except subprocess.TimeoutExpired:
+                break
+    return b"", None
+
+
+def _kill(program: "subprocess.Popen[bytes]") -> None:
+    try:
+        os.killpg(program.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
 
 
 def _unreadable(reference: SecretReference, why: str) -> Fatal:

@@ -238,6 +238,8 @@ PROVOCATIONS: Mapping[str, str] = {
     "MR-7029": "test_refused_access_ends_within_the_connect_timeout",
     "MR-7030": "test_open_tree_is_secured_while_a_task_runs",
     "MR-7031": "test_secure_names_processes_without_the_login",
+    "MR-7032": "test_program_gives_a_secret_only_if_allowed",
+    "MR-7033": "test_failing_program_of_a_secret_is_named_without_its_output",
     "MR-8001": "test_package_of_another_root_is_named",
     "MR-8002": "test_missing_java_is_reported_with_the_install_command",
     "MR-8003": "test_failed_download_reports_its_last_output",

@@ -44,7 +44,7 @@ WORLD = Identity("world", "anyone")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Grant:
-    """What an identity may do with a node: letters of ``EVERYTHING``, in its order."""
+    """The permissions of an identity on a node: letters of ``EVERYTHING``, in its order."""
 
     identity: Identity
     permissions: str
@@ -154,7 +154,7 @@ def _login(given: Mapping[str, str]) -> Login | None:
         raise _wrong(alone, "is set alone: a login needs USER and PASSWORD")
     password = SecretReference.parse(text)
     if password is None:  # the text may be the password itself, so it is not shown
-        raise _wrong("PASSWORD", "is not a reference: write env:NAME or file:/path")
+        raise _wrong("PASSWORD", "is not a reference: write env:NAME, file:/path or exec:/program")
     return Login(user, password)
 
 
