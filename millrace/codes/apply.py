@@ -15,7 +15,8 @@ CODES: tuple[Code, ...] = (
         "MR-5002",
         "the target refuses the account",
         "The user name or password is wrong, or the account may not connect from this host.",
-        "Correct `user` and `password` in the set document (`millrace set show NAME`), then `millrace task resume NAME`.",
+        "Correct `user` and `password` in the set document (`millrace set show NAME`), then `millrace task resume NAME`."
+        " A task that was running retries by itself for some minutes first.",
         Branch.OPERATOR,
     ),
     Code(

@@ -16,7 +16,7 @@ CODES: tuple[Code, ...] = (
         "a source server refuses the account",
         "The user name or password is wrong, or the account may not connect from this host.",
         "Correct `user` and `password` in the set document (`millrace set create -f FILE --replace`), then `millrace task"
-        " resume NAME`.",
+        " resume NAME`. A task that was running retries by itself for some minutes first.",
         Branch.OPERATOR,
     ),
     Code(

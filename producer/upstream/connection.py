@@ -26,6 +26,7 @@ from millrace.errors import Fatal, Retryable
 from millrace.tls import UnusableAuthorityError, certificate_fix, unverified, verifying
 from producer.upstream.dump_errors import explain_dump_error
 from schemas.documents.model import Member, Tls, TlsMode
+from schemas.documents.secret import SecretReference, resolve_secret
 from schemas.grant_fix import privilege_fix
 
 CONNECT_TIMEOUT_S = 10
@@ -48,11 +49,19 @@ _NO_PRIVILEGE = frozenset({1044, 1142, 1143, 1227, 3530})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login:
-    """The account and TLS settings for every member of a set, with the resolved password."""
+    """The account and TLS settings for every member of a set.
+
+    A reference to the password is resolved at each connection, so that a changed password is used at the next one.
+    """
 
     user: str
-    password: str = field(repr=False)
+    password: str | SecretReference = field(repr=False)
     tls: Tls
+
+    def resolved(self) -> str:
+        """The password of now. Fatal MR-4106."""
+        known = self.password
+        return known if isinstance(known, str) else resolve_secret(known)
 
 
 class SourceConnection:
@@ -80,7 +89,7 @@ class SourceConnection:
                     host=member.host,
                     port=member.port,
                     user=login.user,
-                    password=login.password.encode(),  # UTF-8, as the mariadb client does; a str is sent as latin-1
+                    password=login.resolved().encode(),  # UTF-8, as the mariadb client does; a str is sent as latin-1
                     ssl=cast(dict[str, object], _tls_context(login.tls, member)),
                     ssl_disabled=login.tls.mode is TlsMode.DISABLED,
                     connect_timeout=timeout_s or CONNECT_TIMEOUT_S,

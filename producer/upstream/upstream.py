@@ -32,7 +32,7 @@ from producer.upstream.dump_stream import StreamFigures
 from producer.upstream.feed import Feed, FeedStart
 from producer.upstream.heartbeat import Heartbeat
 from producer.upstream.relay_status import relay_status
-from schemas.documents import Compression, Member, RelayMode, SetDocument, resolve_secret
+from schemas.documents import Compression, Member, RelayMode, SetDocument
 from schemas.documents.model import Directives
 from schemas.gtid import GtidPosition
 from schemas.place import FIRST_POS, Coordinates
@@ -63,9 +63,11 @@ class Site:
 
 
 def resolve_login(document: SetDocument) -> Login:
-    """The login for the set's members; reads the secret now. Fatal MR-4106."""
-    password = resolve_secret(document.account.password)
-    return Login(user=document.account.user, password=password, tls=document.tls)
+    """The login for the set's members. Fatal MR-4106 if its secret can't be read now."""
+    account = document.account
+    login = Login(user=account.user, password=account.password, tls=document.tls)
+    login.resolved()
+    return login
 
 
 class Upstream:

@@ -26,7 +26,7 @@ def test_waiting_for_a_blocked_task_fails_at_once(
     """The command does not wait for a position that cannot be reached."""
 
     def script(_task: Work, _lease: HeldLease, _stop: threading.Event) -> None:
-        raise Fatal("MR-4106", "no such file", fix="Put it there.")
+        raise Fatal("MR-1031", "it was purged", fix="Put it there.")
 
     monkeypatch.setenv("MILLRACE_TEST_PASSWORD", source_set.password)
     shell("set", "create", "-f", shell.file(_document_of(source_set)))
@@ -35,7 +35,7 @@ def test_waiting_for_a_blocked_task_fails_at_once(
     with shell.running(ScriptedRunner(script, gtid_set="")):
         output = shell("task", "wait", "shop-capture", "--timeout", "60", exit_code=4)
     assert output.startswith("MR-4202 ")
-    assert "MR-4106 no such file" in output
+    assert "MR-1031 it was purged" in output
     assert "Put it there." in output
 
 

@@ -48,7 +48,7 @@ def test_orderly_end_resets_the_kill_count(stage: Stage, how: str) -> None:
         ) -> None:
             report(TaskReport(TaskState.RUNNING, seq=1))
             if how == "failed":
-                raise Fatal("MR-4106", "x")
+                raise Fatal("MR-1031", "x")
             may_move.wait()
             if how == "moved rows":
                 report(TaskReport(TaskState.RUNNING, seq=2))

@@ -88,6 +88,11 @@ PACE = Pace()
         (Fenced("MR-4003", "x"), Failures(total=4, fenced=4), S.BLOCKED, "MR-4006", 0.0),
         (Fatal("MR-4106", "x"), Failures(), S.BLOCKED, "MR-4106", 0.0),
         (MillraceError("MR-4106", "x"), Failures(), S.BLOCKED, "MR-4106", 0.0),
+        (Fatal("MR-1002", "x"), Failures(has_run=True), S.DEGRADED, "MR-1002", 0.5),
+        (Fatal("MR-5002", "x"), Failures(has_run=True, total=3), S.DEGRADED, "MR-5002", 4.0),
+        (Fatal("MR-4106", "x"), Failures(has_run=True, refused=11), S.DEGRADED, "MR-4106", 0.5),
+        (Fatal("MR-4106", "x"), Failures(has_run=True, refused=12), S.BLOCKED, "MR-4106", 0.0),
+        (Fatal("MR-1031", "x"), Failures(has_run=True), S.BLOCKED, "MR-1031", 0.0),
         (None, Failures(), S.DEGRADED, "MR-4010", 0.5),
         (MemoryError(), Failures(total=1), S.DEGRADED, "MR-4014", 1.0),
         (ZeroDivisionError("x"), Failures(), S.BLOCKED, "MR-9001", 0.0),
@@ -100,6 +105,16 @@ def test_every_end_of_a_run_has_a_next_step(
     step = after(error, tries, PACE)
     assert (step.state, step.error.code, step.wait_s) == (state, code, wait_s)
     assert step.error.fix
+
+
+def test_refused_login_is_retried_for_minutes_and_not_forever() -> None:
+    """Long enough to change a password on the server and in its file; another failure begins a new count."""
+    failures, waited_s = Failures(has_run=True), 0.0
+    while (step := after(Fatal("MR-1002", "x"), failures, PACE)).state is S.DEGRADED:
+        failures, waited_s = step.failures, waited_s + step.wait_s
+    assert 180 < waited_s < 600
+    other = after(Retryable("MR-1001", "x"), failures, PACE).failures
+    assert after(Fatal("MR-1002", "x"), other, PACE).state is S.DEGRADED
 
 
 @pytest.mark.parametrize(

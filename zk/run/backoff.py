@@ -4,13 +4,15 @@ error                state      next
 Retryable            degraded   retry after 0.5, 1, 2, … at most 30 s; from 0.5 again after a steady run
 Fenced               degraded   the same, with a new lease; blocked after 5 in a row (MR-4006)
 Fatal                blocked    an operator acts (`task resume`, a new document)
+refused login, after degraded   as Retryable, 12 times in a row: its password may be changing; then blocked
+  a run that logged in
 none, but not asked  degraded   as Retryable, MR-4010
   to stop
 out of resources     degraded   as Retryable, MR-4014: memory, threads, descriptors or disk space ran out; no defect
 anything else        blocked    MR-9001: a defect
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from millrace.codes import CATALOGUE
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
@@ -30,12 +32,22 @@ class Pace:
     stop_s: float = 30.0  # a runner that takes longer to stop is reported
 
 
+# a source or target refuses the login, or its secret can't be read; each retry resolves the secret again
+REFUSED_LOGINS = frozenset({"MR-1002", "MR-5002", "MR-4106"})
+REFUSED_MAX = 12  # with the pauses of ``Pace``, about four minutes for a change at both ends
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failures:
-    """Failed runs in a row, and how many of them were fenced, in a row, at the end."""
+    """Failed runs in a row, and how many of them were fenced or refused a login, in a row, at the end.
+
+    ``has_run``: an earlier run under this document logged in, so its login was right then.
+    """
 
     total: int = 0
     fenced: int = 0
+    refused: int = 0
+    has_run: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +62,9 @@ class NextStep:
 
 def after(error: BaseException | None, failures: Failures, pace: Pace) -> NextStep:
     """The next step after a run that ended with ``error`` (``None``: it returned without being asked to stop)."""
+    counted = Failures(total=failures.total + 1, has_run=failures.has_run)
     if isinstance(error, Fenced):
-        counted = Failures(total=failures.total + 1, fenced=failures.fenced + 1)
+        counted = replace(counted, fenced=failures.fenced + 1)
         if counted.fenced >= pace.fenced_max:
             stale = Fatal(
                 "MR-4006", f"fenced {counted.fenced} times in a row: {error.full_message}"
@@ -61,12 +74,15 @@ def after(error: BaseException | None, failures: Failures, pace: Pace) -> NextSt
     if (shortage := shortage_of(error)) is not None:
         error = shortage
     if isinstance(error, Retryable):
-        return _degraded(error, Failures(total=failures.total + 1), failures, pace)
+        return _degraded(error, counted, failures, pace)
     if isinstance(error, MillraceError):  # Fatal, or an unknown branch
+        if error.code in REFUSED_LOGINS and failures.has_run and failures.refused < REFUSED_MAX:
+            counted = replace(counted, refused=failures.refused + 1)
+            return _degraded(error, counted, failures, pace)
         return NextStep(state=TaskState.BLOCKED, error=error, failures=failures)
     if error is None:
         ended = Retryable("MR-4010", "the runner returned without being asked to stop")
-        return _degraded(ended, Failures(total=failures.total + 1), failures, pace)
+        return _degraded(ended, counted, failures, pace)
     defect = Fatal("MR-9001", f"{type(error).__name__}: {str(error)[:300]}")
     return NextStep(state=TaskState.BLOCKED, error=defect, failures=failures)
 

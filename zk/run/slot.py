@@ -276,11 +276,13 @@ class Slot:
         self._offer(replace(report, worker=self._context.worker, epoch=lease.epoch))
 
     def _reset_after_steady_run(self, failures: Failures) -> Failures:
-        """``failures``, or none if the last run moved rows for a while."""
+        """``failures``, or none if the last run moved rows for a while. Notes whether it ran at all."""
         since_s = self._running_since_s
-        if since_s is not None and time.monotonic() - since_s >= self._context.pace.steady_s:
-            return Failures()
-        return failures
+        if since_s is None:
+            return failures
+        if time.monotonic() - since_s >= self._context.pace.steady_s:
+            return Failures(has_run=True)
+        return replace(failures, has_run=True)
 
     def _set_state(
         self,
