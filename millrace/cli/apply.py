@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from millrace.cli.exits import ExitCode
+from millrace.private import keep_private
 
 Master = Annotated[str, typer.Option(help="Spark's master: local[N], spark://…, yarn, k8s://….")]
 Name = Annotated[
@@ -29,6 +30,7 @@ def apply(*, master: Master = "local[2]", name: Name = "", conf: Conf = []) -> N
     from zk.run.worker import run_worker
 
     driver_name = process_name(name)  # before a JVM is started
+    keep_private()
     settings = dict(setting.partition("=")[::2] for setting in conf)
     driver = SparkDriver(master=master, settings=settings)
 

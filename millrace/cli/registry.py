@@ -11,6 +11,8 @@ from typing import Annotated
 
 import typer
 
+from millrace.private import keep_private
+
 
 def registry(
     kafka: Annotated[str, typer.Option(help="Kafka's bootstrap servers, host:port[,…].")],
@@ -33,6 +35,7 @@ def registry(
     from registry.ownership import Ownership
     from registry.server import RegistryServer, address_text, listen
 
+    keep_private()
     listening = listen(host, port)
     name = f"{socket.gethostname()}/{address_text(listening)}"
     ownership = Ownership(kafka, topic, name=name, takes_over=take_over)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from millrace.errors import Fatal
+from millrace.private import keep_private
 from millrace.signals import stop_on_signals
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def serve(
     from producer.serve.login import ServedAccount
     from producer.serve.server import RelayServer, ServeOptions
 
+    keep_private()
     host, port = parse_address(listen)
     options = ServeOptions(
         host=host,

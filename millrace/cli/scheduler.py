@@ -4,6 +4,8 @@ import sys
 
 import typer
 
+from millrace.private import keep_private
+from zk.lease.membership import process_name
 from zk.run.worker import run_scheduler
 
 
@@ -13,4 +15,6 @@ def scheduler(
     ),
 ) -> None:
     """Run a scheduler, which assigns tasks to workers. Several may run; one leads. SIGTERM shuts it down cleanly."""
-    sys.exit(run_scheduler(name=name))
+    scheduler_name = process_name(name)
+    keep_private()
+    sys.exit(run_scheduler(name=scheduler_name))

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from millrace.private import keep_private
+
 RelayDir = Annotated[
     Path,
     typer.Option(
@@ -28,6 +30,7 @@ def worker(*, relay_dir: RelayDir, name: Name = "") -> None:
     from zk.run.worker import run_worker
 
     worker_name = process_name(name)
+    keep_private()
     ensemble = Ensemble.from_environment()
     sys.exit(
         run_worker(

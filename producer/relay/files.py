@@ -17,6 +17,8 @@ from typing import Protocol
 from millrace.errors import Retryable
 from schemas.place import Coordinates
 
+OWN_FILE, OWN_FOLDER = 0o600, 0o700  # relay files hold rows in plain text
+
 
 class Files(Protocol):
     """Operations on one file system; an ``fd`` comes from ``open`` or ``lock``."""
@@ -84,7 +86,7 @@ class DiskFiles:
 
     def lock(self, path: Path) -> int:
         """See ``Files``."""
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, OWN_FILE)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -112,7 +114,7 @@ class DiskFiles:
         """See ``Files``."""
         flags = os.O_RDONLY if is_read_only else os.O_RDWR
         return os.open(
-            path, flags | os.O_CLOEXEC | (os.O_CREAT | os.O_TRUNC if is_new else 0), 0o644
+            path, flags | os.O_CLOEXEC | (os.O_CREAT | os.O_TRUNC if is_new else 0), OWN_FILE
         )
 
     def close(self, fd: int) -> None:
@@ -157,7 +159,7 @@ class DiskFiles:
 
     def make_directory(self, directory: Path) -> None:
         """See ``Files``."""
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(OWN_FOLDER, parents=True, exist_ok=True)
 
     def remove_directory(self, directory: Path) -> None:
         """See ``Files``."""

@@ -71,7 +71,8 @@ def test_wheel_installs_a_capture_host(wheel: Path, tmp_path: Path) -> None:
     assert _run(millrace, "--help", cwd=elsewhere).returncode == 0
     for words in (("worker", "--relay-dir", "relay"), ("scheduler",), ("status",)):
         done = _run(millrace, *words, cwd=elsewhere)
-        assert (done.returncode, done.stderr[:8]) == (4, "MR-4205 "), done.stderr
+        assert done.returncode == 4
+        assert "MR-4205 " in done.stderr, done.stderr  # root is warned of itself first
     done = _run(millrace, "apply", cwd=elsewhere)
     assert "MR-8011 " in done.stderr
     assert "pip install 'millrace[apply]'" in done.stderr
