@@ -18,6 +18,7 @@ from deploy.servers.tls import TlsFiles
 from millrace.cli import run
 from millrace.errors import Fatal
 from schemas.status import TaskState
+from tests.kit import canaries
 from tests.kit.certificates import Authority
 from tests.kit.control.control import a_capture, a_set, ensemble_of
 from tests.kit.control.process import launched
@@ -105,7 +106,12 @@ def test_no_node_of_a_secured_cluster_is_open(secured: SecuredZooKeeper, tmp_pat
                     attempt()
         with pytest.raises(NoAuthError):
             stranger.delete(ensemble.tree.task("shop-capture"))
+        assert canaries.in_processes(PASSWORDS) == []
+        assert canaries.in_processes({"address": secured.server.secure_hosts}) != []
     assert "Traceback" not in (tmp_path / "w1.log").read_text()
+    assert canaries.in_files(tmp_path, PASSWORDS) == []
+    kept = canaries.in_files(secured.server.folder, PASSWORDS)
+    assert {found.split()[1] for found in kept} == {str(secured.server.folder / "jaas.conf")}
 
 
 @pytest.mark.guarantee("access")
