@@ -1,8 +1,11 @@
 """TLS, logins and ACLs against a real ZooKeeper, checked with a raw client."""
 
 import contextlib
+import os
 import socket
 import ssl
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -16,6 +19,7 @@ from kazoo.exceptions import NoAuthError
 from deploy.servers import ZooKeeperServer
 from deploy.servers.tls import TlsFiles
 from millrace.cli import run
+from millrace.cli.exits import ExitCode
 from millrace.errors import Fatal
 from schemas.status import TaskState
 from tests.kit import canaries
@@ -23,7 +27,7 @@ from tests.kit.certificates import Authority
 from tests.kit.control.control import a_capture, a_set, ensemble_of
 from tests.kit.control.process import launched
 from tests.kit.control.secured import PASSWORDS, READER, WRITER, SecuredZooKeeper, acls
-from tests.kit.waiting import eventually
+from tests.kit.waiting import PATIENCE_S, eventually
 from zk.client.session import CONNECT_TIMEOUT_S
 from zk.ensemble import Ensemble
 from zk.tree.paths import ROOT
@@ -141,6 +145,23 @@ def test_observer_reads_and_cannot_write(secured: SecuredZooKeeper, shell: Shell
         assert "Traceback" not in refused
     nothing = secured.environment(secured.new_cluster(), user=READER)
     assert shell(nothing, "status", exit_code=4).startswith("MR-7028")
+
+
+def test_scheduler_that_may_only_read_ends_with_a_code(secured: SecuredZooKeeper) -> None:
+    """It prints the code and the fix, and no traceback."""
+    cluster = secured.new_cluster()
+    _fill(secured.ensemble(cluster))
+    done = subprocess.run(
+        (sys.executable, "-m", "millrace", "scheduler"),
+        env={**os.environ, **secured.environment(cluster, user=READER)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert done.returncode == ExitCode.OPERATOR
+    assert "\nMR-7028" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.guarantee("access")

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from millrace.errors import Retryable
+from millrace.errors import MillraceError, Retryable
 from millrace.log import get_logger
 from millrace.signals import stop_on_signals
 from schemas.documents import TaskKind
@@ -72,7 +72,10 @@ def run_worker(
 
 
 def run_scheduler(*, name: str = "", ensemble: Ensemble | None = None) -> int:
-    """Lead or wait to lead until a signal; returns 0 after an orderly end. Call it from the main thread."""
+    """Lead or wait to lead until a signal; returns 0 after an orderly end. Call it from the main thread.
+
+    Raises the error that ends it, such as Fatal MR-7028 if its login may only read.
+    """
     process = process_name(name)
     where = ensemble or Ensemble.from_environment()
     stop = stop_on_signals()
@@ -81,12 +84,19 @@ def run_scheduler(*, name: str = "", ensemble: Ensemble | None = None) -> int:
         return 0
     scheduler = Scheduler(session, where.tree, name=process)
 
+    refused: list[MillraceError] = []
+
     def run(stop: threading.Event) -> bool:
-        scheduler.run(stop)
+        try:
+            scheduler.run(stop)
+        except MillraceError as error:
+            refused.append(error)
         return True
 
     is_clean = _in_thread(run, scheduler.wake, stop)
     session.close()
+    if refused:
+        raise refused[0]
     return 0 if is_clean else EXIT_STUCK
 
 
