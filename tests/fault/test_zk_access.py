@@ -6,12 +6,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from millrace.errors import Fatal, Retryable
 from schemas.status import TaskState
+from tests.kit.certificates import Authority
 from tests.kit.control.control import (
     ScriptedRunner,
     Ticking,
@@ -23,7 +25,8 @@ from tests.kit.control.control import (
 )
 from tests.kit.control.secured import WRITER, SecuredZooKeeper, acls
 from tests.kit.waiting import answered, eventually
-from zk.client.session import SessionState
+from zk.client.session import Session, SessionState
+from zk.ensemble import Ensemble
 from zk.tree.acls import BETWEEN_NODES
 from zk.tree.store import Store
 
@@ -94,6 +97,36 @@ def test_worker_uses_a_new_password_without_a_restart(rotating: SecuredZooKeeper
             assert len(runner.starts) == 1
 
 
+def test_refused_certificate_is_named_until_it_is_replaced(
+    rotating: SecuredZooKeeper, tmp_path: Path
+) -> None:
+    """The ensemble returns with the certificate of another authority: no call hides that behind "not reached"."""
+    ensemble = rotating.ensemble(rotating.new_cluster())
+    with ensemble.session() as session:
+        protection = rotating.server.protection
+        foreign = Authority(tmp_path / "foreign").issue("server")
+        assert protection.tls is not None
+        given = replace(foreign, authority=protection.tls.authority)
+        for tls, code in ((given, "MR-7021"), (protection.tls, "")):
+            rotating.server.kill()
+            rotating.server.protection = replace(protection, tls=tls)
+            rotating.server.start()
+            eventually(partial(_has_code, session, ensemble, code), what=code)
+
+
+def _has_code(session: Session, ensemble: Ensemble, code: str) -> bool:
+    return _code(session, ensemble) == code
+
+
+def _code(session: Session, ensemble: Ensemble) -> str:
+    """Return the code of the error that a call ends with."""
+    try:
+        session.children(ensemble.tree.root)
+    except Retryable as error:
+        return error.code
+    return ""
+
+
 def test_refused_login_is_retried_until_the_password_fits(rotating: SecuredZooKeeper) -> None:
     """The ensemble has a new password first: calls say so, and the worker returns when its file follows."""
     ensemble = rotating.ensemble(rotating.new_cluster())
@@ -103,15 +136,8 @@ def test_refused_login_is_retried_until_the_password_fits(rotating: SecuredZooKe
         rotating.server.protection = replace(rotating.protection, users=users)
         rotating.server.start()
 
-        def code() -> str:
-            try:
-                session.children(ensemble.tree.root)
-            except Retryable as error:
-                return error.code
-            return ""
-
-        eventually(lambda: code() == "MR-7020")
+        eventually(lambda: _code(session, ensemble) == "MR-7020")
         with pytest.raises(Fatal, match="MR-7020"):
             ensemble.open()
         rotating.write_password(WRITER, "new-secret")
-        eventually(lambda: code() == "", what="the session is back")
+        eventually(lambda: not _code(session, ensemble), what="the session is back")

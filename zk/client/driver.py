@@ -12,6 +12,7 @@ from kazoo.exceptions import KazooException
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.security import ACL, Id, Permissions
 
+from millrace.errors import Fatal
 from zk.client import wire
 from zk.client.access import Acl, Grant, Identity, TlsAccess
 
@@ -25,12 +26,17 @@ _PERMISSIONS = {  # the letters of `access.EVERYTHING`, in its order
 
 
 class KazooThreads(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
-    """kazoo's threads and sockets, with our TLS. ``failure`` is the error of kazoo's that ended its thread."""
+    """kazoo's threads and sockets, with our TLS.
+
+    ``failure`` is the error of kazoo's that ended its thread, ``refusal`` the reason why the last connection failed if
+    that is a matter of certificates.
+    """
 
     def __init__(self, tls: TlsAccess | None) -> None:
         super().__init__()
         self._tls = tls
         self.failure: KazooException | None = None
+        self.refusal: Fatal | None = None
 
     def create_connection(self, *args: Any, **named: Any) -> socket.socket:
         """One connection, with TLS if the access wants it."""
@@ -38,7 +44,13 @@ class KazooThreads(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo h
             made: socket.socket = super().create_connection(*args, **named)
             return made
         address, name, timeout_s = named["address"], named["hostname"], named["timeout"]
-        return wire.connect(address, name=name, timeout_s=timeout_s, tls=self._tls)
+        try:
+            connection = wire.connect(address, name=name, timeout_s=timeout_s, tls=self._tls)
+        except ssl.SSLCertVerificationError as error:
+            self.refusal = wire.refusal_of(error, name)
+            raise
+        self.refusal = None
+        return connection
 
     def select(self, *args: Any, **named: Any) -> Any:
         """Bytes that OpenSSL has decrypted already count as readable; the descriptor does not show them."""

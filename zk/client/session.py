@@ -330,8 +330,12 @@ class Session:
             self._accept_rebuilt_ensemble()
             self._restart_kazoo_thread()
             # nothing was sent, so a write has not happened either
-            if self._is_refused:
-                refused = self._refused_login("AuthFailedError")
+            refused = (
+                self._refused_login("AuthFailedError")
+                if self._is_refused
+                else self._threads.refusal
+            )
+            if refused is not None:
                 raise Retryable(refused.code, refused.message, fix=refused.fix, **refused.context)
             raise Retryable(
                 "MR-4001",

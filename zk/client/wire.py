@@ -124,17 +124,25 @@ def _answer(plain: socket.socket, host: str, port: int, tls: TlsAccess) -> Fatal
             is_encrypted = True
             connection.sendall(_GREETING)
             connection.recv(len(_GREETING))
-    except ssl.SSLCertVerificationError as error:
-        problem = certificate_problem(error)
-        what = f"the certificate of {server} is refused: {problem.value} ({error.verify_message})"
-        return Fatal(_CERTIFICATE_CODES[problem], what)
     except TimeoutError:
         return False
     except OSError as error:
-        reason = str(getattr(error, "reason", None) or error.strerror or type(error).__name__)
-        if "CERT" in reason or "UNKNOWN_CA" in reason:  # an alert of the server
-            return Fatal("MR-7026", f"{server} refuses the client certificate: {reason}")
-        if not is_encrypted:
-            return Fatal("MR-7024", f"{server} does not answer with TLS: {reason}")
-        return False
+        return refusal_of(error, server, is_encrypted=is_encrypted) or False
     return True
+
+
+def refusal_of(error: OSError, server: str, *, is_encrypted: bool = False) -> Fatal | None:
+    """The reason of a failed TLS connection, if it is one of TLS; ``None`` if the server may only be away.
+
+    ``is_encrypted``: the handshake had succeeded.
+    """
+    if isinstance(error, ssl.SSLCertVerificationError):
+        problem = certificate_problem(error)
+        what = f"the certificate of {server} is refused: {problem.value} ({error.verify_message})"
+        return Fatal(_CERTIFICATE_CODES[problem], what)
+    reason = str(getattr(error, "reason", None) or error.strerror or type(error).__name__)
+    if "CERT" in reason or "UNKNOWN_CA" in reason:  # an alert of the server
+        return Fatal("MR-7026", f"{server} refuses the client certificate: {reason}")
+    if is_encrypted or not isinstance(error, ssl.SSLError | ConnectionResetError):
+        return None
+    return Fatal("MR-7024", f"{server} does not answer with TLS: {reason}")
