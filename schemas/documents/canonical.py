@@ -11,6 +11,7 @@ from schemas.documents.model import (
     ApplyTask,
     CaptureTask,
     HeartbeatRules,
+    Placement,
     RelayRules,
     SafeMode,
     SetDocument,
@@ -36,6 +37,7 @@ def plain_set(document: SetDocument) -> Plain:
         **_plain_relay(document.relay),
         **_plain_upstream(document.upstream),
         **_plain_heartbeat(document.heartbeat),
+        **_plain_placement(document.placement),
     }
 
 
@@ -60,6 +62,15 @@ def _plain_upstream(rules: UpstreamRules) -> Plain:
 
 def _plain_heartbeat(rules: HeartbeatRules) -> Plain:
     return {"heartbeat": asdict(rules)} if rules.database else {}
+
+
+def _plain_placement(placement: Placement) -> Plain:
+    """Like ``_plain_relay``."""
+    if not placement.labels:
+        return {}
+    return {
+        "placement": {"labels": dict(label.split("=", 1) for label in sorted(placement.labels))}
+    }
 
 
 def plain_task(document: TaskDocument) -> Plain:
@@ -114,4 +125,5 @@ def _plain_apply(task: ApplyTask) -> Plain:
         "consistency": task.rules.consistency.value,
         "conflict": task.rules.conflict.value,
         **_plain_safe_mode(task.rules.safe_mode),
+        **_plain_placement(task.placement),
     }

@@ -147,6 +147,16 @@ class HeartbeatRules:
         return f"{self.database}.{HEARTBEAT_TABLE}" if self.database else ""
 
 
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The workers that may run the relay and the capture tasks of a set, or an apply task.
+
+    ``labels`` are texts like ``zone=a``: only a worker that was started with all of them may.
+    """
+
+    labels: frozenset[str] = frozenset()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetDocument:
     """A primary and its replicas."""
@@ -158,13 +168,15 @@ class SetDocument:
     relay: RelayRules = field(default_factory=RelayRules)
     upstream: UpstreamRules = field(default_factory=UpstreamRules)
     heartbeat: HeartbeatRules = field(default_factory=HeartbeatRules)
+    placement: Placement = field(default_factory=Placement)
 
 
 def stream_of(document: SetDocument) -> SetDocument:
-    """The document without what only says when the relay runs. Streams of equal ones are the same."""
+    """The document without what only says when and where the relay runs. Streams of equal ones are the same."""
     rules = document.relay
     mode = RelayMode.WITH_TASKS if rules.mode is RelayMode.ALWAYS else rules.mode
-    return replace(document, relay=replace(rules, mode=mode, start=RelayRules().start))
+    relay = replace(rules, mode=mode, start=RelayRules().start)
+    return replace(document, relay=relay, placement=Placement())
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,6 +316,7 @@ class ApplyTask:
     start: Start = field(default_factory=Start)
     tables: TableFilter = field(default_factory=TableFilter)
     rules: ApplyRules = field(default_factory=ApplyRules)
+    placement: Placement = field(default_factory=Placement)
 
     @property
     def kind(self) -> TaskKind:

@@ -11,8 +11,9 @@ Users write flat documents; the values in code are nested:
     relay: with_tasks | {mode: …}          start: first | GTID set       start: first | GTID set
     upstream: {max_lag_s: 5, …}            include: ["*.*"]              lanes: 4
     heartbeat: {database: ops, …}          exclude: []                   consistency: causal
-                                           topic_settings: {…}           conflict: stop | overwrite | skip
+    placement: {labels: {zone: a}}         topic_settings: {…}           conflict: stop | overwrite | skip
                                                                          safe_mode: {until_gtid: GTID set}
+                                                                         placement: {labels: {zone: a}}
 
 Guarantees: a document is accepted or refused as a whole, and one error lists every problem (MR-4101). ``format`` is
 optional; an unknown one is refused (MR-4107).
@@ -31,6 +32,7 @@ from schemas.documents.model import (
     Consistency,
     HeartbeatRules,
     Member,
+    Placement,
     PurgeRules,
     RelayMode,
     RelayRules,
@@ -111,6 +113,7 @@ def take_set(fields: Fields) -> SetDocument:
         relay=_relay(fields),
         upstream=_upstream(fields),
         heartbeat=_heartbeat(fields),
+        placement=_placement(fields),
     )
 
 
@@ -187,7 +190,16 @@ def _apply(fields: Fields) -> ApplyTask:
             ),
             safe_mode=_safe_mode(fields),
         ),
+        placement=_placement(fields),
     )
+
+
+def _placement(fields: Fields) -> Placement:
+    part = fields.part("placement", needed=False, example="{labels: {zone: a}}")
+    none = Placement().labels
+    labels = part.take("labels", readers.labels, none)
+    part.finish()
+    return Placement(labels)
 
 
 def _safe_mode(fields: Fields) -> SafeMode:

@@ -19,6 +19,7 @@ from schemas.documents.secret import SecretReference
 NAME_WANTED = "a name of 1 to 63 letters, digits, '.', '_', '-', beginning with a letter or digit"
 TOPIC_CHARACTERS_MAX = 249  # Kafka's own limit
 TEXT_CHARACTERS_MAX = 1024
+LABELS_MAX = 16
 START_CHARACTERS_MAX = 64 * 1024  # a GTID set with many servers and gaps
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
@@ -79,6 +80,39 @@ def topic(value: object) -> str:
             f"a topic name of 1 to {TOPIC_CHARACTERS_MAX} letters, digits, '.', '_', '-'"
         )
     return value
+
+
+_LABELS_WANTED = f"up to {LABELS_MAX} names with a value each, such as {{zone: a}}"
+
+
+@described(
+    type="object",
+    minProperties=1,
+    maxProperties=LABELS_MAX,
+    propertyNames={"pattern": f"^{_NAME.pattern}$"},
+    additionalProperties={"type": "string", "pattern": f"^{_NAME.pattern}$"},
+)
+def labels(value: object) -> frozenset[str]:
+    """The labels of workers, as texts like ``zone=a``. Names and values have the form of a set's name."""
+    if not isinstance(value, dict) or not 0 < len(value) <= LABELS_MAX:
+        raise Unreadable(_LABELS_WANTED)
+    found = []
+    for key, word in value.items():
+        if not isinstance(key, str) or not isinstance(word, str):
+            raise Unreadable(_LABELS_WANTED)
+        found.append(label(f"{key}={word}"))
+    return frozenset(found)
+
+
+def label(text: str) -> str:
+    """One label like ``zone=a``."""
+    key, _, word = text.partition("=")
+    if not is_name(key) or not is_name(word):
+        raise Unreadable(
+            "NAME=VALUE, each of 1 to 63 letters, digits, '.', '_', '-', beginning with a letter or digit",
+            found=repr(text[:60]),
+        )
+    return text
 
 
 def text(wanted: str) -> Callable[[object], str]:

@@ -48,6 +48,15 @@ def _holds(keyword: str, wanted: object, schema: dict[str, object], value: objec
         case "additionalProperties", False, dict():
             known = schema["properties"]
             return isinstance(known, dict) and value.keys() <= known.keys()
+        case "additionalProperties", dict(), dict():
+            assert "properties" not in schema, "the names of the others are not known here"
+            return all(accepts(wanted, item) for item in value.values())
+        case "propertyNames", dict(), dict():
+            return all(accepts(wanted, name) for name in value)
+        case "minProperties", int(), dict():
+            return len(value) >= wanted
+        case "maxProperties", int(), dict():
+            return len(value) <= wanted
         case _:
             assert keyword in _OF_ANOTHER_TYPE, f"{keyword} is not known here"
             return False
@@ -56,4 +65,5 @@ def _holds(keyword: str, wanted: object, schema: dict[str, object], value: objec
 _OF_ANOTHER_TYPE = {
     *("pattern", "minLength", "maxLength", "minItems", "maxItems", "minimum", "maximum"),
     *("items", "required", "properties", "additionalProperties"),
+    *("propertyNames", "minProperties", "maxProperties"),
 }

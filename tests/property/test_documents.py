@@ -16,6 +16,7 @@ from schemas.documents import (
     ConflictPolicy,
     Consistency,
     Member,
+    Placement,
     PurgeRules,
     RelayMode,
     RelayRules,
@@ -49,6 +50,9 @@ STARTS = st.sampled_from([Start(), Start(f"{UUID}:1-5:blue:3"), Start("0-1-5,1-2
 REFERENCES = st.builds(
     SecretReference, st.just(SecretPlace.ENVIRONMENT), st.sampled_from(["A", "_b9"])
 )
+PLACEMENTS = st.builds(
+    Placement, st.frozensets(st.sampled_from(["zone=a", "zone.1=b_c", "disk=big"]), max_size=1)
+)
 SETS = st.builds(
     SetDocument,
     name=NAMES,
@@ -64,6 +68,7 @@ SETS = st.builds(
     tls=st.builds(Tls, st.sampled_from(TlsMode), st.sampled_from(["", "/ca.pem"])),
     relay=st.builds(RelayRules, mode=st.sampled_from(RelayMode), purge=st.builds(PurgeRules)),
     upstream=st.builds(UpstreamRules, max_lag_s=st.sampled_from([5.0, 6.0])),
+    placement=PLACEMENTS,
 )
 PATTERNS = st.lists(st.sampled_from(["*.*", "shop.*", "a.b.c", "ü.?"]), max_size=3).map(tuple)
 ADDRESSES = st.builds(
@@ -94,6 +99,7 @@ TASKS: st.SearchStrategy[TaskDocument] = st.one_of(
             conflict=st.sampled_from(ConflictPolicy),
             safe_mode=st.builds(SafeMode, STARTS.map(lambda start: start.gtid_set)),
         ),
+        placement=PLACEMENTS,
     ),
 )
 PLAIN = st.recursive(

@@ -12,6 +12,7 @@ from schemas.documents import (
     ConflictPolicy,
     HeartbeatRules,
     Member,
+    Placement,
     PurgeRules,
     RelayMode,
     RelayRules,
@@ -28,6 +29,7 @@ from schemas.documents import (
     plain_set,
     plain_task,
     resolve_secret,
+    stream_of,
 )
 from tests.kit.faults.starved import no_descriptor_left
 
@@ -137,6 +139,22 @@ def test_heartbeat_names_a_database_and_is_off_by_default() -> None:
     assert "heartbeat.database: found nothing" in _problems(SHOP + "heartbeat: {interval_s: 5}\n")
     wanted = "heartbeat.interval_s: found 0.5, wanted seconds from 1 to 3600"
     assert wanted in _problems(SHOP + "heartbeat: {database: ops, interval_s: 0.5}\n")
+
+
+def test_placement_labels_of_sets_and_apply_tasks_are_read() -> None:
+    """A capture task has none: it moves with its set. Without labels, nothing is written."""
+    labels = Placement(frozenset({"zone=a", "disk=big"}))
+    text = "placement: {labels: {zone: a, disk: big}}\n"
+    document, task = _set(SHOP + text), parse_task(plain_from_yaml(APPLY + text))
+    assert isinstance(task, ApplyTask)
+    assert (document.placement, task.placement) == (labels, labels)
+    assert plain_set(document)["placement"] == {"labels": {"disk": "big", "zone": "a"}}
+    assert "placement" not in plain_set(_set(SHOP))
+    assert stream_of(document) == stream_of(_set(SHOP)), "its tasks do not restart"
+    assert "placement: found an unknown field" in _problems(CAPTURE + text)
+    for wrong in ("{zone: 1}", "{}", "zone", "{zone: 'a b'}", "{'': a}"):
+        text = SHOP + f"placement: {{labels: {wrong}}}\n"
+        assert "placement.labels: found" in _problems(text)
 
 
 def test_hidden_table_needs_a_pattern_that_names_it() -> None:
