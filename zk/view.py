@@ -9,7 +9,7 @@ task of the same name, or of another topic or set. From a report made at other b
     was paused by an operator                           paused; the reason says if it is still stopping
     is blocked under this revision                      blocked, as reported
     has no live worker of its kind                      pending
-    is not assigned, or assigned to a dead worker       pending
+    is not assigned, or assigned to a dead worker       pending; the reason names a missing label or full workers
     is owned by another worker than the assigned one    assigned: moving
     is assigned and has no owner                        assigned, or degraded as reported between two attempts
     was resumed, and its owner has not reported since   assigned: its worker is starting it
@@ -18,7 +18,7 @@ task of the same name, or of another topic or set. From a report made at other b
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from millrace.errors import Fatal
 from schemas.documents import ApplyTask, CaptureTask, RelayTask, TaskKind, address_of, set_of
@@ -28,7 +28,8 @@ from zk.client.session import Node, Session
 from zk.lease.election import leader_of
 from zk.lease.lease import holder_of
 from zk.lease.membership import kinds_of
-from zk.placement.scheduler import runnable, workers_of
+from zk.placement.nodes import assignments_of
+from zk.placement.scheduler import runnable
 from zk.tree.entries import WORK_FOLDERS, UnreadableEntry, WorkEntry, work_entries
 from zk.tree.paths import Tree
 from zk.tree.reports import SavedReport, saved_report_of
@@ -44,6 +45,7 @@ class Cluster:
     owners: Mapping[str, str]
     saved_reports: Mapping[str, SavedReport]
     leader: str
+    unplaced: Mapping[str, str] = field(default_factory=dict)  # task → why no worker may take it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,17 +69,19 @@ class TaskView:
 def read_cluster(session: Session, tree: Tree) -> Cluster:
     """Reads each node once. The nodes may be from slightly different moments."""
     nodes = {
-        folder: _folder(session, tree.folder(folder))
+        folder: session.folder(tree.folder(folder))
         for folder in (*WORK_FOLDERS, "workers", "assignments", "owners", "status")
     }
     saved_reports = {name: saved_report_of(node, name) for name, node in nodes["status"].items()}
+    assignments = assignments_of(nodes["assignments"])
     return Cluster(
         tasks=work_entries(nodes),
         workers=kinds_of(nodes["workers"]),
-        assigned=workers_of(nodes["assignments"]),
+        assigned={task: found.worker for task, found in assignments.items()},
         owners=_owners(nodes["owners"]),
         saved_reports={name: saved for name, saved in saved_reports.items() if saved},
         leader=leader_of(session, tree),
+        unplaced={task: found.why for task, found in assignments.items() if found.why},
     )
 
 
@@ -181,7 +185,8 @@ def _unplaced(
         )
     if worker:
         return _with_state(last, TaskState.PENDING, f"{worker} is gone; waits to be assigned again")
-    why = "waits to be assigned" + (f"; {owner} is still stopping it" if owner else "")
+    why = cluster.unplaced.get(name, "waits to be assigned")
+    why += f"; {owner} is still stopping it" if owner else ""
     return _with_state(last, TaskState.PENDING, why)
 
 
@@ -210,8 +215,3 @@ def _route(entry: WorkEntry | UnreadableEntry) -> str:
 
 def _owners(nodes: Mapping[str, Node]) -> dict[str, str]:
     return {task: holder_of(node, f"owners/{task}") for task, node in nodes.items()}
-
-
-def _folder(session: Session, path: str) -> dict[str, Node]:
-    found = {name: session.get(f"{path}/{name}") for name in session.children(path)}
-    return {name: node for name, node in found.items() if node is not None}

@@ -105,9 +105,7 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
         "scheduler": Command(
             "millrace.cli.scheduler", "Run a scheduler, which assigns tasks to workers."
         ),
-        "worker": Command(
-            "millrace.cli.worker", "Run a capture worker: from source sets to Kafka."
-        ),
+        "worker": Command("millrace.cli.worker", "Run a capture worker; list or drain any worker."),
         "apply": Command(
             "millrace.cli.apply",
             "Run an apply driver: from Kafka to target sets, on Spark.",

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from millrace.cli.exits import ExitCode
+from millrace.cli.placement_options import Labels, Tasks, labels_of
 from millrace.private import keep_private
 
 Master = Annotated[str, typer.Option(help="Spark's master: local[N], spark://…, yarn, k8s://….")]
@@ -19,17 +20,26 @@ Conf = Annotated[
 ]
 
 
-def apply(*, master: Master = "local[2]", name: Name = "", conf: Conf = []) -> None:  # noqa: B006 - Typer copies it
+def apply(
+    *,
+    master: Master = "local[2]",
+    name: Name = "",
+    conf: Conf = [],  # noqa: B006 - Typer copies it
+    label: Labels = [],  # noqa: B006
+    capacity: Tasks = None,
+) -> None:
     """Run an apply driver: from Kafka to target sets, on Spark. SIGTERM or the end of its JVM shuts it down cleanly."""
     from consumer.runner import ApplyRunner
     from consumer.spark.driver import SparkDriver
     from millrace.errors import Retryable
     from millrace.log import get_logger
     from schemas.documents import TaskKind
-    from zk.lease.membership import process_name
+    from zk.lease.membership import WorkerIdentity, process_name
     from zk.run.worker import run_worker
 
-    driver_name = process_name(name)  # before a JVM is started
+    worker = WorkerIdentity(  # before a JVM is started
+        name=process_name(name), kind=TaskKind.APPLY, labels=labels_of(label), capacity=capacity
+    )
     keep_private()
     settings = dict(setting.partition("=")[::2] for setting in conf)
     driver = SparkDriver(master=master, settings=settings)
@@ -40,9 +50,7 @@ def apply(*, master: Master = "local[2]", name: Name = "", conf: Conf = []) -> N
 
     driver.jvm.watch(shut_down)
     try:
-        status = run_worker(
-            TaskKind.APPLY, lambda store: ApplyRunner(driver, store), name=driver_name
-        )
+        status = run_worker(worker, lambda store: ApplyRunner(driver, store))
     finally:
         driver.stop()
     sys.exit(ExitCode.RESTART if driver.jvm.is_lost else status)

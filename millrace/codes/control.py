@@ -194,6 +194,42 @@ CODES: tuple[Code, ...] = (
         Branch.OPERATOR,
     ),
     Code(
+        "MR-4120",
+        "a worker's label is refused",
+        "A label of `millrace worker` or `millrace apply` is not NAME=VALUE.",
+        "Start the process with labels such as `--label zone=a`.",
+        Branch.OPERATOR,
+    ),
+    Code(
+        "MR-4121",
+        "the worker does not exist",
+        "No worker or apply driver with this name is registered in this cluster.",
+        "List them with `millrace worker list`, and check MILLRACE_CLUSTER.",
+        Branch.OPERATOR,
+    ),
+    Code(
+        "MR-4122",
+        "the last worker of its kind can't be drained",
+        "No other worker of its kind takes tasks, so the tasks could not move.",
+        "Start another worker first, or undrain one with `millrace worker undrain WORKER`. To stop the tasks, pause them.",
+        Branch.OPERATOR,
+    ),
+    Code(
+        "MR-4123",
+        "a task can't move to this worker",
+        "The worker runs other kinds of tasks, does not have a label that the task asks for, is drained, or is full.",
+        "Choose another worker of `millrace worker list`, or remove the reason that the message names.",
+        Branch.OPERATOR,
+    ),
+    Code(
+        "MR-4124",
+        "a move was not complete in time",
+        "The scheduler does not run, the receiver registered only just now, or a task does not stop on its worker. The"
+        " wish is stored and stays in force.",
+        "Run `millrace worker list` and `millrace status`: they name what the tasks wait for.",
+        Branch.RETRIES,
+    ),
+    Code(
         "MR-4140",
         "a set is in use",
         "The tasks that the message names capture from this set or apply to it.",

@@ -114,7 +114,7 @@ def _problem(command: str) -> str:
 
 
 def _parse(command: Any, words: list[str]) -> str:
-    if hasattr(command, "commands"):
+    if hasattr(command, "commands") and not (words and words[0].startswith("-")):
         if words and words[0] not in command.commands:
             return f"no such command: {words[0]}"
         return _parse(command.commands[words[0]], words[1:]) if words else ""

@@ -4,6 +4,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -70,7 +71,9 @@ def test_node_is_created_read_written_and_deleted(session: Session, ensemble: En
     assert made is not None
     assert session.create(path, b"2") is None
     assert session.get(path) == made
-    assert session.put(path, b"2", version=0) == 1
+    written = session.put(path, b"2", version=0)
+    assert written == session.get(path)
+    assert (written.version, written.content) == (1, b"2")
     with pytest.raises(Retryable) as caught:
         session.put(path, b"3", version=0)
     assert caught.value.code == "MR-4007"
@@ -155,10 +158,10 @@ def test_mirror_follows_a_folder(session: Session, other: Session, ensemble: Ens
     mirror = Mirror(session, ensemble.tree.folder("tasks"), woken.set)
     assert dict(mirror.snapshot()) == {}
     for change in (
-        lambda: other.create(ensemble.tree.task("a"), b"1"),
-        lambda: other.put(ensemble.tree.task("a"), b"2", version=0),
-        lambda: other.create(ensemble.tree.task("b"), b"3"),
-        lambda: other.delete(ensemble.tree.task("a"), version=1),
+        partial(other.create, ensemble.tree.task("a"), b"1"),
+        partial(other.put, ensemble.tree.task("a"), b"2", version=0),
+        partial(other.create, ensemble.tree.task("b"), b"3"),
+        partial(other.delete, ensemble.tree.task("a"), version=1),
     ):
         woken.clear()
         change()

@@ -18,10 +18,11 @@ from tests.kit.control.control import a_capture
 from zk.client.mirror import REFRESH_S, Mirror
 from zk.client.session import Change, Check, Create, Delete, Node, Put, Session, Watch
 from zk.lease.election import LeaderTerm
-from zk.placement.assignment import assign, placeable
-from zk.placement.scheduler import Snapshot, plan, runnable, workers_of
+from zk.placement.assignment import assign
+from zk.placement.nodes import assignments_of, workers_of
+from zk.placement.scheduler import Snapshot, candidates, placeables, plan
 from zk.tree.entries import Desired, task_content, task_entries
-from zk.tree.paths import Tree
+from zk.tree.paths import Tree, encode
 
 FOLDER = "/f"
 NAMES = ("a", "b", "c")
@@ -47,6 +48,10 @@ class ModelTree:
         """Act as ``Session.get``."""
         self._ask(path, watch)
         return self._answered(self.nodes.get(path))
+
+    def get_each(self, paths: list[str], *, watches: list[Watch]) -> list[Node | None]:
+        """Act as ``Session.get_each``."""
+        return [self.get(path, watch=watch) for path, watch in zip(paths, watches, strict=True)]
 
     def children(self, path: str, *, watch: Watch | None = None) -> tuple[str, ...]:
         """Act as ``Session.children``."""
@@ -216,12 +221,12 @@ class ModelScheduler:
     def look(self, *, rebalance: bool) -> None:
         """Take a snapshot and its plan."""
         snapshot = snapshot_of(self.tree, self.workers)
-        tasks = [placeable(entry.document) for entry in runnable(snapshot.tasks).values()]
-        current = workers_of(snapshot.assignments)
-        wanted = assign(
-            tasks, snapshot.workers, current, settled=snapshot.workers if rebalance else ()
+        settled = self.workers if rebalance else set()
+        current = assignments_of(snapshot.assignments)
+        placed = assign(
+            placeables(snapshot), candidates(snapshot, settled), current, moves_max=len(TASKS)
         )
-        self.groups = plan(snapshot, wanted, TREE)
+        self.groups = plan(snapshot, placed.assigned, TREE)
 
     def commit(self) -> None:
         """Commit the next group; a conflicting plan is dropped, an overtaken term ends."""
@@ -250,6 +255,9 @@ class _WithoutEnd:
         return found
 
 
+A_WORKER = Node(encode({"kind": TaskKind.CAPTURE.value}), 0, 1, 1, 0, 1)
+
+
 def snapshot_of(tree: ModelTree, workers: set[str]) -> Snapshot:
     """Return the snapshot that the scheduler reads."""
 
@@ -259,10 +267,13 @@ def snapshot_of(tree: ModelTree, workers: set[str]) -> Snapshot:
 
     return Snapshot(
         tasks=task_entries(folder("tasks")),
-        workers=dict.fromkeys(sorted(workers), TaskKind.CAPTURE),
-        assignments=folder("assignments"),
-        holders={},
-        leftovers=(),
+        nodes={
+            "sets": {},
+            "workers": dict.fromkeys(sorted(workers), A_WORKER),
+            "drained": {},
+            "wishes": {},
+            "assignments": folder("assignments"),
+        },
     )
 
 
@@ -302,10 +313,10 @@ def test_units_stay_whole_when_schedulers_die_or_are_overtaken(
     """Tasks of one set are never on two workers; an overtaken leader changes nothing; the last one finishes."""
     tree, workers = ModelTree(), {"w0"}
     tree.commit(Create(TREE.reign, b""))
-    candidates = [ModelScheduler(tree, workers), ModelScheduler(tree, workers)]
+    both = [ModelScheduler(tree, workers), ModelScheduler(tree, workers)]
     leads = 0
     for what, which, number in acts:
-        one, task = candidates[which], f"t{number}"
+        one, task = both[which], f"t{number}"
         match what:
             case "lead":
                 one.lead()
@@ -326,7 +337,7 @@ def test_units_stay_whole_when_schedulers_die_or_are_overtaken(
             case "leave" if len(workers) > 1:
                 workers.discard(f"w{number}")
         assert_whole_units(tree)
-    last = candidates[0]
+    last = both[0]
     last.lead()
     for rebalance in (False, True):
         last.look(rebalance=rebalance)

@@ -43,7 +43,7 @@ from tests.simulation.model_target import ModelServer
 from tests.simulation.model_zookeeper import ModelEnsemble
 from tests.simulation.source import Change, ModelSource
 from tests.simulation.target_statements import STATEMENTS
-from zk.placement.assignment import Placeable, assign
+from zk.placement.assignment import Assignment, Candidate, Placeable, assign
 
 CAPTURE_WORKERS = ("w1", "w2")
 APPLY_WORKERS = ("a1", "a2")
@@ -84,6 +84,7 @@ class World:
         self.captures = {name: self._capture_process(name) for name in CAPTURE_WORKERS}
         self.applies = {name: self._apply_process(name) for name in APPLY_WORKERS}
         self.assignments: dict[str, str] = {}
+        self._placed: dict[str, Assignment] = {}
         self.left_lanes: list[Callable[[], object]] = []
         self.is_blocked = False  # an operator must decide, as intended
         self._dead_sessions: list[int] = []
@@ -122,7 +123,7 @@ class World:
     def schedule(self, *, rebalance: bool = False) -> None:
         """Assign tasks as the elected scheduler does."""
         alive = {
-            name: kind
+            name: Candidate(kind=kind, is_settled=rebalance)
             for kind, workers in (
                 (TaskKind.CAPTURE, self.captures),
                 (TaskKind.APPLY, self.applies),
@@ -131,11 +132,12 @@ class World:
             if worker.session.id in self.ensemble.living and not worker.process.is_dead
         }
         tasks = [
-            Placeable(capture.TASK, TaskKind.CAPTURE, "set shop"),
-            Placeable(apply.TASK, TaskKind.APPLY, f"task {apply.TASK}"),
+            Placeable(capture.TASK, TaskKind.CAPTURE, "set:shop"),
+            Placeable(apply.TASK, TaskKind.APPLY, f"task:{apply.TASK}"),
         ]
-        settled = alive if rebalance else ()
-        self.assignments |= assign(tasks, alive, self.assignments, settled=settled)
+        placed = assign(tasks, alive, self._placed, moves_max=len(tasks))
+        self._placed |= placed.assigned
+        self.assignments = {task: found.worker for task, found in self._placed.items()}
 
     def lose_session(self, name: str) -> None:
         """The ensemble ends a worker's session, and its task moves; the worker does not know."""

@@ -12,6 +12,7 @@ from producer.upstream.relay_status import describe_loss, time_to_loss_s
 from schemas.documents import (
     Directives,
     Member,
+    Placement,
     RelayMode,
     RelayRules,
     RelayTask,
@@ -24,7 +25,7 @@ from schemas.stages.relayed import BinlogEnd, Relayed
 from schemas.status import TaskReport, TaskState, report_from_json, report_to_plain
 from tests.kit.control.control import a_capture, a_set
 from zk.client.session import Node
-from zk.placement.assignment import assign, placeable
+from zk.placement.assignment import Candidate, assign, placeable
 from zk.run.slot import AssignedTask
 from zk.tree.entries import (
     Desired,
@@ -116,9 +117,10 @@ def test_directives_come_back_as_they_were_written() -> None:
 
 def test_relay_is_where_the_tasks_of_its_set_are() -> None:
     """Relay and tasks share one stream, so they move together."""
-    tasks = [placeable(RelayTask("shop")), placeable(a_capture()), placeable(RelayTask("crm"))]
-    workers = {"w1": TaskKind.CAPTURE, "w2": TaskKind.CAPTURE}
-    found = assign(tasks, workers, {}, settled=workers)
+    works = (RelayTask("shop"), a_capture(), RelayTask("crm"))
+    tasks = [placeable(work, Placement()) for work in works]
+    workers = {name: Candidate(kind=TaskKind.CAPTURE) for name in ("w1", "w2")}
+    found = assign(tasks, workers, {}, moves_max=0).assigned
     assert found["relay:shop"] == found["shop-capture"] != found["relay:crm"]
 
 

@@ -14,7 +14,9 @@ from tests.kit.control.control import a_capture, a_set
 from tests.kit.faults.starved import no_thread_left
 from zk.client.session import Create, Delete, Node, Put
 from zk.lease.epoch import epoch_of
-from zk.lease.membership import relay_holders
+from zk.lease.membership import Registered, registered
+from zk.placement.assignment import Assignment
+from zk.placement.nodes import assignment_content, assignments_of, wishes_of
 from zk.placement.scheduler import Snapshot, plan, runnable
 from zk.run.backoff import Failures, Pace, after, wait_s_after
 from zk.run.slot import AssignedTask
@@ -232,43 +234,72 @@ TREE = Tree("c")
 
 
 def test_plan_moves_whole_units_and_clears_deleted_tasks() -> None:
-    """Tasks of one set move in one commit; a deleted task loses assignment and status."""
+    """Tasks of one set move in one commit; a deleted task loses assignment, status and wish."""
     tasks: dict[str, TaskEntry | UnreadableEntry] = {
         name: an_entry(task=a_capture(name, of=of))
         for name, of in (("a", "s"), ("b", "s"), ("c", "t"))
     }
     snapshot = Snapshot(
-        tasks=tasks,
-        workers={"w1": TaskKind.CAPTURE},
-        assignments={
-            "a": a_node(encode({"worker": "w0"}), version=3),
-            "c": a_node(encode({"worker": "w1"})),
-            "gone": a_node(b"hostile", version=4),
+        tasks,
+        {
+            "sets": {"s": a_node(b"")},
+            "assignments": {
+                "a": a_node(encode({"worker": "w0"}), version=3),
+                "c": a_node(encode({"worker": "w1"})),
+                "gone": a_node(b"hostile", version=4),
+            },
+            "wishes": {"set:s": a_node(b""), "task:a": a_node(b""), "task:x": a_node(b"")},
         },
-        holders={},
-        leftovers=("/millrace/c/status/gone",),
+        ("/millrace/c/status/gone",),
     )
     to_w1 = encode({"worker": "w1"})
-    assert plan(snapshot, {"a": "w1", "b": "w1", "c": "w1"}, TREE) == [
+    wanted = dict.fromkeys("abc", Assignment("w1", "w1"))
+    assert plan(snapshot, wanted, TREE) == [
         [
             Put("/millrace/c/assignments/a", to_w1, 3),
             Create("/millrace/c/assignments/b", to_w1),
         ],
         [Delete("/millrace/c/assignments/gone", 4)],
+        [Delete("/millrace/c/wishes/task:x", 0)],
         [Delete("/millrace/c/status/gone", -1)],
     ]
 
 
-def test_workers_list_the_sets_in_their_relay_logs() -> None:
-    """A node of an older Millrace, or an unreadable one, lists none."""
+@pytest.mark.parametrize(
+    ("assignment", "plain"),
+    [
+        (Assignment("w1", "w1"), {"worker": "w1"}),
+        (Assignment("w2", "w1"), {"worker": "w2", "home": "w1"}),
+        (Assignment("", "w1", "full"), {"worker": "", "home": "w1", "why": "full"}),
+    ],
+)
+def test_assignment_comes_back_as_it_was_written(
+    assignment: Assignment, plain: dict[str, object]
+) -> None:
+    """One at home has the bytes of an older Millrace, so an upgrade rewrites nothing."""
+    assert assignment_content(assignment) == encode(plain)
+    nodes = {"a": a_node(encode(plain)), "b": a_node(b"hostile")}
+    assert assignments_of(nodes) == {"a": assignment}
+    assert wishes_of(nodes) == {"a": assignment.worker}
+
+
+def test_worker_node_names_relays_labels_and_capacity() -> None:
+    """A node of an older Millrace has no labels and any capacity; an unreadable one is no worker."""
+    capture = Registered(kind=TaskKind.CAPTURE)
     nodes = {
-        "w1": a_node(encode({"kind": "capture", "relays": ["shop", "crm"]})),
-        "w2": a_node(encode({"kind": "capture", "relays": ["shop"]})),
+        "w1": a_node(encode({"kind": "capture", "relays": ["shop", "crm"], "capacity": 20})),
+        "w2": a_node(encode({"kind": "capture", "labels": ["zone=a"], "host": "h", "since_ms": 7})),
         "w3": a_node(encode({"kind": "capture"})),
-        "w4": a_node(encode({"kind": "capture", "relays": 7})),
+        "w4": a_node(encode({"kind": "capture", "relays": 7, "capacity": "x", "since_ms": True})),
         "w5": a_node(b"hostile"),
+        "w6": a_node(encode({"kind": "dancing"})),
     }
-    assert relay_holders(nodes) == {"shop": {"w1", "w2"}, "crm": {"w1"}}
+    assert registered(nodes) == {
+        "w1": replace(capture, relays=frozenset({"shop", "crm"}), capacity=20),
+        "w2": replace(capture, labels=frozenset({"zone=a"}), host="h", since_ms=7),
+        "w3": capture,
+        "w4": capture,
+    }
 
 
 def test_older_of_two_writers_of_a_topic_runs() -> None:
@@ -326,6 +357,13 @@ READY = Cluster(
         ),
         (an_entry(), {"leader": ""}, S.PENDING, "no scheduler is running"),
         (an_entry(), {}, S.PENDING, "waits to be assigned"),
+        (an_entry(), {"assigned": "", "unplaced": "w1 is full"}, S.PENDING, "w1 is full"),
+        (
+            an_entry(),
+            {"assigned": "", "unplaced": "w1 is full", "owner": "w1"},
+            S.PENDING,
+            "w1 is full; w1 is still stopping it",
+        ),
         (an_entry(), {"assigned": "w0"}, S.PENDING, "w0 is gone; waits to be assigned again"),
         (an_entry(), {"assigned": "w0", "workers": {}}, S.PENDING, "is running (w0 is gone)"),
         (an_entry(), {"assigned": "w1"}, S.ASSIGNED, "w1 is starting it"),
@@ -364,6 +402,7 @@ def test_status_always_explains_a_wait(
     for plural, single in (
         ("assigned", "assigned"),
         ("owners", "owner"),
+        ("unplaced", "unplaced"),
         ("saved_reports", "standing"),
     ):
         if single in changes:

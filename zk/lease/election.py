@@ -14,8 +14,8 @@ an older leader.
 from collections.abc import Sequence
 
 from millrace.errors import Fatal, Fenced, Retryable
-from zk.client.session import Change, Check, Session, Watch
-from zk.tree.paths import Tree, encode, text_field
+from zk.client.session import Change, Check, Put, Session, Watch
+from zk.tree.paths import Tree, decode, encode, text_field
 
 
 class LeaderTerm:
@@ -26,6 +26,7 @@ class LeaderTerm:
         self._tree = tree
         self._version = version
         self._incarnation = incarnation
+        self._unsettled: list[str] | None = None
 
     def is_current(self) -> bool:
         """Whether it leads, as far as this process knows. Does not ask ZooKeeper."""
@@ -42,6 +43,17 @@ class LeaderTerm:
             if node is None or node.version != self._version:
                 raise Fenced("MR-4008", "another scheduler leads") from error
             raise
+
+    def publish(self, *, unsettled: list[str]) -> None:
+        """Name the workers that are not settled in the ``leader`` node, when they have changed."""
+        if unsettled == self._unsettled:
+            return
+        node = self._session.get(self._tree.leader)
+        if node is not None and node.ephemeral_owner == self._session.id:
+            plain = decode(node.content, self._tree.leader)
+            content = encode({**plain, "unsettled": unsettled})
+            self.commit([Put(self._tree.leader, content, node.version)])
+        self._unsettled = unsettled
 
     def resign(self) -> None:
         """Delete our ``leader`` node, so that another scheduler can lead at once."""
@@ -62,8 +74,18 @@ def try_to_lead(session: Session, tree: Tree, *, name: str, watch: Watch) -> Lea
     term = session.get(tree.reign)
     if term is None:
         raise Retryable("MR-4007", f"{tree.reign} is gone")
-    version = session.put(tree.reign, content, version=term.version)
-    return LeaderTerm(session, tree, version=version, incarnation=incarnation)
+    written = session.put(tree.reign, content, version=term.version)
+    return LeaderTerm(session, tree, version=written.version, incarnation=incarnation)
+
+
+def unsettled_of(session: Session, tree: Tree) -> frozenset[str] | None:
+    """The workers that the leader names as not settled; None when none leads, or its node has no such list."""
+    node = session.get(tree.leader)
+    try:
+        found = decode(node.content, tree.leader).get("unsettled") if node is not None else None
+    except Fatal:
+        return None
+    return frozenset(map(str, found)) if isinstance(found, list) else None
 
 
 def leader_of(session: Session, tree: Tree) -> str:

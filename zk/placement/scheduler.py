@@ -3,9 +3,10 @@
     read (one snapshot) → assign (pure) → plan (pure) → commit unit by unit, each with the check of the term
 
 Guarantees: a crash at any point leaves whole units assigned. The successor reads a new snapshot and completes the
-plan. A scheduler that lost its session can't write. Orphans are placed at once. Running
-tasks move only for balance, between workers registered for ``settle_s``, so a restarting worker disturbs nothing.
-A task whose document can't be read keeps its assignment. Not done here: weighing tasks by their load.
+plan. A scheduler that lost its session can't write. Orphans and wishes are placed at once. Other running units move
+only between settled workers (``zk.placement.settling``), and in each ``ROUND_S`` at most ``moves_max`` of them. A task
+whose document can't be read keeps its assignment. The leader's node names the workers that are not settled.
+Not done here: weighing tasks by their load.
 """
 
 import threading
@@ -14,20 +15,38 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from millrace.errors import Fatal, Fenced, Retryable
+from millrace.errors import Fenced, Retryable
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
-from schemas.documents import CaptureTask, TaskKind, TopicAddress
+from schemas.documents import ApplyTask, CaptureTask, Placement, TopicAddress
 from zk.client.mirror import Mirror
 from zk.client.session import Change, Create, Delete, Node, Put, Session
 from zk.lease.election import LeaderTerm, try_to_lead
-from zk.lease.membership import kinds_of, relay_holders
-from zk.placement.assignment import Placeable, assign, placeable, unit_of_set
-from zk.tree.entries import WORK_FOLDERS, UnreadableEntry, WorkEntry, work_entries
-from zk.tree.paths import Tree, create_tree, encode, text_field
+from zk.lease.membership import Registered, registered
+from zk.placement.assignment import (
+    Assignment,
+    Candidate,
+    Placeable,
+    assign,
+    placeable,
+    unit_of,
+    unit_of_set,
+)
+from zk.placement.nodes import assignment_content, assignments_of, wishes_of
+from zk.placement.settling import SETTLE_S, Arrival, arrivals_after
+from zk.tree.entries import (
+    WORK_FOLDERS,
+    SetEntry,
+    UnreadableEntry,
+    WorkEntry,
+    set_entries,
+    work_entries,
+)
+from zk.tree.paths import Tree, create_tree
 
 ROUND_S = 2.0  # the longest pause between two rounds; a watch ends it early
-SETTLE_S = 10.0
+MOVES_MIN = 2
+MOVES_SHARE = 20  # in each ROUND_S, 1/20 of the units may move between live workers
 CHANGES_MAX = 200  # in one commit; 200 paths with small contents are far below ZooKeeper's 1 MiB
 
 BETWEEN_COMMITS = register("zk.placement.scheduler.between_commits")
@@ -41,10 +60,13 @@ class Snapshot:
     """The input of one round of decisions."""
 
     tasks: Mapping[str, WorkEntry | UnreadableEntry]
-    workers: Mapping[str, TaskKind]
-    assignments: Mapping[str, Node]
-    holders: Mapping[str, Collection[str]]  # unit → the workers that have a relay log of it
-    leftovers: tuple[str, ...]  # paths: status and starts of deleted tasks without an owner
+    nodes: Mapping[str, Mapping[str, Node]]  # by folder
+    leftovers: tuple[str, ...] = ()  # paths: status and starts of deleted tasks without an owner
+
+    @property
+    def assignments(self) -> Mapping[str, Node]:
+        """The assignments' nodes."""
+        return self.nodes["assignments"]
 
 
 class Scheduler:
@@ -60,10 +82,11 @@ class Scheduler:
         self._wake = threading.Event()
         self._mirrors = {
             folder: Mirror(session, tree.folder(folder), self._wake.set)
-            for folder in (*WORK_FOLDERS, "workers", "assignments")
+            for folder in (*WORK_FOLDERS, "workers", "drained", "wishes", "assignments")
         }
-        # by name and czxid: a worker that registers again counts as new
-        self._since_s: dict[tuple[str, int], float] = {}
+        self._arrivals: dict[str, Arrival] = {}
+        self._moved = 0  # units that left a live worker since ``_moved_since_s``
+        self._moved_since_s = float("-inf")
         session.on_state(lambda _state: self._wake.set())
 
     def run(self, stop: threading.Event) -> None:
@@ -100,14 +123,25 @@ class Scheduler:
             log.info("leading", scheduler=self._name)
             fault_point(AFTER_ELECTION)
         snapshot = self._read_snapshot()
-        wanted = assign(
-            [placeable(entry.document) for entry in runnable(snapshot.tasks).values()],
-            snapshot.workers,
-            workers_of(snapshot.assignments),
-            settled=self._settled(),
-            holders=snapshot.holders,
+        now_s = time.monotonic()
+        settled = self._settled(snapshot, now_s)
+        term.publish(unsettled=sorted(snapshot.nodes["workers"].keys() - settled))
+        tasks = placeables(snapshot)
+        if now_s - self._moved_since_s >= ROUND_S:
+            self._moved, self._moved_since_s = 0, now_s
+        placed = assign(
+            tasks,
+            candidates(snapshot, settled),
+            assignments_of(snapshot.assignments),
+            wishes=wishes_of(snapshot.nodes["wishes"]),
+            moves_max=moves_max(tasks) - self._moved,
         )
-        for group in plan(snapshot, wanted, self._tree):
+        self._moved += placed.moves
+        self._commit(term, plan(snapshot, placed.assigned, self._tree))
+        return term
+
+    def _commit(self, term: LeaderTerm, groups: Sequence[Sequence[Change]]) -> None:
+        for group in groups:
             try:
                 term.commit(group)
             except Retryable as error:
@@ -118,14 +152,10 @@ class Scheduler:
                 continue
             log.info("assigned", changes=[change.path for change in group])
             fault_point(BETWEEN_COMMITS)
-        return term
 
     def _read_snapshot(self) -> Snapshot:
         nodes = {folder: mirror.snapshot() for folder, mirror in self._mirrors.items()}
-        now_s = time.monotonic()
         tasks = work_entries(nodes)
-        known = [(name, node.czxid) for name, node in nodes["workers"].items()]
-        self._since_s = {worker: self._since_s.get(worker, now_s) for worker in known}
         left = {
             f"{folder}/{name}": name
             for folder in map(self._tree.folder, ("status", "starts"))
@@ -134,24 +164,54 @@ class Scheduler:
         }
         owned = self._session.children(self._tree.folder("owners")) if left else ()
         return Snapshot(
-            tasks=tasks,
-            workers=kinds_of(nodes["workers"]),
-            holders={
-                unit_of_set(name): workers
-                for name, workers in relay_holders(nodes["workers"]).items()
-            },
-            assignments=nodes["assignments"],
-            leftovers=tuple(path for path, name in left.items() if name not in owned),
+            tasks, nodes, tuple(path for path, name in left.items() if name not in owned)
         )
 
-    def _settled(self) -> frozenset[str]:
-        """The workers that have been registered without a break for ``settle_s``."""
-        now_s = time.monotonic()
-        return frozenset(
-            name
-            for (name, _), since_s in self._since_s.items()
-            if now_s - since_s >= self._settle_s
-        )
+    def _settled(self, snapshot: Snapshot, now_s: float) -> frozenset[str]:
+        """The workers that may receive units."""
+        here = {name: node.czxid for name, node in snapshot.nodes["workers"].items()}
+        self._arrivals = arrivals_after(self._arrivals, here, now_s, settle_s=self._settle_s)
+        return frozenset(name for name, one in self._arrivals.items() if one.is_settled(now_s))
+
+
+def moves_max(tasks: Collection[Placeable]) -> int:
+    """How many units may leave a live worker in each ``ROUND_S``."""
+    return max(MOVES_MIN, len({task.unit for task in tasks}) // MOVES_SHARE)
+
+
+def placeables(snapshot: Snapshot) -> list[Placeable]:
+    """The tasks that may be placed. A set that can't be read has no labels; its tasks can't start anyway."""
+    sets = set_entries(snapshot.nodes["sets"])
+    found = []
+    for entry in runnable(snapshot.tasks).values():
+        task, placement = entry.document, Placement()
+        if isinstance(task, ApplyTask):
+            placement = task.placement
+        elif isinstance(its_set := sets.get(task.set_name), SetEntry):
+            placement = its_set.document.placement
+        found.append(placeable(task, placement))
+    return found
+
+
+def candidates(snapshot: Snapshot, settled: Collection[str]) -> dict[str, Candidate]:
+    """The live workers."""
+    drained = snapshot.nodes["drained"]
+    return {
+        name: candidate(worker, is_settled=name in settled, is_drained=name in drained)
+        for name, worker in registered(snapshot.nodes["workers"]).items()
+    }
+
+
+def candidate(worker: Registered, *, is_settled: bool, is_drained: bool) -> Candidate:
+    """A worker as placement sees it."""
+    return Candidate(
+        kind=worker.kind,
+        labels=worker.labels,
+        capacity=worker.capacity,
+        is_settled=is_settled,
+        is_drained=is_drained,
+        relays=frozenset(map(unit_of_set, worker.relays)),
+    )
 
 
 def runnable(tasks: Mapping[str, WorkEntry | UnreadableEntry]) -> dict[str, WorkEntry]:
@@ -169,27 +229,33 @@ def runnable(tasks: Mapping[str, WorkEntry | UnreadableEntry]) -> dict[str, Work
     return chosen
 
 
-def plan(snapshot: Snapshot, wanted: Mapping[str, str], tree: Tree) -> list[list[Change]]:
+def plan(snapshot: Snapshot, wanted: Mapping[str, Assignment], tree: Tree) -> list[list[Change]]:
     """The changes to commit, in groups. A group is committed as a whole: all tasks of a unit."""
     entries = runnable(snapshot.tasks)
     units: defaultdict[str, list[Change]] = defaultdict(list)
-    for task, worker in sorted(wanted.items()):
-        change = _move(task, worker, snapshot.assignments.get(task), tree)
+    for task, assignment in sorted(wanted.items()):
+        change = _move(task, assignment, snapshot.assignments.get(task), tree)
         if change is not None:
-            unit: Placeable = placeable(entries[task].document)
-            units[unit.unit].append(change)
+            units[unit_of(entries[task].document)].append(change)
     gone: list[Change] = [
         Delete(tree.assignment(task), node.version)
         for task, node in snapshot.assignments.items()
         if task not in snapshot.tasks
+    ]
+    alive = {unit_of_set(name) for name in snapshot.nodes["sets"]}
+    alive |= {f"task:{name}" for name in snapshot.tasks}
+    gone += [
+        Delete(tree.wish(unit), node.version)
+        for unit, node in snapshot.nodes["wishes"].items()
+        if unit not in alive
     ]
     gone += [Delete(path, -1) for path in snapshot.leftovers]
     groups = [*units.values(), *([change] for change in gone)]
     return [part for group in groups for part in _parts(group)]
 
 
-def _move(task: str, worker: str, node: Node | None, tree: Tree) -> Change | None:
-    path, content = tree.assignment(task), encode({"worker": worker})
+def _move(task: str, assignment: Assignment, node: Node | None, tree: Tree) -> Change | None:
+    path, content = tree.assignment(task), assignment_content(assignment)
     if node is None:
         return Create(path, content)
     return Put(path, content, node.version) if node.content != content else None
@@ -197,14 +263,3 @@ def _move(task: str, worker: str, node: Node | None, tree: Tree) -> Change | Non
 
 def _parts(group: Sequence[Change]) -> list[list[Change]]:
     return [list(group[at : at + CHANGES_MAX]) for at in range(0, len(group), CHANGES_MAX)]
-
-
-def workers_of(assignments: Mapping[str, Node]) -> dict[str, str]:
-    """Task → assigned worker. Skips nodes that can't be read; the scheduler overwrites them."""
-    found: dict[str, str] = {}
-    for task, node in assignments.items():
-        try:
-            found[task] = text_field(node.content, f"assignments/{task}", "worker")
-        except Fatal as error:
-            log.warning("an assignment is ignored", error=error)
-    return found

@@ -34,7 +34,7 @@ from zk.client.session import Session, SessionState
 from zk.lease.lease import release_leftover
 from zk.lease.membership import Membership, WorkerIdentity
 from zk.lease.starts import TRIAL_KILLED, Starts
-from zk.placement.scheduler import workers_of
+from zk.placement.nodes import workers_of
 from zk.run.backoff import Pace
 from zk.run.runner import TaskRunner
 from zk.run.slot import AssignedTask, Slot, WorkerContext

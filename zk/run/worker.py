@@ -1,6 +1,6 @@
 """A worker or scheduler as a process: opens the session, runs until SIGTERM or SIGINT, shuts down in order.
 
-    run_worker(TaskKind.CAPTURE, lambda store: CaptureRunner(store, relay_dir), name="w1")   → exit status
+    run_worker(WorkerIdentity(name="w1", kind=TaskKind.CAPTURE), lambda store: CaptureRunner(…))   → exit status
 
 Order of a shutdown: tasks are asked to stop → their threads are joined → leases are released → the session is closed.
 Closing it deletes the worker's node at once, so that other workers take its tasks without waiting for the session
@@ -19,10 +19,9 @@ from collections.abc import Callable
 from millrace.errors import MillraceError, Retryable
 from millrace.log import get_logger
 from millrace.signals import stop_on_signals
-from schemas.documents import TaskKind
 from zk.client.session import Session
 from zk.ensemble import Ensemble
-from zk.lease.membership import Relays, WorkerIdentity, process_name
+from zk.lease.membership import WorkerIdentity, process_name
 from zk.placement.scheduler import Scheduler
 from zk.run.backoff import Pace
 from zk.run.runner import TaskRunner
@@ -39,19 +38,13 @@ log = get_logger("zk.run.worker")
 
 
 def run_worker(
-    kind: TaskKind,
+    worker: WorkerIdentity,
     runner_factory: Callable[[Store], TaskRunner],
     *,
-    name: str = "",
-    relays: Relays = tuple,
     ensemble: Ensemble | None = None,
     pace: Pace | None = None,
 ) -> int:
-    """Run tasks of one kind until a signal; returns 0 after an orderly end. Call it from the main thread.
-
-    ``relays`` returns the sets of which this machine has a relay log.
-    """
-    worker = WorkerIdentity(name=process_name(name), kind=kind, relays=relays)
+    """Run tasks of one kind until a signal; returns 0 after an orderly end. Call it from the main thread."""
     where = ensemble or Ensemble.from_environment()
     stop = stop_on_signals()
     session = _open_session(where, stop)
@@ -61,7 +54,9 @@ def run_worker(
     supervisor = Supervisor(
         session, where.tree, worker=worker, runner=runner_factory(store), pace=pace
     )
-    log.info("worker started", worker=worker.name, kind=kind.value, cluster=where.tree.cluster)
+    log.info(
+        "worker started", worker=worker.name, kind=worker.kind.value, cluster=where.tree.cluster
+    )
     if _in_thread(supervisor.run, supervisor.wake, stop):
         session.close()
         log.info("worker ended", worker=worker.name)

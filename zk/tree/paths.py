@@ -5,8 +5,10 @@
     ├── directives/<set>         {"format":1,"pinned":"","drained":["host:port"]}   an operator's wishes about members
     ├── tasks                    its version counts the writes of documents: sets and tasks
     ├── tasks/<task>             {"format":1,"document":{…},"paused_by":"","resumed":0}   desired state
-    ├── workers/<worker>         {"format":1,"kind":"capture","relays":["…"]} ephemeral: a live worker
-    ├── assignments/<task>       {"format":1,"worker":"…"}                    the worker that should own the task
+    ├── workers/<worker>         {"format":1,"kind":"capture","relays":["…"],…} ephemeral: a live worker
+    ├── drained/<worker>         {"format":1,"by":"…"}                an operator's wish: it receives no units
+    ├── wishes/<unit>            {"format":1,"worker":"…","by":"…"}   an operator's wish: the unit's worker
+    ├── assignments/<task>       {"format":1,"worker":"…",…}                  the worker that should own the task
     ├── owners/<task>            {"format":1,"worker":"…"}                    ephemeral: the owner; czxid → epoch
     ├── status/<task>            a report (schemas/status.py)
     ├── installation             {"format":1,"id":"…"}                random, written by the first worker that asks
@@ -88,6 +90,14 @@ class Tree:
         """A live worker."""
         return f"{self.root}/workers/{name}"
 
+    def drained(self, worker: str) -> str:
+        """The wish that a worker receives no units."""
+        return f"{self.root}/drained/{worker}"
+
+    def wish(self, unit: str) -> str:
+        """The wish where a unit runs."""
+        return f"{self.root}/wishes/{unit}"
+
     def assignment(self, task: str) -> str:
         """The worker that should own a task."""
         return f"{self.root}/assignments/{task}"
@@ -111,6 +121,8 @@ FOLDERS = (
     "tasks",
     "history",
     "workers",
+    "drained",
+    "wishes",
     "assignments",
     "owners",
     "status",

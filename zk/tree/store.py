@@ -92,11 +92,11 @@ class Store:
 
     def sets(self) -> Mapping[str, SetEntry | UnreadableEntry]:
         """Every set, sorted by name."""
-        return set_entries(self._folder("sets"))
+        return set_entries(self._session.folder(self._tree.folder("sets")))
 
     def tasks(self) -> Mapping[str, TaskEntry | UnreadableEntry]:
         """Every task, sorted by name."""
-        return task_entries(self._folder("tasks"))
+        return task_entries(self._session.folder(self._tree.folder("tasks")))
 
     def set_entry(self, name: str) -> SetEntry:
         """One set. Fatal MR-4104 when it does not exist; the read error when its node is malformed."""
@@ -341,11 +341,6 @@ class Store:
         known = self._session.children(folder) if is_name(key.name) else ()
         nearest = get_close_matches(key.name, known, n=1)
         return Fatal("MR-4104", error + (f"; did you mean {nearest[0]!r}?" if nearest else ""))
-
-    def _folder(self, folder: str) -> dict[str, Node]:
-        path = self._tree.folder(folder)
-        found = {name: self._session.get(f"{path}/{name}") for name in self._session.children(path)}
-        return {name: node for name, node in found.items() if node is not None}
 
 
 def _content(document: Document, entry: SetEntry | TaskEntry | UnreadableEntry | None) -> bytes:

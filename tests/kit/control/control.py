@@ -146,9 +146,10 @@ def supervised(
     name: str = "w1",
     kind: TaskKind = TaskKind.CAPTURE,
     pace: Pace = QUICK,
+    identity: WorkerIdentity | None = None,
 ) -> Iterator[Supervisor]:
-    """A worker in a thread; it is joined at the end and must end cleanly."""
-    worker = WorkerIdentity(name=name, kind=kind)
+    """A worker in a thread; it is joined at the end and must end cleanly. ``identity`` replaces name and kind."""
+    worker = identity or WorkerIdentity(name=name, kind=kind)
     supervisor = Supervisor(session, tree, worker=worker, runner=runner, pace=pace)
     with _looping(supervisor.run, supervisor.wake):
         yield supervisor

@@ -25,6 +25,7 @@ from tests.kit.control.control import QUICK
 from tests.kit.paths import ROOT
 from tests.kit.waiting import is_stopped
 from zk.ensemble import Ensemble
+from zk.lease.membership import WorkerIdentity
 from zk.run.runner import HeldLease, Report
 from zk.run.worker import run_scheduler, run_worker
 
@@ -59,10 +60,12 @@ def main(arguments: list[str]) -> int:
     if what == "apply":
         from tests.kit.apply.reader import runner_without_spark
 
-        return run_worker(TaskKind.APPLY, runner_without_spark, name=name, pace=QUICK)
+        worker = WorkerIdentity(name=name, kind=TaskKind.APPLY)
+        return run_worker(worker, runner_without_spark, pace=QUICK)
     runner = JournalRunner(Path(rest[0]))
     pace = replace(QUICK, stop_s=1.0) if _is_stuck() else QUICK
-    return run_worker(TaskKind.CAPTURE, lambda _store: runner, name=name, pace=pace)
+    worker = WorkerIdentity(name=name, kind=TaskKind.CAPTURE)
+    return run_worker(worker, lambda _store: runner, pace=pace)
 
 
 def _is_stuck() -> bool:
