@@ -1,4 +1,4 @@
-"""``millrace task create -f FILE | list | show | pause | resume | delete | history | diff | rollback | wait``."""
+"""``millrace task create | list | show | pause | resume | move | delete | history | diff | rollback | wait``."""
 
 import sys
 
@@ -16,6 +16,7 @@ from millrace.cli.control import (
     wait_until_free,
 )
 from millrace.cli.former import former_document, show_diff, show_history
+from millrace.cli.moving import move
 from schemas.documents import (
     ApplyTask,
     SetDocument,
@@ -114,6 +115,9 @@ def pause(name: str) -> None:
         now.store.pause(name, by=operator())
         wait_until_free(now, name)
     print(f"task {name} paused")
+
+
+app.command()(move)
 
 
 @app.command()
