@@ -106,11 +106,12 @@ CODES: tuple[Code, ...] = (
     ),
     Code(
         "MR-4015",
-        "a task ends the process of its worker",
-        "Several workers in a row ended while they started this task, and the task reported no error. They crashed, or the"
-        " system (for their memory use) or an operator killed them. The scheduler assigns the task to no other worker.",
+        "processes end under a task",
+        "The worker processes that ran this task ended three times in ten minutes, and the task reported no error. They"
+        " crashed, or the system (for their memory use) or an operator killed them. The scheduler hands the task to no"
+        " other worker.",
         "Find out why the named workers ended (`journalctl -k`, their logs). Give them more memory, or exclude the table in"
-        " the task document. Then `millrace task resume NAME`.",
+        " the task document. Then `millrace task resume NAME`. MILLRACE_KILLS_MAX changes the number of ends.",
         Branch.OPERATOR,
     ),
     Code(
@@ -228,6 +229,13 @@ CODES: tuple[Code, ...] = (
         " wish is stored and stays in force.",
         "Run `millrace worker list` and `millrace status`: they name what the tasks wait for.",
         Branch.RETRIES,
+    ),
+    Code(
+        "MR-4125",
+        "the limit of ended processes is malformed",
+        "MILLRACE_KILLS_MAX is not a whole number.",
+        "Set it to a whole number, 0 to hold no task, or unset it for 3.",
+        Branch.OPERATOR,
     ),
     Code(
         "MR-4140",

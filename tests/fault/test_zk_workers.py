@@ -88,6 +88,29 @@ def test_only_tasks_of_a_killed_worker_move(
     assert lost == {}
 
 
+@pytest.mark.guarantee("outages")
+def test_task_that_kills_three_processes_is_held_alone(
+    session: Session, ensemble: Ensemble, launch: Launch
+) -> None:
+    """Three neighbors share the first two processes with it. They are tried one by one and run in the end."""
+    _tasks(session, ensemble, 4)
+    deaths = 0
+    with scheduled(session, ensemble.tree):
+        while True:
+            name = f"w{deaths}"
+            worker = launch("worker", name, MILLRACE_TEST_KILLER="t1", MILLRACE_KILLS_MAX="3")
+            wanted = {"t0": "running", "t1": "blocked", "t2": "running", "t3": "running"}
+            eventually(lambda: not worker.is_alive() or _states(session, ensemble) == wanted)  # noqa: B023
+            if worker.is_alive():
+                break
+            deaths += 1
+            end_session_at(ensemble, session, ensemble.tree.worker(name))
+    assert deaths == 3
+    found = {v.name: v.report for v in views(read_cluster(session, ensemble.tree))}
+    assert found["t1"].code == "MR-4015"
+    assert "ended under it 3 times" in found["t1"].why
+
+
 def test_frozen_worker_is_replaced_and_stops_when_resumed(
     session: Session, ensemble: Ensemble, launch: Launch
 ) -> None:

@@ -119,6 +119,7 @@ PROVOCATIONS: Mapping[str, str] = {
     "MR-4122": "test_drained_worker_stays_empty_across_its_restart",
     "MR-4123": "test_task_is_not_moved_to_a_worker_that_may_not_run_it",
     "MR-4124": "test_unit_that_no_other_worker_may_run_stays_on_a_drained_one",
+    "MR-4125": "test_malformed_limit_of_kills_is_refused",
     "MR-4140": "test_set_that_a_task_uses_is_not_deleted",
     "MR-4141": "test_all_problems_of_a_folder_are_reported_at_once",
     "MR-4142": "test_unknown_revision_is_refused",

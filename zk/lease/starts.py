@@ -1,94 +1,258 @@
-"""Counts the worker processes that a task killed. The count is in ZooKeeper, so it survives each process.
+"""Counts the worker processes that end under a task. The count is in ZooKeeper, so it survives each process.
 
-    starts/<task>   {"format":1,"revision":…,"process":"…","workers":["w1","w2","w3"]}
+    starts/<task>   {"format":1,"revision":…,"process":"…","worker":"w1","began_ms":0,"counts":true,
+                     "kills":[{"worker":"w0","process":"…","began_ms":…,"at_ms":…},…]}
 
-    step                 a crash after it leaves
-    1 begin              the node; its last worker is this one, the workers before it were killed, in a row
-    2 the task runs      the same; a worker that finds a node of another process counts that process as killed
-    3 end                nothing; the run ended with or without an error, or has moved rows for a while
+    step               a crash after it leaves
+    1 count a kill     the node without a process; only if the node has another one
+    2 begin            the node with this process; the next process that begins the task counts it as killed
+    3 the task runs    the same, however long it runs
+    4 end              no process; the kills stay while they count
 
-Guarantees: a task that killed ``KILLED_MAX`` processes in a row under one revision is not started again (Fatal MR-4015)
-until an operator acts, which gives a new revision. From ``TRIAL_KILLED`` kills on, a worker starts such tasks one
-after another (``zk.run.supervisor``); this clears the tasks that only shared a process with the guilty one. If a
-session is lost, the process that still lives does not count its own run as a kill, but another worker may.
-Not done here: finding a task that kills its process after its first rows, or that kills the JVM of an apply driver.
+Guarantees
+- A task whose process ended under it ``kills_max`` times in ``KILLS_S`` under one revision is not started again (Fatal
+  MR-4015) until an operator acts, which gives a new revision.
+- Times are the ensemble's: a time of 0 in a node is the time at which the ensemble wrote that node (``modified_ms``).
+  The clocks of workers don't matter.
+- From ``kills_max - 1`` kills on, a task is *on trial*: a worker starts such tasks one after another, and meanwhile the
+  end of its process counts only against that task. A task that runs longer than its killed processes did is cleared.
+  So tasks that only shared a process with the guilty one are not blamed for the last kill.
+- A process that lives does not count as killed: if only its session was lost, it corrects the count when it notices.
+
+Not done here: a task that lets its process live longer each time, or longer than ``TRIAL_S_MAX``, may pass its trial.
+A task that kills the JVM of an apply driver is not found.
 """
 
+import os
+import threading
 import uuid
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 
 from millrace.errors import Fatal, Retryable
 from zk.client.session import Node, Session
 from zk.tree.paths import Tree, decode, encode
 
-TRIAL_KILLED = 2
-KILLED_MAX = 5
-
-
-class Starts:
-    """The task starts of one worker process."""
-
-    def __init__(self, session: Session, tree: Tree, *, worker: str) -> None:
-        self._session = session
-        self._tree = tree
-        self._worker = worker
-        self._process = (
-            uuid.uuid4().hex
-        )  # the worker's name is not enough: its next process has the same
-
-    def killed(self, task: str, *, revision: int) -> tuple[str, ...]:
-        """The workers that the task killed in a row under this revision, oldest first."""
-        return self._killed(self._session.get(self._tree.starts(task)), revision)
-
-    def begin(self, task: str, *, revision: int) -> None:
-        """Record that the task starts here. Fatal MR-4015 when it has killed ``KILLED_MAX`` processes."""
-        path = self._tree.starts(task)
-        node = self._session.get(path)
-        killed = self._killed(node, revision)
-        if len(killed) >= KILLED_MAX:
-            raise Fatal(
-                "MR-4015",
-                f"{task} killed the process of its worker {len(killed)} times in a row: {', '.join(killed)}",
-            )
-        plain = {"revision": revision, "process": self._process, "workers": [*killed, self._worker]}
-        if node is not None:
-            self._session.put(path, encode(plain), version=node.version)
-        elif self._session.create(path, encode(plain)) is None:
-            raise Retryable("MR-4007", f"another worker has just created {path}")
-
-    def end(self, task: str) -> None:
-        """Delete the record of this process: its run did not kill it."""
-        path = self._tree.starts(task)
-        node = self._session.get(path)
-        start = _start(node)
-        if node is not None and start is not None and start.process == self._process:
-            self._session.delete(path, version=node.version)
-
-    def _killed(self, node: Node | None, revision: int) -> tuple[str, ...]:
-        start = _start(node)
-        if start is None or start.revision != revision:
-            return ()
-        return start.workers[:-1] if start.process == self._process else start.workers
+KILLS_MAX = 3
+KILLS_S = 600.0
+TRIAL_S_MAX = 120.0  # the longest trial: others that wait for theirs are delayed as long
 
 
 @dataclass(frozen=True, slots=True)
-class _Start:
-    """A node of ``starts``."""
+class Kill:
+    """The end of a process under a task: when the run began and when the end was found, 0 until that is known."""
+
+    worker: str
+    process: str
+    began_ms: int
+    at_ms: int = 0
+
+    @property
+    def lived_s(self) -> float:
+        """How long the run lasted at most."""
+        return max(0, self.at_ms - self.began_ms) / 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """A node of ``starts``. ``process`` is "" while none runs the task. ``began_ms`` 0: when the node was written."""
 
     revision: int
-    process: str
-    workers: tuple[str, ...]
+    process: str = ""
+    worker: str = ""
+    began_ms: int = 0
+    counts: bool = True
+    kills: tuple[Kill, ...] = ()
+
+    def content(self) -> bytes:
+        """The content of its node."""
+        plain: dict[str, object] = asdict(self)
+        return encode({**plain, "kills": [asdict(kill) for kill in self.kills]})
 
 
-def _start(node: Node | None) -> _Start | None:
-    """The content of a node; ``None`` when it is missing or can't be read, which counts as no kill."""
+def start_of(node: Node | None, *, revision: int) -> Start:
+    """The start in a node. An empty one if it is missing, has another revision or can't be read."""
+    nothing = Start(revision=revision)
     if node is None:
-        return None
+        return nothing
     try:
         plain = decode(node.content, "starts")
+        kills = plain.get("kills", [])
+        if plain.get("revision") != revision or not isinstance(kills, list):
+            return nothing
+        return Start(
+            revision=revision,
+            process=str(plain.get("process", "")),
+            worker=str(plain.get("worker", "")),
+            began_ms=_ms(plain.get("began_ms")) or node.modified_ms,
+            counts=plain.get("counts") is not False,
+            kills=tuple(_kill(kill, node.modified_ms) for kill in kills),
+        )
+    except (Fatal, ValueError):
+        return nothing
+
+
+def kills_seen(start: Start, *, process: str) -> tuple[Kill, ...]:
+    """The kills as ``process`` finds them when it begins the task; the last one may have no time yet."""
+    if start.process in ("", process) or not start.counts:
+        return start.kills
+    return (*start.kills, Kill(start.worker, start.process, start.began_ms))
+
+
+def recent(kills: tuple[Kill, ...], now_ms: int) -> tuple[Kill, ...]:
+    """The kills of the last ``KILLS_S``; those without a time happened now."""
+    timed = (kill if kill.at_ms else replace(kill, at_ms=now_ms) for kill in kills)
+    return tuple(kill for kill in timed if now_ms - kill.at_ms < KILLS_S * 1000)
+
+
+class Starts:
+    """The task starts of one worker process. Thread-safe."""
+
+    def __init__(
+        self, session: Session, tree: Tree, *, worker: str, kills_max: int = KILLS_MAX
+    ) -> None:
+        self._session = session
+        self._tree = tree
+        self._worker = worker
+        self._kills_max = kills_max
+        # the worker's name is not enough: its next process has the same
+        self._process = uuid.uuid4().hex
+        self._running: dict[str, Start] = {}
+        self._trial = ""  # the task against which alone the end of this process counts
+        self._lock = threading.RLock()
+
+    def is_suspect(self, task: str, *, revision: int) -> bool:
+        """Whether the task must be on trial, as far as its node says. Ask before its lease is acquired."""
+        start = start_of(self._session.get(self._tree.starts(task)), revision=revision)
+        return self._is_suspect(kills_seen(start, process=self._process))
+
+    def begin(self, task: str, *, revision: int) -> None:
+        """Record that the task starts here. Fatal MR-4015 when it has killed ``kills_max`` processes.
+
+        Call it under the task's lease: another process that is in the node is then known to be gone.
+        """
+        path = self._tree.starts(task)
+        with self._lock:
+            node = self._session.get(path)
+            start = start_of(node, revision=revision)
+            kills = kills_seen(start, process=self._process)
+            if len(kills) > len(start.kills):  # first without a process: it may be the last start
+                node = self._write(path, node, replace(start, process="", kills=kills, began_ms=0))
+            if node is not None:
+                kills = recent(kills, node.modified_ms)
+            if self._kills_max and len(kills) >= self._kills_max:
+                raise _quarantine(task, kills)
+            counts = self._trial in ("", task)
+            begun = Start(
+                revision=revision,
+                process=self._process,
+                worker=self._worker,
+                counts=counts,
+                kills=kills,
+            )
+            written = self._write(path, node, begun)
+            self._running[task] = replace(begun, began_ms=written.modified_ms)
+
+    def end(self, task: str) -> None:
+        """Record that the run ended and that this process lives."""
+        with self._lock:
+            self._running.pop(task, None)
+            path = self._tree.starts(task)
+            node = self._session.get(path)
+            if node is None:
+                return
+            start = start_of(node, revision=_revision(node))
+            kills = tuple(kill for kill in start.kills if kill.process != self._process)
+            if start.process not in ("", self._process):
+                if kills != start.kills:
+                    self._write(path, node, replace(start, kills=kills))
+            elif kills:
+                self._write(path, node, replace(start, process="", kills=kills, began_ms=0))
+            else:
+                self._session.delete(path, version=node.version)
+
+    def trial_s(self, task: str) -> float:
+        """How long the task must run to be cleared: longer than the processes that it may have killed."""
+        with self._lock:
+            start = self._running.get(task)
+        return min(
+            TRIAL_S_MAX, max((kill.lived_s for kill in start.kills), default=0.0) if start else 0.0
+        )
+
+    def begin_trial(self, task: str) -> None:
+        """From now on, the end of this process counts only against this task. Call it before the task starts."""
+        with self._lock:
+            self._trial = task
+            for name in tuple(self._running):
+                self._rewrite(name, counts=name == task)
+
+    def end_trial(self, *, is_cleared: bool) -> None:
+        """The end of this process counts against all its tasks again; a cleared task has no kills any more."""
+        with self._lock:
+            if is_cleared and self._trial in self._running:
+                self._rewrite(self._trial, kills=())
+            self._trial = ""
+            for name in tuple(self._running):
+                self._rewrite(name, counts=True)
+
+    def _is_suspect(self, kills: tuple[Kill, ...]) -> bool:
+        times = [kill.at_ms for kill in kills if kill.at_ms]
+        known = recent(kills, max(times, default=0))
+        return 1 < self._kills_max <= len(known) + 1
+
+    def _rewrite(self, task: str, **changes: object) -> None:
+        before = self._running[task]
+        after: Start = replace(before, **changes)  # type: ignore[arg-type]  # fields of Start
+        if after == before:
+            return
+        path = self._tree.starts(task)
+        node = self._session.get(path)
+        if node is not None and start_of(node, revision=before.revision).process == self._process:
+            self._write(path, node, after)
+        self._running[task] = after
+
+    def _write(self, path: str, node: Node | None, start: Start) -> Node:
+        if node is not None:
+            return self._session.put(path, start.content(), version=node.version)
+        written = self._session.create(path, start.content())
+        if written is None:
+            raise Retryable("MR-4007", f"another worker has just created {path}")
+        return written
+
+
+def kills_max_from(environment: Mapping[str, str] = os.environ) -> int:
+    """``MILLRACE_KILLS_MAX``, 3 if unset; 0 is never. Fatal MR-4125."""
+    text = environment.get("MILLRACE_KILLS_MAX", "") or str(KILLS_MAX)
+    if not text.isascii() or not text.isdigit() or len(text) > 6:
+        raise Fatal("MR-4125", f"MILLRACE_KILLS_MAX is {text[:40]!r}, wanted a whole number")
+    return int(text)
+
+
+def _quarantine(task: str, kills: tuple[Kill, ...]) -> Fatal:
+    workers = ", ".join(f"{kill.worker} (after {kill.lived_s:.0f} s)" for kill in kills)
+    span_s = (kills[-1].at_ms - kills[0].at_ms) / 1000
+    what = f"the process of {task} ended under it {len(kills)} times in {span_s:.0f} s: {workers}"
+    return Fatal("MR-4015", what, task=task)
+
+
+def _revision(node: Node) -> int:
+    try:
+        return _ms(decode(node.content, "starts").get("revision"))
     except Fatal:
-        return None
-    revision, workers = plain.get("revision"), plain.get("workers")
-    if not isinstance(revision, int) or not isinstance(workers, list):
-        return None
-    return _Start(revision, str(plain.get("process")), tuple(map(str, workers)))
+        return 0
+
+
+def _kill(plain: object, modified_ms: int) -> Kill:
+    if not isinstance(plain, dict):
+        raise ValueError("a kill is a mapping")
+    at_ms = _ms(plain.get("at_ms")) or modified_ms
+    return Kill(
+        str(plain.get("worker", "")),
+        str(plain.get("process", "")),
+        _ms(plain.get("began_ms")),
+        at_ms,
+    )
+
+
+def _ms(plain: object) -> int:
+    return plain if isinstance(plain, int) and not isinstance(plain, bool) else 0

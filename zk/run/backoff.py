@@ -18,6 +18,7 @@ from millrace.codes import CATALOGUE
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 from millrace.shortage import shortage_of
 from schemas.status import TaskState
+from zk.lease.starts import KILLS_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +31,9 @@ class Pace:
     fenced_max: int = 5  # a task is blocked after this many fenced runs in a row
     report_s: float = 0.5  # at most two status writes a second for each task
     stop_s: float = 30.0  # a runner that takes longer to stop is reported
+    kills_max: int = (
+        KILLS_MAX  # a task under which so many processes ended in a short time is blocked; 0: never
+    )
 
 
 # a source or target refuses the login, or its secret can't be read; each retry resolves the secret again

@@ -105,7 +105,7 @@ class Slot:
         self._incarnation: int | None = None  # of the session of the last lease
         self._may_own = False
         self._has_start = False  # our record in `starts` may exist
-        self._first_seq: int | None = None  # of the first report of this run
+        self._ended_runs = 0
         self._thread = threading.Thread(
             target=self._run_thread, name=f"task {self._name}", daemon=True
         )
@@ -146,19 +146,18 @@ class Slot:
         return self._may_own
 
     @property
-    def is_proven(self) -> bool:
-        """Whether it has moved rows or run for a while since its last start: then it does not kill its worker."""
-        since_s, first = self._running_since_s, self._first_seq
-        if since_s is None or first is None:
-            return False
-        has_moved = self._report.seq > first
-        return has_moved or time.monotonic() - since_s >= self._context.pace.steady_s
+    def has_ended_a_run(self) -> bool:
+        """Whether a run of this slot has ended, with or without an error."""
+        return self._ended_runs > 0
 
-    def clear_start_if_proven(self) -> None:
-        """Delete the record of the start once the task is proven not to kill its worker; for the supervisor."""
-        if self._has_start and self.is_proven:
-            self._context.starts.end(self._name)
-            self._has_start = False
+    @property
+    def is_proven(self) -> bool:
+        """Whether it has run longer than the processes that ended under this task: then it does not kill this one."""
+        since_s = self._running_since_s
+        if since_s is None:
+            return False
+        trial_s = max(self._context.pace.steady_s, self._context.starts.trial_s(self._name))
+        return time.monotonic() - since_s >= trial_s
 
     @property
     def report(self) -> TaskReport:
@@ -185,6 +184,7 @@ class Slot:
             self._incarnation = lease.incarnation
             fault_point(AFTER_ACQUIRE)
             error = self._run(lease)
+            self._ended_runs += 1
             failures = self._reset_after_steady_run(failures)
             if error is None and self._ending.is_set():
                 self._set_state(TaskState.ASSIGNED, why="stopped by this worker", epoch=lease.epoch)
@@ -225,7 +225,7 @@ class Slot:
         return None
 
     def _run(self, lease: Lease) -> BaseException | None:
-        self._running_since_s = self._first_seq = None
+        self._running_since_s = None
         try:
             self._load_progress()
             self._set_state(TaskState.ASSIGNED, why="starting", epoch=lease.epoch)
@@ -271,7 +271,7 @@ class Slot:
         """Publish a runner's report. A runner only reports RUNNING and DEGRADED."""
         self._brokers = _brokers_of(self.task.entry.document)
         if report.state is TaskState.RUNNING and self._running_since_s is None:
-            self._running_since_s, self._first_seq = time.monotonic(), report.seq
+            self._running_since_s = time.monotonic()
             log.info("task running", task=self._name, epoch=lease.epoch)
         self._offer(replace(report, worker=self._context.worker, epoch=lease.epoch))
 

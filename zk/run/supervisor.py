@@ -11,7 +11,7 @@ Guarantees
 - A lease that a slot could not release at its end is released as soon as ZooKeeper answers.
 - If the document of a running task can no longer be read, the task continues with the last good one.
 - Tasks that may have killed earlier processes (``zk.lease.starts``) are started one after another. Each waits until the
-  previous one has moved rows, run for a while, or ended. So if the process is killed, it is clear which task killed it.
+  previous one has run longer than those processes did, or ended. So if this process ends, it is clear by which task.
 - If the machine has no thread left for a task, the task is started in a later round. The others continue.
 - When the worker stops, all slots are ended and joined before the session is closed. A slot that does not end within
   ``stop_s`` is logged. Its lease is not released: it ends with the process.
@@ -33,7 +33,7 @@ from zk.client.mirror import Mirror
 from zk.client.session import Session, SessionState
 from zk.lease.lease import release_leftover
 from zk.lease.membership import Membership, WorkerIdentity
-from zk.lease.starts import TRIAL_KILLED, Starts
+from zk.lease.starts import Starts
 from zk.placement.nodes import workers_of
 from zk.run.backoff import Pace
 from zk.run.runner import TaskRunner
@@ -110,7 +110,7 @@ class Supervisor:
         self._pace = pace or Pace()
         self._membership = Membership(session, tree, worker)
         self._status = StatusWriter(session, tree, report_s=self._pace.report_s)
-        self._starts = Starts(session, tree, worker=worker.name)
+        self._starts = Starts(session, tree, worker=worker.name, kills_max=self._pace.kills_max)
         self._context = WorkerContext(
             session=session,
             tree=tree,
@@ -129,7 +129,7 @@ class Supervisor:
         self._leftovers: set[str] = set()  # tasks whose ended slot may have left its owner node
         self._tree_created_in = -1  # the session's incarnation in which we created it
         self._reported_stuck: set[str] = set()
-        self._on_trial = ""  # of the tasks that may kill the process, the one that was started last
+        self._on_trial = ""  # the task that may kill the process
         self._is_name_taken = False  # the worker's name, by another worker
         self._writer_error: BaseException | None = None  # the error that ended the report writer
         self._reported_away: dict[str, int] = {}  # task → its epoch when that was logged
@@ -195,6 +195,7 @@ class Supervisor:
             self._tree_created_in = self._session.incarnation
         self._release_leftovers()
         self._membership.ensure()
+        self._watch_trial()
         assigned = self._assigned()
         for name in sorted(assigned.keys() | self._slots.keys()):
             self._act(name, assigned.get(name))
@@ -236,7 +237,6 @@ class Supervisor:
             )
             if not slot.is_alive and slot.report.state is TaskState.BLOCKED:
                 self._blocked[name] = slot.task.entry.revision
-            slot.clear_start_if_proven()
             if slot.is_stuck and name not in self._reported_stuck:
                 self._log_stuck(name)
         elif isinstance(assigned, AssignedTask) and name not in self._blocked:
@@ -254,14 +254,12 @@ class Supervisor:
                 pass
 
     def _start(self, name: str, task: AssignedTask) -> None:
-        if len(self._starts.killed(name, revision=task.entry.revision)) >= TRIAL_KILLED:
-            other = self._slots.get(self._on_trial)
-            if other is not None and other.is_alive and not other.is_proven:
+        if self._starts.is_suspect(name, revision=task.entry.revision):
+            if self._on_trial:
                 return
+            self._starts.begin_trial(name)
             self._on_trial = name
-            log.warning(
-                "a task is started alone: it may have killed its previous workers", task=name
-            )
+            log.warning("a task is on trial: processes ended under it", task=name)
         self._blocked.pop(name, None)
         slot = Slot(task, self._context, on_end=self._wake.set)
         try:
@@ -273,6 +271,18 @@ class Supervisor:
             return
         self._slots[name] = slot
         log.info("task started", task=name, kind=self._kind.value)
+
+    def _watch_trial(self) -> None:
+        """End the trial of a task that has passed it, or whose run has ended."""
+        if not self._on_trial:
+            return
+        slot = self._slots.get(self._on_trial)
+        is_over = slot is None or not slot.is_alive or slot.has_ended_a_run
+        is_cleared = not is_over and slot is not None and slot.is_proven
+        if is_over or is_cleared:
+            self._starts.end_trial(is_cleared=is_cleared)
+            log.info("a trial is over", task=self._on_trial, is_cleared=is_cleared)
+            self._on_trial = ""
 
     def _drop(self, name: str, assigned: AssignedTask | UnreadableEntry | None) -> None:
         slot = self._slots.pop(name)

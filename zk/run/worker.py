@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from millrace.errors import MillraceError, Retryable
 from millrace.log import get_logger
@@ -22,6 +23,7 @@ from millrace.signals import stop_on_signals
 from zk.client.session import Session
 from zk.ensemble import Ensemble
 from zk.lease.membership import WorkerIdentity, process_name
+from zk.lease.starts import kills_max_from
 from zk.placement.scheduler import Scheduler
 from zk.run.backoff import Pace
 from zk.run.runner import TaskRunner
@@ -46,13 +48,18 @@ def run_worker(
 ) -> int:
     """Run tasks of one kind until a signal; returns 0 after an orderly end. Call it from the main thread."""
     where = ensemble or Ensemble.from_environment()
+    kills_max = kills_max_from()
     stop = stop_on_signals()
     session = _open_session(where, stop)
     if session is None:
         return 0
     store = Store(session, where.tree)
     supervisor = Supervisor(
-        session, where.tree, worker=worker, runner=runner_factory(store), pace=pace
+        session,
+        where.tree,
+        worker=worker,
+        runner=runner_factory(store),
+        pace=replace(pace or Pace(), kills_max=kills_max),
     )
     log.info(
         "worker started", worker=worker.name, kind=worker.kind.value, cluster=where.tree.cluster

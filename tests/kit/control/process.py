@@ -6,6 +6,7 @@
 
 The capture worker's runner writes a line to the journal (one ``write`` each) when it starts and ends:
 ``start TASK EPOCH``, ``end TASK EPOCH``. ``MILLRACE_TEST_STUCK=1`` makes it ignore its stop, and shortens the wait.
+``MILLRACE_TEST_KILLER=TASK`` kills the process by SIGKILL soon after this task has started.
 """
 
 import os
@@ -29,6 +30,8 @@ from zk.lease.membership import WorkerIdentity
 from zk.run.runner import HeldLease, Report
 from zk.run.worker import run_scheduler, run_worker
 
+KILLER_LIVES_S = 0.3  # the others have started by then
+
 
 @dataclass(frozen=True)
 class JournalRunner:
@@ -41,6 +44,9 @@ class JournalRunner:
         lease.verify()
         self._note(f"start {task.name} {lease.epoch}")
         report(TaskReport(TaskState.RUNNING))
+        if task.name == os.environ.get("MILLRACE_TEST_KILLER"):
+            stop.wait(KILLER_LIVES_S)
+            os.kill(os.getpid(), signal.SIGKILL)
         stop.wait()
         if _is_stuck():
             threading.Event().wait()
@@ -64,6 +70,8 @@ def main(arguments: list[str]) -> int:
         return run_worker(worker, runner_without_spark, pace=QUICK)
     runner = JournalRunner(Path(rest[0]))
     pace = replace(QUICK, stop_s=1.0) if _is_stuck() else QUICK
+    if "MILLRACE_TEST_KILLER" in os.environ:
+        pace = replace(pace, steady_s=0.5)
     worker = WorkerIdentity(name=name, kind=TaskKind.CAPTURE)
     return run_worker(worker, lambda _store: runner, pace=pace)
 
@@ -92,6 +100,10 @@ class ControlProcess:
         """Send a signal."""
         self.process.send_signal(number)
 
+    def is_alive(self) -> bool:
+        """Whether the process has not ended."""
+        return self.process.poll() is None
+
     def is_stopped(self) -> bool:
         """Whether the process is stopped by SIGSTOP."""
         return is_stopped(self.process.pid)
@@ -117,6 +129,7 @@ def launched(
         "MILLRACE_ZOOKEEPER": ensemble.hosts,
         "MILLRACE_CLUSTER": ensemble.tree.cluster,
         "MILLRACE_ZOOKEEPER_TIMEOUT_S": str(ensemble.session_timeout_s),
+        "MILLRACE_KILLS_MAX": "0",  # most tests kill processes again and again
     }
     with (folder / f"{name}.log").open("wb") as log_file:
         process = subprocess.Popen(
