@@ -17,18 +17,18 @@ task of the same name, or of another topic or set. From a report made at other b
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from millrace.errors import Fatal
 from schemas.documents import ApplyTask, CaptureTask, RelayTask, TaskKind, address_of, set_of
 from schemas.stall import REPORT_AGE_S_MAX, with_stall
 from schemas.status import TaskReport, TaskState
-from zk.client.session import Node, Session
+from zk.client.session import Node, Session, Watch
 from zk.lease.election import leader_of
 from zk.lease.lease import holder_of
 from zk.lease.membership import kinds_of
-from zk.placement.nodes import assignments_of
+from zk.placement.nodes import assignments_of, workers_of
 from zk.placement.scheduler import runnable
 from zk.tree.entries import WORK_FOLDERS, UnreadableEntry, WorkEntry, work_entries
 from zk.tree.paths import Tree
@@ -66,21 +66,49 @@ class TaskView:
         return is_run and self.age_s <= REPORT_AGE_S_MAX
 
 
+_FOLDERS = (*WORK_FOLDERS, "workers", "assignments", "owners", "status")
+_OF_A_TASK = ("tasks", "assignments", "owners", "status")
+
+
 def read_cluster(session: Session, tree: Tree) -> Cluster:
     """Reads each node once. The nodes may be from slightly different moments."""
-    nodes = {
-        folder: session.folder(tree.folder(folder))
-        for folder in (*WORK_FOLDERS, "workers", "assignments", "owners", "status")
-    }
-    saved_reports = {name: saved_report_of(node, name) for name, node in nodes["status"].items()}
+    nodes = {folder: session.folder(tree.folder(folder)) for folder in _FOLDERS}
+    return _cluster_of(nodes, leader_of(session, tree))
+
+
+def read_tasks(
+    session: Session, tree: Tree, names: Sequence[str], *, watch: Watch | None = None
+) -> Cluster:
+    """The cluster with only these tasks and their workers: four nodes of each task, and its worker's.
+
+    ``watch`` is called when one of a task's nodes has changed. If a task has no live worker, the reason depends on the
+    others, so the whole cluster is read.
+    """
+    paths = [f"{tree.folder(folder)}/{name}" for folder in _OF_A_TASK for name in names]
+    found = iter(session.get_each(paths, watches=[watch] * len(paths) if watch else None))
+    nodes: dict[str, dict[str, Node]] = {folder: {} for folder in _FOLDERS}
+    for folder in _OF_A_TASK:
+        read = {name: next(found) for name in names}
+        nodes[folder] = {name: node for name, node in read.items() if node is not None}
+    placed = workers_of(nodes["assignments"])
+    workers = sorted(set(placed.values()) - {""})
+    live = zip(workers, session.get_each([tree.worker(name) for name in workers]), strict=True)
+    nodes["workers"] = {name: node for name, node in live if node is not None}
+    if all(placed.get(name) in nodes["workers"] for name in nodes["tasks"]):
+        return _cluster_of(nodes, leader_of(session, tree))
+    return read_cluster(session, tree)
+
+
+def _cluster_of(nodes: Mapping[str, Mapping[str, Node]], leader: str) -> Cluster:
     assignments = assignments_of(nodes["assignments"])
+    saved_reports = {name: saved_report_of(node, name) for name, node in nodes["status"].items()}
     return Cluster(
         tasks=work_entries(nodes),
         workers=kinds_of(nodes["workers"]),
         assigned={task: found.worker for task, found in assignments.items()},
         owners=_owners(nodes["owners"]),
         saved_reports={name: saved for name, saved in saved_reports.items() if saved},
-        leader=leader_of(session, tree),
+        leader=leader,
         unplaced={task: found.why for task, found in assignments.items() if found.why},
     )
 

@@ -183,13 +183,21 @@ class ZooKeeperServer(Server):
 
     def mode(self) -> str:
         """standalone, leader or follower. Empty while the server does not serve."""
+        return self._field("Mode")
+
+    def counters(self) -> tuple[int, int]:
+        """The requests received, with pings, and the number of the last change; each write adds one."""
+        return int(self._field("Received")), int(self._field("Zxid"), 16)
+
+    def _field(self, name: str) -> str:
+        """One line of the server's status. Empty while it does not serve."""
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=1) as connection:
                 connection.sendall(b"srvr")
                 answer = connection.makefile("rb").read().decode(errors="replace")
         except OSError:
             return ""
-        return answer.partition("Mode: ")[2].partition("\n")[0]
+        return answer.partition(f"{name}: ")[2].partition("\n")[0]
 
 
 def jvm_archive() -> JvmArchive:

@@ -9,12 +9,14 @@ Guarantees
   greater number of another history does not count. If the numbers alone are no proof, the primary is asked again.
 - A blocked task ends the wait at once, with its own code. So does a paused task that has not arrived, and for an apply
   task its capture task, if that is blocked or paused and has not arrived.
+- It reads a handful of nodes, when one of them has changed, and otherwise once a second.
 - A member that can't be reached is asked again until the timeout.
 - At the timeout, the error names the operator who pauses the set's relay. Otherwise it names each replica that has
   stopped replicating, its stopped threads and its missing GTIDs.
   The capture task may read from that replica, and then it waits for changes although rows are missing.
 """
 
+import threading
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -26,9 +28,9 @@ from schemas.documents import ApplyTask, CaptureTask, SetDocument, TaskDocument
 from schemas.gtid import GtidPosition, History, missing, parse_gtid_set
 from schemas.status import TaskReport, TaskState
 from zk.tree.entries import TaskEntry
-from zk.view import Cluster, read_cluster, status_of
+from zk.view import Cluster, read_tasks, status_of
 
-POLL_S = 0.1
+ROUND_S = 1.0  # the longest pause between two reads of the task's nodes; a change ends it early
 ASK_AGAIN_S = 0.5
 _EMPTY = (
     "Give --gtid the GTIDs that the task shall have reached; a shell variable may be unset. Without --gtid, the command"
@@ -58,8 +60,11 @@ def wait_until_arrived(
     capture = None if isinstance(task, CaptureTask) else capture_task_of(now, task).name
     document = now.store.set_entry(source_set_of(now, task)).document
     proof = _Proof(document, _history_until(deadline_s, document), gtid_set)
+    names = [name, *([capture] if capture is not None else [])]
+    changed = threading.Event()
     while True:
-        cluster = read_cluster(now.session, now.tree)
+        changed.clear()
+        cluster = read_tasks(now.session, now.tree, names, watch=changed.set)
         report = _report(cluster, name)
         if report.state is TaskState.BLOCKED:
             raise _stopped(name, report)
@@ -81,7 +86,7 @@ def wait_until_arrived(
                 text += f"; the relay of set {document.name} is paused by {paused_by}"
                 raise Retryable("MR-4201", text, fix=f"`millrace relay resume {document.name}`")
             raise _timed_out(text, capture or name, proof)
-        time.sleep(POLL_S)
+        changed.wait(min(ROUND_S, max(0.0, deadline_s - time.monotonic())))
 
 
 class _Proof:

@@ -11,7 +11,7 @@ from schemas.status import TaskState
 from zk.placement.assignment import unit_of
 from zk.placement.fleet import check_move, read_fleet
 from zk.placement.nodes import wish_content
-from zk.view import read_cluster, status_of
+from zk.view import read_tasks, status_of
 
 POLL_S = 0.1
 AT_REST = (TaskState.PAUSED, TaskState.BLOCKED)
@@ -71,7 +71,7 @@ def wait_until_moved(now: Control, tasks: list[str], worker: str, *, timeout_s: 
 
 
 def _not_moved(now: Control, tasks: list[str], worker: str) -> list[str]:
-    cluster = read_cluster(now.session, now.tree)
+    cluster = read_tasks(now.session, now.tree, tasks)
     waiting = []
     for name in tasks:
         if (entry := cluster.tasks.get(name)) is None:

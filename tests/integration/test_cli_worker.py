@@ -140,7 +140,7 @@ def test_malformed_worker_label_is_refused(shell: Shell, text: str) -> None:
     assert output.startswith(f"MR-4120 --label: found {text!r}, wanted NAME=VALUE")
 
 
-def test_unit_that_no_other_worker_may_run_stays_on_a_drained_one(crew: Crew) -> None:
+def test_unit_without_another_worker_stays_on_a_drained_one(crew: Crew) -> None:
     """A drain stops nothing: the command names the tasks that stay."""
     crew.sets("s1", zone="a")
     crew.sets("s2")
@@ -174,7 +174,7 @@ def test_moved_task_takes_its_set_along_and_stays(crew: Crew) -> None:
     assert "set s1 may run on any worker" in crew.shell("task", "move", "s1-capture", "--anywhere")
 
 
-def test_task_is_not_moved_to_a_worker_that_may_not_run_it(crew: Crew) -> None:
+def test_task_is_not_moved_to_an_unfit_worker(crew: Crew) -> None:
     """The reason is named, and no wish is left."""
     crew.sets("s1", zone="a")
     crew.store.create_task(an_apply("s1-apply", to="s1", topic="elsewhere"))
@@ -200,7 +200,7 @@ def test_task_is_not_moved_to_a_worker_that_may_not_run_it(crew: Crew) -> None:
     assert crew.owners() == {"s1-capture": "w1", "s5-capture": "w4"}
 
 
-def test_moved_task_is_without_an_owner_for_less_than_a_second(crew: Crew) -> None:
+def test_moved_task_has_an_owner_again_within_a_second(crew: Crew) -> None:
     """The median of five moves between two live workers."""
     crew.sets("s1")
     crew.schedule()

@@ -22,10 +22,10 @@ from zk.ensemble import Ensemble
 from zk.lease.election import leader_of, try_to_lead
 from zk.lease.epoch import generation_of, raise_generation
 from zk.lease.lease import acquire
-from zk.lease.membership import Membership, WorkerIdentity
+from zk.lease.membership import RELAYS_S, Membership, WorkerIdentity, registered
 from zk.tree.entries import TaskEntry, UnreadableEntry
 from zk.tree.paths import Tree, create_tree
-from zk.tree.reports import StatusWriter, read_status
+from zk.tree.reports import Offered, StatusWriter, read_status
 from zk.tree.store import Outcome, Store
 
 REQUEST_TIMEOUT_S = (
@@ -83,6 +83,48 @@ def test_node_is_created_read_written_and_deleted(session: Session, ensemble: En
     session.delete(path, version=1)
     assert session.get(path) is None
     assert session.children(ensemble.tree.folder("tasks")) == ()
+
+
+def test_many_nodes_are_read_at_once(session: Session, ensemble: Ensemble) -> None:
+    """In the order asked for; a missing one is None, and its watch fires when it is created."""
+    folder = ensemble.tree.folder("tasks")
+    for number in range(0, 1200, 2):
+        session.create(f"{folder}/t{number}", str(number).encode())
+    paths = [f"{folder}/t{number}" for number in range(1200)]
+    found = session.get_each(paths)
+    assert [node.content if node else None for node in found] == [
+        str(number).encode() if number % 2 == 0 else None for number in range(1200)
+    ]
+    assert len(session.folder(folder)) == 600
+    fired: list[str] = []
+    watches = [partial(fired.append, path) for path in paths[:2]]
+    session.get_each(paths[:2], watches=watches)
+    session.create(paths[1], b"1")
+    session.put(paths[0], b"2", version=0)
+    eventually(lambda: sorted(fired) == paths[:2])
+
+
+def test_registered_worker_names_its_new_relay_logs(session: Session, ensemble: Ensemble) -> None:
+    """The scheduler prefers it for their sets; without a change, nothing is written."""
+    relays, now_s = ["shop"], 0.0
+    worker = WorkerIdentity(name="w1", kind=TaskKind.CAPTURE, relays=lambda: relays)
+    membership = Membership(session, ensemble.tree, worker, clock=lambda: now_s)
+
+    def known() -> tuple[frozenset[str], int]:
+        node = session.get(ensemble.tree.worker("w1"))
+        assert node is not None
+        return registered({"w1": node})["w1"].relays, node.version
+
+    membership.ensure()
+    relays.append("crm")
+    membership.ensure()
+    assert known() == (frozenset({"shop"}), 0)
+    now_s = RELAYS_S
+    membership.ensure()
+    assert known() == (frozenset({"shop", "crm"}), 1)
+    now_s = 2 * RELAYS_S
+    membership.ensure()
+    assert known() == (frozenset({"shop", "crm"}), 1)
 
 
 def test_zookeeper_commit_is_all_or_nothing(session: Session, ensemble: Ensemble) -> None:
@@ -414,12 +456,12 @@ def test_report_with_a_smaller_epoch_never_replaces_a_greater(
     """A stale owner's report is dropped; a report without a lease is not written at all."""
     new = StatusWriter(session, ensemble.tree, report_s=0.1)
     old = StatusWriter(other, ensemble.tree, report_s=0.1)
-    old.offer("t", TaskReport(TaskState.RUNNING, worker="old"), revision=1)
+    old.offer("t", Offered(TaskReport(TaskState.RUNNING, worker="old"), 1))
     assert old.flush("t")
     assert read_status(session, ensemble.tree, "t") is None
-    new.offer("t", TaskReport(TaskState.RUNNING, worker="new", epoch=9), revision=1)
+    new.offer("t", Offered(TaskReport(TaskState.RUNNING, worker="new", epoch=9), 1))
     assert new.flush("t")
-    old.offer("t", TaskReport(TaskState.BLOCKED, worker="old", epoch=8), revision=1)
+    old.offer("t", Offered(TaskReport(TaskState.BLOCKED, worker="old", epoch=8), 1))
     assert old.flush("t")
     standing = read_status(session, ensemble.tree, "t")
     assert standing is not None

@@ -1,6 +1,6 @@
 """Which capture task an apply task reads from, and when a task has reached the primary's position."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
@@ -86,6 +86,7 @@ def _wait(
     timeout_s: float = 0.0,
     gtid_set: str | None = None,
     relay_paused_by: str = "",
+    read: tuple[Callable[..., Cluster], dict[str, TaskEntry]] | None = None,
 ) -> str:
     """Return the code that ends a wait for ``name``, "" for success.
 
@@ -93,7 +94,7 @@ def _wait(
     """
     capture = _capture("shop", "kafka1:9092")
     apply = ApplyTask(name="warehouse", source=capture.output, target="warehouse")
-    entries: dict[str, TaskEntry] = {}
+    entries: dict[str, TaskEntry] = {} if read is None else read[1]
     for task in (capture, apply):
         paused_by = "ann" if reports[task.name].state is TaskState.PAUSED else ""
         entries[task.name] = TaskEntry(Desired(task, paused_by), 0, 5, 1)
@@ -108,7 +109,8 @@ def _wait(
         arrival, "primary_history", lambda _set: answers.pop(0) if answers[1:] else answers[0]
     )
     monkeypatch.setattr(arrival, "halted_replicas", lambda *_: ())
-    monkeypatch.setattr(arrival, "read_cluster", lambda *_: _cluster(reports, entries))
+    model = (lambda *_arguments, **_named: _cluster(reports, entries)) if read is None else read[0]
+    monkeypatch.setattr(arrival, "read_tasks", model)
     now = cast(Control, SimpleNamespace(store=store, session=None, tree=None))
     try:
         wait_until_arrived(now, name, timeout_s=timeout_s, gtid_set=gtid_set)
@@ -216,6 +218,24 @@ def test_wait_for_a_given_gtid_set_ignores_later_changes(
     reports = dict.fromkeys(("shop", "warehouse"), TaskReport(TaskState.RUNNING, gtid_set="0-1-7"))
     found = _wait(monkeypatch, "warehouse", reports, [_history("0-1-9")], gtid_set=gtid_set)
     assert found.partition(" ")[0] == code
+
+
+def test_wait_reads_again_only_after_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It read the whole tree ten times a second before."""
+    reads: list[object] = []
+
+    def read(_session: object, _tree: object, names: list[str], watch: object) -> Cluster:
+        reads.append(names)
+        return _cluster(reports, entries)
+
+    reports = dict.fromkeys(("shop", "warehouse"), TaskReport(TaskState.RUNNING, gtid_set="0-1-6"))
+    entries: dict[str, TaskEntry] = {}
+    monkeypatch.setattr(arrival, "ROUND_S", 60.0)
+    message = _wait(
+        monkeypatch, "warehouse", reports, [_history("0-1-7")], timeout_s=0.2, read=(read, entries)
+    )
+    assert message.startswith("MR-4201 ")
+    assert reads == [["warehouse", "shop"]] * 2, "at the start and at the end"
 
 
 def test_timeout_names_the_operator_who_pauses_the_relay(monkeypatch: pytest.MonkeyPatch) -> None:

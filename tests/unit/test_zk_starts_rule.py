@@ -14,7 +14,7 @@ def _node(content: bytes, modified_ms: int = 5000) -> Node:
 
 
 def test_time_of_a_kill_is_when_the_ensemble_wrote_it() -> None:
-    """Nobody's clock is in a node: 0 stands for the time of the write, and a later write keeps it."""
+    """No client sets it: 0 is the time of the write, and a later write keeps it."""
     kills = (Kill("w1", "p1", 1000, 2000), Kill("w2", "p2", 3000))
     start = Start(revision=1, process="p3", worker="w3", kills=kills)
     read = start_of(_node(start.content()), revision=1)
@@ -52,7 +52,7 @@ def test_unreadable_start_or_other_revision_has_no_kills(content: bytes) -> None
     assert start_of(None, revision=1) == Start(revision=1)
 
 
-def test_start_of_an_older_millrace_counts_as_one_kill_at_most() -> None:
+def test_start_of_an_older_millrace_is_one_kill() -> None:
     """Its list of workers is not read."""
     old = {"format": 1, "revision": 1, "process": "p", "workers": ["w1", "w2", "w3", "w4"]}
     start = start_of(_node(json.dumps(old).encode()), revision=1)

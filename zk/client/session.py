@@ -131,7 +131,6 @@ class Session:
         self._timeout_s = timeout_s
         self._listeners: list[Callable[[SessionState], None]] = []
         self._incarnation = 0
-        self._requests = 0
         self._state = SessionState.LOST
         self._is_refused = False
         self._suspended_at_s = 0.0
@@ -198,11 +197,6 @@ class Session:
     def incarnation(self) -> int:
         """The number of sessions that are over."""
         return self._incarnation
-
-    @property
-    def requests(self) -> int:
-        """The number of requests sent."""
-        return self._requests
 
     @property
     def id(self) -> int:
@@ -379,7 +373,6 @@ class Session:
                 f"ZooKeeper can't be reached (session {self._state.value})",
                 hosts=self._hosts,
             )
-        self._requests += 1
         return call(*args, **named)
 
     def _answer(self, asked: Any) -> Any:

@@ -19,6 +19,7 @@ from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 from millrace.shortage import shortage_of
 from schemas.status import TaskState
 from zk.lease.starts import KILLS_MAX
+from zk.tree.reports import PROGRESS_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +30,12 @@ class Pace:
     retry_s_max: float = 30.0
     steady_s: float = 10.0  # a run that moved rows for this long resets the count of failures
     fenced_max: int = 5  # a task is blocked after this many fenced runs in a row
-    report_s: float = 0.5  # at most two status writes a second for each task
+    report_s: float = (
+        0.5  # at most two status writes a second for each task, when its state changes
+    )
+    progress_s: float = (
+        PROGRESS_S  # between two writes of its progress: 200 tasks are 40 writes a second
+    )
     stop_s: float = 30.0  # a runner that takes longer to stop is reported
     kills_max: int = (
         KILLS_MAX  # a task under which so many processes ended in a short time is blocked; 0: never

@@ -37,7 +37,7 @@ from zk.run.backoff import Failures, NextStep, Pace, after
 from zk.run.runner import TaskRunner
 from zk.tree.entries import WorkEntry
 from zk.tree.paths import Tree
-from zk.tree.reports import StatusWriter, read_status, work_of
+from zk.tree.reports import Offered, StatusWriter, read_status, work_of
 
 LEASE_RETRY_S = 0.2  # between two attempts to acquire the lease
 
@@ -307,15 +307,15 @@ class Slot:
 
     def _offer(self, report: TaskReport) -> None:
         self._report = report
-        self._context.status.offer(
-            self._name,
+        offered = Offered(
             report,
-            revision=self.task.entry.revision,
+            self.task.entry.revision,
             work=work_of(self.task.entry.document),
             brokers=self._brokers,
             # BLOCKED stays valid after the session: an operator has to act
             incarnation=None if report.state is TaskState.BLOCKED else self._incarnation,
         )
+        self._context.status.offer(self._name, offered)
 
     def _release(self, lease: Lease) -> None:
         self._context.status.flush(self._name)

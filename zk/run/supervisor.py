@@ -40,7 +40,7 @@ from zk.run.runner import TaskRunner
 from zk.run.slot import AssignedTask, Slot, WorkerContext
 from zk.tree.entries import WORK_FOLDERS, SetEntry, UnreadableEntry, set_entries, work_entries
 from zk.tree.paths import Tree, create_tree
-from zk.tree.reports import StatusWriter, read_status, work_of
+from zk.tree.reports import Offered, StatusWriter, read_status, work_of
 
 ROUND_S = 1.0  # the longest pause between two rounds; a watch ends it early
 
@@ -109,7 +109,9 @@ class Supervisor:
         self._wake = threading.Event()
         self._pace = pace or Pace()
         self._membership = Membership(session, tree, worker)
-        self._status = StatusWriter(session, tree, report_s=self._pace.report_s)
+        self._status = StatusWriter(
+            session, tree, report_s=self._pace.report_s, progress_s=self._pace.progress_s
+        )
         self._starts = Starts(session, tree, worker=worker.name, kills_max=self._pace.kills_max)
         self._context = WorkerContext(
             session=session,
@@ -303,7 +305,8 @@ class Supervisor:
                 next_try_s=0,
             )
             revision, work = assigned.entry.revision, work_of(ran.document)
-            self._status.offer(name, paused, revision=revision, work=work, brokers=slot.brokers)
+            offered = Offered(paused, revision, work=work, brokers=slot.brokers)
+            self._status.offer(name, offered)
             self._status.flush(name)
         self._status.forget(name)
         log.info("task ended", task=name)

@@ -9,6 +9,7 @@ Guarantees: a node that can't be read becomes an ``UnreadableEntry`` with its er
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from types import MappingProxyType
 
 from millrace.errors import Fatal
@@ -30,6 +31,7 @@ from schemas.json_input import load_json
 from zk.client.session import Node
 from zk.tree.paths import decode, encode
 
+ENTRIES_MAX = 4096  # parsed nodes kept, about 1 kB each: each round of a worker or scheduler reads all of them
 NODE_BYTES_MAX = 512 * 1024  # half of ZooKeeper's default limit
 WORK_FOLDERS = ("tasks", "sets", "directives")  # from them follows what workers run
 
@@ -150,8 +152,9 @@ def task_content(desired: Desired) -> bytes:
     )
 
 
+@lru_cache(maxsize=ENTRIES_MAX)
 def set_entry(node: Node, *, name: str) -> SetEntry | UnreadableEntry:
-    """Read a set node."""
+    """Read a set node. A node that was read before is not parsed again."""
     try:
         document = parse_set(_json(node.content, name), origin="set node")
         _check_name(document.name, name)
@@ -160,8 +163,9 @@ def set_entry(node: Node, *, name: str) -> SetEntry | UnreadableEntry:
     return SetEntry(document, node.version, node.mzxid, created=node.czxid)
 
 
+@lru_cache(maxsize=ENTRIES_MAX)
 def task_entry(node: Node, *, name: str) -> TaskEntry | UnreadableEntry:
-    """Read a task node."""
+    """Read a task node. A node that was read before is not parsed again."""
     try:
         _check_size(node.content, name)
         plain = decode(node.content, f"tasks/{name}")

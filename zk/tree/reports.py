@@ -9,11 +9,12 @@
     brokers    where the progress was made. While the task has other brokers and no runner has read them, status does
                not show the progress. It is kept: the same topic, with its tail lost, may be at the new address.
 
-Guarantees: the latest report wins. A task's report is written at most once every ``report_s``; an unchanged one is
-repeated every ``REPEAT_S``, so that an old report reveals a hung worker, and its ``silent_s`` a hung task. A report
-never replaces one of a greater epoch. While the ensemble is away, reports wait and runners do not. A report under a
-lease is dropped with its session: written later, to an ensemble that was rebuilt meanwhile, its epoch would hide all
-new reports.
+Guarantees: the latest report wins. A change of the state, its code, the owner or the work is written at once, at most
+every ``report_s``. Progress and stages are written every ``progress_s``, and once in between when the progress comes
+to rest. An unchanged report is repeated, so that an old report reveals a hung worker, and its ``silent_s`` a hung task.
+A report is one request, because it is written with the version of the last one. It never replaces one of a greater
+epoch. While the ensemble is away, reports wait and runners do not. A report under a lease is dropped with its session:
+written later, to an ensemble that was rebuilt meanwhile, its epoch would hide all new reports.
 """
 
 import json
@@ -25,11 +26,12 @@ from dataclasses import dataclass, replace
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger
 from schemas.documents import RelayTask, Work, address_of, set_of
-from schemas.status import TaskReport, report_from_json, report_to_plain
+from schemas.status import TaskReport, TaskState, report_from_json, report_to_plain
 from zk.client.session import Node, Session
 from zk.tree.paths import Tree
 
-REPEAT_S = 5.0
+PROGRESS_S = 5.0
+REPEAT_S = 5.0  # an unchanged report
 
 log = get_logger("zk.tree.reports")
 
@@ -75,108 +77,164 @@ def work_of(document: Work) -> str:
     return f"{document.kind.value} {set_of(document)} {address_of(document).topic}"
 
 
-@dataclass(slots=True)
-class _Offer:
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """A report and what it is about. ``incarnation``: the session in which it is valid; None: also after it."""
+
     report: TaskReport
     revision: int
     work: str = ""
     brokers: str = ""
     incarnation: int | None = None
+
+    @property
+    def head(self) -> tuple[object, ...]:
+        """A change of this is written at once."""
+        report = self.report
+        state = (report.state, report.code, report.worker, report.epoch)
+        is_running = report.state is TaskState.RUNNING
+        return (*state, "" if is_running else report.why, self.revision, self.work, self.brokers)
+
+    @property
+    def progress(self) -> tuple[object, ...]:
+        """It has come to rest when this stays the same."""
+        return (self.report.gtid_set, self.report.seq, self.report.why)
+
+
+@dataclass(slots=True)
+class _Task:
+    """The latest report of a task, and the last one written."""
+
+    offered: Offered
+    moved_at_s: float
     offered_at_s: float = 0.0
-    written: TaskReport | None = None
+    written: Offered | None = None
+    version: int | None = None  # of the node, while no other process has written it
     written_at_s: float = float("-inf")
+    early_at_s: float = float("-inf")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ages:
+    """Seconds since the last write, the last early write, and the last change of the progress."""
+
+    written_s: float
+    early_s: float
+    moved_s: float
+
+
+def is_due(
+    now: Offered, written: Offered | None, ages: Ages, *, every: tuple[float, float]
+) -> bool:
+    """Whether to write ``now`` over ``written``; ``every``: ``report_s`` and ``progress_s``."""
+    report_s, progress_s = every
+    if written is None or ages.written_s >= REPEAT_S:
+        return True
+    if now != written and ages.written_s >= progress_s:
+        return True
+    if ages.written_s < report_s:
+        return False
+    is_at_rest = now.progress != written.progress and ages.moved_s >= report_s
+    return now.head != written.head or (is_at_rest and ages.early_s >= progress_s)
 
 
 class StatusWriter:
     """The reports of one worker's tasks."""
 
-    def __init__(self, session: Session, tree: Tree, *, report_s: float) -> None:
+    def __init__(
+        self, session: Session, tree: Tree, *, report_s: float, progress_s: float = PROGRESS_S
+    ) -> None:
         self._session = session
         self._tree = tree
         self._report_s = report_s
-        self._offers: dict[str, _Offer] = {}
-        self._lock = threading.Lock()  # around the offers
+        self._progress_s = progress_s
+        self._tasks: dict[str, _Task] = {}
+        self._lock = threading.Lock()  # around the tasks
         self._writing = threading.Lock()  # one writer at a time: an older report can't overtake
 
-    def offer(
-        self,
-        task: str,
-        report: TaskReport,
-        *,
-        revision: int,
-        work: str = "",
-        brokers: str = "",
-        incarnation: int | None = None,
-    ) -> None:
-        """Make this the task's report; returns at once. A report without a lease (epoch 0) is never written.
-
-        ``work``: see ``work_of``. ``brokers``: where its progress was made. ``incarnation``: the session in which the
-        report is valid; ``None`` if it stays valid after the session.
-        """
+    def offer(self, task: str, offered: Offered) -> None:
+        """Make this the task's report; returns at once. A report without a lease (epoch 0) is never written."""
+        now_s = time.monotonic()
         with self._lock:
-            known = self._offers.setdefault(task, _Offer(report, revision))
-            known.report, known.revision, known.incarnation = report, revision, incarnation
-            known.work, known.brokers = work, brokers
-            known.offered_at_s = time.monotonic()
+            known = self._tasks.setdefault(task, _Task(offered, now_s))
+            if offered.progress != known.offered.progress:
+                known.moved_at_s = now_s
+            known.offered, known.offered_at_s = offered, now_s
 
     def latest(self, task: str) -> TaskReport | None:
         """The last offered report."""
         with self._lock:
-            offer = self._offers.get(task)
-            return offer.report if offer else None
+            known = self._tasks.get(task)
+            return known.offered.report if known else None
 
     def forget(self, task: str) -> None:
         """Write no more reports of this task, which this worker no longer runs."""
         with self._lock:
-            self._offers.pop(task, None)
+            self._tasks.pop(task, None)
 
     def flush(self, task: str) -> bool:
         """Write the task's report now. False when the ensemble is away; ``run`` then tries again."""
         with self._lock:
-            offer = self._offers.get(task)
-        return offer is None or self._write(task, offer, is_due=True)
+            known = self._tasks.get(task)
+        return known is None or self._write(task, known, is_forced=True)
 
     def run(self, stop: threading.Event) -> None:
         """Write the reports that are due, until ``stop`` is set."""
         while not stop.wait(self._report_s):
             with self._lock:
-                offers = list(self._offers.items())
-            for task, offer in offers:
-                self._write(task, offer, is_due=False)
+                tasks = list(self._tasks.items())
+            for name, known in tasks:
+                self._write(name, known, is_forced=False)
 
-    def _write(self, task: str, offer: _Offer, *, is_due: bool) -> bool:
+    def _write(self, task: str, known: _Task, *, is_forced: bool) -> bool:
         with self._writing:
-            report, now_s = offer.report, time.monotonic()
-            content = _content(offer, now_s=now_s)
-            age_s = now_s - offer.written_at_s
-            if report.epoch == 0 or offer.incarnation not in (None, self._session.incarnation):
+            offered, now_s = known.offered, time.monotonic()
+            if offered.report.epoch == 0:
                 return True
-            if not is_due and (
-                age_s < self._report_s or (report == offer.written and age_s < REPEAT_S)
-            ):
+            if offered.incarnation not in (None, self._session.incarnation):
                 return True
+            ages = Ages(
+                written_s=now_s - known.written_at_s,
+                early_s=now_s - known.early_at_s,
+                moved_s=now_s - known.moved_at_s,
+            )
+            every = (self._report_s, self._progress_s)
+            if not is_forced and not is_due(offered, known.written, ages, every=every):
+                return True
+            path, epoch = self._tree.status(task), offered.report.epoch
+            content = _content(offered, silent_s=max(0.0, now_s - known.offered_at_s))
             try:
-                self._put(task, report, content)
+                known.version = self._put(path, content, epoch=epoch, version=known.version)
             except Retryable as error:
                 log.debug("a report waits", task=task, error=error)
                 return False
             except MillraceError as error:
                 log.warning("a report can't be written", task=task, error=error)
-            offer.written, offer.written_at_s = report, now_s
+            is_early = known.written is not None and offered.head == known.written.head
+            if is_early and ages.written_s < self._progress_s:
+                known.early_at_s = now_s
+            known.written, known.written_at_s = offered, now_s
             return True
 
-    def _put(self, task: str, report: TaskReport, content: bytes) -> None:
-        path = self._tree.status(task)
+    def _put(self, path: str, content: bytes, *, epoch: int, version: int | None) -> int | None:
+        """The node's new version; None if a report of a greater epoch is there."""
+        if version is not None:
+            try:
+                return self._session.put(path, content, version=version).version
+            except Retryable as error:
+                if error.code != "MR-4007":  # another process wrote or deleted it: read it
+                    raise
         node = self._session.get(path)
         if node is None:
-            self._session.create(path, content)
-            return
+            made = self._session.create(path, content)
+            return made.version if made is not None else None
         try:
             saved = report_from_json(node.content, origin=path)
         except Fatal:
             saved = None  # can't be read, so it is overwritten
-        if saved is None or saved.epoch <= report.epoch:
-            self._session.put(path, content, version=node.version)
+        if saved is not None and saved.epoch > epoch:
+            return None
+        return self._session.put(path, content, version=node.version).version
 
 
 def read_status(session: Session, tree: Tree, task: str) -> SavedReport | None:
@@ -197,10 +255,9 @@ def saved_report_of(node: Node, task: str) -> SavedReport | None:
     return SavedReport(report, revision, node.modified_ms, work, brokers)
 
 
-def _content(offer: _Offer, *, now_s: float) -> bytes:
-    about = {"revision": offer.revision, "work": offer.work, "brokers": offer.brokers}
-    report = replace(offer.report, silent_s=max(0.0, now_s - offer.offered_at_s))
-    plain = {**report_to_plain(report), **about}
+def _content(offered: Offered, *, silent_s: float) -> bytes:
+    about = {"revision": offered.revision, "work": offered.work, "brokers": offered.brokers}
+    plain = {**report_to_plain(replace(offered.report, silent_s=silent_s)), **about}
     return json.dumps(plain, separators=(",", ":"), ensure_ascii=False).encode()
 
 

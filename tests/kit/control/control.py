@@ -39,7 +39,12 @@ from zk.run.supervisor import Supervisor
 from zk.tree.paths import Tree
 
 QUICK = Pace(  # a run that a machine delayed does not count as stable
-    first_retry_s=0.05, retry_s_max=0.4, steady_s=600.0, report_s=0.1, stop_s=240.0
+    first_retry_s=0.05,
+    retry_s_max=0.4,
+    steady_s=600.0,
+    report_s=0.1,
+    progress_s=0.1,
+    stop_s=240.0,
 )
 SESSION_TIMEOUT_S = 30.0
 # of a session that must notice by itself that the ensemble is silent or ended it

@@ -1,0 +1,54 @@
+"""When a report is written: states at once, progress every few seconds and when it comes to rest."""
+
+from dataclasses import replace
+
+import pytest
+
+from schemas.status import TaskReport, TaskState
+from zk.tree.reports import PROGRESS_S, REPEAT_S, Ages, Offered, is_due
+
+LAST = Offered(TaskReport(TaskState.RUNNING, gtid_set="0-1-7", seq=7, worker="w1", epoch=3), 5)
+EVERY = (0.5, PROGRESS_S)
+
+
+def _with(**changes: object) -> Offered:
+    return replace(LAST, report=replace(LAST.report, **changes))  # type: ignore[arg-type]
+
+
+MOVED = _with(gtid_set="0-1-8", seq=8)
+
+
+@pytest.mark.parametrize(
+    ("now", "written_s", "early_s", "moved_s", "wanted"),
+    [
+        (LAST, REPEAT_S - 0.1, 99, 99, False),
+        (LAST, REPEAT_S, 99, 99, True),  # repeated
+        (_with(state=TaskState.DEGRADED), 0.5, 0, 0, True),
+        (_with(state=TaskState.DEGRADED), 0.4, 0, 0, False),
+        (_with(code="MR-3021"), 0.5, 0, 0, True),
+        (_with(worker="w2", epoch=4), 0.5, 0, 0, True),
+        (replace(LAST, revision=6), 0.5, 0, 0, True),
+        (_with(topic_end=9), 0.5, 99, 99, False),  # what is no progress waits
+        (_with(topic_end=9), PROGRESS_S, 99, 99, True),
+        (MOVED, 0.5, 99, 0.1, False),  # it still moves
+        (MOVED, PROGRESS_S, 99, 0.1, True),
+        (MOVED, 0.5, 99, 0.5, True),  # at rest
+        (MOVED, 0.5, PROGRESS_S - 0.1, 0.5, False),  # at most once
+        (_with(why="caught up"), 0.5, 99, 0.5, True),
+    ],
+)
+def test_report_is_written_when_it_is_due(
+    now: Offered, written_s: float, early_s: float, moved_s: float, wanted: bool
+) -> None:
+    """Each row of the rule; ages in seconds since the last write, the last early one, and the last move."""
+    ages = Ages(written_s=written_s, early_s=early_s, moved_s=moved_s)
+    assert is_due(now, LAST, ages, every=EVERY) is wanted
+    assert is_due(now, None, ages, every=EVERY)
+
+
+def test_degraded_task_writes_its_new_reason_at_once() -> None:
+    """An operator reads why it waits now."""
+    before = _with(state=TaskState.DEGRADED, why="a is away")
+    after = _with(state=TaskState.DEGRADED, why="b is away")
+    ages = Ages(written_s=0.5, early_s=0, moved_s=0)
+    assert is_due(after, before, ages, every=EVERY)
