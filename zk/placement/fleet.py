@@ -89,10 +89,17 @@ def worker_views(fleet: Fleet) -> list[WorkerView]:
             units=len(units[name]),
             tasks=tasks.count(name),
             is_drained=name in fleet.drained,
-            is_settled=None if fleet.unsettled is None else name not in fleet.unsettled,
+            is_settled=_is_settled(fleet, name),
         )
         for name in sorted({*fleet.workers, *fleet.drained})
     ]
+
+
+def _is_settled(fleet: Fleet, name: str) -> bool | None:
+    """None while it does not run, or no scheduler leads."""
+    if fleet.unsettled is None or name not in fleet.workers:
+        return None
+    return name not in fleet.unsettled
 
 
 def check_drain(fleet: Fleet, name: str) -> None:
