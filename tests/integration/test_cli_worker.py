@@ -43,13 +43,14 @@ class Crew:
             self.store.create_task(a_capture(f"{name}-capture", of=name))
 
     def start(self, name: str, *, zone: str = "", capacity: int | None = None) -> None:
-        """Start a capture worker."""
+        """Start a capture worker and wait until it is registered."""
         labels = frozenset({f"zone={zone}"} if zone else ())
         worker = WorkerIdentity(name=name, kind=TaskKind.CAPTURE, labels=labels, capacity=capacity)
         self.workers[name] = stack = self.stack.enter_context(ExitStack())
         session = stack.enter_context(self.shell.ensemble.session())
         running = supervised(session, self.tree, ScriptedRunner(), identity=worker)
         stack.enter_context(running)
+        eventually(lambda: self.session.get(self.tree.worker(name)), what=f"{name} is registered")
 
     def stop(self, name: str) -> None:
         """Stop a worker in order."""
