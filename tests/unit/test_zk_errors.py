@@ -11,7 +11,8 @@ from kazoo.client import KazooState
 
 from millrace.errors import Fatal, MillraceError, Retryable
 from zk.client import session as zk_session
-from zk.client.session import Check, Create, Delete, Put, Session, translated
+from zk.client.driver import translated
+from zk.client.session import Check, Create, Delete, Put, Session
 
 AWAY = {
     "ConnectionLoss",

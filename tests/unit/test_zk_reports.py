@@ -1,10 +1,11 @@
-"""When a report is written: states at once, progress every few seconds and when it comes to rest."""
+"""When a report is written and when it can be read; the states that a task can go through."""
 
 from dataclasses import replace
 
 import pytest
 
-from schemas.status import TaskReport, TaskState
+from millrace.errors import Fatal
+from schemas.status import ALLOWED, TaskReport, TaskState, report_from_json
 from zk.tree.reports import PROGRESS_S, REPEAT_S, Ages, Offered, is_due
 
 LAST = Offered(TaskReport(TaskState.RUNNING, gtid_set="0-1-7", seq=7, worker="w1", epoch=3), 5)
@@ -52,3 +53,25 @@ def test_degraded_task_writes_its_new_reason_at_once() -> None:
     after = _with(state=TaskState.DEGRADED, why="b is away")
     ages = Ages(written_s=0.5, early_s=0, moved_s=0)
     assert is_due(after, before, ages, every=EVERY)
+
+
+def test_task_states_change_only_as_documented() -> None:
+    """Every state can be left; blocked and paused only by an operator. Stalled is only derived from reports."""
+    assert not ALLOWED[TaskState.STALLED]
+    for state in set(TaskState) - {TaskState.STALLED}:
+        assert ALLOWED[state]
+        assert TaskState.STALLED not in ALLOWED[state]
+        assert state.to(state) is state
+    assert TaskState.RUNNING not in ALLOWED[TaskState.BLOCKED] | ALLOWED[TaskState.PAUSED]
+    with pytest.raises(ValueError, match="cannot go from blocked to running"):
+        TaskState.BLOCKED.to(TaskState.RUNNING)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b"{}", b'{"format":9}', b'{"format":1,"state":"dancing"}', b"[" * 9999]
+)
+def test_unreadable_report_is_reported_not_guessed(content: bytes) -> None:
+    """Hostile or newer status nodes raise one code."""
+    with pytest.raises(Fatal) as caught:
+        report_from_json(content, origin="status/x")
+    assert caught.value.code == "MR-4011"

@@ -1,4 +1,4 @@
-"""kazoo with our TLS and our values for ACLs. Like ``session.py``, this module may import kazoo.
+"""kazoo with our TLS, our values for ACLs, and our errors. Like ``session.py``, this module may import kazoo.
 
 kazoo makes each connection through its handler of threads. This handler makes TLS connections in ``wire.py`` instead.
 """
@@ -8,11 +8,11 @@ import ssl
 from collections.abc import Callable
 from typing import Any
 
-from kazoo.exceptions import KazooException
+from kazoo import exceptions as zke
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.security import ACL, Id, Permissions
 
-from millrace.errors import Fatal
+from millrace.errors import Fatal, MillraceError, Retryable
 from zk.client import wire
 from zk.client.access import Acl, Grant, Identity, TlsAccess
 
@@ -25,6 +25,24 @@ _PERMISSIONS = {  # the letters of `access.EVERYTHING`, in its order
 }
 
 
+_AWAY: tuple[type[zke.KazooException], ...] = (
+    zke.ConnectionLoss,
+    zke.ConnectionClosedError,
+    zke.ConnectionDropped,
+    zke.OperationTimeoutError,
+    zke.RequestTimeoutError,
+    zke.SessionExpiredError,
+    zke.SessionMovedError,
+)
+LOGIN_REFUSED = (zke.AuthFailedError, zke.SASLException, zke.SessionClosedRequireSaslError)
+_CONTESTED: tuple[type[zke.KazooException], ...] = (
+    zke.BadVersionError,
+    zke.NoNodeError,
+    zke.NodeExistsError,
+    zke.NotEmptyError,
+)
+
+
 class KazooThreads(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
     """kazoo's threads and sockets, with our TLS.
 
@@ -35,7 +53,7 @@ class KazooThreads(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo h
     def __init__(self, tls: TlsAccess | None) -> None:
         super().__init__()
         self._tls = tls
-        self.failure: KazooException | None = None
+        self.failure: zke.KazooException | None = None
         self.refusal: Fatal | None = None
 
     def create_connection(self, *args: Any, **named: Any) -> socket.socket:
@@ -63,7 +81,7 @@ class KazooThreads(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo h
         def run() -> None:
             try:
                 func(*args, **named)
-            except KazooException as error:  # Python would print it as an unexpected one
+            except zke.KazooException as error:  # Python would print it as an unexpected one
                 self.failure = error
 
         self.failure = None
@@ -85,3 +103,27 @@ def grant_of(entry: Any) -> Grant:
     """One entry of an ACL that kazoo has read."""
     letters = (letter for letter, bit in _PERMISSIONS.items() if entry.perms & bit)
     return Grant(Identity(entry.id.scheme, entry.id.id), "".join(letters))
+
+
+def translated(error: zke.KazooException, doing: str, *, is_write: bool) -> MillraceError:
+    """kazoo's error as ours: Retryable if away, overloaded, contested or of unknown outcome; else Fatal."""
+    kind = type(error).__name__
+    if isinstance(error, _AWAY):
+        if is_write:
+            return Retryable(
+                "MR-4002", f"no answer while {doing}: it may have happened", error=kind
+            )
+        return Retryable("MR-4001", f"no answer while {doing}", error=kind)
+    if isinstance(error, zke.ThrottledOpError):
+        # a throttled write was not executed either
+        return Retryable("MR-4001", f"ZooKeeper is too busy for {doing}", error=kind)
+    if isinstance(error, _CONTESTED):
+        return Retryable("MR-4007", f"another process changed it first while {doing}", error=kind)
+    if isinstance(error, zke.NoAuthError):
+        return Fatal("MR-7028", f"no permission for {doing}", error=kind)
+    if isinstance(error, zke.InvalidACLError):
+        return Fatal("MR-7029", f"refused an identity while {doing}", error=kind)
+    if isinstance(error, LOGIN_REFUSED):
+        # at a reconnection: the password may change at both ends, but never in the same moment
+        return Retryable("MR-7020", f"refused the login while {doing}", error=kind)
+    return Fatal("MR-4012", f"refused while {doing}", error=kind)

@@ -35,7 +35,7 @@ from kazoo.protocol.states import KeeperState
 from millrace.errors import Fatal, MillraceError, Retryable
 from zk.client import wire
 from zk.client.access import OPEN, Access, Acl
-from zk.client.driver import KazooThreads, grant_of, kazoo_acl
+from zk.client.driver import LOGIN_REFUSED, KazooThreads, grant_of, kazoo_acl, translated
 from zk.client.sasl import SaslLogin
 
 SESSION_TIMEOUT_S = (
@@ -179,7 +179,11 @@ class Session:
             message = f"{self._hosts} accepted a connection, but did not answer in {rest_s:g} s"
             raise Retryable("MR-4001", message, hosts=self._hosts) from exc
         except zke.KazooException as exc:
-            if isinstance(exc, _LOGIN) or self._is_refused or self._threads.failure is not None:
+            if (
+                isinstance(exc, LOGIN_REFUSED)
+                or self._is_refused
+                or self._threads.failure is not None
+            ):
                 raise self._refused_login(type(exc).__name__) from exc
             raise translated(exc, f"opening a session to {self._hosts}", is_write=False) from exc
 
@@ -446,48 +450,6 @@ class _KazooLog(logging.Logger):
         """Drop the line."""
         if "negotiated session timeout" in str(msg) and len(args) > 2 and isinstance(args[2], int):
             self.granted_ms = args[2]
-
-
-_AWAY: tuple[type[zke.KazooException], ...] = (
-    zke.ConnectionLoss,
-    zke.ConnectionClosedError,
-    zke.ConnectionDropped,
-    zke.OperationTimeoutError,
-    zke.RequestTimeoutError,
-    zke.SessionExpiredError,
-    zke.SessionMovedError,
-)
-_LOGIN = (zke.AuthFailedError, zke.SASLException, zke.SessionClosedRequireSaslError)
-_CONTESTED: tuple[type[zke.KazooException], ...] = (
-    zke.BadVersionError,
-    zke.NoNodeError,
-    zke.NodeExistsError,
-    zke.NotEmptyError,
-)
-
-
-def translated(error: zke.KazooException, doing: str, *, is_write: bool) -> MillraceError:
-    """kazoo's error as ours: Retryable if away, overloaded, contested or of unknown outcome; else Fatal."""
-    kind = type(error).__name__
-    if isinstance(error, _AWAY):
-        if is_write:
-            return Retryable(
-                "MR-4002", f"no answer while {doing}: it may have happened", error=kind
-            )
-        return Retryable("MR-4001", f"no answer while {doing}", error=kind)
-    if isinstance(error, zke.ThrottledOpError):
-        # a throttled write was not executed either
-        return Retryable("MR-4001", f"ZooKeeper is too busy for {doing}", error=kind)
-    if isinstance(error, _CONTESTED):
-        return Retryable("MR-4007", f"another process changed it first while {doing}", error=kind)
-    if isinstance(error, zke.NoAuthError):
-        return Fatal("MR-7028", f"no permission for {doing}", error=kind)
-    if isinstance(error, zke.InvalidACLError):
-        return Fatal("MR-7029", f"refused an identity while {doing}", error=kind)
-    if isinstance(error, _LOGIN):
-        # at a reconnection: the password may change at both ends, but never in the same moment
-        return Retryable("MR-7020", f"refused the login while {doing}", error=kind)
-    return Fatal("MR-4012", f"refused while {doing}", error=kind)
 
 
 @dataclass(frozen=True, slots=True)
