@@ -93,7 +93,7 @@ class ApplyRunner:
             applier = take_over(session, endpoint, task, epoch=lease.epoch)
         finally:
             session.close()
-        topic = TopicIdentity(task.source.bootstrap, task.source.topic)
+        topic = TopicIdentity(task.source.brokers, task.source.topic)
         run = ApplyRun(self._driver, task, applier, report, topic)
         try:
             run.until(stop)
@@ -185,7 +185,7 @@ def _begin(source: TopicAddress, offset: int) -> int:
     if offset < 0:
         return offset
     with _waiting_for(source):
-        return first_offset(source.bootstrap, source.topic, offset)
+        return first_offset(source.brokers, source.topic, offset)
 
 
 @contextmanager
@@ -196,10 +196,9 @@ def _waiting_for(source: TopicAddress) -> Iterator[None]:
     except MillraceError as exc:
         if exc.code != "MR-3501":
             raise
-        place = f"topic {source.topic} at {source.bootstrap}"
         if exc.context.get("answer") in NO_TOPIC:
-            raise Retryable("MR-5054", f"there is no {place}") from exc
-        raise Retryable("MR-5052", f"{place}: {exc.message}") from exc
+            raise Retryable("MR-5054", f"there is no {source}") from exc
+        raise Retryable("MR-5052", f"{source}: {exc.message}") from exc
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,8 +375,9 @@ class ApplyRun:
             same_topic(self._topic, self._applier.mark, source=self._source)
         except Retryable as exc:
             return exc
-        place = f"topic {self._source.topic} at {self._source.bootstrap}"
-        return Retryable("MR-5052", f"{place}: the broker did not answer Spark for {SILENCE_S:g} s")
+        return Retryable(
+            "MR-5052", f"{self._source}: the broker did not answer Spark for {SILENCE_S:g} s"
+        )
 
     def end(self) -> None:
         """End the query. Afterwards no micro-batch is running and none begins."""

@@ -25,6 +25,7 @@ from consumer.topic.decode import TopicLookUp
 from consumer.topic.kafka import TopicReader, TopicRecord
 from consumer.topic.verify import TopicVerifier
 from millrace.errors import Fatal, MillraceError, Retryable
+from millrace.kafka import GivenAccess
 from schemas.record.control import DdlRecord, FenceRecord, ResolvedRecord, SchemaRecord
 from schemas.record.record import KnownSchemas, LookUp, Record, RowRecord, decode_record
 
@@ -121,7 +122,7 @@ class Subscriber:
         """Raise Fatal MR-5030 when the topic ends before ``place``: it is another topic of the same name."""
 
         def reader() -> TopicReader:
-            return TopicReader(bootstrap, topic, client=client)
+            return TopicReader(GivenAccess(bootstrap, client or {}), topic)
 
         self._reader = reader()
         ends = self._reader.ends()

@@ -2,12 +2,13 @@
 
 The caller gives ``explain(name, detail)``, which returns the error with the caller's code. ``name`` is librdkafka's
 name of the error, such as ``_TRANSPORT``. A broker that accepts a request and never answers is ``_TIMED_OUT``.
-Not done here: clients, settings, retries.
+Not done here: clients, retries.
 """
 
 import logging
-from collections.abc import Callable
-from typing import TypeAlias, TypeVar
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias, TypeVar
 
 from confluent_kafka import KafkaException
 
@@ -18,6 +19,30 @@ T = TypeVar("T")
 Settings: TypeAlias = dict[str, str | int | float]  # librdkafka's
 
 SILENCE = "_TIMED_OUT"
+
+
+class KafkaAccess(Protocol):
+    """Where clients connect, and how (``schemas.documents.brokers``)."""
+
+    @property
+    def bootstrap(self) -> str:
+        """host:port[,host:port], for messages too."""
+
+    def settings(self) -> Settings:
+        """librdkafka's settings of a new client."""
+
+
+@dataclass(frozen=True, slots=True)
+class GivenAccess:
+    """The access of a program that brings librdkafka's settings itself."""
+
+    bootstrap: str
+    client: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def settings(self) -> Settings:
+        """All settings."""
+        return {**self.client, "bootstrap.servers": self.bootstrap}
+
 
 # For clients whose own log lines are dropped: every failed call is reported anyway.
 driver_log = logging.getLogger("librdkafka")

@@ -32,7 +32,7 @@ from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
 from millrace.errors import Fatal, Retryable
-from millrace.kafka import Settings
+from millrace.kafka import KafkaAccess, Settings
 from registry.broker import call_kafka, driver_log, kafka_error
 from registry.catalog import Entry
 from registry.ownership import Ownership
@@ -52,13 +52,13 @@ class KafkaSchemaStore:
 
     def __init__(
         self,
-        bootstrap: str,
+        brokers: KafkaAccess,
         *,
         topic: str = TOPIC,
         ownership: Ownership | None = None,
         timeout_s: float = _TIMEOUT_S,
     ) -> None:
-        self._bootstrap = bootstrap
+        self._brokers = brokers
         self._topic = topic
         self._ownership = ownership
         self._timeout_s = timeout_s
@@ -70,7 +70,7 @@ class KafkaSchemaStore:
         if self._ownership is not None:
             self._ownership.claim()
         settings: Settings = {
-            "bootstrap.servers": self._bootstrap,
+            **self._brokers.settings(),
             "transactional.id": f"registry/{self._topic}",
             "transaction.timeout.ms": int(self._timeout_s * 1000),
             "linger.ms": 0,
@@ -101,7 +101,7 @@ class KafkaSchemaStore:
             self._ownership.release()
 
     def _ensure_topic(self) -> None:
-        what = f"the registry's topic can't be read on {self._bootstrap}"
+        what = f"the registry's topic can't be read on {self._brokers.bootstrap}"
         found = call_kafka(what, self._found_topic)
         if found is not None and found != (1, "compact"):
             partitions, policy = found
@@ -113,7 +113,7 @@ class KafkaSchemaStore:
 
     def _found_topic(self) -> tuple[int, str] | None:
         """(partitions, cleanup.policy) of the topic; ``None`` if it was missing and has been created."""
-        admin = AdminClient({"bootstrap.servers": self._bootstrap}, logger=driver_log)
+        admin = AdminClient(self._brokers.settings(), logger=driver_log)
         known = admin.list_topics(timeout=min(self._timeout_s, _CONTACT_S)).topics
         if self._topic not in known:
             wanted = NewTopic(self._topic, num_partitions=1, config={"cleanup.policy": "compact"})
@@ -125,7 +125,7 @@ class KafkaSchemaStore:
 
     def _read(self) -> list[Entry]:
         settings: Settings = {
-            "bootstrap.servers": self._bootstrap,
+            **self._brokers.settings(),
             "group.id": f"registry-{self._topic}",  # required by the library, not used
             "enable.auto.commit": False,
             "isolation.level": "read_committed",

@@ -24,7 +24,7 @@ from confluent_kafka import Consumer, ConsumerGroupState, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from millrace.errors import Fatal, Retryable
-from millrace.kafka import Settings
+from millrace.kafka import KafkaAccess, Settings
 from registry.broker import call_kafka, driver_log
 
 SESSION_S = 6.0  # the broker's default minimum
@@ -41,19 +41,23 @@ class Ownership:
     ``takes_over``: this process starts in any case. The registry that serves the topic then ends with MR-6023.
     """
 
-    def __init__(self, bootstrap: str, topic: str, *, name: str, takes_over: bool = False) -> None:
+    def __init__(
+        self, brokers: KafkaAccess, topic: str, *, name: str, takes_over: bool = False
+    ) -> None:
         self._topic = topic
         self._takes_over = takes_over
         self._name = name
         self._group = f"registry/{topic}"
-        self._common: Settings = {"bootstrap.servers": bootstrap, "client.id": name}
+        self._brokers = brokers
         self._is_owner = threading.Event()
         self._leaves = threading.Event()
         self._thread: threading.Thread | None = None
 
     def claim(self) -> None:
         """Join the group and return when this process may start. Fatal MR-6025, Retryable MR-6020."""
-        admin = call_kafka("no Kafka client", lambda: AdminClient(self._common, logger=driver_log))
+        admin = call_kafka(
+            "no Kafka client", lambda: AdminClient(self._settings(), logger=driver_log)
+        )
         has_predecessor_here = self._thread is None and self._is_own_name(admin)
         self._join()
         if self._takes_over or has_predecessor_here:
@@ -85,6 +89,9 @@ class Ownership:
         if self._thread is not None:
             self._thread.join(LEAVE_S)
 
+    def _settings(self) -> Settings:
+        return {**self._brokers.settings(), "client.id": self._name}
+
     def _is_own_name(self, admin: AdminClient) -> bool:
         """True if the owner has this name. Asked before the rebalance, which hides the owner until its session ends."""
         with suppress(Retryable):
@@ -95,7 +102,7 @@ class Ownership:
         if self._thread is not None:
             return
         settings: Settings = {
-            **self._common,
+            **self._settings(),
             "group.id": self._group,
             "partition.assignment.strategy": "cooperative-sticky",
             "session.timeout.ms": int(SESSION_S * 1000),

@@ -58,8 +58,9 @@ def _execute(order: Order, run: Callable[[Tools], T]) -> T:
     try:
         outcome = run(tools)
         if stream.taken == taken and not tools.is_read():
-            place = f"topic {order.source.topic} at {order.source.bootstrap}"
-            raise Retryable("MR-5052", f"{place}: no record came for {tools.limits.turn_s:g} s")
+            raise Retryable(
+                "MR-5052", f"{order.source}: no record came for {tools.limits.turn_s:g} s"
+            )
         return outcome
     except BaseException:
         _streams.pop(order.owner.task, None)
@@ -75,9 +76,8 @@ def _stream(order: Order) -> TopicStream:
     if kept is not None:
         kept[1].close()
     try:
-        made = TopicStream(source.bootstrap, source.topic)
+        made = TopicStream(source.brokers, source.topic)
     except MillraceError as exc:
-        place = f"topic {source.topic} at {source.bootstrap}"
-        raise Retryable("MR-5052", f"{place}: {exc.message}") from exc
+        raise Retryable("MR-5052", f"{source}: {exc.message}") from exc
     _streams[task] = (source, made)
     return made

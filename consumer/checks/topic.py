@@ -13,7 +13,7 @@ def check_readable(task: ApplyTask, *, creator: str) -> Iterator[Requirement]:
     """MR-3501 if the topic can't be read. ``creator``: a capture task that creates it; empty if none is known."""
     subject = Subject(Area.KAFKA, f"topic {task.source.topic}")
     what = f"{task.name} can read it"
-    with closing(TopicReader(task.source.bootstrap, task.source.topic)) as reader:
+    with closing(TopicReader(task.source.brokers, task.source.topic)) as reader:
         try:
             ends = reader.ends()
         except MillraceError as error:

@@ -202,7 +202,7 @@ class TopicQuery:
         self._process = process
         source = driver.session.readStream.format("kafka").options(
             **{
-                "kafka.bootstrap.servers": address.bootstrap,
+                "kafka.bootstrap.servers": address.brokers.bootstrap,
                 "assign": f'{{"{address.topic}":[0]}}',
                 "startingOffsets": f'{{"{address.topic}":{{"0":{offset}}}}}',
                 "kafka.isolation.level": "read_committed",

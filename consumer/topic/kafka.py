@@ -5,7 +5,7 @@ broker is unavailable, Fatal if the topic or the permission to read it is missin
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
@@ -20,7 +20,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from millrace.errors import Fatal, MillraceError, Retryable
-from millrace.kafka import Settings, ask_kafka, driver_log
+from millrace.kafka import KafkaAccess, Settings, ask_kafka, driver_log
 from schemas.record.record import seq_of
 
 T = TypeVar("T")
@@ -88,17 +88,11 @@ class TopicEnds:
 
 
 class TopicReader:
-    """Reads partition 0 of one topic; ``client`` holds more librdkafka settings (security)."""
+    """Reads partition 0 of one topic."""
 
-    def __init__(
-        self, bootstrap: str, topic: str, *, client: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, brokers: KafkaAccess, topic: str) -> None:
         self._topic = topic
-        settings: Settings = {
-            **(client or {}),
-            "bootstrap.servers": bootstrap,
-            **READER_SETTINGS,
-        }
+        settings: Settings = {**brokers.settings(), **READER_SETTINGS}
         self._consumer = kafka_call(
             "creating a consumer", lambda: Consumer(settings, logger=driver_log)
         )
@@ -194,12 +188,12 @@ class TopicIdentity:
     A topic that is deleted and created again has another id.
     """
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
+    def __init__(self, brokers: KafkaAccess, topic: str) -> None:
         self._topic = topic
-        self._bootstrap = bootstrap
+        self._brokers = brokers
         self._reader: TopicReader | None = None  # of the last record
         self._last = (0, 0)  # an end, and the seq before it
-        settings: Settings = {"bootstrap.servers": bootstrap}
+        settings = brokers.settings()
         self._admin = kafka_call(
             "creating a client", lambda: AdminClient(settings, logger=driver_log)
         )
@@ -230,7 +224,7 @@ class TopicIdentity:
             return self._last[1]
         with suppress(MillraceError):  # a reader of the records reports why they can't be read
             if self._reader is None:
-                self._reader = TopicReader(self._bootstrap, self._topic)
+                self._reader = TopicReader(self._brokers, self._topic)
             record = self._reader.last_before(end, within_s=LAST_WAIT_S)
             if record is not None:
                 self._last = (end, seq_of(record.value))
@@ -243,13 +237,13 @@ class TopicIdentity:
             self._reader.close()
 
 
-def first_offset(bootstrap: str, topic: str, wanted: int) -> int:
+def first_offset(brokers: KafkaAccess, topic: str, wanted: int) -> int:
     """The offset at which to start: ``wanted``, or the first kept offset if retention removed the records there.
 
     The ``seq`` of the next record shows whether a removed record was needed. Fatal MR-5035 if the topic ends before
     ``wanted``.
     """
-    reader = TopicReader(bootstrap, topic)
+    reader = TopicReader(brokers, topic)
     try:
         ends = reader.ends()
     finally:

@@ -10,7 +10,6 @@ Not done here: what a record means.
 """
 
 import time
-from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
@@ -21,7 +20,7 @@ from consumer.rows import Values
 from consumer.topic.kafka import PARTITION, READER_SETTINGS, kafka_call
 from consumer.topic.taken import Size, Taken
 from millrace.errors import MillraceError, Retryable
-from millrace.kafka import Settings, driver_log
+from millrace.kafka import KafkaAccess, Settings, driver_log
 
 CHUNK_RECORDS = 4096  # per call of the driver
 GATHER_S = (
@@ -39,14 +38,11 @@ _SETTINGS: Settings = {
 class TopicStream:
     """One reader of partition 0, positioned by ``seek``."""
 
-    def __init__(
-        self, bootstrap: str, topic: str, *, client: Mapping[str, str] | None = None
-    ) -> None:
-        self._place = f"topic {topic} at {bootstrap}"
+    def __init__(self, brokers: KafkaAccess, topic: str) -> None:
+        self._place = f"topic {topic} at {brokers.bootstrap}"
         self._topic = topic
         settings: Settings = {
-            **(client or {}),
-            "bootstrap.servers": bootstrap,
+            **brokers.settings(),
             **READER_SETTINGS,
             **_SETTINGS,
         }

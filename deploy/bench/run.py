@@ -29,6 +29,7 @@ from deploy.workload.beats import (
 from deploy.workload.shop import Connect, create_shop
 from millrace.errors import Fatal
 from millrace.home_folder import home
+from schemas.documents import Brokers
 from schemas.gtid import Flavour
 from zk.client.session import Session
 
@@ -119,7 +120,7 @@ def _bulk(stack: LocalStack, changes: int) -> None:
         _say("capture.bulk")
         stack.run_command("task", "resume", CAPTURE_TASK)
         captured_to = task_report(session, CAPTURE_TASK).seq + changes
-        with closing(TopicReader(stack.kafka.bootstrap, TOPIC)) as reader:
+        with closing(TopicReader(Brokers(stack.kafka.bootstrap), TOPIC)) as reader:
             captured = _rate(
                 lambda: reader.ends().stable,
                 until=lambda: task_report(session, CAPTURE_TASK).seq >= captured_to,

@@ -29,6 +29,7 @@ from deploy.workload.beats import Arrivals, percentile, watch_target, watch_topi
 from deploy.workload.shop import Counts, create_shop, run_shop
 from millrace.errors import Fatal
 from millrace.home_folder import home
+from schemas.documents import Brokers
 from schemas.gtid import Flavour
 from schemas.record.control import SchemaRecord
 from schemas.record.record import KnownSchemas, RowRecord, decode_record
@@ -138,7 +139,7 @@ def _show_one_update(stack: LocalStack, console: Console) -> None:
 
 
 def _last_update(stack: LocalStack) -> RowRecord:
-    reader = TopicReader(stack.kafka.bootstrap, TOPIC)
+    reader = TopicReader(Brokers(stack.kafka.bootstrap), TOPIC)
     known = KnownSchemas()
     found: RowRecord | None = None
     try:

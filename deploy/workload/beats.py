@@ -27,6 +27,7 @@ from typing import Self
 from consumer.topic.kafka import TopicReader
 from deploy.workload.background import Background
 from deploy.workload.shop import BEATS, Connect
+from schemas.documents import Brokers
 from schemas.record.control import SchemaRecord
 from schemas.record.record import KnownSchemas, RowRecord, decode_record
 
@@ -124,7 +125,7 @@ def watch_topic(arrivals: Arrivals, bootstrap: str, topic: str) -> Observer:
     """A subscriber that reads the topic from its beginning."""
 
     def watch(stop: threading.Event) -> None:
-        reader = TopicReader(bootstrap, topic)
+        reader = TopicReader(Brokers(bootstrap), topic)
         schemas = KnownSchemas()
         try:
             for chunk in reader.follow(reader.ends().low, stop.is_set):

@@ -34,10 +34,12 @@ def registry(
     from registry.kafka import KafkaSchemaStore
     from registry.ownership import Ownership
     from registry.server import RegistryServer, address_text, listen
+    from schemas.documents import Brokers
 
     keep_private()
     listening = listen(host, port)
     name = f"{socket.gethostname()}/{address_text(listening)}"
-    ownership = Ownership(kafka, topic, name=name, takes_over=take_over)
-    server = RegistryServer(listening, KafkaSchemaStore(kafka, topic=topic, ownership=ownership))
+    brokers = Brokers(kafka)
+    ownership = Ownership(brokers, topic, name=name, takes_over=take_over)
+    server = RegistryServer(listening, KafkaSchemaStore(brokers, topic=topic, ownership=ownership))
     server.run(ready=lambda: print(json.dumps({"registry": server.address}), flush=True))

@@ -15,6 +15,7 @@ from millrace.errors import Fatal
 if TYPE_CHECKING:
     from consumer.topic.kafka import TopicReader, TopicRecord
     from consumer.topic.verify import Summary, TopicVerifier
+    from schemas.documents import Brokers
 
 app = typer.Typer(no_args_is_help=True, help="Read a topic, or verify that it is complete.")
 
@@ -85,13 +86,13 @@ def tail(
     from schemas.record.framing import peek_kind
     from schemas.record.record import KnownSchemas, decode_record
 
-    bootstrap = _brokers(kafka, topic)
-    registry = registry_for(registry, bootstrap)
-    reader = TopicReader(bootstrap, topic)
+    brokers = _brokers(kafka, topic)
+    registry = registry_for(registry, brokers.bootstrap)
+    reader = TopicReader(brokers, topic)
     ends = reader.ends()
     start = ends.low if from_beginning else offset_of_last(reader, count or _LAST_ROWS)
     look_up = TopicLookUp(
-        lambda: TopicReader(bootstrap, topic),
+        lambda: TopicReader(brokers, topic),
         start,
         registry=RegistryClient(registry).schema_by_id if registry else None,
     )
@@ -175,10 +176,14 @@ def _print_summary(topic: str, summary: "Summary", took_s: float) -> None:
     )
 
 
-def _brokers(given: str, topic: str) -> str:
+def _brokers(given: str, topic: str) -> "Brokers":
     """From --kafka, from MILLRACE_KAFKA (a local stack sets it), or from a task with this topic; or Fatal MR-3502."""
-    found = given or os.environ.get("MILLRACE_KAFKA", "") or _brokers_of_task(topic)
-    if not found:
+    from schemas.documents import Brokers
+
+    if named := given or os.environ.get("MILLRACE_KAFKA", ""):
+        return Brokers(named)
+    found = _brokers_of_task(topic)
+    if found is None:
         raise Fatal("MR-3502", f"no brokers are known for the topic {topic}")
     return found
 
@@ -194,15 +199,15 @@ def registry_for(registry: str, bootstrap: str) -> str:
     return "" if is_of_environment and is_elsewhere else registry
 
 
-def _brokers_of_task(topic: str) -> str:
-    """From a task with this topic in ZooKeeper; "" when there is none, or MILLRACE_ZOOKEEPER is not set."""
+def _brokers_of_task(topic: str) -> "Brokers | None":
+    """From a task with this topic in ZooKeeper; None when there is none, or MILLRACE_ZOOKEEPER is not set."""
     from millrace.cli.control import control
     from schemas.documents import address_of
     from zk.tree.entries import TaskEntry
 
     if not os.environ.get("MILLRACE_ZOOKEEPER"):
-        return ""
+        return None
     with control() as now:
         entries = [entry for entry in now.store.tasks().values() if isinstance(entry, TaskEntry)]
     addresses = (address_of(entry.document) for entry in entries)
-    return next((a.bootstrap for a in addresses if a.topic == topic), "")
+    return next((a.brokers for a in addresses if a.topic == topic), None)

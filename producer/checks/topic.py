@@ -36,7 +36,7 @@ def check_topic_of(task: CaptureTask, *, pause_s: float) -> Iterator[Requirement
     driver = KafkaDriver(config)
     admin = driver.admin()
     settings = admin.settings()
-    yield subject.ok("brokers", config.bootstrap)
+    yield subject.ok("brokers", config.brokers.bootstrap)
     if settings is None:
         yield trial_creation(subject, admin, config)
         yield from judge_planned(subject, admin, config, pause_s=pause_s)
@@ -47,9 +47,7 @@ def check_topic_of(task: CaptureTask, *, pause_s: float) -> Iterator[Requirement
     with closing(driver.partition()) as partition:
         ends = watch_ends(partition, open_s=OPEN_S)
     is_open = ends.stable != ends.high
-    writer = (
-        find_open_writer(config.connection, config.topic, offset=ends.stable) if is_open else ""
-    )
+    writer = find_open_writer(config.brokers, config.topic, offset=ends.stable) if is_open else ""
     yield judge_open(subject, ends, writer=writer, ours=transactional_id(config.topic))
 
 

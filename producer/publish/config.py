@@ -1,8 +1,8 @@
 """The configuration of a publisher: where it writes, under which names, and its limits."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from millrace.kafka import KafkaAccess
 from schemas.documents import CaptureTask, TopicOptions
 from schemas.gtid import Flavour
 
@@ -48,9 +48,9 @@ def transactional_id(topic: str, partition: int = 0) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublisherConfig:
-    """One set topic and its one owner. ``client`` holds further librdkafka settings (security)."""
+    """One set topic and its one owner."""
 
-    bootstrap: str
+    brokers: KafkaAccess
     topic: str
     transactional_id: str  # made by the function of this name
     epoch: int  # the lease's
@@ -59,12 +59,6 @@ class PublisherConfig:
     flavour: Flavour
     limits: PublisherLimits = field(default_factory=PublisherLimits)
     options: TopicOptions = field(default_factory=TopicOptions)
-    client: Mapping[str, str] = field(default_factory=dict, repr=False)
-
-    @property
-    def connection(self) -> Mapping[str, str]:
-        """The librdkafka settings for each connection of this publisher to the cluster."""
-        return {**self.client, "bootstrap.servers": self.bootstrap}
 
 
 def publisher_config(
@@ -72,7 +66,7 @@ def publisher_config(
 ) -> PublisherConfig:
     """The configuration of a capture task's publisher."""
     return PublisherConfig(
-        bootstrap=task.output.bootstrap,
+        brokers=task.output.brokers,
         topic=task.output.topic,
         transactional_id=transactional_id(task.output.topic),
         epoch=epoch,

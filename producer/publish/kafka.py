@@ -42,7 +42,7 @@ class KafkaDriver:
 
     def _common(self) -> Settings:
         return {
-            **self._config.connection,
+            **self._config.brokers.settings(),
             "client.id": f"millrace-{self._config.worker}",
             "socket.nagle.disable": True,
             "reconnect.backoff.max.ms": 1000,

@@ -20,6 +20,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import TypeVar
 
+from millrace.kafka import KafkaAccess
+
 T = TypeVar("T")
 
 _DESCRIBE_PRODUCERS, _LIST_TRANSACTIONS = 61, 66
@@ -27,11 +29,12 @@ ANSWER_TIMEOUT_S = 3.0
 _ANSWER_BYTES_MAX = 1 << 20
 
 
-def find_open_writer(settings: Mapping[str, str], topic: str, *, offset: int) -> str:
+def find_open_writer(brokers: KafkaAccess, topic: str, *, offset: int) -> str:
     """The transactional ID whose transaction begins at ``offset`` of partition 0; "" if it is unknown."""
+    settings = {name: str(value) for name, value in brokers.settings().items()}
     if settings.get("security.protocol", "plaintext").lower() not in ("plaintext", "ssl"):
         return ""
-    for address in settings["bootstrap.servers"].split(","):
+    for address in brokers.bootstrap.split(","):
         host, _, port = address.strip().rpartition(":")
         with (
             suppress(OSError, ValueError, struct.error, IndexError),

@@ -158,7 +158,7 @@ class Opener:
         No abort is needed if the broker names another writer. If it names none, its behavior decides: our abort moves
         the stable end only if the open transaction was our own.
         """
-        writer = find_open_writer(self.config.connection, self.config.topic, offset=stable_end)
+        writer = find_open_writer(self.config.brokers, self.config.topic, offset=stable_end)
         ours = self.config.transactional_id
         if writer not in ("", ours):
             return _blocked_by(writer, stable_end)
@@ -192,7 +192,7 @@ class Opener:
 
     def find_blocking_writer(self, stable_end: int) -> Fatal | None:
         """The error to raise if another writer's open transaction holds the stable end."""
-        writer = find_open_writer(self.config.connection, self.config.topic, offset=stable_end)
+        writer = find_open_writer(self.config.brokers, self.config.topic, offset=stable_end)
         if writer in ("", self.config.transactional_id):
             return None
         return _blocked_by(writer, stable_end)

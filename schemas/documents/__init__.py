@@ -8,6 +8,7 @@ diff.py       the fields in which two documents differ
 secret.py     references to secrets, resolved by the process that uses them    MR-4106
 """
 
+from schemas.documents.brokers import Brokers
 from schemas.documents.canonical import canonical_json, plain_set, plain_task
 from schemas.documents.diff import FieldChange, field_changes
 from schemas.documents.model import (
@@ -52,6 +53,7 @@ __all__ = [
     "Account",
     "ApplyRules",
     "ApplyTask",
+    "Brokers",
     "CaptureTask",
     "Compression",
     "ConflictPolicy",

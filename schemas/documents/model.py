@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
 
+from schemas.documents.brokers import Brokers
 from schemas.documents.secret import SecretReference
 
 
@@ -60,8 +61,6 @@ class Compression(StrEnum):
 
 
 HEARTBEAT_TABLE = "heartbeat"
-
-_THIS_MACHINE = ("localhost", "127.0.0.1", "[::1]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,12 +196,15 @@ class TopicAddress:
     """A set's topic. ``registry`` is a URL, or empty if none is used."""
 
     topic: str
-    bootstrap: str
+    brokers: Brokers
     registry: str = ""
 
     def is_same_topic(self, other: "TopicAddress") -> bool:
         """True if both name the same topic and share a broker address. Kafka detects other names of a broker."""
-        return self.topic == other.topic and not _brokers(self).isdisjoint(_brokers(other))
+        return self.topic == other.topic and self.brokers.shares_address(other.brokers)
+
+    def __str__(self) -> str:
+        return f"topic {self.topic} at {self.brokers}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,15 +360,6 @@ def set_of(task: Work) -> str:
 def address_of(task: TaskDocument) -> TopicAddress:
     """The topic that the task writes or reads."""
     return task.output if isinstance(task, CaptureTask) else task.source
-
-
-def _brokers(address: TopicAddress) -> set[str]:
-    """The brokers as ``host:port``, with one name for this machine."""
-    found = set()
-    for server in address.bootstrap.lower().split(","):
-        host, _, port = server.strip().rpartition(":")
-        found.add(f"{'localhost' if host in _THIS_MACHINE else host}:{port}")
-    return found
 
 
 def _matches_table(pattern: str, database: str, table: str) -> bool:

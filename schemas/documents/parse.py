@@ -21,6 +21,7 @@ optional; an unknown one is refused (MR-4107).
 
 from millrace.errors import Fatal
 from schemas.documents import readers
+from schemas.documents.brokers import Brokers
 from schemas.documents.fields import Fields, Problem, listing
 from schemas.documents.model import (
     Account,
@@ -160,7 +161,7 @@ def _capture(fields: Fields) -> CaptureTask:
         set_name=set_name,
         output=TopicAddress(
             topic=fields.take("topic", readers.topic, set_name, needed=False),
-            bootstrap=_bootstrap(fields),
+            brokers=_brokers(fields),
             registry=fields.take("registry", readers.url, ""),
         ),
         start=fields.take("start", readers.start, Start(), needed=False),
@@ -174,7 +175,7 @@ def _apply(fields: Fields) -> ApplyTask:
         name=fields.take("task", readers.name, ""),
         source=TopicAddress(
             topic=fields.take("topic", readers.topic, ""),
-            bootstrap=_bootstrap(fields),
+            brokers=_brokers(fields),
             registry=fields.take("registry", readers.url, "", needed=False),
         ),
         target=fields.take("target", readers.name, ""),
@@ -261,11 +262,11 @@ def _relay(fields: Fields) -> RelayRules:
     return RelayRules(mode=mode, start=start, purge=rules, compress=compress)
 
 
-def _bootstrap(fields: Fields) -> str:
+def _brokers(fields: Fields) -> Brokers:
     kafka = fields.part("kafka", example='{bootstrap: "host:9092"}')
-    servers = kafka.take("bootstrap", readers.bootstrap, "")
+    brokers = Brokers(kafka.take("bootstrap", readers.bootstrap, ""))
     kafka.finish()
-    return servers
+    return brokers
 
 
 def _members(fields: Fields) -> tuple[Member, ...]:

@@ -4,6 +4,7 @@ import pytest
 
 from consumer.topic.kafka import TopicReader
 from deploy.local.services import TOPIC
+from schemas.documents import Brokers
 from schemas.gtid import Flavour
 from schemas.record.control import ResolvedRecord
 from schemas.record.record import KnownSchemas, decode_record
@@ -43,7 +44,7 @@ def _die_inside(stack: FaultStack) -> None:
 def _ends_inside(stack: FaultStack) -> bool:
     """Whether the topic's last record belongs to an open source transaction."""
     bootstrap = stack.stack.endpoints.kafka
-    reader, rig = TopicReader(bootstrap, TOPIC), Rig(bootstrap, TOPIC)
+    reader, rig = TopicReader(Brokers(bootstrap), TOPIC), Rig(bootstrap, TOPIC)
     # a commit returns before its marker is written
     eventually(lambda: reader.ends().stable == rig.high_end(), every_s=0.1, what="no open commit")
     stable = reader.ends().stable

@@ -19,6 +19,7 @@ from deploy.servers import DatabaseServer, KafkaServer, ZooKeeperServer
 from millrace.errors import Fenced, MillraceError
 from producer import capture
 from producer.publish.config import PublisherConfig, transactional_id
+from schemas.documents import Brokers
 from schemas.status import TaskState
 from tests.kit.capture.cluster import CaptureCluster, Fence, Source
 from tests.kit.control.control import BRIEF_S, QUICK, end_session, end_session_at, scheduled
@@ -146,9 +147,11 @@ def test_two_tasks_on_one_topic_fence_each_other(
     cluster.create(session)
     tireless = replace(QUICK, fenced_max=10_000)  # neither is blocked before the test has checked
     _, task = cluster.documents(source)
-    bootstrap = task.output.bootstrap.replace("127.0.0.1", "127.1")
-    assert bootstrap != task.output.bootstrap
-    twin = replace(task, name=f"{task.name}-twin", output=replace(task.output, bootstrap=bootstrap))
+    bootstrap = task.output.brokers.bootstrap.replace("127.0.0.1", "127.1")
+    assert bootstrap != task.output.brokers.bootstrap
+    twin = replace(
+        task, name=f"{task.name}-twin", output=replace(task.output, brokers=Brokers(bootstrap))
+    )
     with (
         ensemble.session() as own,
         ensemble.session() as of_scheduler,

@@ -15,7 +15,7 @@ from consumer.target.connection import TargetConnection
 from consumer.target.progress import Owner
 from deploy.servers import DatabaseServer
 from millrace.errors import Fatal
-from schemas.documents import TopicAddress
+from schemas.documents import Brokers, TopicAddress
 from tests.kit.apply.local import (
     LocalRecords,
     apply_task,
@@ -118,7 +118,9 @@ def test_progress_of_another_topic_names_the_way_back(
     task = apply_task(name)
     started(target_server, task).close()
     with pytest.raises(Fatal) as caught:
-        started(target_server, replace(task, source=TopicAddress(topic="other", bootstrap="")))
+        started(
+            target_server, replace(task, source=TopicAddress(topic="other", brokers=Brokers("")))
+        )
     assert caught.value.code == "MR-5022"
     assert caught.value.fix.startswith("Set `topic` back to local ")
 

@@ -14,7 +14,7 @@ from consumer.topic.kafka import TopicIdentity, TopicReader, first_offset
 from consumer.topic.stream import TopicStream
 from deploy.servers import DatabaseServer, KafkaServer
 from millrace.errors import Fatal, Retryable
-from schemas.documents import TopicAddress
+from schemas.documents import Brokers, TopicAddress
 from tests.fixtures.spark import running
 from tests.kit.apply.tables import integer, table, text
 from tests.kit.apply.topic import RecordStream, TopicWriter
@@ -63,8 +63,8 @@ def test_reader_reaches_the_end_that_spark_plans_with(kafka: KafkaServer) -> Non
     """After the last record are markers of Kafka transactions; without them a turn would wait for more records."""
     stream = RecordStream()
     writer = TopicWriter(kafka.bootstrap, stream)
-    reader = TopicReader(writer.bootstrap, writer.topic)
-    applied = TopicStream(writer.bootstrap, writer.topic)
+    reader = TopicReader(Brokers(writer.bootstrap), writer.topic)
+    applied = TopicStream(Brokers(writer.bootstrap), writer.topic)
     applied.seek(FIRST_OFFSET)
     for _ in range(2):
         stream.commit()
@@ -160,12 +160,12 @@ def test_topic_that_ends_before_the_mark_is_refused(kafka: KafkaServer) -> None:
     writer = TopicWriter(kafka.bootstrap, stream)
     stream.commit()
     writer.publish()
-    reader = TopicReader(writer.bootstrap, writer.topic)
+    reader = TopicReader(Brokers(writer.bootstrap), writer.topic)
     eventually(lambda: reader.ends().stable > 0, what="the marker is written")
     reader.close()
-    assert first_offset(writer.bootstrap, writer.topic, 1) == 1
+    assert first_offset(Brokers(writer.bootstrap), writer.topic, 1) == 1
     with pytest.raises(Fatal, match="has read to 9") as caught:
-        first_offset(writer.bootstrap, writer.topic, 9)
+        first_offset(Brokers(writer.bootstrap), writer.topic, 9)
     assert caught.value.code == "MR-5035"
 
 
@@ -176,8 +176,8 @@ def test_missing_topic_and_wrong_broker_are_reported_within_seconds(kafka: Kafka
         (kafka.bootstrap, "MR-5054", f"there is no topic not-there at {kafka.bootstrap}"),
         (closed, "MR-5052", f"topic not-there at {closed}: "),
     ):
-        source = TopicAddress(topic="not-there", bootstrap=bootstrap)
-        identity = TopicIdentity(bootstrap, source.topic)
+        source = TopicAddress(topic="not-there", brokers=Brokers(bootstrap))
+        identity = TopicIdentity(Brokers(bootstrap), source.topic)
         began_s = time.monotonic()
         with pytest.raises(Retryable, match=words) as caught:
             runner.same_topic(identity, Mark(0, FIRST_OFFSET), source=source)

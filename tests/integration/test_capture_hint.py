@@ -22,6 +22,7 @@ from producer.upstream.upstream import Site
 from producer.upstream.upstreams import Upstreams
 from schemas.documents import (
     Account,
+    Brokers,
     CaptureTask,
     HeartbeatRules,
     SecretPlace,
@@ -92,7 +93,9 @@ class Stage:
         self.task = CaptureTask(
             name=TASK,
             set_name="shop",
-            output=TopicAddress(topic=rig.topic, bootstrap=rig.bootstrap, registry="http://none"),
+            output=TopicAddress(
+                topic=rig.topic, brokers=Brokers(rig.bootstrap), registry="http://none"
+            ),
             start=Start(server.gtid_position()),
         )
         self.store.create_task(self.task)

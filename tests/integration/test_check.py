@@ -23,6 +23,7 @@ from producer.upstream.upstreams import Upstreams
 from schemas.documents import (
     Account,
     ApplyTask,
+    Brokers,
     CaptureTask,
     Member,
     SecretPlace,
@@ -282,7 +283,7 @@ def test_damaged_target_is_found(
 ) -> None:
     """Privileges, triggers, tables without a key, engines, settings, and a server that takes no writes."""
     document = set_of((target_server,), monkeypatch)
-    address = TopicAddress(topic="checked", bootstrap="127.0.0.1:1")
+    address = TopicAddress(topic="checked", brokers=Brokers("127.0.0.1:1"))
     task = ApplyTask(
         name="checked", source=address, target="shop", tables=TableFilter((f"{DATABASE}.*",))
     )

@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from millrace.kafka import GivenAccess
 from producer.publish.open_transactions import find_open_writer
 
 TLS_HANDSHAKE = 0x16  # first byte of a TLS connection; a plain request starts with its length, whose first byte is 0
@@ -40,12 +41,12 @@ class _Listener:
 def test_broker_is_queried_with_the_configured_protocol(protocol: str, first: int) -> None:
     """A TLS listener does not answer plain bytes, and the writer stays unknown."""
     listener = _Listener()
-    settings = {"bootstrap.servers": listener.address, "security.protocol": protocol}
-    assert find_open_writer(settings, "shop", offset=7) == ""
+    brokers = GivenAccess(listener.address, {"security.protocol": protocol})
+    assert find_open_writer(brokers, "shop", offset=7) == ""
     assert listener.finish() == [first]
 
 
 def test_broker_that_requires_login_is_not_queried() -> None:
     """Millrace opens no connection to it."""
-    settings = {"bootstrap.servers": "127.0.0.1:1", "security.protocol": "SASL_SSL"}
-    assert find_open_writer(settings, "shop", offset=7) == ""
+    brokers = GivenAccess("127.0.0.1:1", {"security.protocol": "SASL_SSL"})
+    assert find_open_writer(brokers, "shop", offset=7) == ""

@@ -20,6 +20,7 @@ from deploy.servers import KafkaServer
 from millrace.errors import Fatal, Fenced, Retryable
 from producer.publish import bulk, kafka_topic, open_transactions, opening
 from producer.publish.config import transactional_id
+from schemas.documents import Brokers
 from schemas.record.control import RecordKind
 from schemas.record.framing import peek_kind
 from schemas.record.row_end import read_row_end
@@ -99,7 +100,7 @@ def test_large_batch_arrives_byte_for_byte(
         batch = stream.next_batch(10_000, filler="x" * 300)
         publisher.publish(batch)
     octets = batch.buffer.tobytes()
-    reader = TopicReader(rig.bootstrap, rig.topic)
+    reader = TopicReader(Brokers(rig.bootstrap), rig.topic)
     ends = reader.ends()
     rows = [
         (record.key, record.value)

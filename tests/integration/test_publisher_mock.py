@@ -20,6 +20,7 @@ from producer.publish.config import PublisherConfig, PublisherLimits
 from producer.publish.driver import Transactions
 from producer.publish.errors import kafka_call
 from producer.publish.kafka import KafkaDriver
+from schemas.documents import Brokers
 from schemas.gtid import Flavour
 from tests.kit.waiting import eventually
 
@@ -132,7 +133,7 @@ def cluster() -> Iterator[MockCluster]:
 def driver_on(cluster: MockCluster, limits: PublisherLimits) -> KafkaDriver:
     """A driver on the cluster."""
     config = PublisherConfig(
-        bootstrap=cluster.bootstrap,
+        brokers=Brokers(cluster.bootstrap),
         topic=TOPIC,
         transactional_id="t",
         epoch=1,

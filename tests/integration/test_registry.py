@@ -24,6 +24,7 @@ from producer.publish.topic_schemas import ASKED_MAX, SchemaIds
 from registry.catalog import Entry
 from registry.client import RegistryClient
 from registry.kafka import KafkaSchemaStore
+from schemas.documents import Brokers
 from schemas.record.avro_schema import AvroSchema, Json
 from schemas.record.control import DDL_SCHEMA, FENCE_SCHEMA, RESOLVED_SCHEMA
 
@@ -226,8 +227,8 @@ def test_schema_ids_survive_a_registry_restart(kafka: KafkaServer, topic: str) -
 def test_starting_registry_fences_its_predecessor(kafka: KafkaServer, topic: str) -> None:
     """The older registry can no longer append, so one ID never means two schemas."""
     older, newer = (
-        KafkaSchemaStore(kafka.bootstrap, topic=topic),
-        KafkaSchemaStore(kafka.bootstrap, topic=topic),
+        KafkaSchemaStore(Brokers(kafka.bootstrap), topic=topic),
+        KafkaSchemaStore(Brokers(kafka.bootstrap), topic=topic),
     )
     assert list(older.load()) == []
     older.append([Entry("s", 1, 1, DDL_SCHEMA.text)])
@@ -235,7 +236,9 @@ def test_starting_registry_fences_its_predecessor(kafka: KafkaServer, topic: str
     with pytest.raises(Fenced, match="MR-6023"):
         older.append([Entry("s", 2, 2, FENCE_SCHEMA.text)])
     newer.append([Entry("s", 2, 2, RESOLVED_SCHEMA.text)])
-    assert [entry.schema for entry in KafkaSchemaStore(kafka.bootstrap, topic=topic).load()] == [
+    assert [
+        entry.schema for entry in KafkaSchemaStore(Brokers(kafka.bootstrap), topic=topic).load()
+    ] == [
         DDL_SCHEMA.text,
         RESOLVED_SCHEMA.text,
     ]
@@ -282,7 +285,7 @@ def test_registry_topic_with_other_settings_is_refused(kafka: KafkaServer, topic
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     admin.create_topics([NewTopic(topic, num_partitions=1)])[topic].result(60)
     with pytest.raises(Fatal, match="MR-6022"):
-        KafkaSchemaStore(kafka.bootstrap, topic=topic).load()
+        KafkaSchemaStore(Brokers(kafka.bootstrap), topic=topic).load()
 
 
 def test_foreign_record_in_the_registry_topic_is_named(kafka: KafkaServer, topic: str) -> None:
@@ -294,13 +297,13 @@ def test_foreign_record_in_the_registry_topic_is_named(kafka: KafkaServer, topic
     producer.produce(topic, key=b"k", value=b"not a schema")
     producer.flush(60)
     with pytest.raises(Fatal, match="offset 0"):
-        KafkaSchemaStore(kafka.bootstrap, topic=topic).load()
+        KafkaSchemaStore(Brokers(kafka.bootstrap), topic=topic).load()
 
 
 def test_registry_treats_an_unreachable_broker_as_retryable() -> None:
     """No listener at the address: Retryable in bounded time."""
     with pytest.raises(Retryable, match="MR-6020"):
-        KafkaSchemaStore("127.0.0.1:1", timeout_s=2).load()
+        KafkaSchemaStore(Brokers("127.0.0.1:1"), timeout_s=2).load()
 
 
 def test_registry_without_a_broker_exits_and_never_becomes_ready() -> None:

@@ -10,7 +10,7 @@ import pytest
 import zk.lease.lease
 import zk.run.slot
 from millrace.errors import Fatal, Fenced, Retryable
-from schemas.documents import RelayTask, TaskKind, Work, address_of
+from schemas.documents import Brokers, RelayTask, TaskKind, Work, address_of
 from schemas.stages.applied import Applied
 from schemas.status import TaskState
 from tests.kit.control.control import (
@@ -421,9 +421,9 @@ def test_recreated_task_inherits_no_progress_from_its_ending_predecessor(stage: 
 def test_progress_at_other_brokers_is_kept_but_not_shown(stage: Stage) -> None:
     """A wait would take it for the new brokers' topic; the memory of the topic's end is kept for any address."""
     before = a_capture()
-    name, here = before.name, before.output.bootstrap
+    name, here = before.name, before.output.brokers.bootstrap
     both, there = (
-        replace(before, output=replace(before.output, bootstrap=bootstrap))
+        replace(before, output=replace(before.output, brokers=Brokers(bootstrap)))
         for bootstrap in (f"127.0.0.1:9192,{here}", "127.0.0.1:9192")
     )
     runner = Reaching(reached=here)
@@ -434,12 +434,12 @@ def test_progress_at_other_brokers_is_kept_but_not_shown(stage: Stage) -> None:
     runner.reached = ""
     for task, shown in ((both, "0-1-7"), (there, "")):
         stage.store.create_task(task, replace=True)
-        stage.reaches(name, TaskState.DEGRADED, f"{task.output.bootstrap} is away")
+        stage.reaches(name, TaskState.DEGRADED, f"{task.output.brokers} is away")
         assert stage.report(name).gtid_set == shown
         remembered = stage.store.last_report(task)
         assert remembered is not None
         assert remembered.gtid_set == "0-1-7"
-    runner.reached = there.output.bootstrap
+    runner.reached = there.output.brokers.bootstrap
     stage.reaches(name, TaskState.RUNNING)
     assert stage.report(name).gtid_set == "0-1-7"
 
@@ -453,7 +453,7 @@ class Reaching(ScriptedRunner):
     def run(self, task: Work, *, lease: HeldLease, stop: threading.Event, report: Report) -> None:
         """Run the script if the brokers answer."""
         assert not isinstance(task, RelayTask), "only tasks with brokers are run here"
-        brokers = address_of(task).bootstrap
+        brokers = address_of(task).brokers.bootstrap
         if brokers != self.reached:
             raise Retryable("MR-3501", f"{brokers} is away")
         super().run(task, lease=lease, stop=stop, report=report)

@@ -12,6 +12,7 @@ from schemas.documents import (
     Account,
     ApplyRules,
     ApplyTask,
+    Brokers,
     CaptureTask,
     ConflictPolicy,
     Consistency,
@@ -74,7 +75,7 @@ PATTERNS = st.lists(st.sampled_from(["*.*", "shop.*", "a.b.c", "ü.?"]), max_siz
 ADDRESSES = st.builds(
     TopicAddress,
     topic=NAMES,
-    bootstrap=st.sampled_from(["h:1", "127.0.0.1:9092,[::1]:9093"]),
+    brokers=st.builds(Brokers, st.sampled_from(["h:1", "127.0.0.1:9092,[::1]:9093"])),
     registry=st.sampled_from(["http://h:1", "https://h/x"]),
 )
 TASKS: st.SearchStrategy[TaskDocument] = st.one_of(

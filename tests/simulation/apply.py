@@ -23,7 +23,7 @@ from consumer.target.sessions import close_sessions
 from consumer.topic.taken import Size, Taken
 from millrace.errors import Fenced, Retryable
 from producer.publish.driver import TopicRecord
-from schemas.documents import ApplyRules, ApplyTask, Start, TopicAddress
+from schemas.documents import ApplyRules, ApplyTask, Brokers, Start, TopicAddress
 from tests.kit.apply.local import ALL, InlineLanes, OneExecutor
 from tests.kit.apply.values import values_of
 from tests.simulation.gate import Process, current
@@ -183,7 +183,7 @@ class ApplyProcess:
         endpoint = Endpoint("model", 3306, self.process.name, "")
         task = ApplyTask(
             name=TASK,
-            source=TopicAddress(topic="shop", bootstrap=""),
+            source=TopicAddress(topic="shop", brokers=Brokers("")),
             target="target",
             start=Start(""),
             rules=ApplyRules(lanes=LANES),

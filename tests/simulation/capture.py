@@ -31,7 +31,7 @@ from producer.upstream.connection import Login
 from producer.upstream.dump import ReplicaIdentity
 from producer.upstream.receiver import Receiver, ReceiverSource
 from producer.upstream.upstream import Upstream
-from schemas.documents import TableFilter, Tls, TlsMode
+from schemas.documents import Brokers, TableFilter, Tls, TlsMode
 from schemas.documents.model import Member
 from schemas.gtid import Flavour, GtidPosition, parse_gtid_set
 from schemas.place import Coordinates
@@ -130,7 +130,7 @@ class CaptureProcess:
         world = self._world
         self.lease = acquire(self.session, TREE, task=TASK, worker=self.process.name)
         config = PublisherConfig(
-            bootstrap="127.0.0.1:1",
+            brokers=Brokers("127.0.0.1:1"),
             topic=TOPIC,
             transactional_id="model/0",
             epoch=self.lease.epoch,

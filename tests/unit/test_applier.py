@@ -14,7 +14,7 @@ from consumer.sql.table_plans import Catalogue, TablePlans
 from consumer.target.progress import Owner
 from consumer.topic.taken import Size
 from millrace.errors import Retryable
-from schemas.documents import ConflictPolicy, Consistency, TopicAddress
+from schemas.documents import Brokers, ConflictPolicy, Consistency, TopicAddress
 from tests.kit.apply.history import History, inventory, schemas
 from tests.kit.apply.local import ALL, InlineLanes, ListSource
 from tests.kit.apply.model import ENDPOINT, ModelTarget, model_patched
@@ -83,7 +83,7 @@ def _turn(
             ENDPOINT,
             ConflictPolicy.STOP,
             2,
-            TopicAddress(topic="local", bootstrap=""),
+            TopicAddress(topic="local", brokers=Brokers("")),
             consistency=consistency,
         ),
         owner,

@@ -11,7 +11,7 @@ from millrace.cli import arrival
 from millrace.cli.arrival import capture_task_of, source_set_of, wait_until_arrived
 from millrace.cli.control import Control
 from millrace.errors import Fatal, MillraceError
-from schemas.documents import ApplyTask, CaptureTask, Directives, TaskKind, TopicAddress
+from schemas.documents import ApplyTask, Brokers, CaptureTask, Directives, TaskKind, TopicAddress
 from schemas.gtid import Flavour, History, parse_binlog_state, parse_gtid_set
 from schemas.status import TaskReport, TaskState
 from zk.tree.entries import Desired, TaskEntry
@@ -21,7 +21,9 @@ from zk.view import Cluster
 
 def _capture(name: str, bootstrap: str) -> CaptureTask:
     return CaptureTask(
-        name=name, set_name=f"set-of-{name}", output=TopicAddress(topic="shop", bootstrap=bootstrap)
+        name=name,
+        set_name=f"set-of-{name}",
+        output=TopicAddress(topic="shop", brokers=Brokers(bootstrap)),
     )
 
 
@@ -38,7 +40,9 @@ def test_topic_is_found_under_any_names_of_its_brokers(bootstrap: str) -> None:
     """A topic of the same name on other brokers is another topic."""
     now = _control(_capture("elsewhere", "other:9092"), _capture("ours", "kafka1:9092,kafka3:9092"))
     task = ApplyTask(
-        name="apply", source=TopicAddress(topic="shop", bootstrap=bootstrap), target="warehouse"
+        name="apply",
+        source=TopicAddress(topic="shop", brokers=Brokers(bootstrap)),
+        target="warehouse",
     )
     assert capture_task_of(now, task).name == "ours"
     assert source_set_of(now, task) == "set-of-ours"
@@ -47,7 +51,9 @@ def test_topic_is_found_under_any_names_of_its_brokers(bootstrap: str) -> None:
 def test_same_topic_name_on_other_brokers_is_refused() -> None:
     """It is refused, not compared."""
     task = ApplyTask(
-        name="apply", source=TopicAddress(topic="shop", bootstrap="kafka1:9092"), target="warehouse"
+        name="apply",
+        source=TopicAddress(topic="shop", brokers=Brokers("kafka1:9092")),
+        target="warehouse",
     )
     with pytest.raises(Fatal) as caught:
         capture_task_of(_control(_capture("elsewhere", "other:9092")), task)

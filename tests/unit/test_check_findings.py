@@ -61,6 +61,7 @@ from registry.checks import judge_compatibility, judge_mode
 from schemas.documents import (
     Account,
     ApplyTask,
+    Brokers,
     CaptureTask,
     Directives,
     HeartbeatRules,
@@ -92,7 +93,7 @@ GOOD = {
     "binlog_expire_logs_seconds": "2592000",
 }
 EXACT = ("GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO `m`@`%`",)
-ADDRESS = TopicAddress(topic="shop", bootstrap="127.0.0.1:1")
+ADDRESS = TopicAddress(topic="shop", brokers=Brokers("127.0.0.1:1"))
 TASK = CaptureTask(name="shop-capture", set_name="shop", output=ADDRESS)
 TOPIC = TopicSettings(1, "delete", 64 * 2**20, 3, 2, -1)
 

@@ -10,6 +10,7 @@ from millrace.errors import Fatal
 from schemas.documents import (
     Account,
     ApplyTask,
+    Brokers,
     CaptureTask,
     HeartbeatRules,
     Member,
@@ -31,7 +32,7 @@ SHOP = SetDocument(
     heartbeat=HeartbeatRules(database="ops"),
 )
 COPY = replace(SHOP, name="copy", heartbeat=HeartbeatRules())
-ADDRESS = TopicAddress(topic="shop", bootstrap="k1:9092")
+ADDRESS = TopicAddress(topic="shop", brokers=Brokers("k1:9092"))
 CAPTURE = CaptureTask(name="capture", set_name="shop", output=ADDRESS, start=Start("0-1-1"))
 APPLY = ApplyTask(name="apply", source=ADDRESS, target="copy")
 STORED = Known(

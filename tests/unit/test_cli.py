@@ -22,7 +22,7 @@ from millrace.cli.exits import ExitCode
 from millrace.cli.topic import registry_for
 from millrace.codes import CATALOGUE
 from millrace.errors import Fatal, Retryable
-from schemas.documents import ApplyTask, CaptureTask, TaskDocument, TopicAddress
+from schemas.documents import ApplyTask, Brokers, CaptureTask, TaskDocument, TopicAddress
 from tests.kit.sample_command import give
 from zk.tree.entries import Desired, TaskEntry
 from zk.tree.paths import Tree
@@ -278,7 +278,7 @@ def test_compare_finds_the_only_apply_task_of_a_capture(
     task: str, appliers: list[str], code: str
 ) -> None:
     """The help documents this."""
-    output = TopicAddress(topic="shop", bootstrap="k:1")
+    output = TopicAddress(topic="shop", brokers=Brokers("k:1"))
     tasks: dict[str, TaskDocument] = {
         "shop-capture": CaptureTask(name="shop-capture", set_name="shop", output=output),
         "elsewhere": ApplyTask(name="elsewhere", source=replace(output, topic="x"), target="t"),

@@ -11,14 +11,14 @@ from consumer.apply.order import Order, Share, ShareEnd, Step
 from consumer.target.connection import Endpoint
 from consumer.target.progress import Mark, Owner
 from millrace.errors import Fatal
-from schemas.documents import ConflictPolicy, TopicAddress
+from schemas.documents import Brokers, ConflictPolicy, TopicAddress
 
 ORDER = Order(
     Owner("task", 1, 1),
     Endpoint("t1", 0, "", ""),
     ConflictPolicy.STOP,
     4,
-    TopicAddress(topic="shop", bootstrap=""),
+    TopicAddress(topic="shop", brokers=Brokers("")),
     end=BACKLOG_MIN,
 )
 START = Mark(0, 0)

@@ -13,14 +13,14 @@ from consumer.spark.driver import Records, SparkDriver
 from consumer.target.connection import Endpoint
 from consumer.target.progress import Mark, MarkTopic, Owner
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
-from schemas.documents import ConflictPolicy, TopicAddress
+from schemas.documents import Brokers, ConflictPolicy, TopicAddress
 
 _ORDER = Order(
     Owner("task", 1, 1),
     Endpoint("", 0, "", ""),
     ConflictPolicy.STOP,
     4,
-    TopicAddress(topic="shop", bootstrap="k1:9092"),
+    TopicAddress(topic="shop", brokers=Brokers("k1:9092")),
 )
 _OUTCOME = Outcome(
     Owner("task", 1, 2), Mark(4, 4, topic=MarkTopic("shop")), Counts(rows=4), ("shop.t.audit",)

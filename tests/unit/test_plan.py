@@ -6,6 +6,7 @@ import pytest
 
 from schemas.documents import (
     ApplyRules,
+    Brokers,
     ConflictPolicy,
     Member,
     RelayMode,
@@ -124,7 +125,7 @@ def test_blocked_task_of_a_changed_set_stays_blocked() -> None:
             "`lanes`, `conflict`: holds for the changes that are not applied yet",
         ),
         (
-            replace(CAPTURE, output=replace(CAPTURE.output, bootstrap="k2:9092")),
+            replace(CAPTURE, output=replace(CAPTURE.output, brokers=Brokers("k2:9092"))),
             "`kafka.bootstrap`: holds for the changes that are not published yet",
         ),
     ],

@@ -30,7 +30,7 @@ from producer.publish.errors import error_of
 from producer.publish.publisher import Publisher
 from producer.relay.reader import RelayReader
 from producer.relay.writer import RelayLog
-from schemas.documents import TopicAddress
+from schemas.documents import Brokers, TopicAddress
 from schemas.gtid import Flavour
 from schemas.place import Coordinates
 from tests.kit.binlog.builder import BinlogBuilder
@@ -303,7 +303,7 @@ def _fails(words: str) -> Callable[..., object]:
 
 def _query(tmp_path: Path, **methods: Callable[..., object]) -> TopicQuery:
     driver = SimpleNamespace(session=_Anything(**methods), scratch=lambda _task: tmp_path)
-    address = TopicAddress(topic="shop", bootstrap="127.0.0.1:1")
+    address = TopicAddress(topic="shop", brokers=Brokers("127.0.0.1:1"))
     return TopicQuery(cast(SparkDriver, driver), "t", address, offset=0, process=lambda _: None)
 
 

@@ -11,6 +11,7 @@ from millrace.errors import Fenced, Retryable
 from registry import kafka
 from registry.catalog import Entry
 from registry.kafka import KafkaSchemaStore
+from schemas.documents import Brokers
 from schemas.record.control import DDL_SCHEMA
 from tests.kit.hidden import hide
 
@@ -74,7 +75,7 @@ def asked_in_trouble(
     broker = Broker(question, trouble)
     for client in ("AdminClient", "Producer", "Consumer"):
         monkeypatch.setattr(kafka, client, getattr(broker, client))
-    store = KafkaSchemaStore("127.0.0.1:1", topic=TOPIC)
+    store = KafkaSchemaStore(Brokers("127.0.0.1:1"), topic=TOPIC)
     loaded = list(store.load())
     store.append([ENTRY])
     return loaded
@@ -150,7 +151,7 @@ def test_registry_waits_for_a_starting_broker(monkeypatch: pytest.MonkeyPatch) -
     broker = Starting("nothing", silent)
     for client in ("AdminClient", "Producer", "Consumer"):
         monkeypatch.setattr(kafka, client, getattr(broker, client))
-    assert list(KafkaSchemaStore("127.0.0.1:1", topic=TOPIC).load()) == []
+    assert list(KafkaSchemaStore(Brokers("127.0.0.1:1"), topic=TOPIC).load()) == []
 
 
 def test_healthy_broker_serves_every_request(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException
 from millrace.errors import Fatal, Retryable
 from registry import ownership
 from registry.ownership import Ownership
+from schemas.documents import Brokers
 
 OWN, OTHER = "here/127.0.0.1:8081", "there/127.0.0.1:8081"
 REBALANCING = ConsumerGroupState.PREPARING_REBALANCING
@@ -65,7 +66,7 @@ def _claim(
         monkeypatch.setattr(ownership, client, lambda *_, **__: group)
     monkeypatch.setattr(ownership, "LOOK_S", 0.001)
     monkeypatch.setattr(ownership, "CLAIM_S", claim_s)
-    owned = Ownership("127.0.0.1:1", "schemas", name=OWN, takes_over=takes_over)
+    owned = Ownership(Brokers("127.0.0.1:1"), "schemas", name=OWN, takes_over=takes_over)
     try:
         owned.claim()
     finally:

@@ -16,10 +16,10 @@ from consumer.spark import driver
 from consumer.spark.driver import Records, SparkDriver, TopicQuery
 from consumer.spark.jvm import Jvm
 from millrace.errors import Retryable
-from schemas.documents import TopicAddress
+from schemas.documents import Brokers, TopicAddress
 from tests.kit.waiting import eventually
 
-SHOP = TopicAddress(topic="shop", bootstrap="k1:9092")
+SHOP = TopicAddress(topic="shop", brokers=Brokers("k1:9092"))
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from consumer.topic import stream
 from consumer.topic.stream import CHUNK_RECORDS, TopicStream
 from consumer.topic.taken import Size
 from millrace.errors import Retryable
+from schemas.documents import Brokers
 
 LARGE = Size(1 << 20, 1 << 30)
 
@@ -71,7 +72,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     def make(*waiting: _Message | Exception | None) -> tuple[TopicStream, _Driver]:
         driver = _Driver([*waiting])
         monkeypatch.setattr(stream, "Consumer", lambda *_, **__: driver)
-        return TopicStream("k1:9092", "shop"), driver
+        return TopicStream(Brokers("k1:9092"), "shop"), driver
 
     return make
 

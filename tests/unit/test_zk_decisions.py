@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
-from schemas.documents import SetDocument, TaskDocument, TaskKind, TopicAddress
+from schemas.documents import Brokers, SetDocument, TaskDocument, TaskKind, TopicAddress
 from schemas.status import TaskReport, TaskState
 from tests.kit.control.control import a_capture, a_set
 from tests.kit.faults.starved import no_thread_left
@@ -489,4 +489,4 @@ def test_set_document_is_part_of_the_running_state() -> None:
 
 
 def _at(topic: str, bootstrap: str) -> TopicAddress:
-    return TopicAddress(topic=topic, bootstrap=bootstrap)
+    return TopicAddress(topic=topic, brokers=Brokers(bootstrap))

@@ -342,4 +342,4 @@ class Slot:
 
 
 def _brokers_of(task: Work) -> str:
-    return "" if isinstance(task, RelayTask) else address_of(task).bootstrap
+    return "" if isinstance(task, RelayTask) else address_of(task).brokers.bootstrap

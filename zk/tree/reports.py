@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger
-from schemas.documents import RelayTask, Work, address_of, set_of
+from schemas.documents import Brokers, RelayTask, Work, address_of, set_of
 from schemas.status import TaskReport, TaskState, report_from_json, report_to_plain
 from zk.client.session import Node, Session
 from zk.tree.paths import Tree
@@ -55,7 +55,7 @@ class SavedReport:
         if isinstance(document, RelayTask):
             return self.report
         here = address_of(document)
-        if not self.brokers or here.is_same_topic(replace(here, bootstrap=self.brokers)):
+        if not self.brokers or here.is_same_topic(replace(here, brokers=Brokers(self.brokers))):
             return self.report
         return replace(
             self.report,

@@ -16,6 +16,7 @@ from deploy.bench.capture.scene import Scene, say
 from deploy.local.services import TOPIC
 from deploy.workload.background import sampled
 from millrace.errors import Fatal
+from schemas.documents import Brokers
 
 POLL_S = 0.01
 END_S = 60.0
@@ -71,7 +72,7 @@ class EndClock:
 @contextmanager
 def end_clock(bootstrap: str, topic: str) -> Iterator[EndClock]:
     """A clock that looks for the length of the ``with`` block."""
-    with closing(TopicReader(bootstrap, topic)) as reader:
+    with closing(TopicReader(Brokers(bootstrap), topic)) as reader:
         clock = EndClock(reader)
         with sampled("end of a topic", clock.look, every_s=POLL_S):
             yield clock

@@ -21,6 +21,7 @@ from deploy.bench.capture.topics import RECORD_BYTES_MAX, create_topic
 from deploy.bench.figure import Figure
 from deploy.local.services import TOPIC
 from producer.publish.driver import Bounds, Octets
+from schemas.documents import Brokers
 from schemas.record.control import RecordKind
 from schemas.record.framing import peek_kind
 
@@ -58,7 +59,7 @@ def read_transactions(scene: Scene, backlog: Backlog) -> list[KafkaTransaction]:
     """The Kafka transactions of a backlog: each ends with its ``resolved`` record."""
     found: list[KafkaTransaction] = []
     records: list[tuple[bytes | None, bytes]] = []
-    with closing(TopicReader(scene.kafka.bootstrap, TOPIC)) as reader:
+    with closing(TopicReader(Brokers(scene.kafka.bootstrap), TOPIC)) as reader:
         for chunk in reader.chunks(backlog.first, backlog.end):
             for record in chunk:
                 records.append((record.key, record.value))

@@ -26,6 +26,7 @@ from deploy.local.services import TOPIC
 from deploy.servers import sql
 from deploy.workload.beats import percentile
 from millrace.errors import Fatal
+from schemas.documents import Brokers
 from schemas.record.control import SchemaRecord
 from schemas.record.record import KnownSchemas, RowRecord, decode_record
 
@@ -129,7 +130,7 @@ def _subscribe(bootstrap: str, database: str, count: int) -> None:
     """Read until ``count`` beats have arrived; at the end a line for each: the beat and its arrival."""
     arrived: list[tuple[int, float]] = []
     schemas = KnownSchemas()
-    reader = TopicReader(bootstrap, TOPIC)
+    reader = TopicReader(Brokers(bootstrap), TOPIC)
     end = reader.ends().stable
     print("ready", flush=True)
     for chunk in reader.follow(end, lambda: len(arrived) >= count):

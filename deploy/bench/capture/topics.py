@@ -2,7 +2,7 @@
 
 from producer.publish.config import PublisherConfig, transactional_id
 from producer.publish.kafka import KafkaDriver
-from schemas.documents import TopicOptions
+from schemas.documents import Brokers, TopicOptions
 from schemas.gtid import Flavour
 
 RECORD_BYTES_MAX = 64 << 20
@@ -11,7 +11,7 @@ RECORD_BYTES_MAX = 64 << 20
 def topic_driver(bootstrap: str, topic: str) -> KafkaDriver:
     """The clients of a topic with the settings of capture's own."""
     config = PublisherConfig(
-        bootstrap=bootstrap,
+        brokers=Brokers(bootstrap),
         topic=topic,
         transactional_id=transactional_id(topic),
         epoch=1,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from deploy.servers import DatabaseServer, KafkaServer
-from schemas.documents import ApplyTask, TopicAddress
+from schemas.documents import ApplyTask, Brokers, TopicAddress
 from tests.kit.apply.tables import integer, table
 from tests.kit.apply.topic import RecordStream, TopicWriter
 from tests.kit.waiting import eventually
@@ -36,7 +36,7 @@ class Bag:
 
     def task(self) -> ApplyTask:
         """The task that applies the topic to the table."""
-        address = TopicAddress(topic=self._writer.topic, bootstrap=self.kafka.bootstrap)
+        address = TopicAddress(topic=self._writer.topic, brokers=Brokers(self.kafka.bootstrap))
         return ApplyTask(name=self.name, source=address, target="target")
 
     def publish(self, rows: int = 50) -> None:

@@ -31,6 +31,7 @@ from millrace.errors import Retryable
 from schemas.documents import (
     ApplyRules,
     ApplyTask,
+    Brokers,
     ConflictPolicy,
     Consistency,
     SafeMode,
@@ -250,7 +251,7 @@ def apply_task(
     """A task of this name."""
     return ApplyTask(
         name=name,
-        source=TopicAddress(topic="local", bootstrap=""),
+        source=TopicAddress(topic="local", brokers=Brokers("")),
         target="target",
         start=Start(start),
         tables=TableFilter(exclude=exclude),

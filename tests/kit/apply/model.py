@@ -25,7 +25,7 @@ from consumer.target.connection import Endpoint
 from consumer.target.progress import Mark, MarkTopic, Owner
 from consumer.topic.taken import Size, Taken
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
-from schemas.documents import ConflictPolicy, Consistency, TopicAddress
+from schemas.documents import Brokers, ConflictPolicy, Consistency, TopicAddress
 from schemas.gtid import Flavour
 from tests.kit.apply.history import Change, History, RefusedError, Tables, inventory
 from tests.kit.apply.local import ALL, InlineLanes, ListSource
@@ -296,7 +296,7 @@ def order_for(target: ModelTarget, *, task: str, lane_count: int) -> Order:
         ENDPOINT,
         ConflictPolicy.STOP,
         lane_count,
-        TopicAddress(topic="local", bootstrap=""),
+        TopicAddress(topic="local", brokers=Brokers("")),
         end=len(target.history.stream.values),
     )
 

@@ -9,6 +9,7 @@ from millrace.errors import Fenced, Retryable
 from schemas.documents import (
     Account,
     ApplyTask,
+    Brokers,
     Member,
     SecretReference,
     SetDocument,
@@ -44,7 +45,7 @@ def main(name: str, topic: str, bootstrap: str, port: str, user: str, *spark: st
     given = dict(setting.partition("=")[::2] for setting in settings)
     runner = ApplyRunner(SparkDriver(master=master, settings=given), _Sets(int(port), user))
     task = ApplyTask(
-        name=name, source=TopicAddress(topic=topic, bootstrap=bootstrap), target="target"
+        name=name, source=TopicAddress(topic=topic, brokers=Brokers(bootstrap)), target="target"
     )
     never = threading.Event()
     while not never.wait(RETRY_S):

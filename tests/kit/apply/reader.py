@@ -60,7 +60,7 @@ class _Query(ThreadQuery):
 
     def _read(self) -> None:
         """Read until ``stop`` or until a micro-batch fails; the run reports that error."""
-        reader = TopicReader(self._address.bootstrap, self._address.topic)
+        reader = TopicReader(self._address.brokers, self._address.topic)
         try:
             for chunk in reader.follow(self._offset, self._stop.is_set):
                 for records in _without_gaps(chunk):

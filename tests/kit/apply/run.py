@@ -9,9 +9,9 @@ from consumer.spark.driver import FIRST_OFFSET
 from consumer.target.connection import Endpoint
 from consumer.target.progress import Mark, Owner
 from millrace.errors import MillraceError
-from schemas.documents import ConflictPolicy, TopicAddress
+from schemas.documents import Brokers, ConflictPolicy, TopicAddress
 
-SHOP = TopicAddress(topic="shop", bootstrap="broker:9092")
+SHOP = TopicAddress(topic="shop", brokers=Brokers("broker:9092"))
 GIVEN = Assignment(Endpoint("t1", 0, "", ""), ConflictPolicy.STOP, 4, SHOP)
 
 

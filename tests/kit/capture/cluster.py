@@ -24,6 +24,7 @@ from producer.upstream.upstream import Site
 from producer.upstream.upstreams import Upstreams
 from schemas.documents import (
     Account,
+    Brokers,
     CaptureTask,
     Member,
     SecretPlace,
@@ -64,7 +65,7 @@ class Followed:
     """A subscriber of a growing topic; ``look`` reads the new records."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
-        self._reader = TopicReader(bootstrap, topic)
+        self._reader = TopicReader(Brokers(bootstrap), topic)
         self._verifier = TopicVerifier(from_beginning=True)
         self._known = KnownSchemas()
         self._next_offset = 0
@@ -237,7 +238,7 @@ class CaptureCluster:
             name=source.name,
             set_name=source.name,
             output=TopicAddress(
-                topic=source.name, bootstrap=self.kafka.bootstrap, registry=self.registry
+                topic=source.name, brokers=Brokers(self.kafka.bootstrap), registry=self.registry
             ),
             start=Start(source.start),
             tables=TableFilter(include=(f"{source.name}.*",)),

@@ -3,6 +3,7 @@
 from consumer.topic.verify import TopicVerifier, Violation
 from producer.publish.codec import RecordCodec
 from producer.publish.config import PublisherConfig
+from schemas.documents import Brokers
 from schemas.gtid import Flavour
 from schemas.progress import Progress
 from tests.kit.capture.topic_rows import Ids, RowStream, start_of
@@ -22,7 +23,7 @@ class TopicText:
     def codec(self, epoch: int, set_name: str = "shop") -> RecordCodec:
         """The codec of one owner."""
         config = PublisherConfig(
-            bootstrap="",
+            brokers=Brokers(""),
             topic="shop",
             transactional_id="t",
             epoch=epoch,

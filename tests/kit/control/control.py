@@ -17,6 +17,7 @@ from kazoo.client import KazooClient
 from schemas.documents import (
     Account,
     ApplyTask,
+    Brokers,
     CaptureTask,
     Member,
     SecretPlace,
@@ -67,14 +68,16 @@ def a_set(name: str = "shop") -> SetDocument:
 
 def a_capture(name: str = "shop-capture", *, of: str = "shop", topic: str = "") -> CaptureTask:
     """A capture task with its own topic."""
-    output = TopicAddress(topic=topic or name, bootstrap="127.0.0.1:9092", registry="http://h:8081")
+    output = TopicAddress(
+        topic=topic or name, brokers=Brokers("127.0.0.1:9092"), registry="http://h:8081"
+    )
     return CaptureTask(name=name, set_name=of, output=output)
 
 
 def an_apply(name: str = "shop-apply", *, to: str = "shop", topic: str = "shop") -> ApplyTask:
     """An apply task."""
     return ApplyTask(
-        name=name, source=TopicAddress(topic=topic, bootstrap="127.0.0.1:9092"), target=to
+        name=name, source=TopicAddress(topic=topic, brokers=Brokers("127.0.0.1:9092")), target=to
     )
 
 

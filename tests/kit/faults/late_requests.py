@@ -17,6 +17,7 @@ from consumer.topic.kafka import TopicReader
 from millrace.errors import MillraceError, Retryable
 from producer.publish.kafka import KafkaTransactions
 from producer.publish.publisher import MID_PRODUCE
+from schemas.documents import Brokers
 from tests.kit.publisher.rig import Rig, once_at
 from tests.kit.waiting import eventually
 
@@ -124,7 +125,7 @@ def check_late_request(
 
 def _late_end_takes_effect(rig: Rig, instance: tuple[int, int], *, commit: bool) -> bool:
     """Whether the broker accepts it; returns after its marker is in the log."""
-    reader = TopicReader(rig.bootstrap, rig.topic)
+    reader = TopicReader(Brokers(rig.bootstrap), rig.topic)
     begun = reader.ends().stable
     is_accepted = late_end(rig, instance, commit=commit) == 0
     if is_accepted:

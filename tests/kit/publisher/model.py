@@ -17,6 +17,7 @@ from producer.publish.config import PublisherConfig, PublisherLimits
 from producer.publish.driver import Bounds, Ends, Octets, TopicRecord, TopicSettings
 from producer.publish.positions import ChangeRecord, ProgressRecord
 from producer.publish.publisher import Publisher
+from schemas.documents import Brokers
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.progress import OpenTransaction, Progress
 
@@ -357,7 +358,7 @@ def model_config(epoch: int = 7) -> PublisherConfig:
     """Short timeouts: the model answers at once."""
     limits = PublisherLimits(audit_timeout_s=0.3, stable_timeout_s=0.2, publish_timeout_s=1.0)
     return PublisherConfig(
-        bootstrap="model:0",
+        brokers=Brokers("model:0"),
         topic="shop",
         transactional_id="task",
         epoch=epoch,

@@ -16,11 +16,13 @@ import producer.publish.publisher as publishing
 from consumer.topic.kafka import TopicEnds, TopicReader
 from consumer.topic.verify import Summary, TopicVerifier
 from millrace.errors import MillraceError, Retryable
+from millrace.kafka import GivenAccess
 from producer.publish.codec import RecordCodec
 from producer.publish.config import PublisherConfig, PublisherLimits, transactional_id
 from producer.publish.kafka import KafkaDriver, KafkaTransactions
 from producer.publish.opening import TailHint
 from producer.publish.publisher import Publisher
+from schemas.documents import Brokers
 from schemas.documents.model import TopicOptions
 from schemas.gtid import Flavour
 from tests.kit.capture.topic_rows import SET, Ids, RowStream, start_of
@@ -75,7 +77,7 @@ class Rig:
     def config(self, epoch: int) -> PublisherConfig:
         """The configuration of the owner with this lease epoch."""
         return PublisherConfig(
-            bootstrap=self.bootstrap,
+            brokers=GivenAccess(self.bootstrap, self.client),
             topic=self.topic,
             transactional_id=transactional_id(self.topic),
             epoch=epoch,
@@ -83,7 +85,6 @@ class Rig:
             set=SET,
             flavour=Flavour.MYSQL,
             limits=self.limits,
-            client=self.client,
             options=self.options,
         )
 
@@ -188,7 +189,7 @@ class Rig:
 
     def ends(self) -> TopicEnds:
         """The first kept offset and the end of committed records."""
-        with closing(TopicReader(self.bootstrap, self.topic)) as reader:
+        with closing(TopicReader(Brokers(self.bootstrap), self.topic)) as reader:
             return reader.ends()
 
     def wait_ended(self) -> None:
@@ -204,7 +205,7 @@ class Rig:
 
     def verdict(self) -> Summary:
         """The findings of `millrace topic verify`."""
-        reader = TopicReader(self.bootstrap, self.topic)
+        reader = TopicReader(Brokers(self.bootstrap), self.topic)
         ends = reader.ends()
         verifier = TopicVerifier(from_beginning=ends.low == 0)
         for chunk in reader.chunks(ends.low, ends.stable):

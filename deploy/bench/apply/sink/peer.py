@@ -25,6 +25,7 @@ from deploy.bench.apply.workloads import Workload
 from deploy.local.services import TOPIC
 from deploy.servers import DatabaseServer
 from millrace.errors import Fatal
+from schemas.documents import Brokers
 from schemas.gtid import Flavour
 
 SINK = f"debezium-jdbc {VERSION}, 1 task a table"
@@ -44,7 +45,7 @@ def sink_rates(scene: Scene, jars: SinkJars, workload: Workload, size: Size) -> 
     bootstrap = scene.stack.kafka.bootstrap
     say("  the load for the sink")
     scene.create(workload)
-    with closing(TopicReader(bootstrap, TOPIC)) as reader:
+    with closing(TopicReader(Brokers(bootstrap), TOPIC)) as reader:
         first = reader.ends().stable
     changes = scene.write(workload, workload.sized(size.scale))
     topics = write_topics(bootstrap, TOPIC, first, workload.database)
