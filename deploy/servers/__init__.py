@@ -10,6 +10,7 @@ from deploy.servers.database_set import DatabaseSet, start_set
 from deploy.servers.dialect import Account
 from deploy.servers.kafka import KafkaServer
 from deploy.servers.kafka_cluster import KafkaCluster
+from deploy.servers.kafka_security import KafkaSecurity
 from deploy.servers.zookeeper import Protection, ZooKeeperServer
 from deploy.servers.zookeeper_ensemble import ZooKeeperEnsemble
 
@@ -18,6 +19,7 @@ __all__ = [
     "DatabaseServer",
     "DatabaseSet",
     "KafkaCluster",
+    "KafkaSecurity",
     "KafkaServer",
     "Protection",
     "ServerOptions",

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from deploy.servers.kafka_security import KafkaSecurity
 from deploy.servers.process import ProcessSpec, free_port, last_lines
 from deploy.servers.programs import kafka_classpath
 from deploy.servers.properties import property_value
@@ -30,9 +31,9 @@ _PROPERTIES = """\
 process.roles=broker,controller
 node.id={node_id}
 controller.quorum.voters={voters}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port}
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}{listeners}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}{listeners}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,LOGIN:SASL_SSL,CERTIFICATE:SSL
 controller.listener.names=CONTROLLER
 inter.broker.listener.name=PLAINTEXT
 log.dirs={log_dir}
@@ -86,6 +87,7 @@ class KafkaServer(Server):
         port: int = 0,
         node_id: int = NODE_ID,
         quorum: Quorum | None = None,
+        security: KafkaSecurity | None = None,
         dies_with_parent: bool = True,
         java_options: Sequence[str] | None = None,
     ) -> None:
@@ -94,6 +96,7 @@ class KafkaServer(Server):
         self.port = port or free_port()
         self.node_id = node_id
         self._quorum = quorum or Quorum()
+        self._security = security
 
     @property
     def bootstrap(self) -> str:
@@ -108,15 +111,17 @@ class KafkaServer(Server):
             shutil.copytree(template("kafka-" + kafka_classpath_stamp(), _format), log_dir)
             _set_node_id(log_dir, self.node_id)
         properties = self.folder / "server.properties"
-        properties.write_text(
-            _PROPERTIES.format(
-                node_id=self.node_id,
-                port=self.port,
-                controller_port=self._quorum.ports[self.node_id],
-                log_dir=property_value(log_dir),
-                **self._quorum.properties(),
-            )
+        security = self._security
+        text = _PROPERTIES.format(
+            node_id=self.node_id,
+            port=self.port,
+            listeners=security.listeners() if security else "",
+            controller_port=self._quorum.ports[self.node_id],
+            log_dir=property_value(log_dir),
+            **self._quorum.properties(),
         )
+        properties.touch(mode=0o600)  # it may hold passwords
+        properties.write_text(text + (security.properties() if security else ""))
         log = self.folder / "log"
         log.unlink(missing_ok=True)
         command = _java("kafka.Kafka", str(properties), options=self._java_options)
@@ -151,6 +156,7 @@ def _format(folder: Path) -> None:
         _PROPERTIES.format(
             node_id=NODE_ID,
             port=1,
+            listeners="",
             controller_port=2,
             log_dir=property_value(log_dir),
             **quorum.properties(),

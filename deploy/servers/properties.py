@@ -2,8 +2,8 @@
 
 
 def property_value(value: object) -> str:
-    r"""Escape ``value`` so that Java reads it back: ``\uXXXX`` (UTF-16) for non-ASCII, doubled backslashes."""
-    escaped = str(value).replace("\\", "\\\\")
+    r"""Escape ``value`` for Java: ``\uXXXX`` (UTF-16) for non-ASCII, escaped backslashes and line ends."""
+    escaped = str(value).replace("\\", "\\\\").replace("\n", "\\n")
     return "".join(each if each.isascii() else _units(each) for each in escaped)
 
 

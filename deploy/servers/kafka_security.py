@@ -1,0 +1,66 @@
+"""Listeners of a local broker with TLS and logins, and its ACLs.
+
+    LOGIN         SASL_SSL   PLAIN, SCRAM and OAUTHBEARER with tokens that nobody signed
+    CERTIFICATE   SSL        a client certificate is required
+
+Both listen on localhost. Kafka's own authorizer decides: what no ACL allows is refused. The plain listener remains, for
+the broker itself and for administration: its clients, ``User:ANONYMOUS``, may do everything.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from deploy.servers.process import free_port
+from deploy.servers.properties import property_value
+from deploy.servers.tls import TlsFiles
+
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+_MODULES = "org.apache.kafka.common.security"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaSecurity:
+    """``tls`` is the broker's certificate. ``plain_users`` log in with PLAIN; SCRAM users are created at runtime."""
+
+    tls: TlsFiles
+    plain_users: Mapping[str, str] = field(default_factory=dict, repr=False)  # name → password
+    mechanisms: tuple[str, ...] = MECHANISMS
+    login_port: int = field(default_factory=free_port)
+    certificate_port: int = field(default_factory=free_port)
+
+    @property
+    def login(self) -> str:
+        """The bootstrap address of the listener with SASL."""
+        return f"localhost:{self.login_port}"
+
+    @property
+    def certificate(self) -> str:
+        """The bootstrap address of the listener that requires a client certificate."""
+        return f"localhost:{self.certificate_port}"
+
+    def listeners(self) -> str:
+        """Further entries of ``listeners`` and ``advertised.listeners``."""
+        return f",LOGIN://{self.login},CERTIFICATE://{self.certificate}"
+
+    def properties(self) -> str:
+        """The other properties."""
+        users = "".join(f' user_{name}="{text}"' for name, text in self.plain_users.items())
+        modules = {
+            "PLAIN": f"{_MODULES}.plain.PlainLoginModule required{users};",
+            "SCRAM-SHA-256": f"{_MODULES}.scram.ScramLoginModule required;",
+            "SCRAM-SHA-512": f"{_MODULES}.scram.ScramLoginModule required;",
+            "OAUTHBEARER": f"{_MODULES}.oauthbearer.OAuthBearerLoginModule required;",
+        }
+        login = "listener.name.login"
+        lines = {
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self.tls.authority),
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.certificate.chain": self.tls.certificate.read_text(),
+            "ssl.keystore.key": self.tls.key.read_text(),
+            "listener.name.certificate.ssl.client.auth": "required",
+            f"{login}.sasl.enabled.mechanisms": ",".join(self.mechanisms),
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS",
+        } | {f"{login}.{name.lower()}.sasl.jaas.config": modules[name] for name in self.mechanisms}
+        return "".join(f"{name}={property_value(value)}\n" for name, value in lines.items())
