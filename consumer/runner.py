@@ -50,9 +50,11 @@ from consumer.target.wait_procedure import create_procedure
 from consumer.topic.kafka import NO_TOPIC, TopicIdentity, first_offset
 from consumer.warm import warm
 from millrace.errors import Fatal, MillraceError, Retryable
+from millrace.kafka_refusals import explained
 from millrace.log import get_logger
 from schemas.documents import ApplyTask, SetDocument, TopicAddress, Work
 from schemas.gtid import parse_any_gtid_set
+from schemas.kafka_acls import Grants, apply_acls
 from schemas.stages.applied import Applied
 from zk.run.runner import HeldLease, Report
 
@@ -86,6 +88,13 @@ class ApplyRunner:
         """Run until ``stop`` is set or an error is raised."""
         if not isinstance(task, ApplyTask):
             raise Fatal("MR-4101", f"{task.name} is not an apply task")
+        grants = Grants(task.source.brokers, apply_acls(task.source.topic))
+        with explained(task.source.brokers, grants.fix):
+            self._apply(task, lease=lease, stop=stop, report=report)
+
+    def _apply(
+        self, task: ApplyTask, *, lease: HeldLease, stop: threading.Event, report: Report
+    ) -> None:
         endpoint = primary_member(self._sets.set_document(task.target))
         lease.verify()
         session = connect(endpoint)

@@ -8,7 +8,7 @@ Not done here: clients, retries.
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from confluent_kafka import KafkaException
 
@@ -16,7 +16,9 @@ from millrace.errors import MillraceError
 from millrace.hidden_errors import reveal_hidden
 
 T = TypeVar("T")
-Settings: TypeAlias = dict[str, str | int | float]  # librdkafka's
+Settings: TypeAlias = dict[
+    str, Any
+]  # librdkafka's: texts, numbers, callbacks; each client declares other types
 
 SILENCE = "_TIMED_OUT"
 

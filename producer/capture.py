@@ -28,6 +28,7 @@ from functools import partial
 
 from millrace.errors import Fatal
 from millrace.faults import fault_point, register
+from millrace.kafka_refusals import explained
 from millrace.log import get_logger
 from producer.convert.converter import Converter, ConverterSource
 from producer.convert.tables import Prepare
@@ -50,6 +51,7 @@ from producer.upstream.upstreams import Upstreams
 from registry.client import RegistryClient
 from schemas.documents import CaptureTask, RelayTask, Work
 from schemas.gtid import Flavour, parse_gtid_set
+from schemas.kafka_acls import Grants, capture_acls
 from schemas.place import Coordinates
 from schemas.progress import Progress
 from schemas.status import TaskReport, TaskState
@@ -80,6 +82,13 @@ class CaptureRunner:
             return
         if not isinstance(task, CaptureTask):
             raise Fatal("MR-9001", f"{task.name} is not a capture task")
+        grants = Grants(task.output.brokers, capture_acls(task.output.topic))
+        with explained(task.output.brokers, grants.fix):
+            self._capture(task, lease=lease, stop=stop, report=report)
+
+    def _capture(
+        self, task: CaptureTask, *, lease: HeldLease, stop: threading.Event, report: Report
+    ) -> None:
         document = self._sets.set_document(task.set_name)
         flavour = ask_flavour(document.members, resolve_login(document))
         start = Progress(parse_gtid_set(flavour, task.start.gtid_set), None, 0)

@@ -1,4 +1,4 @@
-"""Calls of the registry to Kafka. Errors become Retryable MR-6020 or Fenced MR-6023.
+"""Calls of the registry to Kafka. Errors become Retryable MR-6020, Fenced MR-6023, or a refusal (MR-70xx).
 
 The log lines of the Kafka client are passed on at a limited rate.
 """
@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from millrace.errors import Fenced, MillraceError, Retryable
 from millrace.kafka import ask_kafka
+from millrace.kafka_refusals import refusal_of
 from millrace.log import get_logger
 
 T = TypeVar("T")
@@ -50,4 +51,4 @@ def kafka_error(name: str, message: str) -> MillraceError:
     """The error for librdkafka's error ``name``."""
     if name in _FENCED:
         return Fenced("MR-6023", f"{message}: another registry has started on the same topic")
-    return Retryable("MR-6020", message, fix=_FIX)
+    return refusal_of(name, message) or Retryable("MR-6020", message, fix=_FIX)

@@ -36,6 +36,7 @@ from millrace.kafka import KafkaAccess, Settings
 from registry.broker import call_kafka, driver_log, kafka_error
 from registry.catalog import Entry
 from registry.ownership import Ownership
+from schemas.kafka_names import registry_id
 
 TOPIC = "_millrace_schemas"
 
@@ -71,7 +72,7 @@ class KafkaSchemaStore:
             self._ownership.claim()
         settings: Settings = {
             **self._brokers.settings(),
-            "transactional.id": f"registry/{self._topic}",
+            "transactional.id": registry_id(self._topic),
             "transaction.timeout.ms": int(self._timeout_s * 1000),
             "linger.ms": 0,
         }
@@ -126,7 +127,7 @@ class KafkaSchemaStore:
     def _read(self) -> list[Entry]:
         settings: Settings = {
             **self._brokers.settings(),
-            "group.id": f"registry-{self._topic}",  # required by the library, not used
+            "group.id": registry_id(self._topic),  # required by the library; not joined here
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
             "enable.partition.eof": True,

@@ -26,6 +26,7 @@ from confluent_kafka.admin import AdminClient
 from millrace.errors import Fatal, Retryable
 from millrace.kafka import KafkaAccess, Settings
 from registry.broker import call_kafka, driver_log
+from schemas.kafka_names import registry_id
 
 SESSION_S = 6.0  # the broker's default minimum
 HEARTBEAT_S = 1.0  # also how soon a live owner joins the rebalance of a start
@@ -47,7 +48,7 @@ class Ownership:
         self._topic = topic
         self._takes_over = takes_over
         self._name = name
-        self._group = f"registry/{topic}"
+        self._group = registry_id(topic)
         self._brokers = brokers
         self._is_owner = threading.Event()
         self._leaves = threading.Event()

@@ -16,6 +16,7 @@ pytest_plugins = [
     "tests.fixtures.disk",
     "tests.fixtures.dump",
     "tests.fixtures.publisher",
+    "tests.fixtures.secure_kafka",
     "tests.fixtures.servers",
     "tests.fixtures.shell",
     "tests.fixtures.spark",

@@ -78,6 +78,8 @@ def _stream(order: Order) -> TopicStream:
     try:
         made = TopicStream(source.brokers, source.topic)
     except MillraceError as exc:
+        if exc.code != "MR-3501":  # a secret that can't be read, for example
+            raise
         raise Retryable("MR-5052", f"{source}: {exc.message}") from exc
     _streams[task] = (source, made)
     return made

@@ -32,6 +32,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from consumer.apply.order import Order, Outcome, Share, ShareEnd, outcome_of
 from consumer.apply.worker import execute, execute_share
 from consumer.spark.jvm import Jvm
+from consumer.spark.kafka_source import ALLOWED_URLS, source_options, token_url
 from consumer.spark.scratch import (
     folders_under,
     memory_folder,
@@ -40,9 +41,10 @@ from consumer.spark.scratch import (
     temporary,
 )
 from consumer.warm import warm
-from millrace.errors import Fatal, Retryable
+from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.home_folder import home
 from millrace.jvm import CLEAN_EXITS, JvmArchive
+from millrace.kafka_refusals import refusal_of
 from schemas.documents import TopicAddress
 
 LANES_MAX = 64
@@ -61,6 +63,11 @@ _SMALL_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _CHECKPOINT_FILES = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
+_KAFKA_RIGHTS = {
+    "TopicAuthorizationException": "TOPIC_AUTHORIZATION_FAILED",
+    "GroupAuthorizationException": "GROUP_AUTHORIZATION_FAILED",
+    "ClusterAuthorizationException": "CLUSTER_AUTHORIZATION_FAILED",
+}
 _KAFKA_TEXTS = ("org.apache.kafka.common.", "KAFKA_DATA_LOSS", "some data may")
 
 
@@ -132,8 +139,14 @@ class SparkDriver:
         if gateway.proc.wait(REHEARSAL_S) not in CLEAN_EXITS:
             raise Fatal("MR-5051", f"Spark's JVM ended with {gateway.proc.returncode}")
 
+    def allow_url(self, url: str) -> None:
+        """Let Kafka's client in the JVM read a token from this URL, too."""
+        system = cast(Any, self.session.sparkContext)._jvm.java.lang.System
+        known = system.getProperty(ALLOWED_URLS)
+        system.setProperty(ALLOWED_URLS, f"{known},{url}" if known else url)
+
     def scratch(self, task: str) -> Path:
-        """A new folder for a query's checkpoint.
+        """A new folder for a query's checkpoint and secrets.
 
         Creates its parents and Spark's folders again, because a cleaner of temporary files may have removed them.
         """
@@ -200,9 +213,20 @@ class TopicQuery:
         self._driver = driver
         self._checkpoint = driver.scratch(task)
         self._process = process
-        source = driver.session.readStream.format("kafka").options(
+        try:
+            self._query = self._start(address, offset)
+        except BaseException:
+            shutil.rmtree(self._checkpoint, ignore_errors=True)
+            raise
+
+    def _start(self, address: TopicAddress, offset: int) -> StreamingQuery:
+        secrets = self._checkpoint / "secrets"
+        secrets.mkdir(0o700)
+        if url := token_url(address.brokers, secrets):
+            self._driver.allow_url(url)
+        source = self._driver.session.readStream.format("kafka").options(
             **{
-                "kafka.bootstrap.servers": address.brokers.bootstrap,
+                **source_options(address.brokers, secrets),
                 "assign": f'{{"{address.topic}":[0]}}',
                 "startingOffsets": f'{{"{address.topic}":{{"0":{offset}}}}}',
                 "kafka.isolation.level": "read_committed",
@@ -215,9 +239,8 @@ class TopicQuery:
             "checkpointLocation", str(self._checkpoint)
         )
         try:
-            self._query: StreamingQuery = writer.start()
+            return writer.start()
         except PySparkException as exc:  # Spark looks up the topic's partition
-            shutil.rmtree(self._checkpoint, ignore_errors=True)
             raise Retryable("MR-5052", _first_line(exc)) from exc
 
     def _on_batch(self, _: DataFrame, number: int) -> None:
@@ -253,7 +276,7 @@ def _end_offset(checkpoint: Path, batch: int) -> int:
 
 @contextmanager
 def _translated_errors() -> Iterator[None]:
-    """Raises Spark's errors as Retryable MR-5050 or MR-5052."""
+    """Raises Spark's errors as Retryable MR-5050 or MR-5052, or as a missing right on Kafka."""
     try:
         yield
     except _FAILURES as exc:
@@ -304,9 +327,13 @@ class Records:
         return answers
 
 
-def _failure(exc: BaseException) -> Retryable:
-    """MR-5052 if Kafka's error is part of Spark's, else MR-5050."""
-    is_topic = any(words in _error_text(exc) for words in _KAFKA_TEXTS)
+def _failure(exc: BaseException) -> MillraceError:
+    """A missing right, or MR-5052, if Kafka's error is part of Spark's, else Retryable MR-5050."""
+    text = _error_text(exc)
+    for words, name in _KAFKA_RIGHTS.items():
+        if words in text and (refusal := refusal_of(name, _first_line(exc))) is not None:
+            return refusal
+    is_topic = any(words in text for words in _KAFKA_TEXTS)
     return Retryable("MR-5052" if is_topic else "MR-5050", _first_line(exc))
 
 

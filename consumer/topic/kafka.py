@@ -6,9 +6,8 @@ broker is unavailable, Fatal if the topic or the permission to read it is missin
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from confluent_kafka import (
     Consumer,
@@ -21,6 +20,8 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.kafka import KafkaAccess, Settings, ask_kafka, driver_log
+from millrace.kafka_refusals import refusal_of
+from schemas.kafka_names import READER_GROUP
 from schemas.record.record import seq_of
 
 T = TypeVar("T")
@@ -37,7 +38,7 @@ LAST_OFFSETS = (
 LAST_WAIT_S = 0.5
 
 READER_SETTINGS: Settings = {
-    "group.id": "millrace-topic",  # required by the client; no group is joined
+    "group.id": READER_GROUP,
     "isolation.level": "read_committed",
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
@@ -59,10 +60,6 @@ _FATAL = {
     "UNKNOWN_TOPIC_OR_PART",
     "_UNKNOWN_TOPIC",
     "_UNKNOWN_PARTITION",
-    "TOPIC_AUTHORIZATION_FAILED",
-    "SASL_AUTHENTICATION_FAILED",
-    "_AUTHENTICATION",
-    "_SSL",
     "_INVALID_ARG",
     "_AUTO_OFFSET_RESET",
     "OFFSET_OUT_OF_RANGE",
@@ -185,24 +182,26 @@ class TopicReader:
 class TopicIdentity:
     """Reads the id, the end, and the last ``seq`` of the topic that has a name now.
 
-    A topic that is deleted and created again has another id.
+    A topic that is deleted and created again has another id. After an error the next request has a new client, which
+    reads the secrets again.
     """
 
     def __init__(self, brokers: KafkaAccess, topic: str) -> None:
-        self._topic = topic
         self._brokers = brokers
+        self._topic = topic
+        self._admin: AdminClient | None = None
         self._reader: TopicReader | None = None  # of the last record
         self._last = (0, 0)  # an end, and the seq before it
-        settings = brokers.settings()
-        self._admin = kafka_call(
-            "creating a client", lambda: AdminClient(settings, logger=driver_log)
-        )
 
     def ask(self) -> str:
         """Kafka's topic id as its tools print it; "" if the broker has no topic ids (before 2.8). MR-3501."""
         names = TopicCollection([self._topic])
-        asked = self._admin.describe_topics(names, request_timeout=IDENTITY_TIMEOUT_S)
-        found = kafka_call(f"reading the id of topic {self._topic}", asked[self._topic].result)
+        found = self._ask(
+            f"reading the id of topic {self._topic}",
+            lambda admin: admin.describe_topics(names, request_timeout=IDENTITY_TIMEOUT_S)[
+                self._topic
+            ].result(),
+        )
         topic_id = str(found.topic_id).replace("+", "-").replace("/", "_")
         return "" if topic_id == _NO_ID else topic_id
 
@@ -210,31 +209,49 @@ class TopicIdentity:
         """The end of the records that read_committed can see, with Kafka's markers. MR-3501."""
         partition = TopicPartition(self._topic, PARTITION)
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        asked = self._admin.list_offsets(
-            {partition: latest},
-            isolation_level=IsolationLevel.READ_COMMITTED,
-            request_timeout=IDENTITY_TIMEOUT_S,
+        found = self._ask(
+            f"reading the end of topic {self._topic}",
+            lambda admin: admin.list_offsets(
+                {partition: latest},
+                isolation_level=IsolationLevel.READ_COMMITTED,
+                request_timeout=IDENTITY_TIMEOUT_S,
+            )[partition].result(),
         )
-        found = kafka_call(f"reading the end of topic {self._topic}", asked[partition].result)
         return int(found.offset)
 
     def seq_before(self, end: int) -> int | None:
         """The ``seq`` of the last record before this end; None if it can't be read within ``LAST_WAIT_S``."""
         if self._last[0] == end:
             return self._last[1]
-        with suppress(MillraceError):  # a reader of the records reports why they can't be read
+        try:
             if self._reader is None:
                 self._reader = TopicReader(self._brokers, self._topic)
             record = self._reader.last_before(end, within_s=LAST_WAIT_S)
             if record is not None:
                 self._last = (end, seq_of(record.value))
                 return self._last[1]
+        except MillraceError:  # a reader of the records reports why they can't be read
+            self.close()
         return None
 
     def close(self) -> None:
         """Release connections."""
-        if self._reader is not None:
-            self._reader.close()
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.close()
+
+    def _ask(self, doing: str, request: Callable[[AdminClient], Any]) -> Any:
+        if self._admin is None:
+            settings = self._brokers.settings()
+            self._admin = kafka_call(
+                "creating a client", lambda: AdminClient(settings, logger=driver_log)
+            )
+        admin = self._admin
+        try:
+            return kafka_call(doing, lambda: request(admin))
+        except MillraceError:
+            self._admin = None
+            raise
 
 
 def first_offset(brokers: KafkaAccess, topic: str, wanted: int) -> int:
@@ -262,6 +279,8 @@ def kafka_call(doing: str, ask: Callable[[], T]) -> T:
 
 def _error(name: str, detail: str) -> MillraceError:
     message = f"Kafka answered {name}: {detail}"
+    if (refusal := refusal_of(name, message)) is not None:
+        return refusal
     if name in _FATAL:
         return Fatal("MR-3501", message, answer=name)
     fix = _UNREACHABLE_FIX if name in _UNREACHABLE else ""

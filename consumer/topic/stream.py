@@ -21,6 +21,7 @@ from consumer.topic.kafka import PARTITION, READER_SETTINGS, kafka_call
 from consumer.topic.taken import Size, Taken
 from millrace.errors import MillraceError, Retryable
 from millrace.kafka import KafkaAccess, Settings, driver_log
+from millrace.kafka_refusals import refusal_of
 
 CHUNK_RECORDS = 4096  # per call of the driver
 GATHER_S = (
@@ -100,6 +101,8 @@ class TopicStream:
         try:
             return kafka_call("reading", lambda: self._consumer.consume(count, wait_s))
         except MillraceError as exc:
+            if exc.code != "MR-3501":  # a refusal has its own code
+                raise
             raise Retryable("MR-5052", f"{self._place}: {exc.message}") from exc
 
     def _records_of(self, messages: list[Message]) -> list[Message]:
@@ -115,5 +118,6 @@ class TopicStream:
         error = message.error()
         if error is not None and error.code() != KafkaError._PARTITION_EOF:
             self._position = -1
-            raise Retryable("MR-5052", f"{self._place}: {error.str()}")
+            why = f"{self._place}: {error.str()}"
+            raise refusal_of(error.name(), why) or Retryable("MR-5052", why)
         self.reached = max(self.reached, message.offset() or 0)

@@ -11,11 +11,14 @@ from typing import Annotated
 
 import typer
 
+from millrace.cli.brokers import Kafka, KafkaConfig, named_brokers
+from millrace.errors import Fatal
 from millrace.private import keep_private
 
 
 def registry(
-    kafka: Annotated[str, typer.Option(help="Kafka's bootstrap servers, host:port[,…].")],
+    kafka: Kafka = "",
+    kafka_config: KafkaConfig = "",
     port: Annotated[
         int, typer.Option(help="Port to listen on; 0 chooses a free one.", min=0, max=65535)
     ] = 8081,
@@ -31,15 +34,19 @@ def registry(
     ] = False,
 ) -> None:
     """Run the built-in schema registry: Confluent's REST API. It has no authentication; the default is loopback."""
+    from millrace.kafka_refusals import explained
     from registry.kafka import KafkaSchemaStore
     from registry.ownership import Ownership
     from registry.server import RegistryServer, address_text, listen
-    from schemas.documents import Brokers
+    from schemas.kafka_acls import Grants, registry_acls
 
     keep_private()
     listening = listen(host, port)
     name = f"{socket.gethostname()}/{address_text(listening)}"
-    brokers = Brokers(kafka)
+    brokers = named_brokers(kafka, kafka_config)
+    if brokers is None:
+        raise Fatal("MR-3502", "no brokers are known for the registry's topic")
     ownership = Ownership(brokers, topic, name=name, takes_over=take_over)
     server = RegistryServer(listening, KafkaSchemaStore(brokers, topic=topic, ownership=ownership))
-    server.run(ready=lambda: print(json.dumps({"registry": server.address}), flush=True))
+    with explained(brokers, Grants(brokers, registry_acls(topic)).fix):
+        server.run(ready=lambda: print(json.dumps({"registry": server.address}), flush=True))

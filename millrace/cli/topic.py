@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from millrace.cli.brokers import Kafka, KafkaConfig, named_brokers
 from millrace.cli.exits import Finding
 from millrace.errors import Fatal
 
@@ -33,9 +34,6 @@ def _registry_url(value: str) -> str:
 
 
 Topic = Annotated[str, typer.Argument(help="The topic.", show_default=False)]
-Kafka = Annotated[
-    str, typer.Option("--kafka", help="Brokers, host:port[,…].", envvar="MILLRACE_KAFKA")
-]
 Registry = Annotated[
     str,
     typer.Option(
@@ -54,6 +52,7 @@ _LAST_ROWS = 10  # shown by default
 def tail(
     topic: Topic,
     kafka: Kafka = "",
+    kafka_config: KafkaConfig = "",
     registry: Registry = "",
     from_beginning: Annotated[
         bool,
@@ -81,15 +80,18 @@ def tail(
     from consumer.topic.kafka import TopicReader
     from consumer.topic.show import as_json as object_of
     from consumer.topic.show import line
+    from millrace.kafka_refusals import explained
     from registry.client import RegistryClient
+    from schemas.kafka_acls import Grants, subscriber_acls
     from schemas.record.control import RecordKind
     from schemas.record.framing import peek_kind
     from schemas.record.record import KnownSchemas, decode_record
 
-    brokers = _brokers(kafka, topic)
+    brokers = _brokers(kafka, kafka_config, topic)
     registry = registry_for(registry, brokers.bootstrap)
-    reader = TopicReader(brokers, topic)
-    ends = reader.ends()
+    with explained(brokers, Grants(brokers, subscriber_acls(topic)).fix):
+        reader = TopicReader(brokers, topic)
+        ends = reader.ends()
     start = ends.low if from_beginning else offset_of_last(reader, count or _LAST_ROWS)
     look_up = TopicLookUp(
         lambda: TopicReader(brokers, topic),
@@ -123,17 +125,23 @@ def _records(reader: "TopicReader", start: int, stop: int | None) -> "Iterator[T
 
 
 @app.command()
-def verify(topic: Topic, kafka: Kafka = "", as_json: Json = False) -> None:
+def verify(
+    topic: Topic, kafka: Kafka = "", kafka_config: KafkaConfig = "", as_json: Json = False
+) -> None:
     """Verify that no record is missing, repeated, out of order or from a stale owner. Exits with 1 if one is."""
     from consumer.topic.kafka import TopicReader
     from consumer.topic.verify import TopicVerifier
+    from millrace.kafka_refusals import explained
+    from schemas.kafka_acls import Grants, subscriber_acls
 
-    reader = TopicReader(_brokers(kafka, topic), topic)
-    ends = reader.ends()
-    verifier = TopicVerifier(from_beginning=ends.low == 0)
-    began = time.monotonic()
-    _feed_all(verifier, reader, ends.low, ends.stable)
-    reader.close()
+    brokers = _brokers(kafka, kafka_config, topic)
+    with explained(brokers, Grants(brokers, subscriber_acls(topic)).fix):
+        reader = TopicReader(brokers, topic)
+        ends = reader.ends()
+        verifier = TopicVerifier(from_beginning=ends.low == 0)
+        began = time.monotonic()
+        _feed_all(verifier, reader, ends.low, ends.stable)
+        reader.close()
     summary = verifier.finish()
     took_s = time.monotonic() - began
     if as_json:
@@ -176,13 +184,9 @@ def _print_summary(topic: str, summary: "Summary", took_s: float) -> None:
     )
 
 
-def _brokers(given: str, topic: str) -> "Brokers":
-    """From --kafka, from MILLRACE_KAFKA (a local stack sets it), or from a task with this topic; or Fatal MR-3502."""
-    from schemas.documents import Brokers
-
-    if named := given or os.environ.get("MILLRACE_KAFKA", ""):
-        return Brokers(named)
-    found = _brokers_of_task(topic)
+def _brokers(kafka: str, config: str, topic: str) -> "Brokers":
+    """From options, from MILLRACE_KAFKA (a local stack sets it), or from a task with this topic; or Fatal MR-3502."""
+    found = named_brokers(kafka, config) or _brokers_of_task(topic)
     if found is None:
         raise Fatal("MR-3502", f"no brokers are known for the topic {topic}")
     return found

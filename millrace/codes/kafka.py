@@ -38,9 +38,9 @@ CODES: tuple[Code, ...] = (
     Code(
         "MR-3005",
         "Kafka refuses access",
-        "Authentication failed, or a right is missing: Write and Describe on the topic and the transactional id, Read on"
-        " the topic.",
-        "Correct the credentials or ACLs that the message names, then `millrace task resume NAME`.",
+        "The brokers refuse a principal or a delegation token, or their security features are off. Logins, certificates"
+        " and ACLs have their own codes, from MR-7001 on.",
+        "Correct the login or the brokers' settings that the message names, then `millrace task resume NAME`.",
         Branch.OPERATOR,
     ),
     Code(
@@ -170,14 +170,14 @@ CODES: tuple[Code, ...] = (
     Code(
         "MR-3501",
         "the topic can't be read",
-        "No broker answers, the topic does not exist, or the client may not read it.",
-        "Check the topic's name, --kafka and the ACLs.",
+        "No broker answers, or the topic does not exist.",
+        "Check the topic's name and --kafka.",
         Branch.EITHER,
     ),
     Code(
         "MR-3502",
         "no Kafka broker was named",
-        "Neither --kafka nor MILLRACE_KAFKA is set, and no task in ZooKeeper writes the topic.",
+        "Neither --kafka, --kafka-config nor MILLRACE_KAFKA names brokers, and no task in ZooKeeper has the topic.",
         "Give --kafka host:port. For a local stack, `millrace up --json` prints it.",
         Branch.OPERATOR,
     ),

@@ -1,8 +1,100 @@
-"""7xxx: security."""
+"""7xxx: security. 700x logins and TLS to Kafka, 701x rights on Kafka and the registry, 702x and later ZooKeeper."""
 
 from millrace.codes.code import Branch, Code
 
+# A right is granted on the brokers. The message of the error has the command.
+_GRANT = (
+    "Run the command that the message names, or `millrace acl print TASK` for all of them, then `millrace task resume"
+    " TASK`."
+)
+
 CODES: tuple[Code, ...] = (
+    Code(
+        "MR-7001",
+        "Kafka refuses the login",
+        "User, password or token is wrong, or was changed on the brokers.",
+        "Correct `sasl` of the task's `kafka`, or the secret that it refers to. The secret is read again at each try.",
+        Branch.RETRIES,
+    ),
+    Code(
+        "MR-7002",
+        "the broker's certificate is not trusted",
+        "The CA that signed it is not the one in `tls_ca`, or the certificate has expired.",
+        "Name the CA of the brokers as `tls_ca` of the task's `kafka`. If the certificate has expired, renew it on the"
+        " broker. The file is read again at each try.",
+        Branch.RETRIES,
+    ),
+    Code(
+        "MR-7003",
+        "the broker's certificate is for another name",
+        "The certificate is trusted, but does not contain the host name of `bootstrap`, or the one that the broker"
+        " advertises.",
+        "Use a host name of the certificate in `bootstrap` and in advertised.listeners, or set `tls: verify-ca`, which"
+        " does not check the name.",
+        Branch.RETRIES,
+    ),
+    Code(
+        "MR-7004",
+        "one side speaks TLS, the other does not",
+        "`bootstrap` names a listener of another security protocol than `tls` asks for.",
+        "Name the port of the right listener in `bootstrap`, or correct `tls` of the task's `kafka`.",
+        Branch.RETRIES,
+    ),
+    Code(
+        "MR-7005",
+        "the broker refuses the client's certificate",
+        "The listener requires a certificate (ssl.client.auth=required), and none is given, or its CA is not in the"
+        " broker's trust store, or it has expired.",
+        "Give `tls_cert` and `tls_key` in the task's `kafka`, signed by a CA that the brokers trust.",
+        Branch.RETRIES,
+    ),
+    Code(
+        "MR-7006",
+        "the listener does not offer this login",
+        "`sasl.mechanism` is not in sasl.enabled.mechanisms of the listener, the listener requires a login and `sasl` is"
+        " missing, or it takes none.",
+        "Set `sasl` of the task's `kafka` to a mechanism that the message names, or name the port of another listener in"
+        " `bootstrap`.",
+        Branch.RETRIES,
+    ),
+    Code(
+        "MR-7007",
+        "a certificate or key for Kafka can't be used",
+        "A file of `tls_ca`, `tls_cert` or `tls_key` is missing, unreadable or of another form, or key and certificate do"
+        " not belong together. Keys are PEM in PKCS #8: they begin with BEGIN PRIVATE KEY.",
+        "Correct the file that the message names. `openssl pkcs8 -topk8 -nodes -in OLD -out NEW` converts a key. Then"
+        " `millrace task resume TASK`.",
+        Branch.OPERATOR,
+    ),
+    Code(
+        "MR-7010",
+        "a right on the topic is missing",
+        "Kafka's ACLs do not allow the task's user what it needs on the topic.",
+        _GRANT,
+        Branch.OPERATOR,
+    ),
+    Code(
+        "MR-7011",
+        "a right on the transactional ID is missing",
+        "Kafka's ACLs do not allow the task's user to write with the transactional ID of the topic.",
+        _GRANT,
+        Branch.OPERATOR,
+    ),
+    Code(
+        "MR-7012",
+        "a right on the Kafka cluster is missing",
+        "Kafka's ACLs do not allow the task's user an operation on the whole cluster. Millrace needs none, except for"
+        " brokers before 2.8, where idempotent producers need IdempotentWrite.",
+        _GRANT,
+        Branch.OPERATOR,
+    ),
+    Code(
+        "MR-7013",
+        "a right on the consumer group is missing",
+        "Kafka's ACLs do not allow the user to use the consumer group.",
+        _GRANT,
+        Branch.OPERATOR,
+    ),
     Code(
         "MR-7020",
         "ZooKeeper refuses the login",

@@ -18,7 +18,7 @@ from producer.upstream.connection import Login, SourceConnection
 from producer.upstream.members import MemberFacts, ask_members
 from producer.upstream.preflight import Finding
 from producer.upstream.upstream import resolve_login
-from schemas.documents.model import CaptureTask, Directives, SetDocument, TableFilter, TlsMode
+from schemas.documents import CaptureTask, Directives, SetDocument, TableFilter, TlsMode
 from schemas.grants import HEARTBEAT_PRIVILEGES, Grant, Role, each, needed_grants, shown
 from schemas.gtid import Flavour, parse_gtid_set
 

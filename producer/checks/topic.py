@@ -14,13 +14,14 @@ from typing import Protocol
 from millrace.checks.requirement import Area, Level, Requirement, Subject
 from millrace.errors import Fatal, MillraceError
 from producer.checks.answers import Tables
-from producer.publish.config import PublisherConfig, publisher_config, transactional_id
+from producer.publish.config import PublisherConfig, publisher_config
 from producer.publish.driver import Ends, TopicSettings
 from producer.publish.kafka import KafkaDriver
 from producer.publish.open_transactions import find_open_writer
 from producer.publish.topic_check import check_topic, durability_warning
 from schemas.documents.model import CaptureTask
 from schemas.gtid import Flavour
+from schemas.kafka_names import transactional_id
 
 CLIENT = "check"
 DRY_RUN_S = 15.0

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from millrace.kafka import KafkaAccess
 from schemas.documents import CaptureTask, TopicOptions
 from schemas.gtid import Flavour
+from schemas.kafka_names import transactional_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,22 +38,13 @@ class PublisherLimits:
         return 0.8 * self.retry_backoff_ms / 1000
 
 
-def transactional_id(topic: str, partition: int = 0) -> str:
-    """The one transactional ID of a partition, for any task, cluster or worker that writes it.
-
-    Kafka fences by it. With the task's name in it, two tasks could write at the same time where no check finds the
-    conflict in advance: in two clusters, or with two addresses of one broker.
-    """
-    return f"millrace/{topic}/{partition}"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublisherConfig:
     """One set topic and its one owner."""
 
     brokers: KafkaAccess
     topic: str
-    transactional_id: str  # made by the function of this name
+    transactional_id: str  # made by ``schemas.kafka_names``
     epoch: int  # the lease's
     worker: str
     set: str

@@ -5,10 +5,12 @@
     Retryable  MR-3002   the instance is unusable or the outcome unknown: a new instance and the tail decide
     Fenced     MR-3003   a newer instance of the same transactional ID exists
     Fatal      MR-3004   a record is over the limit
-    Fatal      MR-3005   authentication, rights, TLS
+    Fatal      MR-3005   delegation tokens, principals
     Fatal      MR-3006   the broker or the client refuses a setting or has no such feature
     Retryable  MR-3007   the topic does not exist (the next start decides about it)
     Fatal      MR-3008   an error that a producer should never get
+
+Refused logins, certificates and rights are MR-70xx (``millrace.kafka_refusals``).
 
 Guarantees: each name is in one row only, and all names of the driver in use are in the table (a test compares). An
 unknown name is MR-3008: new errors stop the task instead of being treated as harmless.
@@ -20,6 +22,7 @@ from typing import TypeVar
 
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 from millrace.kafka import ask_kafka
+from millrace.kafka_refusals import REFUSALS
 
 T = TypeVar("T")
 
@@ -49,9 +52,7 @@ _FENCED = "_FENCED INVALID_PRODUCER_EPOCH PRODUCER_FENCED"
 _OVERSIZE = "MSG_SIZE_TOO_LARGE RECORD_LIST_TOO_LARGE INVALID_MSG_SIZE"
 
 _UNAUTHORIZED = """
-_AUTHENTICATION _SSL TOPIC_AUTHORIZATION_FAILED GROUP_AUTHORIZATION_FAILED CLUSTER_AUTHORIZATION_FAILED
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED UNSUPPORTED_SASL_MECHANISM ILLEGAL_SASL_STATE SECURITY_DISABLED
-SASL_AUTHENTICATION_FAILED DELEGATION_TOKEN_AUTH_DISABLED DELEGATION_TOKEN_NOT_FOUND DELEGATION_TOKEN_OWNER_MISMATCH
+SECURITY_DISABLED DELEGATION_TOKEN_AUTH_DISABLED DELEGATION_TOKEN_NOT_FOUND DELEGATION_TOKEN_OWNER_MISMATCH
 DELEGATION_TOKEN_REQUEST_NOT_ALLOWED DELEGATION_TOKEN_AUTHORIZATION_FAILED DELEGATION_TOKEN_EXPIRED
 INVALID_PRINCIPAL_TYPE UNACCEPTABLE_CREDENTIAL PRINCIPAL_DESERIALIZATION_FAILURE
 """
@@ -100,8 +101,11 @@ _ROWS: tuple[tuple[str, type[MillraceError], str], ...] = (
 
 BRANCHES = MappingProxyType(
     {name: (code, branch) for code, branch, names in _ROWS for name in names.split()}
+    | dict(REFUSALS)
 )
-assert len(BRANCHES) == sum(len(names.split()) for _, _, names in _ROWS), "a name is in two rows"
+assert len(BRANCHES) == sum(len(names.split()) for _, _, names in _ROWS) + len(REFUSALS), (
+    "a name is in two rows"
+)
 
 
 def error_of(name: str, detail: str, *, doing: str) -> MillraceError:

@@ -23,6 +23,7 @@ from millrace.kafka import Settings, driver_log
 from producer.publish.driver import PARTITION, Ends, TopicRecord, TopicSettings
 from producer.publish.errors import error_of, kafka_call
 from schemas.documents import TopicOptions
+from schemas.kafka_names import PUBLISHER_GROUP
 
 _NO_TOPIC_CODE = "MR-3007"
 CONTACT_S = 5.0  # for the first answer of a broker: a wrong address is reported soon
@@ -31,7 +32,7 @@ ASK_TIMEOUT_S = 10.0  # one request to a broker that usually answers in a millis
 _FORWARD_RECORDS_MAX = 500
 
 _READER_SETTINGS: Settings = {
-    "group.id": "millrace-publisher",  # the client requires one; no group is joined, no offset committed
+    "group.id": PUBLISHER_GROUP,
     "isolation.level": "read_committed",
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,

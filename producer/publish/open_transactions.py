@@ -8,60 +8,37 @@ unsigned varint of length + 1, and each struct ends with a count of tagged field
 
 After any error the result is "" (unknown). The owner's name is for the message of an error, and it saves an abort that
 would end nothing. No recovery depends on it (``opening``). The connection has librdkafka's settings, like all others.
-Not done here: SASL (no request is then sent), keys of a client certificate that are not in PEM files, and brokers
-outside `bootstrap.servers`. The partition's leader knows the producer. It knows the transactional ID only if it is also
-the transaction's coordinator.
+Not done here: brokers outside `bootstrap.servers`. The partition's leader knows the producer. It knows the
+transactional ID only if it is also the transaction's coordinator.
 """
 
 import socket
-import ssl
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import TypeVar
 
+from millrace.errors import MillraceError
 from millrace.kafka import KafkaAccess
+from millrace.kafka_wire import addresses, connect, receive
 
 T = TypeVar("T")
 
 _DESCRIBE_PRODUCERS, _LIST_TRANSACTIONS = 61, 66
-ANSWER_TIMEOUT_S = 3.0
-_ANSWER_BYTES_MAX = 1 << 20
 
 
 def find_open_writer(brokers: KafkaAccess, topic: str, *, offset: int) -> str:
     """The transactional ID whose transaction begins at ``offset`` of partition 0; "" if it is unknown."""
-    settings = {name: str(value) for name, value in brokers.settings().items()}
-    if settings.get("security.protocol", "plaintext").lower() not in ("plaintext", "ssl"):
-        return ""
-    for address in brokers.bootstrap.split(","):
-        host, _, port = address.strip().rpartition(":")
+    settings = brokers.settings()
+    for host, port in addresses(brokers):
         with (
-            suppress(OSError, ValueError, struct.error, IndexError),
-            _connected(settings, host.strip("[]"), int(port)) as connection,
+            suppress(OSError, ValueError, struct.error, IndexError, MillraceError),
+            connect(settings, host, port) as connection,
         ):
             for producer_id, start in _producers(connection, topic):
                 if start == offset:
                     return _transactional_id(connection, producer_id)
     return ""
-
-
-def _connected(settings: Mapping[str, str], host: str, port: int) -> socket.socket:
-    plain = socket.create_connection((host, port), timeout=ANSWER_TIMEOUT_S)
-    if settings.get("security.protocol", "plaintext").lower() == "plaintext":
-        return plain
-    try:
-        context = ssl.create_default_context(cafile=settings.get("ssl.ca.location"))
-        context.check_hostname = (
-            settings.get("ssl.endpoint.identification.algorithm", "https") == "https"
-        )
-        if certificate := settings.get("ssl.certificate.location"):
-            key, password = settings.get("ssl.key.location"), settings.get("ssl.key.password")
-            context.load_cert_chain(certificate, key, password)
-        return context.wrap_socket(plain, server_hostname=host)
-    except BaseException:
-        plain.close()
-        raise
 
 
 def _producers(connection: socket.socket, topic: str) -> list[tuple[int, int]]:
@@ -116,12 +93,7 @@ def _ask(connection: socket.socket, api: int, body: bytes) -> bytes:
     client = b"millrace"
     header = struct.pack(">hhih", api, 0, 1, len(client)) + client + b"\0"
     connection.sendall(struct.pack(">i", len(header) + len(body)) + header + body)
-    stream = connection.makefile("rb")
-    (size,) = struct.unpack(">i", stream.read(4))
-    if not 5 <= size <= _ANSWER_BYTES_MAX:
-        raise ValueError(f"an answer of {size} bytes")
-    answer: bytes = stream.read(size)
-    return answer[5:]  # correlation id, no tagged fields
+    return receive(connection)[5:]  # correlation id, no tagged fields
 
 
 def _compact(text: bytes) -> bytes:

@@ -25,7 +25,7 @@ from pymysql.constants import CR, ER
 from millrace.errors import Fatal, Retryable
 from millrace.tls import UnusableAuthorityError, certificate_fix, unverified, verifying
 from producer.upstream.dump_errors import explain_dump_error
-from schemas.documents.model import Member, Tls, TlsMode
+from schemas.documents import Member, Tls, TlsMode
 from schemas.documents.secret import SecretReference, resolve_secret
 from schemas.grant_fix import privilege_fix
 

@@ -1,6 +1,7 @@
 """Set and task documents: YAML for users, frozen values in code, canonical JSON in ZooKeeper.
 
 text.py       YAML text → plain values          MR-4102
+kafka.py      the mapping `kafka` of a task     also as a file of its own (MILLRACE_KAFKA_CONFIG)
 parse.py      plain values → documents          MR-4101, MR-4107 (one error lists all problems)
 model.py      the documents                     with references to secrets, never secrets
 canonical.py  documents → canonical JSON
@@ -8,9 +9,10 @@ diff.py       the fields in which two documents differ
 secret.py     references to secrets, resolved by the process that uses them    MR-4106
 """
 
-from schemas.documents.brokers import Brokers
+from schemas.documents.brokers import Brokers, ClientCertificate, Mechanism, Sasl
 from schemas.documents.canonical import canonical_json, plain_set, plain_task
 from schemas.documents.diff import FieldChange, field_changes
+from schemas.documents.kafka import parse_brokers, plain_brokers
 from schemas.documents.model import (
     Account,
     ApplyRules,
@@ -33,8 +35,6 @@ from schemas.documents.model import (
     TableFilter,
     TaskDocument,
     TaskKind,
-    Tls,
-    TlsMode,
     TopicAddress,
     TopicOptions,
     UpstreamRules,
@@ -47,6 +47,7 @@ from schemas.documents.parse import parse_set, parse_task
 from schemas.documents.readers import NAME_WANTED, is_binlog_file, is_name
 from schemas.documents.secret import SecretPlace, SecretReference, resolve_secret
 from schemas.documents.text import plain_from_yaml, plains_from_yaml, yaml_from_plain
+from schemas.documents.tls import Tls, TlsMode
 
 __all__ = [
     "NAME_WANTED",
@@ -55,12 +56,14 @@ __all__ = [
     "ApplyTask",
     "Brokers",
     "CaptureTask",
+    "ClientCertificate",
     "Compression",
     "ConflictPolicy",
     "Consistency",
     "Directives",
     "FieldChange",
     "HeartbeatRules",
+    "Mechanism",
     "Member",
     "Placement",
     "PurgeRules",
@@ -68,6 +71,7 @@ __all__ = [
     "RelayRules",
     "RelayTask",
     "SafeMode",
+    "Sasl",
     "SecretPlace",
     "SecretReference",
     "SetDocument",
@@ -86,8 +90,10 @@ __all__ = [
     "field_changes",
     "is_binlog_file",
     "is_name",
+    "parse_brokers",
     "parse_set",
     "parse_task",
+    "plain_brokers",
     "plain_from_yaml",
     "plain_set",
     "plain_task",

@@ -7,6 +7,7 @@ a default does not change existing tasks. ``parse_*(loads(encode(d))) == d``.
 import json
 from dataclasses import asdict
 
+from schemas.documents.kafka import plain_brokers
 from schemas.documents.model import (
     ApplyTask,
     CaptureTask,
@@ -90,7 +91,7 @@ def _plain_capture(task: CaptureTask) -> Plain:
         "kind": task.kind.value,
         "set": task.set_name,
         "topic": task.output.topic,
-        "kafka": {"bootstrap": task.output.brokers.bootstrap},
+        "kafka": plain_brokers(task.output.brokers),
         "registry": task.output.registry,
         "start": str(task.start),
         "include": list(task.tables.include),
@@ -115,7 +116,7 @@ def _plain_apply(task: ApplyTask) -> Plain:
         "task": task.name,
         "kind": task.kind.value,
         "topic": task.source.topic,
-        "kafka": {"bootstrap": task.source.brokers.bootstrap},
+        "kafka": plain_brokers(task.source.brokers),
         **({"registry": task.source.registry} if task.source.registry else {}),
         "target": task.target,
         "start": str(task.start),

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TypeVar
 
+from millrace.errors import Fatal
+
 FOUND_CHARACTERS_MAX = 60
 PROBLEMS_MAX = 50  # one screen; the others are only counted
 
@@ -191,7 +193,16 @@ def shortened(text: str) -> str:
     return text if len(text) <= FOUND_CHARACTERS_MAX else text[: FOUND_CHARACTERS_MAX - 1] + "…"
 
 
-def listing(problems: Iterable[Problem]) -> str:
+def refuse_if_any(problems: Sequence[Problem], origin: str, name: str) -> None:
+    """Fatal MR-4101 that lists all problems of ``origin``, which has this name."""
+    if not problems:
+        return
+    what = f"{origin} {name!r}" if name else origin
+    count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+    raise Fatal("MR-4101", f"{what} is refused: {count}\n{_listing(problems)}")
+
+
+def _listing(problems: Iterable[Problem]) -> str:
     """All problems, one per line."""
     lines = [f"  {problem}" for problem in problems]
     hidden = len(lines) - PROBLEMS_MAX

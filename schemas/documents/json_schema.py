@@ -73,11 +73,8 @@ class _Recorder(Fields):
     def take(
         self, name: str, read: Callable[[object], T], fallback: T, *, needed: bool = True
     ) -> T:
-        default = (
-            {}
-            if needed or fallback is None or str(fallback) == ""
-            else {"default": _plain(fallback)}
-        )
+        is_told = not needed and fallback is not None and str(fallback) != ""
+        default = {"default": _plain(fallback)} if is_told else {}
         self.note(name, schema_of(read) | default, needed=needed)
         return fallback
 

@@ -12,15 +12,7 @@ from functools import lru_cache
 
 from schemas.documents.brokers import Brokers
 from schemas.documents.secret import SecretReference
-
-
-class TlsMode(StrEnum):
-    """How a connection to a MySQL server is protected."""
-
-    VERIFY_IDENTITY = "verify-identity"  # encrypted, certificate chain and host name checked
-    VERIFY_CA = "verify-ca"  # encrypted, certificate chain checked
-    REQUIRE_UNVERIFIED = "require-unverified"  # encrypted, but the server is not authenticated
-    DISABLED = "disabled"  # plain text
+from schemas.documents.tls import Tls
 
 
 class TaskKind(StrEnum):
@@ -88,14 +80,6 @@ class Account:
 
     user: str
     password: SecretReference
-
-
-@dataclass(frozen=True, slots=True)
-class Tls:
-    """``ca_path`` is a PEM file on the worker; empty means the system's trust store."""
-
-    mode: TlsMode = TlsMode.VERIFY_IDENTITY
-    ca_path: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,8 +21,8 @@ optional; an unknown one is refused (MR-4107).
 
 from millrace.errors import Fatal
 from schemas.documents import readers
-from schemas.documents.brokers import Brokers
-from schemas.documents.fields import Fields, Problem, listing
+from schemas.documents.fields import Fields, Problem, refuse_if_any
+from schemas.documents.kafka import take_brokers
 from schemas.documents.model import (
     Account,
     ApplyRules,
@@ -43,13 +43,12 @@ from schemas.documents.model import (
     TableFilter,
     TaskDocument,
     TaskKind,
-    Tls,
-    TlsMode,
     TopicAddress,
     TopicOptions,
     UpstreamRules,
 )
 from schemas.documents.secret import SecretPlace, SecretReference
+from schemas.documents.tls import Tls, TlsMode
 
 FORMAT = 1  # of set and task documents; a change that old programs would misread raises it
 MEMBERS_MAX = 64
@@ -75,7 +74,7 @@ def parse_set(plain: object, *, origin: str = "set document") -> SetDocument:
     take_format(fields)
     document = take_set(fields)
     fields.finish()
-    _refuse_if_any(problems, origin, document.name)
+    refuse_if_any(problems, origin, document.name)
     return document
 
 
@@ -93,7 +92,7 @@ def parse_task(plain: object, *, origin: str = "task document") -> TaskDocument:
         document = take_task(fields, kind)
     if kind is not None:  # the fields of an unknown kind are unknown
         fields.finish()
-    _refuse_if_any(problems, origin, document.name if document else "")
+    refuse_if_any(problems, origin, document.name if document else "")
     assert document is not None, "a missing kind is a problem"
     return document
 
@@ -161,7 +160,7 @@ def _capture(fields: Fields) -> CaptureTask:
         set_name=set_name,
         output=TopicAddress(
             topic=fields.take("topic", readers.topic, set_name, needed=False),
-            brokers=_brokers(fields),
+            brokers=take_brokers(fields),
             registry=fields.take("registry", readers.url, ""),
         ),
         start=fields.take("start", readers.start, Start(), needed=False),
@@ -175,7 +174,7 @@ def _apply(fields: Fields) -> ApplyTask:
         name=fields.take("task", readers.name, ""),
         source=TopicAddress(
             topic=fields.take("topic", readers.topic, ""),
-            brokers=_brokers(fields),
+            brokers=take_brokers(fields),
             registry=fields.take("registry", readers.url, "", needed=False),
         ),
         target=fields.take("target", readers.name, ""),
@@ -262,13 +261,6 @@ def _relay(fields: Fields) -> RelayRules:
     return RelayRules(mode=mode, start=start, purge=rules, compress=compress)
 
 
-def _brokers(fields: Fields) -> Brokers:
-    kafka = fields.part("kafka", example='{bootstrap: "host:9092"}')
-    brokers = Brokers(kafka.take("bootstrap", readers.bootstrap, ""))
-    kafka.finish()
-    return brokers
-
-
 def _members(fields: Fields) -> tuple[Member, ...]:
     members: list[Member] = []
     for index, part in enumerate(fields.parts("members", example=_MEMBER, count_max=MEMBERS_MAX)):
@@ -306,11 +298,3 @@ def _misplaced(origin: str, *, is_a: str, not_a: str) -> Fatal:
         f"{origin} is the document of a {is_a}, not of a {not_a}",
         fix=f"Give it to `millrace {is_a} create -f FILE`.",
     )
-
-
-def _refuse_if_any(problems: list[Problem], origin: str, name: str) -> None:
-    if not problems:
-        return
-    what = f"{origin} {name!r}" if name else origin
-    count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
-    raise Fatal("MR-4101", f"{what} is refused: {count}\n{listing(problems)}")

@@ -6,7 +6,7 @@ express the rule.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import TypeVar
 from urllib.parse import urlsplit
@@ -177,13 +177,18 @@ def seconds(low: float, high: float) -> Callable[[object], float]:
 
 def choice(kind: type[E]) -> Callable[[object], E]:
     """One of the words of ``kind``."""
+    return one_of(tuple(kind))
 
-    @described(enum=[word.value for word in kind])
+
+def one_of(kinds: Sequence[E]) -> Callable[[object], E]:
+    """One of these words."""
+    words = {kind.value: kind for kind in kinds}
+
+    @described(enum=list(words))
     def read(value: object) -> E:
-        words = [word.value for word in kind]
         if not isinstance(value, str) or value not in words:
             raise Unreadable(" | ".join(words))
-        return kind(value)
+        return words[value]
 
     return read
 

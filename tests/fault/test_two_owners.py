@@ -18,8 +18,9 @@ from consumer.topic.verify import Check
 from deploy.servers import DatabaseServer, KafkaServer, ZooKeeperServer
 from millrace.errors import Fenced, MillraceError
 from producer import capture
-from producer.publish.config import PublisherConfig, transactional_id
+from producer.publish.config import PublisherConfig
 from schemas.documents import Brokers
+from schemas.kafka_names import transactional_id
 from schemas.status import TaskState
 from tests.kit.capture.cluster import CaptureCluster, Fence, Source
 from tests.kit.control.control import BRIEF_S, QUICK, end_session, end_session_at, scheduled

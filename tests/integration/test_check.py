@@ -364,7 +364,7 @@ def test_target_without_a_writable_primary_fails(
 
 def capture_task(kafka: KafkaServer) -> CaptureTask:
     """A task with a new topic."""
-    address = TopicAddress(topic=f"checked-{next(_TOPICS)}", bootstrap=kafka.bootstrap)
+    address = TopicAddress(topic=f"checked-{next(_TOPICS)}", brokers=Brokers(kafka.bootstrap))
     asked = TopicOptions(replication_factor=1, min_insync_replicas=1)
     return CaptureTask(name="checked", set_name="shop", output=address, topic_options=asked)
 

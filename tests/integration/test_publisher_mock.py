@@ -188,6 +188,7 @@ def test_hidden_commit_retry_is_never_fast(cluster: MockCluster, instance: Trans
 AWAY, SPOILED, FENCED = "Retryable MR-3001", "Retryable MR-3002", "Fenced MR-3003"
 OVERSIZE, UNAUTHORIZED, UNSUPPORTED = "Fatal MR-3004", "Fatal MR-3005", "Fatal MR-3006"
 NO_TOPIC, FOREIGN, OK = "Retryable MR-3007", "Fatal MR-3008", "OK"
+NO_RIGHT, NO_ID_RIGHT, NO_ALL_RIGHT = "Fatal MR-7010", "Fatal MR-7011", "Fatal MR-7012"
 OUTCOMES = {
     #                                      InitProducerId  AddPartitions  Produce      EndTxn
     "COORDINATOR_LOAD_IN_PROGRESS":         (OK,           OK,            OK,          OK),
@@ -210,9 +211,10 @@ OUTCOMES = {
     "INVALID_PRODUCER_ID_MAPPING":          (OK,           SPOILED,       SPOILED,     SPOILED),
     "TRANSACTION_ABORTABLE":                (OK,           SPOILED,       SPOILED,     SPOILED),
     "MSG_SIZE_TOO_LARGE":                   (OK,           OVERSIZE,      OVERSIZE,    OVERSIZE),
-    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": (UNAUTHORIZED, UNAUTHORIZED, UNAUTHORIZED, UNAUTHORIZED),
-    "CLUSTER_AUTHORIZATION_FAILED":         (UNAUTHORIZED, UNAUTHORIZED,  UNAUTHORIZED, UNAUTHORIZED),
-    "TOPIC_AUTHORIZATION_FAILED":           (OK,           UNAUTHORIZED,  UNAUTHORIZED, UNAUTHORIZED),
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": (NO_ID_RIGHT, NO_ID_RIGHT, NO_ID_RIGHT, NO_ID_RIGHT),
+    "CLUSTER_AUTHORIZATION_FAILED":         (NO_ALL_RIGHT, NO_ALL_RIGHT,  NO_ALL_RIGHT, NO_ALL_RIGHT),
+    "TOPIC_AUTHORIZATION_FAILED":           (OK,           NO_RIGHT,      NO_RIGHT,    NO_RIGHT),
+    "SECURITY_DISABLED":                    (OK,           UNAUTHORIZED,  UNAUTHORIZED, UNAUTHORIZED),
     "INVALID_RECORD":                       (OK,           UNSUPPORTED,   UNSUPPORTED, UNSUPPORTED),
     "INVALID_REQUEST":                      (OK,           UNSUPPORTED,   UNSUPPORTED, UNSUPPORTED),
     "UNSUPPORTED_VERSION":                  (OK,           UNSUPPORTED,   UNSUPPORTED, UNSUPPORTED),
@@ -281,6 +283,9 @@ def test_every_error_at_every_request_has_its_outcome(column: int, api: int) -> 
         "MR-3006",
         "MR-3007",
         "MR-3008",
+        "MR-7010",
+        "MR-7011",
+        "MR-7012",
     }  # every possible end of a commit
     ridden_out = [case for case in found.values() if case.outcome == OK]
     assert ridden_out

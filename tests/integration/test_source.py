@@ -14,7 +14,7 @@ from producer.upstream.choice import choose
 from producer.upstream.connection import Login, SourceConnection
 from producer.upstream.identity import ask_identity
 from producer.upstream.members import ask_flavour, ask_members
-from schemas.documents.model import Member, Tls, TlsMode
+from schemas.documents import Member, Tls, TlsMode
 from schemas.gtid import Flavour, parse_gtid_set
 from tests.kit.relay.relay import PLAIN, login_of, member_of, members_of, position_of, receiving
 from tests.kit.waiting import eventually

@@ -14,14 +14,17 @@ from schemas.documents import (
     ApplyTask,
     Brokers,
     CaptureTask,
+    ClientCertificate,
     ConflictPolicy,
     Consistency,
+    Mechanism,
     Member,
     Placement,
     PurgeRules,
     RelayMode,
     RelayRules,
     SafeMode,
+    Sasl,
     SecretPlace,
     SecretReference,
     SetDocument,
@@ -72,10 +75,30 @@ SETS = st.builds(
     placement=PLACEMENTS,
 )
 PATTERNS = st.lists(st.sampled_from(["*.*", "shop.*", "a.b.c", "ü.?"]), max_size=3).map(tuple)
+BOOTSTRAPS = st.sampled_from(["h:1", "127.0.0.1:9092,[::1]:9093"])
+TLS = st.builds(
+    Tls,
+    st.sampled_from([TlsMode.VERIFY_IDENTITY, TlsMode.VERIFY_CA]),
+    st.sampled_from(["", "/ca.pem"]),
+)
+LOGINS = st.one_of(
+    st.builds(
+        Sasl,
+        st.sampled_from([Mechanism.PLAIN, Mechanism.SCRAM_SHA_256, Mechanism.SCRAM_SHA_512]),
+        REFERENCES,
+        st.sampled_from(["millrace", "ü x"]),
+    ),
+    st.builds(Sasl, st.just(Mechanism.OAUTHBEARER), REFERENCES),
+)
+CERTIFICATES = st.builds(ClientCertificate, st.just("/c.pem"), REFERENCES, st.none() | REFERENCES)
+BROKERS = st.one_of(
+    st.builds(Brokers, BOOTSTRAPS),
+    st.builds(Brokers, BOOTSTRAPS, TLS, st.none() | CERTIFICATES, st.none() | LOGINS),
+)
 ADDRESSES = st.builds(
     TopicAddress,
     topic=NAMES,
-    brokers=st.builds(Brokers, st.sampled_from(["h:1", "127.0.0.1:9092,[::1]:9093"])),
+    brokers=BROKERS,
     registry=st.sampled_from(["http://h:1", "https://h/x"]),
 )
 TASKS: st.SearchStrategy[TaskDocument] = st.one_of(

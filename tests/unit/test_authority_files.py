@@ -10,7 +10,7 @@ import pytest
 from consumer.target.connection import Endpoint, TlsChoice, connect
 from millrace.errors import Fatal, Retryable
 from producer.upstream.connection import Login, SourceConnection
-from schemas.documents.model import Member, Tls, TlsMode
+from schemas.documents import Member, Tls, TlsMode
 
 Connect = Callable[[str], object]
 

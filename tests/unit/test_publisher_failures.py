@@ -52,7 +52,9 @@ def test_each_kafka_error_branch_has_a_code_with_a_fix() -> None:
         ("INVALID_REPLICATION_FACTOR", Retryable, "MR-3001"),
         ("INVALID_TXN_STATE", Retryable, "MR-3002"),
         ("MSG_SIZE_TOO_LARGE", Fatal, "MR-3004"),
-        ("TOPIC_AUTHORIZATION_FAILED", Fatal, "MR-3005"),
+        ("SECURITY_DISABLED", Fatal, "MR-3005"),
+        ("TOPIC_AUTHORIZATION_FAILED", Fatal, "MR-7010"),
+        ("SASL_AUTHENTICATION_FAILED", Retryable, "MR-7001"),
         ("AN_ERROR_OF_TOMORROW", Fatal, "MR-3008"),
     ],
 )

@@ -13,8 +13,15 @@ from producer.upstream import feed, upstream, upstreams
 from producer.upstream.chooser import Chooser
 from producer.upstream.upstream import Site, Upstream
 from producer.upstream.upstreams import Upstreams
-from schemas.documents import Account, SecretPlace, SecretReference, SetDocument
-from schemas.documents.model import Member, Tls, TlsMode
+from schemas.documents import (
+    Account,
+    Member,
+    SecretPlace,
+    SecretReference,
+    SetDocument,
+    Tls,
+    TlsMode,
+)
 from schemas.gtid import Flavour
 from tests.kit.faults.starved import no_thread_left
 

@@ -23,7 +23,7 @@ from producer.upstream.members import (
     ask_member,
 )
 from producer.upstream.preflight import check_settings
-from schemas.documents.model import Directives, Member, Tls, TlsMode
+from schemas.documents import Directives, Member, Tls, TlsMode
 from schemas.gtid import Flavour, parse_binlog_state, parse_gtid_set
 from tests.kit.capture.recorded import VERSIONS, RecordedServer
 

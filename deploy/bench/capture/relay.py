@@ -40,7 +40,7 @@ from producer.upstream.connection import Login, SourceConnection
 from producer.upstream.dump import ReplicaIdentity
 from producer.upstream.receiver import Receiver, ReceiverSource
 from producer.warm import warm
-from schemas.documents.model import Member, Tls, TlsMode
+from schemas.documents import Member, Tls, TlsMode
 from schemas.gtid import Flavour
 
 LINES = ("relay.write", "relay.cpu", "relay.write.tls", "relay.cpu.tls")

@@ -15,6 +15,7 @@ import pytest
 
 from consumer.topic.kafka import TopicReader
 from millrace.errors import MillraceError, Retryable
+from millrace.kafka import GivenAccess
 from producer.publish.kafka import KafkaTransactions
 from producer.publish.publisher import MID_PRODUCE
 from schemas.documents import Brokers
@@ -42,7 +43,7 @@ class Identity(logging.Handler):
 @contextmanager
 def listening(rig: Rig) -> Iterator[Identity]:
     """Reads the client's log of every publisher that ``rig`` opens."""
-    rig.client = {"debug": "eos"}
+    rig.brokers = GivenAccess(rig.bootstrap, {"debug": "eos"})
     logger, handler = logging.getLogger("librdkafka"), Identity()
     logger.setLevel(logging.DEBUG)
     logger.addHandler(handler)

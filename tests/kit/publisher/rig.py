@@ -3,7 +3,7 @@
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import cached_property
 
@@ -16,15 +16,16 @@ import producer.publish.publisher as publishing
 from consumer.topic.kafka import TopicEnds, TopicReader
 from consumer.topic.verify import Summary, TopicVerifier
 from millrace.errors import MillraceError, Retryable
-from millrace.kafka import GivenAccess
+from millrace.kafka import GivenAccess, KafkaAccess
 from producer.publish.codec import RecordCodec
-from producer.publish.config import PublisherConfig, PublisherLimits, transactional_id
+from producer.publish.config import PublisherConfig, PublisherLimits
 from producer.publish.kafka import KafkaDriver, KafkaTransactions
 from producer.publish.opening import TailHint
 from producer.publish.publisher import Publisher
 from schemas.documents import Brokers
 from schemas.documents.model import TopicOptions
 from schemas.gtid import Flavour
+from schemas.kafka_names import transactional_id
 from tests.kit.capture.topic_rows import SET, Ids, RowStream, start_of
 from tests.kit.waiting import answered, eventually
 
@@ -71,13 +72,13 @@ class Rig:
         self.ids = Ids()
         self.limits = PATIENT
         self.options = ONE_BROKER
-        self.client: Mapping[str, str] = {}
+        self.brokers: KafkaAccess = GivenAccess(bootstrap)
         self._driver: ObservedDriver | None = None
 
     def config(self, epoch: int) -> PublisherConfig:
         """The configuration of the owner with this lease epoch."""
         return PublisherConfig(
-            brokers=GivenAccess(self.bootstrap, self.client),
+            brokers=self.brokers,
             topic=self.topic,
             transactional_id=transactional_id(self.topic),
             epoch=epoch,

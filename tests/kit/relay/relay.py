@@ -17,7 +17,7 @@ from producer.relay.writer import RelayLog
 from producer.upstream.connection import Login, SourceConnection
 from producer.upstream.dump import ReplicaIdentity
 from producer.upstream.receiver import Receiver, ReceiverSource
-from schemas.documents.model import Member, Tls, TlsMode
+from schemas.documents import Member, Tls, TlsMode
 from schemas.gtid import Flavour, GtidPosition, parse_gtid_set
 from schemas.place import Coordinates
 from tests.kit.faults.proxy import CHUNK_BYTES, Proxy

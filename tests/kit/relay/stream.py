@@ -10,7 +10,7 @@ from typing import Any
 import pymysql
 
 from producer.upstream.connection import Login, SourceConnection
-from schemas.documents.model import Member, Tls, TlsMode
+from schemas.documents import Member, Tls, TlsMode
 
 DUMP, DUMP_GTID = 0x12, 0x1E
 NON_BLOCKING = 1

@@ -1,0 +1,114 @@
+"""The least rights on Kafka that each part of Millrace needs, as values and as ``kafka-acls.sh`` commands.
+
+Kafka grants Describe with Read and Write, so it is not listed beside them. A test removes each right.
+"""
+
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import groupby
+
+from schemas.documents import ApplyTask, Brokers, TaskDocument
+from schemas.kafka_names import PUBLISHER_GROUP, READER_GROUP, registry_id, transactional_id
+
+UNKNOWN_PRINCIPAL = "User:NAME"
+
+
+class Resource(StrEnum):
+    """A kind of resource, as the option of ``kafka-acls.sh``."""
+
+    TOPIC = "--topic"
+    TRANSACTIONAL_ID = "--transactional-id"
+    GROUP = "--group"
+
+
+@dataclass(frozen=True, slots=True)
+class Acl:
+    """One operation on one resource; ``operation`` in the words of ``kafka-acls.sh``."""
+
+    resource: Resource
+    name: str
+    operation: str
+
+
+def capture_acls(topic: str) -> tuple[Acl, ...]:
+    """Of a capture task. Create is used once, if Millrace creates the topic."""
+    operations = ("Create", "DescribeConfigs", "Read", "Write")
+    return (
+        *(Acl(Resource.TOPIC, topic, operation) for operation in operations),
+        Acl(Resource.TRANSACTIONAL_ID, transactional_id(topic), "Write"),
+        Acl(Resource.GROUP, PUBLISHER_GROUP, "Describe"),
+    )
+
+
+def apply_acls(topic: str) -> tuple[Acl, ...]:
+    """Of an apply task, with Spark's own reader."""
+    return subscriber_acls(topic)
+
+
+def subscriber_acls(topic: str) -> tuple[Acl, ...]:
+    """Of a program that only reads the topic: `millrace topic`, ``millrace.client``."""
+    return (
+        Acl(Resource.TOPIC, topic, "Read"),
+        Acl(Resource.GROUP, READER_GROUP, "Describe"),
+    )
+
+
+def registry_acls(topic: str) -> tuple[Acl, ...]:
+    """Of the built-in registry, which stores its schemas in ``topic``."""
+    name = registry_id(topic)
+    operations = ("Create", "DescribeConfigs", "Read", "Write")
+    return (
+        *(Acl(Resource.TOPIC, topic, operation) for operation in operations),
+        Acl(Resource.TRANSACTIONAL_ID, name, "Write"),
+        Acl(Resource.GROUP, name, "Describe"),
+        Acl(Resource.GROUP, name, "Read"),
+    )
+
+
+def task_acls(task: TaskDocument) -> tuple[Acl, ...]:
+    """Of a task of either kind."""
+    if isinstance(task, ApplyTask):
+        return apply_acls(task.source.topic)
+    return capture_acls(task.output.topic)
+
+
+def principal_of(brokers: Brokers) -> str:
+    """Kafka's name of the user that logs in; ``UNKNOWN_PRINCIPAL`` if the brokers derive it from something else."""
+    is_named = brokers.sasl is not None and brokers.sasl.user
+    return f"User:{brokers.sasl.user}" if brokers.sasl and is_named else UNKNOWN_PRINCIPAL
+
+
+def commands(acls: Iterable[Acl], *, principal: str, bootstrap: str) -> list[str]:
+    """One command for each resource. A command that is repeated changes nothing."""
+    made = []
+    for (resource, name), rights in groupby(acls, lambda acl: (acl.resource, acl.name)):
+        operations = [part for acl in rights for part in ("--operation", acl.operation)]
+        words = ["kafka-acls.sh", "--bootstrap-server", bootstrap, "--add"]
+        words += ["--allow-principal", principal, *operations, resource.value, name]
+        made.append(shlex.join(words))
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class Grants:
+    """The rights of one user on one cluster, for the fix of an error."""
+
+    brokers: Brokers
+    acls: Sequence[Acl]
+
+    def fix(self, code: str) -> str:
+        """The command that grants what the error ``code`` misses; "" for another error."""
+        missing = [acl for acl in self.acls if acl.resource is _RESOURCES.get(code)]
+        given = commands(
+            missing, principal=principal_of(self.brokers), bootstrap=self.brokers.bootstrap
+        )
+        return f"{'; '.join(given)}" if given else ""
+
+
+_RESOURCES = {
+    "MR-7010": Resource.TOPIC,
+    "MR-7011": Resource.TRANSACTIONAL_ID,
+    "MR-7013": Resource.GROUP,
+}

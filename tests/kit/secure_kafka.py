@@ -1,0 +1,192 @@
+"""A broker with TLS, logins and ACLs, its users, and the ``kafka-acls.sh`` of this kit.
+
+The commands that Millrace prints are parsed as Kafka's own script parses them, and carried out by the admin client.
+"""
+
+import argparse
+import base64
+import json
+import shlex
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+
+from deploy.servers import KafkaSecurity, KafkaServer
+from deploy.servers.tls import Authority, TlsFiles
+from schemas.documents import (
+    Brokers,
+    ClientCertificate,
+    Mechanism,
+    Sasl,
+    SecretPlace,
+    SecretReference,
+    Tls,
+    TlsMode,
+)
+
+PASSWORD = 'canary "quoted" \\ pa§word'  # of every user
+USER = "millrace"
+CERTIFICATE_USER = "CN=certified"
+_RESOURCES = {
+    "topic": ResourceType.TOPIC,
+    "group": ResourceType.GROUP,
+    "transactional_id": ResourceType.TRANSACTIONAL_ID,
+}
+
+
+class SecureKafka:
+    """One broker in ``folder``. ``start`` makes certificates and users, too."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "ca").mkdir(parents=True)
+        authority = Authority.make(folder / "ca")
+        self.client: TlsFiles = authority.issue("client", common_name="certified")
+        broker = authority.issue("broker", common_name="b", alternatives="DNS:localhost")
+        users = {"plain": PASSWORD.replace("\\", "\\\\").replace('"', '\\"')}
+        self.security = KafkaSecurity(tls=broker, plain_users=users)
+        self.server = KafkaServer(folder / "kafka", security=self.security)
+
+    def start(self) -> None:
+        """Start the broker and create the SCRAM users."""
+        self.server.start()
+        self.admin = AdminClient({"bootstrap.servers": self.server.bootstrap})
+        for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+            self.set_password(USER, PASSWORD, mechanism)
+
+    def set_password(
+        self, user: str, password: str, mechanism: ScramMechanism = ScramMechanism.SCRAM_SHA_512
+    ) -> None:
+        """Create a SCRAM user, or change its password."""
+        info = ScramCredentialInfo(mechanism, 4096)
+        change = UserScramCredentialUpsertion(user, info, password.encode())
+        for done in self.admin.alter_user_scram_credentials([change]).values():
+            done.result(30)
+
+    def secret(self, name: str, text: str) -> SecretReference:
+        """A file with a secret, and its reference."""
+        path = self.folder / name
+        path.touch(0o600)
+        path.write_text(text)
+        return SecretReference(SecretPlace.FILE, str(path))
+
+    @property
+    def authority(self) -> str:
+        """The CA of the broker's certificate."""
+        return str(self.client.authority)
+
+    def brokers(self, mechanism: Mechanism | None = Mechanism.SCRAM_SHA_512) -> Brokers:
+        """Brokers with a login; without a mechanism, with a certificate."""
+        tls = Tls(TlsMode.VERIFY_IDENTITY, self.authority)
+        if mechanism is None:
+            key = SecretReference(SecretPlace.FILE, str(self.client.key))
+            own = ClientCertificate(str(self.client.certificate), key)
+            return Brokers(self.security.certificate, tls, own)
+        if mechanism is Mechanism.OAUTHBEARER:
+            sasl = Sasl(mechanism, self.secret("token", unsigned_token(USER)))
+        else:
+            user = "plain" if mechanism is Mechanism.PLAIN else USER
+            sasl = Sasl(mechanism, self.secret("password", PASSWORD), user)
+        return Brokers(self.security.login, tls, None, sasl)
+
+    def kafka_acls(self, command: str, *, removes: bool = False) -> None:
+        """Carry out a ``kafka-acls.sh`` command, or take back what it adds."""
+        bindings = _bindings(command)
+        if removes:
+            filters = [_filter(binding) for binding in bindings]
+            for done in self.admin.delete_acls(filters).values():
+                assert done.result(30), f"nothing to remove: {command}"
+        else:
+            for made in self.admin.create_acls(bindings).values():
+                made.result(30)
+
+    def forbid_all(self) -> None:
+        """Remove every ACL."""
+        any_name: Any = None
+        anything = AclBindingFilter(
+            ResourceType.ANY,
+            any_name,
+            ResourcePatternType.ANY,
+            any_name,
+            any_name,
+            AclOperation.ANY,
+            AclPermissionType.ANY,
+        )
+        for done in self.admin.delete_acls([anything]).values():
+            done.result(30)
+
+    def create_topic(self, name: str) -> None:
+        """A topic with one partition."""
+        self.admin.create_topics([NewTopic(name, 1, 1)])[name].result(30)
+
+
+def unsigned_token(user: str, *, life_s: int = 3600) -> str:
+    """A JSON Web Token that nobody signed, for Kafka's unsecured validator."""
+    now_s = int(time.time())
+    claims = {"sub": user, "iat": now_s - 60, "exp": now_s + life_s, "scope": "kafka"}
+    return f"{_encoded({'alg': 'none'})}.{_encoded(claims)}."
+
+
+def _encoded(plain: object) -> str:
+    return base64.urlsafe_b64encode(json.dumps(plain).encode()).decode().rstrip("=")
+
+
+def _bindings(command: str) -> list[AclBinding]:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--bootstrap-server", required=True)
+    parser.add_argument("--add", action="store_true", required=True)
+    parser.add_argument("--allow-principal", required=True)
+    parser.add_argument("--operation", action="append", required=True)
+    for option in ("--topic", "--group", "--transactional-id"):
+        parser.add_argument(option)
+    program, *words = shlex.split(command)
+    assert program == "kafka-acls.sh"
+    found = parser.parse_args(words)
+    resources: Iterable[tuple[ResourceType, str]] = (
+        (kind, getattr(found, name)) for name, kind in _RESOURCES.items() if getattr(found, name)
+    )
+    return [
+        AclBinding(
+            kind,
+            name,
+            ResourcePatternType.LITERAL,
+            found.allow_principal,
+            "*",
+            _operation(operation),
+            AclPermissionType.ALLOW,
+        )
+        for kind, name in resources
+        for operation in found.operation
+    ]
+
+
+def _operation(words: str) -> AclOperation:
+    """``DescribeConfigs`` as the admin client names it."""
+    return AclOperation["".join(f"_{c}" if c.isupper() else c for c in words).strip("_").upper()]
+
+
+def _filter(binding: AclBinding) -> AclBindingFilter:
+    return AclBindingFilter(
+        binding.restype,
+        binding.name,
+        binding.resource_pattern_type,
+        binding.principal,
+        binding.host,
+        binding.operation,
+        binding.permission_type,
+    )
