@@ -3,8 +3,8 @@
     17 SaslHandshake v1      mechanism                → error, the listener's mechanisms
     36 SaslAuthenticate v0   bytes of the mechanism   → error, message, bytes
 
-Each answer of the broker to a bad login is an error of ours: MR-7001, MR-7006. A broker without the password can not
-complete SCRAM: its signature is checked (RFC 5802).
+Each answer of the broker to a bad login is an error with a code: MR-7001, MR-7006. A broker without the password can
+not complete SCRAM: its signature is checked (RFC 5802).
 """
 
 import base64
@@ -28,7 +28,7 @@ _SCRAM_ROUNDS_MAX = 1 << 20  # a broker asks for 4,096 to 16,384
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What a listener asks for: nothing, or a login with one of these mechanisms."""
+    """A listener asks for nothing, or for a login with one of these mechanisms."""
 
     needs_login: bool
     mechanisms: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What a broker's refusal means: the code of a login, a certificate or a right.
+"""The meaning of a broker's refusal: a code for logins, certificates and each kind of right.
 
     name of the error at the client              code
     _AUTHENTICATION, SASL_AUTHENTICATION_FAILED  Retryable MR-7001

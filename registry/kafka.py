@@ -36,9 +36,7 @@ from millrace.kafka import KafkaAccess, Settings
 from registry.broker import call_kafka, driver_log, kafka_error
 from registry.catalog import Entry
 from registry.ownership import Ownership
-from schemas.kafka_names import registry_id
-
-TOPIC = "_millrace_schemas"
+from schemas.kafka_names import REGISTRY_TOPIC, registry_id
 
 _TIMEOUT_S = 20.0
 _TAKE_OVER_S = 120.0  # a broker that has just started loads its coordinator first
@@ -55,7 +53,7 @@ class KafkaSchemaStore:
         self,
         brokers: KafkaAccess,
         *,
-        topic: str = TOPIC,
+        topic: str = REGISTRY_TOPIC,
         ownership: Ownership | None = None,
         timeout_s: float = _TIMEOUT_S,
     ) -> None:

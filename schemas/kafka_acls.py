@@ -33,7 +33,7 @@ class Acl:
 
 
 def capture_acls(topic: str) -> tuple[Acl, ...]:
-    """Of a capture task. Create is used once, if Millrace creates the topic."""
+    """A capture task needs these. Create is used once, if Millrace creates the topic."""
     operations = ("Create", "DescribeConfigs", "Read", "Write")
     return (
         *(Acl(Resource.TOPIC, topic, operation) for operation in operations),
@@ -43,12 +43,12 @@ def capture_acls(topic: str) -> tuple[Acl, ...]:
 
 
 def apply_acls(topic: str) -> tuple[Acl, ...]:
-    """Of an apply task, with Spark's own reader."""
+    """An apply task needs these, with Spark's own reader."""
     return subscriber_acls(topic)
 
 
 def subscriber_acls(topic: str) -> tuple[Acl, ...]:
-    """Of a program that only reads the topic: `millrace topic`, ``millrace.client``."""
+    """A program that only reads the topic needs these: `millrace topic`, ``millrace.client``."""
     return (
         Acl(Resource.TOPIC, topic, "Read"),
         Acl(Resource.GROUP, READER_GROUP, "Describe"),
@@ -56,19 +56,18 @@ def subscriber_acls(topic: str) -> tuple[Acl, ...]:
 
 
 def registry_acls(topic: str) -> tuple[Acl, ...]:
-    """Of the built-in registry, which stores its schemas in ``topic``."""
+    """The built-in registry needs these. It stores its schemas in ``topic``."""
     name = registry_id(topic)
     operations = ("Create", "DescribeConfigs", "Read", "Write")
     return (
         *(Acl(Resource.TOPIC, topic, operation) for operation in operations),
         Acl(Resource.TRANSACTIONAL_ID, name, "Write"),
-        Acl(Resource.GROUP, name, "Describe"),
         Acl(Resource.GROUP, name, "Read"),
     )
 
 
 def task_acls(task: TaskDocument) -> tuple[Acl, ...]:
-    """Of a task of either kind."""
+    """A task of either kind needs these."""
     if isinstance(task, ApplyTask):
         return apply_acls(task.source.topic)
     return capture_acls(task.output.topic)

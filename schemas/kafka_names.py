@@ -15,6 +15,7 @@ def registry_id(topic: str) -> str:
     return f"registry/{topic}"
 
 
+REGISTRY_TOPIC = "_millrace_schemas"
 PUBLISHER_GROUP = (
     "millrace-publisher"  # clients require a group; none is joined, no offset committed
 )

@@ -124,7 +124,8 @@ class KafkaServer(Server):
         properties.write_text(text + (security.properties() if security else ""))
         log = self.folder / "log"
         log.unlink(missing_ok=True)
-        command = _java("kafka.Kafka", str(properties), options=self._java_options)
+        options = (*self._java_options, *(security.java_options() if security else ()))
+        command = _java("kafka.Kafka", str(properties), options=options)
         spec = ProcessSpec(f"Kafka on port {self.port}", command, log)
         self._launch(spec)
 

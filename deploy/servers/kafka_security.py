@@ -1,6 +1,6 @@
 """Listeners of a local broker with TLS and logins, and its ACLs.
 
-    LOGIN         SASL_SSL   PLAIN, SCRAM and OAUTHBEARER with tokens that nobody signed
+    LOGIN         SASL_SSL   PLAIN, SCRAM, and OAUTHBEARER with the tokens of one issuer
     CERTIFICATE   SSL        a client certificate is required
 
 Both listen on localhost. Kafka's own authorizer decides: what no ACL allows is refused. The plain listener remains, for
@@ -9,12 +9,13 @@ the broker itself and for administration: its clients, ``User:ANONYMOUS``, may d
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from deploy.servers.process import free_port
 from deploy.servers.properties import property_value
 from deploy.servers.tls import TlsFiles
 
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+_TOKEN_CHECK = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
 _MODULES = "org.apache.kafka.common.security"
 
 
@@ -24,7 +25,7 @@ class KafkaSecurity:
 
     tls: TlsFiles
     plain_users: Mapping[str, str] = field(default_factory=dict, repr=False)  # name → password
-    mechanisms: tuple[str, ...] = MECHANISMS
+    jwks: Path  # the public keys of the issuer
     login_port: int = field(default_factory=free_port)
     certificate_port: int = field(default_factory=free_port)
 
@@ -41,6 +42,10 @@ class KafkaSecurity:
     def listeners(self) -> str:
         """Further entries of ``listeners`` and ``advertised.listeners``."""
         return f",LOGIN://{self.login},CERTIFICATE://{self.certificate}"
+
+    def java_options(self) -> tuple[str, ...]:
+        """Kafka reads no URL that is not allowed here."""
+        return (f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={self.jwks.as_uri()}",)
 
     def properties(self) -> str:
         """The other properties."""
@@ -59,8 +64,10 @@ class KafkaSecurity:
             "ssl.keystore.certificate.chain": self.tls.certificate.read_text(),
             "ssl.keystore.key": self.tls.key.read_text(),
             "listener.name.certificate.ssl.client.auth": "required",
-            f"{login}.sasl.enabled.mechanisms": ",".join(self.mechanisms),
+            f"{login}.sasl.enabled.mechanisms": ",".join(modules),
+            f"{login}.oauthbearer.sasl.server.callback.handler.class": _TOKEN_CHECK,
+            "sasl.oauthbearer.jwks.endpoint.url": self.jwks.as_uri(),
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": "User:ANONYMOUS",
-        } | {f"{login}.{name.lower()}.sasl.jaas.config": modules[name] for name in self.mechanisms}
+        } | {f"{login}.{name.lower()}.sasl.jaas.config": module for name, module in modules.items()}
         return "".join(f"{name}={property_value(value)}\n" for name, value in lines.items())

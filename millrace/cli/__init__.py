@@ -97,6 +97,7 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
             "millrace.cli.relay",
             "List, verify, dump or purge a worker's relay log, on its machine.",
         ),
+        "acl": Command("millrace.cli.acl", "Print the least rights that Millrace needs."),
         "registry": Command("millrace.cli.registry", "Run the built-in schema registry."),
         "cluster": Command(
             "millrace.cli.cluster", "Show the generation; raise it after ZooKeeper was rebuilt."

@@ -14,6 +14,7 @@ import typer
 from millrace.cli.brokers import Kafka, KafkaConfig, named_brokers
 from millrace.errors import Fatal
 from millrace.private import keep_private
+from schemas.kafka_names import REGISTRY_TOPIC
 
 
 def registry(
@@ -25,7 +26,7 @@ def registry(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     topic: Annotated[
         str, typer.Option(help="The compacted topic that stores the schemas.")
-    ] = "_millrace_schemas",
+    ] = REGISTRY_TOPIC,
     take_over: Annotated[
         bool,
         typer.Option(

@@ -25,11 +25,15 @@ from schemas.documents import (
 )
 from schemas.kafka_acls import capture_acls, commands, subscriber_acls
 from tests.kit.publisher.rig import Rig
-from tests.kit.secure_kafka import CERTIFICATE_USER, PASSWORD, USER, SecureKafka, unsigned_token
+from tests.kit.secure_kafka import (
+    LOGINS,
+    PASSWORD,
+    USER,
+    SecureKafka,
+    principal_for,
+)
 
 QUICK_S = 10.0  # each answer takes milliseconds; a refused login is delayed by the broker
-PRINCIPALS = {Mechanism.PLAIN: "User:plain", None: f"User:{CERTIFICATE_USER}"}
-LOGINS = [*Mechanism, None]
 
 
 def _allow(kafka: SecureKafka, topic: str, principal: str) -> None:
@@ -45,7 +49,7 @@ def test_publisher_and_readers_log_in(
 ) -> None:
     """A publisher with its audit, a reader, and the request for open transactions; None is a client certificate."""
     topic = f"login-{time.time_ns()}"
-    principal = PRINCIPALS.get(mechanism, f"User:{USER}")
+    principal = principal_for(mechanism)
     _allow(secure_kafka, topic, principal)
     brokers = secure_kafka.brokers(mechanism)
     rig = Rig(secure_kafka.server.bootstrap, topic)
@@ -73,7 +77,7 @@ def _refused(kafka: SecureKafka, folder: Path) -> dict[str, tuple[str, Brokers]]
     foreign = tls_files()
     assert foreign is not None
     wrong = kafka.secret("wrong", "another secret")
-    old = kafka.secret("old-token", unsigned_token(USER, life_s=-600))
+    old = kafka.secret("old-token", kafka.issuer.token(USER, life_s=-600))
     by_ip = good.bootstrap.replace("localhost", "127.0.0.1")
     key = SecretReference(SecretPlace.FILE, str(foreign.key))
     certificate = str(kafka.client.certificate)

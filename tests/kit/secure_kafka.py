@@ -4,14 +4,13 @@ The commands that Millrace prints are parsed as Kafka's own script parses them, 
 """
 
 import argparse
-import base64
-import json
 import shlex
-import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclBinding,
     AclBindingFilter,
@@ -38,10 +37,13 @@ from schemas.documents import (
     Tls,
     TlsMode,
 )
+from tests.kit.tokens import TokenIssuer
+from tests.kit.waiting import eventually
 
 PASSWORD = 'canary "quoted" \\ pa§word'  # of every user
 USER = "millrace"
 CERTIFICATE_USER = "CN=certified"
+LOGINS = [*Mechanism, None]  # None: a client certificate
 _RESOURCES = {
     "topic": ResourceType.TOPIC,
     "group": ResourceType.GROUP,
@@ -59,7 +61,8 @@ class SecureKafka:
         self.client: TlsFiles = authority.issue("client", common_name="certified")
         broker = authority.issue("broker", common_name="b", alternatives="DNS:localhost")
         users = {"plain": PASSWORD.replace("\\", "\\\\").replace('"', '\\"')}
-        self.security = KafkaSecurity(tls=broker, plain_users=users)
+        self.issuer = TokenIssuer(folder / "ca")
+        self.security = KafkaSecurity(tls=broker, plain_users=users, jwks=self.issuer.jwks)
         self.server = KafkaServer(folder / "kafka", security=self.security)
 
     def start(self) -> None:
@@ -98,7 +101,7 @@ class SecureKafka:
             own = ClientCertificate(str(self.client.certificate), key)
             return Brokers(self.security.certificate, tls, own)
         if mechanism is Mechanism.OAUTHBEARER:
-            sasl = Sasl(mechanism, self.secret("token", unsigned_token(USER)))
+            sasl = Sasl(mechanism, self.secret("token", self.issuer.token(USER)))
         else:
             user = "plain" if mechanism is Mechanism.PLAIN else USER
             sasl = Sasl(mechanism, self.secret("password", PASSWORD), user)
@@ -130,20 +133,23 @@ class SecureKafka:
         for done in self.admin.delete_acls([anything]).values():
             done.result(30)
 
-    def create_topic(self, name: str) -> None:
-        """A topic with one partition."""
-        self.admin.create_topics([NewTopic(name, 1, 1)])[name].result(30)
+    def create_compacted(self, name: str) -> None:
+        """A topic for a registry."""
+        topic = NewTopic(name, 1, 1, config={"cleanup.policy": "compact"})
+        self.admin.create_topics([topic])[name].result(30)
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic, and wait until no client finds it."""
+        for done in self.admin.delete_topics([name]).values():
+            with suppress(KafkaException):  # there is none
+                done.result(30)
+        eventually(lambda: name not in self.admin.list_topics(timeout=10).topics)
 
 
-def unsigned_token(user: str, *, life_s: int = 3600) -> str:
-    """A JSON Web Token that nobody signed, for Kafka's unsecured validator."""
-    now_s = int(time.time())
-    claims = {"sub": user, "iat": now_s - 60, "exp": now_s + life_s, "scope": "kafka"}
-    return f"{_encoded({'alg': 'none'})}.{_encoded(claims)}."
-
-
-def _encoded(plain: object) -> str:
-    return base64.urlsafe_b64encode(json.dumps(plain).encode()).decode().rstrip("=")
+def principal_for(mechanism: Mechanism | None) -> str:
+    """The principal of the brokers that ``SecureKafka.brokers`` returns."""
+    names = {None: CERTIFICATE_USER, Mechanism.PLAIN: "plain"}
+    return f"User:{names.get(mechanism, USER)}"
 
 
 def _bindings(command: str) -> list[AclBinding]:

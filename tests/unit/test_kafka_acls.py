@@ -55,7 +55,7 @@ def test_missing_right_gets_the_command_that_grants_it(code: str, resource: str)
 
 
 def test_principal_of_a_certificate_is_left_open() -> None:
-    """Brokers derive it from the certificate by rules of their own."""
+    """Brokers derive it from the certificate by rules that differ."""
     assert principal_of(Brokers("h:1")) == "User:NAME"
 
 

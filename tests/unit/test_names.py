@@ -39,6 +39,7 @@ COMMANDS = (
     "compare --now",
     "apply-ddl --seq 1 --done",
     "conflict list",
+    "acl print",
 )
 
 

@@ -1,0 +1,38 @@
+"""An apply task reads a secured topic: Spark's own source in the JVM, and the reader in its Python workers."""
+
+import pytest
+
+from consumer.spark.driver import SparkDriver
+from deploy.servers import DatabaseServer
+from schemas.documents import Mechanism
+from schemas.kafka_acls import apply_acls, commands
+from tests.fixtures.spark import running
+from tests.kit.apply.topic import RecordStream, TopicWriter
+from tests.kit.secure_kafka import LOGINS, SecureKafka, principal_for
+
+
+@pytest.mark.parametrize("mechanism", LOGINS, ids=str)
+def test_apply_task_logs_in_everywhere(
+    spark: SparkDriver,
+    secure_kafka: SecureKafka,
+    mariadb_server: DatabaseServer,
+    target_password: None,
+    mechanism: Mechanism | None,
+) -> None:
+    """With only the rights that `millrace acl print` lists; None is a client certificate."""
+    name = f"secured{LOGINS.index(mechanism)}"
+    stream = RecordStream()
+    writer = TopicWriter(secure_kafka.server.bootstrap, stream)
+    stream.ddl(f"CREATE DATABASE {name}")
+    writer.publish()
+    for command in commands(
+        apply_acls(writer.topic), principal=principal_for(mechanism), bootstrap="b:1"
+    ):
+        secure_kafka.kafka_acls(command)
+    brokers = secure_kafka.brokers(mechanism)
+    with running(spark, mariadb_server, writer, name=name, brokers=brokers) as task:
+        task.wait_until_at(stream.seq)
+        stream.ddl(f"DROP DATABASE {name}")
+        writer.publish()
+        task.wait_until_at(stream.seq)
+        assert task.codes == set()
