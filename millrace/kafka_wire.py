@@ -88,6 +88,8 @@ def _log_in_plainly(
 ) -> None:
     try:
         log_in(lambda *request: _ask(plain, *request), settings, f"{host}:{port}")
+    except TimeoutError:  # of a broker that hangs, in any protocol
+        raise
     except (OSError, ValueError, struct.error):
         if _speaks_tls(host, port):
             raise Retryable("MR-7004", f"{host}:{port} speaks TLS, but `tls` is disabled") from None
@@ -108,7 +110,7 @@ def _protected(
     except OSError as error:
         if "ALERT" in str(getattr(error, "reason", "")):
             raise Retryable("MR-7005", f"{place}: {_reason(error)}") from error
-        if _speaks_plainly(host, port):
+        if not isinstance(error, TimeoutError) and _speaks_plainly(host, port):
             raise Retryable("MR-7004", f"{place} does not speak TLS, but `tls` is set") from error
         raise
 

@@ -40,7 +40,8 @@ from schemas.documents import (
 from tests.kit.tokens import TokenIssuer
 from tests.kit.waiting import eventually
 
-PASSWORD = 'canary "quoted" \\ pa§word'  # of every user
+CANARY = "kanarienvogel-4711"
+PASSWORD = CANARY + '  "quoted" \\ pa§word'  # of every user
 USER = "millrace"
 CERTIFICATE_USER = "CN=certified"
 LOGINS = [*Mechanism, None]  # None: a client certificate
