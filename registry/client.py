@@ -9,21 +9,26 @@
     Fatal MR-6009       the ID is not registered
     Fatal MR-6021       any other refusal
 
+    Retryable MR-7014   the login is refused: the secret is read again for each request
+    Retryable MR-7015   the registry's certificate is not trusted
+    Fatal MR-7007       the CA file can't be used
+
 Each request is tried once; the caller retries. Connections are kept between requests. Calls block. Several threads may
-use one client. User and password in the address become basic authentication and never appear in an error.
-Not done here: TLS with own certificates, proxies.
+use one client. Secrets never appear in an error.
+Not done here: client certificates, proxies.
 """
 
 import json
-import ssl
 from hashlib import sha256
 from typing import NoReturn
-from urllib.parse import SplitResult, quote, unquote, urlsplit
+from urllib.parse import SplitResult, quote, urlsplit
 
 import urllib3
-from urllib3.exceptions import HTTPError
+from urllib3.exceptions import HTTPError, SSLError
 
 from millrace.errors import Fatal, Retryable
+from millrace.tls import UnusableAuthorityError, verifying
+from schemas.documents import Registry
 from schemas.record.avro_schema import Json
 
 _ACCEPT = "application/vnd.schemaregistry.v1+json, application/json"
@@ -32,23 +37,25 @@ _TIMEOUT_S = 10.0
 _CONNECTIONS_MAX = 32  # kept: schemas of many new tables are registered at the same time
 ANSWER_BYTES_MAX = 16 * 1024 * 1024
 _ASK_AGAIN = frozenset({408, 425, 429})
+_NO_ENTRY = frozenset({401, 403})
 _PAGE_SCHEMAS = 200  # listed in one answer; a schema has 1 to 60 kB
 _SCHEMA_UNKNOWN = 40403
 
 
 class RegistryClient:
-    """The registry at ``address``: ``http[s]://[user:password@]host[:port][/path]``, else Fatal MR-6021."""
+    """A client of one registry. Fatal MR-6021 if its URL is not ``http[s]://host[:port][/path]``."""
 
-    def __init__(self, address: str, *, timeout_s: float = _TIMEOUT_S) -> None:
+    def __init__(self, registry: Registry, *, timeout_s: float = _TIMEOUT_S) -> None:
         try:
-            parts = urlsplit(address)
+            parts = urlsplit(registry.url)
             is_usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
         except ValueError:
             is_usable = False
         if not is_usable:
             raise Fatal("MR-6021", "the registry's address is not http[s]://host[:port]")
+        self._registry = registry
         self._parts = parts
-        self._pool = _pool(parts, timeout_s)
+        self._pool = _pool(parts, registry.ca_path, timeout_s)
         self._ids: dict[tuple[str, str], int] = {}
         self._listed: dict[tuple[str, bytes], int] = {}  # by subject and SHA-256 of the text
         self._registered: dict[int, str] = {}
@@ -56,7 +63,7 @@ class RegistryClient:
 
     @property
     def address(self) -> str:
-        """Without user and password."""
+        """The URL, for messages."""
         port = f":{self._parts.port}" if self._parts.port else ""
         return f"{self._parts.scheme}://{self._parts.hostname}{port}{self._parts.path}"
 
@@ -135,7 +142,7 @@ class RegistryClient:
         return schema_id
 
     def _ask(self, method: str, path: str, body: Json) -> Json:
-        headers = {"Accept": _ACCEPT} | _authorization(self._parts)
+        headers = {"Accept": _ACCEPT} | self._registry.authorization()
         content = None
         if body is not None:
             content = json.dumps(body).encode()
@@ -157,6 +164,8 @@ class RegistryClient:
                 raise
             finally:
                 response.release_conn()
+        except SSLError as error:
+            raise Retryable("MR-7015", f"{self.address}: {error}") from error
         except (OSError, HTTPError) as error:
             raise Retryable("MR-6020", f"{self.address} did not answer: {error}") from error
         return self._judged(response.status, answer)
@@ -176,6 +185,8 @@ class RegistryClient:
                     "MR-6020", f"{self.address} answered {status} without JSON: {content}"
                 )
             return content
+        if status in _NO_ENTRY:
+            raise Retryable("MR-7014", f"{self.address} answered {status}: {_message(content)}")
         if status >= 500 or status in _ASK_AGAIN:
             raise Retryable("MR-6020", f"{self.address} answered {status}: {_message(content)}")
         if isinstance(content, dict) and content.get("error_code") == _SCHEMA_UNKNOWN:
@@ -186,24 +197,21 @@ class RegistryClient:
         raise Fatal("MR-6021", f"{self.address}: {why}")
 
 
-def _pool(parts: SplitResult, timeout_s: float) -> urllib3.HTTPConnectionPool:
+def _pool(parts: SplitResult, ca_path: str, timeout_s: float) -> urllib3.HTTPConnectionPool:
     host, timeout = parts.hostname or "", urllib3.Timeout(timeout_s)
     if parts.scheme == "https":
+        try:
+            context = verifying(ca_path, checks_name=True)
+        except UnusableAuthorityError as error:
+            raise Fatal("MR-7007", str(error)) from error
         return urllib3.HTTPSConnectionPool(
             host,
             parts.port,
             timeout=timeout,
             maxsize=_CONNECTIONS_MAX,
-            ssl_context=ssl.create_default_context(),
+            ssl_context=context,
         )
     return urllib3.HTTPConnectionPool(host, parts.port, timeout=timeout, maxsize=_CONNECTIONS_MAX)
-
-
-def _authorization(parts: SplitResult) -> dict[str, str]:
-    if parts.username is None:
-        return {}
-    both = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-    return urllib3.util.make_headers(basic_auth=both, basic_auth_encoding="utf-8")
 
 
 def _listed_schema(listed: Json) -> tuple[str, str, int]:

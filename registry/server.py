@@ -3,13 +3,13 @@
 Maps paths to the service's functions. Answers have the type ``application/vnd.schemaregistry.v1+json``. When the store
 is fenced, because another registry has taken over its topic, the server answers 503 and ends with that error.
 
-Not done here: TLS and authentication. Use it on loopback, or behind a proxy that provides them.
+``registry.door`` decides about TLS and tokens.
 """
 
 import json
 import socket
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import uvicorn
@@ -21,6 +21,7 @@ from starlette.routing import Route
 
 from millrace.errors import Fatal, Fenced, MillraceError
 from millrace.log import get_logger
+from registry.door import Door
 from registry.service import SCHEMA_INVALID, Refusal, RegistryService
 from registry.store import SchemaStore
 from schemas.json_input import load_json
@@ -31,6 +32,7 @@ BODY_BYTES_MAX = 4 * 1024 * 1024  # a table of 4096 columns with long names is b
 _NOT_CHANGED_HERE = 40501
 _PATH_UNKNOWN = 404
 _STORE_FAILED = 50001
+_UNAUTHORIZED = 40101
 _BODY_TOO_LARGE = 41301
 _GRACE_S = 2
 
@@ -47,11 +49,12 @@ class RegistryServer:
 
     listening: socket.socket
     store: SchemaStore
+    door: Door = field(default_factory=Door)
 
     @property
     def address(self) -> str:
-        """For clients: http://host:port."""
-        return f"http://{address_text(self.listening)}"
+        """For clients: http[s]://host:port."""
+        return f"{self.door.scheme}://{address_text(self.listening)}"
 
     def run(self, *, ready: Callable[[], None] = lambda: None) -> None:
         """Load the store, call ``ready`` and answer until SIGTERM or SIGINT.
@@ -65,10 +68,15 @@ class RegistryServer:
             server.should_exit = True
 
         try:
-            app = application(RegistryService(self.store), on_fenced=end)
+            app = application(RegistryService(self.store), self.door, on_fenced=end)
             ready()
             config = uvicorn.Config(
-                app, log_config=None, access_log=False, timeout_graceful_shutdown=_GRACE_S
+                app,
+                log_config=None,
+                access_log=False,
+                timeout_graceful_shutdown=_GRACE_S,
+                ssl_certfile=self.door.certificate,
+                ssl_keyfile=self.door.key,
             )
             server = uvicorn.Server(config)
             server.run(sockets=[self.listening])
@@ -96,19 +104,23 @@ def address_text(listening: socket.socket) -> str:
     return f"{host}:{port}"
 
 
-def application(service: RegistryService, *, on_fenced: Callable[[Fenced], None]) -> Starlette:
+def application(
+    service: RegistryService, door: Door, *, on_fenced: Callable[[Fenced], None]
+) -> Starlette:
     """The ASGI application. It calls ``on_fenced`` when the store is fenced."""
 
     def endpoint(function: _Function) -> _Endpoint:
         async def answer(request: Request) -> Response:
             try:
+                if not door.admits(request.headers.get("authorization", "")):
+                    return _no_entry()
                 body = await _body(request)
                 given = {**request.query_params, **request.path_params}
                 return _json(200, await run_in_threadpool(function, given, body))
             except Refusal as refusal:
                 return _error(refusal.status, refusal.code, refusal.message)
             except MillraceError as error:
-                log.error("the store failed", error=str(error))
+                log.error("a request failed", error=str(error))
                 if isinstance(error, Fenced):
                     on_fenced(error)
                 return _error(503 if isinstance(error, Fenced) else 500, _STORE_FAILED, str(error))
@@ -179,6 +191,12 @@ def _functions(service: RegistryService) -> list[tuple[str, str, _Function]]:
         ),
         ("GET", "/", lambda _p, _b: {}),
     ]
+
+
+def _no_entry() -> Response:
+    answer = _error(401, _UNAUTHORIZED, "This registry requires a token.")
+    answer.headers["www-authenticate"] = "Bearer, Basic"
+    return answer
 
 
 async def _body(request: Request) -> _Body:

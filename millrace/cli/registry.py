@@ -7,6 +7,7 @@ registry serves the topic.
 
 import json
 import socket
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,6 +16,15 @@ from millrace.cli.brokers import Kafka, KafkaConfig, named_brokers
 from millrace.errors import Fatal
 from millrace.private import keep_private
 from schemas.kafka_names import REGISTRY_TOPIC
+
+
+def _reference(value: str) -> str:
+    """Checks that the option is a reference. It may be the token itself, so it is not shown."""
+    from schemas.documents import SecretReference
+
+    if value and SecretReference.parse(value) is None:
+        raise typer.BadParameter("not a reference: env:NAME or file:/PATH")
+    return value
 
 
 def registry(
@@ -33,21 +43,47 @@ def registry(
             "--take-over", help="Start even if another registry serves the topic; that one ends."
         ),
     ] = False,
+    tls_cert: Annotated[
+        Path | None, typer.Option("--tls-cert", help="Certificate (PEM): serve https.")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option("--tls-key", help="Its key (PEM).")] = None,
+    token: Annotated[
+        str,
+        typer.Option(
+            "--token",
+            help="Where the token is that clients must send: env:NAME or file:/PATH.",
+            callback=_reference,
+        ),
+    ] = "",
+    insecure: Annotated[
+        bool,
+        typer.Option(
+            "--insecure", help="Listen for other machines without TLS or without a token."
+        ),
+    ] = False,
 ) -> None:
-    """Run the built-in schema registry: Confluent's REST API. It has no authentication; the default is loopback."""
+    """Run the built-in schema registry: Confluent's REST API."""
     from millrace.kafka_refusals import explained
+    from registry.door import Door
     from registry.kafka import KafkaSchemaStore
     from registry.ownership import Ownership
     from registry.server import RegistryServer, address_text, listen
+    from schemas.documents import SecretReference, resolve_secret
     from schemas.kafka_acls import Grants, registry_acls
 
     keep_private()
+    reference = SecretReference.parse(token)
+    door = Door(certificate=tls_cert, key=tls_key, token=reference)
+    door.check_exposure(host, is_accepted=insecure)
+    if reference is not None:
+        resolve_secret(reference)  # a missing one is reported now, not to the first client
     listening = listen(host, port)
     name = f"{socket.gethostname()}/{address_text(listening)}"
     brokers = named_brokers(kafka, kafka_config)
     if brokers is None:
         raise Fatal("MR-3502", "no brokers are known for the registry's topic")
     ownership = Ownership(brokers, topic, name=name, takes_over=take_over)
-    server = RegistryServer(listening, KafkaSchemaStore(brokers, topic=topic, ownership=ownership))
+    store = KafkaSchemaStore(brokers, topic=topic, ownership=ownership)
+    server = RegistryServer(listening, store, door)
     with explained(brokers, Grants(brokers, registry_acls(topic)).fix):
         server.run(ready=lambda: print(json.dumps({"registry": server.address}), flush=True))

@@ -16,7 +16,7 @@ from millrace.errors import Fatal
 if TYPE_CHECKING:
     from consumer.topic.kafka import TopicReader, TopicRecord
     from consumer.topic.verify import Summary, TopicVerifier
-    from schemas.documents import Brokers
+    from schemas.documents import Brokers, Registry
 
 app = typer.Typer(no_args_is_help=True, help="Read a topic, or verify that it is complete.")
 
@@ -34,13 +34,21 @@ def _registry_url(value: str) -> str:
 
 
 Topic = Annotated[str, typer.Argument(help="The topic.", show_default=False)]
-Registry = Annotated[
+RegistryUrl = Annotated[
     str,
     typer.Option(
         "--registry",
         help="Schema registry, for schemas that the topic no longer holds.",
         envvar="MILLRACE_REGISTRY",
         callback=_registry_url,
+    ),
+]
+RegistryConfig = Annotated[
+    str,
+    typer.Option(
+        "--registry-config",
+        help="File with the mapping `registry` of a task document: CA and login.",
+        envvar="MILLRACE_REGISTRY_CONFIG",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -53,7 +61,8 @@ def tail(
     topic: Topic,
     kafka: Kafka = "",
     kafka_config: KafkaConfig = "",
-    registry: Registry = "",
+    registry: RegistryUrl = "",
+    registry_config: RegistryConfig = "",
     from_beginning: Annotated[
         bool,
         typer.Option("--from-beginning", help="Start at the first record that Kafka still has."),
@@ -88,7 +97,7 @@ def tail(
     from schemas.record.record import KnownSchemas, decode_record
 
     brokers = _brokers(kafka, kafka_config, topic)
-    registry = registry_for(registry, brokers.bootstrap)
+    known_registry = _registry(registry, registry_config, brokers)
     with explained(brokers, Grants(brokers, subscriber_acls(topic)).fix):
         reader = TopicReader(brokers, topic)
         ends = reader.ends()
@@ -96,7 +105,7 @@ def tail(
     look_up = TopicLookUp(
         lambda: TopicReader(brokers, topic),
         start,
-        registry=RegistryClient(registry).schema_by_id if registry else None,
+        registry=RegistryClient(known_registry).schema_by_id if known_registry.url else None,
     )
     known = KnownSchemas(look_up)
     shown = 0
@@ -190,6 +199,16 @@ def _brokers(kafka: str, config: str, topic: str) -> "Brokers":
     if found is None:
         raise Fatal("MR-3502", f"no brokers are known for the topic {topic}")
     return found
+
+
+def _registry(url: str, config: str, brokers: "Brokers") -> "Registry":
+    """From the file, else from the option or MILLRACE_REGISTRY. Fatal MR-4101, MR-4102, MR-4206."""
+    from millrace.cli.control import plain_from_file
+    from schemas.documents import Registry, parse_registry
+
+    if config:
+        return parse_registry(plain_from_file(config), origin=config)
+    return Registry(registry_for(url, brokers.bootstrap))
 
 
 def registry_for(registry: str, bootstrap: str) -> str:

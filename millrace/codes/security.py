@@ -59,8 +59,8 @@ CODES: tuple[Code, ...] = (
     ),
     Code(
         "MR-7007",
-        "a certificate or key for Kafka can't be used",
-        "A file of `tls_ca`, `tls_cert` or `tls_key` is missing, unreadable or of another form, or key and certificate do"
+        "a certificate or key can't be used",
+        "A file of `tls_ca`, `tls_cert` or `tls_key`, or of an option of these names, is missing, unreadable or of another form, or key and certificate do"
         " not belong together. Keys are PEM in PKCS #8: they begin with BEGIN PRIVATE KEY.",
         "Correct the file that the message names. `openssl pkcs8 -topk8 -nodes -in OLD -out NEW` converts a key. Then"
         " `millrace task resume TASK`.",
@@ -93,6 +93,31 @@ CODES: tuple[Code, ...] = (
         "a right on the consumer group is missing",
         "Kafka's ACLs do not allow the user to use the consumer group.",
         _GRANT,
+        Branch.OPERATOR,
+    ),
+    Code(
+        "MR-7014",
+        "the schema registry refuses the login",
+        "User, password or token of the task's `registry` is wrong or missing, or was changed on the registry.",
+        "Correct `user` and `password`, or `token`, of the task's `registry`, or the secret that it refers to. The secret"
+        " is read again for each request.",
+        Branch.RETRIES,
+    ),
+    Code(
+        "MR-7015",
+        "the registry's certificate is not trusted",
+        "The CA that signed it is not the one in `tls_ca` of the task's `registry`, it is for another host name, or it has"
+        " expired. Or the registry does not speak TLS.",
+        "Name the CA as `tls_ca` of the task's `registry`, and a host name of the certificate in `url`.",
+        Branch.RETRIES,
+    ),
+    Code(
+        "MR-7016",
+        "the address of the registry is not protected",
+        "`millrace registry` was told to listen on an address that other machines can reach, without TLS or without a"
+        " token. A client could register schemas, and read those of every table.",
+        "Give `--tls-cert`, `--tls-key` and `--token env:NAME` (or `file:/PATH`), or listen on 127.0.0.1. In a network that"
+        " you trust, `--insecure` serves without them.",
         Branch.OPERATOR,
     ),
     Code(

@@ -2,6 +2,7 @@
 
 text.py       YAML text → plain values          MR-4102
 kafka.py      the mapping `kafka` of a task     also as a file of its own (MILLRACE_KAFKA_CONFIG)
+registry.py   the field `registry` of a task
 parse.py      plain values → documents          MR-4101, MR-4107 (one error lists all problems)
 model.py      the documents                     with references to secrets, never secrets
 canonical.py  documents → canonical JSON
@@ -45,6 +46,7 @@ from schemas.documents.model import (
 )
 from schemas.documents.parse import parse_set, parse_task
 from schemas.documents.readers import NAME_WANTED, is_binlog_file, is_name
+from schemas.documents.registry import Registry, parse_registry, plain_registry
 from schemas.documents.secret import SecretPlace, SecretReference, resolve_secret
 from schemas.documents.text import plain_from_yaml, plains_from_yaml, yaml_from_plain
 from schemas.documents.tls import Tls, TlsMode
@@ -67,6 +69,7 @@ __all__ = [
     "Member",
     "Placement",
     "PurgeRules",
+    "Registry",
     "RelayMode",
     "RelayRules",
     "RelayTask",
@@ -91,10 +94,12 @@ __all__ = [
     "is_binlog_file",
     "is_name",
     "parse_brokers",
+    "parse_registry",
     "parse_set",
     "parse_task",
     "plain_brokers",
     "plain_from_yaml",
+    "plain_registry",
     "plain_set",
     "plain_task",
     "plains_from_yaml",

@@ -21,6 +21,7 @@ from schemas.documents.model import (
     UpstreamRules,
 )
 from schemas.documents.parse import FORMAT
+from schemas.documents.registry import plain_registry
 
 Plain = dict[str, object]
 
@@ -92,7 +93,7 @@ def _plain_capture(task: CaptureTask) -> Plain:
         "set": task.set_name,
         "topic": task.output.topic,
         "kafka": plain_brokers(task.output.brokers),
-        "registry": task.output.registry,
+        "registry": plain_registry(task.output.registry),
         "start": str(task.start),
         "include": list(task.tables.include),
         "exclude": list(task.tables.exclude),
@@ -117,7 +118,7 @@ def _plain_apply(task: ApplyTask) -> Plain:
         "kind": task.kind.value,
         "topic": task.source.topic,
         "kafka": plain_brokers(task.source.brokers),
-        **({"registry": task.source.registry} if task.source.registry else {}),
+        **({"registry": plain_registry(task.source.registry)} if task.source.registry.url else {}),
         "target": task.target,
         "start": str(task.start),
         "include": list(task.tables.include),

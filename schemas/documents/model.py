@@ -11,6 +11,7 @@ from enum import StrEnum
 from functools import lru_cache
 
 from schemas.documents.brokers import Brokers
+from schemas.documents.registry import Registry
 from schemas.documents.secret import SecretReference
 from schemas.documents.tls import Tls
 
@@ -177,11 +178,11 @@ class Directives:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicAddress:
-    """A set's topic. ``registry`` is a URL, or empty if none is used."""
+    """A set's topic, and the registry of its schemas."""
 
     topic: str
     brokers: Brokers
-    registry: str = ""
+    registry: Registry = field(default_factory=Registry)
 
     def is_same_topic(self, other: "TopicAddress") -> bool:
         """True if both name the same topic and share a broker address. Kafka detects other names of a broker."""

@@ -47,6 +47,7 @@ from schemas.documents.model import (
     TopicOptions,
     UpstreamRules,
 )
+from schemas.documents.registry import take_registry
 from schemas.documents.secret import SecretPlace, SecretReference
 from schemas.documents.tls import Tls, TlsMode
 
@@ -161,7 +162,7 @@ def _capture(fields: Fields) -> CaptureTask:
         output=TopicAddress(
             topic=fields.take("topic", readers.topic, set_name, needed=False),
             brokers=take_brokers(fields),
-            registry=fields.take("registry", readers.url, ""),
+            registry=take_registry(fields, needed=True),
         ),
         start=fields.take("start", readers.start, Start(), needed=False),
         tables=_tables(fields),
@@ -175,7 +176,7 @@ def _apply(fields: Fields) -> ApplyTask:
         source=TopicAddress(
             topic=fields.take("topic", readers.topic, ""),
             brokers=take_brokers(fields),
-            registry=fields.take("registry", readers.url, "", needed=False),
+            registry=take_registry(fields, needed=False),
         ),
         target=fields.take("target", readers.name, ""),
         start=fields.take("start", readers.start, Start(), needed=False),

@@ -269,10 +269,7 @@ def bootstrap(value: object) -> str:
 @described(type="string", pattern="^https?://[^@]+$", maxLength=TEXT_CHARACTERS_MAX)
 def url(value: object) -> str:
     """An http(s) URL without user and password, which anybody could read in ZooKeeper."""
-    wanted = (
-        "a URL without user and password: http://host:port (Millrace does not log in to a"
-        " registry: name a proxy that does)"
-    )
+    wanted = "a URL without user and password, which are fields: https://host:port"
     if not isinstance(value, str) or len(value) > TEXT_CHARACTERS_MAX or not value.isprintable():
         raise Unreadable(wanted)
     try:

@@ -25,6 +25,7 @@ from schemas.documents import (
     Brokers,
     CaptureTask,
     HeartbeatRules,
+    Registry,
     SecretPlace,
     SecretReference,
     SetDocument,
@@ -94,7 +95,7 @@ class Stage:
             name=TASK,
             set_name="shop",
             output=TopicAddress(
-                topic=rig.topic, brokers=Brokers(rig.bootstrap), registry="http://none"
+                topic=rig.topic, brokers=Brokers(rig.bootstrap), registry=Registry("http://none")
             ),
             start=Start(server.gtid_position()),
         )

@@ -24,6 +24,7 @@ from schemas.documents import (
     Account,
     ApplyTask,
     CaptureTask,
+    Registry,
     SetDocument,
     Start,
     TaskDocument,
@@ -168,7 +169,7 @@ def _config(kafka: SecureKafka, folder: Path) -> Path:
 
 def _capture_task(kafka: SecureKafka, server: DatabaseServer, registry: str) -> CaptureTask:
     topic = f"rights-{time.time_ns()}"
-    output = TopicAddress(topic=topic, brokers=kafka.brokers(), registry=registry)
+    output = TopicAddress(topic=topic, brokers=kafka.brokers(), registry=Registry(registry))
     start = Start(server.gtid_position())
     return CaptureTask(name="captured", set_name="shop", output=output, start=start)
 
@@ -176,12 +177,15 @@ def _capture_task(kafka: SecureKafka, server: DatabaseServer, registry: str) -> 
 def test_whole_chain_works_with_exactly_the_printed_rights(
     rights: Rights, mariadb_server: DatabaseServer, tmp_path: Path
 ) -> None:
-    """Registry, capture, `topic verify` and `topic tail` log in as users that may do nothing else."""
+    """Registry, capture, `topic verify` and `topic tail` may do nothing else. The registry has TLS and a token."""
     kafka, database = rights.kafka, f"rights{time.time_ns()}"
     task = _capture_task(kafka, mariadb_server, "http://none")
     rights.grant(rights.printed(task, "--for", "registry"))
     config = _config(kafka, tmp_path)
-    with serving("--kafka-config", str(config)) as registry:
+    token = kafka.secret("registry-token", "a token")
+    door = ("--tls-cert", str(kafka.registry.certificate), "--tls-key", str(kafka.registry.key))
+    with serving("--kafka-config", str(config), *door, "--token", str(token)) as url:
+        registry = Registry(url, kafka.authority, "", token)
         task = replace(task, output=replace(task.output, registry=registry))
         kafka.forbid_all()
         rights.grant(rights.printed(task, "--for", "registry"))
@@ -256,7 +260,7 @@ def test_registry_needs_each_right(
     with serving("--kafka-config", str(_config(rights.kafka, tmp_path))) as said:
         if operation == "Write" and resource == "--topic":
             with pytest.raises(MillraceError) as refused:
-                RegistryClient(said).register("s", '"string"')
+                RegistryClient(Registry(said)).register("s", '"string"')
             said = refused.value.message
     assert CODES[resource] in said
     (command,) = [command for command in commands if resource in command]

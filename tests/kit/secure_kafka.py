@@ -53,7 +53,7 @@ _RESOURCES = {
 
 
 class SecureKafka:
-    """One broker in ``folder``. ``start`` makes certificates and users, too."""
+    """One broker in ``folder``, and certificates for a client and a registry. ``start`` makes users, too."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -62,6 +62,7 @@ class SecureKafka:
         self.client: TlsFiles = authority.issue("client", common_name="certified")
         broker = authority.issue("broker", common_name="b", alternatives="DNS:localhost")
         users = {"plain": PASSWORD.replace("\\", "\\\\").replace('"', '\\"')}
+        self.registry = authority.issue("r", common_name="r", alternatives="IP:127.0.0.1")
         self.issuer = TokenIssuer(folder / "ca")
         self.security = KafkaSecurity(tls=broker, plain_users=users, jwks=self.issuer.jwks)
         self.server = KafkaServer(folder / "kafka", security=self.security)

@@ -21,6 +21,7 @@ from schemas.documents import (
     Member,
     Placement,
     PurgeRules,
+    Registry,
     RelayMode,
     RelayRules,
     SafeMode,
@@ -95,11 +96,21 @@ BROKERS = st.one_of(
     st.builds(Brokers, BOOTSTRAPS),
     st.builds(Brokers, BOOTSTRAPS, TLS, st.none() | CERTIFICATES, st.none() | LOGINS),
 )
+REGISTRIES = st.one_of(
+    st.builds(Registry, st.sampled_from(["http://h:1", "https://h/x"])),
+    st.builds(
+        Registry,
+        st.just("https://h:1"),
+        st.sampled_from(["", "/ca.pem"]),
+        st.sampled_from(["", "ü"]),
+        REFERENCES,
+    ),
+)
 ADDRESSES = st.builds(
     TopicAddress,
     topic=NAMES,
     brokers=BROKERS,
-    registry=st.sampled_from(["http://h:1", "https://h/x"]),
+    registry=REGISTRIES,
 )
 TASKS: st.SearchStrategy[TaskDocument] = st.one_of(
     st.builds(

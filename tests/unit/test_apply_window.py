@@ -13,6 +13,7 @@ from consumer.sql.table_plans import Catalogue, TablePlans
 from consumer.target.progress import Mark
 from consumer.window import LookUp, Window, read_window
 from millrace.errors import Fatal
+from schemas.documents import Registry
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.progress import OpenTransaction, Progress
 from schemas.record.avro_schema import envelope_schema
@@ -23,7 +24,7 @@ from tests.kit.apply.values import values_of
 
 _NOTHING: Ints = np.empty(0, np.int64)
 _NO_SCHEMAS = RowSchemas()
-_UNKNOWN = look_up_at("")
+_UNKNOWN = look_up_at(Registry(""))
 
 
 def _read(

@@ -261,7 +261,7 @@ def test_registry_option_is_parsed_as_in_a_document(
     """The usage error shows the expected form, without the password."""
     assert cli.run(["topic", "tail", "shop", "--kafka", "127.0.0.1:1", "--registry", registry]) == 2
     printed = " ".join(capsys.readouterr().err.replace("│", " ").split())
-    assert "http://host:port" in printed
+    assert "https://host:port" in printed
     assert "canary" not in printed
 
 

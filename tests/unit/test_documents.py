@@ -14,6 +14,7 @@ from schemas.documents import (
     Member,
     Placement,
     PurgeRules,
+    Registry,
     RelayMode,
     RelayRules,
     SafeMode,
@@ -180,7 +181,7 @@ def test_capture_topic_defaults_to_the_set_name() -> None:
     task = parse_task(plain_from_yaml(CAPTURE))
     assert isinstance(task, CaptureTask)
     assert task.output.topic == "shop"
-    assert task.output.registry == "http://127.0.0.1:8081"
+    assert task.output.registry == Registry("http://127.0.0.1:8081")
     assert task.start.gtid_set == "0-1-5"
     dated = parse_task(plain_from_yaml(CAPTURE.replace("0-1-5", "2001-12-14")))
     assert dated.start.gtid_set == "2001-12-14"
@@ -193,7 +194,7 @@ def test_apply_task_document_is_read() -> None:
     assert task.start.is_first
     assert task.rules.conflict is ConflictPolicy.SKIP
     assert task.rules.lanes == 4
-    assert task.source.registry == ""
+    assert task.source.registry == Registry()
     assert task.rules.safe_mode == SafeMode()
 
 
@@ -240,7 +241,7 @@ def test_host_that_no_socket_accepts_is_refused(host: str) -> None:
     assert "wanted a host name or address" in message
     message = _problems(CAPTURE.replace("127.0.0.1", host))
     assert f"kafka.bootstrap: found '{host[:40]}" in message
-    assert f"registry: found 'http://{host[:40]}" in message
+    assert f"registry.url: found 'http://{host[:40]}" in message
 
 
 @pytest.mark.parametrize(
@@ -268,8 +269,17 @@ def test_password_in_a_document_is_refused_and_not_repeated() -> None:
         ("lanes: 65", "lanes: found 65"),
         ("consistency: eventual", "consistency: found 'eventual', wanted causal | transactional"),
         ("include: ['*']", "include[0]: found '*', wanted a pattern database.table"),
-        ("registry: http://user:canary@h:1", "registry: found a URL with a user, not shown"),
-        ("registry: ftp://h", "registry: found 'ftp://h', wanted a URL"),
+        ("registry: http://user:canary@h:1", "registry.url: found a URL with a user, not shown"),
+        ("registry: ftp://h", "registry.url: found 'ftp://h', wanted a URL"),
+        ("registry: {tls_ca: /ca.pem}", "registry.url: found nothing"),
+        ("registry: {url: 'http://h:1', token: env:A}", "registry.url: found http with a CA or"),
+        ("registry: {url: 'https://h:1', token: canary}", "registry.token: found a value that is"),
+        ("registry: {url: 'https://h:1', user: u}", "registry.password: found nothing"),
+        ("registry: {url: 'https://h:1', password: env:A}", "registry.user: found nothing"),
+        (
+            "registry: {url: 'https://h:1', user: u, password: env:A, token: env:A}",
+            "registry.token: found a value, wanted either a token",
+        ),
         ("kafka: {bootstrap: nowhere}", "kafka.bootstrap: found 'nowhere', wanted Kafka servers"),
         ("kafka: 9092", "kafka: found 9092, wanted a mapping: {bootstrap: "),
         ("start: {gtid_set: 0-1-3}", "a GTID set as text, such as 0-1-23 (MariaDB) or"),

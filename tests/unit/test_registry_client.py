@@ -11,6 +11,7 @@ import urllib3
 from consumer.registry import look_up_at
 from millrace.errors import Fatal, Retryable
 from registry import client
+from schemas.documents import Registry
 from schemas.record.control import DDL_SCHEMA
 
 ADDRESS = "http://registry:8081"
@@ -57,15 +58,15 @@ def test_truncated_answer_or_proxy_page_is_retried(
     """A registry that restarts behind a proxy blocks neither a capture task nor an apply task, which looks ids up."""
     answered(raw)
     for ask in (
-        lambda: client.RegistryClient(ADDRESS).register("s", DDL_SCHEMA.text),
-        lambda: client.RegistryClient(ADDRESS).schema_by_id(7),
+        lambda: client.RegistryClient(Registry(ADDRESS)).register("s", DDL_SCHEMA.text),
+        lambda: client.RegistryClient(Registry(ADDRESS)).schema_by_id(7),
     ):
         with pytest.raises(Retryable) as caught:
             ask()
         assert caught.value.code == "MR-6020"
         assert ADDRESS in caught.value.message
     with pytest.raises(Retryable) as caught:
-        look_up_at(ADDRESS)(7)
+        look_up_at(Registry(ADDRESS))(7)
     assert caught.value.code == "MR-5033"
 
 
@@ -73,7 +74,7 @@ def test_page_in_place_of_an_answer_is_shown(answered: Callable[[bytes], None]) 
     """The page shows which server answered."""
     answered(PAGE)
     with pytest.raises(Retryable, match=r"200.*back in a minute"):
-        client.RegistryClient(ADDRESS).schema_by_id(7)
+        client.RegistryClient(Registry(ADDRESS)).schema_by_id(7)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +86,7 @@ def test_answer_of_another_kind_of_server_is_fatal(
     """The answer is whole and would not change on a retry."""
     answered(b"HTTP/1.1 200 OK\r\n\r\n" + content)
     with pytest.raises(Fatal) as caught:
-        client.RegistryClient(ADDRESS).schema_by_id(7)
+        client.RegistryClient(Registry(ADDRESS)).schema_by_id(7)
     assert caught.value.code == "MR-6021"
 
 
@@ -96,10 +97,10 @@ def test_oversized_answer_is_not_mistaken_for_a_truncated_one(
     content = b'{"schema": "text"}'
     answered(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(content), content))
     monkeypatch.setattr(client, "ANSWER_BYTES_MAX", len(content))
-    assert client.RegistryClient(ADDRESS).schema_by_id(7) == "text"
+    assert client.RegistryClient(Registry(ADDRESS)).schema_by_id(7) == "text"
     monkeypatch.setattr(client, "ANSWER_BYTES_MAX", len(content) - 1)
     with pytest.raises(Fatal) as caught:
-        client.RegistryClient(ADDRESS).schema_by_id(7)
+        client.RegistryClient(Registry(ADDRESS)).schema_by_id(7)
     assert caught.value.code == "MR-6021"
 
 
@@ -114,7 +115,7 @@ def test_requests_share_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
         return ours
 
     monkeypatch.setattr(urllib3.util.connection, "create_connection", connect)
-    registry = client.RegistryClient(ADDRESS)
+    registry = client.RegistryClient(Registry(ADDRESS))
     assert [registry.register(f"s{n}", DDL_SCHEMA.text) for n in range(5)] == [7] * 5
     assert len(connects) == 1
 
@@ -133,7 +134,7 @@ def test_list_that_knows_no_pages_ends(answered: Callable[[bytes], None]) -> Non
     for page, wanted in ((b", ".join([entry] * 200), 5), (entry, 5), (b'{"id": 5}, 7', None)):
         content = b"[" + page + b"]"
         answered(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(content) + content)
-        registry = client.RegistryClient(ADDRESS)
+        registry = client.RegistryClient(Registry(ADDRESS))
         registry.learn("s")
         if wanted is not None:
             assert registry.register("s", '"string"') == wanted
@@ -144,7 +145,7 @@ def test_known_id_needs_no_request_and_reveals_reuse(
 ) -> None:
     """A schema record gives the meaning of an id; a registry that gives it to another schema has lost data."""
     answered(b"HTTP/1.1 200 OK\r\n\r\n" + b'{"id": 7}')
-    registry = client.RegistryClient(ADDRESS)
+    registry = client.RegistryClient(Registry(ADDRESS))
     registry.remember("a", DDL_SCHEMA.text, 7)
     assert registry.register("a", DDL_SCHEMA.text) == 7
     with pytest.raises(Retryable) as caught:

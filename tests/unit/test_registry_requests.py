@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from registry.door import Door
 from registry.server import BODY_BYTES_MAX, application
 from registry.service import RegistryService
 from registry.store import MemoryStore
@@ -15,7 +16,7 @@ from schemas.record.control import DDL_SCHEMA
 
 _SERVICE = RegistryService(MemoryStore())
 _SERVICE.register("topic-value", {"schema": DDL_SCHEMA.text})
-_APPLICATION: Any = application(_SERVICE, on_fenced=lambda _: None)
+_APPLICATION: Any = application(_SERVICE, Door(), on_fenced=lambda _: None)
 
 PATHS = (
     "/subjects/{}/versions",

@@ -12,6 +12,7 @@ from producer.publish.codec import RecordCodec
 from producer.publish.driver import Ends, TopicRecord
 from producer.publish.topic_schemas import SchemaIds, find_schemas
 from registry.client import RegistryClient
+from schemas.documents import Registry
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.progress import Progress
 from schemas.record.avro_schema import AvroSchema
@@ -61,7 +62,7 @@ def _table(schema_id: int) -> bytes:
 def test_start_with_schemas_in_the_topic_needs_no_registry() -> None:
     """The topic has the control schemas and a table's; the registry is asked for a missing one."""
     values = [*CODEC.run_start(PROGRESS), _table(21), CODEC.resolved(PROGRESS)]
-    schemas = SchemaIds(RegistryClient(NOWHERE), lambda: _Partition(values), topic="shop")
+    schemas = SchemaIds(RegistryClient(Registry(NOWHERE)), lambda: _Partition(values), topic="shop")
     assert RecordCodec.register(CONFIG, schemas.register) == CODEC
     assert schemas.register("shop.orders-value", ORDERS.text) == 21
     with pytest.raises(Retryable) as caught:
@@ -165,5 +166,5 @@ def test_control_schemas_are_found_before_a_long_run(monkeypatch: pytest.MonkeyP
     """If the last start of a run is too far away, the first one is read."""
     monkeypatch.setattr(topic_schemas, "OFFSETS_MAX", 10)
     values = [*CODEC.run_start(PROGRESS), *[CODEC.resolved(PROGRESS)] * 100]
-    schemas = SchemaIds(RegistryClient(NOWHERE), lambda: _Partition(values), topic="shop")
+    schemas = SchemaIds(RegistryClient(Registry(NOWHERE)), lambda: _Partition(values), topic="shop")
     assert RecordCodec.register(CONFIG, schemas.register) == CODEC

@@ -27,6 +27,7 @@ from schemas.documents import (
     Brokers,
     CaptureTask,
     Member,
+    Registry,
     SecretPlace,
     SecretReference,
     SetDocument,
@@ -238,7 +239,9 @@ class CaptureCluster:
             name=source.name,
             set_name=source.name,
             output=TopicAddress(
-                topic=source.name, brokers=Brokers(self.kafka.bootstrap), registry=self.registry
+                topic=source.name,
+                brokers=Brokers(self.kafka.bootstrap),
+                registry=Registry(self.registry),
             ),
             start=Start(source.start),
             tables=TableFilter(include=(f"{source.name}.*",)),

@@ -20,6 +20,7 @@ from schemas.documents import (
     Brokers,
     CaptureTask,
     Member,
+    Registry,
     SecretPlace,
     SecretReference,
     SetDocument,
@@ -69,7 +70,7 @@ def a_set(name: str = "shop") -> SetDocument:
 def a_capture(name: str = "shop-capture", *, of: str = "shop", topic: str = "") -> CaptureTask:
     """A capture task with its own topic."""
     output = TopicAddress(
-        topic=topic or name, brokers=Brokers("127.0.0.1:9092"), registry="http://h:8081"
+        topic=topic or name, brokers=Brokers("127.0.0.1:9092"), registry=Registry("http://h:8081")
     )
     return CaptureTask(name=name, set_name=of, output=output)
 

@@ -1,0 +1,83 @@
+"""The door of the registry: which requests it answers, and on which addresses it may listen.
+
+A token opens it, as ``Authorization: Bearer TOKEN`` or as the password of basic authentication with any user, which
+Confluent's clients can send. The token is read for each request, so a rotated one takes effect. Without TLS or without
+a token, only loopback is listened on (Fatal MR-7016), unless the operator insists.
+"""
+
+import base64
+import hmac
+import ipaddress
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+
+from millrace.errors import Fatal
+from schemas.documents import SecretReference, resolve_secret
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Door:
+    """``certificate`` and ``key`` are PEM files. Without a token, every client may enter."""
+
+    certificate: Path | None = None
+    key: Path | None = None
+    token: SecretReference | None = None
+
+    @property
+    def scheme(self) -> str:
+        """Of the registry's URL."""
+        return "http" if self.certificate is None else "https"
+
+    def check_exposure(self, host: str, *, is_accepted: bool) -> None:
+        """Fatal MR-7016 if other machines could read and register schemas unseen; MR-7007 for unusable files."""
+        missing = []
+        if self.certificate is None:
+            missing.append("TLS (--tls-cert and --tls-key)")
+        if self.token is None:
+            missing.append("token (--token)")
+        if missing and not is_accepted and not _is_loopback(host):
+            message = f"{host} is not a loopback address and has no {' and no '.join(missing)}"
+            raise Fatal("MR-7016", message)
+        self._check_files()
+
+    def _check_files(self) -> None:
+        if self.certificate is None and self.key is None:
+            return
+        if self.certificate is None or self.key is None:
+            raise Fatal("MR-7007", "--tls-cert and --tls-key are given together or not at all")
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.certificate, self.key)
+        except OSError as error:  # an SSLError too
+            message = f"{self.certificate} and {self.key} can't be used: {error.strerror or error}"
+            raise Fatal("MR-7007", message) from error
+
+    def admits(self, authorization: str) -> bool:
+        """True if a request with this header may enter. Fatal MR-4106 if the token can't be read."""
+        if self.token is None:
+            return True
+        return hmac.compare_digest(
+            _given_secret(authorization), resolve_secret(self.token).encode()
+        )
+
+
+def _given_secret(authorization: str) -> bytes:
+    """The bearer token, or the password of basic authentication; empty for any other header."""
+    kind, _, value = authorization.partition(" ")
+    if kind.lower() == "bearer":
+        return value.strip().encode()
+    if kind.lower() != "basic":
+        return b""
+    try:
+        return base64.b64decode(value, validate=True).partition(b":")[2]
+    except ValueError:
+        return b""
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
