@@ -51,6 +51,7 @@ from consumer.topic.kafka import NO_TOPIC, TopicIdentity, first_offset
 from consumer.warm import warm
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.kafka_refusals import explained
+from millrace.kafka_wire import find_refusal
 from millrace.log import get_logger
 from schemas.documents import ApplyTask, SetDocument, TopicAddress, Work
 from schemas.gtid import parse_any_gtid_set
@@ -345,10 +346,16 @@ class ApplyRun:
         except Retryable as exc:
             if is_busy and exc.code == "MR-5054":
                 raise
-            self._unanswered = exc
+            self._unanswered = self._refused() or exc
             return None
         self._unanswered = None
         return end
+
+    def _refused(self) -> Retryable | None:
+        """The brokers' reason to refuse a login or a certificate, which the client reports as silence."""
+        brokers = self._source.brokers
+        refusal = None if brokers.is_open else find_refusal(brokers)
+        return refusal if isinstance(refusal, Retryable) else None
 
     def _read_mark(self) -> None:
         try:

@@ -107,8 +107,8 @@ class Subscriber:
     Close it, or use it in a ``with`` statement.
 
     ``bootstrap`` is host:port[,host:port]; ``client`` holds further librdkafka settings, such as those of TLS and SASL.
-    Every method raises MR-3501: Retryable when no broker answers, Fatal when the topic or the right to read it is
-    missing.
+    Every method raises MR-3501: Retryable when no broker answers, Fatal when the topic is missing. A missing right is
+    Fatal MR-7010 or MR-7013.
     """
 
     def __init__(

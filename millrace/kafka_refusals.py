@@ -65,7 +65,7 @@ def explained(brokers: KafkaAccess, grant: Callable[[str], str]) -> Iterator[Non
         yield
     except MillraceError as error:
         if error.code in _RIGHTS and (command := grant(error.code)):
-            fix = f"{command} (Then: {CATALOGUE[error.code].fix})"
+            fix = f"{command} (In all: {CATALOGUE[error.code].fix})"
             raise type(error)(error.code, error.message, fix=fix, **error.context) from error
         if error.code in _UNCLEAR and (refusal := find_refusal(brokers)) is not None:
             raise refusal from error

@@ -101,30 +101,30 @@ def tail(
     with explained(brokers, Grants(brokers, subscriber_acls(topic)).fix):
         reader = TopicReader(brokers, topic)
         ends = reader.ends()
-    start = ends.low if from_beginning else offset_of_last(reader, count or _LAST_ROWS)
-    look_up = TopicLookUp(
-        lambda: TopicReader(brokers, topic),
-        start,
-        registry=RegistryClient(known_registry).schema_by_id if known_registry.url else None,
-    )
-    known = KnownSchemas(look_up)
-    shown = 0
-    for record in _records(reader, start, None if follow else ends.stable):
-        counted = peek_kind(record.value) in (RecordKind.ROW, RecordKind.DDL)
-        decoded = decode_record(record.key, record.value, known)
-        if counted or control:
-            print(
-                json.dumps(
-                    object_of(record.offset, record.timestamp_ms, decoded), ensure_ascii=False
+        start = ends.low if from_beginning else offset_of_last(reader, count or _LAST_ROWS)
+        look_up = TopicLookUp(
+            lambda: TopicReader(brokers, topic),
+            start,
+            registry=RegistryClient(known_registry).schema_by_id if known_registry.url else None,
+        )
+        known = KnownSchemas(look_up)
+        shown = 0
+        for record in _records(reader, start, None if follow else ends.stable):
+            counted = peek_kind(record.value) in (RecordKind.ROW, RecordKind.DDL)
+            decoded = decode_record(record.key, record.value, known)
+            if counted or control:
+                print(
+                    json.dumps(
+                        object_of(record.offset, record.timestamp_ms, decoded), ensure_ascii=False
+                    )
+                    if as_json
+                    else line(record.offset, decoded),
+                    flush=follow,
                 )
-                if as_json
-                else line(record.offset, decoded),
-                flush=follow,
-            )
-        shown += counted
-        if count and shown >= count:
-            break
-    reader.close()
+            shown += counted
+            if count and shown >= count:
+                break
+        reader.close()
 
 
 def _records(reader: "TopicReader", start: int, stop: int | None) -> "Iterator[TopicRecord]":

@@ -2,9 +2,9 @@
 
 from millrace.codes.code import Branch, Code
 
-# A right is granted on the brokers. The message of the error has the command.
+# The error of a task or command begins its fix with the one command that is missing.
 _GRANT = (
-    "Run the command that the message names, or `millrace acl print TASK` for all of them, then `millrace task resume"
+    "Grant it with `kafka-acls.sh`: `millrace acl print TASK` prints the commands for all rights. Then `millrace task resume"
     " TASK`."
 )
 
