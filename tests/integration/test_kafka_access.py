@@ -10,6 +10,7 @@ import pytest
 from consumer.topic.kafka import TopicReader
 from deploy.servers.tls import tls_files
 from millrace.cli import run
+from millrace.cli.exits import ExitCode
 from millrace.kafka_wire import find_refusal
 from producer.publish.open_transactions import find_open_writer
 from schemas.documents import (
@@ -141,7 +142,7 @@ def test_refusal_replaces_the_silence_of_the_client(
     config = tmp_path / "kafka.yaml"
     config.write_text(yaml_from_plain(plain_brokers(brokers)))
     verify = ["topic", "verify", topic, "--kafka-config", str(config)]
-    assert run(verify) == 1
+    assert run(verify) == ExitCode.RETRY
     assert "MR-7001" in capsys.readouterr().err
     secure_kafka.secret("rotated", PASSWORD)
     assert run(verify) == 0

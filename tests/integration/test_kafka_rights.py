@@ -15,6 +15,7 @@ import pytest
 from consumer.spark.driver import SparkDriver
 from deploy.servers import DatabaseServer
 from millrace.cli import run
+from millrace.cli.exits import ExitCode
 from millrace.errors import MillraceError
 from producer.capture import CaptureRunner
 from producer.upstream.upstream import Site
@@ -293,7 +294,9 @@ def test_reader_needs_each_right(
     assert commands == rights.printed(task, "--for", "subscriber")
     rights.grant_all_but(commands, operation, resource)
     config = _config(kafka, tmp_path)
-    assert run(["topic", "verify", writer.topic, "--kafka-config", str(config)]) == 1
+    assert (
+        run(["topic", "verify", writer.topic, "--kafka-config", str(config)]) == ExitCode.OPERATOR
+    )
     assert CODES[resource] in rights.capsys.readouterr().err
     with running(spark, mariadb_server, writer, name=name, brokers=kafka.brokers()) as running_task:
         failure = running_task.wait_until_it_fails()

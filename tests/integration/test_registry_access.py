@@ -13,6 +13,7 @@ import pytest
 from deploy.servers import KafkaServer
 from deploy.servers.tls import Authority, tls_files
 from millrace.cli import run
+from millrace.cli.exits import ExitCode
 from millrace.errors import Fatal, Retryable
 from registry.client import RegistryClient
 from registry.door import Door
@@ -112,7 +113,7 @@ def test_unprotected_registry_is_refused(
 ) -> None:
     """Other machines could read and register schemas. Nothing is listened on."""
     command = ["registry", "--kafka", "127.0.0.1:1", "--host", "registry1", "--port", "0"]
-    assert run([*command, *given]) == 1
+    assert run([*command, *given]) == ExitCode.OPERATOR
     assert "MR-7016" in capsys.readouterr().err
 
 
