@@ -27,8 +27,8 @@ from millrace.checks.text import as_lines, as_plain
 from millrace.cli.check_scope import Scope, parse_files, scope_of, stored_documents
 from millrace.cli.control import print_json
 from millrace.codes import CATALOGUE
-from millrace.errors import URL_CREDENTIALS, Fatal, MillraceError
-from schemas.documents import ApplyTask, CaptureTask, Directives, SetDocument, address_of
+from millrace.errors import Fatal, MillraceError
+from schemas.documents import ApplyTask, CaptureTask, Directives, Registry, SetDocument, address_of
 from schemas.grants import Role
 from schemas.gtid import Flavour
 from zk.ensemble import Ensemble
@@ -181,13 +181,14 @@ def _task_checks(scope: Scope, pause_s: float) -> Iterator[Check]:
 
 def _registry_checks(scope: Scope) -> Iterator[Check]:
     """One for each address; capture tasks also write."""
-    is_written: dict[str, bool] = {}
+    is_written: dict[Registry, bool] = {}
     for task in scope.tasks:
-        if address := address_of(task).registry:
-            is_written[address] = is_written.get(address, False) or isinstance(task, CaptureTask)
-    for address, writes in is_written.items():
-        find = functools.partial(_check_registry, address, is_written=writes)
-        yield Check(Subject(Area.REGISTRY, URL_CREDENTIALS.sub("[redacted]", address)), find)
+        registry = address_of(task).registry
+        if registry.url:
+            is_written[registry] = is_written.get(registry, False) or isinstance(task, CaptureTask)
+    for registry, writes in is_written.items():
+        find = functools.partial(_check_registry, registry, is_written=writes)
+        yield Check(Subject(Area.REGISTRY, registry.url), find)
 
 
 def _creator(scope: Scope, task: ApplyTask) -> str:
@@ -213,11 +214,11 @@ def _check_rows(task: CaptureTask, document: SetDocument) -> Iterator[Requiremen
     yield judge_row_size(topic_subject(task), tables, limit_bytes)
 
 
-def _check_registry(address: str, *, is_written: bool) -> Iterator[Requirement]:
+def _check_registry(registry: Registry, *, is_written: bool) -> Iterator[Requirement]:
     from registry.checks import check_registry
     from registry.client import RegistryClient
 
-    yield from check_registry(RegistryClient(address), is_written=is_written)
+    yield from check_registry(RegistryClient(registry), is_written=is_written)
 
 
 def _host_check(scope: Scope, relay_dir: Path | None) -> Check:

@@ -159,7 +159,7 @@ def test_settings_of_another_api_are_refused(answered: Callable[[bytes], None]) 
     other, readonly = b'{"status": "UP"}', b'{"mode": "READONLY"}'
     answered(ok % (len(other), other))
     with pytest.raises(Fatal) as caught:
-        client.RegistryClient(ADDRESS).setting("config", "compatibilityLevel")
+        client.RegistryClient(Registry(ADDRESS)).setting("config", "compatibilityLevel")
     assert caught.value.code == "MR-6021"
     answered(ok % (len(readonly), readonly))
-    assert client.RegistryClient(ADDRESS).setting("mode", "mode") == "READONLY"
+    assert client.RegistryClient(Registry(ADDRESS)).setting("mode", "mode") == "READONLY"
