@@ -82,4 +82,11 @@ CODES: tuple[Code, ...] = (
         "Install the extra that the message names: `pip install 'millrace[apply]'` or `pip install 'millrace[local]'`.",
         Branch.OPERATOR,
     ),
+    Code(
+        "MR-8020",
+        "the address for metrics is malformed",
+        "The address at which a process shows its metrics and health is not HOST:PORT.",
+        "Set --http or MILLRACE_HTTP to HOST:PORT, for example 127.0.0.1:9471. Port 0 takes a free one, `none` turns it off.",
+        Branch.OPERATOR,
+    ),
 )
