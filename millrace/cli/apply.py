@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from millrace.cli.exits import ExitCode
+from millrace.cli.http_option import Http
 from millrace.cli.placement_options import Labels, Tasks, labels_of
 from millrace.private import keep_private
 
@@ -27,11 +28,13 @@ def apply(
     conf: Conf = [],  # noqa: B006 - Typer copies it
     label: Labels = [],  # noqa: B006
     capacity: Tasks = None,
+    http: Http = "",
 ) -> None:
     """Run an apply driver: from Kafka to target sets, on Spark. SIGTERM or the end of its JVM shuts it down cleanly."""
     from consumer.runner import ApplyRunner
     from consumer.spark.driver import SparkDriver
     from millrace.errors import Retryable
+    from millrace.http import open_page
     from millrace.log import get_logger
     from schemas.documents import TaskKind
     from zk.lease.membership import WorkerIdentity, process_name
@@ -42,15 +45,16 @@ def apply(
     )
     keep_private()
     settings = dict(setting.partition("=")[::2] for setting in conf)
-    driver = SparkDriver(master=master, settings=settings)
+    with open_page(http) as page:
+        driver = SparkDriver(master=master, settings=settings)
 
-    def shut_down(error: Retryable) -> None:
-        get_logger("apply").error("the JVM is gone: this process shuts down", error=error)
-        os.kill(os.getpid(), signal.SIGTERM)
+        def shut_down(error: Retryable) -> None:
+            get_logger("apply").error("the JVM is gone: this process shuts down", error=error)
+            os.kill(os.getpid(), signal.SIGTERM)
 
-    driver.jvm.watch(shut_down)
-    try:
-        status = run_worker(worker, lambda store: ApplyRunner(driver, store))
-    finally:
-        driver.stop()
+        driver.jvm.watch(shut_down)
+        try:
+            status = run_worker(worker, lambda store: ApplyRunner(driver, store), page=page)
+        finally:
+            driver.stop()
     sys.exit(ExitCode.RESTART if driver.jvm.is_lost else status)

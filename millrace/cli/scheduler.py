@@ -4,6 +4,8 @@ import sys
 
 import typer
 
+from millrace.cli.http_option import Http
+from millrace.http import open_page
 from millrace.private import keep_private
 from zk.lease.membership import process_name
 from zk.run.worker import run_scheduler
@@ -13,8 +15,11 @@ def scheduler(
     name: str = typer.Option(
         "", help="The scheduler's name in `millrace status`; host-pid by default."
     ),
+    http: Http = "",
 ) -> None:
     """Run a scheduler, which assigns tasks to workers. Several may run; one leads. SIGTERM shuts it down cleanly."""
     scheduler_name = process_name(name)
     keep_private()
-    sys.exit(run_scheduler(name=scheduler_name))
+    with open_page(http) as page:
+        status = run_scheduler(name=scheduler_name, page=page)
+    sys.exit(status)

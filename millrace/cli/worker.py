@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from millrace.cli.control import Control, console, control, new_table, operator, print_json
+from millrace.cli.http_option import Http
 from millrace.cli.placement_options import Labels, Sets, labels_of
 from millrace.errors import Retryable
 from millrace.private import keep_private
@@ -46,6 +47,7 @@ def run(
     name: Name = "",
     label: Labels = [],  # noqa: B006 - Typer copies it
     capacity: Sets = None,
+    http: Http = "",
 ) -> None:
     """Without a subcommand, run a capture worker."""
     if context.invoked_subcommand is not None:
@@ -59,10 +61,11 @@ def run(
         labels=labels_of(label),
         capacity=capacity,
     )
-    sys.exit(_run(worker, relay_dir))
+    sys.exit(_run(worker, relay_dir, http))
 
 
-def _run(worker: WorkerIdentity, relay_dir: Path) -> int:
+def _run(worker: WorkerIdentity, relay_dir: Path, http: str) -> int:
+    from millrace.http import open_page
     from producer.capture import CaptureRunner
     from producer.upstream.upstream import Site
     from producer.upstream.upstreams import Upstreams
@@ -75,7 +78,8 @@ def _run(worker: WorkerIdentity, relay_dir: Path) -> int:
         site = Site(root=relay_dir, installation=store.installation, directives=store.directives)
         return CaptureRunner(store, Upstreams(site), worker.name)
 
-    return run_worker(worker, runner, ensemble=Ensemble.from_environment())
+    with open_page(http) as page:
+        return run_worker(worker, runner, ensemble=Ensemble.from_environment(), page=page)
 
 
 def relay_sets(relay_dir: Path) -> list[str]:

@@ -20,7 +20,7 @@ from millrace.faults import fault_point, register
 from millrace.log import get_logger
 from schemas.documents import ApplyTask, CaptureTask, Placement, TopicAddress
 from zk.client.mirror import Mirror
-from zk.client.session import Change, Create, Delete, Node, Put, Session
+from zk.client.session import Change, Create, Delete, Node, Put, Session, SessionState
 from zk.lease.election import LeaderTerm, try_to_lead
 from zk.lease.membership import Registered, registered
 from zk.placement.assignment import (
@@ -32,6 +32,7 @@ from zk.placement.assignment import (
     unit_of,
     unit_of_set,
 )
+from zk.placement.metrics import ASSIGNMENTS, note_round, note_tasks, note_workers
 from zk.placement.nodes import assignment_content, assignments_of, wishes_of
 from zk.placement.settling import SETTLE_S, Arrival, arrivals_after
 from zk.tree.entries import (
@@ -87,19 +88,27 @@ class Scheduler:
         self._arrivals: dict[str, Arrival] = {}
         self._moved = 0  # units that left a live worker since ``_moved_since_s``
         self._moved_since_s = float("-inf")
+        self._round_at_s = time.monotonic()
+        self._unready = "it has not looked for the leader yet"
         session.on_state(lambda _state: self._wake.set())
 
     def run(self, stop: threading.Event) -> None:
         """Lead or wait to lead until ``stop`` is set, which it notices within ``ROUND_S``, or at once by ``wake``."""
         term: LeaderTerm | None = None
         while not stop.is_set():
+            self._round_at_s = time.monotonic()
             try:
                 term = self._round(term)
+                self._unready = ""
+                note_round("done", is_leading=term is not None)
             except Fenced as error:
                 log.warning("no longer the leader", error=error)
                 term = None
+                note_round("fenced", is_leading=False)
             except Retryable as error:
                 log.warning("scheduling is delayed", error=error)
+                self._unready = str(error)
+                note_round("delayed", is_leading=term is not None and term.is_current())
             self._wake.wait(ROUND_S)
             self._wake.clear()
         if term is not None and term.is_current():
@@ -113,6 +122,18 @@ class Scheduler:
     def wake(self) -> None:
         """Start the next round now."""
         self._wake.set()
+
+    @property
+    def round_ages_s(self) -> Mapping[str, float]:
+        """How long ago its loop began its last round."""
+        return {"scheduler": time.monotonic() - self._round_at_s}
+
+    @property
+    def unready(self) -> str:
+        """Why it neither leads nor waits to lead; "" if it does."""
+        if self._session.state is not SessionState.CONNECTED:
+            return f"the session to ZooKeeper is {self._session.state.value}"
+        return self._unready
 
     def _round(self, term: LeaderTerm | None) -> LeaderTerm | None:
         if term is None or not term.is_current():
@@ -137,6 +158,8 @@ class Scheduler:
             moves_max=moves_max(tasks) - self._moved,
         )
         self._moved += placed.moves
+        note_tasks(len(tasks), placed=sum(bool(each.worker) for each in placed.assigned.values()))
+        note_workers(each.kind for each in registered(snapshot.nodes["workers"]).values())
         self._commit(term, plan(snapshot, placed.assigned, self._tree))
         return term
 
@@ -151,6 +174,7 @@ class Scheduler:
                 log.warning("a unit was not assigned in this round", error=error)
                 continue
             log.info("assigned", changes=[change.path for change in group])
+            ASSIGNMENTS.inc(sum(not isinstance(change, Delete) for change in group))
             fault_point(BETWEEN_COMMITS)
 
     def _read_snapshot(self) -> Snapshot:

@@ -25,9 +25,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from millrace.errors import Fatal, MillraceError, Retryable
+from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
+from millrace.metrics import counter
 from schemas.documents import RelayTask, SetDocument, Work, address_of, stream_of
 from schemas.status import TaskReport, TaskState
 from zk.client.session import Session
@@ -43,6 +44,9 @@ LEASE_RETRY_S = 0.2  # between two attempts to acquire the lease
 
 AFTER_ACQUIRE = register("zk.run.slot.after_acquire")
 BEFORE_RELEASE = register("zk.run.slot.before_release")
+
+FAILURES = counter("millrace_task_failures_total")
+FENCED = counter("millrace_fenced_total")
 
 log = get_logger("zk.run.slot")
 
@@ -245,6 +249,8 @@ class Slot:
     def _after_failure(self, error: BaseException | None, failures: Failures) -> NextStep:
         """Decide the next step, report the new state and log it."""
         step = after(error, failures, self._context.pace)
+        FAILURES.labels(code=step.error.code).inc()
+        FENCED.inc(isinstance(error, Fenced))
         self._set_state(
             step.state, why=step.error.full_message, error=step.error, next_try_s=step.wait_s
         )

@@ -135,6 +135,8 @@ class Supervisor:
         self._is_name_taken = False  # the worker's name, by another worker
         self._writer_error: BaseException | None = None  # the error that ended the report writer
         self._reported_away: dict[str, int] = {}  # task → its epoch when that was logged
+        self._round_at_s = time.monotonic()
+        self._unready = "it has not registered yet"
         session.on_state(self._state_changed)
 
     def run(self, stop: threading.Event) -> bool:
@@ -171,17 +173,38 @@ class Supervisor:
         self._wake.set()
 
     def reports(self) -> Mapping[str, TaskReport]:
-        """The report of every task of this worker. While ZooKeeper can't be reached, RUNNING becomes DEGRADED."""
+        """The report of every task of this worker, with how long its runner has been silent.
+
+        While ZooKeeper can't be reached, RUNNING becomes DEGRADED.
+        """
         return {
-            name: self._degraded_while_away(slot.report)
+            name: replace(
+                self._degraded_while_away(slot.report), silent_s=self._status.silent_s(name)
+            )
             for name, slot in tuple(self._slots.items())
         }
 
+    @property
+    def round_ages_s(self) -> Mapping[str, float]:
+        """How long ago each loop of this worker began its last round."""
+        now_s = time.monotonic()
+        return {"supervisor": now_s - self._round_at_s, "status writer": self._status.round_age_s}
+
+    @property
+    def unready(self) -> str:
+        """Why this worker takes no tasks; "" if it is registered and has read its assignments."""
+        if self._session.state is not SessionState.CONNECTED:
+            return f"the session to ZooKeeper is {self._session.state.value}"
+        return self._unready
+
     def _try_round(self) -> None:
+        self._round_at_s = time.monotonic()
         try:
             self._round()
             self._is_name_taken = False
+            self._unready = ""
         except Retryable as error:
+            self._unready = str(error)
             if error.code == "MR-4009":
                 self._log_name_taken(error)
                 return
@@ -189,6 +212,7 @@ class Supervisor:
                 "ZooKeeper can't be reached or is busy: running tasks continue", error=error
             )
         except MillraceError as error:
+            self._unready = str(error)
             log.error("ZooKeeper refuses this worker: running tasks continue", error=error)
 
     def _round(self) -> None:

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from millrace.errors import MillraceError, Retryable
+from millrace.http import Page
 from millrace.log import get_logger
 from millrace.signals import stop_on_signals
 from zk.client.session import Session
@@ -26,6 +27,7 @@ from zk.lease.membership import WorkerIdentity, process_name
 from zk.lease.starts import kills_max_from
 from zk.placement.scheduler import Scheduler
 from zk.run.backoff import Pace
+from zk.run.probes import probes_of
 from zk.run.runner import TaskRunner
 from zk.run.supervisor import Supervisor
 from zk.tree.store import Store
@@ -45,8 +47,12 @@ def run_worker(
     *,
     ensemble: Ensemble | None = None,
     pace: Pace | None = None,
+    page: Page | None = None,
 ) -> int:
-    """Run tasks of one kind until a signal; returns 0 after an orderly end. Call it from the main thread."""
+    """Run tasks of one kind until a signal; returns 0 after an orderly end. Call it from the main thread.
+
+    ``page`` shows the process to monitoring.
+    """
     where = ensemble or Ensemble.from_environment()
     kills_max = kills_max_from()
     stop = stop_on_signals()
@@ -64,6 +70,8 @@ def run_worker(
     log.info(
         "worker started", worker=worker.name, kind=worker.kind.value, cluster=where.tree.cluster
     )
+    if page is not None:
+        page.show(probes_of(supervisor, session, read_reports=supervisor.reports))
     if _in_thread(supervisor.run, supervisor.wake, stop):
         session.close()
         log.info("worker ended", worker=worker.name)
@@ -73,7 +81,9 @@ def run_worker(
     os._exit(EXIT_STUCK)
 
 
-def run_scheduler(*, name: str = "", ensemble: Ensemble | None = None) -> int:
+def run_scheduler(
+    *, name: str = "", ensemble: Ensemble | None = None, page: Page | None = None
+) -> int:
     """Lead or wait to lead until a signal; returns 0 after an orderly end. Call it from the main thread.
 
     Raises the error that ends it, such as Fatal MR-7028 if its login may only read.
@@ -85,6 +95,8 @@ def run_scheduler(*, name: str = "", ensemble: Ensemble | None = None) -> int:
     if session is None:
         return 0
     scheduler = Scheduler(session, where.tree, name=process)
+    if page is not None:
+        page.show(probes_of(scheduler, session))
 
     refused: list[MillraceError] = []
 

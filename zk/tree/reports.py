@@ -113,6 +113,9 @@ class _Task:
     written_at_s: float = float("-inf")
     early_at_s: float = float("-inf")
 
+    def silent_s(self, now_s: float) -> float:
+        return max(0.0, now_s - self.offered_at_s)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ages:
@@ -147,6 +150,7 @@ class StatusWriter:
         self._session = session
         self._tree = tree
         self._report_s = report_s
+        self._round_at_s = time.monotonic()
         self._progress_s = progress_s
         self._tasks: dict[str, _Task] = {}
         self._lock = threading.Lock()  # around the tasks
@@ -161,11 +165,16 @@ class StatusWriter:
                 known.moved_at_s = now_s
             known.offered, known.offered_at_s = offered, now_s
 
-    def latest(self, task: str) -> TaskReport | None:
-        """The last offered report."""
+    def silent_s(self, task: str) -> float:
+        """How long ago the task's last report was offered; 0 if none was."""
         with self._lock:
             known = self._tasks.get(task)
-            return known.offered.report if known else None
+        return known.silent_s(time.monotonic()) if known else 0.0
+
+    @property
+    def round_age_s(self) -> float:
+        """How long ago `run` began to write the reports that were due then."""
+        return time.monotonic() - self._round_at_s
 
     def forget(self, task: str) -> None:
         """Write no more reports of this task, which this worker no longer runs."""
@@ -181,6 +190,7 @@ class StatusWriter:
     def run(self, stop: threading.Event) -> None:
         """Write the reports that are due, until ``stop`` is set."""
         while not stop.wait(self._report_s):
+            self._round_at_s = time.monotonic()
             with self._lock:
                 tasks = list(self._tasks.items())
             for name, known in tasks:
@@ -202,7 +212,7 @@ class StatusWriter:
             if not is_forced and not is_due(offered, known.written, ages, every=every):
                 return True
             path, epoch = self._tree.status(task), offered.report.epoch
-            content = _content(offered, silent_s=max(0.0, now_s - known.offered_at_s))
+            content = _content(offered, silent_s=known.silent_s(now_s))
             try:
                 known.version = self._put(path, content, epoch=epoch, version=known.version)
             except Retryable as error:

@@ -5,7 +5,8 @@
     python -m tests.kit.control.process scheduler NAME
 
 The capture worker's runner writes a line to the journal (one ``write`` each) when it starts and ends:
-``start TASK EPOCH``, ``end TASK EPOCH``. ``MILLRACE_TEST_STUCK=1`` makes it ignore its stop, and shortens the wait.
+``start TASK EPOCH``, ``end TASK EPOCH``. MILLRACE_HTTP is the address of its page of metrics; unset, there is none.
+``MILLRACE_TEST_STUCK=1`` makes it ignore its stop, and shortens the wait.
 ``MILLRACE_TEST_KILLER=TASK`` kills the process by SIGKILL soon after this task has started.
 """
 
@@ -20,6 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from millrace import log
+from millrace.http import OFF, Page, open_page
 from schemas.documents import TaskKind, Work
 from schemas.status import TaskReport, TaskState
 from tests.kit.control.control import QUICK
@@ -60,20 +62,25 @@ class JournalRunner:
 def main(arguments: list[str]) -> int:
     """Run one of them; returns the exit code."""
     log.configure(json=True, level="info")
+    with open_page(os.environ.get("MILLRACE_HTTP", OFF)) as page:
+        return _run(arguments, page)
+
+
+def _run(arguments: list[str], page: Page) -> int:
     what, name, *rest = arguments
     if what == "scheduler":
-        return run_scheduler(name=name)
+        return run_scheduler(name=name, page=page)
     if what == "apply":
         from tests.kit.apply.reader import runner_without_spark
 
         worker = WorkerIdentity(name=name, kind=TaskKind.APPLY)
-        return run_worker(worker, runner_without_spark, pace=QUICK)
+        return run_worker(worker, runner_without_spark, pace=QUICK, page=page)
     runner = JournalRunner(Path(rest[0]))
     pace = replace(QUICK, stop_s=1.0) if _is_stuck() else QUICK
     if "MILLRACE_TEST_KILLER" in os.environ:
         pace = replace(pace, steady_s=0.5)
     worker = WorkerIdentity(name=name, kind=TaskKind.CAPTURE)
-    return run_worker(worker, lambda _store: runner, pace=pace)
+    return run_worker(worker, lambda _store: runner, pace=pace, page=page)
 
 
 def _is_stuck() -> bool:

@@ -1,0 +1,88 @@
+"""The metrics of a worker's tasks: a pure function of their reports, the values of `millrace status`.
+
+Nothing is counted here. A value that a report does not have gives no series.
+"""
+
+from collections.abc import Mapping
+
+from millrace.metrics import Exposition
+from schemas.stages.applied import Applied
+from schemas.stages.captured import Captured
+from schemas.stages.published import Published
+from schemas.stages.relayed import Relayed
+from schemas.stall import with_stall
+from schemas.status import TaskReport, TaskState
+
+
+def add_tasks(found: Exposition, reports: Mapping[str, TaskReport]) -> None:
+    """Add the metrics of these tasks. A task that should move rows and does not is shown as stalled."""
+    for task, report in sorted(reports.items()):
+        _add_task(found, task, with_stall(report))
+
+
+def _add_task(found: Exposition, task: str, report: TaskReport) -> None:
+    found.add("millrace_state", 1, task, report.state.value)
+    if report.code:
+        found.add("millrace_task_code", 1, task, report.code)
+    if report.state is TaskState.BLOCKED:
+        found.add("millrace_blocked", 1, task, report.code)
+    found.add("millrace_warnings", len(report.warnings), task)
+    if report.state in (TaskState.RUNNING, TaskState.STALLED):  # others report only changes
+        found.add("millrace_report_age_seconds", report.silent_s, task)
+    found.add("millrace_epoch", report.epoch or None, task)
+    found.add("millrace_seq", report.seq, task)
+    moving = report.published or report.applied
+    if moving is not None:
+        found.add("millrace_rows_per_second", moving.rates.over_10_s, task)
+    if report.captured is not None:
+        _add_captured(found, task, report.captured)
+    if report.relayed is not None:
+        _add_relayed(found, task, report.relayed)
+    if report.published is not None:
+        _add_published(found, task, report.published)
+    if report.applied is not None:
+        _add_applied(found, task, report.applied)
+
+
+def _add_captured(found: Exposition, task: str, stage: Captured) -> None:
+    source = stage.source
+    found.add("millrace_source_lag_seconds", source.lag_s, task)
+    found.add("millrace_source_gtid_behind", source.missing, task)
+    found.add("millrace_source_still_seconds", source.still_s, task)
+    for member in stage.members:
+        replica = f"{member.host}:{member.port}"
+        found.add("millrace_replica_candidate_lag_seconds", member.lag_s, task, replica)
+        found.add("millrace_replica_candidate_admissible", member.admissible, task, replica)
+
+
+def _add_relayed(found: Exposition, task: str, stage: Relayed) -> None:
+    found.add("millrace_relay_bytes", stage.stored_bytes, task, "used")
+    found.add("millrace_relay_bytes", stage.disk_left_bytes, task, "free")
+    found.add("millrace_relay_behind_bytes", stage.behind_bytes, task)
+    found.add("millrace_relay_received_bytes_total", stage.received_bytes, task)
+    found.add("millrace_relay_connects_total", stage.connects, task)
+    found.add("millrace_relay_time_to_loss_seconds", stage.time_to_loss_s, task)
+
+
+def _add_published(found: Exposition, task: str, stage: Published) -> None:
+    found.add("millrace_publish_lag_seconds", stage.lag_s, task)
+    found.add("millrace_publish_waits_seconds", stage.waits_s, task)
+    found.add("millrace_published_rows_total", stage.rows, task)
+    found.add("millrace_publish_slow_path", bool(stage.slow_path), task)
+    found.add("millrace_kafka_commit_seconds", stage.commit_s, task)
+    found.add("millrace_kafka_producers_replaced_total", stage.renewed, task)
+
+
+def _add_applied(found: Exposition, task: str, stage: Applied) -> None:
+    backlog, counts = stage.backlog, stage.counts
+    found.add("millrace_apply_lag_seconds", stage.lag_s, task)
+    found.add("millrace_apply_waits_seconds", stage.waits_s, task)
+    found.add("millrace_apply_backlog_records", backlog.records, task)
+    found.add("millrace_apply_backlog_rows", backlog.rows, task)
+    found.add("millrace_apply_backlog_bytes", backlog.bytes, task)
+    found.add("millrace_remaining_seconds", stage.eta_s, task)
+    found.add("millrace_applied_rows_total", counts.rows, task)
+    found.add("millrace_applied_statements_total", counts.statements, task)
+    found.add("millrace_applied_ddl_total", counts.ddl, task)
+    found.add("millrace_applied_left_out_total", counts.left_out, task)
+    found.add("millrace_applied_turns_total", counts.turns, task)
