@@ -37,6 +37,7 @@ import numpy as np
 from millrace.errors import Fatal, Retryable
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
+from millrace.metrics import counter, histogram
 from producer.publish.audit import VERDICT_S, Audit, Commit
 from producer.publish.codec import RecordCodec
 from producer.publish.config import PublisherConfig
@@ -50,6 +51,10 @@ from producer.publish.topic_check import durability_warning
 from schemas.progress import Progress
 
 log = get_logger("producer.publish")
+
+COMMIT_SECONDS = histogram("millrace_kafka_txn_seconds")
+ENDED = counter("millrace_kafka_txn_total")  # by result and reason, a code
+ENDED.labels(result="commit", reason="")
 
 BEFORE_BEGIN = register("publisher.before_begin")
 AFTER_BEGIN = register("publisher.after_begin")
@@ -335,14 +340,20 @@ class Publisher:
                 committed = self._settle_unknown(unknown, is_last=is_last)
             if committed is not None:
                 self._audit.submit(committed)
-        except BaseException:
+        except BaseException as error:
+            if self._open.is_begun:
+                _note_end("discard", error)
             self.discard()
             raise
 
     def _settle_unknown(self, unknown: Retryable, *, is_last: bool) -> Commit | None:
         """After an error: the batch is committed, or it is sent once more, if it is still here and not sent twice."""
-        sent, self._open = self._open, _OpenTransaction()
-        if self._is_committed_after(unknown):
+        sent = self._open
+        is_committed = self._is_committed_after(unknown)
+        self._open = _OpenTransaction()
+        if sent.is_begun:
+            _note_end("commit" if is_committed else "discard", unknown)
+        if is_committed:
             return None
         if sent.chunk_count > 1 or sent.is_second:
             raise Retryable(
@@ -387,6 +398,8 @@ class Publisher:
                 raise self._open.oversize_error(limit_bytes=self._record_bytes_max) from failure
             raise
         fault_point(AFTER_COMMIT)
+        _note_end("commit")
+        COMMIT_SECONDS.observe(self._commit_s)
         self._open = _OpenTransaction()
         self._note_commit(end)
         self._is_suspicious = self._commit_s >= self._limits.suspicious_s
@@ -457,3 +470,7 @@ class Publisher:
             "replaced the producer instance", seq=tail.progress.seq, epoch=self._opener.config.epoch
         )
         return tail.progress
+
+
+def _note_end(result: str, error: BaseException | None = None) -> None:
+    ENDED.labels(result=result, reason=getattr(error, "code", "")).inc()

@@ -12,6 +12,7 @@ seen by a walk with checksums are set aside; never the file being written. Not d
 from millrace.errors import Fatal
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
+from millrace.metrics import counter
 from producer.relay import layout
 from producer.relay.damage import Damage
 from producer.relay.files import disk_errors
@@ -22,6 +23,10 @@ from producer.relay.writer import RelayLog
 from schemas.place import Coordinates
 
 AFTER_SET_ASIDE = register("relay.quarantine.after_set_aside")
+
+CORRUPTION = counter("millrace_relay_corruption_total")
+for _where in ("disk", "stream"):
+    CORRUPTION.labels(where=_where)  # 0 from the start: a query for an increase sees the first one
 
 log = get_logger("producer.relay")
 
@@ -63,4 +68,5 @@ def set_aside(relay: RelayLog, damage: Damage) -> None:
         relay.disk.replace(stored, stored.with_name(stored.name + DAMAGED_SUFFIX))
         relay.disk.sync_directory(path.parent)
     fault_point(AFTER_SET_ASIDE)
+    CORRUPTION.labels(where="disk").inc()
     log.error("damaged relay file set aside", file=str(at), why=damage.why, gtids=str(damage.lost))

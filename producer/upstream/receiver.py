@@ -35,6 +35,7 @@ from millrace.errors import Fatal, Retryable
 from millrace.log import get_logger
 from producer.relay import layout
 from producer.relay.open_file import ResumePoint
+from producer.relay.quarantine import CORRUPTION
 from producer.relay.reader import RelayReader
 from producer.relay.writer import RelayLog
 from producer.upstream.choice import find_errant
@@ -144,6 +145,8 @@ class Receiver:
                 self._connect_and_receive(stop)
             except Retryable as error:
                 has_received = self._figures.received_bytes > received_before
+                if error.code in _DAMAGE_CODES:
+                    CORRUPTION.labels(where="stream").inc()
                 if has_received and error.code not in _DAMAGE_CODES:
                     failures = 0  # repeated damage is not progress
                 if error.code in _CONTINUITY_CODES and self._may_start_subdir():
