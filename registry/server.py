@@ -20,8 +20,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from millrace.errors import Fatal, Fenced, MillraceError
+from millrace.http import Page
 from millrace.log import get_logger
 from registry.door import Door
+from registry.monitoring import TICK_S, Counted, Pulse
 from registry.service import SCHEMA_INVALID, Refusal, RegistryService
 from registry.store import SchemaStore
 from schemas.json_input import load_json
@@ -45,11 +47,12 @@ log = get_logger("registry")
 
 @dataclass(frozen=True, slots=True)
 class RegistryServer:
-    """Answers on a socket from ``listen``."""
+    """Answers on a socket from ``listen``. ``page`` shows it to monitoring."""
 
     listening: socket.socket
     store: SchemaStore
     door: Door = field(default_factory=Door)
+    page: Page = field(default_factory=Page)
 
     @property
     def address(self) -> str:
@@ -69,14 +72,18 @@ class RegistryServer:
 
         try:
             app = application(RegistryService(self.store), self.door, on_fenced=end)
+            pulse = Pulse()
+            self.page.show(pulse.probes())
             ready()
             config = uvicorn.Config(
-                app,
+                Counted(app),
                 log_config=None,
                 access_log=False,
                 timeout_graceful_shutdown=_GRACE_S,
                 ssl_certfile=self.door.certificate,
                 ssl_keyfile=self.door.key,
+                callback_notify=pulse.beat,
+                timeout_notify=TICK_S,
             )
             server = uvicorn.Server(config)
             server.run(sockets=[self.listening])

@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from millrace.cli.brokers import Kafka, KafkaConfig, named_brokers
+from millrace.cli.http_option import Http
 from millrace.errors import Fatal
 from millrace.private import keep_private
 from schemas.kafka_names import REGISTRY_TOPIC
@@ -61,8 +62,10 @@ def registry(
             "--insecure", help="Listen for other machines without TLS or without a token."
         ),
     ] = False,
+    http: Http = "",
 ) -> None:
     """Run the built-in schema registry: Confluent's REST API."""
+    from millrace.http import open_page
     from millrace.kafka_refusals import explained
     from registry.door import Door
     from registry.kafka import KafkaSchemaStore
@@ -77,13 +80,13 @@ def registry(
     door.check_exposure(host, is_accepted=insecure)
     if reference is not None:
         resolve_secret(reference)  # a missing one is reported now, not to the first client
-    listening = listen(host, port)
-    name = f"{socket.gethostname()}/{address_text(listening)}"
     brokers = named_brokers(kafka, kafka_config)
     if brokers is None:
         raise Fatal("MR-3502", "no brokers are known for the registry's topic")
-    ownership = Ownership(brokers, topic, name=name, takes_over=take_over)
-    store = KafkaSchemaStore(brokers, topic=topic, ownership=ownership)
-    server = RegistryServer(listening, store, door)
-    with explained(brokers, Grants(brokers, registry_acls(topic)).fix):
+    with open_page(http) as page, explained(brokers, Grants(brokers, registry_acls(topic)).fix):
+        listening = listen(host, port)
+        name = f"{socket.gethostname()}/{address_text(listening)}"
+        ownership = Ownership(brokers, topic, name=name, takes_over=take_over)
+        store = KafkaSchemaStore(brokers, topic=topic, ownership=ownership)
+        server = RegistryServer(listening, store, door, page)
         server.run(ready=lambda: print(json.dumps({"registry": server.address}), flush=True))

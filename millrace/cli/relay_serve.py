@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from millrace.cli.http_option import Http
 from millrace.errors import Fatal
 from millrace.private import keep_private
 from millrace.signals import stop_on_signals
@@ -44,8 +45,10 @@ def serve(
     connections_max: Annotated[
         int, typer.Option("--connections-max", min=1, help="Clients at the same time.")
     ] = 100,
+    http: Http = "",
 ) -> None:
     """Serve the relay log over the MySQL replication protocol: replicas and mysqlbinlog leave the source alone."""
+    from millrace.http import Probes, open_page
     from producer.serve.login import ServedAccount
     from producer.serve.server import RelayServer, ServeOptions
 
@@ -61,7 +64,13 @@ def serve(
     )
     server = RelayServer(relay_dir / set_name, options)
     stop = stop_on_signals()
-    server.run(stop, ready=lambda: print(json.dumps({"serve": server.address}), flush=True))
+    with open_page(http) as page:
+
+        def ready() -> None:
+            page.show(Probes(hung=server.hung))
+            print(json.dumps({"serve": server.address}), flush=True)
+
+        server.run(stop, ready=ready)
 
 
 def parse_address(text: str) -> tuple[str, int]:

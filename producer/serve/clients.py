@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from millrace.metrics import gauge
 from producer.serve.dump import Dump
 from producer.serve.requests import DUMP_ERROR, STATE, Registration
 from producer.serve.wire import Refusal
@@ -16,6 +17,8 @@ _REPLACED = (
     "A replica with the same server_uuid/server_id as this replica has connected to the source;"
     " the dump of this one is ended"
 )
+
+CONNECTED = gauge("millrace_serve_clients")
 
 
 class Clients:
@@ -38,9 +41,11 @@ class Clients:
             if len(self._connected) >= self._connections_max:
                 raise Refusal(1040, "08004", "Too many connections")
             self._connected.add(thread)
+        CONNECTED.inc()
         try:
             yield thread
         finally:
+            CONNECTED.dec()
             with self._lock:
                 self._connected.discard(thread)
                 self._registered.pop(thread, None)

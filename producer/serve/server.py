@@ -26,6 +26,7 @@ CONNECTIONS_MAX = 100  # each dump has two buffers of 9 MiB together
 BACKLOG = 64
 GRACE_S = 2.0
 POLL_S = 0.2
+HUNG_S = 30.0
 
 log = get_logger("producer.serve")
 
@@ -51,6 +52,7 @@ class RelayServer:
     _catalogue: Catalogue = field(init=False)
     _tls: ssl.SSLContext | None = field(init=False)
     _listening: socket.socket = field(init=False)
+    _round_at_s: float = field(init=False, default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
         options = self.options
@@ -65,6 +67,11 @@ class RelayServer:
         host, port = self._listening.getsockname()[:2]
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
+    def hung(self) -> str:
+        """Why it accepts no clients; "" if it does. For monitoring."""
+        age_s = time.monotonic() - self._round_at_s
+        return f"no client could connect for {age_s:.0f} s" if age_s > HUNG_S else ""
+
     def run(self, stop: threading.Event, *, ready: Callable[[], None] = lambda: None) -> None:
         """Serve until ``stop``; ``ready`` is called once clients are accepted."""
         clients = Clients(self.options.connections_max)
@@ -75,6 +82,7 @@ class RelayServer:
             self._listening.settimeout(POLL_S)
             ready()
             while not stop.is_set():
+                self._round_at_s = time.monotonic()
                 open_sockets = {k: v for k, v in open_sockets.items() if k.is_alive()}
                 try:
                     connection, address = self._listening.accept()
