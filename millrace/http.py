@@ -45,7 +45,7 @@ log = get_logger("http")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probes:
-    """What a process shows. The functions never wait.
+    """The values that a process shows. The functions never wait.
 
     ``hung``, ``unready``: the reason, or "". ``metrics`` adds what the process does not count in instruments.
     """
@@ -210,7 +210,7 @@ class _Server(ThreadingMixIn, WSGIServer):
             self._free.release()
 
     def handle_error(self, *_: object) -> None:
-        """A client that ends its connection is no error of ours."""
+        """Log it for developers only: a client may end its connection at any time."""
         log.debug("a request for metrics failed", exc_info=True)
 
 

@@ -1,4 +1,4 @@
-"""What the registry shows to monitoring: its requests, and whether its event loop runs."""
+"""Shows the registry to monitoring: its requests, and whether its event loop runs."""
 
 import time
 from dataclasses import dataclass, field
@@ -52,7 +52,7 @@ class Pulse:
         self._at_s = time.monotonic()
 
     def probes(self) -> Probes:
-        """Of a registry that has read its topic."""
+        """The probes of a registry that has read its topic."""
         return Probes(hung=self._hung)
 
     def _hung(self) -> str:

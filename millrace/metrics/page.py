@@ -35,7 +35,7 @@ come from the worker that runs the task, and end there when the task moves. An u
 not named. Tasks that read the same set share its relay log, so do not add up `millrace_relay_bytes`. A scrape of a
 worker with 200 tasks takes 4 ms of its time.
 
-`deploy/prometheus/alerts.yml` has alerts, and [operations](operations.md) says what to do about each.
+`deploy/prometheus/alerts.yml` has alerts, and [operations](operations.md) has the actions for each.
 `deploy/grafana/overview.json` and `deploy/grafana/expert.json` are dashboards.
 """
 

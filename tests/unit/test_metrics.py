@@ -52,7 +52,7 @@ def _of(reports: dict[str, TaskReport]) -> Samples:
 
 
 def test_metrics_of_tasks_are_their_reports_values() -> None:
-    """Of a capture task and of a blocked apply task with every value."""
+    """A capture task and a blocked apply task have every value."""
     found = _of({"c": FULL_CAPTURE, "a": FULL_APPLY})
     assert found[("millrace_state", ("c", "running"))] == 1
     assert found[("millrace_seq", ("c",))] == 912_338

@@ -1,4 +1,4 @@
-"""What a worker, an apply driver or a scheduler shows to monitoring.
+"""Shows a worker, an apply driver or a scheduler to monitoring.
 
 `/livez`   each loop begins a round every second or two. A round waits for ZooKeeper for a session timeout at most, a
            few times. So a loop without a new round for ``hung_after_s`` hangs.
