@@ -1,4 +1,4 @@
-"""What a PromQL expression reads, and the labels of its result, from the tree of a library's parser.
+"""Finds what a PromQL expression reads, and the labels of its result, in the tree of a library's parser.
 
 Covers what our alerts and dashboards use; an operation that it does not know is an AssertionError.
 """

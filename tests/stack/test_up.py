@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,12 +19,13 @@ import pytest
 from consumer.spark.scratch import PREFIX
 from consumer.topic.kafka import TopicReader
 from deploy.local.background import records
-from deploy.local.services import APPLY_TASK, CAPTURE_TASK
+from deploy.local.services import APPLY_TASK, CAPTURE_TASK, SERVICES
 from deploy.servers.process import is_running, session_members
 from millrace.cli.status_json import as_plain
 from millrace.home_folder import home, local_stack_folder
 from tests.fixtures.servers import FLAVOURS
 from tests.kit import canaries
+from tests.kit.control.page import Scrape, fetched
 from tests.kit.waiting import eventually
 from zk.client.session import Session
 from zk.tree.paths import Tree
@@ -99,6 +101,52 @@ def test_every_database_a_user_creates_is_replicated(stack: dict[str, Any]) -> N
     members = [line.split()[1] for line in detail.splitlines() if line.startswith("  member ")]
     assert sorted(members) == sorted(f"{one['host']}:{one['port']}" for one in stack["source"])
     assert f"{read['host']}:{read['port']}" in members
+
+
+def test_every_process_of_a_stack_shows_its_metrics(stack: dict[str, Any]) -> None:
+    """They are ready, and the figures of the tasks are those of the status."""
+    for statement in (
+        "CREATE DATABASE measured",
+        "CREATE TABLE measured.t (id INT PRIMARY KEY)",
+        "INSERT INTO measured.t VALUES (1), (2)",
+    ):
+        _asked(stack["source"][0], statement)
+    folder = local_stack_folder(NAME)
+    at = {name: _metrics_address(folder / name / "log") for name in SERVICES}
+    eventually(lambda: all(fetched(each, "/readyz") == (200, "ok\n") for each in at.values()))
+    assert all(fetched(each, "/livez") == (200, "ok\n") for each in at.values())
+    address = {"MILLRACE_ZOOKEEPER": stack["zookeeper"], "MILLRACE_CLUSTER": "default"}
+
+    def are_equal() -> bool:
+        status = json.loads(_done(address, "status", "--json"))
+        seqs = {task["task"]: task["seq"] for task in status["tasks"]}
+        worker, apply = Scrape(at["worker"]), Scrape(at["apply"])
+        return (
+            worker.value("millrace_seq", task=CAPTURE_TASK) == seqs[CAPTURE_TASK] > 0
+            and apply.value("millrace_seq", task=APPLY_TASK) == seqs[APPLY_TASK] > 0
+            and worker.value("millrace_publish_lag_seconds", task=CAPTURE_TASK) == 0
+            and apply.value("millrace_apply_lag_seconds", task=APPLY_TASK) == 0
+        )
+
+    eventually(are_equal, every_s=0.5, what="metrics and status are equal")
+    found = {name: Scrape(each) for name, each in at.items()}
+    for name, series, labels in (
+        ("scheduler", "millrace_scheduler_leading", {}),
+        ("registry", "millrace_registry_requests_total", {"method": "POST", "status": "200"}),
+        ("worker", "millrace_state", {"task": CAPTURE_TASK, "state": "running"}),
+        ("worker", "millrace_kafka_txn_total", {"result": "commit", "reason": ""}),
+        ("worker", "millrace_kafka_txn_seconds_count", {}),
+        ("worker", "millrace_relay_bytes", {"task": CAPTURE_TASK, "state": "used"}),
+        ("apply", "millrace_state", {"task": APPLY_TASK, "state": "running"}),
+        ("apply", "millrace_applied_rows_total", {"task": APPLY_TASK}),
+    ):
+        assert (found[name].value(series, **labels) or 0) > 0, series
+
+
+def _metrics_address(log: Path) -> str:
+    """Return the address that the process has logged."""
+    (address,) = re.findall(r"http listens .*address=(\S+)", log.read_text())
+    return str(address)
 
 
 BACKLOG_ROWS, BATCH_ROWS = 800_000, 10_000  # more than is applied between two reports
