@@ -16,6 +16,7 @@ from prometheus_client import (
     Histogram,
     PlatformCollector,
     ProcessCollector,
+    disable_created_metrics,
 )
 
 from millrace import __version__
@@ -24,6 +25,8 @@ from millrace.metrics.table import METRICS, Kind, Metric
 # from a commit on a near broker to one that waits for its timeouts
 SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
+# no second series with the time at which a counter began
+disable_created_metrics()  # type: ignore[no-untyped-call]
 PROCESS = CollectorRegistry()
 ProcessCollector(registry=PROCESS)
 PlatformCollector(registry=PROCESS)

@@ -10,6 +10,7 @@ import pytest
 import zk.lease.lease
 import zk.run.slot
 from millrace.errors import Fatal, Fenced, Retryable
+from millrace.metrics import PROCESS
 from schemas.documents import Brokers, RelayTask, TaskKind, Work, address_of
 from schemas.stages.applied import Applied
 from schemas.status import TaskState
@@ -254,10 +255,12 @@ def test_task_fenced_repeatedly_under_its_lease_is_blocked(stage: Stage) -> None
         raise Fenced("MR-4003", "the topic names a greater epoch")
 
     runner = ScriptedRunner(script)
+    fenced = PROCESS.get_sample_value("millrace_fenced_total") or 0
     stage.scheduler()
     stage.worker(runner)
     stage.store.create_task(a_capture())
     stage.reaches("shop-capture", TaskState.BLOCKED, "fenced 5 times in a row")
+    assert PROCESS.get_sample_value("millrace_fenced_total") == fenced + 5
     assert stage.report("shop-capture").code == "MR-4006"
     assert "raise-generation" in stage.report("shop-capture").fix
     assert len(runner.starts) == 5
