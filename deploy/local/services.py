@@ -71,7 +71,8 @@ def service_specs(
             f"millrace {name}",
             (*PROGRAM, name, *arguments[name]),
             folder / name / "log",
-            {**environment, "SPARK_LOCAL_DIRS": str(folder / "spark")},
+            # not the one port that the user has set: each process takes a free one
+            {**environment, "SPARK_LOCAL_DIRS": str(folder / "spark"), "MILLRACE_HTTP": ""},
         )
         for name in SERVICES
         if name in present_commands()

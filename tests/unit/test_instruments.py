@@ -111,7 +111,7 @@ def _asked(app: Any, method: str) -> None:
 
 
 def test_requests_of_the_registry_are_counted_by_status() -> None:
-    """A client can't make new series with methods of its own."""
+    """A client can't make new series with other methods."""
     app = Counted(application(RegistryService(MemoryStore()), on_fenced=lambda _: None))
     with (
         _grows("millrace_registry_requests_total", 1, method="GET", status="200"),
