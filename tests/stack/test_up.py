@@ -236,6 +236,9 @@ def test_planted_passwords_are_found_nowhere(stack: dict[str, Any]) -> None:
             ("relay", "status", "shop", "--json"),
         )
     ]
+    pages = [fetched(_metrics_address(folder / name / "log"), "/metrics") for name in SERVICES]
+    assert [status for status, _ in pages] == [200] * len(SERVICES)
+    printed += [page for _, page in pages]
     assert canaries.shown("".join(printed), secrets) == []
 
 
