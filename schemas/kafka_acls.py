@@ -10,7 +10,13 @@ from enum import StrEnum
 from itertools import groupby
 
 from schemas.documents import ApplyTask, Brokers, TaskDocument
-from schemas.kafka_names import PUBLISHER_GROUP, READER_GROUP, registry_id, transactional_id
+from schemas.kafka_names import (
+    PUBLISHER_GROUP,
+    READER_GROUP,
+    check_id,
+    registry_id,
+    transactional_id,
+)
 
 UNKNOWN_PRINCIPAL = "User:NAME"
 
@@ -40,6 +46,11 @@ def capture_acls(topic: str) -> tuple[Acl, ...]:
         Acl(Resource.TRANSACTIONAL_ID, transactional_id(topic), "Write"),
         Acl(Resource.GROUP, PUBLISHER_GROUP, "Describe"),
     )
+
+
+def check_acls(topic: str) -> tuple[Acl, ...]:
+    """`millrace check` needs these for a capture task: those of the task, and an ID of its own for a dry run."""
+    return (*capture_acls(topic), Acl(Resource.TRANSACTIONAL_ID, check_id(topic), "Write"))
 
 
 def apply_acls(topic: str) -> tuple[Acl, ...]:

@@ -10,6 +10,11 @@ def transactional_id(topic: str, partition: int = 0) -> str:
     return f"millrace/{topic}/{partition}"
 
 
+def check_id(topic: str) -> str:
+    """The transactional ID of the dry run of `millrace check`, which fences no task."""
+    return f"millrace/{topic}/check"
+
+
 def registry_id(topic: str) -> str:
     """The transactional ID, and the consumer group, of the registry that stores its schemas in ``topic``."""
     return f"registry/{topic}"

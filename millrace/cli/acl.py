@@ -7,9 +7,10 @@ from typing import Annotated
 import typer
 
 from millrace.cli.control import control, origin_of, plain_from_file, print_json
-from schemas.documents import TaskDocument, address_of, parse_task
+from schemas.documents import CaptureTask, TaskDocument, address_of, parse_task
 from schemas.kafka_acls import (
     Acl,
+    check_acls,
     commands,
     principal_of,
     registry_acls,
@@ -29,6 +30,7 @@ class Part(StrEnum):
     TASK = "task"
     SUBSCRIBER = "subscriber"
     REGISTRY = "registry"
+    CHECK = "check"
 
 
 @app.callback()
@@ -46,7 +48,8 @@ def print_acls(
     part: Annotated[
         Part,
         typer.Option(
-            "--for", help="The task itself, a program that reads its topic, or the registry."
+            "--for",
+            help="The task itself, a program that reads its topic, the registry, or `millrace check`.",
         ),
     ] = Part.TASK,
     principal: Annotated[
@@ -81,4 +84,6 @@ def _acls(document: TaskDocument, part: Part) -> tuple[Acl, ...]:
         return registry_acls(REGISTRY_TOPIC)
     if part is Part.SUBSCRIBER:
         return subscriber_acls(address_of(document).topic)
+    if part is Part.CHECK and isinstance(document, CaptureTask):
+        return check_acls(document.output.topic)
     return task_acls(document)

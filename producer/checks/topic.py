@@ -13,15 +13,17 @@ from typing import Protocol
 
 from millrace.checks.requirement import Area, Level, Requirement, Subject
 from millrace.errors import Fatal, MillraceError
+from millrace.kafka_refusals import explained
 from producer.checks.answers import Tables
 from producer.publish.config import PublisherConfig, publisher_config
 from producer.publish.driver import Ends, TopicSettings
 from producer.publish.kafka import KafkaDriver
 from producer.publish.open_transactions import find_open_writer
 from producer.publish.topic_check import check_topic, durability_warning
-from schemas.documents.model import CaptureTask
+from schemas.documents.model import CaptureTask, TopicAddress
 from schemas.gtid import Flavour
-from schemas.kafka_names import transactional_id
+from schemas.kafka_acls import Grants, check_acls
+from schemas.kafka_names import check_id, transactional_id
 
 CLIENT = "check"
 DRY_RUN_S = 15.0
@@ -44,7 +46,7 @@ def check_topic_of(task: CaptureTask, *, pause_s: float) -> Iterator[Requirement
         return
     yield from judge_topic(subject, settings, config, pause_s=pause_s)
     yield judge_operations(subject, admin.operations())
-    yield _dry_run(subject, driver, settings)
+    yield _dry_run(subject, driver, settings, task.output)
     with closing(driver.partition()) as partition:
         ends = watch_ends(partition, open_s=OPEN_S)
     is_open = ends.stable != ends.high
@@ -56,7 +58,7 @@ def trial_config(task: CaptureTask) -> PublisherConfig:
     """The publisher's configuration, with a transactional ID that fences no task."""
     config = publisher_config(task, flavour=Flavour.MYSQL, epoch=0, worker=CLIENT)
     limits = replace(config.limits, publish_timeout_s=DRY_RUN_S)
-    return replace(config, transactional_id=f"millrace/{config.topic}/{CLIENT}", limits=limits)
+    return replace(config, transactional_id=check_id(config.topic), limits=limits)
 
 
 def topic_subject(task: CaptureTask) -> Subject:
@@ -162,13 +164,17 @@ def topic_limit_bytes(task: CaptureTask) -> int:
     return config.limits.record_bytes_max if settings is None else settings.record_bytes_max
 
 
-def _dry_run(subject: Subject, driver: KafkaDriver, settings: TopicSettings) -> Requirement:
+def _dry_run(
+    subject: Subject, driver: KafkaDriver, settings: TopicSettings, output: TopicAddress
+) -> Requirement:
     began_s = time.monotonic()
     transactions = driver.transactions(settings.record_bytes_max)
+    rights = Grants(output.brokers, check_acls(output.topic))
     try:
-        transactions.init()
-        transactions.begin()
-        transactions.abort()
+        with explained(output.brokers, rights.fix):
+            transactions.init()
+            transactions.begin()
+            transactions.abort()
     except MillraceError as error:
         return subject.error("Kafka transaction", error)
     finally:

@@ -14,10 +14,12 @@ import pytest
 
 from consumer.spark.driver import SparkDriver
 from deploy.servers import DatabaseServer
+from millrace.checks.requirement import Level
 from millrace.cli import run
 from millrace.cli.exits import ExitCode
 from millrace.errors import MillraceError
 from producer.capture import CaptureRunner
+from producer.checks.topic import check_topic_of
 from producer.upstream.upstream import Site
 from producer.upstream.upstreams import Upstreams
 from registry.client import RegistryClient
@@ -243,6 +245,28 @@ def test_missing_right_is_reported_with_its_command(
     assert capture.failure.fix.startswith(command)
 
 
+def test_check_needs_the_right_on_its_own_transactional_id(
+    rights: Rights, mariadb_server: DatabaseServer
+) -> None:
+    """A dry run under the task's own ID would fence the task."""
+    kafka = rights.kafka
+    task = _capture_task(kafka, mariadb_server, "http://none")
+    kafka.create_topic(task.output.topic)
+    commands = rights.printed(task, "--for", "check")
+
+    def failed() -> list[tuple[str, str]]:
+        found = check_topic_of(task, pause_s=0)
+        return [(one.code, one.fix) for one in found if one.level is Level.FAIL]
+
+    rights.grant(commands)
+    assert failed() == []
+    (command,) = [command for command in commands if "/check" in command]
+    kafka.kafka_acls(command, removes=True)
+    ((code, fix),) = failed()
+    assert code == "MR-7011"
+    assert command in fix
+
+
 @pytest.mark.parametrize(
     ("operation", "resource"),
     [(acl.operation, acl.resource.value) for acl in registry_acls("t")],
@@ -255,7 +279,7 @@ def test_registry_needs_each_right(
     task = _capture_task(rights.kafka, mariadb_server, "http://none")
     rights.kafka.delete_topic(REGISTRY_TOPIC)
     if operation == "DescribeConfigs":  # asked of a topic that exists
-        rights.kafka.create_compacted(REGISTRY_TOPIC)
+        rights.kafka.create_topic(REGISTRY_TOPIC, policy="compact")
     commands = rights.printed(task, "--for", "registry")
     rights.grant_all_but(commands, operation, resource)
     with serving("--kafka-config", str(_config(rights.kafka, tmp_path))) as said:

@@ -135,9 +135,9 @@ class SecureKafka:
         for done in self.admin.delete_acls([anything]).values():
             done.result(30)
 
-    def create_compacted(self, name: str) -> None:
-        """A topic for a registry."""
-        topic = NewTopic(name, 1, 1, config={"cleanup.policy": "compact"})
+    def create_topic(self, name: str, *, policy: str = "delete") -> None:
+        """A topic with one partition and replica; a registry's has the policy `compact`."""
+        topic = NewTopic(name, 1, 1, config={"cleanup.policy": policy})
         self.admin.create_topics([topic])[name].result(30)
 
     def delete_topic(self, name: str) -> None:

@@ -13,6 +13,7 @@ from millrace.errors import Retryable
 from millrace.metrics import METRICS, PROCESS
 from producer.relay.quarantine import find_damage, set_aside
 from producer.serve.clients import Clients
+from registry.door import Door
 from registry.monitoring import Counted, Pulse
 from registry.server import application
 from registry.service import RegistryService
@@ -112,7 +113,7 @@ def _asked(app: Any, method: str) -> None:
 
 def test_requests_of_the_registry_are_counted_by_status() -> None:
     """A client can't make new series with other methods."""
-    app = Counted(application(RegistryService(MemoryStore()), on_fenced=lambda _: None))
+    app = Counted(application(RegistryService(MemoryStore()), Door(), on_fenced=lambda _: None))
     with (
         _grows("millrace_registry_requests_total", 1, method="GET", status="200"),
         _grows("millrace_registry_requests_total", 2, method="other", status="405"),
