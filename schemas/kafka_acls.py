@@ -49,7 +49,7 @@ def capture_acls(topic: str) -> tuple[Acl, ...]:
 
 
 def check_acls(topic: str) -> tuple[Acl, ...]:
-    """`millrace check` needs these for a capture task: those of the task, and an ID of its own for a dry run."""
+    """`millrace check` needs these for a capture task: those of the task, and a separate ID for a dry run."""
     return (*capture_acls(topic), Acl(Resource.TRANSACTIONAL_ID, check_id(topic), "Write"))
 
 
