@@ -1,12 +1,14 @@
 """Checks the ensemble for `millrace check`: every server answers, and the documents can be read. Writes nothing."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from millrace.checks.requirement import Area, Requirement, Subject
 from millrace.errors import Fatal, MillraceError
+from zk.client.access import Policy
 from zk.ensemble import Ensemble
+from zk.tree.acls import NodeAcl, differing, not_secured, read_acls
 from zk.tree.entries import UnreadableEntry
 from zk.tree.store import Store
 
@@ -68,6 +70,8 @@ def _documents(ensemble: Ensemble) -> Iterator[Requirement]:
         yield judge_timeout(
             Subject(Area.ZOOKEEPER, "ensemble"), session.timeout_s, session.granted_timeout_s
         )
+        if (policy := ensemble.access.policy) is not None:
+            yield judge_acls(subject, read_acls(session, ensemble.tree), policy)
         store = Store(session, ensemble.tree)
         for kind, entries in (("sets", store.sets()), ("tasks", store.tasks())):
             yield from judge_documents(subject, kind, entries)
@@ -78,6 +82,15 @@ def _documents(ensemble: Ensemble) -> Iterator[Requirement]:
                 yield subject.error(f"directives of {name}", error)
     finally:
         session.close()
+
+
+def judge_acls(subject: Subject, nodes: Iterable[NodeAcl], policy: Policy) -> Requirement:
+    """MR-7030 if a node has another ACL than the environment of this process asks for."""
+    known = list(nodes)
+    wrong = differing(known, policy)
+    if wrong:
+        return subject.warn("MR-7030", "ACLs", found=not_secured(wrong).message)
+    return subject.ok("ACLs", f"{len(known)} nodes as configured")
 
 
 def judge_documents(

@@ -18,7 +18,7 @@ from millrace.cli.check import Use, find_requirements
 from millrace.cli.check_scope import Known, scope_of, stored_documents
 from millrace.cli.control import print_json
 from millrace.cli.doctor_bundle import Bundle, write_bundle
-from millrace.cli.doctor_order import Trouble, troubles_of
+from millrace.cli.doctor_order import Trouble, open_doors, troubles_of
 from millrace.cli.exits import ExitCode
 from millrace.cli.status_json import as_plain as status_as_plain
 from millrace.errors import MillraceError
@@ -47,6 +47,7 @@ def doctor(
     scope = scope_of(stored, Known(), ())
     requirements = find_requirements(scope, ensemble, error, Use(relay_dir=relay_dir))
     troubles = troubles_of(cluster, found, requirements)
+    troubles += open_doors(ensemble.access.weaknesses() if ensemble is not None else [])
     name = ensemble.tree.cluster if ensemble is not None else "unknown"
     lines = list(lines_of(name, found, requirements, troubles))
     if json:

@@ -55,6 +55,15 @@ def troubles_of(
     return sorted(troubles, key=lambda trouble: trouble.rank)
 
 
+def open_doors(weaknesses: Iterable[str]) -> list[Trouble]:
+    """Warnings about a ZooKeeper that strangers in the network can use. ``weaknesses``: of this process's access."""
+    fix = (
+        "Set MILLRACE_ZOOKEEPER_USER, _PASSWORD and _TLS for every process (docs/zookeeper.md), then"
+        " `millrace cluster secure`."
+    )
+    return [Trouble(rank=6, subject="zookeeper", what=weakness, fix=fix) for weakness in weaknesses]
+
+
 def _of_cluster(cluster: Cluster | None, views: Sequence[TaskView]) -> Iterator[Trouble]:
     if cluster is None or not views:
         return

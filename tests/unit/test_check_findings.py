@@ -75,10 +75,13 @@ from schemas.documents import (
 from schemas.grants import Role, needed_grants, parse_grants
 from schemas.gtid import Flavour, GtidSet
 from tests.kit.paths import ROOT
-from zk.checks import judge_documents, judge_servers, judge_timeout
+from zk.checks import judge_acls, judge_documents, judge_servers, judge_timeout
+from zk.client.access import OPEN, WORLD, Policy
+from zk.tree.acls import NodeAcl
 from zk.tree.entries import UnreadableEntry
 
 SUBJECT = Subject(Area.SOURCE, "db1:3306")
+POLICY = Policy((replace(WORLD, scheme="sasl", id="millrace"),))
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 PAUSE_S = 72 * 3600.0
 GOOD = {
@@ -235,6 +238,7 @@ CASES: tuple[tuple[str, Level, Callable[[], Iterable[Requirement]]], ...] = (
     ("MR-4169", Level.WARN, lambda: [judge_servers(SUBJECT, {"z1": "", "z2": "", "z3": "refused"})]),
     ("MR-4001", Level.FAIL, lambda: [judge_servers(SUBJECT, {"z1": "refused"})]),
     ("MR-4170", Level.WARN, lambda: [judge_timeout(SUBJECT, 600.0, 40.0)]),
+    ("MR-7030", Level.WARN, lambda: [judge_acls(SUBJECT, [NodeAcl("/m/c", OPEN, 0)], POLICY)]),
     ("MR-4011", Level.FAIL, lambda: judge_documents(SUBJECT, "sets", {"s": UNREADABLE})),
     ("MR-4171", Level.WARN, lambda: judge_settings(SUBJECT, Settings(0, 20, 0), TargetUse())),
     ("MR-4172", Level.WARN, lambda: judge_settings(SUBJECT, Settings(1, 20, 1), TargetUse(source_folds=False))),

@@ -10,11 +10,12 @@ import pytest
 from millrace.checks.requirement import Area, Requirement, Subject
 from millrace.cli.doctor import lines_of
 from millrace.cli.doctor_bundle import LOG_BYTES_MAX, Bundle, environment, redacted, write_bundle
-from millrace.cli.doctor_order import LOSS_S, troubles_of
+from millrace.cli.doctor_order import LOSS_S, open_doors, troubles_of
 from millrace.errors import Fatal
 from schemas.documents import TaskKind
 from schemas.status import TaskReport, TaskState
 from tests.kit.control.reports import FULL_CAPTURE
+from zk.client.access import Access
 from zk.view import Cluster, TaskView
 
 CANARY = "canary-5f2d"
@@ -98,6 +99,14 @@ def test_missing_worker_of_a_kind_is_named() -> None:
     (trouble,) = troubles_of(cluster, views, [])
     assert (trouble.rank, trouble.what) == (1, "no apply worker runs, and tasks need one")
     assert troubles_of(cluster, views[:1], []) == []
+
+
+def test_open_ensemble_is_a_warning_with_its_fix() -> None:
+    """Everything works meanwhile, for strangers too."""
+    (weakness,) = open_doors(Access().weaknesses())
+    assert weakness.is_warning
+    assert "every client of ZooKeeper can change the tasks" in weakness.what
+    assert "millrace cluster secure" in weakness.fix
 
 
 def test_lines_fit_a_terminal() -> None:
