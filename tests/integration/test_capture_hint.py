@@ -3,9 +3,8 @@
 Scheduler, workers and capture run in this process, on a real source, broker and ZooKeeper. Schema ids come from memory.
 """
 
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,174 +12,47 @@ import pytest
 
 import producer.capture as capture
 import zk.run.slot
-from deploy.servers import DatabaseServer, KafkaServer, ZooKeeperServer
+from deploy.servers import DatabaseServer, KafkaServer
 from millrace.errors import Fatal, Retryable
-from producer.capture import CaptureRunner
 from producer.publish.positions import ChangeRecord, progress_after
 from producer.publish.publisher import Publisher, RecordBatchLike
-from producer.upstream.upstream import Site
-from producer.upstream.upstreams import Upstreams
 from schemas.documents import (
-    Account,
-    Brokers,
-    CaptureTask,
     HeartbeatRules,
-    Registry,
-    SecretPlace,
-    SecretReference,
-    SetDocument,
-    Start,
-    TaskKind,
-    TopicAddress,
-    Work,
 )
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.record.control import RecordKind
 from schemas.record.framing import peek_kind
 from schemas.record.row_end import read_row_end
 from schemas.status import TaskReport, TaskState
-from tests.kit.capture.topic_rows import Batch, Ids
-from tests.kit.control.control import QUICK, SESSION_TIMEOUT_S, scheduled, supervised
+from tests.kit.capture.task_stage import TASK, TaskStage, use_memory_registry
+from tests.kit.capture.topic_rows import Batch
 from tests.kit.publisher.rig import Rig, topic_named
-from tests.kit.relay.relay import UNVERIFIED, member_of
 from tests.kit.waiting import eventually
 from zk.client.session import Session
 from zk.ensemble import Ensemble
-from zk.run.runner import HeldLease, Report, TaskRunner
 from zk.tree.paths import Tree
 from zk.tree.reports import read_status
-from zk.tree.store import Outcome, Store
-
-TASK = "shop-capture"
-
-
-class AwayAtFirst:
-    """A runner that cannot start while its source is unreachable."""
-
-    def __init__(self, runner: TaskRunner, *, is_away: bool) -> None:
-        self._runner = runner
-        self.is_away = is_away
-        self.failures = 0
-
-    def run(self, task: Work, *, lease: HeldLease, stop: threading.Event, report: Report) -> None:
-        """Raise Retryable while the source is away, then run."""
-        if self.is_away:
-            self.failures += 1
-            raise Retryable("MR-1001", "the source is away")
-        self._runner.run(task, lease=lease, stop=stop, report=report)
-
-
-class Stage:
-    """One capture task with its own source database and topic."""
-
-    def __init__(
-        self, server: DatabaseServer, ensemble: Ensemble, rig: Rig, folder: Path, stack: ExitStack
-    ) -> None:
-        self.server, self.rig, self.tree = server, rig, ensemble.tree
-        self._ensemble, self._folder, self._stack = ensemble, folder, stack
-        self._rows = 0
-        self.database = rig.topic.replace("-", "_")[-40:]
-        server.execute(f"CREATE DATABASE {self.database}")
-        server.execute(f"CREATE TABLE {self.database}.t (id INT PRIMARY KEY)")
-        self.session = self.new_session()
-        self.store = Store(self.session, self.tree)
-        stack.enter_context(scheduled(self.new_session(), self.tree))
-        secret = folder / "password"
-        secret.write_text(server.password)
-        account = Account(server.user, SecretReference(SecretPlace.FILE, str(secret)))
-        self.store.create_set(
-            SetDocument(name="shop", members=(member_of(server),), account=account, tls=UNVERIFIED)
-        )
-        self.task = CaptureTask(
-            name=TASK,
-            set_name="shop",
-            output=TopicAddress(
-                topic=rig.topic, brokers=Brokers(rig.bootstrap), registry=Registry("http://none")
-            ),
-            start=Start(server.gtid_position()),
-        )
-        self.store.create_task(self.task)
-
-    def new_session(self) -> Session:
-        """A ZooKeeper session of one process of the service."""
-        return self._stack.enter_context(self._ensemble.session())
-
-    @contextmanager
-    def worker(self, name: str, *, is_away: bool = False) -> Iterator[AwayAtFirst]:
-        """Run a capture worker during the block."""
-        with self._ensemble.session() as session:
-            runner = CaptureRunner(
-                Store(session, self.tree),
-                Upstreams(Site(root=self._folder / name)),
-                name,
-            )
-            away = AwayAtFirst(runner, is_away=is_away)
-            kind = TaskKind.CAPTURE
-            with supervised(session, self.tree, away, name=name, kind=kind, pace=QUICK):
-                yield away
-
-    def write(self, rows: int) -> None:
-        """Commit this many source transactions of one row."""
-        for _ in range(rows):
-            self._rows += 1
-            self.server.execute(f"INSERT INTO {self.database}.t VALUES ({self._rows})")
-
-    def wait(self, claim: Callable[[TaskReport], object], what: str) -> TaskReport:
-        """Wait until the status in ZooKeeper satisfies the condition."""
-        found: list[TaskReport] = []
-
-        def is_so() -> bool:
-            standing = read_status(self.session, self.tree, TASK)
-            found[:] = [standing.report] if standing else []
-            return bool(found and claim(found[0]))
-
-        try:
-            eventually(is_so, what=what)
-        except AssertionError:
-            raise AssertionError(f"never {what}: {found}") from None
-        return found[0]
-
-    def run_once(self, name: str, rows: int) -> TaskReport:
-        """A worker publishes this many rows and stops in order; return the status that it leaves."""
-        before = self._rows
-        with self.worker(name):
-            self.write(rows)
-            self.rig.wait_seq(before + rows)
-        return self.wait(lambda report: report.state is not TaskState.RUNNING, "stopped")
+from zk.tree.store import Outcome
 
 
 @pytest.fixture
 def stage(
     mariadb_server: DatabaseServer,
     kafka: KafkaServer,
-    zookeeper: ZooKeeperServer,
+    ensemble: Ensemble,
     tmp_path: Path,
     request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Stage]:
+) -> Iterator[TaskStage]:
     """No worker is running yet."""
-    ids = Ids()
-
-    class Registry:
-        """Schema ids from memory, equal for every owner."""
-
-        def __init__(self, address: str) -> None:
-            self.register = ids
-            self.knows = lambda *_: True
-
-    monkeypatch.setattr(capture, "RegistryClient", Registry)
-    topic = topic_named("hint", request.node.name)
-    ensemble = Ensemble(
-        hosts=zookeeper.hosts,
-        tree=Tree(f"test-{topic[-19:]}"),
-        session_timeout_s=SESSION_TIMEOUT_S,
-    )
+    use_memory_registry(monkeypatch)
+    rig = Rig(kafka.bootstrap, topic_named("hint", request.node.name))
     with ExitStack() as stack:
-        yield Stage(mariadb_server, ensemble, Rig(kafka.bootstrap, topic), tmp_path, stack)
+        yield TaskStage(mariadb_server, ensemble, rig, tmp_path, stack)
 
 
 def test_capture_resumes_from_status_after_retention_removed_everything(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    stage: TaskStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """End to end: publisher, last report, ZooKeeper, a second worker whose first tries fail, its publisher."""
     monkeypatch.setattr(capture, "REPORT_S", 1000.0)  # no report between the first and the last
@@ -198,7 +70,7 @@ def test_capture_resumes_from_status_after_retention_removed_everything(
     assert (found.violations, found.first_seq, found.last_seq) == ([], 6, 8)
 
 
-def test_heartbeats_move_the_reported_progress_and_publish_no_row(stage: Stage) -> None:
+def test_heartbeats_move_the_reported_progress_and_publish_no_row(stage: TaskStage) -> None:
     """The task publishes every table, and the heartbeat table is none of the application's."""
     document = stage.store.set_document("shop")
     heartbeat = HeartbeatRules(database=stage.database, interval_s=1.0)
@@ -219,7 +91,7 @@ def test_heartbeats_move_the_reported_progress_and_publish_no_row(stage: Stage) 
     assert (found.violations, found.last_seq, report.seq) == ([], 1, 1)
 
 
-def test_deleted_topic_blocks_until_the_task_names_a_new_one(stage: Stage) -> None:
+def test_deleted_topic_blocks_until_the_task_names_a_new_one(stage: TaskStage) -> None:
     """MR-3017, and no topic is created; with a new topic in its document the task starts there."""
     stage.run_once("w1", 5)
     stage.rig.delete()
@@ -240,7 +112,7 @@ def test_deleted_topic_blocks_until_the_task_names_a_new_one(stage: Stage) -> No
 
 
 def test_topic_emptied_mid_transaction_is_not_restarted(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    stage: TaskStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The status shows that records existed but not where they ended: the task blocks and does not start at seq 1."""
     add = Publisher.add
@@ -274,7 +146,7 @@ def test_topic_emptied_mid_transaction_is_not_restarted(
 
 
 def test_unreadable_status_is_not_overwritten(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    stage: TaskStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """ZooKeeper fails between lease and status read; the run is retried and the remembered status stays."""
     left = stage.run_once("w1", 5)

@@ -1,9 +1,6 @@
 """``docs/record.md``: its checker runs as printed on a real topic, and its tables match the format."""
 
 import json
-import re
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -16,25 +13,10 @@ from schemas.record.avro_schema import SOURCE
 from schemas.record.control import CONTROL_SCHEMAS, RecordKind
 from schemas.record.framing import peek_kind
 from schemas.sql.statement import Kind
+from tests.kit.document_programs import DOCUMENT, checked, example
 from tests.kit.paths import ROOT
 from tests.kit.publisher.rig import Rig
 from tests.kit.subscriber import run_as_subscriber
-
-DOCUMENT = ROOT / "docs" / "record.md"
-
-
-def example(document: Path, *, after: str) -> str:
-    """The first Python program after this text in a document."""
-    text = document.read_text().partition(after)[2]
-    return str(re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0])
-
-
-def checked(bootstrap: str, topic: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """The document's checker as a program."""
-    program = folder / "checker.py"
-    program.write_text(example(DOCUMENT, after="## A checker"))
-    command = [sys.executable, str(program), bootstrap, topic]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
 @pytest.fixture(scope="module")
