@@ -3,8 +3,9 @@
 A code is stable once released: its meaning never changes and its number is never reused. ``branch`` states what
 happens next: the class that is raised decides it (``millrace.errors``), and a test compares the two.
 
-One module per section: 1xxx ``source``, 2xxx ``relay``, 3xxx ``kafka``, 4xxx ``control``, 416x to 419x ``check``, 5xxx ``apply``, 60xx ``record``,
-65xx ``converter``, 7xxx ``security``, 8xxx ``house``, 9xxx ``internal``.
+One module per section: 1xxx ``source``, 2xxx ``relay``, 3xxx ``kafka``, 4xxx ``control``, 416x to 417x ``check``,
+418x ``decision``, 5xxx ``apply``, 60xx ``record``, 65xx ``converter``, 7xxx ``security``, 8xxx ``house``,
+9xxx ``internal``.
 """
 
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from millrace.codes import (
     check,
     control,
     converter,
+    decision,
     house,
     internal,
     kafka,
@@ -34,7 +36,8 @@ SECTIONS: Mapping[str, tuple[Code, ...]] = MappingProxyType(
         "2xxx: the relay log": relay.CODES,
         "3xxx: Kafka": kafka.CODES,
         "4xxx: coordination and documents": control.CODES,
-        "4160 to 4199: what `millrace check` finds": check.CODES,
+        "4160 to 4179: what `millrace check` finds": check.CODES,
+        "4180 to 4199: decisions of an operator": decision.CODES,
         "5xxx: apply and target": apply.CODES,
         "60xx: record schemas and the registry": record.CODES,
         "65xx: conversion": converter.CODES,

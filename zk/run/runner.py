@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from schemas.decision import Decision
 from schemas.documents import SetDocument, TaskDocument, Work
 from schemas.status import TaskReport
 
@@ -52,6 +53,12 @@ class SetSource(Protocol):
 
     def last_report(self, task: TaskDocument) -> TaskReport | None:
         """The last report on this work of the task, from any worker; None when there is none."""
+
+    def waiting_decision(self, task: TaskDocument) -> Decision | None:
+        """An operator's decision about the task's progress, which its runner must execute before it publishes."""
+
+    def end_decision(self, task: TaskDocument, decision: Decision) -> None:
+        """Remove the decision, which is in the topic. Retryable if that is not possible now."""
 
     def positions_of(self, set_name: str) -> Mapping[str, str]:
         """The GTID sets that the set's capture tasks have published, running or not, by task.

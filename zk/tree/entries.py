@@ -1,6 +1,7 @@
 """Reads and writes the contents of the nodes under ``sets/`` and ``tasks/``. Pure: no session.
 
-A task node: ``{"format":1,"document":{…},"paused_by":"","resumed":0}``. ``revision`` is the node's mzxid. It identifies
+A task node: ``{"format":1,"document":{…},"paused_by":"","resumed":0}``, and ``decision`` while one waits for the task's
+next owner (``schemas.decision``). ``revision`` is the node's mzxid. It identifies
 one state of the node, even if the node is deleted and created again. Every action of an operator gives a new revision,
 and a blocked task waits for one.
 
@@ -14,6 +15,7 @@ from types import MappingProxyType
 
 from millrace.errors import Fatal
 from millrace.log import get_logger
+from schemas.decision import Decision, decision_of, decision_to_plain
 from schemas.documents import (
     Directives,
     Member,
@@ -50,11 +52,15 @@ class SetEntry:
 
 @dataclass(frozen=True, slots=True)
 class Desired:
-    """The desired state of a task. ``resumed`` counts `task resume`; it serves only to change the revision."""
+    """The desired state of a task. ``resumed`` counts `task resume`; it serves only to change the revision.
+
+    ``decision`` waits for the next owner. A new document has none: it was made about the old one.
+    """
 
     document: TaskDocument
     paused_by: str = ""
     resumed: int = 0
+    decision: Decision | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,13 +149,14 @@ def directives_of(content: bytes, path: str) -> Directives:
 
 def task_content(desired: Desired) -> bytes:
     """The content of a task node."""
-    return encode(
-        {
-            "document": plain_task(desired.document),
-            "paused_by": desired.paused_by,
-            "resumed": desired.resumed,
-        }
-    )
+    plain: dict[str, object] = {
+        "document": plain_task(desired.document),
+        "paused_by": desired.paused_by,
+        "resumed": desired.resumed,
+    }
+    if desired.decision is not None:
+        plain["decision"] = decision_to_plain(desired.decision)
+    return encode(plain)
 
 
 @lru_cache(maxsize=ENTRIES_MAX)
@@ -174,11 +181,11 @@ def task_entry(node: Node, *, name: str) -> TaskEntry | UnreadableEntry:
         paused_by, resumed = plain.get("paused_by", ""), plain.get("resumed", 0)
         if not isinstance(paused_by, str) or not isinstance(resumed, int):
             raise Fatal("MR-4011", f"tasks/{name}: paused_by must be text and resumed an integer")
+        decision = decision_of(plain.get("decision"), origin=f"tasks/{name}")
     except Fatal as error:
         return UnreadableEntry(error, node.version, node.mzxid)
-    return TaskEntry(
-        Desired(document, paused_by, resumed), node.version, node.mzxid, created=node.czxid
-    )
+    desired = Desired(document, paused_by, resumed, decision)
+    return TaskEntry(desired, node.version, node.mzxid, created=node.czxid)
 
 
 def task_entries(nodes: Mapping[str, Node]) -> dict[str, TaskEntry | UnreadableEntry]:
@@ -235,6 +242,11 @@ def paused(desired: Desired, *, by: str) -> Desired:
 def resumed(desired: Desired) -> Desired:
     """The same task, not paused, and with a new revision so that a blocked one starts again."""
     return replace(desired, paused_by="", resumed=desired.resumed + 1)
+
+
+def decided(desired: Desired, decision: Decision | None) -> Desired:
+    """The same task with this decision for its next owner, or without one."""
+    return replace(desired, decision=decision)
 
 
 def _json(content: bytes, name: str) -> object:

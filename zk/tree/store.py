@@ -21,6 +21,7 @@ from uuid import uuid4
 
 from millrace.errors import Fatal, Retryable
 from millrace.faults import fault_point, register
+from schemas.decision import Decision
 from schemas.documents import (
     CaptureTask,
     Directives,
@@ -43,10 +44,12 @@ from zk.tree.documents import (
     task_key,
 )
 from zk.tree.entries import (
+    NODE_BYTES_MAX,
     Desired,
     SetEntry,
     TaskEntry,
     UnreadableEntry,
+    decided,
     directives_content,
     directives_of,
     paused,
@@ -254,6 +257,45 @@ class Store:
         entry = self.task_entry(name)
         self._write_task(name, resumed(entry.desired), entry.version)
 
+    def decide(self, entry: TaskEntry, decision: Decision) -> None:
+        """Leave ``decision`` for the task's next owner. A blocked task starts again, a paused one when it is resumed.
+
+        Fatal MR-4180 while another one waits. Retryable MR-4007 if the task was changed since ``entry`` was read.
+        """
+        name = entry.document.name
+        if entry.desired.decision is not None:
+            raise _waits(name, entry.desired.decision)
+        desired = decided(entry.desired, decision)
+        if (size := len(task_content(desired))) > NODE_BYTES_MAX:
+            raise Fatal("MR-4185", f"with this GTID set the node of {name} has {size} bytes")
+        self._write_task(name, desired, entry.version)
+
+    def withdraw(self, entry: TaskEntry) -> Decision:
+        """Remove the decision that waits; returns it. Fatal MR-4181 if there is none. Retryable as ``decide``."""
+        waiting = entry.desired.decision
+        if waiting is None:
+            raise Fatal("MR-4181", f"no decision waits for the task {entry.document.name}")
+        self._write_task(entry.document.name, decided(entry.desired, None), entry.version)
+        return waiting
+
+    def waiting_decision(self, task: TaskDocument) -> Decision | None:
+        """The decision that the owner must execute before it publishes; for runners. Retryable as ``last_report``."""
+        return self._own_entry(task).desired.decision
+
+    def end_decision(self, task: TaskDocument, decision: Decision) -> None:
+        """Remove ``decision``, which is in the topic; for runners. Does nothing if it is gone. Retryable MR-4007."""
+        entry = self._own_entry(task)
+        waiting = entry.desired.decision
+        if waiting is not None and waiting.id == decision.id:
+            self._write_task(task.name, decided(entry.desired, None), entry.version)
+
+    def _own_entry(self, task: TaskDocument) -> TaskEntry:
+        """The entry of a running task. Retryable while it is missing or malformed."""
+        try:
+            return self.task_entry(task.name)
+        except Fatal as error:
+            raise Retryable(error.code, error.message, fix=error.fix, **error.context) from error
+
     def _delete(self, key: DocumentKey, *, all_tasks: bool = False) -> None:
         def delete() -> None:
             if not is_name(key.name):
@@ -350,6 +392,12 @@ def _content(document: Document, entry: SetEntry | TaskEntry | UnreadableEntry |
     if isinstance(entry, TaskEntry):
         return task_content(Desired(document, entry.desired.paused_by, entry.desired.resumed))
     return task_content(Desired(document))
+
+
+def _waits(name: str, decision: Decision) -> Fatal:
+    approval = decision.approval
+    what = f"{decision.kind} by {approval.operator} waits for the task {name} already"
+    return Fatal("MR-4180", what, reason=approval.reason)
 
 
 def _check_size(changes: Sequence[Change]) -> None:
