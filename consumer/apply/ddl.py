@@ -24,6 +24,9 @@ ID to a truncated, rebuilt, renamed or exchanged table, so these states differ.
 A run keeps two sessions for all of its statements. The driver's own runs the target transactions of 2 and 4. The
 other holds the lock from the first statement on and executes them. Its variables stay as the last statement set them,
 so a statement that sets fewer of them gets a new session.
+A gap that an operator decided on the capture task (``schemas.record.gap``) is no statement: it blocks like one that is
+not understood, until an operator has repaired the target.
+
 Not done here: views, routines, triggers, events, accounts. They are recorded in ``left_out`` and counted.
 """
 
@@ -47,6 +50,7 @@ from millrace.faults import fault_point, register
 from millrace.log import get_logger
 from schemas.gtid import Flavour
 from schemas.record.control import DdlRecord, DdlStatement
+from schemas.record.gap import gap_of
 from schemas.sql.statement import APPLIED_KINDS, RECORDED_KINDS, Kind, Statement, classify
 from schemas.sql.tokens import SqlMode
 
@@ -240,6 +244,10 @@ def _is_understood(statement: Statement) -> bool:
 
 
 def _undecided(record: DdlRecord, statement: Statement) -> Fatal:
+    if (gap := gap_of(record)) is not None:
+        missing = gap.missing or "nothing that the task has not applied"
+        what = f"a gap in the topic ({gap.kind}, {gap.reason}): it misses {missing}"
+        return Fatal("MR-5042", what, seq=record.source.seq)
     code = "MR-5040" if _is_understood(statement) else "MR-5042"
     doubt = record.statement.session.get("in_doubt", "")
     what = f"{statement.verb} ({doubt})" if doubt else statement.verb

@@ -10,6 +10,9 @@
     one stream         set and flavour never change; every record is one of Millrace
     tail               the last record is a resolved or fence
 
+A gap that an operator decided (``schemas.record.gap``) is no violation. The summary counts and names it. It keeps
+all rules, except that its source transaction may have been delivered before (``adopt-topic``).
+
 A run begins with the schema record that describes schema records. If the beginning of the topic has been removed, a
 check that needs it starts at the first record at which it is possible.
 
@@ -26,6 +29,7 @@ from schemas.gtid import AnyGtid, Flavour, GtidPosition, parse_gtid
 from schemas.progress import Progress
 from schemas.record.control import DdlRecord, FenceRecord, RecordKind, ResolvedRecord, SchemaRecord
 from schemas.record.framing import HEADER_BYTES, peek_kind, unframe
+from schemas.record.gap import Gap, gap_of
 from schemas.record.record import decode_control
 from schemas.record.row_end import read_row_end
 
@@ -52,6 +56,15 @@ class Violation:
     offset: int
     check: Check
     what: str
+
+
+@dataclass(frozen=True, slots=True)
+class NamedGap:
+    """A gap that an operator decided, at its record."""
+
+    offset: int
+    seq: int
+    gap: Gap
 
 
 @dataclass(slots=True)
@@ -81,6 +94,8 @@ class Summary:
     epochs: list[tuple[int, int]] = field(default_factory=list)  # (epoch, offset of its first mark)
     violation_count: int = 0
     violations: list[Violation] = field(default_factory=list)
+    gap_count: int = 0
+    gaps: list[NamedGap] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +169,12 @@ class TopicVerifier:
                 self._counts.ddl += 1
                 self._check_known(value)
                 place = _Place(transaction.gtid, transaction.total_order)
-                self._step(source.seq, place, is_last=transaction.is_last)
+                gap = gap_of(record)
+                if gap is not None:
+                    self._note_gap(NamedGap(self._offset, source.seq, gap))
+                self._step(
+                    source.seq, place, is_last=transaction.is_last, may_repeat=gap is not None
+                )
             case ResolvedRecord():
                 self._counts.resolved += 1
                 self._check_known(value)
@@ -163,6 +183,11 @@ class TopicVerifier:
                 self._counts.fences += 1
                 self._check_known(value)
                 self._resolve(record)
+
+    def _note_gap(self, gap: NamedGap) -> None:
+        self.summary.gap_count += 1
+        if len(self.summary.gaps) < VIOLATIONS_KEPT_MAX:
+            self.summary.gaps.append(gap)
 
     def _check_known(self, framed: bytes) -> None:
         schema_id = int.from_bytes(framed[1:HEADER_BYTES], "big")
@@ -180,8 +205,11 @@ class TopicVerifier:
                 self._known[record.key.id] = None
         self._check_repeated(record.seq, "schema record")
 
-    def _step(self, seq: int, at: _Place, *, is_last: bool) -> None:
-        """Check a row or DDL record: the next seq, and the next record of a source transaction."""
+    def _step(self, seq: int, at: _Place, *, is_last: bool, may_repeat: bool = False) -> None:
+        """Check a row or DDL record: the next seq, and the next record of a source transaction.
+
+        ``may_repeat``: of one that may have been delivered before.
+        """
         if self._seq is not None and seq != self._seq + 1:
             self._violated(Check.SEQ, f"seq {seq} follows seq {self._seq}")
         if self._seq is None and self._is_complete:
@@ -189,14 +217,14 @@ class TopicVerifier:
         if self.summary.first_seq is None:
             self.summary.first_seq = seq
         self._seq = self.summary.last_seq = seq
-        self._check_whole(at)
+        self._check_whole(at, may_repeat=may_repeat)
         self._open = at
         if is_last:
             self._counts.transactions += 1
             self._finished[at.gtid] = None
             self._open = None
 
-    def _check_whole(self, at: _Place) -> None:
+    def _check_whole(self, at: _Place, *, may_repeat: bool) -> None:
         before = self._open
         if before is not None and before.gtid != at.gtid:
             self._violated(Check.WHOLE, f"{at.gtid} begins while {before.gtid} has no last record")
@@ -204,7 +232,7 @@ class TopicVerifier:
             self._violated(
                 Check.WHOLE, f"row {at.total_order} of {at.gtid} follows row {before.total_order}"
             )
-        elif before is None and self._mark is not None:
+        elif before is None and self._mark is not None and not may_repeat:
             self._check_new(at, self._mark.progress)
 
     def _check_new(self, at: _Place, progress: Progress) -> None:

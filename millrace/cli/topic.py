@@ -178,6 +178,12 @@ def _print_summary(topic: str, summary: "Summary", took_s: float) -> None:
     counts = summary.counts
     for violation in summary.violations:
         print(f"offset {violation.offset}: {violation.check.value}: {violation.what}")
+    for named in summary.gaps:
+        gap = named.gap
+        missing = gap.missing or "nothing"
+        print(
+            f"offset {named.offset}: gap by {gap.kind}: seq {named.seq} for {missing} ({gap.reason})"
+        )
     epochs = ", ".join(f"{epoch} from offset {offset}" for epoch, offset in summary.epochs)
     print(
         f"{topic}: {'whole' if not summary.violation_count else 'NOT whole'}\n"
@@ -188,6 +194,7 @@ def _print_summary(topic: str, summary: "Summary", took_s: float) -> None:
         f"  seq           {summary.first_seq} to {summary.last_seq}\n"
         f"  GTID set      {summary.gtid_set}\n"
         f"  epochs        {epochs}\n"
+        f"  gaps          {summary.gap_count:,}, decided by an operator\n"
         f"  violations    {summary.violation_count:,}\n"
         f"  read in       {took_s:.1f} s ({counts.records / max(took_s, 1e-9):,.0f} records/s)"
     )
