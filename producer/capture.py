@@ -10,6 +10,8 @@ again.
 
     step                           a crash after it leaves
     1 open the publisher           a fence record of this epoch; the former owner can no longer write
+      (executes an operator's      its gap record in the topic, and the decision in ZooKeeper: the next start finds
+      decision, if one waits)      the record and only removes the decision
     2 attach to the set's stream   relay files, which may be deleted
       (to resume inside a source transaction, its rows must match those in the topic, see ``producer.resume``)
     3 publish batches              all of a Kafka transaction or nothing; the next start reads the tail
@@ -39,7 +41,7 @@ from producer.pace import Pace
 from producer.pipeline import BatchSource, Pipeline
 from producer.publish.config import publisher_config
 from producer.publish.kafka import KafkaDriver
-from producer.publish.opening import NO_END, TailHint
+from producer.publish.opening import NO_END, Basis, TailHint
 from producer.publish.publisher import Publisher
 from producer.publish.topic_schemas import SchemaIds
 from producer.relay.purge import Positions
@@ -62,6 +64,8 @@ POLL_S = 0.05  # interval of the check for the first file of the relay log
 REPORT_S = 0.25  # the supervisor writes at most two reports per second
 
 AFTER_ATTACH = register("capture.after_attach")
+BEFORE_DECISION_ENDS = register("decision.before_removal")
+AFTER_DECISION_ENDED = register("decision.after_removal")
 
 log = get_logger("producer.capture")
 
@@ -91,18 +95,19 @@ class CaptureRunner:
     ) -> None:
         document = self._sets.set_document(task.set_name)
         flavour = ask_flavour(document.members, resolve_login(document))
-        start = Progress(parse_gtid_set(flavour, task.start.gtid_set), None, 0)
         config = publisher_config(task, flavour=flavour, epoch=lease.epoch, worker=self._worker)
         registry = RegistryClient(task.output.registry)
         schemas = SchemaIds(registry, KafkaDriver(config).partition, topic=config.topic)
+        basis = self._basis(task, flavour)
         publisher = Publisher.open(
-            config,
-            verify_lease=lease.verify,
-            register=schemas.register,
-            start=start,
-            hint=tail_hint(self._sets.last_report(task), task.output.topic, flavour=flavour),
+            config, verify_lease=lease.verify, register=schemas.register, basis=basis
         )
         with closing(publisher):
+            if basis.decision is not None:
+                # before anything else is published: see ``producer.publish.decided``
+                fault_point(BEFORE_DECISION_ENDS)
+                self._sets.end_decision(task, basis.decision)
+                fault_point(AFTER_DECISION_ENDED)
             progress = publisher.progress
             is_first = progress.gtid_set.is_empty and progress.open is None
             wanted = None if is_first else progress.gtid_set
@@ -134,6 +139,12 @@ class CaptureRunner:
                             return
                         at, progress = resumed.at, resumed.progress
                     loop.run(convert(progress, at), stop)
+
+    def _basis(self, task: CaptureTask, flavour: Flavour) -> Basis:
+        """The inputs of the start besides the topic."""
+        start = Progress(parse_gtid_set(flavour, task.start.gtid_set), None, 0)
+        hint = tail_hint(self._sets.last_report(task), task.output.topic, flavour=flavour)
+        return Basis(start, hint, self._sets.waiting_decision(task))
 
 
 class PublishLoop:

@@ -82,14 +82,18 @@ CODES: tuple[Code, ...] = (
         "MR-3011",
         "the topic contains a foreign record",
         "A program other than a Millrace capture task has written to the topic.",
-        "Find the writer and revoke its right to write. Then start the task on a new topic.",
+        "Find the writer and revoke its right to write. Let all readers read what they can, delete the topic, then `millrace"
+        " unsafe adopt-topic NAME`: it begins again after the progress in the task's status, with the next seq. Records that"
+        " a reader has not read are lost for it, and apply tasks need their targets loaded again (MR-5035).",
         Branch.OPERATOR,
     ),
     Code(
         "MR-3012",
         "the end of the topic does not show where capture must resume",
         "The last records of the topic are out of sequence, or none of them is a resolved record.",
-        "Run `millrace topic verify TOPIC`. Start the task on a new topic at a GTID set that you know.",
+        "Run `millrace topic verify TOPIC`. Let all readers read what they can, delete the topic, then `millrace unsafe"
+        " adopt-topic NAME`: it begins again after the progress in the task's status, with the next seq. Records that a"
+        " reader has not read are lost for it, and apply tasks need their targets loaded again (MR-5035).",
         Branch.OPERATOR,
     ),
     Code(
@@ -130,7 +134,9 @@ CODES: tuple[Code, ...] = (
         "MR-3017",
         "the last records of the topic are gone",
         "Retention or a deletion removed them, or the topic was created again. The capture position is lost with them.",
-        "Choose a GTID set that every consumer has reached, and start the task on a new topic at that GTID set.",
+        "`millrace unsafe adopt-topic NAME`: the topic continues after the progress in the task's status, with the next seq."
+        " Delete the topic before if it has records. Records that a reader has not read are lost for it. If the topic was"
+        " deleted, apply tasks need their targets loaded again (MR-5035).",
         Branch.OPERATOR,
     ),
     Code(
@@ -146,8 +152,9 @@ CODES: tuple[Code, ...] = (
         "retention removed rows of a source transaction that is still being published",
         "The first rows of the transaction were removed before the last were published. Millrace can no longer check that"
         " the source still has the same rows in the same order.",
-        "Start the task on a new topic, at the GTID set in its status. Set retention.bytes and retention.ms of the topic so"
-        " that the largest source transaction fits.",
+        "`millrace unsafe skip-gtid NAME --gtid GTID` with the GTID in the message: the topic will never have the rest of"
+        " this source transaction, and apply tasks stop there until you have repaired their targets. Set retention.bytes"
+        " and retention.ms of the topic so that the largest source transaction fits.",
         Branch.OPERATOR,
     ),
     Code(
@@ -165,6 +172,14 @@ CODES: tuple[Code, ...] = (
         " lose records.",
         "Give the topic 3 replicas and min.insync.replicas=2, or name the values you want in `topic_settings` of the task"
         " document.",
+        Branch.OPERATOR,
+    ),
+    Code(
+        "MR-3022",
+        "a decision was made on another progress of the topic",
+        "An operator decided with `millrace unsafe`, and the topic is no longer where it was then: another owner has"
+        " published meanwhile. Nothing was written.",
+        "`millrace unsafe withdraw NAME`, then `millrace task resume NAME`. If the task blocks again, decide again.",
         Branch.OPERATOR,
     ),
     Code(
@@ -186,7 +201,9 @@ CODES: tuple[Code, ...] = (
         "the topic violates its guarantees",
         "`millrace topic verify` or a subscriber (`millrace.client`) found records that are missing, repeated, out of"
         " order, or written by a stale owner.",
-        "Keep the topic and the brokers' logs, and report the violation. Start the task on a new topic.",
+        "Keep a copy of the topic and the brokers' logs, and report the violation. Repair the targets from the first"
+        " violation on (`millrace compare`). The task can continue in the topic. For a topic without the violation, delete"
+        " it and run `millrace unsafe adopt-topic NAME` (see MR-3017).",
         Branch.OPERATOR,
     ),
 )

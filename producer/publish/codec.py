@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from producer.publish.config import PublisherConfig
 from producer.publish.positions import ChangeRecord, ProgressRecord
+from schemas.decision import Decision
 from schemas.progress import Progress
 from schemas.record.control import (
     CONTROL_SCHEMAS,
@@ -23,6 +24,7 @@ from schemas.record.control import (
     kind_of,
 )
 from schemas.record.framing import peek_kind, unframe
+from schemas.record.gap import gap_of, gap_record
 from schemas.record.record import decode_control, encode_control
 from schemas.record.row_end import read_row_end
 
@@ -60,6 +62,19 @@ class RecordCodec:
     def resolved(self, progress: Progress) -> bytes:
         """The last record of a Kafka transaction."""
         return self._encode(ResolvedRecord(progress, self.config.set, self.config.epoch, _now_ms()))
+
+    def gap(self, decision: Decision) -> Sequence[bytes]:
+        """The gap record, then a resolved record."""
+        record = gap_record(decision, set_name=self.config.set)
+        return [self._encode(record), self.resolved(decision.result)]
+
+    def decision_of(self, value: bytes) -> str:
+        """From a gap record; "" for any other."""
+        if peek_kind(value) is not RecordKind.DDL:
+            return ""
+        record = decode_control(value)
+        gap = gap_of(record) if isinstance(record, DdlRecord) else None
+        return gap.decision if gap is not None else ""
 
     def opens_run(self, value: bytes) -> bool:
         """Whether this is the schema record that describes schema records, including itself."""

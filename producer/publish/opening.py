@@ -8,6 +8,8 @@
                                     our own that lost its marker is aborted: MR-3001)
     5 tail read                 —   (a greater epoch in it: Fenced)
     6 schema records + fence    a fence of our epoch; its owner is gone, the next start reads it as its tail
+      (+ an operator's          the same, with the progress of the decision, or nothing: it is one Kafka transaction,
+      decision, ``decided``)    and the next start finds its gap record
     7 read back                 the same
 
 Steps 3 to 5 in this order make it safe: after 3 no older instance can write, so the result of 5 stays true. The lease
@@ -26,6 +28,7 @@ from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
 from producer.publish.config import PublisherConfig
+from producer.publish.decided import adopted_progress, must_execute
 from producer.publish.driver import (
     Driver,
     Ends,
@@ -36,8 +39,9 @@ from producer.publish.driver import (
 )
 from producer.publish.open_transactions import find_open_writer
 from producer.publish.positions import Codec
-from producer.publish.tail import Tail, read_tail
+from producer.publish.tail import Tail, last_decision, read_tail
 from producer.publish.topic_check import check_topic
+from schemas.decision import Decision
 from schemas.progress import Progress
 
 log = get_logger("producer.publish")
@@ -46,6 +50,8 @@ AFTER_INIT = register("publisher.after_init")
 AFTER_TAIL_READ = register("publisher.after_tail_read")
 BEFORE_FENCE = register("publisher.before_fence")
 AFTER_FENCE = register("publisher.after_fence")
+BEFORE_GAP = register("decision.before_commit")
+AFTER_GAP = register("decision.after_commit")
 
 NO_END = -1
 _LOOK_AGAIN_S = 0.01
@@ -60,6 +66,18 @@ class TailHint:
 
     progress: Progress
     end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """The inputs of a start besides the topic.
+
+    ``start``: the progress for an empty topic. ``hint``: the task's status. ``decision``: an operator's, to execute.
+    """
+
+    start: Progress
+    hint: TailHint | None = None
+    decision: Decision | None = None
 
 
 class _StillOpenError(Retryable):
@@ -91,21 +109,37 @@ class Opener:
     codec: Codec
     verify_lease: Callable[[], None]
 
-    def open(self, start: Progress, hint: TailHint | None) -> Opened:
-        """Steps 1 to 7. ``start`` is used only for a topic that never had a record."""
+    def open(self, basis: Basis) -> Opened:
+        """Steps 1 to 7. ``basis.start`` is used only for a topic that never had a record."""
         self.verify_lease()
-        settings = ensure_topic(self.driver.admin(), self.config, hint)
+        hint, decision = basis.hint, basis.decision
+        adopted = adopted_progress(decision, reported=hint.progress if hint else None)
+        settings = ensure_topic(
+            self.driver.admin(), self.config, None if adopted is not None else hint
+        )
         with ExitStack() as undo:
             partition = self.driver.partition()
             undo.callback(partition.close)
             transactions = self.driver.transactions(settings.record_bytes_max)
             undo.callback(transactions.discard)
             ends, tail = self._take_over(transactions, partition)
-            progress = (
-                tail.progress if tail is not None else progress_without_tail(ends, start, hint)
-            )
+            if tail is not None:
+                progress = tail.progress
+            elif adopted is not None:
+                progress = adopted
+            else:
+                progress = progress_without_tail(ends, basis.start, hint)
             warn_of_lost_tail(tail, hint)
-            end, commit_s = self._fence(transactions, partition, progress, ends.stable)
+            if decision is not None and not self._is_due(decision, progress, partition, ends):
+                decision = None
+            values = self._first_values(progress, decision)
+            if decision is not None:
+                fault_point(BEFORE_GAP)
+            end, commit_s = self._commit_first(transactions, partition, values, ends.stable)
+            if decision is not None:
+                fault_point(AFTER_GAP)
+                log.warning("executed an operator's decision", what=decision.kind, id=decision.id)
+                progress = decision.result
             undo.pop_all()
         return Opened(transactions, partition, progress, end, settings, commit_s)
 
@@ -207,11 +241,23 @@ class Opener:
             found=tail.epoch,
         )
 
-    def _fence(
-        self, transactions: Transactions, partition: Partition, progress: Progress, end: int
+    def _is_due(
+        self, decision: Decision, progress: Progress, partition: Partition, ends: Ends
+    ) -> bool:
+        """Whether ``decision`` is to be executed now; Fatal MR-3022."""
+        return must_execute(
+            decision, progress, last_decision=lambda: last_decision(partition, ends, self.codec)
+        )
+
+    def _first_values(self, progress: Progress, decision: Decision | None) -> Sequence[bytes]:
+        """The records of step 6."""
+        gap = self.codec.gap(decision) if decision is not None else ()
+        return [*self.codec.run_start(progress), *gap]
+
+    def _commit_first(
+        self, transactions: Transactions, partition: Partition, values: Sequence[bytes], end: int
     ) -> tuple[int, float]:
-        """Steps 6 and 7. Returns the stable end after the fence, and the seconds that its commit took."""
-        values = self.codec.run_start(progress)
+        """Steps 6 and 7. Returns the stable end after ``values``, and the seconds that their commit took."""
         transactions.begin()
         if transactions.add((None, value) for value in values) is not None:
             raise Fatal(
@@ -240,7 +286,7 @@ class Opener:
         if [record.value for record in found] != kept:
             raise Fatal(
                 "MR-3014",
-                f"the fence is not at offset {end - 2}",
+                f"the first records of this run do not end at offset {end - 2}",
                 found=found[-1].offset if found else "nothing",
                 stable_end=stable,
             )

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from schemas.decision import Decision
 from schemas.gtid import parse_gtid
 from schemas.progress import OpenTransaction, Progress
 
@@ -43,6 +44,14 @@ class Codec(Protocol):
 
     def resolved(self, progress: Progress) -> bytes:
         """The value that ends a Kafka transaction."""
+        ...
+
+    def gap(self, decision: Decision) -> Sequence[bytes]:
+        """The values that execute ``decision``: its gap record, then a resolved record of its result."""
+        ...
+
+    def decision_of(self, value: bytes) -> str:
+        """The ID of the decision that this value's gap record executed; "" for any other record."""
         ...
 
     def opens_run(self, value: bytes) -> bool:

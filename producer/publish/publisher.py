@@ -43,7 +43,7 @@ from producer.publish.codec import RecordCodec
 from producer.publish.config import PublisherConfig
 from producer.publish.driver import Bounds, Driver, Octets, Transactions
 from producer.publish.kafka import KafkaDriver
-from producer.publish.opening import Opened, Opener, TailHint
+from producer.publish.opening import Basis, Opened, Opener, TailHint
 from producer.publish.oversize import oversize_error
 from producer.publish.positions import Codec
 from producer.publish.published_part import PublishedPart, find_published_part
@@ -159,12 +159,11 @@ class Publisher:
         *,
         verify_lease: Callable[[], None],
         register: Callable[[str, str], int],
-        start: Progress,
-        hint: TailHint | None = None,
+        basis: Basis,
     ) -> Self:
         """Become the one writer, by rules 1 and 2. ``register(subject, schema_json)`` returns a schema's ID.
 
-        ``start`` is the progress to use for an empty topic; ``hint`` is the position in the task's status.
+        ``progress`` is then what the topic holds, after the decision in ``basis``, if there is one.
         """
         codec = RecordCodec.register(config, register)
         return cls.open_with(
@@ -172,8 +171,7 @@ class Publisher:
             config,
             codec=codec,
             verify_lease=verify_lease,
-            start=start,
-            hint=hint,
+            basis=basis,
         )
 
     @classmethod
@@ -184,12 +182,11 @@ class Publisher:
         *,
         codec: Codec,
         verify_lease: Callable[[], None],
-        start: Progress,
-        hint: TailHint | None = None,
+        basis: Basis,
     ) -> Self:
         """``open`` with any implementation of ``Driver``."""
         opener = Opener(config=config, driver=driver, codec=codec, verify_lease=verify_lease)
-        opened = opener.open(start, hint)
+        opened = opener.open(basis)
         try:
             return cls(opener, opened)
         except BaseException:

@@ -13,6 +13,7 @@ Guarantees: None only if no committed record is left. MR-3012 if records are lef
 records after it have gaps. Not done here: decisions about progress (``opening``).
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from millrace.errors import Fatal, MillraceError
@@ -39,19 +40,15 @@ def read_tail(partition: Partition, ends: Ends, codec: Codec) -> Tail | None:
     """The tail of a partition that is read up to ``ends.stable``; None if it holds no committed record."""
     later: list[tuple[int, ChangeRecord]] = []  # after the last progress record, newest first
     found_any = False
-    stop, window = ends.stable, _WINDOW_OFFSETS_MIN
-    while stop > ends.low:
-        start = max(ends.low, stop - window)
-        for record in reversed(partition.read(start, stop)):
-            found_any = True
-            match _decode(record, codec):
-                case ProgressRecord() as found:
-                    return _tail(found, record.offset, later)
-                case ChangeRecord() as change:
-                    later.append((record.offset, change))
-                case None:
-                    pass
-        stop, window = start, min(window * 2, _WINDOW_OFFSETS_MAX)
+    for record in _backwards(partition, ends):
+        found_any = True
+        match _decode(record, codec):
+            case ProgressRecord() as found:
+                return _tail(found, record.offset, later)
+            case ChangeRecord() as change:
+                later.append((record.offset, change))
+            case None:
+                pass
     if found_any:
         raise Fatal(
             "MR-3012",
@@ -60,6 +57,23 @@ def read_tail(partition: Partition, ends: Ends, codec: Codec) -> Tail | None:
             end=ends.stable,
         )
     return None
+
+
+def last_decision(partition: Partition, ends: Ends, codec: Codec) -> str:
+    """The ID of the decision whose gap record is the last row or statement before ``ends.stable``; "" if none is."""
+    for record in _backwards(partition, ends):
+        if isinstance(_decode(record, codec), ChangeRecord):
+            return codec.decision_of(record.value)
+    return ""
+
+
+def _backwards(partition: Partition, ends: Ends) -> Iterator[TopicRecord]:
+    """The committed records before ``ends.stable``, the last one first, read in windows that double."""
+    stop, window = ends.stable, _WINDOW_OFFSETS_MIN
+    while stop > ends.low:
+        start = max(ends.low, stop - window)
+        yield from reversed(partition.read(start, stop))
+        stop, window = start, min(window * 2, _WINDOW_OFFSETS_MAX)
 
 
 def _decode(record: TopicRecord, codec: Codec) -> ProgressRecord | ChangeRecord | None:

@@ -8,7 +8,7 @@ from producer.publish.audit import Audit
 from producer.publish.config import PublisherLimits
 from producer.publish.driver import Bounds, Octets, TopicSettings, Transactions
 from producer.publish.kafka_topic import KafkaTopicAdmin
-from producer.publish.opening import Opener
+from producer.publish.opening import Basis, Opener
 from producer.publish.positions import ChangeRecord, progress_after
 from producer.publish.publisher import Publisher
 from schemas.progress import Progress
@@ -49,7 +49,7 @@ def epochs_not_compared(patch: Patch) -> None:
 
 def no_fence(patch: Patch) -> None:
     """Rule 2 off: no fence record is written before the first rows."""
-    patch.setattr(Opener, "_fence", lambda *given: (given[-1], 0.0))
+    patch.setattr(Opener, "_commit_first", lambda *given: (given[-1], 0.0))
 
 
 def slow_commits_trusted(patch: Patch) -> None:
@@ -134,7 +134,7 @@ def empty_topics_begun_at_the_start(patch: Patch) -> None:
 def hints_forgotten(patch: Patch) -> None:
     """Rule 6 off: the status is ignored."""
     opened = Opener.open
-    patch.setattr(Opener, "open", lambda self, start, _: opened(self, start, None))
+    patch.setattr(Opener, "open", lambda self, basis: opened(self, Basis(basis.start)))
 
 
 def beginnings_not_checked(patch: Patch) -> None:

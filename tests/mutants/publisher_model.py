@@ -25,7 +25,7 @@ def leases_not_verified(patch: Patch) -> None:
     patch.setattr(
         Opener,
         "open",
-        lambda self, start, hint: opened_(replace(self, verify_lease=lambda: None), start, hint),
+        lambda self, basis: opened_(replace(self, verify_lease=lambda: None), basis),
     )
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from millrace.errors import Fenced, Retryable
+from producer.publish.opening import Basis
 from producer.publish.positions import ProgressRecord
 from producer.publish.publisher import Publisher
 from tests.kit.publisher.model import (
@@ -89,7 +90,7 @@ class Owners(RuleBasedStateMachine):
                 model_config(epoch),
                 codec=ModelCodec(epoch),
                 verify_lease=lambda: None,
-                start=START,
+                basis=Basis(START),
             )
         except Fenced:
             return

@@ -21,7 +21,7 @@ from producer.capture import (
 from producer.convert.converter import Converter, ConverterSource
 from producer.publish.codec import RecordCodec
 from producer.publish.config import PublisherConfig, PublisherLimits
-from producer.publish.opening import TailHint
+from producer.publish.opening import Basis, TailHint
 from producer.publish.publisher import Publisher
 from producer.relay.reader import RelayReader
 from producer.relay.sync import SyncPolicy
@@ -148,8 +148,7 @@ class CaptureProcess:
             config,
             codec=RecordCodec(config, ids),
             verify_lease=self.lease.verify,
-            start=Progress(parse_gtid_set(world.flavour, ""), None, 0),
-            hint=world.hint,
+            basis=Basis(Progress(parse_gtid_set(world.flavour, ""), None, 0), world.hint),
         )
         self._report()
         progress = self._publisher.progress

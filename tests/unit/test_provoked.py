@@ -27,6 +27,7 @@ from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.home_folder import local_stack_folder
 from millrace.jvm import java_program
 from producer.publish.errors import error_of
+from producer.publish.opening import Basis
 from producer.publish.publisher import Publisher
 from producer.relay.reader import RelayReader
 from producer.relay.writer import RelayLog
@@ -105,7 +106,7 @@ def _opened(topic: ModelTopic) -> Publisher:
         model_config(),
         codec=ModelCodec(7),
         verify_lease=lambda: None,
-        start=START,
+        basis=Basis(START),
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from millrace.errors import Fatal, Fenced, Retryable
 from producer.publish.audit import Audit, Commit
-from producer.publish.opening import NO_END, TailHint
+from producer.publish.opening import NO_END, Basis, TailHint
 from producer.publish.publisher import Publisher
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.progress import Progress
@@ -176,7 +176,11 @@ def test_producer_is_replaced_only_with_a_verified_lease() -> None:
             raise Fenced("MR-4003", "lost")
 
     publisher = Publisher.open_with(
-        ModelDriver(topic), model_config(), codec=ModelCodec(7), verify_lease=verify, start=START
+        ModelDriver(topic),
+        model_config(),
+        codec=ModelCodec(7),
+        verify_lease=verify,
+        basis=Basis(START),
     )
     topic.outcomes = [Outcome.SLOW]
     publisher.publish(batch_after(publisher.progress, 3))

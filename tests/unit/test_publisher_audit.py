@@ -12,6 +12,7 @@ from producer.publish import publisher as publishing
 from producer.publish.audit import Audit, Commit
 from producer.publish.config import PublisherLimits
 from producer.publish.driver import TopicRecord
+from producer.publish.opening import Basis
 from producer.publish.publisher import Publisher
 from tests.kit.publisher.model import (
     START,
@@ -50,7 +51,7 @@ def test_commit_is_looked_up_once_more_after_a_pause() -> None:
         config,
         codec=ModelCodec(7),
         verify_lease=lambda: None,
-        start=START,
+        basis=Basis(START),
     )
     publish_and_close(publisher, 3)
     assert topic.seqs() == [1, 2, 3]

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from millrace.errors import Fatal, Fenced, Retryable
-from producer.publish.opening import TailHint
+from producer.publish.opening import Basis, TailHint
 from producer.publish.publisher import Publisher
 from tests.kit.publisher.model import (
     START,
@@ -38,8 +38,7 @@ def opened(
         model_config(epoch),
         codec=ModelCodec(epoch),
         verify_lease=verify_lease,
-        start=START,
-        hint=hint,
+        basis=Basis(START, hint),
     )
 
 

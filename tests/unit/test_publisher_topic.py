@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from millrace.errors import Fatal
-from producer.publish.opening import NO_END, TailHint
+from producer.publish.opening import NO_END, Basis, TailHint
 from producer.publish.publisher import Publisher
 from schemas.documents import TopicOptions
 from schemas.gtid import Flavour, parse_gtid_set
@@ -53,7 +53,7 @@ def _opened_as(topic: ModelTopic, options: TopicOptions) -> Publisher:
     config = replace(model_config(), options=options)
     codec = ModelCodec(7)
     return Publisher.open_with(
-        ModelDriver(topic), config, codec=codec, verify_lease=lambda: None, start=START
+        ModelDriver(topic), config, codec=codec, verify_lease=lambda: None, basis=Basis(START)
     )
 
 

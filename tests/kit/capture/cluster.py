@@ -39,6 +39,7 @@ from schemas.documents import (
     Work,
 )
 from schemas.record.control import FenceRecord
+from schemas.record.gap import Gap
 from schemas.record.record import KnownSchemas, RowRecord, decode_record
 from schemas.status import TaskReport, TaskState
 from tests.kit.control.control import QUICK, supervised
@@ -95,6 +96,11 @@ class Followed:
     def violations(self) -> list[Violation]:
         """The verifier's findings so far."""
         return self._verifier.finish().violations
+
+    @property
+    def gaps(self) -> list[Gap]:
+        """The gaps that operators decided, so far."""
+        return [named.gap for named in self._verifier.summary.gaps]
 
     def close(self) -> None:
         """Release connections."""

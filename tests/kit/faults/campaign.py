@@ -40,6 +40,7 @@ VICTIMS = {  # by the longest prefix of a point's name
     "apply.": "apply",
     "spread.": "cluster",  # tests/fault/test_spread_kills.py kills them
     "acls.": "command",  # `millrace cluster secure`: tests/fault/test_zk_access.py kills it
+    "decision.": "forked",  # tests/fault/test_decision_kills.py kills these
     "conflict.": "command",  # `millrace conflict`: tests/fault/test_conflict_kills.py kills it
     "documents.": "command",  # commands that write documents: tests/fault/test_document_kills.py kills them
 }

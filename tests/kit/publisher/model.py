@@ -17,6 +17,7 @@ from producer.publish.config import PublisherConfig, PublisherLimits
 from producer.publish.driver import Bounds, Ends, Octets, TopicRecord, TopicSettings
 from producer.publish.positions import ChangeRecord, ProgressRecord
 from producer.publish.publisher import Publisher
+from schemas.decision import Decision
 from schemas.documents import Brokers
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.progress import OpenTransaction, Progress
@@ -285,6 +286,14 @@ class ModelCodec:
 
     def run_start(self, progress: Progress) -> Sequence[bytes]:
         return [json.dumps({"kind": "schema"}).encode(), self._mark("fence", progress)]
+
+    def gap(self, decision: Decision) -> Sequence[bytes]:
+        row = {"gtid": decision.gtid, "rows": decision.number, "last": True}
+        value = {"kind": "row", "seq": decision.result.seq, "decision": decision.id} | row
+        return [json.dumps(value).encode(), self.resolved(decision.result)]
+
+    def decision_of(self, value: bytes) -> str:
+        return str(json.loads(value).get("decision", ""))
 
     def opens_run(self, value: bytes) -> bool:
         return b'"schema"' in value

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from producer.publish.opening import TailHint
+from producer.publish.opening import Basis, TailHint
 from producer.publish.publisher import Publisher
 from tests.kit.publisher.model import START, ModelCodec, ModelDriver, ModelTopic, model_config
 
@@ -15,8 +15,7 @@ def opened(topic: ModelTopic, *, epoch: int = 7, hint: TailHint | None = None) -
         model_config(epoch),
         codec=ModelCodec(epoch),
         verify_lease=lambda: None,
-        start=START,
-        hint=hint,
+        basis=Basis(START, hint),
     )
 
 

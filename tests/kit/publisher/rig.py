@@ -20,8 +20,9 @@ from millrace.kafka import GivenAccess, KafkaAccess
 from producer.publish.codec import RecordCodec
 from producer.publish.config import PublisherConfig, PublisherLimits
 from producer.publish.kafka import KafkaDriver, KafkaTransactions
-from producer.publish.opening import TailHint
+from producer.publish.opening import Basis, TailHint
 from producer.publish.publisher import Publisher
+from schemas.decision import Decision
 from schemas.documents import Brokers
 from schemas.documents.model import TopicOptions
 from schemas.gtid import Flavour
@@ -95,6 +96,7 @@ class Rig:
         *,
         verify_lease: Callable[[], None] = lambda: None,
         hint: TailHint | None = None,
+        decision: Decision | None = None,
     ) -> Publisher:
         """A new publisher."""
         config = self.config(epoch)
@@ -104,8 +106,7 @@ class Rig:
             config,
             codec=RecordCodec.register(config, self.ids),
             verify_lease=verify_lease,
-            start=start_of(Flavour.MYSQL),
-            hint=hint,
+            basis=Basis(start_of(Flavour.MYSQL), hint, decision),
         )
 
     @property
