@@ -119,6 +119,10 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
             "millrace.cli.conflict",
             "Show changes that did not fit the target's row; replay or discard them.",
         ),
+        "unsafe": Command(
+            "millrace.cli.unsafe",
+            "Let a blocked capture task continue without changes that it can't publish.",
+        ),
         "bench": Command(
             "millrace.cli.bench",
             "Measure Millrace and its peers; prints JSON lines.",

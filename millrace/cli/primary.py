@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 from millrace.errors import Fatal, MillraceError, Retryable
 from producer.upstream.connection import Login, Row, SourceConnection
-from producer.upstream.files import ask_binlog_state
+from producer.upstream.files import ask_binlog_state, next_logged
 from producer.upstream.identity import ask_identity
 from producer.upstream.members import ask_position
 from schemas.documents import SetDocument, resolve_secret
 from schemas.documents.model import Member
-from schemas.gtid import Flavour, History, MariadbGtidSet, missing
+from schemas.gtid import Flavour, History, MariadbGtid, MariadbGtidSet, missing
 
 
 def primary_history(document: SetDocument) -> History:
@@ -74,6 +74,29 @@ def halted_replicas(document: SetDocument, history: History) -> tuple[HaltedRepl
             start = "START ALL SLAVES" if is_mariadb else f"START {identity.dialect.replica}"
             found.append(HaltedReplica(member, threads, missing_gtids, start))
     return tuple(found)
+
+
+def next_transaction(
+    document: SetDocument, done: MariadbGtidSet, domain: int
+) -> MariadbGtid | None:
+    """MariaDB: the next transaction of ``domain`` after ``done``, from the first member that still has it.
+
+    None if no member has logged one. Raises the last member's error if none can answer.
+    """
+    login = _login(document)
+    errors: list[MillraceError] = []
+    for member in document.members:
+        try:
+            with SourceConnection.connect(member, login) as connection:
+                found = next_logged(connection, done, domain)
+        except MillraceError as error:
+            errors.append(error)
+            continue
+        if found is not None:
+            return found
+    if errors:
+        raise errors[-1]
+    return None
 
 
 def stopped_threads(rows: Sequence[Row]) -> Iterator[str]:

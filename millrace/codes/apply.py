@@ -283,8 +283,8 @@ CODES: tuple[Code, ...] = (
         " rebuilt and assigned the id to another schema, or the document names another registry than the capture task"
         " uses. No record of the batch was applied.",
         "Correct `registry` in the task document, or restore the registry's contents, then `millrace task resume NAME`."
-        " Without the old contents these rows can't be read: capture to a new topic, load the target again, and apply"
-        " from that topic.",
+        " Without the old contents these rows can't be read: load the target again, and apply with a task of another"
+        " name, with `start` at the GTID set of the load.",
         Branch.OPERATOR,
     ),
     Code(
@@ -325,9 +325,10 @@ CODES: tuple[Code, ...] = (
         "MR-5042",
         "a statement is not supported",
         "Apply neither executes nor skips this statement, its effect is not known exactly, or it names a table that the"
-        " capture task or the apply task leaves out. The message has the reason.",
+        " capture task or the apply task leaves out. The message has the reason. A gap is no statement: an operator let the"
+        " capture task leave out source transactions.",
         "Execute the intended statement manually, then `millrace apply-ddl TASK --seq N --done`; or use `--execute` to run"
-        " it unchanged.",
+        " it unchanged. Of a gap: repair the target (`millrace compare` shows the differences), then `--done`.",
         Branch.OPERATOR,
     ),
     Code(

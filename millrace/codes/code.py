@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from enum import Enum
 
-# How to get past an event: `start` is read only for a topic that never held a record.
-START_AFTER = (
-    "If the topic has never held a record, give the task a later `start`"
-    " (`millrace task create -f FILE --replace`). Otherwise create a capture task with a new topic and a later `start`,"
-    " load the target's tables as they were at that GTID set, and create an apply task with a new name for the new topic."
+# How to get past an event that can't be published.
+SKIP = (
+    "To leave out the source transaction in the message, `millrace unsafe skip-gtid NAME --gtid GTID`. To leave out all up"
+    " to a GTID set, `millrace unsafe reset-position NAME --gtid SET`. The topic will never have their changes: apply tasks"
+    " stop there until you have repaired their targets."
 )
 
 

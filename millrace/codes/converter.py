@@ -1,6 +1,6 @@
 """65xx: conversion and DDL."""
 
-from millrace.codes.code import START_AFTER, Branch, Code
+from millrace.codes.code import SKIP, Branch, Code
 
 CODES: tuple[Code, ...] = (
     Code(
@@ -8,35 +8,37 @@ CODES: tuple[Code, ...] = (
         "rows were not logged in row format",
         "A session changed rows in statement format (binlog_format=STATEMENT or MIXED), so the binlog does not contain"
         " the rows.",
-        "On every member: `SET GLOBAL binlog_format=ROW`. " + START_AFTER,
+        "On every member: `SET GLOBAL binlog_format=ROW`. " + SKIP,
         Branch.OPERATOR,
     ),
     Code(
         "MR-6502",
         "a binlog event type is not supported",
         "This version does not know the event type and can't exclude that it changes rows.",
-        "Report the event type with the server's version. A newer Millrace may support it.",
+        "Report the event type with the server's version. A newer Millrace may support it. " + SKIP,
         Branch.OPERATOR,
     ),
     Code(
         "MR-6503",
         "a transaction has no GTID",
         "The source logged an anonymous transaction (gtid_mode is not ON).",
-        "On every member, set `gtid_mode` step by step to `ON`. " + START_AFTER,
+        "On every member, set `gtid_mode` step by step to `ON`, then `FLUSH BINARY LOGS`. Then, with `@@GLOBAL.gtid_executed`"
+        " of the primary, `millrace unsafe reset-position NAME --gtid SET`. The topic will never have the changes without a"
+        " GTID nor those up to the GTID set: apply tasks stop there until you have repaired their targets.",
         Branch.OPERATOR,
     ),
     Code(
         "MR-6504",
         "row images are not full",
         "A session logged rows with binlog_row_image=MINIMAL or NOBLOB, so columns are missing.",
-        "On every member: `SET GLOBAL binlog_row_image=FULL`. " + START_AFTER,
+        "On every member: `SET GLOBAL binlog_row_image=FULL`. " + SKIP,
         Branch.OPERATOR,
     ),
     Code(
         "MR-6505",
         "JSON values are logged in parts",
         "A session logged rows with binlog_row_value_options=PARTIAL_JSON, so whole values are missing.",
-        "On every member: `SET GLOBAL binlog_row_value_options=''`. " + START_AFTER,
+        "On every member: `SET GLOBAL binlog_row_value_options=''`. " + SKIP,
         Branch.OPERATOR,
     ),
     Code(
@@ -51,7 +53,8 @@ CODES: tuple[Code, ...] = (
         "the binlog contains rows that were rolled back",
         "A transaction changed transactional and non-transactional tables and was rolled back. The binlog does not show"
         " which rows remained.",
-        "Read the rows of the tables in the message from the source. " + START_AFTER,
+        "Read the rows of the tables in the message from the source, to repair the targets. "
+        + SKIP,
         Branch.OPERATOR,
     ),
     Code(
@@ -60,8 +63,9 @@ CODES: tuple[Code, ...] = (
         "The task published the first part from another member. The member it reads now logged the rows in another order,"
         " or other rows, so continuing could lose or duplicate rows. The task tries the other members, those that"
         " differed last.",
-        "Bring back the member that was read before, or the worker with its relay directory. If both are lost, start the"
-        " task on a new topic at the GTID set in its status.",
+        "Bring back the member that was read before, or the worker with its relay directory. If both are lost: `millrace"
+        " task pause NAME`, then `millrace unsafe skip-gtid NAME --gtid GTID` with the GTID in the message. The topic will"
+        " never have the rest of this source transaction: apply tasks stop there until you have repaired their targets.",
         Branch.RETRIES,
     ),
     Code(
@@ -77,7 +81,7 @@ CODES: tuple[Code, ...] = (
         "MR-6510",
         "the source lost events",
         "The server wrote an incident event: changes are missing in its binlog from this position.",
-        START_AFTER,
+        SKIP,
         Branch.OPERATOR,
     ),
     Code(
@@ -85,8 +89,8 @@ CODES: tuple[Code, ...] = (
         "the prepared part of an XA transaction is missing",
         "The binlog contains an XA COMMIT, but neither the relay log nor the source's binlog reaches back to its XA"
         " PREPARE.",
-        "While the task retries: nothing to do, it reads the binlog from the first file. If it is blocked: load the tables"
-        " again, and capture to another topic, starting after the XA COMMIT.",
+        "While the task retries: nothing to do, it reads the binlog from the first file. If it is blocked: "
+        + SKIP,
         Branch.OPERATOR,
     ),
     Code(
@@ -100,7 +104,7 @@ CODES: tuple[Code, ...] = (
         "MR-6513",
         "an ALTER is logged in two phases",
         "MariaDB logged START ALTER (binlog_alter_two_phase=ON).",
-        "On every member: `SET GLOBAL binlog_alter_two_phase=OFF`. " + START_AFTER,
+        "On every member: `SET GLOBAL binlog_alter_two_phase=OFF`. " + SKIP,
         Branch.OPERATOR,
     ),
 )

@@ -1,6 +1,6 @@
 """2xxx: the relay log."""
 
-from millrace.codes.code import START_AFTER, Branch, Code
+from millrace.codes.code import Branch, Code
 
 CODES: tuple[Code, ...] = (
     Code(
@@ -65,7 +65,9 @@ CODES: tuple[Code, ...] = (
         "MR-2009",
         "a binlog file has no checksums",
         "binlog_checksum was NONE when the source opened this file.",
-        "`SET GLOBAL binlog_checksum = 'CRC32'; FLUSH BINARY LOGS`. " + START_AFTER,
+        "`SET GLOBAL binlog_checksum = 'CRC32'; FLUSH BINARY LOGS`. To leave out the file's changes, `millrace"
+        " unsafe reset-position NAME --gtid SET` with the GTID set before the first file that has checksums. The topic will"
+        " never have them: apply tasks stop there until you have repaired their targets.",
         Branch.OPERATOR,
     ),
     Code(

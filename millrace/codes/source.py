@@ -173,7 +173,9 @@ CODES: tuple[Code, ...] = (
         "the source has purged transactions that the task needs",
         "No usable member still has the binlog with the first transaction that the task needs. The binlog was purged, or"
         " the server was restored from a backup without it.",
-        "Restore the binlogs, or load the target again and start the task at a later GTID set. Keep binlogs for longer.",
+        "Restore the binlogs on a member. If no member has them, `millrace unsafe reset-position NAME --gtid SET` continues"
+        " later: the topic will never have the purged changes, and apply tasks stop there until you have repaired their"
+        " targets. Keep binlogs for longer.",
         Branch.OPERATOR,
     ),
     Code(
@@ -188,7 +190,10 @@ CODES: tuple[Code, ...] = (
         "published transactions are missing on the primary",
         "The primary lost its last transactions in a crash, was promoted or restored without them, or its binlog was"
         " reset. Other transactions may now have the same GTIDs.",
-        "Find the member that has them. Repair the targets, then capture to a new topic from the primary's GTID set.",
+        "Find the member that has them, and make it the primary. If it is lost and the GTIDs are not reused, inject empty"
+        " transactions with these GTIDs on the primary (MariaDB: with `gtid_domain_id`, `server_id` and `gtid_seq_no` of the"
+        " session), resume the task, and repair the targets, which have the lost changes (`millrace compare`). If they are"
+        " reused, capture to a new topic from the primary's GTID set, and load the targets again.",
         Branch.OPERATOR,
     ),
     Code(
@@ -257,8 +262,9 @@ CODES: tuple[Code, ...] = (
         "MR-1043",
         "a binlog file of the source is damaged",
         "The server could not read its own file, after a crash, a full disk or a hardware fault.",
-        "Check the file with `mysqlbinlog --verify-binlog-checksum`. Read from another member, or start at a later GTID"
-        " set.",
+        "Check the file with `mysqlbinlog --verify-binlog-checksum`. Read from another member. If no member has the file"
+        " whole, `millrace unsafe reset-position NAME --gtid SET` continues after it: the topic will never have the changes"
+        " in between, and apply tasks stop there until you have repaired their targets.",
         Branch.OPERATOR,
     ),
     Code(

@@ -172,6 +172,26 @@ def _history_error(connection: SourceConnection, done: object) -> Fatal:
     )
 
 
+def next_logged(
+    connection: SourceConnection,
+    done: MariadbGtidSet,
+    domain: int,
+    *,
+    page_events: int = PAGE_EVENTS,
+) -> MariadbGtid | None:
+    """MariaDB: the first transaction of ``domain`` after ``done`` in the server's binlog; None if there is none yet.
+
+    Fatal MR-1031 if the server has purged it.
+    """
+    first = find_start_file(connection, flavour=Flavour.MARIADB, wanted=done).file
+    files = list(list_binlog_files(connection))
+    for file in files[files.index(first) :]:
+        for gtid in _logged_gtids(connection, file, page_events):
+            if gtid.domain == domain and not done.covers(gtid):
+                return gtid
+    return None
+
+
 def ask_binlog_state(connection: SourceConnection) -> tuple[MariadbGtid, ...]:
     """MariaDB's last GTID of each domain and server."""
     (row,) = connection.query("SELECT @@GLOBAL.gtid_binlog_state AS gtids")
@@ -182,16 +202,31 @@ def _first_gtids(
     connection: SourceConnection, file: str, domains: frozenset[int], page_events: int
 ) -> Iterator[MariadbGtid]:
     """The first GTID of each of ``domains`` in ``file``."""
-    pos = 4
-    while domains:
+    if not domains:
+        return
+    for gtid in _logged_gtids(connection, file, page_events):
+        if gtid.domain in domains:
+            domains -= {gtid.domain}
+            yield gtid
+            if not domains:
+                return
+
+
+def _logged_gtids(
+    connection: SourceConnection, file: str, page_events: int
+) -> Iterator[MariadbGtid]:
+    """Every GTID in ``file``, in the file's order."""
+    pos, last = 4, -1
+    while True:
         rows = connection.query(
             f"SHOW BINLOG EVENTS IN {_quoted(file)} FROM {pos} LIMIT {page_events}"
         )
         for row in rows:
             begin = _MARIADB_BEGIN.search(str(row["Info"])) if row["Event_type"] == "Gtid" else None
-            if begin and (gtid := MariadbGtid.parse(begin[1])).domain in domains:
-                domains -= {gtid.domain}
-                yield gtid
+            at = int(row["Pos"] or 0)
+            if begin and at > last:
+                last = at
+                yield MariadbGtid.parse(begin[1])
         if len(rows) < page_events:
             return
         pos = int(

@@ -23,6 +23,7 @@ from producer.checks.topic import check_topic_of
 from producer.upstream.upstream import Site
 from producer.upstream.upstreams import Upstreams
 from registry.client import RegistryClient
+from schemas.decision import Decision
 from schemas.documents import (
     Account,
     ApplyTask,
@@ -124,6 +125,12 @@ class OneSource:
     def last_report(self, task: TaskDocument) -> TaskReport | None:
         """The task never ran."""
         return None
+
+    def waiting_decision(self, task: TaskDocument) -> None:
+        """No operator has decided."""
+
+    def end_decision(self, task: TaskDocument, decision: Decision) -> None:
+        """Nothing to remove."""
 
     def positions_of(self, set_name: str) -> Mapping[str, str]:
         """There is no other task."""

@@ -1,0 +1,194 @@
+"""Collects what an operator needs to know before a decision about a capture task, and prints it.
+
+Guarantees: nothing is written. The task is stopped (paused or blocked, no owner), so the topic does not move.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from uuid import uuid4
+
+from millrace.cli.control import Control, operator
+from millrace.errors import Fatal, MillraceError
+from producer.capture import tail_hint
+from producer.publish.config import publisher_config
+from producer.publish.kafka import KafkaDriver
+from producer.publish.look import TopicLook, look_at_topic
+from producer.upstream.members import MemberFacts, ask_flavour, ask_members
+from producer.upstream.upstream import resolve_login
+from schemas.decision import REASON_CHARACTERS_MAX, Approval, Decision, DecisionKind
+from schemas.documents import ApplyTask, CaptureTask, SetDocument, address_of
+from schemas.gtid import Flavour, GtidPosition
+from schemas.progress import Progress
+from schemas.status import TaskState
+from zk.tree.entries import TaskEntry
+from zk.view import read_cluster, status_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """A stopped capture task, its source and its topic. ``reported``: the progress in its status."""
+
+    entry: TaskEntry
+    task: CaptureTask
+    source: SetDocument
+    flavour: Flavour
+    look: TopicLook
+    reported: Progress | None
+
+    @property
+    def progress(self) -> Progress:
+        """The topic's; Fatal MR-4183 if it has none."""
+        if self.look.unreadable is not None:
+            raise Fatal("MR-4183", f"the end of the topic can't be read: {self.look.unreadable}")
+        if self.look.progress is None:
+            what = "has no record" if self.look.exists else "does not exist"
+            raise Fatal("MR-4183", f"the topic {self.task.output.topic} {what}")
+        return self.look.progress
+
+
+def look_at(now: Control, name: str) -> Situation:
+    """The task and everything a decision depends on. Fatal MR-4180, MR-4182, MR-4183."""
+    entry = stopped_entry(now, name)
+    task = entry.document
+    if not isinstance(task, CaptureTask):
+        raise Fatal("MR-4183", f"{name} is not a capture task")
+    if (waiting := entry.desired.decision) is not None:
+        approval = waiting.approval
+        what = f"{waiting.kind} by {approval.operator} waits for the task {name} already"
+        raise Fatal("MR-4180", what, reason=approval.reason)
+    source = now.store.set_entry(task.set_name).document
+    flavour = ask_flavour(source.members, resolve_login(source))
+    config = publisher_config(task, flavour=flavour, epoch=0, worker="operator")
+    hint = tail_hint(now.store.last_report(task), task.output.topic, flavour=flavour)
+    return Situation(
+        entry=entry,
+        task=task,
+        source=source,
+        flavour=flavour,
+        look=look_at_topic(KafkaDriver(config), config),
+        reported=hint.progress if hint is not None else None,
+    )
+
+
+def stopped_entry(now: Control, name: str) -> TaskEntry:
+    """The task; Fatal MR-4182 unless it is paused or blocked and has no owner."""
+    entry = now.store.task_entry(name)
+    state = status_of(name, entry, read_cluster(now.session, now.tree)).state
+    if state not in (TaskState.PAUSED, TaskState.BLOCKED):
+        raise Fatal("MR-4182", f"{name} is {state.value}", task=name)
+    if now.session.get(now.tree.owner(name)) is not None:
+        raise Fatal("MR-4182", f"a worker still owns {name}", task=name)
+    return entry
+
+
+def refusals(situation: Situation, wanted: GtidPosition) -> Mapping[str, str]:
+    """By member, why it can't be read from ``wanted`` on; "" if it can."""
+    facts = ask_members(situation.source.members, resolve_login(situation.source), wanted=wanted)
+    return {str(fact.member): _refusal(fact) for fact in facts}
+
+
+def _refusal(fact: MemberFacts) -> str:
+    error: MillraceError | None = fact.error
+    if error is None and fact.binlog is None:
+        return "it writes no binlog"
+    if error is None and fact.binlog is not None:
+        error = fact.binlog.wanted_error
+    return "" if error is None else f"{error.code} {error.message}"
+
+
+def decision_on(
+    situation: Situation, kind: DecisionKind, before: Progress, after: GtidPosition, *, reason: str
+) -> Decision:
+    """The decision of this operator, now."""
+    words = " ".join(reason.split())[:REASON_CHARACTERS_MAX]
+    return Decision(
+        id=uuid4().hex,
+        kind=kind,
+        task=situation.task.name,
+        before=before,
+        after=after,
+        approval=Approval(operator(), words, time.time_ns() // 1_000_000),
+    )
+
+
+def consequences(
+    now: Control, situation: Situation, decision: Decision, kept: Mapping[str, str]
+) -> dict[str, object]:
+    """What the decision changes, for people and programs. ``kept``: as ``refusals``, from the present progress on."""
+    before, result = decision.before, decision.result
+    readers = [
+        name
+        for name, entry in now.store.tasks().items()
+        if isinstance(entry, TaskEntry)
+        and isinstance(entry.document, ApplyTask)
+        and address_of(entry.document).is_same_topic(situation.task.output)
+    ]
+    return {
+        "task": decision.task,
+        "decision": decision.kind.value,
+        "topic": situation.task.output.topic,
+        "now": _progress(before),
+        "then": _progress(result),
+        "missing": decision.missing,
+        "members": {member: why or "still has everything" for member, why in kept.items()},
+        "gap_seq": result.seq,
+        "apply_tasks": readers,
+    }
+
+
+def _progress(progress: Progress) -> dict[str, object]:
+    opened = progress.open
+    return {
+        "gtid_set": str(progress.gtid_set),
+        "open": f"{opened.rows} rows of {opened.gtid}" if opened else "",
+        "seq": progress.seq,
+    }
+
+
+def lost(decision: Decision) -> str:
+    """What the decision gives up, in one sentence."""
+    if decision.kind is DecisionKind.ADOPT_TOPIC:
+        return (
+            "Records that the topic has lost stay lost: what a reader has not read of them is missing there. Rows of a"
+            " source transaction that was published in part come again."
+        )
+    opened = decision.before.open
+    part = f" (of {opened.gtid} all but its first {opened.rows} rows)" if opened else ""
+    return f"The topic will never have the changes of {decision.missing}{part}."
+
+
+def text_of(plain: Mapping[str, object], decision: Decision) -> str:
+    """The same as lines for people."""
+    lines = [f"{decision.kind} on the task {decision.task}, topic {plain['topic']}"]
+    for name, progress in (("now", decision.before), ("then", decision.result)):
+        opened = f", {progress.open.rows} rows of {progress.open.gtid}" if progress.open else ""
+        lines.append(
+            f"  {name:<9}seq {progress.seq} after {progress.gtid_set or 'the beginning'}{opened}"
+        )
+    lines.append(f"  {'missing':<9}{decision.missing or 'nothing more than the topic has lost'}")
+    members = plain["members"]
+    assert isinstance(members, Mapping)
+    lines += [f"  {'member':<9}{member}: {why}" for member, why in members.items()]
+    lines.append(
+        f"  {'readers':<9}get a `ddl` record of the kind `gap` with seq {decision.result.seq}"
+    )
+    readers = plain["apply_tasks"]
+    assert isinstance(readers, list)
+    lines += [f"  {'apply':<9}{name} {_stop_of(name, decision)}" for name in readers]
+    return "\n".join(lines)
+
+
+def _stop_of(apply_task: str, decision: Decision) -> str:
+    """What an apply task of the topic does at the gap, and what its operator does."""
+    seq = decision.result.seq
+    steps = (
+        f"repair its target, then `millrace apply-ddl {apply_task} --seq {seq} --done` and"
+        f" `millrace task resume {apply_task}`"
+    )
+    if decision.kind is not DecisionKind.ADOPT_TOPIC:
+        return f"stops at seq {seq} (MR-5042): {steps}"
+    return (
+        f"stops. If the topic was deleted, with MR-5035: load its target again. Otherwise, after seq {seq - 1},"
+        f" with MR-5042: {steps}"
+    )

@@ -1,0 +1,275 @@
+"""`millrace unsafe` on real servers: ways out of states that block a capture task. The topic names each gap."""
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from consumer.target.connection import connect
+from consumer.target.progress import decide_intent
+from consumer.topic.kafka import TopicReader
+from deploy.servers import DatabaseServer, KafkaServer, sql
+from millrace.errors import Fatal, Retryable
+from schemas.documents import Brokers
+from schemas.gtid import Flavour
+from schemas.record.gap import Gap
+from schemas.status import TaskReport, TaskState
+from tests.fixtures.servers import NewServer
+from tests.fixtures.shell import Shell
+from tests.kit.apply.local import LocalRecords, apply_task, endpoint_of, ignore, run_once, started
+from tests.kit.apply.topic import RecordStream
+from tests.kit.capture.task_stage import TASK, TaskStage, use_memory_registry
+from tests.kit.document_programs import checked
+from tests.kit.publisher.rig import Rig, topic_named
+from tests.kit.relay.relay import flush, purge_to
+
+WHY = ("--reason", "the test lost them", "--yes")
+
+
+class Scene(TaskStage):
+    """A capture task, and the operator's shell."""
+
+    shell: Shell
+
+    def unsafe(self, command: str, *words: str, exit_code: int = 0) -> str:
+        """Run ``millrace unsafe``."""
+        return self.shell("unsafe", command, TASK, *words, exit_code=exit_code)
+
+    def wait_blocked(self, code: str) -> TaskReport:
+        """Wait until the task is blocked with this code."""
+        return self.wait(
+            lambda r: (r.state, r.code) == (TaskState.BLOCKED, code), f"blocked: {code}"
+        )
+
+    def gaps(self) -> list[Gap]:
+        """The gaps that `millrace topic verify` names; it must find no violation."""
+        found = self.rig.verdict()
+        assert found.violations == []
+        return [named.gap for named in found.gaps]
+
+    def check_independently(self) -> dict[str, int]:
+        """The result of the checker in docs/record.md, which uses no code of Millrace."""
+        done = checked(self.rig.bootstrap, self.rig.topic, self.shell.folder)
+        assert done.returncode == 0, done.stderr
+        found: dict[str, int] = json.loads(done.stdout)
+        return found
+
+
+def scene_on(
+    server: DatabaseServer, kafka: KafkaServer, shell: Shell, name: str, stack: ExitStack
+) -> Scene:
+    """No worker is running yet."""
+    rig = Rig(kafka.bootstrap, topic_named("unsafe", name))
+    found = Scene(server, shell.ensemble, rig, shell.folder, stack)
+    found.shell = shell
+    return found
+
+
+@pytest.fixture(autouse=True)
+def memory_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Schema ids come from memory."""
+    use_memory_registry(monkeypatch)
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    """Ends everything in reverse order."""
+    with ExitStack() as ends:
+        yield ends
+
+
+@pytest.fixture
+def scene(
+    single_server: DatabaseServer,
+    kafka: KafkaServer,
+    shell: Shell,
+    request: pytest.FixtureRequest,
+    stack: ExitStack,
+) -> Scene:
+    """A task of the shared server of each flavor."""
+    return scene_on(single_server, kafka, shell, request.node.name, stack)
+
+
+def topic_values(scene: Scene) -> list[bytes]:
+    """Every committed value of the topic."""
+    reader = TopicReader(Brokers(scene.rig.bootstrap), scene.rig.topic)
+    ends = reader.ends()
+    found = [r.value for chunk in reader.chunks(ends.low, ends.stable) for r in chunk]
+    reader.close()
+    return found
+
+
+def purge(server: DatabaseServer) -> str:
+    """Purge all closed binlog files; returns the position after them."""
+    purge_to(server, flush(server))
+    return server.gtid_position()
+
+
+@pytest.fixture
+def lone_server(new_server: NewServer) -> DatabaseServer:
+    """A MariaDB for this test, whose binlogs may be purged."""
+    return new_server(Flavour.MARIADB)
+
+
+def test_task_continues_after_purged_binlogs_with_a_named_gap(
+    lone_server: DatabaseServer,
+    mariadb_server: DatabaseServer,
+    kafka: KafkaServer,
+    shell: Shell,
+    stack: ExitStack,
+) -> None:
+    """MR-1031 ends with `reset-position`; an apply task stops at the gap, and goes on after `--done`."""
+    server = lone_server
+    scene = scene_on(server, kafka, shell, "purged", stack)
+    scene.run_once("w1", 3)
+    before = server.gtid_position()
+    scene.write(2)
+    after = purge(server)
+    scene.write(4)
+    with scene.worker("w2"):  # its relay directory is empty
+        scene.wait_blocked("MR-1031")
+        plan = json.loads(scene.unsafe("reset-position", "--gtid", after, "--dry-run", "--json"))
+        assert (plan["now"]["seq"], plan["then"]["seq"], plan["gap_seq"]) == (3, 4, 4)
+        assert plan["missing"] == f"after {before} to {after}"
+        assert all("MR-1031" in why for why in plan["members"].values())
+        for wrong in (before, "0-1-1"):
+            error = scene.unsafe("reset-position", "--gtid", wrong, *WHY, exit_code=4)
+            assert error.startswith("MR-4185 ")
+        unconfirmed = scene.unsafe("reset-position", "--gtid", after, exit_code=4)
+        assert unconfirmed.startswith("MR-4187 ")
+        assert scene.rig.verdict().last_seq == 3
+        scene.unsafe("reset-position", "--gtid", after, *WHY)
+        scene.rig.wait_seq(8)
+    (gap,) = scene.gaps()
+    assert (gap.kind, gap.missing) == ("reset-position", f"after {before} to {after}")
+    assert scene.check_independently()["seq"] == 8
+    assert_apply_stops_at_the_gap(mariadb_server, scene)
+
+
+def assert_apply_stops_at_the_gap(target: DatabaseServer, scene: Scene) -> None:
+    """Rows before the gap are applied; those after it only when the operator has repaired the target."""
+    name = scene.database
+    target.execute(f"CREATE DATABASE {name}")
+    target.execute(f"CREATE TABLE {name}.t (id INT PRIMARY KEY)")
+    values, task = topic_values(scene), apply_task(name)
+    for _ in range(2):
+        applier = started(target, task)
+        with pytest.raises(Fatal, match="MR-5042") as raised:
+            applier.process(LocalRecords(values), ignore)
+        applier.close()
+        assert raised.value.context["seq"] == "4"
+        assert "the test lost them" in raised.value.message
+        assert target.execute(f"SELECT id FROM {name}.t ORDER BY id") == [(1,), (2,), (3,)]
+    target.execute(f"INSERT INTO {name}.t VALUES (4), (5)")
+    session = connect(endpoint_of(target))
+    decide_intent(session, name, seq=4, decision="done")
+    session.close()
+    applier = run_once(target, task, RecordStream(values=values))
+    assert applier.mark.seq == 8
+    found = [number for (number,) in target.execute(f"SELECT id FROM {name}.t ORDER BY id")]
+    assert found == list(range(1, 10))
+
+
+@pytest.mark.both_flavours
+def test_event_that_nobody_can_convert_is_skipped(scene: Scene) -> None:
+    """MR-6501: rows were logged as a statement. Only this source transaction is left out."""
+    server, table = scene.server, f"{scene.database}.t"
+    scene.run_once("w1", 2)
+    with sql.root_connection(server.socket) as connection, connection.cursor() as cursor:
+        cursor.execute("SET SESSION binlog_format = STATEMENT")
+        cursor.execute(f"INSERT INTO {table} VALUES (1001)")
+    scene.write(2)
+    with scene.worker("w2"):
+        report = scene.wait_blocked("MR-6501")
+        gtid = report.why.partition("gtid=")[2].partition(",")[0].partition(")")[0]
+        wrong = gtid[: -len(gtid.rpartition("-" if "-" in gtid[-6:] else ":")[2])] + "99999999"
+        assert scene.unsafe("skip-gtid", "--gtid", wrong, *WHY, exit_code=4).startswith("MR-4184 ")
+        done = scene.unsafe("skip-gtid", "--gtid", gtid, *WHY)
+        assert f"{gtid}" in done
+        scene.rig.wait_seq(5)
+        error = scene.unsafe("skip-gtid", "--gtid", gtid, *WHY, exit_code=4)
+        assert error.startswith("MR-4182 ")
+    assert [gap.kind for gap in scene.gaps()] == ["skip-gtid"]
+    assert scene.rig.verdict().counts.rows == 4
+
+
+@pytest.fixture
+def mariadb_scene(
+    mariadb_server: DatabaseServer,
+    kafka: KafkaServer,
+    shell: Shell,
+    request: pytest.FixtureRequest,
+    stack: ExitStack,
+) -> Scene:
+    """A task of the shared MariaDB."""
+    return scene_on(mariadb_server, kafka, shell, request.node.name, stack)
+
+
+def test_deleted_topic_is_adopted_and_continues_its_seq(mariadb_scene: Scene) -> None:
+    """MR-3017 ends with `adopt-topic`: the topic is created, and no row of the source is missing or repeated in it."""
+    scene = mariadb_scene
+    scene.run_once("w1", 5)
+    scene.rig.delete()
+    scene.write(2)
+    with scene.worker("w2"):
+        scene.wait_blocked("MR-3017")
+        assert not scene.rig.exists()
+        assert scene.unsafe("skip-gtid", "--gtid", "0-1-1", exit_code=4).startswith("MR-4183 ")
+        assert "seq 6" in scene.unsafe("adopt-topic", "--dry-run")
+        assert not scene.rig.exists()
+        scene.unsafe("adopt-topic", *WHY)
+        scene.rig.wait_seq(8)
+    found = scene.rig.verdict()
+    assert (found.violations, found.first_seq, found.counts.rows) == ([], 6, 2)
+    assert [gap.kind for gap in scene.gaps()] == ["adopt-topic"]
+    assert scene.check_independently() | {"epoch": 0} == {"rows": 2, "seq": 8, "epoch": 0}
+
+
+def test_one_decision_waits_at_a_time(mariadb_scene: Scene) -> None:
+    """Of two operators, one decides; the other one learns of it. A decision can be withdrawn until it is executed."""
+    scene = mariadb_scene
+    given = ("--gtid", "0-1-1", "--seq", "5")
+    assert scene.unsafe("adopt-topic", *given, *WHY, exit_code=4).startswith("MR-4182 ")
+    scene.shell("task", "pause", TASK)
+    entry = scene.store.task_entry(TASK)
+    assert "task resume" in scene.unsafe("adopt-topic", *given, *WHY)
+    decision = scene.store.task_entry(TASK).desired.decision
+    assert decision is not None
+    with pytest.raises(Retryable, match="MR-4007"):
+        scene.store.decide(entry, decision)
+    with pytest.raises(Fatal, match="MR-4180"):
+        scene.store.decide(scene.store.task_entry(TASK), decision)
+    assert scene.unsafe("adopt-topic", *given, *WHY, exit_code=4).startswith("MR-4180 ")
+    assert "withdrawn" in scene.unsafe("withdraw")
+    assert scene.unsafe("withdraw", exit_code=4).startswith("MR-4181 ")
+    assert not scene.rig.exists()
+
+
+def test_stale_decision_blocks_the_task_and_writes_nothing(mariadb_scene: Scene) -> None:
+    """MR-3022: rows were published since the operator looked. The operator withdraws it, and the task continues."""
+    scene = mariadb_scene
+    scene.run_once("w1", 2)
+    behind = scene.server.gtid_position()
+    scene.shell("task", "pause", TASK)
+    scene.write(1)
+    ahead = scene.server.gtid_position()
+    scene.unsafe("reset-position", "--gtid", ahead, *WHY)
+    entry = scene.store.task_entry(TASK)
+    waiting = entry.desired.decision
+    assert waiting is not None
+    assert str(waiting.before.gtid_set) != behind or waiting.before.seq == 2
+    scene.store.withdraw(entry)
+    scene.shell("task", "resume", TASK)
+    scene.run_once("w2", 1)
+    scene.shell("task", "pause", TASK)
+    scene.store.decide(scene.store.task_entry(TASK), waiting)
+    scene.shell("task", "resume", TASK)
+    seq = scene.rig.verdict().last_seq
+    with scene.worker("w3"):
+        scene.wait_blocked("MR-3022")
+        assert (scene.rig.verdict().last_seq, scene.gaps()) == (seq, [])
+        scene.unsafe("withdraw")
+        scene.write(1)
+        scene.rig.wait_seq(5)
+    assert scene.gaps() == []
