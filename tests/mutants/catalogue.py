@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from tests.mutants import (
+    decisions,
     documents,
     parts,
     publisher_broker,
@@ -14,7 +15,7 @@ from tests.mutants import (
 from tests.mutants.mutant import Mutant
 
 LEVELS: Mapping[str, Sequence[Mutant]] = {
-    "unit": (*parts.MUTANTS, *publisher_model.MUTANTS),
+    "unit": (*parts.MUTANTS, *publisher_model.MUTANTS, *decisions.MUTANTS),
     "relay": relay.MUTANTS,
     "broker": publisher_broker.MUTANTS,
     "servers": (*servers.MUTANTS, *target.MUTANTS, *documents.MUTANTS),
