@@ -1,4 +1,4 @@
-"""What an operator's decision changes, and which decisions are refused. Pure; ``schemas.decision`` has the values.
+"""The result of an operator's decision, or the reason why it is refused. Pure; ``schemas.decision`` has the values.
 
     decision         accepted only if
     skip-gtid        the transaction is not delivered, and the primary has executed it. MariaDB: it is the next one of
@@ -8,7 +8,7 @@
     adopt-topic      the topic is missing or has no record, and the progress is known
 
 Both of the first count transactions as done that are not in the topic. A transaction that the source commits later must
-never be among them: nobody would see that it is missing.
+never be among them: no reader would see that it is missing.
 
 If a source transaction is published in part, the decision must count it as done: the gap record ends it.
 """

@@ -48,7 +48,7 @@ from consumer.window import is_covered
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
-from schemas.gtid import Flavour
+from schemas.gtid import Flavour, shortened
 from schemas.record.control import DdlRecord, DdlStatement
 from schemas.record.gap import gap_of
 from schemas.sql.statement import APPLIED_KINDS, RECORDED_KINDS, Kind, Statement, classify
@@ -245,7 +245,7 @@ def _is_understood(statement: Statement) -> bool:
 
 def _undecided(record: DdlRecord, statement: Statement) -> Fatal:
     if (gap := gap_of(record)) is not None:
-        missing = gap.missing or "nothing that the task has not applied"
+        missing = shortened(gap.missing) or "nothing that the task has not applied"
         what = f"a gap in the topic ({gap.kind}, {gap.reason}): it misses {missing}"
         return Fatal("MR-5042", what, seq=record.source.seq)
     code = "MR-5040" if _is_understood(statement) else "MR-5042"

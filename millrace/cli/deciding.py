@@ -115,7 +115,7 @@ def decision_on(
 def consequences(
     now: Control, situation: Situation, decision: Decision, kept: Mapping[str, str]
 ) -> dict[str, object]:
-    """What the decision changes, for people and programs. ``kept``: as ``refusals``, from the present progress on."""
+    """The changes that the decision makes, for programs. ``kept``: as ``refusals``, from the present progress on."""
     before, result = decision.before, decision.result
     readers = [
         name
@@ -147,7 +147,7 @@ def _progress(progress: Progress) -> dict[str, object]:
 
 
 def lost(decision: Decision) -> str:
-    """What the decision gives up, in one sentence."""
+    """The loss, in one sentence."""
     if decision.kind is DecisionKind.ADOPT_TOPIC:
         return (
             "Records that the topic has lost stay lost: what a reader has not read of them is missing there. Rows of a"
@@ -180,7 +180,7 @@ def text_of(plain: Mapping[str, object], decision: Decision) -> str:
 
 
 def _stop_of(apply_task: str, decision: Decision) -> str:
-    """What an apply task of the topic does at the gap, and what its operator does."""
+    """How an apply task of the topic stops at the gap, and the next steps of its operator."""
     seq = decision.result.seq
     steps = (
         f"repair its target, then `millrace apply-ddl {apply_task} --seq {seq} --done` and"

@@ -153,7 +153,7 @@ def test_topic_is_adopted_only_with_the_reported_progress() -> None:
 
 
 def test_skipped_transaction_must_be_executed_and_not_delivered() -> None:
-    """MySQL: any such one. A later transaction under a skipped GTID would be lost in silence."""
+    """MySQL: any of these. A later transaction under a skipped GTID would be lost in silence."""
     primary = history(f"{UUID}:1-20")
     before = at(f"{UUID}:1-6")
     assert str(skip_mysql(before, 9, primary)) == f"{UUID}:1-6:9"
