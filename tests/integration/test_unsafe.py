@@ -147,6 +147,12 @@ def test_task_continues_after_purged_binlogs_with_a_named_gap(
     assert_apply_stops_at_the_gap(mariadb_server, scene)
 
 
+@pytest.fixture
+def new_mysql(new_server: NewServer) -> DatabaseServer:
+    """A MySQL for this test, whose settings may be changed."""
+    return new_server(Flavour.MYSQL)
+
+
 def difference(flavour: Flavour, before: str, after: str) -> str:
     """The transactions between two positions of one server, as text."""
     if flavour is Flavour.MARIADB:
@@ -280,3 +286,29 @@ def test_stale_decision_blocks_the_task_and_writes_nothing(mariadb_scene: Scene)
         scene.write(1)
         scene.rig.wait_seq(5)
     assert scene.gaps() == []
+
+
+@pytest.mark.chaos
+def test_task_continues_after_transactions_without_a_gtid(
+    new_mysql: DatabaseServer, kafka: KafkaServer, shell: Shell, stack: ExitStack
+) -> None:
+    """MR-6503: they are in no GTID set, so the next binlog file, and a relay log without them, is the way past them."""
+    server = new_mysql
+    scene = scene_on(server, kafka, shell, "anonymous", stack)
+    with scene.worker("w1"):
+        scene.write(2)
+        scene.rig.wait_seq(2)
+        for mode in ("ON_PERMISSIVE", "OFF_PERMISSIVE"):
+            server.execute(f"SET GLOBAL gtid_mode = {mode}")
+        server.execute(f"INSERT INTO {scene.database}.t VALUES (1001)")
+        scene.wait_blocked("MR-6503")
+    for mode in ("ON_PERMISSIVE", "ON"):
+        server.execute(f"SET GLOBAL gtid_mode = {mode}")
+    scene.write(1)
+    server.execute("FLUSH BINARY LOGS")
+    scene.unsafe("reset-position", "--gtid", server.gtid_position(), *WHY)
+    with scene.worker("w2"):  # its relay directory is empty
+        scene.write(2)
+        scene.rig.wait_seq(5)
+    assert [gap.kind for gap in scene.gaps()] == ["reset-position"]
+    assert scene.rig.verdict().counts.rows == 4
