@@ -1,6 +1,6 @@
 """The report of a task, and the allowed changes of its state.
 
-Layout in ZooKeeper (``status/<task>``, canonical JSON, written by the task's owner at most twice a second):
+Layout in ZooKeeper (``status/<task>``, canonical JSON; the owner writes states at once, progress every 5 s):
 ``format, state, why, code, fix, next_try_s, gtid_set, seq, topic, topic_end, epoch, worker, warnings, silent_s,
 captured, relayed, published, applied, revision, work, brokers``. The four stages are those of ``schemas.stages``; null
 if the task has no such stage.

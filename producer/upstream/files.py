@@ -12,7 +12,8 @@ Transactions that a server received without their binlog (from a dump, xtrabacku
 |         |                                   | logged GTID of it; a domain never logged: in the same variable         |
 
 Guarantees: the file never starts after the first wanted transaction. Otherwise Fatal MR-1031 names the missing
-transactions. Fatal MR-1033: MariaDB logged another transaction with the sequence of a published one.
+transactions. Fatal MR-1033: MariaDB logged another transaction with the sequence of a published one. Fatal MR-6503: a
+MySQL file between the published transactions and the first wanted one has transactions without a GTID.
 Not done here: reading the file; a MariaDB that kept its binlog and was given a later position.
 The queries need REPLICATION SLAVE (MariaDB: also BINLOG MONITOR) and take some milliseconds per file.
 """
@@ -77,6 +78,8 @@ def find_start_file(
         before = previous_gtids(connection, flavour=flavour, file=files[index])
     from_backup, listed = MariadbGtidSet.of(()), before
     if flavour is Flavour.MYSQL:
+        if listed == wanted:
+            _check_anonymous(connection, files[:index], listed)
         before = unite(before, _variable(connection, flavour, "gtid_purged"))
     else:
         assert isinstance(listed, MariadbGtidSet)
@@ -110,6 +113,27 @@ def previous_gtids(connection: SourceConnection, *, flavour: Flavour, file: str)
         f"{connection.member}: {file} does not list its previous GTIDs",
         member=connection.member,
     )
+
+
+def _check_anonymous(
+    connection: SourceConnection, earlier: Sequence[str], listed: GtidPosition
+) -> None:
+    """Refuse files right before the start that have transactions without a GTID: they are not published.
+
+    No list of GTIDs shows such a file, so it looks like one without transactions. MySQL begins a new file when
+    ``gtid_mode`` changes. Fatal MR-6503.
+    """
+    for file in reversed(earlier):
+        head = connection.query(f"SHOW BINLOG EVENTS IN {_quoted(file)} LIMIT {HEAD_EVENTS_MAX}")
+        if any(row["Event_type"] == "Anonymous_Gtid" for row in head):
+            raise Fatal(
+                "MR-6503",
+                f"{file} of {connection.member} has transactions without a GTID that no task has published",
+                member=connection.member,
+                file=file,
+            )
+        if previous_gtids(connection, flavour=Flavour.MYSQL, file=file) != listed:
+            return
 
 
 def parse_gtid_list(text: str) -> MariadbGtidSet:

@@ -288,6 +288,25 @@ def test_stale_decision_blocks_the_task_and_writes_nothing(mariadb_scene: Scene)
     assert scene.gaps() == []
 
 
+def test_transactions_without_a_gtid_are_not_passed_by_a_new_relay_log(
+    new_mysql: DatabaseServer, kafka: KafkaServer, shell: Shell, stack: ExitStack
+) -> None:
+    """They are in a file that no list of GTIDs shows. A start that began after it would lose them in silence."""
+    server = new_mysql
+    scene = scene_on(server, kafka, shell, "unseen", stack)
+    with scene.worker("w1"):
+        scene.write(2)
+        scene.rig.wait_seq(2)
+    for mode in ("ON_PERMISSIVE", "OFF_PERMISSIVE"):
+        server.execute(f"SET GLOBAL gtid_mode = {mode}")
+    server.execute(f"INSERT INTO {scene.database}.t VALUES (1001)")
+    for mode in ("ON_PERMISSIVE", "ON"):
+        server.execute(f"SET GLOBAL gtid_mode = {mode}")
+    with scene.worker("w2"):  # its relay directory is empty
+        scene.wait_blocked("MR-6503")
+    assert scene.rig.verdict().counts.rows == 2
+
+
 @pytest.mark.chaos
 def test_task_continues_after_transactions_without_a_gtid(
     new_mysql: DatabaseServer, kafka: KafkaServer, shell: Shell, stack: ExitStack
