@@ -22,10 +22,10 @@ CODES: tuple[Code, ...] = (
         "MR-6503",
         "a transaction has no GTID",
         "The source logged an anonymous transaction (gtid_mode is not ON).",
-        "On every member, set `gtid_mode` step by step to `ON`, then `FLUSH BINARY LOGS`. Remove the relay directory of the"
-        " set on the worker. Then, with `@@GLOBAL.gtid_executed` of the primary, `millrace unsafe reset-position NAME --gtid"
-        " SET`. The topic will never have the changes without a GTID nor those up to the GTID set: apply tasks stop there"
-        " until you have repaired their targets.",
+        "On every member, set `gtid_mode` step by step to `ON`. Commit a transaction on the primary, then `FLUSH BINARY LOGS`"
+        " on every member. Remove the relay directory of the set on the worker. Then, with `@@GLOBAL.gtid_executed` of the"
+        " primary, `millrace unsafe reset-position NAME --gtid SET`. The topic will never have the changes without a GTID nor"
+        " those up to the GTID set: apply tasks stop there until you have repaired their targets.",
         Branch.OPERATOR,
     ),
     Code(

@@ -51,11 +51,11 @@ def test_tasks_run_degraded_while_the_ensemble_is_down(
     ticking = Ticking()
     runner = ScriptedRunner(ticking)
     with (
+        capture_logs() as logged,
         ensemble.session() as own,
         ensemble.session() as of_scheduler,
         supervised(own, ensemble.tree, runner) as supervisor,
         scheduled(of_scheduler, ensemble.tree),
-        capture_logs() as logged,
     ):
 
         def logged_states() -> list[tuple[object, ...]]:

@@ -288,7 +288,7 @@ def test_stale_decision_blocks_the_task_and_writes_nothing(mariadb_scene: Scene)
     assert scene.gaps() == []
 
 
-def test_transactions_without_a_gtid_are_not_passed_by_a_new_relay_log(
+def test_new_relay_log_passes_no_transaction_without_a_gtid(
     new_mysql: DatabaseServer, kafka: KafkaServer, shell: Shell, stack: ExitStack
 ) -> None:
     """They are in a file that no list of GTIDs shows. A start that began after it would lose them in silence."""

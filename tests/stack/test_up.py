@@ -23,6 +23,7 @@ from deploy.local.services import APPLY_TASK, CAPTURE_TASK, SERVICES
 from deploy.servers.process import is_running, session_members
 from millrace.cli.status_json import as_plain
 from millrace.home_folder import home, local_stack_folder
+from schemas.documents import Brokers
 from tests.fixtures.servers import FLAVOURS
 from tests.kit import canaries
 from tests.kit.control.page import Scrape, fetched
@@ -267,7 +268,7 @@ def test_up_prints_all_addresses_and_down_stops_everything(stack: dict[str, Any]
         grants = " ".join(grant for (grant,) in _asked(server, "SHOW GRANTS"))
         assert "WITH GRANT OPTION" in grants, "users of the stack cannot create accounts"
     assert stack["tasks"] == {"capture": ["shop-capture"], "apply": ["shop-to-warehouse"]}
-    with closing(TopicReader(stack["kafka"], stack["topic"])) as reader:
+    with closing(TopicReader(Brokers(stack["kafka"]), stack["topic"])) as reader:
         assert reader.ends().stable > 0
     with closing(Session.open(stack["zookeeper"])) as session:
         tasks = read_cluster(session, Tree("default")).tasks
