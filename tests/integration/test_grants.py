@@ -1,10 +1,12 @@
 """`millrace grants print`: the printed grants suffice, and each privilege is needed, on both flavours."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import pymysql
 import pytest
 
 from consumer.compare import compare_sets
@@ -51,9 +53,11 @@ def grant(
 
 @pytest.fixture(params=["target_server"])
 def server(target_server: DatabaseServer) -> Iterator[DatabaseServer]:
-    """Drops the account and its databases after the test."""
+    """Drops the account, its databases and its procedure after the test."""
     yield target_server
     forget(target_server)
+    with suppress(pymysql.MySQLError):  # if no test has created the database
+        target_server.execute("DROP PROCEDURE IF EXISTS millrace.wait_for_gtid")
     target_server.execute(f"DROP DATABASE IF EXISTS {BEATS}")
     target_server.execute(f"DROP USER IF EXISTS {USER}")
 

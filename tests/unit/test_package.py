@@ -55,6 +55,9 @@ def test_wheel_holds_the_product_and_no_tests(wheel: Path) -> None:
         str(path.relative_to(ROOT)) for folder in packages for path in (ROOT / folder).rglob("*.py")
     }
     data = {
+        "deploy/grafana/expert.json",
+        "deploy/grafana/overview.json",
+        "deploy/prometheus/alerts.yml",
         "deploy/bench/apply/sink/ivy.xml",
         "deploy/bench/capture/debezium/ivy.xml",
         "deploy/servers/ivy.xml",
