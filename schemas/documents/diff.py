@@ -1,7 +1,8 @@
 """The fields in which two documents differ. Works on the plain values of any document, so it knows no field by name.
 
 A field that a document leaves out has its default (from the JSON Schema, which is recorded from the parser): only
-fields whose effect differs are reported. Mappings are compared field by field, other values as a whole.
+fields whose effect differs are reported. Mappings are compared field by field, other values as a whole, as is a text
+with a mapping.
 """
 
 from collections.abc import Iterator
@@ -34,7 +35,7 @@ def _changes(before: Plain, after: Plain, path: str) -> Iterator[FieldChange]:
         if not path and name in _UNCOMPARED:
             continue
         old, new = before.get(name), after.get(name)
-        if isinstance(old, dict) or isinstance(new, dict):
+        if all(value is None or isinstance(value, dict) for value in (old, new)):
             yield from _changes(_mapping(old), _mapping(new), f"{path}{name}.")
         elif old != new:
             yield FieldChange(f"{path}{name}", old, new)
@@ -51,8 +52,10 @@ def _with_defaults(document: Plain) -> Plain:
 def _merged(defaults: Plain, values: Plain) -> Plain:
     merged = dict(values)
     for name, default in defaults.items():
-        if isinstance(default, dict):
-            merged[name] = _merged(default, _mapping(values.get(name)))
+        value = values.get(name)
+        if isinstance(default, dict) and (name not in values or isinstance(value, dict)):
+            if inner := _merged(default, _mapping(value)):
+                merged[name] = inner
         elif name not in values:
             merged[name] = default
     return merged

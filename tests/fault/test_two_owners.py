@@ -18,7 +18,7 @@ from consumer.topic.verify import Check
 from deploy.servers import DatabaseServer, KafkaServer, ZooKeeperServer
 from millrace.errors import Fenced, MillraceError
 from producer import capture
-from producer.publish.config import PublisherConfig
+from producer.publish.config import PublisherConfig, publisher_config
 from schemas.documents import Brokers
 from schemas.kafka_names import transactional_id
 from schemas.status import TaskState
@@ -114,11 +114,11 @@ def test_separate_transactional_ids_would_let_both_owners_write(
 ) -> None:
     """With a transactional id for each owner, Kafka lets both write, and a subscriber detects it in the topic."""
 
-    def by_epoch(**given: Any) -> PublisherConfig:
-        config = PublisherConfig(**given)
+    def by_epoch(*task: Any, **given: Any) -> PublisherConfig:
+        config = publisher_config(*task, **given)
         return replace(config, transactional_id=f"{config.transactional_id}/{config.epoch}")
 
-    monkeypatch.setattr(capture, "PublisherConfig", by_epoch)
+    monkeypatch.setattr(capture, "publisher_config", by_epoch)
     ensemble = cluster.ensemble
     cluster.create(session)
     with (

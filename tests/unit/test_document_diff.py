@@ -57,6 +57,16 @@ def _plain(text: str) -> dict[str, object]:
         ),
         (
             CAPTURE,
+            CAPTURE.replace("http://h:1", "http://h:2"),
+            [("registry", "http://h:1", "http://h:2")],
+        ),
+        (
+            CAPTURE,
+            CAPTURE.replace("http://h:1", "{url: 'https://h:2', token: 'file:/t'}"),
+            [("registry", "http://h:1", {"url": "https://h:2", "token": "file:/t"})],
+        ),
+        (
+            CAPTURE,
             APPLY,
             [
                 ("kind", "capture", "apply"),

@@ -211,7 +211,6 @@ def test_broken_connection_means_unreachable_target() -> None:
     [
         (KafkaError._TRANSPORT, Retryable, "Check that a broker answers"),
         (KafkaError._ALL_BROKERS_DOWN, Retryable, "Check that a broker answers"),
-        (KafkaError.TOPIC_AUTHORIZATION_FAILED, Fatal, "Check the topic's name"),
         (KafkaError._UNKNOWN_TOPIC, Fatal, "Check the topic's name"),
     ],
 )
