@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -27,6 +26,7 @@ from schemas.documents import Brokers
 from tests.fixtures.servers import FLAVOURS
 from tests.kit import canaries
 from tests.kit.control.page import Scrape, fetched
+from tests.kit.local_stack import metrics_address, run_millrace
 from tests.kit.waiting import eventually
 from zk.client.session import Session
 from zk.tree.paths import Tree
@@ -36,18 +36,6 @@ NAME = "stack-test"
 SERVERS = 6  # source primary and two replicas, target, Kafka, ZooKeeper
 
 
-def _millrace(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "millrace", *arguments]
-    return subprocess.run(
-        command,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-
-
 @pytest.fixture(
     scope="module",
     params=[FLAVOURS[0], *(pytest.param(each, marks=pytest.mark.chaos) for each in FLAVOURS[1:])],
@@ -55,11 +43,11 @@ def _millrace(*arguments: str, **environment: str) -> subprocess.CompletedProces
 )
 def stack(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
     """The output of `millrace up --json`."""
-    _millrace("down", "--name", NAME)
-    done = _millrace("up", "--json", "--name", NAME, "--flavour", str(request.param))
+    run_millrace("down", "--name", NAME)
+    done = run_millrace("up", "--json", "--name", NAME, "--flavour", str(request.param))
     assert done.returncode == 0, done.stderr
     yield json.loads(done.stdout)
-    _millrace("down", "--name", NAME)
+    run_millrace("down", "--name", NAME)
 
 
 def test_killed_server_is_restarted(stack: dict[str, Any]) -> None:
@@ -90,15 +78,15 @@ def test_every_database_a_user_creates_is_replicated(stack: dict[str, Any]) -> N
     ):
         _asked(stack["source"][0], statement)
     address = {"MILLRACE_ZOOKEEPER": stack["zookeeper"], "MILLRACE_CLUSTER": "default"}
-    waited = _millrace("task", "wait", "shop-to-warehouse", "--timeout", "300", **address)
-    assert waited.returncode == 0, waited.stderr + _millrace("status", **address).stdout
+    waited = run_millrace("task", "wait", "shop-to-warehouse", "--timeout", "300", **address)
+    assert waited.returncode == 0, waited.stderr + run_millrace("status", **address).stdout
     target = stack["targets"][0]
     assert _asked(target, "SELECT * FROM mine.t ORDER BY id") == [(1, "one"), (2, "two")]
     assert _asked(target, "SHOW DATABASES LIKE 'another'") == [("another",)]
-    status = json.loads(_millrace("status", "--json", **address).stdout)
+    status = json.loads(run_millrace("status", "--json", **address).stdout)
     read = next(t["source"] for t in status["tasks"] if t["task"] == "shop-capture")
     assert read["role"] == "replica"
-    detail = _millrace("status", "shop-capture", **address).stdout
+    detail = run_millrace("status", "shop-capture", **address).stdout
     members = [line.split()[1] for line in detail.splitlines() if line.startswith("  member ")]
     assert sorted(members) == sorted(f"{one['host']}:{one['port']}" for one in stack["source"])
     assert f"{read['host']}:{read['port']}" in members
@@ -113,7 +101,7 @@ def test_every_process_of_a_stack_shows_its_metrics(stack: dict[str, Any]) -> No
     ):
         _asked(stack["source"][0], statement)
     folder = local_stack_folder(NAME)
-    at = {name: _metrics_address(folder / name / "log") for name in SERVICES}
+    at = {name: metrics_address(folder / name / "log") for name in SERVICES}
     eventually(lambda: all(fetched(each, "/readyz") == (200, "ok\n") for each in at.values()))
     assert all(fetched(each, "/livez") == (200, "ok\n") for each in at.values())
     address = {"MILLRACE_ZOOKEEPER": stack["zookeeper"], "MILLRACE_CLUSTER": "default"}
@@ -142,12 +130,6 @@ def test_every_process_of_a_stack_shows_its_metrics(stack: dict[str, Any]) -> No
         ("apply", "millrace_applied_rows_total", {"task": APPLY_TASK}),
     ):
         assert (found[name].value(series, **labels) or 0) > 0, series
-
-
-def _metrics_address(log: Path) -> str:
-    """Return the address that the process has logged."""
-    (address,) = re.findall(r"http listens .*address=(\S+)", log.read_text())
-    return str(address)
 
 
 BACKLOG_ROWS, BATCH_ROWS = 800_000, 10_000  # more than is applied between two reports
@@ -237,14 +219,14 @@ def test_planted_passwords_are_found_nowhere(stack: dict[str, Any]) -> None:
             ("relay", "status", "shop", "--json"),
         )
     ]
-    pages = [fetched(_metrics_address(folder / name / "log"), "/metrics") for name in SERVICES]
+    pages = [fetched(metrics_address(folder / name / "log"), "/metrics") for name in SERVICES]
     assert [status for status, _ in pages] == [200] * len(SERVICES)
     printed += [page for _, page in pages]
     assert canaries.shown("".join(printed), secrets) == []
 
 
 def _done(address: dict[str, str], *arguments: str) -> str:
-    done = _millrace(*arguments, **address)
+    done = run_millrace(*arguments, **address)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -279,8 +261,8 @@ def test_up_prints_all_addresses_and_down_stops_everything(stack: dict[str, Any]
     assert stack["home"] == str(home())
     started = records(local_stack_folder(NAME))
     assert all(is_running(record.identity) for record in started)
-    assert json.loads(_millrace("up", "--json", "--name", NAME).stdout) == stack
-    assert _millrace("down", "--name", NAME).returncode == 0
+    assert json.loads(run_millrace("up", "--json", "--name", NAME).stdout) == stack
+    assert run_millrace("down", "--name", NAME).returncode == 0
     assert not any(session_members(record.identity) for record in started)
     assert not local_stack_folder(NAME).exists()
 
@@ -305,7 +287,7 @@ def test_interrupted_up_stops_what_it_started(tmp_path: Path) -> None:
             assert not _programs_in(folder)
         finally:
             process.kill()
-            down = _millrace("down", "--name", name)
+            down = run_millrace("down", "--name", name)
     assert len(started) > SERVERS
     assert "Traceback" not in log.read_text()
     assert down.returncode == 0
