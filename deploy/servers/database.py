@@ -16,7 +16,7 @@ lose transactions, for speed, unless ``durable`` is set.
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -30,6 +30,7 @@ from deploy.servers.process import ProcessSpec, free_port
 from deploy.servers.server import Server
 from deploy.servers.templates import database_template
 from deploy.servers.tls import TlsFiles, tls_files
+from schemas.grants import Grant
 from schemas.gtid import Flavour
 
 START_S = 180.0
@@ -64,6 +65,7 @@ class DatabaseServer(Server):
         self.port = options.port or free_port()
         self.account = Account("root", "")
         self.is_replica = False
+        self._requires_tls = False
 
     @classmethod
     def of(cls, flavour: Flavour | str, folder: Path, options: ServerOptions | None = None) -> Self:
@@ -125,6 +127,11 @@ class DatabaseServer(Server):
         """The server's certificate and its authority. None if the server made its own certificate."""
         return tls_files()
 
+    def require_tls(self, files: TlsFiles) -> None:
+        """Use this certificate and refuse logins in plain text over TCP, from the next start on."""
+        self.tls = files
+        self._requires_tls = True
+
     def launch(self) -> None:
         """Start the process and return at once. The first start copies a prepared data directory."""
         if not self.data_dir.exists():
@@ -162,9 +169,16 @@ class DatabaseServer(Server):
         sql.execute_unlogged(self.socket, statements)
         self.account = account
 
+    def create_least_account(self, account: Account, grants: Iterable[Grant]) -> None:
+        """Create a login with these grants alone, likewise."""
+        self.create_account(account, "USAGE")
+        sql.execute_unlogged(self.socket, [grant.sql(f"'{account.user}'@'%'") for grant in grants])
+
     def follow(self, primary_port: int, link: Account) -> None:
         """Become a read-only replica of the primary. This outlives a restart."""
-        for statement in self.dialect.follow(port=primary_port, account=link):
+        authority = self.tls.authority if self.tls and self._requires_tls else None
+        statements = self.dialect.follow(port=primary_port, account=link, authority=authority)
+        for statement in statements:
             self.execute(statement)
         self.execute("SET GLOBAL read_only = ON")
         self.is_replica = True
@@ -183,6 +197,7 @@ class DatabaseServer(Server):
         return (
             *user,
             *(self.tls.options() if self.tls else ()),
+            *(("--require-secure-transport=ON",) if self._requires_tls else ()),
             f"--read-only={'ON' if self.is_replica else 'OFF'}",
             f"--datadir={self.data_dir}",
             # not shared: at its start MariaDB removes the temporary tables of other servers in it

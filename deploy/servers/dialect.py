@@ -31,8 +31,13 @@ class Dialect(Protocol):
     def stamp(self) -> str:
         """Identifies the program's version: a template is used only by the version that made it."""
 
-    def follow(self, *, port: int, account: Account) -> Sequence[str]:
-        """The statements that make a fresh server replicate from 127.0.0.1:port by GTID."""
+    def follow(
+        self, *, port: int, account: Account, authority: Path | None = None
+    ) -> Sequence[str]:
+        """The statements that make a fresh server replicate from 127.0.0.1:port by GTID.
+
+        With an ``authority``, over TLS, and the source's certificate is verified.
+        """
 
     def position_query(self) -> str:
         """A query for the executed GTIDs."""

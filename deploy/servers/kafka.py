@@ -9,7 +9,7 @@ import base64
 import shutil
 import subprocess
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,11 +31,11 @@ _PROPERTIES = """\
 process.roles=broker,controller
 node.id={node_id}
 controller.quorum.voters={voters}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}{listeners}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port}{listeners}
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,LOGIN:SASL_SSL,CERTIFICATE:SSL
+listeners={listeners},CONTROLLER://127.0.0.1:{controller_port}
+advertised.listeners={listeners}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:{controller},LOGIN:SASL_SSL,CERTIFICATE:SSL
 controller.listener.names=CONTROLLER
-inter.broker.listener.name=PLAINTEXT
+inter.broker.listener.name={own_listener}
 log.dirs={log_dir}
 auto.create.topics.enable=false
 num.partitions=1
@@ -100,7 +100,9 @@ class KafkaServer(Server):
 
     @property
     def bootstrap(self) -> str:
-        """host:port."""
+        """host:port, for plain text; with a login if there is no such listener."""
+        if self._security is not None and self._security.is_closed:
+            return self._security.login
         return f"127.0.0.1:{self.port}"
 
     def launch(self) -> None:
@@ -114,8 +116,7 @@ class KafkaServer(Server):
         security = self._security
         text = _PROPERTIES.format(
             node_id=self.node_id,
-            port=self.port,
-            listeners=security.listeners() if security else "",
+            **_listeners(self.port, security),
             controller_port=self._quorum.ports[self.node_id],
             log_dir=property_value(log_dir),
             **self._quorum.properties(),
@@ -137,6 +138,18 @@ class KafkaServer(Server):
         )
 
 
+def _listeners(port: int, security: KafkaSecurity | None) -> Mapping[str, str]:
+    """Where clients, other brokers (``own_listener``) and controllers connect, and how."""
+    plain = f"PLAINTEXT://127.0.0.1:{port}"
+    if security is None:
+        return {"listeners": plain, "own_listener": "PLAINTEXT", "controller": "PLAINTEXT"}
+    if security.is_closed:
+        own = {"own_listener": "CERTIFICATE", "controller": "SSL"}
+        return {"listeners": security.listeners(), **own}
+    listeners = f"{plain},{security.listeners()}"
+    return {"listeners": listeners, "own_listener": "PLAINTEXT", "controller": "PLAINTEXT"}
+
+
 def kafka_classpath_stamp() -> str:
     """The broker's version, from the name of its jar."""
     jar = next(path for path in kafka_classpath().split(":") if "/kafka_2" in path)
@@ -156,8 +169,7 @@ def _format(folder: Path) -> None:
     properties.write_text(
         _PROPERTIES.format(
             node_id=NODE_ID,
-            port=1,
-            listeners="",
+            **_listeners(1, None),
             controller_port=2,
             log_dir=property_value(log_dir),
             **quorum.properties(),

@@ -73,12 +73,15 @@ class MariadbDialect:
         """A digest of the version and of our changes to its system tables."""
         return sha256(self._programs.stamp.encode() + _NO_OTHERS).hexdigest()[:12]
 
-    def follow(self, *, port: int, account: Account) -> Sequence[str]:
+    def follow(
+        self, *, port: int, account: Account, authority: Path | None = None
+    ) -> Sequence[str]:
         """With an empty ``gtid_slave_pos``, replication starts at the first binlog."""
+        verified = f"MASTER_SSL=1, MASTER_SSL_CA='{authority}', MASTER_SSL_VERIFY_SERVER_CERT=1"
         return (
             f"CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT={port}, MASTER_USER='{account.user}', "
             f"MASTER_PASSWORD='{account.password}', MASTER_USE_GTID=slave_pos, MASTER_CONNECT_RETRY=1, "
-            "MASTER_SSL_VERIFY_SERVER_CERT=0",
+            + (verified if authority else "MASTER_SSL_VERIFY_SERVER_CERT=0"),
             "START SLAVE",
         )
 

@@ -62,12 +62,16 @@ class MysqlDialect:
         version = printed.stdout.partition(b" Ver ")[2]  # after the program's path
         return sha256(version or printed.stdout).hexdigest()[:12]
 
-    def follow(self, *, port: int, account: Account) -> Sequence[str]:
+    def follow(
+        self, *, port: int, account: Account, authority: Path | None = None
+    ) -> Sequence[str]:
         """Requests the source's public key: caching_sha2_password needs it without TLS."""
+        verified = f"SOURCE_SSL=1, SOURCE_SSL_CA='{authority}', SOURCE_SSL_VERIFY_SERVER_CERT=1"
         return (
             f"CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT={port}, "
             f"SOURCE_USER='{account.user}', SOURCE_PASSWORD='{account.password}', SOURCE_AUTO_POSITION=1, "
-            "GET_SOURCE_PUBLIC_KEY=1, SOURCE_CONNECT_RETRY=1, SOURCE_RETRY_COUNT=100000",
+            f"{verified if authority else 'GET_SOURCE_PUBLIC_KEY=1'}, "
+            "SOURCE_CONNECT_RETRY=1, SOURCE_RETRY_COUNT=100000",
             "START REPLICA",
         )
 

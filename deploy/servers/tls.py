@@ -73,6 +73,18 @@ class Authority:
             raise Fatal("MR-8004", f"openssl {command[0]} failed: {why}")
 
 
+def openssl_program() -> str:
+    """The program. Fatal MR-8002 if it is not installed."""
+    found = shutil.which("openssl")
+    if found is None:
+        raise Fatal(
+            "MR-8002",
+            "openssl, which makes the certificates of a secured stack, is not in PATH",
+            fix="Install it (`apt-get install openssl`), or start the stack without --secure.",
+        )
+    return found
+
+
 def tls_files() -> TlsFiles | None:
     """The files. The first call makes them. None without ``openssl``."""
     openssl = shutil.which("openssl")

@@ -3,12 +3,13 @@
 The tick is half a second. A session may last from one second, for short tests of lost workers, to one minute, to
 outlive the pauses of a busy machine. After ``kill``, ``start`` continues with the same data, port and sessions.
 
-With ``protection`` it also listens with TLS, and knows SASL users. The port for plain text remains, and accepts every
-client unless ``requires_login``.
+With ``protection`` it also listens with TLS, and knows SASL users. Unless it ``is_closed``, the port for plain text
+remains. It accepts every client unless ``requires_login``.
 """
 
 import shutil
 import socket
+import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,11 +29,13 @@ _CONFIGURATION = """\
 tickTime={tick_ms}
 maxSessionTimeout={session_ms_max}
 dataDir={data_dir}
-clientPort={port}
-clientPortAddress=127.0.0.1
 admin.enableServer=false
 4lw.commands.whitelist=envi,srvr,ruok
 maxClientCnxns=0
+"""
+_PLAIN = """\
+clientPort={port}
+clientPortAddress=127.0.0.1
 """
 # in ticks: the time to join a leader, and the lag behind it, at most
 _VOTING = """initLimit=40
@@ -61,6 +64,7 @@ class Protection:
     client_auth: str = "want"  # a client certificate: none, want, need
     users: Mapping[str, str] = field(default_factory=dict)
     requires_login: bool = False
+    is_closed: bool = False  # no port for plain text
 
     def configuration(self, folder: Path, secure_port: int) -> str:
         """The lines that it adds to the configuration. Writes the key store and the JAAS file into ``folder``."""
@@ -133,8 +137,8 @@ class ZooKeeperServer(Server):
 
     @property
     def hosts(self) -> str:
-        """host:port."""
-        return f"127.0.0.1:{self.port}"
+        """host:port, of the port for TLS if there is no other."""
+        return self.secure_hosts if self.protection.is_closed else f"127.0.0.1:{self.port}"
 
     @property
     def secure_hosts(self) -> str:
@@ -150,8 +154,9 @@ class ZooKeeperServer(Server):
             tick_ms=TICK_MS,
             session_ms_max=SESSION_MS_MAX,
             data_dir=property_value(data_dir),
-            port=self.port,
         )
+        if not self.protection.is_closed:
+            text += _PLAIN.format(port=self.port)
         if self._voters is not None:
             (data_dir / "myid").write_text(str(self._voters.number))
             text += self._voters.configuration()
@@ -192,12 +197,25 @@ class ZooKeeperServer(Server):
     def _field(self, name: str) -> str:
         """One line of the server's status. Empty while it does not serve."""
         try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=1) as connection:
+            with self._connection() as connection:
                 connection.sendall(b"srvr")
                 answer = connection.makefile("rb").read().decode(errors="replace")
         except OSError:
             return ""
         return answer.partition(f"{name}: ")[2].partition("\n")[0]
+
+    def _connection(self) -> socket.socket:
+        """A connection for one of ZooKeeper's four-letter commands."""
+        protection = self.protection
+        if not protection.is_closed or protection.tls is None:
+            return socket.create_connection(("127.0.0.1", self.port), timeout=1)
+        context = ssl.create_default_context(cafile=protection.tls.authority)
+        plain = socket.create_connection(("127.0.0.1", self.secure_port), timeout=1)
+        try:
+            return context.wrap_socket(plain, server_hostname="localhost")
+        except BaseException:
+            plain.close()
+            raise
 
 
 def jvm_archive() -> JvmArchive:

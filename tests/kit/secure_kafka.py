@@ -20,12 +20,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     NewTopic,
     ResourcePatternType,
     ResourceType,
-    ScramCredentialInfo,
-    ScramMechanism,
-    UserScramCredentialUpsertion,
 )
 
 from deploy.servers import KafkaSecurity, KafkaServer
+from deploy.servers.kafka_users import KafkaUsers
 from deploy.servers.tls import Authority, TlsFiles
 from schemas.documents import (
     Brokers,
@@ -71,17 +69,9 @@ class SecureKafka:
         """Start the broker and create the SCRAM users."""
         self.server.start()
         self.admin = AdminClient({"bootstrap.servers": self.server.bootstrap})
-        for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
-            self.set_password(USER, PASSWORD, mechanism)
-
-    def set_password(
-        self, user: str, password: str, mechanism: ScramMechanism = ScramMechanism.SCRAM_SHA_512
-    ) -> None:
-        """Create a SCRAM user, or change its password."""
-        info = ScramCredentialInfo(mechanism, 4096)
-        change = UserScramCredentialUpsertion(user, info, password.encode())
-        for done in self.admin.alter_user_scram_credentials([change]).values():
-            done.result(30)
+        users = KafkaUsers(Brokers(self.server.bootstrap))
+        for mechanism in (Mechanism.SCRAM_SHA_256, Mechanism.SCRAM_SHA_512):
+            users.set_password(USER, PASSWORD, mechanism)
 
     def secret(self, name: str, text: str) -> SecretReference:
         """A file with a secret, and its reference."""
