@@ -64,7 +64,7 @@ def _latency(stack: LocalStack) -> None:
     shop = partial(root, database="shop")
     acknowledged: dict[int, float] = {}
     commits: list[float] = []
-    topic = watch_topic(Arrivals(acknowledged), stack.kafka.bootstrap, TOPIC)
+    topic = watch_topic(Arrivals(acknowledged), stack.endpoints.brokers(), TOPIC)
     first, second = (
         Background(f"orders {number}", partial(_write_orders, shop, number, commits))
         for number in range(LATENCY_WRITERS)

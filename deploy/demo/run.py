@@ -29,12 +29,9 @@ from deploy.workload.beats import Arrivals, percentile, watch_target, watch_topi
 from deploy.workload.shop import Counts, create_shop, run_shop
 from millrace.errors import Fatal
 from millrace.home_folder import home
-from schemas.documents import Brokers
-from schemas.gtid import Flavour
 from schemas.record.control import SchemaRecord
 from schemas.record.record import KnownSchemas, RowRecord, decode_record
 from schemas.status import TaskReport
-from zk.client.session import Session
 
 DURATION_S = 20.0
 WAIT_S = 300
@@ -51,13 +48,13 @@ class ShopRun:
     target: Arrivals
 
 
-def run_demo(flavour: Flavour, *, duration_s: float = DURATION_S, seed: int = 1) -> int:
+def run_demo(options: StackOptions, *, duration_s: float = DURATION_S, seed: int = 1) -> int:
     """Run the demonstration; returns the exit code."""
     console = Console(highlight=False)
     folder = home() / "run"
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="demo-", dir=folder) as name:
-        stack = LocalStack(Path(name), StackOptions(flavour=flavour), say=console.print)
+        stack = LocalStack(Path(name), options, say=console.print)
         with stack:
             return _run(stack, console, duration_s=duration_s, seed=seed)
 
@@ -78,7 +75,7 @@ def conclude(stack: LocalStack, console: Console, run: ShopRun) -> int:
     differences = _compare(stack, console)
     console.print(f"$ millrace topic verify {TOPIC}")
     console.print(stack.run_command("topic", "verify", TOPIC).rstrip())
-    with closing(Session.open(stack.zookeeper.hosts)) as session:
+    with closing(stack.ensemble.open()) as session:
         reports = [task_report(session, task) for task in (CAPTURE_TASK, APPLY_TASK)]
     _summarize(console, run, reports, is_equal=differences == 0)
     return 1 if differences else 0
@@ -88,12 +85,12 @@ def _run_shop(stack: LocalStack, console: Console, *, duration_s: float, seed: i
     source = partial(sql.open_root, stack.source.primary.socket, database="shop")
     counts = Counts()
     acknowledged: dict[int, float] = {}
-    topic = watch_topic(Arrivals(acknowledged), stack.kafka.bootstrap, TOPIC)
+    topic = watch_topic(Arrivals(acknowledged), stack.endpoints.brokers(), TOPIC)
     target = watch_target(
         Arrivals(acknowledged), partial(sql.open_root, stack.target.socket, database="shop")
     )
 
-    with closing(Session.open(stack.zookeeper.hosts)) as session:
+    with closing(stack.ensemble.open()) as session:
 
         def read_stages() -> list[Stage]:
             capture, apply = (task_report(session, task) for task in (CAPTURE_TASK, APPLY_TASK))
@@ -139,7 +136,7 @@ def _show_one_update(stack: LocalStack, console: Console) -> None:
 
 
 def _last_update(stack: LocalStack) -> RowRecord:
-    reader = TopicReader(Brokers(stack.kafka.bootstrap), TOPIC)
+    reader = TopicReader(stack.endpoints.brokers(), TOPIC)
     known = KnownSchemas()
     found: RowRecord | None = None
     try:

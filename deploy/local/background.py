@@ -35,6 +35,7 @@ from deploy.servers.process import (
     session_members,
     terminate,
 )
+from deploy.servers.tls import openssl_program
 from millrace.errors import Fatal
 from millrace.home_folder import local_stack_folder
 
@@ -43,12 +44,19 @@ KEEPER = "keeper"
 
 
 def start_background(name: str, options: StackOptions, *, say: Say = print) -> StackDescription:
-    """Start a stack, or return the one that runs. Fatal MR-8006 if it runs without its keeper."""
+    """Start a stack, or return the one that runs. Fatal MR-8006 if it runs without its keeper.
+
+    Fatal MR-8030 if a secured one is wanted, and the one that runs is not; MR-8002 without ``openssl``.
+    """
     folder = local_stack_folder(name)
     with _locked(folder):
         running = _running(folder)
         if running is not None:
+            if options.is_secured and not running.tls_ca:
+                raise Fatal("MR-8030", f"the local stack {name} runs without TLS and logins")
             return running
+        if options.is_secured:
+            openssl_program()  # before anything is changed
         _end_all(folder)
         folder.mkdir(mode=0o700, parents=True)
         stack = LocalStack(folder, replace(options, dies_with_parent=False), say=say)

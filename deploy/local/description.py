@@ -36,13 +36,14 @@ class ServiceAddresses:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackDescription:
-    """One running stack."""
+    """One running stack. ``tls_ca``: the CA of a secured one, which has TLS and logins everywhere."""
 
     source: tuple[ServerAddress, ...]
     targets: tuple[ServerAddress, ...]
     services: ServiceAddresses
     capture_tasks: tuple[str, ...]
     apply_tasks: tuple[str, ...]
+    tls_ca: str = ""
 
     def as_json(self) -> dict[str, object]:
         """The object that ``--json`` prints."""
@@ -51,14 +52,16 @@ class StackDescription:
             "targets": [asdict(server) for server in self.targets],
             **asdict(self.services),
             "tasks": {"capture": list(self.capture_tasks), "apply": list(self.apply_tasks)},
+            **({"tls_ca": self.tls_ca} if self.tls_ca else {}),
         }
 
     def as_text(self, name: str) -> str:
         """Text for people: where to connect, and the next commands. ``name`` is the stack's."""
         primary, target = self.source[0], self.targets[0]
+        trust = f" --ssl-ca={self.tls_ca}" if self.tls_ca else ""
         return (
-            f"source    mysql -h {primary.host} -P {primary.port} -u {primary.user} -p'{primary.password}'\n"
-            f"target    mysql -h {target.host} -P {target.port} -u {target.user} -p'{target.password}'\n"
+            f"source    mysql -h {primary.host} -P {primary.port} -u {primary.user} -p'{primary.password}'{trust}\n"
+            f"target    mysql -h {target.host} -P {target.port} -u {target.user} -p'{target.password}'{trust}\n"
             f"kafka     {self.services.kafka}   topic {self.services.topic}\n"
             f"zookeeper {self.services.zookeeper}\nregistry  {self.services.registry}\n"
             "\nnext      " + "\n          ".join(self._next_steps(name))
@@ -94,4 +97,5 @@ class StackDescription:
             services=ServiceAddresses(**{name: plain[name] for name in names}),
             capture_tasks=tuple(plain["tasks"]["capture"]),
             apply_tasks=tuple(plain["tasks"]["apply"]),
+            tls_ca=plain.get("tls_ca", ""),
         )

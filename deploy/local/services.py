@@ -4,13 +4,24 @@ Processes and documents are created with commands that a user could type. A comm
 is left out, and ``missing_services`` names it.
 """
 
+import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from deploy.local.security import (
+    KAFKA_APPLY,
+    KAFKA_CAPTURE,
+    KAFKA_REGISTRY,
+    LOGIN_VARIABLES,
+    StackSecurity,
+)
 from deploy.servers.process import ProcessSpec
 from millrace.cli import present_commands
+from schemas.documents import Brokers, Registry, plain_brokers, plain_registry
+from schemas.kafka_acls import Acl, apply_acls, check_acls, registry_acls
+from schemas.kafka_names import REGISTRY_TOPIC
 
 CLUSTER = "default"
 SOURCE_SET = "shop"
@@ -18,6 +29,12 @@ TARGET_SET = "warehouse"
 TOPIC = "shop"
 CAPTURE_TASK = "shop-capture"
 APPLY_TASK = "shop-to-warehouse"
+# of the users of a secured broker
+KAFKA_RIGHTS: Mapping[str, tuple[Acl, ...]] = {
+    KAFKA_CAPTURE: check_acls(TOPIC),
+    KAFKA_APPLY: apply_acls(TOPIC),
+    KAFKA_REGISTRY: registry_acls(REGISTRY_TOPIC),
+}
 LOCAL_SPARK = ("--master", "local[2]")
 SERVICES = ("registry", "scheduler", "worker", "apply")
 PROGRAM = (
@@ -30,16 +47,26 @@ PROGRAM = (
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """The addresses of a stack's servers."""
+    """The addresses of a stack's servers, and how clients log in to them."""
 
     kafka: str
     zookeeper: str
     registry_port: int
+    security: StackSecurity | None = None
 
     @property
     def registry(self) -> str:
         """The registry's URL."""
-        return f"http://127.0.0.1:{self.registry_port}"
+        return f"http{'s' if self.security else ''}://127.0.0.1:{self.registry_port}"
+
+    @property
+    def registry_login(self) -> Registry:
+        """The registry as its clients reach it."""
+        return self.security.registry(self.registry) if self.security else Registry(self.registry)
+
+    def brokers(self, user: str = KAFKA_APPLY) -> Brokers:
+        """The broker as this user of a secured one reaches it. The default may only read."""
+        return self.security.brokers(self.kafka, user) if self.security else Brokers(self.kafka)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +87,7 @@ def service_specs(
     ``spark``: the arguments of the apply driver.
     """
     arguments: Mapping[str, tuple[str, ...]] = {
-        "registry": ("--kafka", endpoints.kafka, "--port", str(endpoints.registry_port)),
+        "registry": (*_registry_login(endpoints), "--port", str(endpoints.registry_port)),
         "scheduler": (),
         "worker": ("--relay-dir", str(relay_root(folder))),
         "apply": spark,
@@ -79,6 +106,12 @@ def service_specs(
     )
 
 
+def _registry_login(endpoints: Endpoints) -> tuple[str, ...]:
+    """The registry's broker and, in a secured stack, its own TLS and token."""
+    security = endpoints.security
+    return security.registry_arguments() if security else ("--kafka", endpoints.kafka)
+
+
 def service_environment(endpoints: Endpoints) -> Mapping[str, str]:
     """The environment in which processes and user commands find the stack."""
     return {
@@ -86,6 +119,8 @@ def service_environment(endpoints: Endpoints) -> Mapping[str, str]:
         "MILLRACE_CLUSTER": CLUSTER,
         "MILLRACE_KAFKA": endpoints.kafka,
         "MILLRACE_REGISTRY": endpoints.registry,
+        **dict.fromkeys(LOGIN_VARIABLES, ""),
+        **(endpoints.security.variables() if endpoints.security else {}),
     }
 
 
@@ -115,7 +150,7 @@ def capture_document(endpoints: Endpoints) -> str:
     """The capture task as YAML: every database of the source set, from the first binlog on."""
     return (
         f"task: {CAPTURE_TASK}\nkind: capture\nset: {SOURCE_SET}\ntopic: {TOPIC}\n"
-        f'kafka: {{bootstrap: "{endpoints.kafka}"}}\nregistry: {endpoints.registry}\nstart: first\n'
+        f"{_topic_access(endpoints, KAFKA_CAPTURE)}start: first\n"
         "topic_settings: {replication_factor: 1, min_insync_replicas: 1}\n"  # the stack has one broker
     )
 
@@ -124,9 +159,16 @@ def apply_document(endpoints: Endpoints) -> str:
     """The apply task as YAML: the whole topic to the target set."""
     return (
         f"task: {APPLY_TASK}\nkind: apply\ntopic: {TOPIC}\n"
-        f'kafka: {{bootstrap: "{endpoints.kafka}"}}\nregistry: {endpoints.registry}\n'
+        f"{_topic_access(endpoints, KAFKA_APPLY)}"
         f"target: {TARGET_SET}\nstart: first\nlanes: 4\nconsistency: causal\nconflict: stop\n"
     )
+
+
+def _topic_access(endpoints: Endpoints, user: str) -> str:
+    """The lines ``kafka`` and ``registry`` of a task. JSON is YAML."""
+    kafka = json.dumps(plain_brokers(endpoints.brokers(user)))
+    registry = json.dumps(plain_registry(endpoints.registry_login))
+    return f"kafka: {kafka}\nregistry: {registry}\n"
 
 
 def document_commands(folder: Path) -> tuple[tuple[str, ...], ...]:

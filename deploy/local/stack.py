@@ -4,7 +4,8 @@
         stack.description
 
 Guarantees: a failed start, Ctrl-C and the end of the ``with`` block end every process that was started. Each stack has
-its own accounts and passwords. They are in files that only their owner can read, and in no binlog.
+its own accounts and passwords. They are in files that only their owner can read, and in no binlog. A secured stack has
+TLS and logins everywhere (``deploy.local.security``).
 Not done here: stacks in the background (``deploy.local.background``).
 """
 
@@ -19,10 +20,13 @@ from types import TracebackType
 from typing import Self
 
 from deploy.local.description import ServerAddress, ServiceAddresses, StackDescription
-from deploy.local.readiness import wait_for_registry, wait_for_tasks
+from deploy.local.readiness import ensemble_of, wait_for_registry, wait_for_tasks
+from deploy.local.secret_files import SecretFiles
+from deploy.local.security import StackSecurity
 from deploy.local.services import (
     APPLY_TASK,
     CAPTURE_TASK,
+    KAFKA_RIGHTS,
     PROGRAM,
     SOURCE_SET,
     TARGET_SET,
@@ -50,7 +54,9 @@ from deploy.servers.process import ServerProcess, free_port
 from millrace.cli import present_commands
 from millrace.errors import Fatal
 from millrace.home_folder import home
+from schemas.grants import Role, needed_grants
 from schemas.gtid import Flavour
+from zk.ensemble import Ensemble
 
 SERVICE_USER = "millrace"
 ADMIN_USER = "admin"
@@ -63,11 +69,15 @@ Say = Callable[[str], object]
 
 @dataclass(frozen=True, slots=True)
 class StackOptions:
-    """The choices for a new stack. ``dies_with_parent`` is False for a stack in the background."""
+    """The choices for a new stack. ``dies_with_parent`` is False for a stack in the background.
+
+    ``is_secured``: TLS and logins everywhere.
+    """
 
     flavour: Flavour = Flavour.MARIADB
     replica_count: int = 2
     dies_with_parent: bool = True
+    is_secured: bool = False
 
 
 class LocalStack:
@@ -77,9 +87,19 @@ class LocalStack:
         self.folder = folder
         self.options = options
         self._say = say
+        self._secrets = SecretFiles(folder / "secrets")
+        security = StackSecurity.make(folder, self._secrets) if options.is_secured else None
+        self.security = security
         dies = options.dies_with_parent
-        self.kafka = KafkaServer(folder / "kafka", dies_with_parent=dies)
-        self.zookeeper = ZooKeeperServer(folder / "zookeeper", dies_with_parent=dies)
+        self._kafka_security = security.kafka() if security else None
+        self.kafka = KafkaServer(
+            folder / "kafka", security=self._kafka_security, dies_with_parent=dies
+        )
+        self.zookeeper = ZooKeeperServer(
+            folder / "zookeeper",
+            protection=security.zookeeper() if security else None,
+            dies_with_parent=dies,
+        )
         server = ServerOptions(dies_with_parent=dies)
         count = options.replica_count
         self.source = DatabaseSet.of(
@@ -87,6 +107,9 @@ class LocalStack:
         )
         target = ServerOptions(server_id=TARGET_SERVER_ID, dies_with_parent=dies)
         self.target = DatabaseServer.of(options.flavour, folder / "target", target)
+        if security:
+            for member in (*self.source.members, self.target):
+                member.require_tls(security.server)
         self.services: tuple[ServerProcess, ...] = ()
         self._admin = Account(ADMIN_USER, secrets.token_urlsafe(12))
 
@@ -105,7 +128,13 @@ class LocalStack:
     @cached_property
     def endpoints(self) -> Endpoints:
         """The addresses of the servers. The registry's port is chosen at the first call."""
-        return Endpoints(self.kafka.bootstrap, self.zookeeper.hosts, free_port())
+        servers = (self.kafka.bootstrap, self.zookeeper.hosts)
+        return Endpoints(*servers, free_port(), self.security)
+
+    @property
+    def ensemble(self) -> Ensemble:
+        """ZooKeeper, as the stack's processes reach it."""
+        return ensemble_of(self.endpoints)
 
     def start(self) -> None:
         """Start everything and wait until every task runs. A failed start leaves nothing behind."""
@@ -132,12 +161,22 @@ class LocalStack:
         self.source.replicate()
         for member in (*self.source.members, self.target):
             member.create_account(self._admin, ADMIN_PRIVILEGES, can_grant=True)
-        self.source.create_account(Account(SERVICE_USER, self._secret(SOURCE_SET)))
-        self.target.create_account(
-            Account(SERVICE_USER, self._secret(TARGET_SET)), ADMIN_PRIVILEGES
-        )
+        self.source.create_account(Account(SERVICE_USER, self._secrets.text(SOURCE_SET)))
+        self._create_target_account()
         self.zookeeper.wait_ready()
         self.kafka.wait_ready()
+        if self.security and self._kafka_security:
+            self.security.make_kafka_users(self._kafka_security.certificate, KAFKA_RIGHTS)
+            self.security.write_configs(self.endpoints.kafka, self.endpoints.registry)
+
+    def _create_target_account(self) -> None:
+        """In a secured stack, with the privileges of `millrace grants print` for every database."""
+        account = Account(SERVICE_USER, self._secrets.text(TARGET_SET))
+        if self.security:
+            grants = needed_grants(Role.TARGET, self.options.flavour, ("%",))
+            self.target.create_least_account(account, grants)
+        else:
+            self.target.create_account(account, ADMIN_PRIVILEGES)
 
     def start_services(self) -> None:
         """Start registry, scheduler, capture worker and apply driver, as far as this installation has them."""
@@ -150,7 +189,7 @@ class LocalStack:
         for service in self.services:
             service.launch()
         if "registry" not in missing:
-            wait_for_registry(self.endpoints.registry, check=self.check_services)
+            wait_for_registry(self.endpoints.registry_login, check=self.check_services)
 
     def restart_apply(self, spark: tuple[str, ...]) -> None:
         """Start the apply driver again with these arguments."""
@@ -167,11 +206,11 @@ class LocalStack:
         source_ports = tuple(member.port for member in self.source.members)
         documents = {
             SOURCE_SET: set_document(
-                SetAddress(SOURCE_SET, source_ports, self._secret_file(SOURCE_SET), authority)
+                SetAddress(SOURCE_SET, source_ports, self._secrets.path(SOURCE_SET), authority)
             ),
             TARGET_SET: set_document(
                 SetAddress(
-                    TARGET_SET, (self.target.port,), self._secret_file(TARGET_SET), authority
+                    TARGET_SET, (self.target.port,), self._secrets.path(TARGET_SET), authority
                 )
             ),
             CAPTURE_TASK: capture_document(self.endpoints),
@@ -207,7 +246,7 @@ class LocalStack:
         """Wait until every task runs that this installation can run."""
         tasks = [*self.description.capture_tasks, *self.description.apply_tasks]
         if tasks and "scheduler" not in missing_services():
-            wait_for_tasks(self.endpoints.zookeeper, tasks, check=self.check_services)
+            wait_for_tasks(self.ensemble, tasks, check=self.check_services)
 
     def check_services(self) -> None:
         """Fatal MR-8004 with the end of the log if one of our processes has ended."""
@@ -255,16 +294,5 @@ class LocalStack:
             ),
             capture_tasks=() if {"task", "worker"} & set(missing) else (CAPTURE_TASK,),
             apply_tasks=() if {"task", "apply"} & set(missing) else (APPLY_TASK,),
+            tls_ca=str(self.security.authority) if self.security else "",
         )
-
-    def _secret(self, name: str) -> str:
-        """The password in this stack's file of that name. The first call creates it."""
-        path = self._secret_file(name)
-        if not path.exists():
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            path.touch(mode=0o600)
-            path.write_text(secrets.token_urlsafe(18))
-        return path.read_text()
-
-    def _secret_file(self, name: str) -> Path:
-        return self.folder / "secrets" / name

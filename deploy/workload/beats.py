@@ -1,7 +1,7 @@
 """Beats: small source transactions at a steady pace, and how long each of them takes to arrive.
 
     acknowledged: dict[int, float] = {}
-    topic = watch_topic(Arrivals(acknowledged), bootstrap, "shop")
+    topic = watch_topic(Arrivals(acknowledged), brokers, "shop")
     with topic:
         with write_beats(acknowledged, connect):
             …
@@ -121,11 +121,11 @@ def write_beats(
     return Background("beats", write)
 
 
-def watch_topic(arrivals: Arrivals, bootstrap: str, topic: str) -> Observer:
+def watch_topic(arrivals: Arrivals, brokers: Brokers, topic: str) -> Observer:
     """A subscriber that reads the topic from its beginning."""
 
     def watch(stop: threading.Event) -> None:
-        reader = TopicReader(Brokers(bootstrap), topic)
+        reader = TopicReader(brokers, topic)
         schemas = KnownSchemas()
         try:
             for chunk in reader.follow(reader.ends().low, stop.is_set):

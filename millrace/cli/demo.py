@@ -6,17 +6,23 @@ from typing import Annotated
 
 import typer
 
-from millrace.cli.local import Flavour, Mysqld
+from millrace.cli.local import Flavour, Mysqld, Secure
 
 Duration = Annotated[float, typer.Option("--duration", help="Seconds of workload.")]
 Seed = Annotated[int, typer.Option(help="Seed of the workload's random choices.")]
 
 
 def demo(
-    *, flavour: Flavour = "", mysqld: Mysqld = None, duration: Duration = 20.0, seed: Seed = 1
+    *,
+    flavour: Flavour = "",
+    mysqld: Mysqld = None,
+    secure: Secure = False,
+    duration: Duration = 20.0,
+    seed: Seed = 1,
 ) -> None:
     """Start everything, change rows, watch them arrive, compare. Exit code 1 on any difference."""
     from deploy.demo.run import run_demo
+    from deploy.local.stack import StackOptions
     from deploy.servers.programs import MYSQLD_ENVIRONMENT
     from schemas.gtid import Flavour as ServerFlavour
 
@@ -24,4 +30,5 @@ def demo(
         os.environ[MYSQLD_ENVIRONMENT] = str(mysqld.absolute())
     default = ServerFlavour.MYSQL if os.environ.get(MYSQLD_ENVIRONMENT) else ServerFlavour.MARIADB
     given = ServerFlavour(flavour) if flavour else default
-    sys.exit(run_demo(given, duration_s=duration, seed=seed))
+    options = StackOptions(flavour=given, is_secured=secure)
+    sys.exit(run_demo(options, duration_s=duration, seed=seed))

@@ -33,6 +33,9 @@ Flavour = Annotated[
 Mysqld = Annotated[
     Path | None, typer.Option(help="The MySQL server program to use; implies --flavour mysql.")
 ]
+Secure = Annotated[
+    bool, typer.Option("--secure", help="TLS and logins everywhere; needs the program openssl.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object with all addresses.")]
 Name = Annotated[
     str,
@@ -46,7 +49,12 @@ Keep = Annotated[bool, typer.Option("--keep", help="Keep its data and logs.")]
 
 
 def up(
-    *, flavour: Flavour = "", mysqld: Mysqld = None, as_json: Json = False, name: Name = "local"
+    *,
+    flavour: Flavour = "",
+    mysqld: Mysqld = None,
+    secure: Secure = False,
+    as_json: Json = False,
+    name: Name = "local",
 ) -> None:
     """Start servers and Millrace in the background; returns when everything runs. A running stack is not changed.
 
@@ -65,7 +73,7 @@ def up(
     def say(text: str) -> None:
         typer.echo(text, err=as_json)
 
-    description = start_background(name, StackOptions(flavour=chosen), say=say)
+    description = start_background(name, StackOptions(flavour=chosen, is_secured=secure), say=say)
     if as_json:
         typer.echo(json.dumps(description.as_json(), indent=2))
     else:

@@ -31,7 +31,9 @@ def sql(where: Where, *, execute: Execute = "", name: Name = "local") -> None:
     if description is None or program is None:
         raise Fatal("MR-8010", f"no local stack named {name} is running")
     server = description.source[0] if where == "source" else description.targets[0]
-    command = client_command(program, server.host, server.port, user=server.user)
+    command = client_command(
+        program, server.host, server.port, user=server.user, authority=description.tls_ca
+    )
     if execute:
         command += ("-e", execute)
     os.execve(command[0], command, {**os.environ, "MYSQL_PWD": server.password})

@@ -89,4 +89,11 @@ CODES: tuple[Code, ...] = (
         "Set --http or MILLRACE_HTTP to HOST:PORT, for example 127.0.0.1:9471. Port 0 takes a free one, `none` turns it off.",
         Branch.OPERATOR,
     ),
+    Code(
+        "MR-8030",
+        "the local stack that runs is not secured",
+        "`millrace up --secure` found a stack of this name that was started without --secure. A running stack is not changed.",
+        "Run `millrace down` and `millrace up --secure`, or start a second stack with --name.",
+        Branch.OPERATOR,
+    ),
 )

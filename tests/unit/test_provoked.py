@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from consumer.spark.driver import SparkDriver, TopicQuery
 from consumer.target.connection import translated
 from consumer.topic.kafka import kafka_call
-from deploy.local.background import start_background
+from deploy.local.background import KEEPER, start_background
 from deploy.local.description import ServiceAddresses, StackDescription
 from deploy.local.stack import StackOptions
 from deploy.servers import fetch, programs
@@ -411,3 +411,39 @@ def test_stack_without_its_keeper_blocks_a_new_one(
     assert caught.value.code == "MR-8006"
     assert server.is_alive()
     server.kill()
+
+
+def test_running_stack_is_not_taken_for_a_secured_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`up --secure` refuses it; without --secure it is returned."""
+    monkeypatch.setenv("MILLRACE_HOME", str(tmp_path))
+    folder = local_stack_folder()
+    command = (sys.executable, "-c", "import time; time.sleep(600)")
+    keeper = ServerProcess(ProcessSpec(KEEPER, command, folder / KEEPER / "log"))
+    keeper.launch()
+    addresses = ServiceAddresses(
+        kafka="", zookeeper="", registry="", home="", relay_dir="", topic=""
+    )
+    plain = StackDescription(
+        source=(), targets=(), services=addresses, capture_tasks=(), apply_tasks=()
+    )
+    plain.write(folder)
+    with pytest.raises(Fatal) as caught:
+        start_background("local", StackOptions(is_secured=True))
+    assert caught.value.code == "MR-8030"
+    assert start_background("local", StackOptions()) == plain
+    keeper.kill()
+
+
+def test_secured_stack_without_openssl_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It makes the certificates."""
+    monkeypatch.setenv("MILLRACE_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Fatal, match="openssl") as caught:
+        start_background("local", StackOptions(is_secured=True))
+    assert caught.value.code == "MR-8002"
+    assert "apt-get install openssl" in caught.value.fix
+    assert not local_stack_folder().exists()

@@ -8,10 +8,13 @@ from unittest import mock
 import pytest
 
 from deploy.local import background
-from deploy.local.services import PROGRAM
+from deploy.local.secret_files import SecretFiles
+from deploy.local.security import StackSecurity
+from deploy.local.services import PROGRAM, Endpoints, service_environment
 from deploy.local.stack import StackOptions
 from deploy.servers.process import ProcessSpec
 from deploy.servers.properties import property_value
+from deploy.servers.tls import TlsFiles
 
 
 def test_services_start_beside_folders_named_like_product_packages(
@@ -45,6 +48,21 @@ def test_keeper_ignores_packages_in_the_current_folder(
     monkeypatch.setattr(background, "ServerProcess", Recorder)
     background.start_background("local", StackOptions())
     assert started[0].command[:4] == (sys.executable, "-P", "-m", "deploy.local.keeper")
+
+
+def test_logins_of_other_servers_are_not_inherited() -> None:
+    """A plain stack clears every variable that a secured one sets, as the shell may have it for another stack."""
+    folder = Path("/stack")
+    files = TlsFiles(folder, folder, folder)
+    secured = StackSecurity(folder, SecretFiles(folder), files, files)
+    plain = service_environment(Endpoints("k:1", "z:2", 3))
+    logins = service_environment(Endpoints("k:1", "z:2", 3, secured))
+    assert plain.keys() == logins.keys()
+    assert {name for name in logins if logins[name] != plain[name]} == {
+        "MILLRACE_REGISTRY",
+        *secured.variables(),
+    }
+    assert not any(plain[name] for name in secured.variables())
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from deploy.local.readiness import task_report, wait_for_registry, wait_for_tasks
+from deploy.local.readiness import ensemble_of, task_report, wait_for_registry, wait_for_tasks
 from deploy.local.services import (
     CAPTURE_TASK,
     PROGRAM,
@@ -134,11 +134,11 @@ def open_scene(flavour: Flavour, *, replica_count: int = 0) -> Iterator[Scene]:
         source.create_account(Account("millrace", password.read_text()))
         endpoints = Endpoints(kafka.bootstrap, zookeeper.hosts, free_port())
         check = _start_services(folder, endpoints, undo)
-        wait_for_registry(endpoints.registry, check=check)
+        wait_for_registry(endpoints.registry_login, check=check)
         session = undo.enter_context(closing(Session.open(zookeeper.hosts)))
         scene = Scene(folder, source.primary, kafka, endpoints, session, source.replicas)
         _create_task(scene, password)
-        wait_for_tasks(zookeeper.hosts, (CAPTURE_TASK,), check=check)
+        wait_for_tasks(ensemble_of(endpoints), (CAPTURE_TASK,), check=check)
         yield scene
 
 

@@ -1,0 +1,31 @@
+"""The passwords and tokens of a local stack: random, one in a file, readable only by their owner."""
+
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from schemas.documents import SecretPlace, SecretReference
+
+
+@dataclass(frozen=True, slots=True)
+class SecretFiles:
+    """The files in ``folder``."""
+
+    folder: Path
+
+    def text(self, name: str) -> str:
+        """The secret in the file of that name. The first call creates it."""
+        path = self.path(name)
+        if not path.exists():
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.touch(mode=0o600)
+            path.write_text(secrets.token_urlsafe(18))
+        return path.read_text()
+
+    def path(self, name: str) -> Path:
+        """The file, which may not exist yet."""
+        return self.folder / name
+
+    def reference(self, name: str) -> SecretReference:
+        """The file, as documents and variables refer to it."""
+        return SecretReference(SecretPlace.FILE, str(self.path(name)))
