@@ -1,11 +1,13 @@
 """Users and rights on a broker, made as its administrator.
 
-A right that is not listed is refused. Both calls may be repeated.
+A right that is not listed is refused. Both calls may be repeated. Fatal MR-8007 if the broker refuses one of them.
 """
 
 from collections.abc import Iterable
+from concurrent.futures import Future
 from typing import Any
 
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclBinding,
     AclOperation,
@@ -18,6 +20,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     UserScramCredentialUpsertion,
 )
 
+from millrace.errors import Fatal
 from schemas.documents import Brokers, Mechanism
 from schemas.kafka_acls import Acl, Resource
 
@@ -47,14 +50,20 @@ class KafkaUsers:
         """Create a SCRAM user, or change its password. ``mechanism``: SCRAM-SHA-256 or SCRAM-SHA-512."""
         info = ScramCredentialInfo(_SCRAM[mechanism], _ITERATIONS)
         change = UserScramCredentialUpsertion(user, info, password.encode())
-        for done in self._admin.alter_user_scram_credentials([change]).values():
-            done.result(ANSWER_S)
+        _wait(f"user {user}", self._admin.alter_user_scram_credentials([change]).values())
 
     def allow(self, user: str, acls: Iterable[Acl]) -> None:
         """Grant these rights."""
         bindings = [_binding(user, acl) for acl in acls]
-        for done in self._admin.create_acls(bindings).values():
-            done.result(ANSWER_S)
+        _wait(f"the rights of user {user}", self._admin.create_acls(bindings).values())
+
+
+def _wait(what: str, answers: "Iterable[Future[Any]]") -> None:
+    try:
+        for answer in answers:
+            answer.result(ANSWER_S)
+    except (KafkaException, TimeoutError) as error:
+        raise Fatal("MR-8007", f"Kafka did not accept {what}: {error}") from error
 
 
 def _binding(user: str, acl: Acl) -> AclBinding:

@@ -17,11 +17,14 @@ from deploy.servers import (
     sql,
 )
 from deploy.servers.client import client_command
+from deploy.servers.kafka_users import KafkaUsers
 from deploy.servers.process import session_members
 from millrace.errors import Fatal
 from millrace.home_folder import ENVIRONMENT as HOME_VARIABLE
 from millrace.home_folder import home
+from schemas.documents import Brokers
 from schemas.gtid import Flavour
+from schemas.kafka_acls import apply_acls
 from tests.fixtures.servers import NewServer
 from tests.kit.waiting import eventually
 
@@ -186,3 +189,10 @@ def test_bundled_client_speaks_utf8mb4(target_server: DatabaseServer) -> None:
         check=True,
     )
     assert done.stdout.decode().split() == ["utf8mb4", "F09F8E89", "🎉"]
+
+
+def test_rights_that_a_broker_refuses_are_named(kafka: KafkaServer) -> None:
+    """A broker without an authorizer stores no ACL. The start of a stack ends with the user and Kafka's reason."""
+    with pytest.raises(Fatal, match=r"the rights of user reader: .*SECURITY_DISABLED") as caught:
+        KafkaUsers(Brokers(kafka.bootstrap)).allow("reader", apply_acls("topic"))
+    assert caught.value.code == "MR-8007"
