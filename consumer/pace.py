@@ -26,6 +26,7 @@ from schemas.stages.rates import Rates
 
 # A Kafka transaction ends with a `resolved` or `fence` record and Kafka's marker.
 TAIL_OFFSETS = 2
+STILL_S = 30.0  # if the mark has not moved for so long, the pace of the last minute no longer holds
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ class Pace:
             commit_ms=look.mark.commit_ms,
             backlog=_backlog(look, waiting),
             rates=Rates(self._rows.over(SHORT_S), self._rows.over(LONG_S)),
-            eta_s=self._eta(waiting),
+            eta_s=self._eta(waiting) if look.at_s - self._since_s < STILL_S else None,
         )
 
     def _lag_s(self, at_s: float) -> float | None:

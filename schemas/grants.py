@@ -154,6 +154,10 @@ class HeldGrants:
                 found |= privileges
         return frozenset(found)
 
+    def _has(self, name: str, scope: str) -> bool:
+        held = self.on(scope)
+        return name in held or ALL in held
+
     def missing(self, needed: Iterable[Grant]) -> tuple[Grant, ...]:
         """The part of ``needed`` that is not held."""
         return tuple(
@@ -181,15 +185,25 @@ class HeldGrants:
         return tuple(found)
 
     def revoking(self, excess: Iterable[Grant], needed: Iterable[Grant]) -> str:
-        """The statements that take ``excess`` away.
+        """The statements that take ``excess`` away, and grant what ``needed`` would lose by it.
 
-        The privileges of ``needed`` that go with ALL PRIVILEGES are granted again.
+        Grants on other scopes come first, so that the account is never without them.
         """
         lost = tuple(excess)
-        statements = [sql for grant in lost for sql in grant.revoking_sql(self.account)]
-        emptied = {grant.scope for grant in lost if ALL in grant.privileges}
-        statements += [grant.sql(self.account) for grant in needed if grant.scope in emptied]
-        return " ".join(statements)
+        left = dict(self.by_scope)
+        for grant in lost:
+            gone = left[grant.scope] if ALL in grant.privileges else frozenset(grant.privileges)
+            left[grant.scope] = left[grant.scope] - gone
+        changed = {grant.scope for grant in lost}
+        again = [
+            replace(grant, privileges=names)
+            for grant in replace(self, by_scope=left).missing(needed)
+            if (names := tuple(name for name in grant.privileges if self._has(name, grant.scope)))
+        ]
+        before = [grant.sql(self.account) for grant in again if grant.scope not in changed]
+        revoked = [sql for grant in lost for sql in grant.revoking_sql(self.account)]
+        after = [grant.sql(self.account) for grant in again if grant.scope in changed]
+        return " ".join([*before, *revoked, *after])
 
 
 def parse_grants(lines: Iterable[str]) -> HeldGrants:

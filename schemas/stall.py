@@ -17,37 +17,59 @@ from millrace.errors import Retryable
 from schemas.status import TaskReport, TaskState
 
 STALL_S = 30.0
+_AGAIN = "`millrace task pause TASK` and `millrace task resume TASK` start it again."
 REPORT_AGE_S_MAX = 15.0  # owners write a report every 5 s at least (``zk.tree.reports.REPEAT_S``)
 
 
 def with_stall(report: TaskReport, *, age_s: float = 0.0) -> TaskReport:
     """The report; as STALLED with the reason if the rule says so. ``age_s``: since it was written."""
-    reason = find_stall(report, age_s=age_s)
+    reason, fix = _find(report, age_s)
     if not reason:
         return report
     why = f"{reason}; it reported: {report.why}" if report.why else reason
-    stalled = Retryable("MR-4016", why)
+    stalled = Retryable("MR-4016", why, fix=fix)
     return replace(report, state=TaskState.STALLED, why=why, code=stalled.code, fix=stalled.fix)
 
 
 def find_stall(report: TaskReport, *, age_s: float = 0.0) -> str:
     """Why a task that reports RUNNING does not move; "" if it moves, has nothing to do, or is in another state."""
+    return _find(report, age_s)[0]
+
+
+def _find(report: TaskReport, age_s: float) -> tuple[str, str]:
+    """The reason and the fix."""
     if report.state is not TaskState.RUNNING:
-        return ""
+        return "", ""
+    worker = report.worker or "its worker"
     if age_s > REPORT_AGE_S_MAX:
-        return f"no report for {age_s:.0f} s: {report.worker or 'its worker'} is silent"
+        return (
+            f"no report for {age_s:.0f} s: {worker} is silent",
+            f"Read the log of {worker}. {_AGAIN}",
+        )
     if report.silent_s + age_s > STALL_S:
-        return f"its thread in {report.worker or 'the worker'} has not reported for {report.silent_s + age_s:.0f} s"
+        silent_s = report.silent_s + age_s
+        return (
+            f"its thread in {worker} has not reported for {silent_s:.0f} s",
+            f"Read the log of {worker}. {_AGAIN}",
+        )
     published, applied = report.published, report.applied
     if published is not None and published.waits_s > STALL_S:
-        return f"no row was published for {published.waits_s:.0f} s, and rows wait in the relay log"
+        return (
+            f"no row was published for {published.waits_s:.0f} s, and rows wait in the relay log",
+            f"`millrace check TASK` asks the brokers and the registry. {_AGAIN}",
+        )
     if applied is not None and applied.waits_s > STALL_S:
-        return f"nothing was applied for {applied.waits_s:.0f} s, and records wait in the topic"
+        return (
+            f"nothing was applied for {applied.waits_s:.0f} s, and records wait in the topic",
+            "SHOW PROCESSLIST on the target shows the lock or the long statement that holds the task up.",
+        )
     source = report.captured.source if report.captured is not None else None
     if source is not None and source.missing and (source.still_s or 0.0) > STALL_S:
         missing = "1 transaction" if source.missing == 1 else f"{source.missing} transactions"
         member = f"{source.host}:{source.port}"
         return (
-            f"{member} misses {missing} of the set and has applied none for {source.still_s:.0f} s"
+            f"{member} misses {missing} of the set and has applied none for {source.still_s:.0f} s",
+            f"Start replication on {member}. Or let another member be read: `millrace replica list SET` shows why each"
+            " is not, such as a drain, which `millrace replica undrain SET HOST:PORT` ends.",
         )
-    return ""
+    return "", ""

@@ -71,7 +71,10 @@ def check_target(document: SetDocument, use: TargetUse) -> Iterator[Requirement]
         databases = sorted({*_named_databases(filters), *(key[0] for key in admitted)})
         patterns = [as_grant_pattern(name) for name in databases]
         needed = needed_grants(Role.TARGET, session.flavour, patterns)
-        yield from judge_grants(subject, grants, needed, use.allowed)
+        kept = needed
+        if any(name.partition(".")[0] == "*" for each in filters for name in each.include):
+            kept = needed_grants(Role.TARGET, session.flavour, ["%"])
+        yield from judge_grants(subject, grants, needed, use.allowed, kept=kept)
         yield from judge_tables(subject, inventory, admitted)
         for task in use.tasks:
             yield from judge_schemas(subject, task, _schemas(session, task), inventory)
@@ -114,9 +117,19 @@ def judge_settings(subject: Subject, found: Settings, use: TargetUse) -> Iterato
 
 
 def judge_grants(
-    subject: Subject, held: HeldGrants, needed: Sequence[Grant], allowed: Sequence[Grant]
+    subject: Subject,
+    held: HeldGrants,
+    needed: Sequence[Grant],
+    allowed: Sequence[Grant],
+    *,
+    kept: Sequence[Grant] = (),
 ) -> Iterator[Requirement]:
-    """MR-5007 and MR-4161. ``allowed``: what else the account may have."""
+    """MR-5007 and MR-4161. ``allowed``: what else the account may have.
+
+    ``kept``: what the fix of MR-4161 must leave, ``needed`` if empty. A task that includes every database may meet one
+    that does not exist yet.
+    """
+    left = kept or needed
     missing = held.missing(needed)
     if missing and held.has_roles:
         yield subject.ok("privileges", "granted by roles, which are not compared")
@@ -130,8 +143,8 @@ def judge_grants(
             "MR-4161",
             "superfluous privileges",
             found=shortened(each(excess)),
-            wanted=shown(needed),
-            fix=held.revoking(excess, [*needed, *allowed]),
+            wanted=shown(left),
+            fix=held.revoking(excess, [*left, *allowed]),
         )
     else:
         yield subject.ok("superfluous privileges", "none")

@@ -35,9 +35,18 @@ LOGS_MAX = 50
 VERSION_S = 10.0  # for `java -version`
 REDACTED = "[redacted]"
 # the name, a separator, and the value up to the next separator; JSON and shell forms alike
+_VALUE = r"(\"[^\"]*\"|'[^']*'|[^\s,;}\"')]+)"
 _SECRET = re.compile(
-    r"(?i)((?:password|passwd|secret|token|api[_-]?key|sasl\.jaas\.config)[\"']?\s*[=:]\s*)"
-    r"(\"[^\"]*\"|'[^']*'|[^\s,;}\"']+)"
+    r"(?i)((?:password|passwd|mysql_pwd|secret|token|api[_-]?key|access_key|sasl\.jaas\.config)"
+    rf"[\"']?\s*[=:(]\s*){_VALUE}"
+)
+# accounts in SQL, clients' -pPASSWORD, HTTP logins, private keys
+_FORMS = (
+    re.compile(rf"(?i)(password\s*\(\s*){_VALUE}"),
+    re.compile(rf"(?i)(identified\s+(?:with\s+\S+\s+)?(?:by|as)\s+(?:password\s+)?){_VALUE}"),
+    re.compile(rf"(\s-p)(?=\S){_VALUE}"),
+    re.compile(rf"(?i)(authorization[\"']?\s*:\s*(?:bearer|basic)\s+){_VALUE}"),
+    re.compile(r"(-----BEGIN [A-Z ]*PRIVATE KEY-----)(.*?)(?=-----END|\Z)", re.DOTALL),
 )
 _REFERENCE = re.compile(r"^[\"']?(?:env|file|exec):")
 _SECRET_NAME = re.compile(r"(?i)password|passwd|secret|token|(?<!_tls)_key$")
@@ -85,7 +94,10 @@ def redacted(text: str) -> str:
     def hide(found: re.Match[str]) -> str:
         return found[0] if _REFERENCE.match(found[2]) else found[1] + REDACTED
 
-    return _SECRET.sub(hide, URL_CREDENTIALS.sub(REDACTED, text))
+    text = URL_CREDENTIALS.sub(REDACTED, text)
+    for form in _FORMS:
+        text = form.sub(rf"\1{REDACTED}", text)
+    return _SECRET.sub(hide, text)
 
 
 def environment(variables: Mapping[str, str]) -> dict[str, str]:

@@ -22,7 +22,8 @@ CODES: tuple[Code, ...] = (
         "the task is not stopped",
         "`millrace unsafe` decides only about a task that is paused or blocked and has no owner: otherwise its progress"
         " still moves.",
-        "`millrace task pause NAME`, then repeat the command.",
+        "A task that runs or retries needs no decision: it loses nothing. Only if it must continue without a change:"
+        " `millrace task pause NAME`, then repeat the command.",
         Branch.OPERATOR,
     ),
     Code(

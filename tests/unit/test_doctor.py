@@ -127,6 +127,16 @@ def test_lines_fit_a_terminal() -> None:
         f"MILLRACE_TOKEN: '{CANARY}'",
         f"sasl.jaas.config={CANARY}",
         f"Secret = {CANARY};",
+        f"MYSQL_PWD={CANARY} mysql",
+        f"mysql -h db1 -p{CANARY} shop",
+        f"mysql -h db1 -p'{CANARY}'",
+        f"Authorization: Bearer {CANARY}",
+        f"authorization: Basic {CANARY}",
+        f"CREATE USER m IDENTIFIED BY '{CANARY}'",
+        f"ALTER USER m IDENTIFIED WITH caching_sha2_password BY '{CANARY}'",
+        f"SET PASSWORD = PASSWORD('{CANARY}')",
+        f"AWS_SECRET_ACCESS_KEY={CANARY}",
+        f"-----BEGIN PRIVATE KEY-----\n{CANARY}\n-----END PRIVATE KEY-----",
     ],
 )
 def test_secret_is_redacted_wherever_it_is(text: str) -> None:

@@ -113,6 +113,20 @@ def test_revoked_privileges_are_only_the_superfluous_ones() -> None:
     )
 
 
+def test_account_is_never_without_what_it_needs() -> None:
+    """Its rights through ALL on all databases are granted on each scope first."""
+    needed = needed_grants(Role.TARGET, Flavour.MARIADB, ("shop",))
+    held = parse_grants(["GRANT ALL PRIVILEGES ON *.* TO `m`@`%`"])
+    statements = held.revoking(held.excess(needed), needed).split("; ")
+    words = [(sql.split()[0], sql.partition(" ON ")[2].partition(" ")[0]) for sql in statements]
+    assert words == [
+        ("GRANT", "`millrace`.*"),
+        ("GRANT", "`shop`.*"),
+        ("REVOKE", "*.*"),
+        ("GRANT", "*.*"),
+    ]
+
+
 def test_all_privileges_of_a_wider_scope_suffice() -> None:
     """A target's account with ALL PRIVILEGES needs no more."""
     needed = needed_grants(Role.TARGET, Flavour.MYSQL, ("shop",))

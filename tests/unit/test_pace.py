@@ -135,3 +135,12 @@ def test_waiting_time_counts_from_the_last_move() -> None:
     assert pace.saw(_look(41, 6, end=16)).waits_s == 0.0
     assert pace.saw(_look(45, 6, end=16)).waits_s == 4.0
     assert pace.saw(_look(46, 6, end=12)).waits_s == 0.0
+
+
+def test_task_that_does_not_move_has_no_eta() -> None:
+    """The pace of before would promise an end, later and later."""
+    pace = Pace()
+    for tick in range(20):
+        pace.saw(_look(tick, 100 * tick, end=20_000))
+    assert pace.saw(_look(40, 1900, end=20_000)).eta_s is not None
+    assert pace.saw(_look(50, 1900, end=20_000)).eta_s is None
