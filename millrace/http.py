@@ -8,7 +8,6 @@ loses its connection after ``CLIENT_S``. At most ``REQUESTS_MAX`` requests are a
 Not done here: TLS and logins. The default is loopback.
 """
 
-import ipaddress
 import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -23,6 +22,7 @@ from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 
 from millrace.errors import Fatal
 from millrace.log import get_logger
+from millrace.loopback import is_loopback
 from millrace.metrics import PROCESS, Exposition
 
 OFF = "none"
@@ -64,14 +64,6 @@ class Address:
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-    @property
-    def is_loopback(self) -> bool:
-        """Whether only this machine can connect."""
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return self.host == "localhost"
 
 
 def address_of(text: str) -> Address | None:
@@ -140,7 +132,7 @@ def open_page(option: str = "") -> Iterator[Page]:
     page = Page(at)
     server.set_app(page)
     log.info("http listens", address=str(at))
-    if not at.is_loopback:
+    if not is_loopback(at.host):
         log.warning("anyone who reaches this address can read the metrics", address=str(at))
     thread = threading.Thread(target=server.serve_forever, args=(POLL_S,), name="http", daemon=True)
     thread.start()

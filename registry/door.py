@@ -7,12 +7,12 @@ a token, only loopback is listened on (Fatal MR-7016), unless the operator insis
 
 import base64
 import hmac
-import ipaddress
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
 from millrace.errors import Fatal
+from millrace.loopback import is_loopback
 from schemas.documents import SecretReference, resolve_secret
 
 
@@ -36,7 +36,7 @@ class Door:
             missing.append("TLS (--tls-cert and --tls-key)")
         if self.token is None:
             missing.append("token (--token)")
-        if missing and not is_accepted and not _is_loopback(host):
+        if missing and not is_accepted and not is_loopback(host):
             message = f"{host} is not a loopback address and has no {' and no '.join(missing)}"
             raise Fatal("MR-7016", message)
         self._check_files()
@@ -72,12 +72,3 @@ def _given_secret(authorization: str) -> bytes:
         return base64.b64decode(value, validate=True).partition(b":")[2]
     except ValueError:
         return b""
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

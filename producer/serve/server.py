@@ -4,7 +4,6 @@ Guarantees: without TLS or without a password, only loopback is listened on (MR-
 nor the worker, which does not know of this process.
 """
 
-import ipaddress
 import socket
 import ssl
 import threading
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from millrace.errors import Fatal, MillraceError
 from millrace.log import get_logger
+from millrace.loopback import is_loopback
 from producer.serve.catalogue import Catalogue
 from producer.serve.clients import Clients
 from producer.serve.login import Door, ServedAccount
@@ -128,7 +128,7 @@ def check_exposure(options: ServeOptions) -> None:
         lacks.append("TLS (--tls-cert and --tls-key)")
     if options.account.password is None:
         lacks.append("password (--password)")
-    if lacks and not _is_loopback(options.host):
+    if lacks and not is_loopback(options.host):
         message = f"{options.host} is not a loopback address and has no {' and no '.join(lacks)}"
         raise Fatal("MR-2020", message)
 
@@ -146,15 +146,6 @@ def tls_context(certificate: Path | None, key: Path | None) -> ssl.SSLContext | 
         message = f"{certificate} and {key} can't be used: {error.strerror or error}"
         raise Fatal("MR-2021", message) from error
     return context
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _listen(host: str, port: int) -> socket.socket:
