@@ -1,6 +1,9 @@
 """``history``, ``diff`` and ``rollback`` of a document, for ``millrace set`` and ``millrace task``."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
+
+import typer
 
 from millrace.cli.control import Control, console, control, new_table, print_json
 from millrace.cli.fields import field_line, plain_field
@@ -12,7 +15,31 @@ from zk.tree.history import Revision
 Plain = dict[str, object]
 
 
-def show_history(key: DocumentKey, *, as_json: bool) -> None:
+def add_history(app: typer.Typer, kind: str, key_of: Callable[[str], DocumentKey]) -> None:
+    """Add the commands ``history`` and ``diff`` of a kind of document."""
+
+    @app.command(
+        help=f"List the former documents of a {kind}: who wrote them, when, by which command."
+    )
+    def history(
+        name: str, json: bool = typer.Option(False, "--json", help="Print one JSON array.")
+    ) -> None:
+        _show_history(key_of(name), as_json=json)
+
+    @app.command(
+        help=f"Show the fields that changed between two revisions of a {kind}.\n\n"
+        "Without a revision, the last two are compared; with one, that one and the newest."
+    )
+    def diff(
+        name: str,
+        first: int | None = typer.Argument(None, metavar="REV", show_default=False),
+        second: int | None = typer.Argument(None, metavar="REV", show_default=False),
+        json: bool = typer.Option(False, "--json", help="Print one JSON object."),
+    ) -> None:
+        _show_diff(key_of(name), first, second, as_json=json)
+
+
+def _show_history(key: DocumentKey, *, as_json: bool) -> None:
     """Print the revisions of a document, the newest last."""
     with control() as now:
         found = now.store.revisions(key)
@@ -27,7 +54,7 @@ def show_history(key: DocumentKey, *, as_json: bool) -> None:
     console().print(table if found else f"{key} was not written since histories are kept")
 
 
-def show_diff(key: DocumentKey, first: int | None, second: int | None, *, as_json: bool) -> None:
+def _show_diff(key: DocumentKey, first: int | None, second: int | None, *, as_json: bool) -> None:
     """Print the fields that changed between two revisions: by default the last two, or one and the newest."""
     with control() as now:
         found = now.store.revisions(key)

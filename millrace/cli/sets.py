@@ -14,7 +14,7 @@ from millrace.cli.control import (
     print_json,
     wait_until_free,
 )
-from millrace.cli.former import former_document, show_diff, show_history
+from millrace.cli.former import add_history, former_document
 from schemas.documents import RelayTask, SetDocument, parse_set, plain_set, yaml_from_plain
 from zk.tree.documents import set_key
 from zk.tree.entries import SetEntry, UnreadableEntry
@@ -84,26 +84,7 @@ def delete(name: str) -> None:
     print(f"set {name} deleted")
 
 
-@app.command()
-def history(
-    name: str, json: bool = typer.Option(False, "--json", help="Print one JSON array.")
-) -> None:
-    """List the former documents of a set: who wrote them, when, by which command."""
-    show_history(set_key(name), as_json=json)
-
-
-@app.command()
-def diff(
-    name: str,
-    first: int | None = typer.Argument(None, metavar="REV", show_default=False),
-    second: int | None = typer.Argument(None, metavar="REV", show_default=False),
-    json: bool = typer.Option(False, "--json", help="Print one JSON object."),
-) -> None:
-    """Show the fields that changed between two revisions of a set.
-
-    Without a revision, the last two are compared; with one, that one and the newest.
-    """
-    show_diff(set_key(name), first, second, as_json=json)
+add_history(app, "set", set_key)
 
 
 @app.command()

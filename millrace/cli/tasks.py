@@ -15,7 +15,7 @@ from millrace.cli.control import (
     print_json,
     wait_until_free,
 )
-from millrace.cli.former import former_document, show_diff, show_history
+from millrace.cli.former import add_history, former_document
 from millrace.cli.moving import move
 from schemas.documents import (
     ApplyTask,
@@ -137,26 +137,7 @@ def delete(name: str) -> None:
     print(f"task {name} deleted")
 
 
-@app.command()
-def history(
-    name: str, json: bool = typer.Option(False, "--json", help="Print one JSON array.")
-) -> None:
-    """List the former documents of a task: who wrote them, when, by which command."""
-    show_history(task_key(name), as_json=json)
-
-
-@app.command()
-def diff(
-    name: str,
-    first: int | None = typer.Argument(None, metavar="REV", show_default=False),
-    second: int | None = typer.Argument(None, metavar="REV", show_default=False),
-    json: bool = typer.Option(False, "--json", help="Print one JSON object."),
-) -> None:
-    """Show the fields that changed between two revisions of a task.
-
-    Without a revision, the last two are compared; with one, that one and the newest.
-    """
-    show_diff(task_key(name), first, second, as_json=json)
+add_history(app, "task", task_key)
 
 
 @app.command()
