@@ -2,13 +2,11 @@
 
 import signal
 from collections.abc import Iterator
-from contextlib import ExitStack
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
-from deploy.servers import DatabaseServer, KafkaServer
+from deploy.servers import DatabaseServer
 from millrace.client import Subscriber
 from producer import capture
 from producer.publish import opening
@@ -34,15 +32,6 @@ def session(ensemble: Ensemble) -> Iterator[Session]:
     """The test's own session."""
     with ensemble.session() as session:
         yield session
-
-
-@pytest.fixture
-def cluster(
-    ensemble: Ensemble, kafka: KafkaServer, registry: str, tmp_path: Path
-) -> Iterator[CaptureCluster]:
-    """No task runs yet."""
-    with ExitStack() as ends:
-        yield CaptureCluster(ensemble, kafka, registry, folder=tmp_path, ends=ends)
 
 
 def decide(cluster: CaptureCluster, store: Store, source: Source, number: int) -> Decision:

@@ -5,7 +5,6 @@ The fences show it: capture's are in the topics, apply's in the target.
 
 import signal
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -30,15 +29,6 @@ WRITE_EVERY_S = 0.05  # six sources on one server
 
 
 pytestmark = pytest.mark.chaos  # test_zk_workers.py shows the same without rows
-
-
-@pytest.fixture
-def cluster(
-    ensemble: Ensemble, kafka: KafkaServer, registry: str, tmp_path: Path
-) -> Iterator[CaptureCluster]:
-    """No task runs yet."""
-    with ExitStack() as ends:
-        yield CaptureCluster(ensemble, kafka, registry, folder=tmp_path, ends=ends)
 
 
 def test_killed_scheduler_or_worker_moves_no_other_capture_task(

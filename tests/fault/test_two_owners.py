@@ -4,11 +4,9 @@ Real capture with a real source, broker and ensemble under load; a subscriber re
 """
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,15 +35,6 @@ def session(ensemble: Ensemble) -> Iterator[Session]:
     """The test's own session."""
     with ensemble.session() as session:
         yield session
-
-
-@pytest.fixture
-def cluster(
-    ensemble: Ensemble, kafka: KafkaServer, registry: str, tmp_path: Path
-) -> Iterator[CaptureCluster]:
-    """No task runs yet."""
-    with ExitStack() as ends:
-        yield CaptureCluster(ensemble, kafka, registry, folder=tmp_path, ends=ends)
 
 
 @pytest.fixture

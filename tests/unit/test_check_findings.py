@@ -74,6 +74,7 @@ from schemas.documents import (
 )
 from schemas.grants import Role, needed_grants, parse_grants
 from schemas.gtid import Flavour, GtidSet
+from tests.kit.capture.recorded import SETTINGS
 from tests.kit.paths import ROOT
 from zk.checks import judge_acls, judge_documents, judge_servers, judge_timeout
 from zk.client.access import OPEN, WORLD, Policy
@@ -84,17 +85,7 @@ SUBJECT = Subject(Area.SOURCE, "db1:3306")
 POLICY = Policy((replace(WORLD, scheme="sasl", id="millrace"),))
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 PAUSE_S = 72 * 3600.0
-GOOD = {
-    "log_bin": "ON",
-    "log_replica_updates": "ON",
-    "binlog_format": "ROW",
-    "binlog_row_image": "FULL",
-    "binlog_row_metadata": "FULL",
-    "binlog_row_value_options": "",
-    "binlog_checksum": "CRC32",
-    "gtid_mode": "ON",
-    "binlog_expire_logs_seconds": "2592000",
-}
+GOOD = {**SETTINGS, "log_replica_updates": "ON", "binlog_expire_logs_seconds": "2592000"}
 EXACT = ("GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO `m`@`%`",)
 ADDRESS = TopicAddress(topic="shop", brokers=Brokers("127.0.0.1:1"))
 TASK = CaptureTask(name="shop-capture", set_name="shop", output=ADDRESS)

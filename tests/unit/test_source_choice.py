@@ -25,20 +25,11 @@ from producer.upstream.members import (
 from producer.upstream.preflight import check_settings
 from schemas.documents import Directives, Member, Tls, TlsMode
 from schemas.gtid import Flavour, parse_binlog_state, parse_gtid_set
-from tests.kit.capture.recorded import VERSIONS, RecordedServer
+from tests.kit.capture.recorded import SETTINGS, VERSIONS, RecordedServer
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 OTHER = "4e11fa47-71ca-11e1-9e33-c80aa9429562"
-GOOD = {
-    "log_bin": "ON",
-    "log_replica_updates": "ON",
-    "binlog_format": "ROW",
-    "binlog_row_image": "FULL",
-    "binlog_row_metadata": "FULL",
-    "binlog_row_value_options": "",
-    "binlog_checksum": "CRC32",
-    "gtid_mode": "ON",
-}
+GOOD = {**SETTINGS, "log_replica_updates": "ON"}
 
 
 def gtids(text: str, flavour: Flavour = Flavour.MYSQL):  # type: ignore[no-untyped-def]

@@ -36,7 +36,7 @@ _EVENTS: Sequence[Row] = (
     {"Log_name": "binlog.000002", "Pos": 126, "Event_type": "Previous_gtids", "Info": ""},
 )
 # a server with the settings that Millrace requires
-_SETTINGS: Mapping[str, str] = {
+SETTINGS: Mapping[str, str] = {
     "log_bin": "ON",
     "binlog_format": "ROW",
     "binlog_row_image": "FULL",
@@ -90,7 +90,7 @@ class RecordedServer:
         statements, names = _VERSIONS[version]
         self.member = Member("db", 3306)
         self._version = version
-        self._variables = {**_SETTINGS, **names, **settings}
+        self._variables = {**SETTINGS, **names, **settings}
         self._statements: dict[str, Sequence[Row]] = {
             **statements,
             "SHOW BINARY LOGS": [
