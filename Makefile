@@ -9,19 +9,23 @@
 # make demo     setup, then the main job: real servers, a workload, rows arriving, a comparison
 # make bench    figures beside peers, as JSON lines
 # make bench-capture  the same for capture alone; ONLY, SCALE and ROUNDS as below
+# make bench-load  the same for the copy of a table; FLAVOUR=mariadb measures MariaDB
 # make bench-apply  the same for apply: ONLY="apply.hot apply.text" prints these lines alone, SCALE=0.1 is a quick look
+# make bench-compare  the same for comparisons of 10M rows; FLAVOUR, ONLY, SCALE and ROUNDS as above
 # a stack whose test failed is kept in $MILLRACE_HOME/failed, the last three
 
 SHELL := /bin/bash
 BIN := .venv/bin
 STAMP := $(shell cat pyproject.toml constraints.txt deploy/local/setup | sha256sum | cut -c 1-16)
+# each process of a stack or a test would compile all modules again
+unexport PYTHONDONTWRITEBYTECODE
 ifdef MYSQLD
 export MILLRACE_MYSQLD := $(abspath $(MYSQLD))
 endif
 
 TESTS := tests/unit tests/property tests/contracts tests/integration tests/fault tests/stack
 
-.PHONY: setup check test durations chaos mutants soak demo bench bench-capture bench-apply clean
+.PHONY: setup check test durations chaos mutants soak demo bench bench-capture bench-apply bench-load bench-compare clean
 
 setup: .venv/stamp-$(STAMP)
 	@$(BIN)/python -m deploy.servers.fetch
@@ -65,9 +69,17 @@ bench-apply:
 	@$(MAKE) --no-print-directory setup >&2
 	@$(BIN)/millrace bench --apply $(addprefix --only ,$(ONLY)) $(if $(SCALE),--scale $(SCALE)) $(if $(ROUNDS),--rounds $(ROUNDS))
 
+bench-compare:
+	@$(MAKE) --no-print-directory setup >&2
+	@$(BIN)/millrace bench --compare $(addprefix --flavour ,$(FLAVOUR)) $(addprefix --only ,$(ONLY)) $(if $(SCALE),--scale $(SCALE)) $(if $(ROUNDS),--rounds $(ROUNDS))
+
 bench-capture:
 	@$(MAKE) --no-print-directory setup >&2
 	@$(BIN)/millrace bench --capture $(addprefix --only ,$(ONLY)) $(if $(SCALE),--scale $(SCALE)) $(if $(ROUNDS),--rounds $(ROUNDS))
+
+bench-load:
+	@$(MAKE) --no-print-directory setup >&2
+	@$(BIN)/millrace bench --load $(addprefix --flavour ,$(FLAVOUR)) $(addprefix --only ,$(ONLY)) $(if $(SCALE),--scale $(SCALE)) $(if $(ROUNDS),--rounds $(ROUNDS))
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

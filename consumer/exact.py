@@ -7,7 +7,9 @@
     ENUM                    its number, a colon, and as above        'new'
     UUID, INET4, INET6      hex digits                               '10.0.0.1'
     bytes                   hex digits                               x'00ff'
-    long type, not a key    a digest of its bytes                    (digest 1a2b…)
+    long type, at choice    a digest of its bytes                    (digest 1a2b…)
+                            length, digest, and the hex digits       '日本' … (70000 bytes, digest 1a2b…)
+                            of its beginning
 
 (1) in the column's character set, or in utf8mb4 if the other side has another one. A server converts them back.
 
@@ -15,16 +17,18 @@ A literal is as in the key of MR-5010, except for bytes. NULL is None as text.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from ipaddress import ip_address
 from uuid import UUID
 
-from consumer.sql.table_plan import SPATIAL_TYPES, escaped, quoted
+from consumer.sql.table_plan import SPATIAL_TYPES
 from consumer.target.connection import Row, TargetConnection
 from consumer.target.inventory import TargetColumn, TargetTable
+from schemas.sql.quoting import escaped, quoted
 
 DIGEST_SHOWN = 12  # hex digits
+BEGINNING = 40  # characters, of binary values bytes
 
 _BYTES = SPATIAL_TYPES | {
     "vector",
@@ -38,6 +42,14 @@ _BYTES = SPATIAL_TYPES | {
 _LONG = _BYTES - {"binary", "varbinary"} | {"text", "mediumtext", "longtext", "json"}
 _ADDRESSES = {"inet4", "inet6"}
 _NUMBERS = {"tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "double", "year"}
+
+
+class Long(Enum):
+    """How a value of a long type is read."""
+
+    WHOLE = auto()
+    DIGEST = auto()
+    BEGINNING = auto()
 
 
 class Form(Enum):
@@ -55,28 +67,52 @@ class Form(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Exact:
-    """A column. ``sql`` returns its text. ``charset``: that of the bytes in TEXT and ENUM."""
+    """A column. ``sql`` returns its text. ``charset``: that of the bytes in TEXT and ENUM.
+
+    ``is_beginning``: of a long value; its length and digest come before the text.
+    """
 
     sql: str
     form: Form
     charset: str = ""
+    is_beginning: bool = False
 
 
 def exact_columns(
-    table: TargetTable, names: Sequence[str], other: TargetTable, *, key: Sequence[str]
+    table: TargetTable, names: Sequence[str], other: TargetTable, *, long: Long = Long.WHOLE
 ) -> list[Exact]:
-    """These columns of ``table``, for comparison with ``other``. Long values of ``key`` are read in full."""
-    return [_exact(table.columns[name], other.columns[name], is_key=name in key) for name in names]
+    """These columns of ``table``, for comparison with ``other``."""
+    return [exact_column(table.columns[name], other.columns[name], long=long) for name in names]
 
 
-def _exact(column: TargetColumn, other: TargetColumn, *, is_key: bool) -> Exact:
+def exact_column(column: TargetColumn, other: TargetColumn, *, long: Long = Long.DIGEST) -> Exact:
+    """A column, for comparison with ``other``."""
+    if long is Long.WHOLE or column.base_type not in _LONG:
+        return _whole(column, other)
+    name, base = quoted(column.name).decode(), column.base_type
+    is_text = base == "json" or bool(column.charset)
+    is_equal = (base, column.charset) == (other.base_type, other.charset)
+    value = f"CONVERT({name} USING utf8mb4)" if is_text and not is_equal else name
+    digest = f"SHA2(CAST({value} AS BINARY), 224)"
+    if long is Long.DIGEST:
+        return Exact(digest, Form.DIGEST)
+    form, charset = (Form.TEXT, column.charset) if is_text else (Form.BYTES, "")
+    if base == "json" or (is_text and not is_equal):
+        value, charset = f"CONVERT({name} USING utf8mb4)", "utf8mb4"
+    elif not is_text:
+        value = f"CAST({name} AS BINARY)"
+    begin = f"CONCAT(LENGTH({value}), ':', {digest}, ':', HEX(LEFT({value}, {BEGINNING})))"
+    return Exact(begin, form, charset, is_beginning=True)
+
+
+def is_long(column: TargetColumn) -> bool:
+    """Whether it has a long type."""
+    return column.base_type in _LONG
+
+
+def _whole(column: TargetColumn, other: TargetColumn) -> Exact:
     name, base = quoted(column.name).decode(), column.base_type
     utf8 = f"CONVERT({name} USING utf8mb4)"
-    if base in _LONG and not is_key:
-        is_text = base == "json" or column.charset
-        is_equal = (base, column.charset) == (other.base_type, other.charset)
-        value = utf8 if is_text and not is_equal else name
-        return Exact(f"SHA2(CAST({value} AS BINARY), 224)", Form.DIGEST)
     if base in _BYTES:
         return Exact(f"HEX({name})", Form.BYTES)
     if base == "uuid":
@@ -107,30 +143,43 @@ def literals(session: TargetConnection, columns: Sequence[Exact], row: Row) -> l
         if column.charset and texts[number] is not None
     ]
     each = (
-        f"CONVERT(CAST(x'{_digits(texts[number])}' AS CHAR CHARACTER SET {columns[number].charset})"
-        " USING utf8mb4)"
+        f"HEX(CONVERT(CAST(x'{_digits(texts[number])}' AS CHAR CHARACTER SET {columns[number].charset})"
+        " USING utf8mb4))"
         for number in places
     )
     characters: dict[int, str] = {}
     if places:
         (found,) = session.query(f"SELECT {', '.join(each)}")
-        characters = {
-            n: _str(value) for n, value in zip(places, found, strict=True) if value is not None
-        }
+        read = ((n, _decoded(value)) for n, value in zip(places, found, strict=True))
+        characters = {number: value for number, value in read if value is not None}
     return [
         _literal(column, text, characters.get(number))
         for number, (column, text) in enumerate(zip(columns, texts, strict=True))
     ]
 
 
+def _decoded(digits: object) -> str | None:
+    """The characters of bytes in utf8mb4; None if a server has stored bytes that are none, such as surrogates."""
+    try:
+        return None if digits is None else bytes.fromhex(_str(digits)).decode()
+    except UnicodeDecodeError:
+        return None
+
+
 def _digits(text: str | None) -> str:
-    """The hex digits of a TEXT, or those after the number of an ENUM."""
+    """The hex digits of a TEXT, those after the number of an ENUM, or those of a beginning."""
     return (text or "").rpartition(":")[2]
 
 
 def _literal(column: Exact, text: str | None, characters: str | None) -> str:
     if text is None:
         return "NULL"
+    if column.is_beginning:
+        length, digest, digits = text.split(":")
+        begin = _literal(replace(column, is_beginning=False), digits, characters)
+        if 2 * int(length) == len(digits):
+            return begin
+        return f"{begin} … ({length} bytes, digest {digest[:DIGEST_SHOWN]})"
     match column.form:
         case Form.NUMBER:
             return text

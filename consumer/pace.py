@@ -1,8 +1,9 @@
 """The pace of an apply task: lag, backlog, rows a second and ETA, from looks at the target's mark and the topic's end.
 
     look        the mark on the target, the lag that was stored with it, and the topic's end, about once a second
-    rate        from the marks of two looks: seq counts the topic's rows and statements, also those that the task skips;
-                the offset counts records
+    rate        from the marks of two looks: seq counts the topic's rows and statements, also those that the filter of
+                the task skips; the offset counts records. While tables are loaded, from the rows and statements that
+                the turns have applied: seq counts those of the tables that wait, too
     backlog     records: offsets from the mark to the topic's end, or from where a turn found no record up to the end.
                 0 for the last ``TAIL_OFFSETS``, which are no row and no statement. rows: the ``seq`` of the topic's
                 last record less that of the mark. bytes: the records by the mean size of those that were read
@@ -62,9 +63,13 @@ class Pace:
     _last: Mark | None = None
     _base_s: float | None = None  # the lag at ``_since_s``
     _since_s: float = 0.0
+    _turned: int | None = None  # ``applied`` of the last look
 
-    def saw(self, look: Look) -> Applied:
-        """Add a look; the stage as of it."""
+    def saw(self, look: Look, *, applied: int | None = None) -> Applied:
+        """Add a look; the stage as of it.
+
+        ``applied``: while tables are loaded, the rows and statements that the ended turns of this run have applied.
+        """
         before = self._last
         if before is not None and before.is_unproven:
             before = None  # the seq at which the task begins was not known then
@@ -80,7 +85,7 @@ class Pace:
                 self._base_s = look.lag_s
         lag_s = look.lag_s if has_moved else self._lag_s(look.at_s)
         self._last = look.mark
-        self._rows.note(look.mark.seq, at_s=look.at_s)
+        self._note_rows(look, applied, is_idle=not waiting)
         self._records.note(max(look.mark.next_offset, 0), at_s=look.at_s)
         return Applied(
             lag_s=None if waiting is None else lag_s,
@@ -90,6 +95,15 @@ class Pace:
             rates=Rates(self._rows.over(SHORT_S), self._rows.over(LONG_S)),
             eta_s=self._eta(waiting) if look.at_s - self._since_s < STILL_S else None,
         )
+
+    def _note_rows(self, look: Look, applied: int | None, *, is_idle: bool) -> None:
+        """Turns end every few seconds while tables are loaded. In between, the count does not move."""
+        if (applied is None) != (self._turned is None):
+            self._rows.clear()
+        is_old = look.at_s - self._since_s > STILL_S
+        if applied is None or applied != self._turned or is_idle or is_old:
+            self._rows.note(look.mark.seq if applied is None else applied, at_s=look.at_s)
+        self._turned = applied
 
     def _lag_s(self, at_s: float) -> float | None:
         return None if self._base_s is None else self._base_s + at_s - self._since_s

@@ -5,15 +5,51 @@ never older than the last look.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from consumer.apply.batch import Figures
 from consumer.target.progress import DATABASE, Mark
+from millrace.counted import counted
 from millrace.errors import Retryable
 from schemas.stages.applied import Applied, AppliedCounts
+from schemas.stages.compared import Compared
+from schemas.stages.incidents import Incidents
+from schemas.stages.loaded import Loaded
 from schemas.status import TaskReport, TaskState
 
-IN_ORDER_NAMED = 5  # in a status
+NONE = Incidents()
+TABLES_NAMED = 5  # tables in a status
+
+
+@dataclass(frozen=True, slots=True)
+class Loads:
+    """The later loads of a task. ``trouble``: the error of a step that is repeated. ``loaded``: see ``Loader``."""
+
+    text: str = ""
+    trouble: Retryable | None = None
+    loaded: Loaded | None = None
+
+    @property
+    def why(self) -> str:
+        """For the status text."""
+        paused = "" if self.loaded is None else self.loaded.paused
+        return f"{self.text}; the load pauses: {paused}" if paused else self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Comparing:
+    """The comparisons beside a task.
+
+    ``trouble``: the error of one that is repeated. ``warning``: the last one has left differences.
+    """
+
+    stage: Compared | None = None
+    trouble: Retryable | None = None
+    warning: str = ""
+
+
+NO_LOADS = Loads()
+NO_COMPARISON = Comparing()
 
 
 def running_report(
@@ -25,19 +61,26 @@ def running_report(
     silence: Retryable | None = None,
     safe_mode: str = "",
     consistency: str = "",
+    incidents: Incidents = NONE,
+    loads: Loads = NO_LOADS,
+    comparing: Comparing = NO_COMPARISON,
 ) -> TaskReport:
     """RUNNING, or DEGRADED with the reason while the broker is silent. ``warning``: does not stop the task."""
-    shown = silence or warning
+    silence = silence or loads.trouble
+    shown = silence or warning or comparing.trouble
     counts = figures.counts
     filtered = filter_warning(figures)
     return TaskReport(
         TaskState.DEGRADED if silence else TaskState.RUNNING,
-        why=shown.message if shown else why_running(mark.next_offset, figures, safe_mode),
+        why=shown.message
+        if shown
+        else why_running(mark.next_offset, figures, safe_mode, loads.why),
         code=shown.code if shown else "",
         fix=shown.fix if shown else "",
         gtid_set=mark.gtid_set,
         seq=max(mark.seq, 0),
-        warnings=(filtered,) if filtered else (),
+        warnings=tuple(filter(None, (filtered, comparing.warning))),
+        compared=comparing.stage,
         applied=replace(
             pace,
             counts=AppliedCounts(
@@ -46,11 +89,29 @@ def running_report(
                 ddl=counts.ddl,
                 left_out=counts.left_out,
                 turns=figures.turns,
+                incidents=incidents,
             ),
             in_order=in_order_text(figures.in_order),
             consistency=consistency,
             safe_mode=safe_mode,
         ),
+        loaded=loads.loaded,
+    )
+
+
+def loading_report(loaded: Loaded) -> TaskReport:
+    """RUNNING while a load copies; with MR-5097 as a warning while it pauses."""
+    if not loaded.count:
+        why = "reads the tables of the source"
+    else:
+        why = f"loads: {loaded.done} of {loaded.count} tables copied"
+    if waits := [f"{table.name} ({table.waits})" for table in loaded.tables if table.waits]:
+        why += f"; loaded again after this load: {', '.join(waits[:TABLES_NAMED])}"
+    if not loaded.paused:
+        return TaskReport(TaskState.RUNNING, why=why, loaded=loaded)
+    pause = Retryable("MR-5097", f"{why}; pauses: {loaded.paused}")
+    return TaskReport(
+        TaskState.RUNNING, why=pause.message, code=pause.code, fix=pause.fix, loaded=loaded
     )
 
 
@@ -65,19 +126,21 @@ def filter_warning(figures: Figures) -> str:
 
 
 def in_order_text(found: Sequence[tuple[str, str]]) -> str:
-    """At most ``IN_ORDER_NAMED`` tables, such as "shop.log: no usable key"; "" if all are applied in parallel."""
-    more = len(found) - IN_ORDER_NAMED
-    named = [f"{table}: {why}" for table, why in found[:IN_ORDER_NAMED]]
+    """At most ``TABLES_NAMED`` tables, such as "shop.log: no usable key"; "" if all are applied in parallel."""
+    more = len(found) - TABLES_NAMED
+    named = [f"{table}: {why}" for table, why in found[:TABLES_NAMED]]
     return ", ".join([*named, f"{more} more"] if more > 0 else named)
 
 
-def why_running(offset: int, figures: Figures, safe_mode: str = "") -> str:
-    """The status text of a running task, with safe mode and the place of statements that it did not execute."""
+def why_running(offset: int, figures: Figures, safe_mode: str = "", loads: str = "") -> str:
+    """The status text of a running task, with safe mode, its loads, and statements that it did not execute."""
     why = "waiting for the first record" if offset < 0 else f"applied up to offset {offset}"
     if safe_mode:
         why += f"; safe mode {safe_mode}"
+    if loads:
+        why += f"; {loads}"
     if left_out := figures.counts.left_out:
-        statements = "1 statement" if left_out == 1 else f"{left_out} statements"
+        statements = counted(left_out, "statement")
         where = f"SELECT * FROM {DATABASE}.left_out on the target"
         why += f"; {statements} about views, routines, excluded tables or the like not executed: {where}"
     return why

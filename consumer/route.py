@@ -6,10 +6,14 @@
     a statement about a database          executed if a pattern of ``include`` can match a table of it
 
 The rules are those of a capture task. Names are compared as the topic has them, and in lower case if the target stores
-them so. Skipped rows stay skipped when the task admits the table again. Pure.
+them so. Skipped rows stay skipped when the task admits the table again. If the target does not have it then, it is
+loaded (``consumer.streams.grown``).
+
+While tables are loaded, a stream of the task applies a part of the tables that the document admits (``elsewhere``,
+``only``; ``consumer.streams.view``). Rows of the others are skipped in the same way. Pure.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from schemas.documents import TableFilter
@@ -18,21 +22,49 @@ from schemas.sql.statement import Statement
 
 @dataclass(frozen=True)
 class Route:
-    """The tables that a task applies. ``folds_names``: see ``Inventory``."""
+    """The tables that a stream of a task applies. ``folds_names``: see ``Inventory``.
+
+    ``elsewhere``: tables that no stream or another one applies. ``only``: if given, no other tables are applied. Their
+    names are as the target stores them.
+    """
 
     tables: TableFilter = field(default_factory=TableFilter)
     folds_names: bool = False
+    elsewhere: frozenset[tuple[str, str]] = frozenset()
+    only: frozenset[tuple[str, str]] | None = None
 
     @cached_property
     def admits_all(self) -> bool:
         """Whether no table can be left out."""
+        return self.chooses_all and not self.elsewhere and self.only is None
+
+    @cached_property
+    def chooses_all(self) -> bool:
+        """Whether the document leaves out no table."""
         return self.tables == TableFilter()
 
     def admits(self, database: str, table: str) -> bool:
         """Whether rows of this table are applied."""
-        if self.admits_all:
-            return True
-        return self._compared.admits(*map(self._name, (database, table)))
+        name = (self._name(database), self._name(table))
+        return (
+            self.chooses(database, table)
+            and name not in self.elsewhere
+            and (self.only is None or name in self.only)
+        )
+
+    def chooses(self, database: str, table: str) -> bool:
+        """Whether the document admits this table."""
+        return self.chooses_all or self._compared.admits(*map(self._name, (database, table)))
+
+    def chooses_database(self, name: str) -> bool:
+        """Whether the document admits a table of this database."""
+        return self.chooses_all or self._compared.admits_database(self._name(name))
+
+    def without(self, tables: frozenset[tuple[str, str]]) -> "Route":
+        """The route of a stream that applies these tables no more."""
+        if self.only is not None:
+            return replace(self, only=self.only - tables)
+        return replace(self, elsewhere=self.elsewhere | tables)
 
     def left_out(self, statement: Statement) -> tuple[str, ...]:
         """The tables of the statement that are left out; for a statement about databases, these."""
@@ -40,9 +72,7 @@ class Route:
             return ()
         if not statement.tables:
             databases = statement.databases
-            if any(self._compared.admits_database(self._name(name)) for name in databases):
-                return ()
-            return databases
+            return () if any(map(self.chooses_database, databases)) else databases
         return tuple(
             dict.fromkeys(
                 f"{name.database}.{name.table}"

@@ -7,8 +7,9 @@ A start takes these steps in order:
     3  raise the fence: no earlier run writes after this
     4  end a statement that an earlier run still executes
     5  read the progress
-    6  compare the topic's ID with that of the mark
-    7  start the query at the offset of the mark, or at the first offset that retention has left
+    6  without progress, and with ``start: load``, load the tables that exist (``consumer.load``)
+    7  compare the topic's ID with that of the mark; follow into a topic that capture has adopted (``consumer.follow``)
+    8  start the query at the offset of the mark, or at the first offset that retention has left
 
 The topic's ID is compared again before a micro-batch, and every ``LOOK_AGAIN_S`` while an executor applies. If a topic
 is deleted, created again and filled beyond the mark in less time, ``consumer.window`` detects it by seq and GTID set.
@@ -21,40 +22,50 @@ Fatal as the contract of runners requires.
 
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
-from consumer.apply.batch import Assignment, BatchApplier
-from consumer.apply.ddl import end_earlier_statement
+from consumer.apply.batch import BatchApplier
+from consumer.beside import Beside
+from consumer.compare.beside import Comparisons
+from consumer.compare.once import TaskComparer
+from consumer.follow import follow
+from consumer.load.later import LaterLoad
+from consumer.load.run import Destination, Load, Origin, first_load
+from consumer.load.state import LoadStream
 from consumer.pace import End, Look, Pace
-from consumer.report import running_report
+from consumer.report import loading_report, running_report
 from consumer.safe_mode import SafeMode
-from consumer.spark.driver import FIRST_OFFSET, LANES_MAX, Records, SparkDriver, TopicQuery
-from consumer.target.conflicts import forget_blocking
+from consumer.side_turns import SideTurns
+from consumer.spark.driver import (
+    Records,
+    SparkDriver,
+    TopicQuery,
+)
+from consumer.start import applier_of, end_load, has_to_load, owner_of
+from consumer.streams.grown import note_filter
+from consumer.streams.later import LaterLoads, Parts
+from consumer.streams.loader import Loader
+from consumer.streams.state import is_partial
+from consumer.streams.view import side_of
 from consumer.target.connection import Endpoint, TargetConnection, connect
-from consumer.target.fence import raise_fence
-from consumer.target.members import primary_member
+from consumer.target.members import primary_member, renewed
 from consumer.target.progress import (
     Mark,
-    MarkTopic,
-    add_missing_columns,
-    check_fence,
-    create_tables,
-    insert_mark,
     read_mark,
 )
-from consumer.target.wait_procedure import create_procedure
-from consumer.topic.kafka import NO_TOPIC, TopicIdentity, first_offset
+from consumer.target.sessions import Kept
+from consumer.topic.begin import topic_begin
+from consumer.topic.kafka import TopicIdentity
+from consumer.topic.waiting import begin_at, waiting_for
 from consumer.warm import warm
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.kafka_refusals import explained
 from millrace.kafka_wire import find_refusal
 from millrace.log import get_logger
-from schemas.documents import ApplyTask, SetDocument, TopicAddress, Work
-from schemas.gtid import parse_any_gtid_set
+from schemas.documents import ApplyTask, CaptureTask, SetDocument, TopicAddress, Work
 from schemas.kafka_acls import Grants, apply_acls
 from schemas.stages.applied import Applied
 from zk.run.runner import HeldLease, Report
@@ -70,93 +81,122 @@ LOOK_AGAIN_S = 1.0
 _log = get_logger("apply")
 
 
-class TargetSets(Protocol):
-    """A source of set documents."""
+class Documents(Protocol):
+    """The documents that a run reads besides its task's (``zk.run.runner.SetSource``)."""
 
     def set_document(self, name: str) -> SetDocument:
-        """The current document."""
+        """The current document of a set."""
+
+    def capture_task_of(self, task: ApplyTask) -> CaptureTask:
+        """The task that captures to the apply task's topic."""
+
+
+MakeLoader = Callable[[ApplyTask, Endpoint], Loader | None]
 
 
 class ApplyRunner:
-    """Runs apply tasks on one Spark driver."""
+    """Runs apply tasks on one Spark driver. ``make_loader``: copies the tables of later loads."""
 
-    def __init__(self, driver: SparkDriver, sets: TargetSets) -> None:
+    def __init__(
+        self, driver: SparkDriver, documents: Documents, make_loader: MakeLoader | None = None
+    ) -> None:
         warm()
         self._driver = driver
-        self._sets = sets
+        self._documents = documents
+        self._make_loader = make_loader or self._loader
 
     def run(self, task: Work, *, lease: HeldLease, stop: threading.Event, report: Report) -> None:
         """Run until ``stop`` is set or an error is raised."""
         if not isinstance(task, ApplyTask):
             raise Fatal("MR-4101", f"{task.name} is not an apply task")
         grants = Grants(task.source.brokers, apply_acls(task.source.topic))
-        with explained(task.source.brokers, grants.fix):
-            self._apply(task, lease=lease, stop=stop, report=report)
+        try:
+            with explained(task.source.brokers, grants.fix):
+                self._apply(task, lease=lease, stop=stop, report=report)
+        except Retryable as exc:
+            if (
+                "errno" in exc.context and not stop.is_set()
+            ):  # of the target; the next run tries again
+                self._driver.tally.retried(task.name, exc.context["errno"])
+            raise
 
     def _apply(
         self, task: ApplyTask, *, lease: HeldLease, stop: threading.Event, report: Report
     ) -> None:
-        endpoint = primary_member(self._sets.set_document(task.target))
+        target = self._documents.set_document(task.target)
+        endpoint = primary_member(target)
         lease.verify()
+        topic = TopicIdentity(task.source.brokers, task.source.topic)
         session = connect(endpoint)
         try:
-            applier = take_over(session, endpoint, task, epoch=lease.epoch)
+            owner = owner_of(session, task, epoch=lease.epoch)
+            if has_to_load(session, task):
+                loaded = self._load(task, Destination(endpoint, owner), stop, report)
+                if loaded is None:
+                    return  # stopped
+                end_load(session, task, owner, loaded)
+            applier = applier_of(session, endpoint, task, owner)
+            applier.mark = followed(session, applier, topic, source=task.source)
+            loader = self._make_loader(task, endpoint)
+            note_filter(session, applier.owner, task, loader)
+            applier.is_partial = is_partial(session, task.name)
+            session.rollback()
         finally:
             session.close()
-        topic = TopicIdentity(task.source.brokers, task.source.topic)
-        run = ApplyRun(self._driver, task, applier, report, topic)
+        applier.renewed = partial(renewed, document=target)
+        comparisons = self._comparisons(task, lambda: applier.renewed(endpoint))
+        beside = Beside(self._later_loads(task, applier, loader), comparisons)
+        run = ApplyRun(self._driver, task, applier, report, topic, beside)
         try:
             run.until(stop)
         finally:
             run.end()
 
-
-def take_over(
-    session: TargetConnection, endpoint: Endpoint, task: ApplyTask, *, epoch: int
-) -> BatchApplier:
-    """Raise the fence and read the progress: all requests of a start to the target."""
-    create_tables(session)
-    create_procedure(session)
-    owner = raise_fence(session, task=task.name, epoch=epoch)
-    end_earlier_statement(session, task.name)
-    add_missing_columns(session)
-    forget_blocking(session, task.name)
-    found = read_mark(session, task.name)
-    mark = found[0] if found else None
-    if mark is None:
-        mark = first_mark(task)
-        check_fence(session, owner)  # of two concurrent first starts, only one inserts the mark
-        insert_mark(session, task.name, mark)
-    elif mark.topic.name != task.source.topic:
-        raise Fatal(
-            "MR-5022",
-            f"the progress belongs to topic {mark.topic.name}, the task reads {task.source.topic}",
-            fix=f"Set `topic` back to {mark.topic.name} (`millrace task create -f FILE --replace`), then `millrace"
-            f" task resume {task.name}`. To apply {task.source.topic}, create a task with another name.",
+    def _load(
+        self, task: ApplyTask, destination: Destination, stop: threading.Event, report: Report
+    ) -> LoadStream | None:
+        """Load the tables that exist: the range of the load; None if ``stop`` was set before its end."""
+        with waiting_for(task.source):
+            needed = topic_begin(task.source)
+        load = Load(
+            task,
+            replace(self._origin(task), needed=needed),
+            destination,
+            self._driver.copies(task.name),
+            lambda loaded: report(loading_report(loaded)),
         )
-    session.commit()
-    _log.info("apply begins", task=task.name, run=owner.run, seq=mark.seq, offset=mark.next_offset)
-    lanes = min(task.rules.lanes, LANES_MAX)
-    rules = task.rules
-    given = Assignment(
-        endpoint,
-        rules.conflict,
-        lanes,
-        task.source,
-        task.tables,
-        rules.safe_mode.until_gtid,
-        rules.consistency,
-    )
-    return BatchApplier(given, owner, mark)
+        return first_load(load, stop)
 
+    def _origin(self, task: ApplyTask) -> Origin:
+        capture = self._documents.capture_task_of(task)
+        return Origin(self._documents.set_document(capture.set_name), capture)
 
-def first_mark(task: ApplyTask) -> Mark:
-    """The mark of a task without progress. Rows that ``start`` covers are skipped later."""
-    if task.start.is_first:
-        return Mark(0, FIRST_OFFSET, topic=MarkTopic(task.source.topic))
-    start = parse_any_gtid_set(task.start.gtid_set)
-    topic = MarkTopic(task.source.topic)
-    return Mark(-1, FIRST_OFFSET, str(start), str(start.flavour), topic, past_start=False)
+    def _loader(self, task: ApplyTask, endpoint: Endpoint) -> LaterLoad | None:
+        """None if this cluster does not have the task that captures to the topic."""
+        try:
+            self._documents.capture_task_of(task)
+        except Retryable as exc:
+            if exc.code != "MR-4203":
+                raise
+            return None
+        copies = self._driver.copies(side_of(task.name))
+        return LaterLoad(task, lambda: self._origin(task), endpoint, copies)
+
+    def _later_loads(
+        self, task: ApplyTask, applier: BatchApplier, loader: Loader | None
+    ) -> LaterLoads | None:
+        if loader is None:
+            return None
+        turns = SideTurns(self._driver.turns(side_of(task.name)), task.source)
+        return LaterLoads(Parts(applier, loader, turns))
+
+    def _comparisons(
+        self, task: ApplyTask, find_target: Callable[[], Endpoint]
+    ) -> Comparisons | None:
+        if not task.rules.compare.every_h:
+            return None
+        comparer = TaskComparer(task, lambda: self._origin(task), find_target)
+        return Comparisons(comparer, task.name, task.rules.compare)
 
 
 class Identity(Protocol):
@@ -175,12 +215,21 @@ class Identity(Protocol):
         """Release connections."""
 
 
+def followed(
+    session: TargetConnection, applier: BatchApplier, identity: Identity, *, source: TopicAddress
+) -> Mark:
+    """The mark, in the topic that was created again if the task can follow into it. Fatal MR-5070, MR-5071."""
+    with waiting_for(source):
+        topic_id = identity.ask()
+        return follow(session, applier.owner, applier.mark, source=source, topic_id=topic_id)
+
+
 def same_topic(identity: Identity, mark: Mark, *, source: TopicAddress) -> Mark:
     """The mark with the topic's ID; Fatal MR-5035 if the mark has another ID.
 
     Progress of an earlier version has no ID. It gets one when the mark moves, after the checks of seq and GTID set.
     """
-    with _waiting_for(source):
+    with waiting_for(source):
         found = identity.ask()
     known = mark.topic
     if known.id and found and known.id != found:
@@ -191,32 +240,15 @@ def same_topic(identity: Identity, mark: Mark, *, source: TopicAddress) -> Mark:
     return replace(mark, topic=replace(known, id=found or known.id))
 
 
-def _begin(source: TopicAddress, offset: int) -> int:
-    if offset < 0:
-        return offset
-    with _waiting_for(source):
-        return first_offset(source.brokers, source.topic, offset)
-
-
-@contextmanager
-def _waiting_for(source: TopicAddress) -> Iterator[None]:
-    """Makes a missing topic Retryable MR-5054 and an unavailable broker Retryable MR-5052."""
-    try:
-        yield
-    except MillraceError as exc:
-        if exc.code != "MR-3501":
-            raise
-        if exc.context.get("answer") in NO_TOPIC:
-            raise Retryable("MR-5054", f"there is no {source}") from exc
-        raise Retryable("MR-5052", f"{source}: {exc.message}") from exc
-
-
 @dataclass(frozen=True, slots=True)
 class _MarkRead:
     """The mark that the last look read on the target, with its lag; None before the first."""
 
     mark: Mark
     lag_s: float | None = None
+
+
+_ALONE = Beside()
 
 
 class ApplyRun:
@@ -229,10 +261,13 @@ class ApplyRun:
         applier: BatchApplier,
         report: Report,
         topic: Identity,
+        beside: Beside = _ALONE,
     ) -> None:
         self._applier = applier
+        self._beside = beside
         self._report = report
         self._source = task.source
+        self._incidents = partial(driver.tally.of, task.name)
         self._topic = topic
         self._busy = threading.Lock()  # held while a micro-batch is under way
         self._ended = False
@@ -247,33 +282,41 @@ class ApplyRun:
         self._mark = applier.mark  # the newest that is known
         self._read = _MarkRead(applier.mark)
         self._reporting = threading.Lock()
-        self._observer: TargetConnection | None = None
-        self._compare_topic()
+        self._observer: Kept | None = None
+        applier.mark = same_topic(topic, applier.mark, source=task.source)
         self._progressed(applier.mark)
-        applier.begin = _begin(task.source, applier.mark.next_offset)
+        applier.begin = begin_at(task.source, applier.mark.next_offset)
         self._query: TopicQuery = driver.query(
             task.name,
             task.source,
             offset=applier.begin,
             process=self._process,
         )
+        beside.start(lambda: self._progressed(self._mark))
 
     def _process(self, records: Records) -> None:
         with self._busy:
             if self._ended:
                 return
             try:
-                self._compare_topic()
+                self._applier.mark = self._compare_topic()
                 self._applier.process(records, self._moved)
             except BaseException as exc:  # noqa: BLE001 - `until` raises it in the thread that the supervisor watches
+                self._progressed(self._mark)  # with the incidents of the failed turn
                 self._failure = self._failure or exc
             # A short error without causes: Spark matches a regular expression against its text. The text of a failed
             # Spark job overflowed the stack of the query's thread, and the query neither ran nor ended.
             if self._failure is not None:
                 raise Retryable("MR-5050", "the micro-batch failed")
 
-    def _compare_topic(self) -> None:
-        self._applier.mark = same_topic(self._topic, self._applier.mark, source=self._source)
+    def _compare_topic(self) -> Mark:
+        """As ``same_topic``; Retryable MR-5072 if the topic was created again: the next run decides about it."""
+        try:
+            return same_topic(self._topic, self._applier.mark, source=self._source)
+        except Fatal as exc:
+            if exc.code != "MR-5035":
+                raise
+            raise Retryable("MR-5072", exc.message) from exc
 
     def _moved(self, mark: Mark) -> None:
         self._progressed(mark)
@@ -293,6 +336,9 @@ class ApplyRun:
                 silence=self._unanswered or self._silence,
                 safe_mode=safe_mode.text(self._mark) if safe_mode else "",
                 consistency=str(applier.assignment.consistency),
+                incidents=self._incidents(),
+                loads=self._beside.loading,
+                comparing=self._beside.comparing,
             )
             self._report(report)  # also an unchanged one: a silent runner counts as stalled
 
@@ -304,6 +350,8 @@ class ApplyRun:
                     break
                 self._look_for_silence()
                 self._look()
+                if (failure := self._beside.failure) is not None:
+                    raise failure
         except MillraceError as exc:
             raise self._failure or exc from exc
         if self._failure is not None:
@@ -329,7 +377,9 @@ class ApplyRun:
             read_to=read_to,
             record_bytes=self._applier.figures.mean_record_bytes,
         )
-        self._applied = self._pace.saw(look)
+        counts, is_partial = self._applier.figures.counts, self._applier.is_partial
+        applied = counts.rows + counts.ddl if is_partial else None
+        self._applied = self._pace.saw(look, applied=applied)
         self._progressed(read.mark)
 
     def _end_of_topic(self, *, is_busy: bool) -> int | None:
@@ -340,11 +390,11 @@ class ApplyRun:
         """
         try:
             if is_busy or self._unanswered or self._silence:
-                same_topic(self._topic, self._applier.mark, source=self._source)
-            with _waiting_for(self._source):
+                self._compare_topic()
+            with waiting_for(self._source):
                 end = self._topic.end()
         except Retryable as exc:
-            if is_busy and exc.code == "MR-5054":
+            if exc.code == "MR-5072" or (is_busy and exc.code == "MR-5054"):
                 raise
             self._unanswered = self._refused() or exc
             return None
@@ -359,20 +409,31 @@ class ApplyRun:
 
     def _read_mark(self) -> None:
         try:
-            if self._observer is None or not self._observer.is_open:
-                self._observer = connect(self._applier.assignment.endpoint)
-            found = read_mark(self._observer, self._applier.owner.task)
-            self._observer.rollback()
+            session = self._observing()
+            found = read_mark(session, self._applier.owner.task)
+            session.rollback()
         except Retryable:
             return  # the executor finds out
         if found is not None:
             mark, lag_ms = found
             self._read = _MarkRead(mark, lag_ms / 1000 if mark.commit_ms else 0.0)
 
+    def _observing(self) -> TargetConnection:
+        """The session that reads the mark; a new one if it is too old."""
+        owner, endpoint = self._applier.owner, self._applier.assignment.endpoint
+        if self._observer is None or not self._observer.is_usable(endpoint):
+            self._close_observer()
+            self._observer = Kept(owner, endpoint, connect(endpoint), time.monotonic())
+        return self._observer.session
+
+    def _close_observer(self) -> None:
+        if self._observer is not None:
+            self._observer.session.close()
+
     def _look_for_silence(self) -> None:
         """Notice when the broker stops answering Spark and when it answers again. Spark keeps asking.
 
-        A deleted topic looks the same to Spark. Fatal MR-5035 if another topic was created in its place.
+        A deleted topic looks the same to Spark. Retryable MR-5072 if another topic was created in its place.
         """
         now_s = time.monotonic()
         if not self._query.is_asking():
@@ -388,8 +449,10 @@ class ApplyRun:
 
     def _why_silent(self) -> Retryable:
         try:
-            same_topic(self._topic, self._applier.mark, source=self._source)
+            self._compare_topic()
         except Retryable as exc:
+            if exc.code == "MR-5072":
+                raise
             return exc
         return Retryable(
             "MR-5052", f"{self._source}: the broker did not answer Spark for {SILENCE_S:g} s"
@@ -399,11 +462,16 @@ class ApplyRun:
         """End the query. Afterwards no micro-batch is running and none begins."""
         self._ended = True
         try:
+            self._beside.end()
+        finally:
+            self._end_query()
+
+    def _end_query(self) -> None:
+        try:
             self._query.stop()
         finally:
             with self._busy:
-                if self._observer is not None:
-                    self._observer.close()
+                self._close_observer()
                 self._topic.close()
 
 

@@ -5,10 +5,11 @@ A task whose document has ``safe_mode: {until_gtid: SET}`` writes the rows of ea
     INSERT                        REPLACE
     UPDATE                        REPLACE by the after image; before it DELETE by the before key, if the key changes
     DELETE                        DELETE; a missing row is no error
+    DELETE with a cascade         REPLACE by the before image, then DELETE with foreign key checks
 
-Counts are not demanded. The statements run without foreign key checks, so no cascade fires. One exception: a DELETE in
-a table that others follow by a cascade keeps the checks of its record, because the source may not have logged the
-cascade. Rows of other source transactions are written and counted as always.
+Counts are not demanded. The statements run without foreign key checks, so no cascade fires, with the exception of the
+last line. It is for a DELETE whose cascade the source did not log (``consumer.unlogged``). The REPLACE is needed,
+because only a row that is there has a cascade. Rows of other source transactions are written and counted as always.
 
 The set must have every source transaction that the target may have in part or ahead of the task's progress. Then the
 target ends with the rows of the source, from any mixture of states between. A REPLACE also removes a row that holds the
@@ -32,8 +33,13 @@ Refused before a row of their window is written (MR-5024), because a REPLACE wou
     a trigger on the target                     an UPDATE would fire it as DELETE and INSERT, and it may delete others
     system versioning                           history would get rows that never were
     a key WITHOUT OVERLAPS                      MariaDB has no REPLACE for it
-    an UPDATE of a key that others follow       their rows follow without a record, and DELETE and REPLACE move none
-    by a cascade
+
+Refused in the same way (MR-5025): a change whose cascade the source did not log, and which can't be repeated exactly
+(``consumer.plan.cascades``). The task is also blocked with this code if the target refuses a DELETE with checks: a row
+of a later state refers to the row by a foreign key without a cascade.
+
+A row of a snapshot in the topic (`op: r`) is written by REPLACE wherever it comes, with the same refusals: the target
+may have it already. Its values are the source's at that place of the topic, so no other row of the source has its keys.
 
 A trigger may be created while the task runs. Each target transaction with rows in the range reads the triggers of their
 tables before it writes, and holds them until its end (``check_triggers``).
@@ -42,18 +48,19 @@ Columns that the target generates are computed by REPLACE; a generated identity 
 Not done here: the statements (``consumer.apply.writer``).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from consumer.kernel import walk
+from consumer.plan.cascades import why_change_is_inexact, why_deletion_is_inexact
 from consumer.row_schemas import Ints
 from consumer.rows import Rows
-from consumer.sql.table_plan import TablePlan, record_indexes
+from consumer.sql.table_plan import TablePlan
 from consumer.sql.table_plans import TablePlans, slots_of
 from consumer.target.connection import TargetConnection
-from consumer.target.inventory import Inventory, hold_triggers
+from consumer.target.inventory import ForeignKey, Inventory, hold_triggers
 from consumer.target.progress import Mark
+from consumer.unlogged import Flags, followed_changes, followed_deletions
 from consumer.window import Window, in_gtid_set
 from millrace.errors import Fatal
 from schemas.gtid import Flavour, GtidPosition, parse_any_gtid_set, parse_gtid_set, shortened
@@ -81,24 +88,40 @@ class SafeMode:
         return position.includes(self.until)
 
     def set_in(self, window: Window, seen: Mark) -> "SafeMode | None":
-        """Mark the rows in the range (IS_SAFE, and the flag that turns foreign key checks off). Fatal MR-5024.
+        """Mark the rows in the range (``repeat``). Fatal MR-5024, MR-5025.
 
         ``seen`` is the mark before the window. Returns None if it is after the range.
         """
         if self.is_over(seen):
             return None
-        rows, plans = window.rows, window.plans
-        numbers = window.waiting[in_gtid_set(rows, window.waiting, self.until)]
-        slots = rows.column(walk.SLOT)[numbers]
-        for slot in slots_of(slots):
-            _prepare(rows, numbers[slots == slot], plans, slot)
-        rows.records[numbers, walk.IS_SAFE] = 1
+        repeat(window, window.waiting[in_gtid_set(window.rows, window.waiting, self.until)])
         return self
 
     def text(self, mark: Mark) -> str:
         """For the status."""
         shown = shortened(str(self.until))
         return f"ended at {shown}" if self.is_over(mark) else f"until {shown}"
+
+
+def repeat(window: Window, numbers: Ints) -> None:
+    """Mark these rows for safe mode: IS_SAFE, and the flag that turns foreign key checks off.
+
+    Fatal MR-5024, MR-5025.
+    """
+    rows = window.rows
+    slots = rows.column(walk.SLOT)[numbers]
+    for slot in slots_of(slots):
+        _prepare(rows, numbers[slots == slot], window.plans, slot)
+    rows.records[numbers, walk.IS_SAFE] = 1
+
+
+def prepare_snapshot_rows(window: Window) -> None:
+    """Prepare the rows of snapshots in a window for their REPLACE. Fatal MR-5024, as for rows in the range."""
+    rows = window.rows
+    numbers = window.waiting[rows.records[window.waiting, walk.IS_SAFE] == 1]
+    slots = rows.column(walk.SLOT)[numbers]
+    for slot in slots_of(slots):
+        _prepare(rows, numbers[slots == slot], window.plans, slot)
 
 
 def check_triggers(session: TargetConnection, plans: TablePlans, rows: Rows, numbers: Ints) -> None:
@@ -123,16 +146,24 @@ def _prepare(rows: Rows, numbers: Ints, plans: TablePlans, slot: int) -> None:
     table = table_plan.layout.table.full_name
     if why := refusal(table_plan, inventory):
         raise Fatal("MR-5024", f"{table}: {why}", table=table, gtid=rows.gtid(int(numbers[0])))
-    flags = rows.records[numbers, walk.FLAGS]
-    is_off = np.ones(len(numbers), np.bool_)
-    for columns in _followed(table_plan, inventory):
-        is_off &= rows.records[numbers, walk.OP] != walk.OP_DELETE
-        unlogged = numbers[(flags & walk.NO_FOREIGN_KEY_CHECKS) == 0]
-        for number in map(int, unlogged[rows.records[unlogged, walk.OP] == walk.OP_UPDATE]):
-            if rows.has_changed(number, columns):
-                why = "an UPDATE changes a key that rows of other tables follow by a cascade"
-                raise Fatal("MR-5024", f"{table}: {why}", table=table, gtid=rows.gtid(number))
-    rows.records[numbers[is_off], walk.FLAGS] |= walk.NO_FOREIGN_KEY_CHECKS
+    is_followed = _is_followed(rows, numbers, table_plan, inventory.foreign_keys)
+    rows.records[numbers[~is_followed], walk.FLAGS] |= walk.NO_FOREIGN_KEY_CHECKS
+
+
+def _is_followed(
+    rows: Rows, numbers: Ints, table_plan: TablePlan, foreign_keys: Sequence[ForeignKey]
+) -> Flags:
+    """True for each DELETE whose cascade must be repeated, because the source did not log it. Fatal MR-5025."""
+    place = (table_plan.target.database, table_plan.target.table)
+    table = table_plan.layout.table.full_name
+    for number, foreign in followed_changes(rows, numbers, table_plan, foreign_keys):
+        why = why_change_is_inexact(foreign)
+        raise Fatal("MR-5025", f"{table}: {why}", table=table, gtid=rows.gtid(number))
+    found = followed_deletions(rows, numbers, table_plan, foreign_keys)
+    if found.any() and (why := why_deletion_is_inexact(foreign_keys, place)):
+        gtid = rows.gtid(int(numbers[found][0]))
+        raise Fatal("MR-5025", f"{table}: {why}", table=table, gtid=gtid)
+    return found
 
 
 def refusal(table_plan: TablePlan, inventory: Inventory) -> str:
@@ -153,13 +184,3 @@ def refusal(table_plan: TablePlan, inventory: Inventory) -> str:
     if any(key.has_period for key in target.unique_keys):
         return "MariaDB has no REPLACE for a key WITHOUT OVERLAPS"
     return ""
-
-
-def _followed(table_plan: TablePlan, inventory: Inventory) -> set[tuple[int, ...]]:
-    """The columns of the record that rows of other tables follow by a cascade."""
-    target, layout = table_plan.target, table_plan.layout
-    return {
-        record_indexes(layout, foreign.parent_columns) or ()
-        for foreign in inventory.foreign_keys
-        if foreign.cascades and foreign.parent == (target.database, target.table)
-    }

@@ -6,7 +6,10 @@ code, so this takes seconds once per installation and milliseconds later. Comman
 
 import numpy as np
 
+from consumer.copy.columns import CopyColumn
+from consumer.copy.form import load_form
 from consumer.kernel.order import bind_groups, hold_keys, pack_lanes
+from consumer.kernel.text_rows import make_state, put_text_rows
 from consumer.plan.merge import net_changes
 from consumer.row_schemas import RowSchemas
 from consumer.rows import Values, find_keys, walk_values
@@ -34,7 +37,8 @@ _SCHEMA_ID = 1
 
 
 def warm() -> None:
-    """Run an update of an invented table through every compiled function."""
+    """Run an update of an invented table through every compiled function, and an end without rows."""
+    _copy_nothing()
     schemas = RowSchemas({_SCHEMA_ID: envelope_schema("warm", _TABLE).text})
     columns = {
         name: TargetColumn(name, type_, type_, "", "", False, False) for name, type_ in _COLUMNS
@@ -60,6 +64,13 @@ def warm() -> None:
     rows.text_of(firsts, pieces.shape, pieces.around)
     rows.lines_of(firsts, pieces.shape)
     rows.filled(firsts, plans.template(0, "update"))
+
+
+def _copy_nothing() -> None:
+    form = load_form((CopyColumn("id", "id"),))
+    out, data = np.empty(form.margin, np.uint8), np.zeros(1, np.uint8)
+    about = (form.escapes, form.texts, form.sizes, form.flags, form.margin)
+    put_text_rows(make_state(0, 1), data, 0, 0, out, *about)
 
 
 _COLUMNS = (("id", "int"), ("weight", "double"))

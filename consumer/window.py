@@ -39,11 +39,13 @@ from schemas.record.control import (
     RecordKind,
     ResolvedRecord,
     SchemaRecord,
+    SnapshotRecord,
 )
 from schemas.record.framing import peek_kind, unframe
 from schemas.record.record import decode_control
 
 LookUp = Callable[[int], str]
+_Repeating = SchemaRecord | ResolvedRecord | FenceRecord | SnapshotRecord
 
 _BODY = 5  # the first byte of the Avro body: 0 or 2 for a row
 
@@ -113,6 +115,8 @@ def advanced(
     if resolved is not None:
         position = resolved.progress.gtid_set
         topic = replace(topic, epoch=resolved.epoch)
+        if resolved.progress.open is None:
+            topic = replace(topic, whole_seq=resolved.progress.seq)
         seq = max(seq, resolved.progress.seq)
         if (
             past_start
@@ -167,9 +171,7 @@ class _Controls:
     end: int
     learned: dict[int, str] = field(default_factory=dict)
     resolved: list[tuple[int, ResolvedRecord | FenceRecord]] = field(default_factory=list)
-    repeating: list[tuple[int, SchemaRecord | ResolvedRecord | FenceRecord]] = field(
-        default_factory=list
-    )
+    repeating: list[tuple[int, _Repeating]] = field(default_factory=list)
     barrier: Barrier | None = None
 
 
@@ -293,7 +295,7 @@ def check_follows(seq: int, seen: int, offset: int) -> None:
 
 
 def _check_repeated(
-    repeating: list[tuple[int, SchemaRecord | ResolvedRecord | FenceRecord]],
+    repeating: list[tuple[int, _Repeating]],
     seen: int,
     rows: Rows,
     offsets: Ints,
@@ -307,12 +309,21 @@ def _check_repeated(
         before = int(np.searchsorted(numbers, number))
         if before:
             seen = max(seen, int(rows.column(walk.SEQ)[numbers[before - 1]]))
-        seq = record.seq if isinstance(record, SchemaRecord) else record.progress.seq
+        is_mark = isinstance(record, ResolvedRecord | FenceRecord)
+        seq = _repeated_seq(record)
         if 0 <= seen != seq:
             what = f"a control record of seq {seq} follows seq {seen}"
             raise _out_of_order(what, seq, seen, int(offsets[number]))
-        if seen >= 0 or not isinstance(record, SchemaRecord):
+        if seen >= 0 or is_mark:
             seen = seq
+
+
+def _repeated_seq(record: _Repeating) -> int:
+    match record:
+        case SchemaRecord() | SnapshotRecord():
+            return record.seq
+        case ResolvedRecord() | FenceRecord():
+            return record.progress.seq
 
 
 def _out_of_order(what: str, seq: int, seen: int, offset: int) -> Fatal:

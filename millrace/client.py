@@ -4,7 +4,7 @@
 
     with Subscriber("127.0.0.1:9092", "shop", place=saved) as subscriber:
         for record in subscriber.follow():
-            …                              # RowRecord, DdlRecord, ResolvedRecord or FenceRecord
+            …                              # RowRecord, DdlRecord, ResolvedRecord, FenceRecord or SnapshotRecord
             save(subscriber.place)         # together with the effect of the record
 
 It needs Python, confluent-kafka and fastavro alone: ``pip install --no-deps confluent-kafka fastavro millrace-*.whl``.
@@ -26,7 +26,13 @@ from consumer.topic.kafka import TopicReader, TopicRecord
 from consumer.topic.verify import TopicVerifier
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.kafka import GivenAccess
-from schemas.record.control import DdlRecord, FenceRecord, ResolvedRecord, SchemaRecord
+from schemas.record.control import (
+    DdlRecord,
+    FenceRecord,
+    ResolvedRecord,
+    SchemaRecord,
+    SnapshotRecord,
+)
 from schemas.record.record import KnownSchemas, LookUp, Record, RowRecord, decode_record
 
 __all__ = [
@@ -40,10 +46,11 @@ __all__ = [
     "ResolvedRecord",
     "Retryable",
     "RowRecord",
+    "SnapshotRecord",
     "Subscriber",
 ]
 
-Delivered: TypeAlias = RowRecord | DdlRecord | ResolvedRecord | FenceRecord
+Delivered: TypeAlias = RowRecord | DdlRecord | ResolvedRecord | FenceRecord | SnapshotRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +196,7 @@ def _seq_of(record: Record) -> int:
     match record:
         case RowRecord() | DdlRecord():
             return record.source.seq
-        case SchemaRecord():
+        case SchemaRecord() | SnapshotRecord():
             return record.seq
         case ResolvedRecord() | FenceRecord():
             return record.progress.seq

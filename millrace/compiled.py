@@ -13,6 +13,7 @@ edited helper. ``NUMBA_DISABLE_JIT=1`` runs plain Python, for a debugger.
 import ast
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -58,8 +59,13 @@ def kernel_compiler(name: str, *sources: Path, is_checked: bool = False) -> Call
 def _key(sources: Sequence[Path], *, is_checked: bool) -> str:
     digest = hashlib.sha256(f"{numba.__version__}/{is_checked}".encode())
     for path in sorted(file for source in sources for file in _files(source)):
-        digest.update(path.name.encode() + ast.dump(ast.parse(path.read_bytes())).encode())
+        digest.update(path.name.encode() + _code(path))
     return digest.hexdigest()[:16]
+
+
+@cache  # a file belongs to several groups of kernels
+def _code(path: Path) -> bytes:
+    return ast.dump(ast.parse(path.read_bytes())).encode()
 
 
 def _files(source: Path) -> list[Path]:

@@ -13,10 +13,13 @@ Not done here: retry policy, logging. The context must never hold a secret.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import MappingProxyType
+from typing import Self
 
 from millrace.codes import CATALOGUE
+from millrace.placeholders import with_names
 
 URL_CREDENTIALS = re.compile(r"(?<=://)[^/@\s:]+:[^@\s]*(?=@)")
 CONTEXT_CHARACTERS_MAX = 1000  # a quarter of the reason that a status can hold
@@ -36,8 +39,13 @@ class MillraceError(Exception):
         super().__init__(code, message)
         self.code = code
         self.message = message
-        self.fix = fix or CATALOGUE[code].fix
+        self.fix = with_names(fix or CATALOGUE[code].fix, context)
         self.context = MappingProxyType({name: str(value) for name, value in context.items()})
+
+    def name(self, **names: object) -> Self:
+        """The same error; the commands of its fix have these names (``millrace.placeholders``)."""
+        self.fix = with_names(self.fix, names)
+        return self
 
     @property
     def full_message(self) -> str:
@@ -60,6 +68,15 @@ class MillraceError(Exception):
         """One line for people: code, message, context."""
         details = ", ".join(f"{name}={value}" for name, value in self.context.items())
         return f"{self.code} {self.message}" + (f" ({details})" if details else "")
+
+
+@contextmanager
+def naming(**names: object) -> Iterator[None]:
+    """Errors of the block get these names in the commands of their fixes."""
+    try:
+        yield
+    except MillraceError as error:
+        raise error.name(**names)  # noqa: B904 - the same error
 
 
 class Retryable(MillraceError):

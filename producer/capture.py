@@ -2,7 +2,8 @@
 
     receiver's thread     source → relay log            one per set, shared by its tasks (producer.upstream.upstream)
     converter's thread    relay log → batches           (producer.pipeline)
-    housekeeping thread   purges the relay log          (producer.housekeeping)
+    housekeeping threads  purge the relay log; report while this thread waits for Kafka (producer.housekeeping)
+    snapshot's threads    rows that exist already       (producer.snapshot.task)
     this thread           batches → Kafka transactions  (producer.publish)
 
 Every start is a full start: it verifies the lease, reads the position from the topic's tail, and chooses the member
@@ -23,21 +24,23 @@ instance is closed. Not done here: retries, leases, states (``zk.run.supervisor`
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
 
+from millrace.counted import counted
 from millrace.errors import Fatal
 from millrace.faults import fault_point, register
 from millrace.kafka_refusals import explained
 from millrace.log import get_logger
 from producer.convert.converter import Converter, ConverterSource
+from producer.convert.interleave import Inserts
 from producer.convert.tables import Prepare
 from producer.gathering import BATCH_BYTES_MAX, BATCH_ROWS_MAX, Published, publish_together
 from producer.housekeeping import Housekeeping
 from producer.keeping import PURGE_CHECK_S, RelayRunner, needed_positions
-from producer.pace import Pace
+from producer.pace import Pace, reader_lag_s
 from producer.pipeline import BatchSource, Pipeline
 from producer.publish.config import publisher_config
 from producer.publish.kafka import KafkaDriver
@@ -47,6 +50,7 @@ from producer.publish.topic_schemas import SchemaIds
 from producer.relay.purge import Positions
 from producer.relay.reader import RelayReader
 from producer.resume import Resumed, resume_inside
+from producer.snapshot.task import TaskSnapshots, snapshots_of
 from producer.upstream.members import ask_flavour
 from producer.upstream.upstream import Upstream, resolve_login
 from producer.upstream.upstreams import Upstreams
@@ -56,11 +60,14 @@ from schemas.gtid import Flavour, parse_gtid_set
 from schemas.kafka_acls import Grants, capture_acls
 from schemas.place import Coordinates
 from schemas.progress import Progress
+from schemas.snapshot import initial_state
 from schemas.status import TaskReport, TaskState
 from zk.run.runner import HeldLease, Report, SetSource
 
 TAKE_S = 0.1  # time the loop waits for a batch before the publisher may write a resolved record
 POLL_S = 0.05  # interval of the check for the first file of the relay log
+WAIT_S = 2.0  # a Kafka transaction of 64 MiB takes less
+WAIT_LOOK_S = 0.5
 REPORT_S = 0.25  # the supervisor writes at most two reports per second
 
 AFTER_ATTACH = register("capture.after_attach")
@@ -128,8 +135,8 @@ class CaptureRunner:
                         folds_names=stream.choice.folds_names,
                     )
                     needed = needed_positions(self._sets, task.set_name, flavour)
-                    loop = PublishLoop(stream, reader, publisher, report, needed)
                     convert = converter_factory(source, reader, schemas.register, schemas.prepare)
+                    loop = PublishLoop(stream, reader, publisher, report, needed)
                     if progress.open is not None:
                         loop.report(why=f"compares the rows of {progress.open.gtid} with the topic")
                         resumed = resume_open_transaction(
@@ -138,11 +145,24 @@ class CaptureRunner:
                         if resumed is None:
                             return
                         at, progress = resumed.at, resumed.progress
-                    loop.run(convert(progress, at), stop)
+                    with snapshots_of(
+                        source,
+                        document,
+                        limits=task.snapshot_limits,
+                        stream=stream,
+                        publisher=publisher,
+                        sets=self._sets,
+                        progress=progress,
+                    ) as snapshots:
+                        convert = converter_factory(
+                            source, reader, schemas.register, schemas.prepare, snapshots.inserts
+                        )
+                        loop.run(convert(progress, at), stop, snapshots)
 
     def _basis(self, task: CaptureTask, flavour: Flavour) -> Basis:
         """The inputs of the start besides the topic."""
-        start = Progress(parse_gtid_set(flavour, task.start.gtid_set), None, 0)
+        snapshot = initial_state(task.tables.include) if task.begins_with_rows else None
+        start = Progress(parse_gtid_set(flavour, task.start.gtid_set), None, 0, snapshot)
         hint = tail_hint(self._sets.last_report(task), task.output.topic, flavour=flavour)
         return Basis(start, hint, self._sets.waiting_decision(task))
 
@@ -166,19 +186,28 @@ class PublishLoop:
         self._reported_at_s = 0.0
         self._at: Coordinates | None = None
         self._pace = Pace(at_s=time.monotonic())
+        self._measuring = threading.Lock()  # around the pace, which two threads use
         self._unread: list[Published] = []  # committed, and not seen by a reader yet
         self._filter_warning = self._logged_warning = ""
+        self._snapshots: TaskSnapshots | None = None
 
-    def run(self, converter: BatchSource, stop: threading.Event) -> None:
+    def run(
+        self,
+        converter: BatchSource,
+        stop: threading.Event,
+        snapshots: TaskSnapshots | None = None,
+    ) -> None:
         """Publish until ``stop`` is set. Raises the errors of the stream, the converter and the publisher."""
+        self._snapshots = snapshots
         purge = partial(self._stream.purge_if_due, self._needed)
         with (
             Pipeline(converter, rows_max=BATCH_ROWS_MAX, bytes_max=BATCH_BYTES_MAX) as pipeline,
-            Housekeeping("purge", purge, every_s=PURGE_CHECK_S) as housekeeping,
+            Housekeeping("purge", purge, every_s=PURGE_CHECK_S) as purging,
+            Housekeeping("waits", self._report_wait, every_s=WAIT_LOOK_S) as waiting,
         ):
             self.report(why="starts")
             try:
-                self._publish_all(pipeline, converter, housekeeping, stop)
+                self._publish_all(pipeline, converter, (purging, waiting), stop)
             finally:
                 # If retention empties the topic, the next start needs the end of the topic from this report.
                 self.report(why="ends")
@@ -187,22 +216,26 @@ class PublishLoop:
         self,
         pipeline: Pipeline,
         converter: BatchSource,
-        housekeeping: Housekeeping,
+        chores: Sequence[Housekeeping],
         stop: threading.Event,
     ) -> None:
         while not stop.is_set():
             self._stream.check()
-            housekeeping.check()
+            for chore in chores:
+                chore.check()
             self._settle()
             batch = pipeline.take(timeout_s=TAKE_S)
             self._filter_warning = converter.filter_warning
             if batch is None:
                 self._publisher.idle()
                 if converter.is_caught_up:
-                    self._pace.idle(at_s=time.monotonic())
+                    with self._measuring:
+                        self._pace.idle(at_s=time.monotonic())
                     self._log_filter_warning()
                 self._report_if_due(why=self._idle_reason(converter))
                 continue
+            with self._measuring:
+                self._pace.begins(at_s=time.monotonic())
             published = publish_together(self._publisher, batch, pipeline, converter)
             self._unread.append(published)
             self._at = published.coordinates
@@ -213,8 +246,11 @@ class PublishLoop:
         """Note what readers of the topic see by now."""
         if self._publisher.settle() and self._unread:
             now_s, now_ms = time.monotonic(), time.time_ns() // 1_000_000
-            for published in self._unread:
-                self._pace.published(published.rows, published.commit_ms, at_s=now_s, at_ms=now_ms)
+            with self._measuring:
+                for published in self._unread:
+                    self._pace.published(
+                        published.rows, published.commit_ms, at_s=now_s, at_ms=now_ms
+                    )
             self._unread.clear()
 
     def _idle_reason(self, converter: BatchSource) -> str:
@@ -223,9 +259,14 @@ class PublishLoop:
         if self._stream.paused_by:
             return f"has read the relay log; the relay is paused by {self._stream.paused_by}"
         source = self._stream.captured().source
+        name = f"{source.host}:{source.port}"
+        if source.missing and source.lag_s is None:
+            missing = counted(source.missing, "transaction")
+            return f"waits for {name}, which misses {missing} of the set"
         if source.lag_s:
-            name = f"{source.host}:{source.port}"
             return f"waits for {name}, which is {source.lag_s:.0f} s behind the primary"
+        if self._snapshots is not None and (pause := self._snapshots.pause):
+            return f"the snapshot pauses: {pause}"
         return "waits for changes"
 
     def _log_filter_warning(self) -> None:
@@ -238,9 +279,19 @@ class PublishLoop:
         if time.monotonic() - self._reported_at_s >= REPORT_S:
             self.report(why=why)
 
+    def _report_wait(self) -> None:
+        """Report in the place of the loop while it waits for Kafka: a frozen broker holds it up for 20 s."""
+        since_s = self._publisher.asks_since_s
+        if since_s is not None and (age_s := time.monotonic() - since_s) >= WAIT_S:
+            self.report(why=f"waits for Kafka, which has not answered for {age_s:.0f} s")
+
     def report(self, *, why: str) -> None:
         """Report progress, warnings and stages immediately."""
-        self._reported_at_s = time.monotonic()
+        now_s = self._reported_at_s = time.monotonic()
+        with self._measuring:
+            stage = self._pace.stage(at_s=now_s)
+        captured = self._stream.captured()
+        is_paused = bool(self._stream.paused_by)
         publisher = self._publisher
         hint = publisher.hint
         progress = hint.progress
@@ -253,15 +304,17 @@ class PublishLoop:
                 topic=publisher.topic,
                 topic_end=0 if progress.open else hint.end_offset,
                 warnings=self._warnings(),
-                captured=self._stream.captured(),
+                captured=captured,
                 relayed=self._stream.relayed(),
                 published=replace(
-                    self._pace.stage(at_s=self._reported_at_s),
+                    stage,
+                    lag_s=reader_lag_s(stage.lag_s, captured.source, is_paused=is_paused),
                     at=str(self._at or ""),
                     commit_s=publisher.commit_s,
                     renewed=publisher.renewed_count,
                     slow_path=publisher.slow_path,
                 ),
+                snapshot=self._snapshots.stage(at_s=now_s) if self._snapshots is not None else None,
             )
         )
 
@@ -270,6 +323,7 @@ class PublishLoop:
             self._publisher.topic_warning,
             self._stream.heartbeat_warning,
             self._filter_warning,
+            *(self._snapshots.warnings if self._snapshots is not None else ()),
         )
         return tuple(warning for warning in found if warning)
 
@@ -306,6 +360,7 @@ def converter_factory(
     reader: RelayReader,
     register: Callable[[str, str], int],
     prepare: Prepare = lambda _: None,
+    inserts: Inserts | None = None,
 ) -> Callable[[Progress, Coordinates], Converter]:
     """Returns a function that creates a converter for a progress and a place in the relay log."""
 
@@ -317,6 +372,7 @@ def converter_factory(
             progress=progress,
             at=at,
             prepare=prepare,
+            inserts=inserts,
         )
 
     return convert

@@ -15,6 +15,7 @@ If a source transaction is published in part, the decision must count it as done
 
 from collections.abc import Mapping
 
+from millrace.counted import counted
 from millrace.errors import Fatal
 from producer.publish.look import TopicLook
 from schemas.decision import is_forward
@@ -40,7 +41,7 @@ def skip(
     if opened is not None and opened.gtid != str(gtid):
         raise Fatal(
             "MR-4184",
-            f"{opened.rows} rows of {opened.gtid} are published: only this source transaction can be skipped now",
+            f"{counted(opened.rows, 'row')} of {opened.gtid} published: only it can be skipped now",
         )
     if opened is None and progress.gtid_set.is_empty:
         raise Fatal("MR-4184", "nothing is delivered yet: give reset-position the whole GTID set")
@@ -71,7 +72,7 @@ def reset(
     ):
         delivered = f"{progress.gtid_set or 'the beginning'}"
         if progress.open is not None:
-            delivered += f" and {progress.open.rows} rows of {progress.open.gtid}"
+            delivered += f" and {counted(progress.open.rows, 'row')} of {progress.open.gtid}"
         raise Fatal("MR-4185", f"{wanted} goes back: the topic has {delivered}")
     if wanted == progress.gtid_set:
         raise Fatal("MR-4185", f"the topic is at {wanted} already")

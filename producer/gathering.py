@@ -20,7 +20,7 @@ from producer.publish.publisher import Publisher
 from schemas.place import Coordinates
 from schemas.record.control import RecordKind
 from schemas.record.framing import peek_kind
-from schemas.record.row_end import read_row_end
+from schemas.record.row_end import SNAPSHOT_OP, read_row_end
 
 # One batch. The converter fills the next one meanwhile, so smaller ones keep both threads busy.
 BATCH_ROWS_MAX = 25_000
@@ -99,5 +99,7 @@ def _commit_ms(batch: RecordBatch) -> int:
     for start, end in reversed(batch.bounds[-ROW_SEARCHED_MAX:, 2:].tolist()):
         head = batch.buffer[start : start + HEAD_BYTES].tobytes()
         if peek_kind(head) is RecordKind.ROW:
-            return read_row_end(batch.buffer[max(start, end - TAIL_BYTES) : end].tobytes()).ts_ms
+            row = read_row_end(batch.buffer[max(start, end - TAIL_BYTES) : end].tobytes())
+            if row.op != SNAPSHOT_OP:  # a snapshot's row was committed long ago
+                return row.ts_ms
     return 0

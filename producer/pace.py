@@ -8,8 +8,19 @@ The source's commit is by its clock, the rest by the worker's.
 """
 
 from millrace.rates import LONG_S, SHORT_S, Meter
+from schemas.stages.captured import SourceView
 from schemas.stages.published import Published
 from schemas.stages.rates import Rates
+
+
+def reader_lag_s(lag_s: float | None, source: SourceView, *, is_paused: bool) -> float | None:
+    """The lag of a reader of the topic, from ``lag_s``, that of the relay log: never less than the member's.
+
+    None instead of 0 while nothing is received (``is_paused``) or the member's lag is unknown: changes may wait there.
+    """
+    if is_paused or source.lag_s is None:
+        return lag_s or None
+    return None if lag_s is None else max(lag_s, source.lag_s)
 
 
 class Pace:
@@ -31,6 +42,11 @@ class Pace:
         if commit_ms:
             self._commit_ms = commit_ms
             self._lag_s = max(0.0, (at_ms - commit_ms) / 1000)
+
+    def begins(self, *, at_s: float) -> None:
+        """Rows are to be published now. If none waited before, they wait from now on."""
+        if not self._is_waiting:
+            self._moved_s, self._is_waiting = at_s, True
 
     def idle(self, *, at_s: float) -> None:
         """Nothing waits in the relay log."""

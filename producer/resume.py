@@ -64,7 +64,7 @@ def resume_inside(
     assert opened is not None
     if (first := next(part.units(), None)) is None:
         return Resumed(places[0], replace(progress, open=None))
-    before = Progress(progress.gtid_set, None, _read_place(first).seq - 1)
+    before = replace(progress, open=None, seq=_read_place(first).seq - 1)
     differences = []
     for at in places:
         fresh = _ConvertedRows(convert(before, at), opened, progress, may_wait)

@@ -27,6 +27,7 @@ from producer.serve.catalogue import Catalogue
 from producer.serve.dump import Dump
 from producer.serve.requests import DumpRequest
 from producer.serve.wire import Wire
+from producer.snapshot.warm import warm_snapshot
 from producer.upstream.dump_stream import DumpStream, StreamFigures
 from producer.upstream.verification import Verifier
 from schemas.documents import Member
@@ -54,6 +55,7 @@ def warm() -> None:
         octets = np.frombuffer(bytearray(head), np.uint8)
         has_right_sum(lambda pos, count: octets[pos : pos + count], 0, len(head))
         _convert(relay, Coordinates(str(subdir), _FILE, FIRST_POS))
+        warm_snapshot()
         relay.close()
         _serve(Path(name))
 

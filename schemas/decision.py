@@ -26,6 +26,7 @@ from schemas.gtid import (
     MariadbGtidSet,
     parse_gtid,
     parse_gtid_set,
+    shortened,
 )
 from schemas.progress import OpenTransaction, Progress
 
@@ -71,6 +72,15 @@ class Decision:
         return missing_between(self.before, self.after)
 
     @property
+    def waits(self) -> str:
+        """One sentence for a status while no worker has executed it."""
+        missing = f" without {shortened(self.missing)}" if self.missing else ""
+        return (
+            f"{self.kind} by {self.approval.operator} waits for the task's next start, which continues{missing};"
+            f" `millrace unsafe withdraw {self.task}` removes it."
+        )
+
+    @property
     def gtid(self) -> str:
         """The source transaction of the gap record: the open one, or one that is missing; else the last one done."""
         if self.before.open is not None:
@@ -88,7 +98,9 @@ def missing_between(before: Progress, after: GtidPosition) -> str:
 
     >>> before = Progress(parse_gtid_set(Flavour.MARIADB, "0-1-20"), None, 7)
     >>> missing_between(before, parse_gtid_set(Flavour.MARIADB, "0-1-24,3-1-2"))
-    'after 0-1-20 to 0-1-24, to 3-1-2'
+    'the transactions after 0-1-20 up to 0-1-24, the transactions up to 3-1-2'
+    >>> missing_between(before, parse_gtid_set(Flavour.MARIADB, "0-1-21"))
+    '0-1-21'
     """
     known = before.gtid_set
     if isinstance(known, GtidSet) and isinstance(after, GtidSet):
@@ -98,8 +110,12 @@ def missing_between(before: Progress, after: GtidPosition) -> str:
     ranges = []
     for gtid in after.gtids():
         last = known.last(gtid.domain)
-        if last != gtid:
-            ranges.append(f"to {gtid}" if last is None else f"after {last} to {gtid}")
+        if last is None:
+            ranges.append(f"the transactions up to {gtid}")
+        elif last.sequence + 1 == gtid.sequence:  # no number is in between
+            ranges.append(str(gtid))
+        elif last != gtid:
+            ranges.append(f"the transactions after {last} up to {gtid}")
     return ", ".join(ranges)
 
 

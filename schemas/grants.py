@@ -5,7 +5,9 @@ tests show that each privilege is needed and that together they suffice.
 
     role        on                          for
     source      *.*                         capture: the binlog, and the state of the members
+    load        each database               `start: load`, on the source
     compare     each database               `millrace compare`
+    snapshot    each database               capture: the rows that exist already
     heartbeat   the heartbeat's database    the row on an idle source
     target      millrace, each database     apply: progress, rows, DDL
 """
@@ -37,7 +39,11 @@ TARGET_PRIVILEGES = MappingProxyType(
         Flavour.MARIADB: ("PROCESS", "SLAVE MONITOR"),
     }
 )
-COMPARE_PRIVILEGES = ("SELECT",)
+# MySQL locks a table without a usable key for the moment in which its snapshot begins; MariaDB locks none.
+LOAD_PRIVILEGES = MappingProxyType(
+    {Flavour.MYSQL: ("SELECT", "LOCK TABLES"), Flavour.MARIADB: ("SELECT",)}
+)
+COMPARE_PRIVILEGES = SNAPSHOT_PRIVILEGES = ("SELECT",)
 HEARTBEAT_PRIVILEGES = ("CREATE", "SELECT", "INSERT", "UPDATE")
 META_PRIVILEGES = (
     *("SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "ALTER"),
@@ -63,8 +69,10 @@ class Role(StrEnum):
 
     SOURCE = "source"
     TARGET = "target"
+    LOAD = "load"
     COMPARE = "compare"
     HEARTBEAT = "heartbeat"
+    SNAPSHOT = "snapshot"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +105,18 @@ def needed_grants(role: Role, flavour: Flavour, databases: Sequence[str] = ()) -
     match role:
         case Role.SOURCE:
             return (Grant(SOURCE_PRIVILEGES[flavour], EVERYWHERE, "the binlog of each member"),)
+        case Role.LOAD:
+            return tuple(
+                Grant(LOAD_PRIVILEGES[flavour], name, "rows that exist before a task starts")
+                for name in databases
+            )
         case Role.COMPARE:
             return tuple(
                 Grant(COMPARE_PRIVILEGES, name, "`millrace compare`") for name in databases
+            )
+        case Role.SNAPSHOT:
+            return tuple(
+                Grant(SNAPSHOT_PRIVILEGES, name, "snapshots of tables") for name in databases
             )
         case Role.HEARTBEAT:
             return tuple(Grant(HEARTBEAT_PRIVILEGES, name, "the heartbeat") for name in databases)

@@ -127,3 +127,19 @@ def missing(wanted: GtidPosition, reached: GtidPosition, history: History) -> st
     assert isinstance(wanted, MariadbGtidSet)
     assert isinstance(reached, MariadbGtidSet)
     return ",".join(map(str, unproven(wanted, reached, history.state, history.slave_pos)))
+
+
+def any_gtid_of(position: GtidPosition) -> str:
+    """One transaction of the position, always the same; the number 0 of no server if it is empty.
+
+    >>> any_gtid_of(parse_gtid_set(Flavour.MARIADB, "0-1-7,3-1-2"))
+    '3-1-2'
+    """
+    if isinstance(position, GtidSet):
+        found = list(position.intervals())
+        if not found:
+            return "00000000-0000-0000-0000-000000000000:1"
+        (uuid, tag), (_, stop) = found[-1]
+        return ":".join(filter(None, (str(uuid), tag, str(stop - 1))))
+    assert isinstance(position, MariadbGtidSet)
+    return str(position.gtids()[-1]) if position.gtids() else "0-0-0"

@@ -26,6 +26,7 @@ Runs: TypeAlias = tuple[tuple[Source, tuple[Interval, ...]], ...]
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
 _TAG = re.compile(r"[a-z_][a-z0-9_]{0,31}", re.ASCII)
 _NUMBERS = re.compile(r"([0-9]{1,19})(?:-([0-9]{1,19}))?", re.ASCII)
+_OWNER = re.compile(r"#[0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,11 @@ class GtidSet:
     def parse(cls, text: str) -> "GtidSet":
         """From a server's text, in any letter case, with or without white space; "" is the empty set. Fatal MR-6001."""
         return cls.of_intervals(_parse_intervals(text))
+
+    @classmethod
+    def parse_owned(cls, text: str) -> "GtidSet":
+        """From the variable ``gtid_owned``, where each number has its thread: ``UUID:5#20:6#21``. Fatal MR-6001."""
+        return cls.parse(_OWNER.sub("", text))
 
     @classmethod
     def of(cls, gtids: Iterable[Gtid]) -> "GtidSet":

@@ -9,6 +9,7 @@ the rows before it relies on the count.
 from dataclasses import dataclass
 
 from schemas.gtid import GtidPosition
+from schemas.snapshot import SnapshotState
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +22,12 @@ class OpenTransaction:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The delivered source transactions, the one in progress if any, and the ``seq`` of the last row or DDL record."""
+    """The delivered source transactions, the one in progress if any, and the ``seq`` of the last row or DDL record.
+
+    ``snapshot``: where the snapshot under way is; None while none runs.
+    """
 
     gtid_set: GtidPosition
     open: OpenTransaction | None
     seq: int
+    snapshot: SnapshotState | None = None

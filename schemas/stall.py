@@ -13,6 +13,7 @@ piece, such as an ALTER TABLE on the target, counts as stalled too: nothing else
 
 from dataclasses import replace
 
+from millrace.counted import counted
 from millrace.errors import Retryable
 from schemas.status import TaskReport, TaskState
 
@@ -65,7 +66,7 @@ def _find(report: TaskReport, age_s: float) -> tuple[str, str]:
         )
     source = report.captured.source if report.captured is not None else None
     if source is not None and source.missing and (source.still_s or 0.0) > STALL_S:
-        missing = "1 transaction" if source.missing == 1 else f"{source.missing} transactions"
+        missing = counted(source.missing, "transaction")
         member = f"{source.host}:{source.port}"
         return (
             f"{member} misses {missing} of the set and has applied none for {source.still_s:.0f} s",

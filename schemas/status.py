@@ -2,8 +2,8 @@
 
 Layout in ZooKeeper (``status/<task>``, canonical JSON; the owner writes states at once, progress every 5 s):
 ``format, state, why, code, fix, next_try_s, gtid_set, seq, topic, topic_end, epoch, worker, warnings, silent_s,
-captured, relayed, published, applied, revision, work, brokers``. The four stages are those of ``schemas.stages``; null
-if the task has no such stage.
+captured, relayed, published, applied, loaded, snapshot, compared, revision, work, brokers``. The stages are those of
+``schemas.stages``; null if the task has no such stage.
 
 The stages are for people and dashboards. No decision of a task depends on them.
 ``gtid_set`` is what has been published (capture) or applied (apply). The authoritative progress is in the topic and on
@@ -21,8 +21,11 @@ from millrace.errors import Fatal
 from schemas.json_input import load_json
 from schemas.stages.applied import Applied, applied_of
 from schemas.stages.captured import Captured, captured_of
+from schemas.stages.compared import Compared, compared_of
+from schemas.stages.loaded import Loaded, loaded_of
 from schemas.stages.published import Published, published_of
 from schemas.stages.relayed import Relayed, relayed_of
+from schemas.stages.snapshot import SnapshotStage, snapshot_of
 
 STATUS_FORMAT = 2  # 1 had free-form figures instead of ``published`` and ``warnings``
 WHY_CHARACTERS_MAX = 4000  # keeps a node far below ZooKeeper's 1 MiB
@@ -91,6 +94,9 @@ class TaskReport:
     relayed: Relayed | None = None
     published: Published | None = None
     applied: Applied | None = None
+    loaded: Loaded | None = None
+    snapshot: SnapshotStage | None = None
+    compared: Compared | None = None
 
     def at_rest(self) -> "TaskReport":
         """The report without what is true only while the task runs."""
@@ -99,6 +105,8 @@ class TaskReport:
             silent_s=0.0,
             published=self.published and self.published.at_rest(),
             applied=self.applied and self.applied.at_rest(),
+            loaded=self.loaded and self.loaded.at_rest(),
+            compared=self.compared and self.compared.at_rest(),
         )
 
 
@@ -123,6 +131,9 @@ def report_to_plain(report: TaskReport) -> dict[str, object]:
         "relayed": report.relayed.to_plain() if report.relayed else None,
         "published": report.published.to_plain() if report.published else None,
         "applied": report.applied.to_plain() if report.applied else None,
+        "loaded": report.loaded.to_plain() if report.loaded else None,
+        "snapshot": report.snapshot.to_plain() if report.snapshot else None,
+        "compared": report.compared.to_plain() if report.compared else None,
     }
 
 
@@ -151,6 +162,9 @@ def report_from_json(content: bytes, *, origin: str) -> TaskReport:
             relayed=relayed_of(plain["relayed"]) if has_stages else None,
             published=published_of(plain["published"]) if has_stages else None,
             applied=applied_of(plain["applied"]) if has_stages else None,
+            loaded=loaded_of(plain.get("loaded")) if has_stages else None,
+            snapshot=snapshot_of(plain.get("snapshot")) if has_stages else None,
+            compared=compared_of(plain.get("compared")) if has_stages else None,
         )
     except (ValueError, KeyError, TypeError, OverflowError) as exc:
         raise Fatal("MR-4011", f"{origin} can't be read: {type(exc).__name__}") from exc

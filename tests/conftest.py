@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ pytest_plugins = [
     "tests.fixtures.control",
     "tests.fixtures.disk",
     "tests.fixtures.dump",
+    "tests.fixtures.own",
     "tests.fixtures.publisher",
     "tests.fixtures.secure_kafka",
     "tests.fixtures.servers",
@@ -76,14 +77,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if mysql_programs() is None:
         terminalreporter.section("flavour not run", sep="!", red=True)
         terminalreporter.line(_NO_MYSQL)
-
-
-@pytest.fixture(autouse=True, scope="session")
-def no_local_stack() -> Iterator[None]:
-    """Tests ignore a stack that runs on this machine (`millrace up`) and its registry."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("millrace.cli.local_stack_environment", dict)
-        yield
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

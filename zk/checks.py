@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from millrace.checks.requirement import Area, Requirement, Subject
+from millrace.counted import counted
 from millrace.errors import Fatal, MillraceError
 from zk.client.access import Policy
 from zk.ensemble import Ensemble
@@ -30,7 +31,7 @@ def check_ensemble(ensemble: Ensemble) -> Iterator[Requirement]:
 def judge_servers(subject: Subject, errors: dict[str, str]) -> Requirement:
     """MR-4169 if a server does not serve, MR-4001 if none does. A server without a quorum serves nothing."""
     silent = {server: why for server, why in errors.items() if why}
-    found = f"{len(errors) - len(silent)} of {len(errors)} servers answer"
+    found = f"{len(errors) - len(silent)} of {counted(len(errors), 'server')} answer"
     if not silent:
         return subject.ok("servers", found)
     found = "; ".join([found, *(f"{server}: {why}" for server, why in silent.items())])
@@ -90,7 +91,7 @@ def judge_acls(subject: Subject, nodes: Iterable[NodeAcl], policy: Policy) -> Re
     wrong = differing(known, policy)
     if wrong:
         return subject.warn("MR-7030", "ACLs", found=not_secured(wrong).message)
-    return subject.ok("ACLs", f"{len(known)} nodes as configured")
+    return subject.ok("ACLs", f"{counted(len(known), 'node')} as configured")
 
 
 def judge_documents(

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from millrace.errors import Fatal, Retryable
+from millrace.home_folder import STACK
 from zk.client.access import Access
 from zk.client.session import CONNECT_TIMEOUT_S, SESSION_TIMEOUT_S, Session
 from zk.tree.paths import Tree, create_tree
@@ -31,9 +32,16 @@ class Ensemble:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Ensemble":
-        """Fatal MR-4205 or MR-7027 when a variable is missing or malformed."""
+        """Fatal MR-4205 or MR-7027 for a missing or malformed variable, MR-8010 if the named stack does not run."""
         hosts = environment.get("MILLRACE_ZOOKEEPER", "").strip()
         if not hosts:
+            if stack := environment.get(STACK):
+                raise Fatal(
+                    "MR-8010",
+                    f"{STACK} names the local stack {stack!r}, which is not running here",
+                    fix=f"Start it with `millrace up --name {stack}`, set {STACK} to the name of a stack that runs, or"
+                    " unset it for the stack `local`.",
+                )
             raise Fatal("MR-4205", "MILLRACE_ZOOKEEPER is not set")
         if not _are_hosts(hosts):
             raise Fatal(

@@ -21,7 +21,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from millrace.errors import Fatal
-from schemas.documents import ApplyTask, CaptureTask, RelayTask, TaskKind, address_of, set_of
+from millrace.placeholders import with_names
+from schemas.documents import (
+    ApplyTask,
+    CaptureTask,
+    RelayTask,
+    TaskKind,
+    address_of,
+    names_of,
+    set_of,
+)
 from schemas.stall import REPORT_AGE_S_MAX, with_stall
 from schemas.status import TaskReport, TaskState
 from zk.client.session import Node, Session, Watch
@@ -30,7 +39,7 @@ from zk.lease.lease import holder_of
 from zk.lease.membership import kinds_of
 from zk.placement.nodes import assignments_of, workers_of
 from zk.placement.scheduler import runnable
-from zk.tree.entries import WORK_FOLDERS, UnreadableEntry, WorkEntry, work_entries
+from zk.tree.entries import WORK_FOLDERS, TaskEntry, UnreadableEntry, WorkEntry, work_entries
 from zk.tree.paths import Tree
 from zk.tree.reports import SavedReport, saved_report_of
 
@@ -121,6 +130,10 @@ def views(cluster: Cluster, *, now_ms: int | None = None) -> list[TaskView]:
         saved = cluster.saved_reports.get(name)
         age_s = max(0.0, (now - saved.modified_ms) / 1000) if saved else 0.0
         report = with_stall(status_of(name, entry, cluster), age_s=age_s)
+        if not isinstance(entry, UnreadableEntry):
+            report = _with_document(report, entry)
+        names = {"task": name} if isinstance(entry, UnreadableEntry) else names_of(entry.document)
+        report = replace(report, fix=with_names(report.fix, names))
         found.append(
             TaskView(
                 name=name,
@@ -174,6 +187,16 @@ def status_of(name: str, entry: WorkEntry | UnreadableEntry, cluster: Cluster) -
     if last.worker == worker and (owner is not None or last.state is TaskState.DEGRADED):
         return last
     return _with_state(last, TaskState.ASSIGNED, f"{worker} is starting it")
+
+
+def _with_document(report: TaskReport, entry: WorkEntry) -> TaskReport:
+    """The report with what only the task's document knows: its topic, and a decision that no worker has taken yet."""
+    if not isinstance(entry.document, RelayTask):
+        report = replace(report, topic=report.topic or address_of(entry.document).topic)
+    decision = entry.desired.decision if isinstance(entry, TaskEntry) else None
+    if decision is None:
+        return report
+    return replace(report, warnings=(decision.waits, *report.warnings))
 
 
 def _unreadable(entry: UnreadableEntry, last: TaskReport, *, is_owned: bool) -> TaskReport:

@@ -11,7 +11,8 @@
                                    the earlier flights end first. The mark moves when the oldest flights have ended.
 
 While flights are under way, this thread reads and plans the next window. A turn ends when no record came for
-``LINGER_S`` at the end of the topic, after ``TURN_S``, or with an error; never in the middle of a window.
+``LINGER_S`` at the end of the topic, after ``TURN_S``, or with an error; never in the middle of a window. After
+``TURN_S`` it leaves the windows that it has read and not begun to the next turn: under much DDL they take minutes.
 
 Errors leave rows above the mark with their bitmaps, which the next turn skips.
 Not done here: Spark, Kafka, SQL.
@@ -19,12 +20,12 @@ Not done here: Spark, Kafka, SQL.
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from consumer.apply.ddl import DdlPlace, apply_ddl
+from consumer.apply.ddl import DdlPlace, Scope, apply_ddl
 from consumer.apply.held import HeldKeys
 from consumer.apply.lanes import Lanes
 from consumer.apply.large import LargeTransaction
@@ -32,15 +33,19 @@ from consumer.apply.order import Counts, Order, Outcome
 from consumer.apply.part import BitmapClaim, MarkClaim, Writing, apply_part, move_over
 from consumer.kernel.order import pack_lanes
 from consumer.kernel.walk import SEQ, SLOT
+from consumer.load.state import task_of
 from consumer.plan.units import cut, numbered, owned_by, units_of
 from consumer.row_schemas import Ints
-from consumer.rows import KeyEntries, Rows, Values, find_keys
-from consumer.safe_mode import SafeMode
+from consumer.rows import KeyEntries, Rows, find_keys
+from consumer.safe_mode import prepare_snapshot_rows
 from consumer.sql.table_plans import Catalogue, TablePlans, slots_of
+from consumer.streams.range import NO_OVERLAP, Overlap
+from consumer.streams.state import set_unfit
 from consumer.target.connection import TargetConnection
-from consumer.target.inventory import Inventory, alter_count, read_again, read_inventory
-from consumer.target.progress import Mark, Owner
+from consumer.target.inventory import Inventory, TableKey, alter_count, read_again, read_inventory
+from consumer.target.progress import Mark, Owner, check_fence
 from consumer.target.sessions import session_for
+from consumer.topic.bounded import BoundedSource
 from consumer.topic.taken import Size, Source, Taken
 from consumer.topic.whole import WholeReader, first_transaction, last_end
 from consumer.window import (
@@ -50,7 +55,6 @@ from consumer.window import (
     advanced,
     check_follows,
     check_statement_begin,
-    is_covered,
     read_window,
 )
 from schemas.documents import Consistency
@@ -101,35 +105,40 @@ class Applier:
     limits: Limits = DEFAULT_LIMITS
     is_over: Callable[[], bool] = lambda: False
     is_read: Callable[[], bool] = lambda: True  # as far as the order says that the topic goes
+    overlap: Overlap = NO_OVERLAP
     counts: Counts = field(default_factory=Counts)
     seen: Mark = field(init=False)
     _flights: deque[_Flight] = field(default_factory=deque)
     _number: int = 0
     _held: HeldKeys = field(default_factory=HeldKeys)
-    _safe_mode: SafeMode | None = field(init=False)
     _whole: WholeReader | None = None  # under ``consistency: transactional``
     _shown: str = ""  # see ``Outcome``
 
     def __post_init__(self) -> None:
         self.seen = self.mark
-        self._safe_mode = SafeMode.of(self.order.safe_until)
+        if self.order.until >= 0:
+            self.source = BoundedSource(self.source, self.order.until)
         if self.order.consistency is Consistency.TRANSACTIONAL:
             self.source = self._whole = WholeReader(self.source)
 
     def run(self) -> Outcome:
         """Apply until the turn ends."""
         begun_s = fed_s = time.monotonic()
-        is_idle = False
+        is_idle, is_cut, until = False, False, self.order.until
         self.source.seek(max(self.mark.next_offset, self.order.begin))
         try:
             # A turn ends in the middle of a source transaction only if no record comes.
             while self._since(begun_s, fed_s) < self.limits.turn_s and not self.is_over():
+                if 0 <= until <= self.seen.next_offset:
+                    is_idle = True
+                    break
                 taken = self.source.take(self.limits.window, wait_s=self._wait_s(fed_s))
                 self._advance(wait=False)
                 if taken is not None:
                     self.counts.records += len(taken.values)
                     self.counts.record_bytes += taken.values.byte_count
-                    self._apply(taken.offsets, taken.values)
+                    if is_cut := not self._apply(taken, until_s=begun_s + self.limits.turn_s):
+                        break
                     self._apply_large()
                     fed_s = time.monotonic()
                 elif self._flights:
@@ -139,7 +148,7 @@ class Applier:
                 elif self.is_read() and time.monotonic() - fed_s >= self.limits.linger_s:
                     is_idle = True
                     break
-            is_idle |= self._is_scanning and self.is_read()
+            is_idle |= self._is_scanning and self.is_read() and not is_cut
             self._meet()
         finally:
             self.lanes.close()
@@ -169,9 +178,13 @@ class Applier:
             return self.limits.linger_s
         return max(self.limits.linger_s - (time.monotonic() - fed_s), 0.001)
 
-    def _apply(self, offsets: Ints, values: Values) -> None:
-        first = first_new(offsets, self.seen)
+    def _apply(self, taken: Taken, *, until_s: float) -> bool:
+        """Apply at least one window, and others that begin before ``until_s``; whether these were all."""
+        offsets, values = taken.offsets, taken.values
+        first = begun = first_new(offsets, self.seen)
         while first < len(values):
+            if first > begun and time.monotonic() >= until_s:
+                return False
             window = read_window(
                 values.part(first, len(values)),
                 offsets[first:],
@@ -190,8 +203,11 @@ class Applier:
             self.plans = window.plans
             if not self.seen.past_start and window.resolved:
                 self._shown = str(window.resolved[-1][1].progress.gtid_set)
-            if self._safe_mode is not None:
-                self._safe_mode = self._safe_mode.set_in(window, self.seen)
+            prepare_snapshot_rows(window)
+            self.overlap, entered = self.overlap.entered(window, self.seen)
+            window = entered.window
+            if entered.unfit:
+                self._set_aside(entered.unfit)
             first += len(window.rows)
             if len(window.rows):
                 self._dispatch(window)
@@ -199,6 +215,16 @@ class Applier:
                 self._meet()
                 self._pass_barrier(window.barrier)
                 first += 1
+        return True
+
+    def _set_aside(self, unfit: Mapping[TableKey, str]) -> None:
+        """Tables wait for a load; committed before the mark passes a row of theirs."""
+        self._meet()  # parts under way may hold rows of tables that are set aside with them
+        session = self._session
+        check_fence(session, self.owner)
+        set_unfit(session, task_of(self.owner.task), unfit)
+        session.commit()
+        self.plans = self.plans.routed(self.plans.route.without(frozenset(unfit)))
 
     def _apply_large(self) -> None:
         """Apply the source transaction that does not fit into a window, if the reader has found its end."""
@@ -210,12 +236,12 @@ class Applier:
         """In one target transaction. Returns how many records of the last piece were applied."""
         self._meet()
         large = LargeTransaction(
-            self._writing, self.mark, self.applied, self.plans, self.look_up, self._safe_mode
+            self._writing, self.mark, self.applied, self.plans, self.look_up, self.overlap
         )
         taken = large.apply(pieces)
         self._has_moved(self._claim(large.mark, {}))
         self.plans, self.seen = large.plans, large.mark
-        self._safe_mode = large.safe_mode
+        self.overlap = large.overlap
         self.counts.rows += large.rows
         self.counts.statements += large.statements
         return taken
@@ -358,18 +384,17 @@ class Applier:
             commit_ms=record.source.place.ts_ms,
         )
         known = self.plans.inventory
-        changed = apply_ddl(
-            self.order.endpoint,
-            self.owner,
-            record,
-            DdlPlace(self.mark, after),
-            route=self.plans.route,
+        scope = Scope(self.plans.route, self.overlap.range, known.tables, known.foreign_keys)
+        passed = apply_ddl(
+            self.order.endpoint, self.owner, record, DdlPlace(self.mark, after), scope
         )
-        self.counts.ddl += changed is not None
-        self.counts.left_out += changed is None and not is_covered(record, self.mark)
+        self.counts.ddl += passed.changed is not None
+        self.counts.left_out += passed.is_recorded
         self.mark = self.seen = after
-        if changed is not None:
-            inventory = read_again(self._session, known, changed)
+        if passed.waiting:
+            self.plans = self.plans.routed(self.plans.route.without(passed.waiting))
+        if passed.changed is not None:
+            inventory = read_again(self._session, known, passed.changed)
             self._session.commit()
             self.plans = self._plans_with(inventory)
 

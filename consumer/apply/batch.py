@@ -7,19 +7,25 @@ nothing left to do.
 On a cluster, a backlog is applied by several executors (``apply.conductor``).
 """
 
+import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from consumer.apply.conductor import Cluster, Conductor, spread_turn
 from consumer.apply.order import Counts, Order, Outcome
+from consumer.streams.gate import TurnGate
 from consumer.target.connection import Endpoint
 from consumer.target.progress import Mark, Owner
+from consumer.target.sessions import SESSION_AGE_S
 from millrace.errors import Retryable
 from schemas.documents import ConflictPolicy, Consistency, TableFilter, TopicAddress
 from schemas.gtid import Flavour, beyond, parse_gtid_set, shortened
 
 TRIGGERS_NAMED = 3  # in a warning
+# While tables are loaded: a load begins, and a side stream joins, between two turns.
+PARTIAL_TURN_S = 5.0
 
 
 class RecordsLike(Cluster, Protocol):
@@ -77,12 +83,18 @@ class Figures:
         return counts.record_bytes / counts.records if counts.records else None
 
 
+def _unchanged(endpoint: Endpoint) -> Endpoint:
+    return endpoint
+
+
 @dataclass(slots=True)
 class BatchApplier:
     """Gives turns to executors, one after the other. ``owner``: who holds the fence now.
 
     ``begin``: the offset at which the run began, above the mark's if retention removed records.
     ``read_to``: the last turn found no record between the mark and this offset.
+    ``renewed``: reads the password again, as often as sessions are replaced.
+    ``is_partial``, ``until``: see ``Order``. ``gate``: held for each turn.
     """
 
     assignment: Assignment
@@ -92,18 +104,25 @@ class BatchApplier:
     read_to: int = -1
     figures: Figures = field(default_factory=Figures)
     conductor: Conductor = field(default_factory=Conductor)
+    renewed: Callable[[Endpoint], Endpoint] = _unchanged
+    _read_s: float = field(default_factory=time.monotonic)  # when the password was read
+    is_partial: bool = False
+    until: int = -1
+    gate: TurnGate = field(default_factory=TurnGate)
 
     def process(self, records: RecordsLike, progressed: Callable[[Mark], None]) -> None:
         """Apply until no more records come. Errors end the run."""
         is_idle = max(self.mark.next_offset, self.read_to) >= records.end
         while not is_idle:
-            outcome, is_idle = self._turn(records)
-            self.owner, self.mark, self.read_to = outcome.owner, outcome.mark, outcome.read_to
+            with self.gate.turn():
+                outcome, is_idle = self._turn(records)
+                self.owner, self.mark, self.read_to = outcome.owner, outcome.mark, outcome.read_to
             self.figures.add(outcome)
             progressed(self.mark)
 
     def _turn(self, records: RecordsLike) -> tuple[Outcome, bool]:
         """One turn, and whether the micro-batch is done."""
+        self._renew()
         given = self.assignment
         order = Order(
             self.owner,
@@ -117,6 +136,9 @@ class BatchApplier:
             records.end,
             given.safe_until,
             consistency=given.consistency,
+            until=self.until,
+            is_partial=self.is_partial,
+            turn_s=PARTIAL_TURN_S if self.is_partial else math.inf,
         )
         count = self.conductor.share_count(records, order, self.mark)
         solo_s = self.conductor.solo_s() if count else 0.0
@@ -127,6 +149,12 @@ class BatchApplier:
         is_past = outcome.mark.next_offset >= records.end
         # on a cluster, what came meanwhile may be a backlog: Spark reports it in the next micro-batch
         return outcome, outcome.is_idle or (is_past and records.executor_count() > 1)
+
+    def _renew(self) -> None:
+        if time.monotonic() - self._read_s >= SESSION_AGE_S:
+            endpoint = self.renewed(self.assignment.endpoint)
+            self.assignment = replace(self.assignment, endpoint=endpoint)
+            self._read_s = time.monotonic()
 
     def warning(self) -> Retryable | None:
         """MR-5038 while the topic has not reached the start; MR-5018 if it has rows of tables with triggers."""

@@ -6,15 +6,27 @@ Changes of one level share no causality key, so their order does not matter.
 from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 
 from consumer.kernel.merge import CHANGE_OP, EXACT, LEVEL, MODE, MOVES, OP_ABSENT, PLACE
-from consumer.kernel.walk import IS_SAFE, OP_CREATE, OP_DELETE, OP_UPDATE, SLOT
+from consumer.kernel.walk import (
+    FLAGS,
+    IS_SAFE,
+    LOGS_CASCADES,
+    NO_FOREIGN_KEY_CHECKS,
+    OP,
+    OP_CREATE,
+    OP_DELETE,
+    OP_UPDATE,
+    SLOT,
+)
 from consumer.plan.merge import net_changes
 from consumer.row_schemas import Ints
 from consumer.rows import Rows, find_keys
 from consumer.sql.table_plans import TablePlans, slots_of
 
-OP_REPLACE = 114  # above OP_DELETE, because a table's changes of one level are sorted by operation
+# a table's changes of one level are sorted by operation, so around OP_DELETE
+OP_RESTORE, OP_REPLACE = 98, 114
 
 
 def changes_of(plans: TablePlans, rows: Rows, numbers: Ints) -> Iterator[Ints]:
@@ -25,7 +37,7 @@ def changes_of(plans: TablePlans, rows: Rows, numbers: Ints) -> Iterator[Ints]:
     is_safe = rows.records[numbers, IS_SAFE]
     for run in np.split(numbers, np.flatnonzero(np.diff(is_safe)) + 1):
         changes = leveled(plans, rows, run)
-        yield repeatable(changes) if rows.records[run[0], IS_SAFE] else changes
+        yield repeatable(rows, changes) if rows.records[run[0], IS_SAFE] else changes
 
 
 def leveled(plans: TablePlans, rows: Rows, numbers: Ints) -> Ints:
@@ -44,15 +56,30 @@ def leveled(plans: TablePlans, rows: Rows, numbers: Ints) -> Ints:
     return changes
 
 
-def repeatable(changes: Ints) -> Ints:
+def repeatable(rows: Rows, changes: Ints) -> Ints:
     """The same changes as DELETE and REPLACE (``consumer.safe_mode``).
 
-    An UPDATE of the key is both. Its DELETE is first, because the new key may equal the old one under the collation.
+    An UPDATE of the key is both. Its DELETE is first, because the new key may equal the old one under the collation. A
+    DELETE with foreign key checks first restores the row, so that the target's cascade finds it.
     """
     ops = changes[:, CHANGE_OP]
     left = changes[(ops == OP_UPDATE) & (changes[:, MOVES] != 0)]
     left[:, CHANGE_OP] = OP_DELETE
+    restored = changes[(ops == OP_DELETE) & ~unchecked(rows.records[changes[:, PLACE]])]
+    restored[:, CHANGE_OP] = OP_RESTORE
     made = changes.copy()
     made[(ops == OP_UPDATE) | (ops == OP_CREATE), CHANGE_OP] = OP_REPLACE
     made[ops == OP_ABSENT, CHANGE_OP] = OP_DELETE
-    return np.concatenate((left, made))
+    return np.concatenate((left, restored, made))
+
+
+def unchecked(records: Ints) -> npt.NDArray[np.bool_]:
+    """True for each record that is written without foreign key checks, so that no cascade follows.
+
+    A DELETE of a source that logs cascades is one: MySQL 9.6 logs a REPLACE of a parent as DELETE and INSERT, and the
+    children of that parent stay.
+    """
+    flags = records[..., FLAGS]
+    is_logged = (records[..., OP] == OP_DELETE) & ((flags & LOGS_CASCADES) != 0)
+    found: npt.NDArray[np.bool_] = ((flags & NO_FOREIGN_KEY_CHECKS) != 0) | is_logged
+    return found

@@ -19,17 +19,18 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from consumer.kernel.walk import OP, OP_CREATE, OP_DELETE, SCHEMA_ID, SEQ, SLOT
+from consumer.kernel.walk import OP, OP_CREATE, OP_DELETE, OP_UPDATE, SCHEMA_ID, SEQ, SLOT
 from consumer.rows import Rows
-from consumer.sql.table_plan import AFTER, BEFORE, TablePlan, quoted, record_indexes, target_column
+from consumer.sql.table_plan import AFTER, BEFORE, TablePlan, record_indexes, target_column
 from consumer.sql.table_plans import TablePlans
 from consumer.sql.templates import rows_template
 from consumer.target.conflicts import STOP, Conflict, store_conflict
-from consumer.target.connection import Row, TargetConnection
+from consumer.target.connection import FOREIGN_KEY_ERRORS, Row, TargetConnection
 from consumer.target.inventory import TargetColumn
 from consumer.target.progress import Owner, check_fence
 from millrace.errors import Fatal, MillraceError
 from millrace.log import get_logger
+from schemas.sql.quoting import quoted
 
 ROWS_MAX = 8  # a row of the target for each unique key
 VALUE_LENGTH_MAX = 1000  # characters or bytes of a value; a row's key and short columns stay whole
@@ -59,6 +60,16 @@ def make_conflict(
         rows_in_the_way(connection, table_plan, rows, number),
         plans.schemas.texts[schema_id],
     )
+
+
+def conflict_kind(op: int, refused: Fatal | None) -> str:
+    """One of ``CONFLICT_KINDS``. ``refused``: the server's error; None if a statement found no row."""
+    errno = refused.context.get("errno", "") if refused is not None else ""
+    if errno in FOREIGN_KEY_ERRORS:
+        return "foreign-key"
+    if op == OP_UPDATE:
+        return "update-exists" if errno else "update-missing"
+    return "insert-exists" if op == OP_CREATE else "delete-missing"
 
 
 def store_blocking(

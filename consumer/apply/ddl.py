@@ -21,26 +21,30 @@ A statement that does not change its state (ALTERs like ANALYZE) is executed aga
 sequence includes its row, which ALTER SEQUENCE changes. InnoDB assigns a new
 ID to a truncated, rebuilt, renamed or exchanged table, so these states differ.
 
-A run keeps two sessions for all of its statements. The driver's own runs the target transactions of 2 and 4. The
-other holds the lock from the first statement on and executes them. Its variables stay as the last statement set them,
-so a statement that sets fewer of them gets a new session.
+The statements run on a session of their own (``consumer.apply.ddl_session``), which holds the lock from the first
+statement on.
 A gap that an operator decided on the capture task (``schemas.record.gap``) is no statement: it blocks like one that is
 not understood, until an operator has repaired the target.
+
+While tables are loaded, a statement may be passed or set aside instead (``consumer.streams.statements``): the mark
+moves and its tables wait for a load, in one target transaction. If the process is killed before its commit, the next
+run meets the statement again; after it, the statement is passed.
 
 Not done here: views, routines, triggers, events, accounts. They are recorded in ``left_out`` and counted.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from decimal import Decimal
-from hashlib import blake2b
-from weakref import WeakKeyDictionary
 
+from consumer.apply.ddl_session import default_database, entered, lock, sql_mode
+from consumer.load.state import set_waiting, task_of
 from consumer.route import Route
-from consumer.sql.table_plan import quoted
+from consumer.streams.range import Range
+from consumer.streams.related import related
+from consumer.streams.statements import Place, Verdict, Way, verdict
 from consumer.target.connection import Endpoint, TargetConnection
-from consumer.target.inventory import Changed
+from consumer.target.inventory import Changed, ForeignKey, TableKey
 from consumer.target.progress import DATABASE, Mark, Owner, check_fence, move_mark
 from consumer.target.sessions import session_for, statement_session
 from consumer.target.table_state import NO_IDS, SPACES, read_state
@@ -48,17 +52,17 @@ from consumer.window import is_covered
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
-from schemas.gtid import Flavour, shortened
+from schemas.gtid import Flavour, parse_gtid, shortened
 from schemas.record.control import DdlRecord, DdlStatement
 from schemas.record.gap import gap_of
 from schemas.sql.statement import APPLIED_KINDS, RECORDED_KINDS, Kind, Statement, classify
-from schemas.sql.tokens import SqlMode
 
 BEFORE_INTENT = register("apply.ddl_before_intent")
 AFTER_INTENT = register("apply.ddl_after_intent")
 AFTER_EXECUTE = register("apply.ddl_after_execute")
+BEFORE_ASIDE = register("streams.before_aside")
+AFTER_ASIDE = register("streams.after_aside")
 
-LOCK_S = 30
 DONE, EXECUTE, UNDECIDED, REFUSED = "done", "execute", "", "refused"
 
 _log = get_logger("apply.ddl")
@@ -72,24 +76,51 @@ class DdlPlace:
     after: Mark
 
 
-def apply_ddl(
-    endpoint: Endpoint, owner: Owner, record: DdlRecord, place: DdlPlace, *, route: Route
-) -> Changed | None:
-    """Apply, record or skip a statement and move the mark over it. Returns what may have changed; None if skipped.
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The tables that a stream applies, the range of its load, and the tables that the target has."""
 
-    A statement about tables that ``route`` leaves out is recorded. One that names other tables, too, blocks.
+    route: Route
+    range: Range | None = None
+    on_target: Collection[TableKey] = ()
+    foreign_keys: Collection[ForeignKey] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """How a statement was passed. ``changed``: what may have changed; None if it was not executed.
+
+    ``is_recorded``: it is in ``left_out``. ``waiting``: the tables that it has set aside for a load.
     """
-    session = session_for(endpoint, owner)
+
+    changed: Changed | None = None
+    is_recorded: bool = False
+    waiting: frozenset[TableKey] = frozenset()
+
+
+def apply_ddl(
+    endpoint: Endpoint, owner: Owner, record: DdlRecord, place: DdlPlace, scope: Scope
+) -> Passed:
+    """Apply, record or skip a statement, or set its tables aside, and move the mark over it.
+
+    A statement about tables that the route leaves out is recorded. One that names other tables, too, blocks.
+    """
+    session, route = session_for(endpoint, owner), scope.route
     try:
         if is_covered(record, place.before):
             _skip(session, owner, place)
-            return None
+            return Passed()
         statement = _statement(record)
         if route.folds_names:
             statement = statement.in_lower_case()
+        found = _verdict(session, record, statement, scope)
+        if found.way is not Way.AS_ALWAYS:
+            waiting = related(found.tables, scope.foreign_keys, route)
+            _pass(session, owner, record, waiting, place)
+            return Passed(waiting=waiting)
         if _is_recorded(statement, route):
             _leave_out(session, owner, record, statement, place)
-            return None
+            return Passed(is_recorded=True)
         if left_out := _is_understood(statement) and route.left_out(statement):
             statement = replace(statement, kind=Kind.UNKNOWN)
             doubt = f"names {', '.join(left_out)}, which the apply task leaves out"
@@ -98,7 +129,7 @@ def apply_ddl(
             names = ", ".join(f"{name.database}.{name.table}" for name in statement.tables)
             what = f"{statement.verb} {names}, and the target is MySQL"
             raise Fatal("MR-5028", what, seq=record.source.seq, table=names)
-        return _apply_once(session, owner, record, statement, place)
+        return Passed(_apply_once(session, owner, record, statement, place))
     except BaseException:
         session.rollback()
         raise
@@ -116,7 +147,7 @@ def _doubted(statement: DdlStatement, doubt: str) -> DdlStatement:
 
 def _statement(record: DdlRecord) -> Statement:
     """The statement, unknown if capture did not understand it or publishes only part of its tables."""
-    found = classify(record.statement.sql, _default_database(record), _mode(record))
+    found = classify(record.statement.sql, default_database(record), sql_mode(record))
     is_unknown = record.statement.kind == Kind.UNKNOWN
     return replace(found, kind=Kind.UNKNOWN) if is_unknown else found
 
@@ -125,6 +156,42 @@ def _skip(session: TargetConnection, owner: Owner, place: DdlPlace) -> None:
     check_fence(session, owner)
     move_mark(session, owner.task, before=place.before, after=place.after)
     session.commit()
+
+
+def _verdict(
+    session: TargetConnection, record: DdlRecord, statement: Statement, scope: Scope
+) -> Verdict:
+    gtid = parse_gtid(record.source.origin.connector, record.source.place.gtid)
+    is_there = scope.range is not None and any(
+        read_state(session, replace(statement, tables=())).values()
+    )
+    met = Place(gtid, scope.on_target, is_there)
+    return verdict(statement, met, route=scope.route, range_=scope.range)
+
+
+def _pass(
+    session: TargetConnection,
+    owner: Owner,
+    record: DdlRecord,
+    waiting: frozenset[TableKey],
+    place: DdlPlace,
+) -> None:
+    """Move the mark over a statement that is not executed; the tables wait for a load."""
+    fault_point(BEFORE_ASIDE)
+    check_fence(session, owner)
+    detail = f"seq {record.source.seq}: {record.statement.sql}"
+    set_waiting(session, task_of(owner.task), waiting, detail=detail)
+    _forget_intent(session, owner, record)
+    move_mark(session, owner.task, before=place.before, after=place.after)
+    session.commit()
+    fault_point(AFTER_ASIDE)
+
+
+def _forget_intent(session: TargetConnection, owner: Owner, record: DdlRecord) -> None:
+    session.query(
+        f"DELETE FROM {DATABASE}.ddl_intent WHERE task = %s AND seq = %s",
+        (owner.task, record.source.seq),
+    )
 
 
 def _leave_out(
@@ -145,10 +212,7 @@ def _leave_out(
         ),
     )
     # an intent remains if the statement blocked the task before its tables were left out
-    session.query(
-        f"DELETE FROM {DATABASE}.ddl_intent WHERE task = %s AND seq = %s",
-        (owner.task, record.source.seq),
-    )
+    _forget_intent(session, owner, record)
     move_mark(session, owner.task, before=place.before, after=place.after)
     session.commit()
 
@@ -162,7 +226,7 @@ def _apply_once(
 ) -> Changed:
     seq, endpoint = record.source.seq, session.endpoint
     executing = statement_session(endpoint, owner)
-    _lock(executing, owner.task)
+    lock(executing, owner.task)
     check_fence(session, owner)
     found = session.query(
         f"SELECT state_text, decision FROM {DATABASE}.ddl_intent WHERE task = %s AND seq = %s",
@@ -190,10 +254,7 @@ def _apply_once(
         session = session_for(endpoint, owner)  # a stop may have cut the other one meanwhile
     check_fence(session, owner)
     move_mark(session, owner.task, before=place.before, after=place.after)
-    session.query(
-        f"DELETE FROM {DATABASE}.ddl_intent WHERE task = %s AND seq = %s",
-        (owner.task, seq),
-    )
+    _forget_intent(session, owner, record)
     session.commit()
     return Changed(
         frozenset((name.database, name.table) for name in statement.tables),
@@ -303,7 +364,7 @@ def _execute(
         head, _, _ = sql.rstrip().rstrip(";").rpartition("START")
         sql = head
     try:
-        _entered(session, owner, record).query(sql.encode())
+        entered(session, owner, record).query(sql.encode())
     except MillraceError as exc:
         if isinstance(exc, Retryable):
             raise
@@ -314,159 +375,3 @@ def _execute(
             sql=sql[:200],
             **dict(exc.context),
         ) from exc
-
-
-_ANYWHERE = ("time_zone", "foreign_key_checks", "unique_checks", "explicit_defaults_for_timestamp")
-_SAME_FLAVOUR = (
-    "sql_mode",
-    "collation_server",
-    "collation_connection",
-    "default_collation_for_utf8mb4",
-)
-_COMMON_MODES = {
-    "ANSI_QUOTES",
-    "PIPES_AS_CONCAT",
-    "IGNORE_SPACE",
-    "NO_BACKSLASH_ESCAPES",
-    "NO_ZERO_DATE",
-}
-_COMMON_MODES |= {
-    "NO_ZERO_IN_DATE",
-    "STRICT_TRANS_TABLES",
-    "STRICT_ALL_TABLES",
-    "ALLOW_INVALID_DATES",
-}
-
-
-def _default_database(record: DdlRecord) -> str:
-    return record.statement.session.get("default_database", "")
-
-
-def _modes(record: DdlRecord) -> list[str]:
-    return [mode for mode in record.statement.session.get("sql_mode", "").split(",") if mode]
-
-
-def _mode(record: DdlRecord) -> SqlMode:
-    modes = _modes(record)
-    return SqlMode("ANSI_QUOTES" in modes, "NO_BACKSLASH_ESCAPES" in modes)
-
-
-@dataclass(frozen=True, slots=True)
-class _Left:
-    """Leftovers of earlier statements in their session: the names of variables, the database, default collations."""
-
-    names: frozenset[str] = frozenset()
-    database: str = ""
-    collations: str | None = None
-
-
-_left: WeakKeyDictionary[TargetConnection, _Left] = WeakKeyDictionary()
-
-
-def _entered(session: TargetConnection, owner: Owner, record: DdlRecord) -> TargetConnection:
-    """The session, or a new one, with the source's values of all variables that affect the statement's meaning."""
-    values, database = record.statement.session, _default_database(record)
-    variables = _variables(session, record)
-    left = _left.get(session, _Left())
-    if left.names - variables.keys() or (
-        not _use(session, database) and left.database
-    ):  # what is left would affect the statement
-        endpoint = session.endpoint
-        session.close()
-        session, left = statement_session(endpoint, owner), _Left()
-        _lock(session, owner.task)
-        _use(session, database)
-    if not left.names:
-        # otherwise MariaDB's EXCHANGE PARTITION waits for itself; MySQL sets some variables only without a transaction
-        session.commit()
-        session.query("SET SESSION autocommit = 1")
-    collations = values.get("character_set_collations")
-    if record.source.origin.connector is session.flavour and collations not in (
-        None,
-        left.collations,
-    ):
-        assert collations is not None
-        _set_default_collations(session, collations)
-    session.query(
-        "SET SESSION " + ", ".join(f"{name} = %s" for name in variables),
-        list(variables.values()),
-    )
-    _left[session] = _Left(frozenset(variables), database, collations)
-    return session
-
-
-def _variables(session: TargetConnection, record: DdlRecord) -> dict[str, object]:
-    values = record.statement.session
-    is_same = record.source.origin.connector is session.flavour
-    names = (*_ANYWHERE, *(_SAME_FLAVOUR if is_same else ()))
-    found: dict[str, object] = {name: _value(values[name]) for name in names if name in values}
-    if not is_same and "sql_mode" in values:
-        found["sql_mode"] = ",".join(mode for mode in _modes(record) if mode in _COMMON_MODES)
-    # DEFAULT CURRENT_TIMESTAMP of a new column gives old rows the statement's time. A double can not hold it exactly.
-    # MySQL rounds it to microseconds and MariaDB truncates it; adding 0.3 microseconds is right for both.
-    seconds, micros = record.source.place.ts_ms // 1000, int(values.get("microseconds", "0"))
-    if session.flavour is Flavour.MARIADB:  # the source has accepted the statement
-        found["system_versioning_alter_history"] = "KEEP"
-    return found | {"timestamp": Decimal(f"{seconds}.{micros:06}3")}
-
-
-def _use(session: TargetConnection, database: str) -> bool:
-    """Whether the database is now the session's default; False if it does not exist or is not accessible."""
-    if not database:
-        return False
-    try:
-        session.query(b"USE " + quoted(database))
-    except Fatal as exc:
-        if exc.code in ("MR-5012", "MR-5007"):
-            return False
-        raise
-    return True
-
-
-def _set_default_collations(session: TargetConnection, pairs: str) -> None:
-    """Set MariaDB's default collations of character sets. `pairs`: name=id,… of the source."""
-    if not pairs and not session.query("SHOW VARIABLES LIKE 'character_set_collations'"):
-        return
-    names = []
-    for pair in filter(None, pairs.split(",")):
-        charset, _, id_ = pair.partition("=")
-        found = session.query(
-            "SELECT FULL_COLLATION_NAME FROM information_schema"
-            ".COLLATION_CHARACTER_SET_APPLICABILITY WHERE ID = %s AND CHARACTER_SET_NAME = %s",
-            (int(id_), charset),
-        )
-        if not found:
-            raise Fatal("MR-5041", f"the target does not have collation id {id_} of {charset}")
-        names.append(f"{charset}={found[0][0]}")
-    session.query("SET SESSION character_set_collations = %s", (",".join(names),))
-
-
-def _value(text: str) -> object:
-    return int(text) if text.lstrip("-").isdigit() else text
-
-
-# ---- the lock of a task's DDL ---------------------------------------------------------------------
-
-
-def _lock_name(task: str) -> str:
-    """A lock name of at most 64 characters. Servers ignore its case."""
-    return f"millrace.ddl.{blake2b(task.encode(), digest_size=16).hexdigest()}"
-
-
-def _lock(session: TargetConnection, task: str) -> None:
-    if session.query("SELECT GET_LOCK(%s, %s)", (_lock_name(task), LOCK_S)) != [(1,)]:
-        raise Retryable("MR-5005", f"another session is executing a statement of {task}", task=task)
-
-
-def end_earlier_statement(session: TargetConnection, task: str) -> None:
-    """After raising the fence: end a statement that an earlier run still executes, and wait for its end."""
-    ((holder,),) = session.query("SELECT IS_USED_LOCK(%s)", (_lock_name(task),))
-    if holder is not None and holder != session.id:
-        _log.warning("ending the DDL session of an earlier run", session=holder)
-        try:
-            session.query(f"KILL {holder}")
-        except Fatal as exc:  # it has ended meanwhile
-            _log.info("the session has ended", error=str(exc))
-    _lock(session, task)
-    session.query("SELECT RELEASE_LOCK(%s)", (_lock_name(task),))
-    session.commit()

@@ -19,10 +19,14 @@ import numpy as np
 
 from consumer.apply.conflict import store_blocking
 from consumer.apply.part import AFTER_LANE_COMMIT, BEFORE_LANE_COMMIT, MarkClaim, Writing
+from consumer.apply.tally import pending
 from consumer.apply.writer import ConflictRule, RowWriter
+from consumer.load.state import task_of
 from consumer.row_schemas import Ints
-from consumer.safe_mode import SafeMode, check_triggers
+from consumer.safe_mode import check_triggers, prepare_snapshot_rows
 from consumer.sql.table_plans import TablePlans
+from consumer.streams.range import Overlap
+from consumer.streams.state import set_unfit
 from consumer.target.connection import TargetConnection
 from consumer.target.progress import Mark, check_fence
 from consumer.target.sessions import session_for
@@ -45,10 +49,11 @@ class LargeTransaction:
     applied: Ints
     plans: TablePlans
     look_up: LookUp
-    safe_mode: SafeMode | None
+    overlap: Overlap
     rows: int = 0
     statements: int = 0
     _learned: dict[int, str] = field(default_factory=dict)
+    _conflicts: list[str] = field(default_factory=list)  # their kinds, counted after the commit
 
     def apply(self, pieces: Iterable[Taken]) -> int:
         """Apply records that have no DDL statement; the number of records of the last piece."""
@@ -69,6 +74,7 @@ class LargeTransaction:
             session.close()  # the server rolls back
             raise
         fault_point(AFTER_LANE_COMMIT)
+        pending.conflicted(self.writing.owner.task, self._conflicts)
         return taken
 
     def _add(self, session: TargetConnection, piece: Taken) -> int:
@@ -83,8 +89,12 @@ class LargeTransaction:
                 look_up=self.look_up,
             )
             self.plans = window.plans
-            if self.safe_mode is not None:
-                self.safe_mode = self.safe_mode.set_in(window, self.mark)
+            prepare_snapshot_rows(window)
+            self.overlap, entered = self.overlap.entered(window, self.mark)
+            window = entered.window
+            if entered.unfit:
+                set_unfit(session, task_of(self.writing.owner.task), entered.unfit)
+                self.plans = self.plans.routed(self.plans.route.without(frozenset(entered.unfit)))
             self._learned |= window.learned
             end = len(window.rows)
             if end:
@@ -117,6 +127,7 @@ class LargeTransaction:
             writer.settle()
             self._write_carefully(session, writer, window)
         self.statements += writer.statement_count
+        self._conflicts += writer.conflicts
         self.rows += len(numbers)
 
     def _write_carefully(
@@ -126,6 +137,7 @@ class LargeTransaction:
             writer.write_carefully(window.rows, window.waiting)
         except MillraceError:
             if writer.blocking is not None and session.is_open:
+                pending.conflicted(self.writing.owner.task, writer.conflicts[-1:])
                 session.rollback()
                 packet = self.plans.inventory.packet_bytes_max
                 store_blocking(session, self.writing.owner, writer.blocking, bytes_max=packet)

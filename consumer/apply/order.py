@@ -5,6 +5,7 @@
     Share       one Spark task's part of a spread turn, which several apply together
     ShareEnd    how far that came
     Failure     an error of Millrace as a value; other errors end the Spark task
+    Answer      an Outcome, ShareEnd or Failure, with the incidents of the executor
 
 All are values that Spark can send.
 """
@@ -12,12 +13,14 @@ All are values that Spark can send.
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Generic, TypeVar
 
+from consumer.apply.tally import pending
 from consumer.target.connection import Endpoint
 from consumer.target.progress import Mark, Owner
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 from schemas.documents import ConflictPolicy, Consistency, TableFilter, TopicAddress
+from schemas.stages.incidents import Incidents
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +29,8 @@ class Order:
 
     ``begin``: the first offset that the topic kept when the run began, or the mark's. ``end``: the topic has records up
     to this offset, so a turn is not idle before it has read that far. ``safe_until``: the GTID set of safe mode; "":
-    none. ``turn_s``: it ends after this time.
+    none. ``turn_s``: it ends after this time. ``until``: it reads no record at or above this offset (-1: no limit).
+    ``is_partial``: the task loads tables, so the executor reads what this stream applies (``consumer.streams``).
     """
 
     owner: Owner
@@ -41,6 +45,8 @@ class Order:
     safe_until: str = ""
     turn_s: float = math.inf
     consistency: Consistency = Consistency.CAUSAL
+    until: int = -1
+    is_partial: bool = False
 
 
 @dataclass(slots=True)
@@ -143,17 +149,28 @@ _BRANCHES: dict[str, type[MillraceError]] = {
 T = TypeVar("T")
 
 
-def guarded(work: Callable[[], T]) -> T | Failure:
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[T]):
+    """The answer to an order of ``task``. ``incidents``: what the executor counted since its last answer."""
+
+    task: str
+    result: T | Failure
+    incidents: Incidents = field(default_factory=Incidents)
+
+
+def guarded(task: str, work: Callable[[], T]) -> Answer[T]:
     """Run ``work`` in an executor; an error of Millrace becomes a value."""
+    result: T | Failure
     try:
-        return work()
+        result = work()
     except MillraceError as exc:
         branch = next(name for name, kind in _BRANCHES.items() if isinstance(exc, kind))
-        return Failure(branch, exc.code, exc.message, exc.fix, dict(exc.context))
+        result = Failure(branch, exc.code, exc.message, exc.fix, dict(exc.context))
+    return Answer(task, result, pending.take(task))
 
 
-def outcome_of(answer: T | Failure) -> T:
-    """The answer; raises the error."""
-    if isinstance(answer, Failure):
-        raise answer.error()
-    return answer
+def result_of(answer: Answer[T]) -> T:
+    """The result; raises the error."""
+    if isinstance(answer.result, Failure):
+        raise answer.result.error()
+    return answer.result

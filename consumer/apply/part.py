@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from consumer.apply.conflict import store_blocking
+from consumer.apply.tally import pending
 from consumer.apply.writer import ConflictRule, RowWriter
 from consumer.plan.applied import to_bitmap
 from consumer.row_schemas import Ints
@@ -39,6 +40,7 @@ from consumer.target.sessions import session_for
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.faults import fault_point, register
 from schemas.documents import ConflictPolicy
+from schemas.stages.incidents import NO_NUMBER
 
 LOCK_TRIES_MAX = 8
 
@@ -128,22 +130,26 @@ def apply_part(
             fault_point(BEFORE_LANE_COMMIT)
             session.commit()
             fault_point(AFTER_LANE_COMMIT)
+            pending.conflicted(writing.owner.task, writer.conflicts)
             return writer.statement_count
         except MillraceError as exc:
             session.rollback()
             if exc.code != "MR-5005" and (careful or not isinstance(exc, Fatal)):
                 if writer.blocking is not None and session.is_open:
+                    pending.conflicted(writing.owner.task, writer.conflicts[-1:])
                     packet = plans.inventory.packet_bytes_max
                     store_blocking(session, writing.owner, writer.blocking, bytes_max=packet)
                 session.close()
                 raise
+            if exc.code == "MR-5005":
+                pending.retried(writing.owner.task, exc.context.get("errno", NO_NUMBER))
             careful = careful or isinstance(exc, Fatal)
             writer.settle()
     session.close()
     raise Retryable("MR-5005", "the rows stay locked")
 
 
-def move_over(session: TargetConnection, owner: Owner, claim: MarkClaim, *, through: int) -> None:
+def move_over(session: TargetConnection, owner: Owner, claim: Claim, *, through: int) -> None:
     """Move the mark over flights whose parts are all applied; delete bitmaps of flights up to ``through``."""
     fault_point(BEFORE_MARK)
     check_fence(session, owner)

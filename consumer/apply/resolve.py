@@ -65,7 +65,7 @@ def replay(endpoint: Endpoint, task: str, seq: int) -> None:
         conflict = read_conflict(session, task, seq).conflict
         plans, rows = _planned(session, task, conflict)
         session.rollback()  # the fence is locked only for the writes
-        _lock_fence(session, task)
+        lock_fence(session, task)
         if read_conflict(session, task, seq).decision == STOP or seq > _mark_seq(session, task):
             raise Fatal("MR-5062", f"{task} has not passed seq {seq} yet", task=task, seq=seq)
         writer = RowWriter(session, plans, ConflictRule(task, ConflictPolicy.STOP))
@@ -74,7 +74,8 @@ def replay(endpoint: Endpoint, task: str, seq: int) -> None:
         except Fatal as exc:
             if exc.code != "MR-5010":
                 raise
-            raise Fatal(exc.code, exc.message, fix=_REPEAT, **dict(exc.context)) from exc
+            repeat = Fatal(exc.code, exc.message, fix=_REPEAT, **dict(exc.context))
+            raise repeat.name(task=task, seq=seq) from exc
         _delete(session, task, [seq])
         _commit(session)
 
@@ -96,7 +97,7 @@ def discard(endpoint: Endpoint, task: str, seqs: Sequence[int]) -> Discarded:
     All or nothing; Fatal MR-5061 if one does not exist.
     """
     with _session(endpoint, task) as session:
-        run, mark_seq = _lock_fence(session, task), _mark_seq(session, task)
+        run, mark_seq = lock_fence(session, task), _mark_seq(session, task)
         decisions = {seq: read_conflict(session, task, seq).decision for seq in sorted(set(seqs))}
         blocking = [seq for seq, decision in decisions.items() if decision == STOP]
         kept = [seq for seq in decisions if seq > mark_seq and seq not in blocking]
@@ -146,7 +147,7 @@ def _session(endpoint: Endpoint, task: str) -> Iterator[TargetConnection]:
         session.close()
 
 
-def _lock_fence(session: TargetConnection, task: str) -> int:
+def lock_fence(session: TargetConnection, task: str) -> int:
     """Lock the fence until the end of the transaction and return its run; Fatal MR-5061 if the task never ran."""
     rows = session.query(f"SELECT run FROM {DATABASE}.fence WHERE task = %s FOR UPDATE", (task,))
     if not rows:

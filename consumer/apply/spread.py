@@ -33,6 +33,7 @@ from consumer.kernel.order import pack_lanes
 from consumer.kernel.walk import SEQ, SLOT
 from consumer.row_schemas import Ints
 from consumer.rows import Rows, find_keys
+from consumer.safe_mode import prepare_snapshot_rows
 from consumer.sql.table_plans import TablePlans, slots_of
 from consumer.target.inventory import alter_count
 from consumer.target.progress import Mark
@@ -98,6 +99,7 @@ class SpreadApplier:
             applied=self.applied,
             look_up=self.look_up,
         )
+        prepare_snapshot_rows(window)
         count = len(window.rows)
         self._left = taken.part(count, len(taken.values)) if count < len(taken.values) else None
         if count and not self._fly(window):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from consumer.apply.changes import OP_REPLACE
+from consumer.apply.changes import OP_REPLACE, OP_RESTORE
 from consumer.kernel.merge import OP_ABSENT
 from consumer.kernel.walk import OP, OP_CREATE, OP_DELETE, OP_UPDATE
 from consumer.row_schemas import Ints
@@ -18,6 +18,7 @@ STATEMENT_BYTES_MAX = 1 << 20
 
 OPS = {OP_CREATE: "insert", OP_UPDATE: "update", OP_DELETE: "delete"}
 OPS |= {OP_ABSENT: "insert and delete", OP_REPLACE: "replace"}
+OPS |= {OP_RESTORE: "restore"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,19 @@ from dataclasses import dataclass, replace
 from consumer.apply.applier import DEFAULT_LIMITS, Applier, Limits
 from consumer.apply.lanes import Lanes
 from consumer.apply.order import Order, Outcome
+from consumer.load.state import set_waiting
 from consumer.route import Route
 from consumer.row_schemas import Ints
+from consumer.safe_mode import SafeMode
 from consumer.sql.table_plans import Catalogue, TablePlans
+from consumer.streams.range import Overlap
+from consumer.streams.related import RELATED, related
+from consumer.streams.state import current_view
+from consumer.streams.view import WHOLE, View
 from consumer.target.connection import TargetConnection
 from consumer.target.fence import take_turn
-from consumer.target.inventory import alter_count, read_inventory
-from consumer.target.progress import Mark, Owner, read_position, read_schemas
+from consumer.target.inventory import Inventory, alter_count, read_inventory
+from consumer.target.progress import Mark, Owner, check_fence, read_position, read_schemas
 from consumer.target.sessions import session_for
 from consumer.topic.taken import Source
 from consumer.window import LookUp
@@ -61,7 +67,9 @@ def run_turn(order: Order, tools: Tools) -> Outcome:
     owner = take_turn(session, order.owner)
     fault_point(AFTER_TURN)
     mark, applied = known_position(session, order)
-    plans = known_plans(session, order, resident, last=order.owner, mark=mark)
+    view = current_view(session, owner, mark) if order.is_partial else WHOLE
+    plans = known_plans(session, order, resident, last=order.owner, mark=mark, view=view)
+    plans = without_related(session, owner, plans)
     session.commit()
     applier = Applier(
         replace(order, owner=owner),
@@ -75,6 +83,7 @@ def run_turn(order: Order, tools: Tools) -> Outcome:
         replace(tools.limits, turn_s=min(tools.limits.turn_s, order.turn_s)),
         tools.is_over,
         tools.is_read,
+        Overlap(SafeMode.of(order.safe_until), view.range),
     )
     outcome = applier.run()
     residents[task] = Resident(owner, outcome.mark, applier.plans)
@@ -96,15 +105,42 @@ def known_position(
 
 
 def known_plans(
-    session: TargetConnection, order: Order, resident: Resident | None, *, last: Owner, mark: Mark
+    session: TargetConnection,
+    order: Order,
+    resident: Resident | None,
+    *,
+    last: Owner,
+    mark: Mark,
+    view: View = WHOLE,
 ) -> TablePlans:
-    """The plans of this process if it executed the last turn, of owner ``last``, up to ``mark``; else new ones."""
+    """The plans of this process if it executed the last turn, of owner ``last``, up to ``mark``; else new ones.
+
+    New ones, too, if the stream has other tables now: ``alter_count`` does not count what a load has created.
+    """
     if (
         resident is not None
         and (resident.owner, resident.mark.next_offset) == (last, mark.next_offset)
         and alter_count(session) == resident.plans.inventory.alter_count
+        and resident.plans.route == _route(order, view, resident.plans.inventory)
     ):
         return resident.plans
     inventory = read_inventory(session)
-    route = Route(order.tables, inventory.folds_names)
-    return TablePlans(Catalogue("", read_schemas(session, order.owner.task), inventory, route))
+    schemas = read_schemas(session, order.owner.task)
+    return TablePlans(Catalogue("", schemas, inventory, _route(order, view, inventory)))
+
+
+def without_related(session: TargetConnection, owner: Owner, plans: TablePlans) -> TablePlans:
+    """Main leaves tables that foreign keys relate to those of others to their load, too. Does not commit."""
+    route = plans.route
+    if not route.elsewhere:
+        return plans
+    more = related(route.elsewhere, plans.inventory.foreign_keys, route) - route.elsewhere
+    if not more:
+        return plans
+    check_fence(session, owner)
+    set_waiting(session, owner.task, more, detail=RELATED)
+    return plans.routed(route.without(more))
+
+
+def _route(order: Order, view: View, inventory: Inventory) -> Route:
+    return Route(order.tables, inventory.folds_names, view.elsewhere, view.only)

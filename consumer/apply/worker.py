@@ -12,10 +12,12 @@ from dataclasses import replace
 from typing import TypeVar
 
 from consumer.apply.lanes import ThreadLanes
-from consumer.apply.order import Failure, Order, Outcome, Share, ShareEnd, guarded
+from consumer.apply.order import Answer, Order, Outcome, Share, ShareEnd, guarded
 from consumer.apply.share import run_share
-from consumer.apply.turn import Tools, run_turn
+from consumer.apply.turn import Tools, residents, run_turn
 from consumer.registry import look_up_at
+from consumer.streams.view import side_of
+from consumer.target.sessions import close_sessions
 from consumer.topic.stream import TopicStream
 from millrace.errors import MillraceError, Retryable
 from schemas.documents import TopicAddress
@@ -28,19 +30,31 @@ GC_OBJECTS = 50_000
 _streams: dict[str, tuple[TopicAddress, TopicStream]] = {}  # by task
 
 
-def execute(order: Order) -> Outcome | Failure:
+def execute(order: Order) -> Answer[Outcome]:
     """Run one turn. An error of Millrace is returned as a value."""
-    return guarded(lambda: _turn(order))
+    return guarded(order.owner.task, lambda: _turn(order))
 
 
 def _turn(order: Order) -> Outcome:
+    if not order.is_partial:
+        _forget_side(order.owner.task)
     outcome = _execute(order, lambda tools: run_turn(order, tools))
     return replace(outcome, read_to=_stream(order).reached)
 
 
-def execute_share(share: Share) -> ShareEnd | Failure:
+def _forget_side(task: str) -> None:
+    """Release what this process keeps of a side stream that has joined."""
+    side = side_of(task)
+    if (kept := _streams.pop(side, None)) is not None:
+        kept[1].close()
+        close_sessions(side)
+        residents.pop(side, None)
+
+
+def execute_share(share: Share) -> Answer[ShareEnd]:
     """Run one share of a spread turn. An error of Millrace is returned as a value."""
-    return guarded(lambda: _execute(share.order, lambda tools: run_share(share, tools)))
+    order = share.order
+    return guarded(order.owner.task, lambda: _execute(order, lambda tools: run_share(share, tools)))
 
 
 def _execute(order: Order, run: Callable[[Tools], T]) -> T:

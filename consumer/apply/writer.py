@@ -23,8 +23,8 @@ Each decision of ``overwrite`` and ``skip`` is stored in ``millrace.conflict`` i
 (``consumer.apply.conflict``). ``stop`` leaves the conflict in ``blocking`` for the caller to store after its rollback.
 A table without a key has no row to overwrite, so ``overwrite`` refuses it with MR-5010.
 
-Rows in the range of safe mode (``consumer.safe_mode``) are written by REPLACE and DELETE. They are not counted, so
-only a foreign key can make them a conflict.
+Rows in the range of safe mode (``consumer.safe_mode``) are written by REPLACE and DELETE. They are not counted. Only a
+foreign key can refuse one, which is Fatal MR-5025 under any policy.
 
 Overwriting runs without foreign key checks: no cascade fires and no child prevents it. Children of a removed row stay
 unchanged, even if a cascade that the source does not log would have changed them. Until a record changes them, they
@@ -36,17 +36,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from consumer.apply.changes import OP_REPLACE, changes_of
-from consumer.apply.conflict import make_conflict
+from consumer.apply.changes import OP_REPLACE, OP_RESTORE, changes_of, unchecked
+from consumer.apply.conflict import conflict_kind, make_conflict
 from consumer.apply.sequences import split_sequences
 from consumer.apply.statements import OPS, Single, statement_bytes, statement_parts
 from consumer.apply.versions import VersionWriter
 from consumer.kernel.merge import AFTER, BEFORE, CHANGE_OP, LEVEL, MOVES, OP_ABSENT, PLACE
 from consumer.kernel.walk import (
-    FLAGS,
     HAS_FALLBACK,
     IS_SAFE,
-    NO_FOREIGN_KEY_CHECKS,
     OP,
     OP_CREATE,
     OP_DELETE,
@@ -58,6 +56,7 @@ from consumer.row_schemas import Ints
 from consumer.rows import Rows
 from consumer.sql import table_plan as images
 from consumer.sql.json_documents import filled_exactly
+from consumer.sql.load import LOAD_ROWS_MAX
 from consumer.sql.table_plan import Pieces, TablePlan, make_shape
 from consumer.sql.table_plans import TablePlans
 from consumer.target.conflicts import Conflict, store_conflict
@@ -68,12 +67,12 @@ from consumer.target.connection import (
     TargetConnection,
 )
 from consumer.target.inventory import has_changed
+from millrace.counted import counted
 from millrace.errors import Fatal, MillraceError, Retryable
 from schemas.documents import ConflictPolicy
 from schemas.gtid import Flavour
 
 LOAD_ROWS_MIN = 100  # LOAD DATA takes a round trip more, and saves at least 1 us a row
-LOAD_ROWS_MAX = 5_000  # some Galera servers commit every 10,000 rows (wsrep_load_data_splitting)
 DERIVED_ROW_BYTES_MAX = 1 << 15  # of a row's literals, far below the limit of 65,536 in `_alone`
 _KEY_TEXT_MAX = 200
 
@@ -101,6 +100,7 @@ class RowWriter:
         self._compared: set[tuple[str, str, bool]] = set()  # in this target transaction
         self._versions = VersionWriter(plans, self._run, self._run_one, self._filled)
         self.statement_count = 0
+        self.conflicts: list[str] = []  # the kinds of those in the open target transaction
         self.blocking: Conflict | None = (
             None  # the conflict of a Fatal MR-5010 of ``write_carefully``
         )
@@ -120,7 +120,7 @@ class RowWriter:
 
     def _write_changes(self, rows: Rows, changes: Ints) -> None:
         about = rows.records[changes[:, PLACE]]
-        mixed = about[:, HAS_FALLBACK] | ((about[:, FLAGS] & NO_FOREIGN_KEY_CHECKS) << 1)
+        mixed = about[:, HAS_FALLBACK] | (unchecked(about).astype(np.int64) << 2)
         kind = (changes[:, LEVEL] * len(rows.programs.ids) + about[:, SLOT]) << 12
         kind |= changes[:, CHANGE_OP] << 4 | mixed
         order = np.argsort(kind, kind="stable")
@@ -147,7 +147,10 @@ class RowWriter:
         place, op = int(run[0, PLACE]), int(run[0, CHANGE_OP])
         slot = int(rows.records[place, SLOT])
         table_plan = self._plans.table_plan(slot)
-        self._check_foreign_keys(rows, place)
+        if op == OP_RESTORE:
+            self._set_foreign_key_checks(wanted=False)
+        else:
+            self._check_foreign_keys(rows, place)
         pieces = table_plan.pieces(OPS[op])
         is_single = rows.records[place, HAS_FALLBACK] or table_plan.is_identity_generated
         if pieces is None or is_single:
@@ -165,7 +168,7 @@ class RowWriter:
             matched = self._run(rows.text_of(part, pieces.shape, around))
             if is_counted and matched != (0 if op == OP_ABSENT else len(part)):
                 table = table_plan.layout.table.full_name
-                why = f"{OPS[op]} of {len(part)} rows of {table} matched {matched}"
+                why = f"{OPS[op]} of {counted(len(part), 'row')} of {table} matched {matched}"
                 raise Fatal("MR-5010", why, table=table)
 
     def _load(self, rows: Rows, firsts: Ints, slot: int) -> bool:
@@ -184,7 +187,9 @@ class RowWriter:
             if not self._connection.load(sql, lines, packet_bytes=statement_bytes(inventory)):
                 self._plans.refuse_load(slot)
                 table = table_plan.layout.table.full_name
-                why = f"LOAD DATA of {len(part)} rows of {table} skipped or changed a row"
+                why = (
+                    f"LOAD DATA of {counted(len(part), 'row')} of {table} skipped or changed a row"
+                )
                 raise Fatal("MR-5010", why, table=table)
         return True
 
@@ -218,8 +223,7 @@ class RowWriter:
         return self._connection.run(sql)
 
     def _check_foreign_keys(self, rows: Rows, number: int) -> None:
-        flags = int(rows.records[number, FLAGS])
-        self._set_foreign_key_checks(wanted=not flags & NO_FOREIGN_KEY_CHECKS)
+        self._set_foreign_key_checks(wanted=not unchecked(rows.records[number]))
 
     def _set_foreign_key_checks(self, *, wanted: bool) -> None:
         """Callers restore the default at the end, because the session outlives this writer."""
@@ -265,9 +269,9 @@ class RowWriter:
         slot, what = int(rows.records[single.number, SLOT]), single.what
         table_plan = self._plans.table_plan(slot)
         table = table_plan.layout.table.full_name
-        if what != "replace" and matched > 1:
+        if what not in ("replace", "restore") and matched > 1:
             raise Fatal("MR-5019", f"{what} of a row of {table} matched {matched}", table=table)
-        if what == "delete" or not table_plan.is_identity_generated:
+        if what in ("delete", "restore") or not table_plan.is_identity_generated:
             return
         if self._run(self._filled(rows, single, "find")) != 1:
             names = ", ".join(column.name for _, column in table_plan.named if column.generated)
@@ -299,6 +303,7 @@ class RowWriter:
     def settle(self) -> None:
         """Restore the session's default settings after a failure; close the connection if that fails."""
         self._checks_foreign_keys = True
+        self.conflicts.clear()
         usual = b"SET SESSION foreign_key_checks=1, sql_mode='" + STRICT_MODE.encode() + b"'"
         try:
             self._connection.run(usual)
@@ -318,15 +323,18 @@ class RowWriter:
             try:
                 why = ""
                 if rows.records[number, IS_SAFE]:
-                    self._overwrite(rows, number)
+                    self._repeat(rows, number)
                 elif self._write_one(rows, Single.of(rows, number)) != 1:
                     why = "the row does not exist"
             except Fatal as exc:
                 refused, why = exc, exc.message
             if why:
                 self._check_unchanged(rows, number, refused)
+                if rows.records[number, IS_SAFE]:
+                    refused = _unrepeated(refused)
                 if refused is not None and refused.code != "MR-5010":
                     raise self._named(rows, number, why, code=refused.code) from refused
+                self.conflicts.append(conflict_kind(int(rows.records[number, OP]), refused))
                 self._decide(rows, number, why)
         self._versions.restore()
         self._set_foreign_key_checks(wanted=True)
@@ -369,6 +377,14 @@ class RowWriter:
             bytes_max=self._plans.inventory.packet_bytes_max,
         )
 
+    def _repeat(self, rows: Rows, number: int) -> None:
+        """Write the record's row as safe mode does, with the cascade of a DELETE that keeps its checks."""
+        if rows.records[number, OP] == OP_DELETE and self._checks_foreign_keys:
+            self._set_foreign_key_checks(wanted=False)
+            self._write_one(rows, Single.of(rows, number, "restore"))
+            self._set_foreign_key_checks(wanted=True)
+        self._overwrite(rows, number)
+
     def _overwrite(self, rows: Rows, number: int) -> None:
         """Write the record's row, whatever the target has."""
         op = int(rows.records[number, OP])
@@ -400,6 +416,13 @@ class RowWriter:
             return "(no key)"
         text = rows.text_of(Single.of(rows, number).firsts, shape)
         return text.decode(errors="replace")[:_KEY_TEXT_MAX]
+
+
+def _unrepeated(refused: Fatal | None) -> Fatal | None:
+    """The error of a row of safe mode: MR-5025 if a foreign key refuses it, whatever the conflict policy."""
+    if refused is None or refused.context.get("errno", "") not in FOREIGN_KEY_ERRORS:
+        return refused
+    return Fatal("MR-5025", refused.message)
 
 
 def _without_overwrite(task: str, seq: int) -> str:

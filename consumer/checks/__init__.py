@@ -3,4 +3,6 @@
 
 target.py   one target set
 topic.py    the topic of an apply task
+load.py     `start: load` of an apply task
+compare.py  `compare` of an apply task
 """

@@ -2,23 +2,27 @@
 
 The primary is found by the rule that a start uses (``consumer.target.members``). Tables are compared with the schemas
 that the task has learned so far (``consumer.sql.table_plan``), so a new task compares none. Nothing is written, so
-missing privileges are found by comparing SHOW GRANTS with ``schemas.grants``.
+missing privileges are found by comparing SHOW GRANTS with ``schemas.grants``. A server hides the databases on which an
+account has no right, so the databases that need a grant are also taken from the documents and from the schemas.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
+from consumer.plan.cascades import inexact
 from consumer.row_schemas import layout_of
 from consumer.sql.table_plan import plan_table
-from consumer.target.connection import LOCK_WAIT_S, TargetConnection, connect
+from consumer.target.connection import LOCK_WAIT_S, TargetConnection, connect, text_of
 from consumer.target.inventory import Inventory, TableKey, TargetTable, read_inventory
 from consumer.target.members import primary_member
 from consumer.target.progress import DATABASE, read_schemas
 from millrace.checks.clock import CLOCK_SQL, judge_clock, read_clock
 from millrace.checks.requirement import Area, Level, Requirement, Subject, shortened
+from millrace.counted import counted
 from millrace.errors import Fatal, MillraceError
 from schemas.documents import ApplyTask, SetDocument, TableFilter
 from schemas.grants import (
+    EVERYWHERE,
     Grant,
     HeldGrants,
     Role,
@@ -36,12 +40,14 @@ _SETTINGS_SQL = "SELECT @@local_infile, @@innodb_lock_wait_timeout, @@lower_case
 class TargetUse:
     """How a set is used: its apply tasks. ``allowed``: grants that the account needs for other roles.
 
-    ``source_folds``: a source that feeds it stores table names in lower case; None if that is unknown.
+    ``source_folds``: a source that feeds it stores table names in lower case; None if that is unknown. ``captured``: by
+    task, the tables of the capture tasks that write its topic.
     """
 
     tasks: Sequence[ApplyTask] = ()
     allowed: Sequence[Grant] = ()
     source_folds: bool | None = None
+    captured: Mapping[str, Sequence[TableFilter]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +66,20 @@ def check_target(document: SetDocument, use: TargetUse) -> Iterator[Requirement]
     subject = Subject(Area.TARGET, f"{endpoint.host}:{endpoint.port}")
     session = connect(endpoint)
     try:
-        members = f"{subject.name} of {len(document.members)} members"
+        members = f"{subject.name} of {counted(len(document.members), 'member')}"
         yield whole.ok("one writable primary", f"{members}, tls: {document.tls.mode}")
         yield from judge_settings(subject, _settings(session), use)
         yield judge_clock(subject, read_clock(lambda: _time_s(session)))
-        grants = parse_grants(_text(line) for (line,) in session.query("SHOW GRANTS"))
+        grants = parse_grants(text_of(line) for (line,) in session.query("SHOW GRANTS"))
         inventory = read_inventory(session, with_folds=False)
         filters = [task.tables for task in use.tasks] or [TableFilter()]
         admitted = {key: table for key, table in inventory.tables.items() if _admits(filters, key)}
-        databases = sorted({*_named_databases(filters), *(key[0] for key in admitted)})
-        patterns = [as_grant_pattern(name) for name in databases]
+        texts = {task.name: _schemas(session, task) for task in use.tasks}
+        seen = {key[0] for key in admitted}
+        databases = seen.union(
+            *(written_databases(task, use, texts[task.name], inventory) for task in use.tasks)
+        )
+        patterns = [as_grant_pattern(name) for name in sorted(databases)]
         needed = needed_grants(Role.TARGET, session.flavour, patterns)
         kept = needed
         if any(name.partition(".")[0] == "*" for each in filters for name in each.include):
@@ -77,19 +87,37 @@ def check_target(document: SetDocument, use: TargetUse) -> Iterator[Requirement]
         yield from judge_grants(subject, grants, needed, use.allowed, kept=kept)
         yield from judge_tables(subject, inventory, admitted)
         for task in use.tasks:
-            yield from judge_schemas(subject, task, _schemas(session, task), inventory)
+            yield from judge_schemas(subject, task, texts[task.name], inventory)
+            yield from judge_safe_mode(subject, task, inventory)
     finally:
         session.close()
 
 
+def written_databases(
+    task: ApplyTask, use: TargetUse, texts: Sequence[str], inventory: Inventory
+) -> set[str]:
+    """The databases that the task writes, as far as that is known without a look at the target.
+
+    It names them, has the schema of a table there (``texts``), or a capture task of its topic names them.
+    """
+    captured = _named_databases(use.captured.get(task.name, ()))
+    tables = [layout.table for layout in map(layout_of, texts)]
+    found = {
+        *_named_databases([task.tables]),
+        *(name for name in captured if _admits_a_table_of(task.tables, name)),
+        *(each.database for each in tables if task.tables.admits(each.database, each.table)),
+    }
+    return {inventory.key(name, "")[0] for name in found}
+
+
 def _settings(session: TargetConnection) -> Settings:
     ((local_infile, lock_wait_s, folds),) = session.query(_SETTINGS_SQL)
-    return Settings(int(_text(local_infile)), int(_text(lock_wait_s)), int(_text(folds)))
+    return Settings(int(text_of(local_infile)), int(text_of(lock_wait_s)), int(text_of(folds)))
 
 
 def _time_s(session: TargetConnection) -> float:
     ((now_s,),) = session.query(CLOCK_SQL)
-    return float(_text(now_s))
+    return float(text_of(now_s))
 
 
 def judge_settings(subject: Subject, found: Settings, use: TargetUse) -> Iterator[Requirement]:
@@ -136,8 +164,10 @@ def judge_grants(
     elif missing:
         fix = " ".join(grant.sql(held.account) for grant in missing)
         yield subject.fail("MR-5007", "privileges", found=f"without {shown(missing)}", fix=fix)
-    else:
+    elif any(grant.scope not in (EVERYWHERE, DATABASE) for grant in needed):
         yield subject.ok("privileges", "sufficient")
+    else:
+        yield subject.ok("privileges", "sufficient; which databases are written is not known yet")
     if excess := held.excess([*needed, *allowed]):
         yield subject.warn(
             "MR-4161",
@@ -173,7 +203,7 @@ def judge_tables(
             wanted="in every table",
         )
     else:
-        yield subject.ok("unique keys", f"in each of {len(admitted)} tables")
+        yield subject.ok("unique keys", f"in each of {counted(len(admitted), 'table')}")
     others = [
         f"{'.'.join(key)} ({table.engine})"
         for key, table in admitted.items()
@@ -223,6 +253,21 @@ def judge_schemas(
         yield subject.ok(what, f"{len(known)} fit their schemas" if known else "none known yet")
 
 
+def judge_safe_mode(
+    subject: Subject, task: ApplyTask, inventory: Inventory
+) -> Iterator[Requirement]:
+    """MR-5025 about the tables of a task with safe mode. Whether the source logs cascades is not known."""
+    if not task.rules.safe_mode.until_gtid:
+        return
+    what = f"cascades in safe mode of {task.name}"
+    parents = [key for key in sorted(inventory.tables) if task.tables.admits(*key)]
+    if found := inexact(inventory.foreign_keys, parents):
+        wanted = "none, unless the source logs cascades (MySQL 9.6 and later)"
+        yield subject.warn("MR-5025", what, found=shortened(found), wanted=wanted)
+    else:
+        yield subject.ok(what, "all can be repeated")
+
+
 def _schemas(session: TargetConnection, task: ApplyTask) -> list[str]:
     """The texts that the task has stored, by ID; none before its first start."""
     try:
@@ -238,11 +283,11 @@ def _admits(filters: Sequence[TableFilter], key: TableKey) -> bool:
     return key[0] != DATABASE and any(tables.admits(*key) for tables in filters)
 
 
+def _admits_a_table_of(tables: TableFilter, database: str) -> bool:
+    return tables.admits_database(database) and f"{database}.*" not in tables.exclude
+
+
 def _named_databases(filters: Iterable[TableFilter]) -> set[str]:
     """The databases that the tasks name without a wildcard; they may be missing yet."""
     names = {pattern.partition(".")[0] for tables in filters for pattern in tables.include}
     return {name for name in names if not set("*?") & set(name)}
-
-
-def _text(value: object) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)

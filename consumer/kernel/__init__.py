@@ -5,6 +5,8 @@
     order         groups that share a key (union-find), lanes, and levels of records that may be reordered
     merge         net changes of rows that several records change
     literals      writes values as SQL literals directly into the text of a statement
+    load_text     writes rows as the text that LOAD DATA reads
+    text_rows     turns rows of a server's text protocol into text for a statement
     json_numbers  finds JSON texts with numbers that a server reading them would change
 
 The code is Python compiled by numba: no build step, no GIL. All functions take and return numpy arrays;

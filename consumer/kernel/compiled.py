@@ -9,7 +9,10 @@ from pathlib import Path
 
 from millrace import doubles
 from millrace.compiled import kernel_compiler
+from millrace.text_protocol import walk
 
 CHECKED = os.environ.get("MILLRACE_KERNEL_CHECKED", "") == "1"
 
-compiled = kernel_compiler("apply", Path(__file__).parent, doubles.SOURCE, is_checked=CHECKED)
+compiled = kernel_compiler(
+    "apply", Path(__file__).parent, doubles.SOURCE, walk.SOURCE, is_checked=CHECKED
+)

@@ -23,7 +23,8 @@ _EXACT_BYTES_MAX = 16
 
 
 @compiled
-def _may_be_inexact(data: Array, start: Any, end: Any) -> Any:
+def may_be_inexact(data: Array, start: Any, end: Any) -> Any:
+    """Whether the text may contain such a number."""
     at = start
     while at < end:
         byte = data[at]
@@ -64,7 +65,7 @@ def find_inexact(data: Array, records: Array, numbers: Array, cells: Array, plac
         first = records[numbers[at], FIRST_CELL]
         for number in range(len(places)):
             cell = cells[first + places[number]]
-            if cell[0] == STRING and _may_be_inexact(data, cell[1], cell[2]):
+            if cell[0] == STRING and may_be_inexact(data, cell[1], cell[2]):
                 found[at] = 1
                 break
     return found

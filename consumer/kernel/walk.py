@@ -6,7 +6,7 @@ A row record (see docs/record.md), after ``00 | schema id``:
     after         the same
     source        version connector name snapshot db table set: strings; ts_ms server_id: longs; gtid file: strings;
                   pos: long; row event_flags: ints; seq: long
-    op            string of one byte: c u d
+    op            string of one byte: c u d r
     ts_ms         long
     transaction   id: string; total_order: long; last: boolean
 
@@ -37,11 +37,15 @@ CELL_WIDTH = 3
 SEQ, SLOT, OP, FLAGS, FIRST_CELL, LAST, COMMIT_MS, SCHEMA_ID = 0, 1, 2, 3, 4, 5, 6, 7
 HAS_FALLBACK = 8  # a value has another branch than its column's first: raw bytes of a text, an index without a label
 GTID_START, GTID_END = 9, 10
-IS_SAFE = 11  # set later, for rows in the range of safe mode (``consumer.safe_mode``)
+# for rows of snapshots; set later, for those in the range of safe mode (``consumer.safe_mode``)
+IS_SAFE = 11
 RECORD_WIDTH = 12
 
 OP_CONTROL, OP_CREATE, OP_UPDATE, OP_DELETE = 0, 99, 117, 100  # the letters of the record
+_OP_SNAPSHOT = 114  # becomes an OP_CREATE that IS_SAFE: the target may have the row already
 NO_FOREIGN_KEY_CHECKS = 2  # of FLAGS, which are those of the rows event
+# or foreign keys were handled in SQL (USE_SQL_FOREIGN_KEY_F, MySQL 9.6): rows that a cascade changed have records
+LOGS_CASCADES = NO_FOREIGN_KEY_CHECKS | 16
 OK, TORN, UNKNOWN_SCHEMA, NOT_FRAMED, BAD_OP, OTHER_TABLE = 0, 1, 2, 3, 4, 5
 REASONS = (
     "",
@@ -212,6 +216,9 @@ def _walk_record(
     if at < 0 or at + 1 != end:
         return TORN
     record[LAST] = data[at]
+    if record[OP] == _OP_SNAPSHOT:
+        record[OP] = OP_CREATE
+        record[IS_SAFE] = 1
     if record[OP] == OP_CREATE:
         return OK if images == 2 else BAD_OP
     if record[OP] == OP_DELETE:

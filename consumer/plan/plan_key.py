@@ -27,8 +27,14 @@ _foreign = attrgetter(*ForeignKey.__slots__)
 def plan_key(plans: TablePlans, *more: object) -> bytes:
     """The key of these plans. ``more`` are values whose ``repr`` shows all of them."""
     texts = sorted(plans.schemas.texts.items())
-    route = (plans.route.tables, plans.route.folds_names)
-    return _hash([repr((__version__, texts, route, more)).encode(), _of_inventory(plans.inventory)])
+    route, only = plans.route, plans.route.only
+    applied = (
+        *(route.tables, route.folds_names, sorted(route.elsewhere)),
+        None if only is None else sorted(only),
+    )
+    return _hash(
+        [repr((__version__, texts, applied, more)).encode(), _of_inventory(plans.inventory)]
+    )
 
 
 def _of_inventory(inventory: Inventory) -> bytes:

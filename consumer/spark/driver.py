@@ -19,18 +19,25 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from pickle import PickleError
 from typing import Any, TypeVar, cast
+from uuid import uuid4
 
 import pyspark
 from py4j.protocol import Py4JError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from consumer.apply.order import Order, Outcome, Share, ShareEnd, outcome_of
+from consumer.apply.order import Answer, Order, Outcome, Share, ShareEnd, result_of
+from consumer.apply.tally import Tally
 from consumer.apply.worker import execute, execute_share
+from consumer.compare.order import CompareOrder, execute_compare
+from consumer.load.order import CopyOrder, execute_copy
+from consumer.load.state import Amount
 from consumer.spark.jvm import Jvm
 from consumer.spark.kafka_source import ALLOWED_URLS, source_options, token_url
 from consumer.spark.scratch import (
@@ -71,20 +78,29 @@ _KAFKA_RIGHTS = {
 _KAFKA_TEXTS = ("org.apache.kafka.common.", "KAFKA_DATA_LOSS", "some data may")
 
 
+_groups = count(1)
+
 G = TypeVar("G")
 A = TypeVar("A")
 
 
 class SparkDriver:
-    """The Spark session of this process with its scratch folders and JVM."""
+    """The Spark session of this process with its scratch folders and JVM. ``tally``: what its executors reported."""
 
-    def __init__(self, *, master: str, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        master: str,
+        settings: Mapping[str, str] | None = None,
+        name: str = "millrace-apply",
+    ) -> None:
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         if master.startswith("local"):
             os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+        self.tally = Tally()
         self._scratch = memory_folder()
         self._disk = new_folder(temporary())
-        builder = SparkSession.builder.master(master).appName("millrace-apply")
+        builder = SparkSession.builder.master(master).appName(name)
         given = {**_settings(self._scratch, self._disk, master), **(settings or {})}
         for name, value in given.items():
             builder = builder.config(name, value)
@@ -113,6 +129,18 @@ class SparkDriver:
         # the watch on the JVM then ends this process, and the service manager restarts it
         with _translated_errors():
             return TopicQuery(self, task, address, offset=offset, process=process)
+
+    def turns(self, name: str) -> "Turns":
+        """Executes turns outside the query of a task."""
+        return Turns(self, name)
+
+    def copies(self, task: str) -> "Copies":
+        """Executes the copies of a load."""
+        return Copies(self, task)
+
+    def comparisons(self, task: str) -> "Comparisons":
+        """Executes the chunks of a comparison."""
+        return Comparisons(self, task)
 
     def rehearse(self) -> None:
         """Start as for a task up to the first records, without a topic, then end the JVM. Fatal MR-5051."""
@@ -159,6 +187,11 @@ class SparkDriver:
 def jvm_archive() -> JvmArchive:
     """The archive of the classes that a driver's JVM loads."""
     return JvmArchive("spark", sorted(Path(pyspark.__file__).parent.glob("jars/*.jar")))
+
+
+def settings_of(given: Sequence[str]) -> dict[str, str]:
+    """Spark's settings, each given as NAME=VALUE."""
+    return dict(setting.partition("=")[::2] for setting in given)
 
 
 def _settings(scratch: Path, disk: Path, master: str) -> dict[str, str]:
@@ -283,21 +316,46 @@ def _translated_errors() -> Iterator[None]:
         raise _failure(exc) from exc
 
 
-class Records:
-    """A micro-batch: a range of offsets that ends before ``end``. An executor reads and applies it."""
+class Turns:
+    """Turns in the calling thread, until they are stopped."""
 
-    def __init__(self, driver: SparkDriver, *, end: int) -> None:
+    def __init__(self, driver: SparkDriver, name: str) -> None:
         self._driver = driver
+        self._group = f"turns of {name} {uuid4()}"
+        self._is_stopped = False
+
+    def records(self, end: int) -> "Records":
+        """The records below an offset. Retryable MR-5050 once the turns are stopped."""
+        if self._is_stopped:
+            raise Retryable("MR-5050", "the run is ending")
+        return Records(self._driver, end=end, group=self._group)
+
+    def stop(self) -> None:
+        """End the turn under way; its call raises."""
+        self._is_stopped = True
+        with suppress(*_FAILURES):  # the JVM may have ended
+            self._driver.session.sparkContext.cancelJobGroup(self._group)
+
+
+class Records:
+    """A micro-batch: a range of offsets that ends before ``end``. An executor reads and applies it.
+
+    ``group``: Spark's group of its jobs; "": that of the query.
+    """
+
+    def __init__(self, driver: SparkDriver, *, end: int, group: str = "") -> None:
+        self._driver = driver
+        self._group = group
         self.end = end
 
     def apply(self, order: Order) -> Outcome:
         """One turn in one Spark task."""
         (answer,) = self._answers([order], execute)
-        return outcome_of(answer)
+        return result_of(answer)
 
     def apply_shares(self, shares: Sequence[Share]) -> Sequence[ShareEnd]:
         """One spread turn, a Spark task for each share."""
-        return [outcome_of(answer) for answer in self._answers(shares, execute_share)]
+        return [result_of(answer) for answer in self._answers(shares, execute_share)]
 
     @_translated_errors()
     def executor_count(self) -> int:
@@ -307,24 +365,82 @@ class Records:
         return max(with_driver - 1, 1)
 
     @_translated_errors()
-    def _answers(self, given: Sequence[G], work: Callable[[G], A]) -> Sequence[A]:
-        """One Spark task for each given value, all in one job.
-
-        PySpark treats a broken result socket as the end of the results: a turn without an answer may have applied
-        rows, so the run ends and reads the progress again.
-        """
-        job = self._driver.session.sparkContext.parallelize(given, len(given)).map(work)
-        try:
-            answers = job.collect()
-        except (
-            Exception
-        ) as exc:  # PySpark's code around the socket: struct.error, UnboundLocalError, …
-            raise _failure(exc) from exc
-        if len(answers) != len(given):
-            raise Retryable(
-                "MR-5050", f"executors gave {len(answers)} answers to {len(given)} orders"
-            )
+    def _answers(self, given: Sequence[G], work: Callable[[G], Answer[A]]) -> Sequence[Answer[A]]:
+        """See ``_collected``. Counts the incidents of the answers."""
+        context = self._driver.session.sparkContext
+        if self._group:
+            context.setJobGroup(self._group, self._group)  # of this thread
+        answers = _collected(context, given, work)
+        for answer in answers:
+            self._driver.tally.add(answer.task, answer.incidents)
         return answers
+
+
+def _collected(context: SparkContext, given: Sequence[G], work: Callable[[G], A]) -> Sequence[A]:
+    """One Spark task for each given value, all in one job.
+
+    PySpark treats a broken result socket as the end of the results: a turn without an answer may have applied
+    rows, so the run ends and reads the progress again.
+    """
+    job = context.parallelize(given, len(given)).map(work)
+    try:
+        answers = job.collect()
+    except Exception as exc:  # PySpark's code around the socket: struct.error, UnboundLocalError, …
+        raise _failure(exc) from exc
+    if len(answers) != len(given):
+        raise Retryable("MR-5050", f"executors gave {len(answers)} answers to {len(given)} orders")
+    return answers
+
+
+class _Calls:
+    """Calls in executors, each in a Spark job of one task. Made by several threads."""
+
+    def __init__(self, driver: SparkDriver, name: str) -> None:
+        self._driver = driver
+        self._group = f"{name} {next(_groups)}"
+
+    @_translated_errors()
+    def call(self, given: G, work: Callable[[G], Answer[A]]) -> A:
+        """The result; raises the error of ``work``. Retryable MR-5050 if it was stopped."""
+        context = self._driver.session.sparkContext
+        context.setJobGroup(self._group, self._group)  # of this thread
+        (answer,) = _collected(context, [given], work)
+        return result_of(answer)
+
+    def stop(self) -> None:
+        """End all calls under way, and those that begin later."""
+        with suppress(*_FAILURES):  # the JVM may have ended
+            self._driver.session.sparkContext.cancelJobGroup(self._group)
+
+
+class Copies:
+    """The copies of one load."""
+
+    def __init__(self, driver: SparkDriver, task: str) -> None:
+        self._calls = _Calls(driver, f"load {task}")
+
+    def copy(self, order: CopyOrder) -> Amount | None:
+        """Copy in an executor; raises its error. Retryable MR-5050 if it was stopped."""
+        return self._calls.call(order, execute_copy)
+
+    def stop(self) -> None:
+        """End all copies under way."""
+        self._calls.stop()
+
+
+class Comparisons:
+    """The chunks of one comparison."""
+
+    def __init__(self, driver: SparkDriver, task: str) -> None:
+        self._calls = _Calls(driver, f"compare {task}")
+
+    def compare(self, order: CompareOrder) -> Any:
+        """Compare in an executor; raises its error. Retryable MR-5050 if it was stopped, or the executor was lost."""
+        return self._calls.call(order, execute_compare)
+
+    def stop(self) -> None:
+        """End all chunks under way."""
+        self._calls.stop()
 
 
 def _failure(exc: BaseException) -> MillraceError:

@@ -16,7 +16,8 @@ from decimal import Decimal
 from consumer.kernel.walk import STRING
 from consumer.row_schemas import Ints
 from consumer.rows import Rows, Template
-from consumer.sql.table_plan import TablePlan, escaped
+from consumer.sql.table_plan import TablePlan
+from schemas.sql.quoting import escaped
 
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{},]|-?[0-9][0-9.eE+-]*', re.DOTALL)
 _DECIMAL = re.compile(rb"-?([0-9]+)(?:\.([0-9]+))?")

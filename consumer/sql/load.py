@@ -12,6 +12,9 @@ a YEAR column is the year 0000, '0' is 2000. So each column has one of these for
     BIT                          BIT                                      CAST(field AS UNSIGNED)
     bytes                        BINARY, VARBINARY, BLOB                  UNHEX(field)
 
+If a column is read into a variable, so is an AUTO_INCREMENT column: MariaDB otherwise gives the value 0 of its field a
+new number, even under NO_AUTO_VALUE_ON_ZERO.
+
 A table with another column takes INSERT, and so does one with a trigger, because a trigger may use the same user
 variables. With LOCAL the server makes errors of rows warnings and skips rows, so the caller must see that it did not.
 """
@@ -19,9 +22,12 @@ variables. With LOCAL the server makes errors of rows warnings and skips rows, s
 from collections.abc import Iterable
 
 from consumer.row_schemas import is_decimal
-from consumer.sql.table_plan import TablePlan, quoted
-from consumer.target.inventory import Inventory, TargetColumn
+from consumer.sql.table_plan import TablePlan
+from consumer.target.inventory import Inventory, TargetColumn, TargetTable
+from schemas.sql.quoting import quoted, table_name
 from schemas.table.structure import INTEGER_CODES, Column, TypeCode
+
+LOAD_ROWS_MAX = 5_000  # some Galera servers commit every 10,000 rows (wsrep_load_data_splitting)
 
 _INTEGERS = {"tinyint", "smallint", "mediumint", "int", "bigint"}
 _NUMBERS = {*_INTEGERS, "decimal"}
@@ -44,17 +50,30 @@ def load_statement(table_plan: TablePlan, inventory: Inventory) -> bytes | None:
     ]
     if not forms or any(form is None for _, form in forms):
         return None
-    return _statement(table_plan.name, ((column, form or "") for column, form in forms))
+    return load_sql(table_plan.target, ((column.name, form or "") for column, form in forms))
 
 
-def _statement(name: bytes, forms: Iterable[tuple[TargetColumn, str]]) -> bytes:
+def load_sql(
+    table: TargetTable, forms: Iterable[tuple[str, str]], *, charset: str = "utf8mb4"
+) -> bytes:
+    """The statement for these columns of the table.
+
+    A form is "" for the field itself, or SQL with %s in its place. ``charset``: that of the file. Under ``binary`` the
+    server takes the bytes of a field as they are.
+    """
     fields, sets = list[bytes](), list[bytes]()
+    forms = list(forms)
+    if any(form for _, form in forms):
+        counter = table.auto_increment
+        forms = [(column, form or ("%s" if column == counter else "")) for column, form in forms]
     for number, (column, form) in enumerate(forms):
         variable = f"@millrace{number}"
-        fields.append(variable.encode() if form else quoted(column.name))
+        fields.append(variable.encode() if form else quoted(column))
         if form:
-            sets.append(quoted(column.name) + b"=" + (form % variable).encode())
-    sql = b"LOAD DATA LOCAL INFILE 'rows' INTO TABLE " + name + b" CHARACTER SET utf8mb4"
+            sets.append(quoted(column) + b"=" + (form % variable).encode())
+    sql = b"LOAD DATA LOCAL INFILE 'rows' INTO TABLE "
+    sql += table_name(table.database, table.table)
+    sql += b" CHARACTER SET " + charset.encode()
     sql += b" FIELDS TERMINATED BY '\\t' ESCAPED BY '\\\\' LINES TERMINATED BY '\\n'"
     return sql + b" (" + b",".join(fields) + b")" + (b" SET " + b",".join(sets) if sets else b"")
 

@@ -30,6 +30,7 @@ from consumer.target.inventory import (
 from millrace.errors import Fatal
 from schemas.gtid import Flavour
 from schemas.record.row_layout import RowLayout
+from schemas.sql.quoting import quoted, table_name
 from schemas.table.structure import INTEGER_CODES, Column, TableSchema, TypeCode
 
 BEFORE, AFTER = 0, 1
@@ -50,11 +51,11 @@ _OF_A_SEQUENCE = {
 _NOT_VERSIONED = (
     "The source's table is system-versioned. Create it WITH SYSTEM VERSIONING on the target (MariaDB), or add it to"
     " `exclude` in the document of the apply task and give that to `millrace task create -f FILE --replace`. Then"
-    " `millrace task resume NAME`."
+    " `millrace task resume TASK`."
 )
-_CREATE_SEQUENCE = "CREATE SEQUENCE {} on the target, then `millrace task resume NAME`. The task sets all its options."
-_NO_SEQUENCE = "Drop the sequence {} on the target and create the table there, then `millrace task resume NAME`."
-_OTHER_ENGINE = "ALTER TABLE {} ENGINE=InnoDB on the target, then `millrace task resume NAME`."
+_CREATE_SEQUENCE = "CREATE SEQUENCE {} on the target, then `millrace task resume TASK`. The task sets all its options."
+_NO_SEQUENCE = "Drop the sequence {} on the target and create the table there, then `millrace task resume TASK`."
+_OTHER_ENGINE = "ALTER TABLE {} ENGINE=InnoDB on the target, then `millrace task resume TASK`."
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +113,17 @@ class TablePlan:
             case "insert":
                 return self.insert
             case "replace":
-                return replace(self.insert, lead=self.insert.lead.replace(b"INSERT", b"REPLACE", 1))
+                return self._replace
+            case "restore":
+                shape = self.shape(BEFORE, tuple(index for index, _ in self.columns))
+                return replace(self._replace, shape=shape)
             case "update":
                 return self.update
         return self.delete
+
+    @property
+    def _replace(self) -> Pieces:
+        return replace(self.insert, lead=self.insert.lead.replace(b"INSERT", b"REPLACE", 1))
 
     @property
     def documents(self) -> tuple[int, ...]:
@@ -125,21 +133,6 @@ class TablePlan:
     def shape(self, image: int, columns: tuple[int, ...]) -> Ints:
         """Lines for ``kernel.literals``: these columns of one image."""
         return make_shape(self.layout, [(image, column) for column in columns])
-
-
-def quoted(name: str) -> bytes:
-    """A quoted identifier. All names in SQL are quoted here."""
-    return b"`" + name.encode().replace(b"`", b"``") + b"`"
-
-
-def escaped(text: bytes) -> bytes:
-    """A text between the quotes of a string literal (UTF-8)."""
-    return text.replace(b"\\", b"\\\\").replace(b"'", b"\\'").replace(b"\0", b"\\0")
-
-
-def table_name(database: str, table: str) -> bytes:
-    """``database``.``table``."""
-    return quoted(database) + b"." + quoted(table)
 
 
 def _sql(target: TargetTable) -> str:

@@ -28,7 +28,7 @@ from consumer.row_schemas import Ints, RowSchemas, make_programs
 from consumer.rows import Template
 from consumer.sql.load import load_statement
 from consumer.sql.sequence import is_set_template, setval_template
-from consumer.sql.table_plan import TablePlan, plan_table
+from consumer.sql.table_plan import BEFORE, TablePlan, plan_table
 from consumer.sql.templates import (
     delete_template,
     find_history_template,
@@ -36,7 +36,7 @@ from consumer.sql.templates import (
     insert_template,
     update_template,
 )
-from consumer.target.inventory import Inventory, TargetTable
+from consumer.target.inventory import Inventory, TableKey, TargetTable
 from millrace.errors import Fatal
 from schemas.gtid import Flavour
 
@@ -75,7 +75,14 @@ class TablePlans:
             schemas = schemas.learned(number, text)
         if schemas is self.schemas:
             return self
-        made = TablePlans(Catalogue("", schemas, self.inventory, self.route))
+        return self._like(schemas, self.route)
+
+    def routed(self, route: Route) -> "TablePlans":
+        """These plans for other tables; the same object for the same route."""
+        return self if route == self.route else self._like(self.schemas, route)
+
+    def _like(self, schemas: RowSchemas, route: Route) -> "TablePlans":
+        made = TablePlans(Catalogue("", schemas, self.inventory, route))
         made._table_plans, made._key_lines = self._table_plans, self._key_lines
         made._templates, made._loads, made._folds = self._templates, self._loads, self._folds
         return made
@@ -91,6 +98,11 @@ class TablePlans:
         """Whether rows of a slot's table are applied."""
         table = self.programs.layouts[slot].table
         return self.route.admits(table.database, table.table)
+
+    def name_on_target(self, slot: int) -> TableKey:
+        """The name of a slot's table as the target stores it."""
+        table = self.programs.layouts[slot].table
+        return self.inventory.key(table.database, table.table)
 
     def _text(self, slot: int) -> str:
         return self.schemas.texts[int(self.programs.ids[slot])]
@@ -185,8 +197,9 @@ class TablePlans:
 
     def only_left_out(self) -> str:
         """A table that the topic has rows of, if the task leaves out all of them; "" otherwise."""
-        slots = range(len(self.programs.ids))
-        if self.route.admits_all or not len(slots) or any(map(self.admits, slots)):
+        shown = [layout.table for layout in self.programs.layouts]
+        chosen = (self.route.chooses(table.database, table.table) for table in shown)
+        if self.route.chooses_all or not shown or any(chosen):
             return ""
         return self.programs.layouts[0].table.full_name
 
@@ -206,6 +219,7 @@ _MAKERS: dict[str, Callable[[TablePlan, Flavour], Template]] = {
 _INSERT_MAKERS: dict[str, Callable[[TablePlan], Template]] = {
     "insert": insert_template,
     "replace": partial(insert_template, replace=True),
+    "restore": partial(insert_template, replace=True, image=BEFORE),
     "insert_version": partial(insert_template, period=1),
     "insert_history": partial(insert_template, period=2),
     "setval": setval_template,

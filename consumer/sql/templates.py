@@ -17,15 +17,17 @@ from consumer.sql.table_plan import (
     TablePlan,
     check_names_row,
     make_shape,
-    quoted,
 )
 from consumer.target.inventory import TargetColumn
 from schemas.gtid import Flavour
+from schemas.sql.quoting import quoted
 from schemas.table.structure import Column
 
 
-def insert_template(table_plan: TablePlan, *, replace: bool = False, period: int = 0) -> Template:
-    """INSERT or REPLACE of the after image. ``period``: with so many columns of the table's period."""
+def insert_template(
+    table_plan: TablePlan, *, replace: bool = False, period: int = 0, image: int = AFTER
+) -> Template:
+    """INSERT or REPLACE of an image. ``period``: with so many columns of the table's period."""
     columns = (*table_plan.columns, *table_plan.period[:period])
     indexes = [index for index, _ in columns]
     names = b",".join(quoted(column.name) for _, column in columns)
@@ -35,7 +37,7 @@ def insert_template(table_plan: TablePlan, *, replace: bool = False, period: int
         texts[-1] += b"," if place else b""
         texts.append(b"")
     texts[-1] += b")"
-    return Template.of(texts, make_shape(table_plan.layout, [(AFTER, index) for index in indexes]))
+    return Template.of(texts, make_shape(table_plan.layout, [(image, index) for index in indexes]))
 
 
 def update_template(table_plan: TablePlan, flavour: Flavour) -> Template:

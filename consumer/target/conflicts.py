@@ -13,6 +13,7 @@ be read. Times are UTC.
 Not done here: finding conflicts (``consumer.apply.writer``), and deciding about them (``consumer.apply.resolve``).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from consumer.target.connection import Row, TargetConnection
@@ -42,11 +43,15 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class StoredConflict:
-    """A row of ``millrace.conflict``. ``at``: as the server prints it; "" if stored by an earlier version."""
+    """A row of ``millrace.conflict``. ``at``: as the server prints it; "" if stored by an earlier version.
+
+    ``stream``: the task or its side stream (``consumer.streams.view``), which has stored it.
+    """
 
     conflict: Conflict
     decision: str
     at: str
+    stream: str
 
 
 def store_conflict(
@@ -83,25 +88,35 @@ def forget_blocking(connection: TargetConnection, task: str) -> None:
     )
 
 
-_COLUMNS = "seq, gtid, table_name, op, detail, decision, at"
+_COLUMNS = "task, seq, gtid, table_name, op, detail, decision, at"
 
 
-def count_conflicts(connection: TargetConnection, task: str) -> int:
-    """The number of stored conflicts of a task."""
+def count_conflicts(connection: TargetConnection, streams: Sequence[str]) -> int:
+    """The number of stored conflicts of these streams."""
     ((count,),) = connection.query(
-        f"SELECT COUNT(*) FROM {DATABASE}.conflict WHERE task = %s", (task,)
+        f"SELECT COUNT(*) FROM {DATABASE}.conflict WHERE task IN %s", (streams,)
     )
     assert isinstance(count, int)
     return count
 
 
+def read_tables(connection: TargetConnection, task: str, *, decision: str) -> list[str]:
+    """The tables with a conflict of this decision, by name."""
+    rows = connection.query(
+        f"SELECT DISTINCT table_name FROM {DATABASE}.conflict WHERE task = %s AND decision = %s"
+        " ORDER BY table_name",
+        (task, decision),
+    )
+    return [str(name) for (name,) in rows]
+
+
 def list_conflicts(
-    connection: TargetConnection, task: str, *, first_seq: int, limit: int
+    connection: TargetConnection, streams: Sequence[str], *, first_seq: int, limit: int
 ) -> list[StoredConflict]:
     """Conflicts from ``first_seq`` on, in the order of seq, without records and target rows."""
     rows = connection.query(
-        f"SELECT {_COLUMNS} FROM {DATABASE}.conflict WHERE task = %s AND seq >= %s ORDER BY seq LIMIT %s",
-        (task, first_seq, limit),
+        f"SELECT {_COLUMNS} FROM {DATABASE}.conflict WHERE task IN %s AND seq >= %s ORDER BY seq LIMIT %s",
+        (streams, first_seq, limit),
     )
     return [_stored((*row, b"", None)) for row in rows]
 
@@ -123,11 +138,11 @@ def no_conflict(task: str, seq: int) -> Fatal:
 
 
 def _stored(row: Row) -> StoredConflict:
-    seq, gtid, table, op, why, decision, at, record, target_rows = row
+    stream, seq, gtid, table, op, why, decision, at, record, target_rows = row
     assert isinstance(seq, int)
     assert isinstance(record, bytes)
     found = Conflict(seq, str(gtid), str(table), str(op), str(why), record, str(target_rows or ""))
-    return StoredConflict(found, str(decision), str(at or ""))
+    return StoredConflict(found, str(decision), str(at or ""), str(stream))
 
 
 def schema_of(connection: TargetConnection, task: str, conflict: Conflict) -> str:

@@ -11,18 +11,19 @@ Not done here: reconnecting, retrying, pooling.
 import re
 import socket
 import ssl
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pymysql
 from pymysql.constants import CLIENT, COMMAND, FIELD_TYPE
 from pymysql.converters import encoders
-from pymysql.cursors import Cursor, SSCursor
-from pymysql.protocol import OKPacketWrapper
+from pymysql.cursors import Cursor, DictCursor, SSCursor
+from pymysql.protocol import MysqlPacket, OKPacketWrapper
 
 from millrace.errors import Fatal, MillraceError, Retryable
+from millrace.text_protocol.arriving import DrainedFile
 from millrace.tls import UnusableAuthorityError, certificate_fix, unverified, verifying
 from schemas.grant_fix import privilege_fix
 from schemas.server_version import ServerVersion
@@ -98,6 +99,11 @@ class Endpoint:
     tls: TlsChoice = TlsChoice()
 
 
+def text_of(value: object) -> str:
+    """A value of a row as text."""
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
 class TargetConnection:
     """One session on one target server."""
 
@@ -126,12 +132,15 @@ class TargetConnection:
 
     def query(self, sql: str | bytes, arguments: Sequence[object] | None = None) -> list[Row]:
         """Run one statement and return all rows. Without ``arguments`` it is sent unchanged: a % is a %."""
-        try:
-            with self._connection.cursor() as cursor:
-                cursor.execute(cast(str, sql), arguments)
-                return list(cursor.fetchall())
-        except (pymysql.Error, OSError) as exc:
-            raise _translated_with_account(exc, self._connection) from exc
+        with _errors(self._connection), self._connection.cursor() as cursor:
+            cursor.execute(cast(str, sql), arguments)
+            return list(cursor.fetchall())
+
+    def named(self, sql: str) -> list[dict[str, object]]:
+        """Run one statement and return all rows, each with the names of its columns."""
+        with _errors(self._connection), self._connection.cursor(DictCursor) as cursor:
+            cursor.execute(sql)
+            return list(cursor.fetchall())
 
     def stream(self, sql: str, arguments: Sequence[object] | None = None) -> "RowStream":
         """Run one statement and read its rows as they arrive."""
@@ -144,10 +153,8 @@ class TargetConnection:
 
     def run(self, sql: bytes) -> int:
         """Run one statement unchanged and return the number of matched rows."""
-        try:
+        with _errors(self._connection):
             return self._connection.query(cast(str, sql))
-        except (pymysql.Error, OSError) as exc:
-            raise _translated_with_account(exc, self._connection) from exc
 
     def load(self, sql: bytes, text: bytes, *, packet_bytes: int) -> bool:
         """Run LOAD DATA LOCAL with ``text`` as the file. Returns whether every line became a row without a warning.
@@ -155,31 +162,50 @@ class TargetConnection:
         With LOCAL the server makes most errors warnings. False if it took nothing, because ``local_infile`` is off now.
         ``packet_bytes`` must be below the server's ``max_allowed_packet``.
         """
+        loading = self.begin_load(sql)
+        if loading is None:
+            return False
+        for first in range(0, len(text), packet_bytes):
+            loading.send(text[first : first + packet_bytes])
+        loading.end()
+        lines = text.count(b"\n")
+        return loading.answer() == Written(lines, 0, (lines, 0, 0, 0))
+
+    def begin_load(self, sql: bytes) -> "Loading | None":
+        """Run LOAD DATA LOCAL; its file follows. None if ``local_infile`` is off now."""
         inside: Any = self._connection  # PyMySQL can only send a file
         try:
             inside._execute_command(COMMAND.COM_QUERY, sql)
             packet = inside._read_packet()
-            if packet.is_load_local_packet():
-                for first in range(0, len(text), packet_bytes):
-                    inside.write_packet(text[first : first + packet_bytes])
-                inside.write_packet(b"")
-                packet = inside._read_packet()
-            answer: Any = OKPacketWrapper(packet)
         except (pymysql.Error, OSError) as exc:
             if exc.args[:1] in _NO_LOAD:
-                return False
+                return None
             raise _translated_with_account(exc, self._connection) from exc
-        # such as "Records: 9  Deleted: 0  Skipped: 0  Warnings: 0", in the server's language
-        counts = [int(digits) for digits in re.findall(rb": *(\d+)", answer.message)]
-        lines = text.count(b"\n")
-        return (answer.affected_rows, answer.warning_count, counts) == (lines, 0, [lines, 0, 0, 0])
+        assert packet.is_load_local_packet()
+        return Loading(self._connection)
+
+    def insert(self, sql: bytes) -> "Written":
+        """Run a statement that writes rows."""
+        inside: Any = self._connection  # for the answer, which PyMySQL keeps inside its result
+        try:
+            inside._execute_command(COMMAND.COM_QUERY, sql)
+            return _written(inside._read_packet())
+        except (pymysql.Error, OSError) as exc:
+            raise _translated_with_account(exc, self._connection) from exc
+
+    def warnings(self, count: int) -> list[tuple[int, str]]:
+        """The first warnings of the last statement: number and text, without refused values."""
+        rows = self.query(f"SHOW WARNINGS LIMIT {count}")
+        return [(int(str(number)), _VALUE.sub("value", str(text))) for _, number, text in rows]
+
+    def read_packets(self, sql: bytes) -> "RowPackets":
+        """Run a SELECT and leave its rows to the caller, as the packets that the server sends."""
+        return RowPackets(self._connection, sql)
 
     def commit(self) -> None:
         """Commit. Retryable MR-5001 means that the outcome is unknown."""
-        try:
+        with _errors(self._connection):
             self._connection.commit()
-        except (pymysql.Error, OSError) as exc:
-            raise _translated_with_account(exc, self._connection) from exc
 
     def rollback(self) -> None:
         """Roll back, or close if that fails: the server rolls back when a connection ends."""
@@ -230,6 +256,91 @@ class RowStream:
         if not self._connection.open and inside._result:
             # Otherwise PyMySQL, when it frees cursor and result, reads from a socket that it has released.
             inside._result.unbuffered_active = False
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The answer to a statement that writes rows.
+
+    ``counts``: the numbers of its message. LOAD DATA: lines, deleted rows, skipped lines, warnings. INSERT of several
+    rows: rows, duplicates, warnings. INSERT of one row: none.
+    """
+
+    rows: int
+    warnings: int
+    counts: tuple[int, ...]
+
+
+def _written(packet: MysqlPacket) -> Written:
+    answer: Any = OKPacketWrapper(packet)
+    # such as "Records: 9  Deleted: 0  Skipped: 0  Warnings: 0", in the server's language
+    counts = tuple(int(digits) for digits in re.findall(rb": *(\d+)", answer.message))
+    # the packet's own count of warnings ends at 65,535
+    return Written(answer.affected_rows, counts[-1] if counts else answer.warning_count, counts)
+
+
+class Loading:
+    """A LOAD DATA LOCAL that waits for its file. Until ``answer`` the session takes no other statement."""
+
+    def __init__(self, connection: "pymysql.connections.Connection[Cursor]") -> None:
+        self._connection: Any = connection
+
+    def send(self, text: bytes | memoryview) -> None:
+        """Send a part of the file; it must be below the server's ``max_allowed_packet``."""
+        inside = self._connection  # PyMySQL would copy the text twice
+        try:
+            inside._write_bytes(len(text).to_bytes(3, "little") + bytes([inside._next_seq_id]))
+            inside._write_bytes(text)
+        except (pymysql.Error, OSError) as exc:
+            raise translated(exc) from exc
+        inside._next_seq_id = (inside._next_seq_id + 1) % 256
+
+    def end(self) -> None:
+        """End the file. The server works on its last part until ``answer``."""
+        self.send(b"")
+
+    def answer(self) -> Written:
+        """Wait for the answer."""
+        try:
+            return _written(self._connection._read_packet())
+        except (pymysql.Error, OSError) as exc:
+            raise _translated_with_account(exc, self._connection) from exc
+
+
+class RowPackets:
+    """``millrace.text_protocol.arriving.RowPackets`` of a statement."""
+
+    def __init__(self, connection: Any, sql: bytes) -> None:
+        self._connection = connection  # PyMySQL declares little of its inside
+        try:
+            connection._execute_command(COMMAND.COM_QUERY, sql)
+            columns = connection._read_packet().read_length_encoded_integer()
+            for _ in range(columns + 1):  # and one packet after them
+                connection._read_packet()
+        except (pymysql.Error, OSError) as exc:
+            raise _translated_with_account(exc, connection) from exc
+        self.sequence = int(connection._next_seq_id)
+        self._file = DrainedFile(connection._rfile)
+
+    def read(self, room: memoryview) -> int:
+        """See ``millrace.text_protocol.arriving.RowPackets``."""
+        try:
+            count = self._file.read(room)
+        except OSError as exc:
+            self._connection._force_close()
+            raise translated(exc) from exc
+        if not count:
+            self._connection._force_close()
+            raise Retryable("MR-5001", "the server closed the connection during a result")
+        return count
+
+    def end(self, packet: bytes) -> None:
+        """See ``millrace.text_protocol.arriving.RowPackets``."""
+        last: Any = MysqlPacket(packet, self._connection.encoding)
+        try:
+            last.check_error()
+        except pymysql.Error as exc:
+            raise _translated_with_account(exc, self._connection) from exc
 
 
 def connect(endpoint: Endpoint, *, database: str | None = None) -> TargetConnection:
@@ -306,9 +417,18 @@ def _tls_arguments(endpoint: Endpoint) -> dict[str, Any]:
             "MR-5009",
             f"{server}: {exc}",
             fix=f"Copy the CA's certificate (PEM) to {path} on the machines of driver and executors, readable by them,"
-            " or set `tls_ca` in the set document to the right file; then run `millrace task resume NAME`.",
+            " or set `tls_ca` in the set document to the right file; then run `millrace task resume TASK`.",
             server=server,
         ) from exc
+
+
+@contextmanager
+def _errors(connection: "pymysql.connections.Connection[Any]") -> Iterator[None]:
+    """Raises the driver's errors as Retryable or Fatal."""
+    try:
+        yield
+    except (pymysql.Error, OSError) as exc:
+        raise _translated_with_account(exc, connection) from exc
 
 
 def _translated_with_account(

@@ -18,7 +18,7 @@ from consumer.plan.collation import (
     make_fold,
     probes,
 )
-from consumer.target.connection import TargetConnection
+from consumer.target.connection import TargetConnection, text_of
 from schemas.gtid import Flavour
 
 KNOWN_MAX = 64  # folds kept in this process; 64 of 150 KB are 10 MB
@@ -73,7 +73,7 @@ def _read_fold(connection: TargetConnection, charset: str, collation: str) -> Fo
         f" WHERE NOT {_SURROGATES} ORDER BY plane.d, page.d, part.d"
     ):
         first = int(str(plane)) * 65536 + int(str(page)) * PAGE
-        found.setdefault(first, []).extend(map(bytes.fromhex, _text(text).split(",")))
+        found.setdefault(first, []).extend(map(bytes.fromhex, text_of(text).split(",")))
     sequences = _read_sequences(connection, weight) if tailored else {}
     return make_fold(found, sequences, tailored=tailored)
 
@@ -91,13 +91,9 @@ def _read_sequences(
         f" {_digits(range(len(texts) // 4096 + 1))} high, {few} mid, {few} low"
         f" WHERE {number} < {len(texts)}"
     )
-    return {texts[int(str(at))]: bytes.fromhex(_text(found)) for at, found in rows}
+    return {texts[int(str(at))]: bytes.fromhex(text_of(found)) for at, found in rows}
 
 
 def _digits(numbers: Iterable[int]) -> str:
     """A derived table with one column ``d``."""
     return "(" + " UNION ALL ".join(f"SELECT {number} AS d" for number in numbers) + ")"
-
-
-def _text(value: object) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)

@@ -11,12 +11,14 @@ from dataclasses import dataclass, field, replace
 
 from consumer.layered import LayeredMap, layered
 from consumer.plan.collation import Fold
+from consumer.target.actions import NO_ACTIONS, Actions
 from consumer.target.connection import TargetConnection
 from consumer.target.folds import read_folds
-from millrace.errors import Fatal
+from millrace.errors import Fatal, Retryable
 from schemas.gtid import Flavour
 
 TableKey = tuple[str, str]
+READS_MAX = 5
 _SYSTEM = ("mysql", "sys", "information_schema", "performance_schema", "millrace")
 
 
@@ -31,6 +33,7 @@ class TargetColumn:
     collation: str
     nullable: bool
     generated: bool
+    is_auto_increment: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +71,28 @@ class TargetTable:
     is_sequence: bool = False
     period: tuple[str, ...] = ()
 
+    @property
+    def auto_increment(self) -> str:
+        """The name of the AUTO_INCREMENT column, "" without one."""
+        columns = self.columns.values()
+        return next((column.name for column in columns if column.is_auto_increment), "")
+
 
 @dataclass(frozen=True, slots=True)
 class ForeignKey:
-    """``cascades``: deleting a parent row or changing its key changes rows of the child."""
+    """``name``: the constraint's."""
 
     child: TableKey
     columns: tuple[str, ...]
     parent: TableKey
     parent_columns: tuple[str, ...]
-    cascades: bool
+    actions: Actions = NO_ACTIONS
+    name: str = ""
+
+    @property
+    def cascades(self) -> bool:
+        """Whether deleting a parent row or changing its key changes rows of the child."""
+        return self.actions != NO_ACTIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +135,24 @@ class Changed:
 def read_inventory(connection: TargetConnection, *, with_folds: bool = True) -> Inventory:
     """Read all databases, and the folds of their keys' collations.
 
-    Queries name one database each. A query over all databases makes MariaDB open every one of its own views each time,
-    and has crashed 11.4.5.
+    Tables that are altered meanwhile are read again, because columns and keys are read one after the other. Retryable
+    MR-5023 if they still do not fit after ``READS_MAX`` times.
     """
+    for _ in range(READS_MAX - 1):
+        try:
+            found = _read_once(connection, with_folds=with_folds)
+        except Retryable as exc:
+            if exc.code != "MR-5023":
+                raise
+        else:
+            if alter_count(connection) == found.alter_count:
+                return found
+    return _read_once(connection, with_folds=with_folds)
+
+
+def _read_once(connection: TargetConnection, *, with_folds: bool) -> Inventory:
+    # Queries name one database each. A query over all databases makes MariaDB open every one of its own views each
+    # time, and has crashed 11.4.5.
     altered = alter_count(connection)
     tables: dict[TableKey, TargetTable] = {}
     foreign: list[ForeignKey] = []
@@ -287,13 +317,15 @@ def has_changed(
 def _read_tables(
     connection: TargetConnection, database: str, rolling_back: Set[str], table_name: str = ""
 ) -> dict[TableKey, TargetTable]:
-    """The tables of the database, or only the table ``table_name``."""
+    """The tables of the database, or only the table ``table_name``. Retryable MR-5023 if keys do not fit columns."""
     asked = of_one_table if table_name else str
     wanted = (database, table_name) if table_name else (database,)
     columns: dict[str, dict[str, TargetColumn]] = {}
     ends: dict[str, dict[str, str]] = {}
     for row in connection.query(asked(COLUMNS_SQL), wanted):
-        table, name, type_text, base, charset, collation, nullable, generated = map(_text, row)
+        table, name, type_text, base, charset, collation, nullable, generated, extra = map(
+            _text, row
+        )
         columns.setdefault(table, {})[name] = TargetColumn(
             name,
             type_text.lower(),
@@ -302,6 +334,7 @@ def _read_tables(
             collation.lower(),
             nullable == "YES",
             generated != "",
+            "auto_increment" in extra.lower(),
         )
         ends.setdefault(table, {})[generated.upper()] = name
     kinds = {
@@ -322,6 +355,8 @@ def _read_tables(
                 period = named.get("ROW START", hidden[0]), named.get("ROW END", hidden[1])
             parts = _without(keys.get(table, {}), period)
             unique = tuple(_unique_keys(parts))
+            if not found.keys() >= {name for key in unique for name in key.columns if name}:
+                raise Retryable("MR-5023", f"{database}.{table} was altered while it was read")
             if connection.flavour is Flavour.MARIADB:
                 unique = _with_periods(connection, (database, table), found, unique)
             tables[database, table] = TargetTable(
@@ -344,8 +379,8 @@ def _read_foreign_keys(
     """The foreign keys of the database's tables, or only those of the child ``table_name``."""
     asked = of_one_table if table_name else str
     wanted = (database, table_name) if table_name else (database,)
-    cascades = {
-        (_text(table), _text(name)): not {_text(delete), _text(update)} <= {"RESTRICT", "NO ACTION"}
+    known = {
+        (_text(table), _text(name)): Actions.of(_text(delete), _text(update))
         for table, name, delete, update in connection.query(asked(FOREIGN_RULES_SQL), wanted)
     }
     found: dict[tuple[str, str], list[tuple[str, ...]]] = {}
@@ -358,8 +393,16 @@ def _read_foreign_keys(
             tuple(part[0] for part in parts),
             (parts[0][1], parts[0][2]),
             tuple(part[3] for part in parts),
-            cascades.get((table, name), True),
+            known.get((table, name)) or _shown_actions(connection, (database, table, name)),
+            name,
         )
+
+
+def _shown_actions(connection: TargetConnection, place: tuple[str, str, str]) -> Actions:
+    """MariaDB hides the rules from an account that may only read; SHOW CREATE TABLE does not."""
+    database, table, name = place
+    ((_, text),) = connection.query(f"SHOW CREATE TABLE {_quoted(database, table)}")
+    return Actions.shown(_text(text), f"CONSTRAINT {_quoted(name)} FOREIGN KEY")
 
 
 def _text(value: object) -> str:
@@ -419,7 +462,7 @@ _TABLE_KINDS = ("BASE TABLE", "SYSTEM VERSIONED", "SEQUENCE")
 _PERIOD_TYPES = {"date", "datetime", "timestamp"}
 COLUMNS_SQL = """
 SELECT TABLE_NAME, COLUMN_NAME, COLUMN_TYPE, DATA_TYPE, CHARACTER_SET_NAME, COLLATION_NAME, IS_NULLABLE,
-       COALESCE(GENERATION_EXPRESSION, '')
+       COALESCE(GENERATION_EXPRESSION, ''), EXTRA
 FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s ORDER BY TABLE_NAME, ORDINAL_POSITION
 """
 # without CREATE and DROP TABLE, because applications create temporary tables

@@ -10,12 +10,16 @@ Not done here: detecting a failover that happens later, while a run writes.
 """
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from consumer.target.connection import Endpoint, TargetConnection, TlsChoice, connect
+from millrace.counted import counted
 from millrace.errors import Fatal, MillraceError, Retryable
+from millrace.log import get_logger
 from schemas.documents import SetDocument, resolve_secret
 from schemas.gtid import Flavour
+
+_log = get_logger("apply.members")
 
 
 def endpoints(document: SetDocument) -> list[Endpoint]:
@@ -26,6 +30,15 @@ def endpoints(document: SetDocument) -> list[Endpoint]:
         Endpoint(member.host, member.port, document.account.user, password, tls)
         for member in document.members
     ]
+
+
+def renewed(endpoint: Endpoint, document: SetDocument) -> Endpoint:
+    """The endpoint with the password as it is now; unchanged if it can't be read, because the login decides."""
+    try:
+        return replace(endpoint, password=resolve_secret(document.account.password))
+    except MillraceError as exc:
+        _log.warning("the password can't be read again", set=document.name, error=exc)
+        return endpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +96,8 @@ def _check_certain(
     if 2 * len(answers) <= len(document.members):
         silent = ", ".join(away)
         what = (
-            f"{alone} only {len(answers)} of {len(document.members)} members answer, not {silent}"
+            f"{alone} only {len(answers)} of {counted(len(document.members), 'member')} answer,"
+            f" not {silent}"
         )
         raise Retryable("MR-5016", what)
 

@@ -3,7 +3,7 @@
     fence           task: epoch, run          raised at every start; every target transaction of Millrace reads it FOR
                                               SHARE
     progress        task: seq, next_offset, gtid_set, flavour, topic, topic_id, topic_epoch, past_start, commit_ms,
-                    lag_ms                    the low-water mark, and the lag when it passed its last row
+                    whole_seq, lag_ms         the low-water mark, and the lag when it passed its last row
     applied         task, run, batch, lane, part: first_seq, bitmap     seqs of one lane transaction; deleted
                                               after the mark has passed them
     record_schema   task, id: schema_text     schemas that the topic introduced before the mark
@@ -12,6 +12,8 @@
     session         task, id: run             sessions that may hold the fence, for a later run to end
     left_out        task, seq: kind, sql_text     statements that were recorded but not applied
     spread          task, run, place: plan_key    shares of a turn of several Spark tasks (``consumer.target.claims``)
+    load_…          tables, chunks and range of a load (``consumer.load.state``)
+    load_filter     task: filter_text         ``include`` and ``exclude`` of the last start (``consumer.streams.grown``)
 
 Crash table: a target transaction commits entirely, with its row in ``applied`` or its move of ``progress``, or not at
 all. If the answer to a commit is lost, the next run finds the outcome: raising the fence waits for the transaction or
@@ -37,7 +39,7 @@ _TABLES = (
     "progress (task VARCHAR(190) NOT NULL PRIMARY KEY, seq BIGINT NOT NULL, next_offset BIGINT NOT NULL,"
     " gtid_set LONGTEXT NOT NULL, flavour VARCHAR(16) NOT NULL, topic VARCHAR(249) NOT NULL,"
     " topic_epoch BIGINT NOT NULL, past_start TINYINT NOT NULL, topic_id VARCHAR(36) NOT NULL DEFAULT '',"
-    " commit_ms BIGINT NOT NULL DEFAULT 0, lag_ms BIGINT NOT NULL DEFAULT 0)",
+    " commit_ms BIGINT NOT NULL DEFAULT 0, lag_ms BIGINT NOT NULL DEFAULT 0, whole_seq BIGINT NOT NULL DEFAULT -1)",
     "applied (task VARCHAR(190) NOT NULL, run BIGINT UNSIGNED NOT NULL, batch BIGINT NOT NULL, lane INT NOT NULL,"
     " part INT NOT NULL, first_seq BIGINT NOT NULL, bitmap LONGBLOB NOT NULL,"
     " PRIMARY KEY (task, run, batch, lane, part))",
@@ -54,6 +56,17 @@ _TABLES = (
     " PRIMARY KEY (task, seq))",
     "spread (task VARCHAR(190) NOT NULL, run BIGINT UNSIGNED NOT NULL, place INT NOT NULL,"
     " plan_key VARBINARY(64) NOT NULL, PRIMARY KEY (task, run, place))",
+    "load_table (task VARCHAR(190) NOT NULL, database_name VARCHAR(64) NOT NULL, table_name VARCHAR(64) NOT NULL,"
+    " batch INT NOT NULL, state VARCHAR(16) NOT NULL, begin_gtid LONGTEXT NOT NULL, end_gtid LONGTEXT NOT NULL,"
+    " exact_gtid LONGTEXT NOT NULL, chunk_key VARCHAR(64) NOT NULL, structure LONGTEXT NOT NULL,"
+    " rows_expected BIGINT NOT NULL, rows_done BIGINT NOT NULL, bytes_done BIGINT NOT NULL, detail LONGTEXT NOT NULL,"
+    " PRIMARY KEY (task, database_name, table_name))",
+    "load_chunk (task VARCHAR(190) NOT NULL, database_name VARCHAR(64) NOT NULL, table_name VARCHAR(64) NOT NULL,"
+    " number BIGINT NOT NULL, after_key LONGTEXT NULL, through_key LONGTEXT NULL, state VARCHAR(16) NOT NULL,"
+    " rows_done BIGINT NOT NULL, bytes_done BIGINT NOT NULL, PRIMARY KEY (task, database_name, table_name, number))",
+    "load_stream (task VARCHAR(190) NOT NULL PRIMARY KEY, begin_gtid LONGTEXT NOT NULL, end_gtid LONGTEXT NOT NULL,"
+    " flavour VARCHAR(16) NOT NULL)",
+    "load_filter (task VARCHAR(190) NOT NULL PRIMARY KEY, filter_text LONGTEXT NOT NULL)",
 )
 
 
@@ -68,11 +81,15 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class MarkTopic:
-    """A mark's topic: its name, its Kafka id ("": unknown), the epoch of the last control record before the mark."""
+    """A mark's topic: its name, its Kafka id ("": unknown), the epoch of the last control record before the mark.
+
+    ``whole_seq``: the seq of the last one that ended a source transaction; -1: unknown.
+    """
 
     name: str = ""
     id: str = ""
     epoch: int = 0
+    whole_seq: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +114,11 @@ class Mark:
         """Whether the mark may pass only records that the start covers."""
         return self.seq < 0
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether exactly the source transactions of ``gtid_set`` are before it."""
+        return 0 <= self.seq == self.topic.whole_seq
+
 
 def create_tables(connection: TargetConnection) -> None:
     """Create the database and its tables if they are missing."""
@@ -113,6 +135,7 @@ _ADDED = (
     ("progress", "topic_id", "VARCHAR(36) NOT NULL DEFAULT ''"),
     ("progress", "commit_ms", "BIGINT NOT NULL DEFAULT 0"),
     ("progress", "lag_ms", "BIGINT NOT NULL DEFAULT 0"),
+    ("progress", "whole_seq", "BIGINT NOT NULL DEFAULT -1"),
     ("conflict", "target_rows", "LONGTEXT NULL"),
     ("conflict", "schema_text", "LONGTEXT NULL"),
     ("conflict", "at", "DATETIME(3) NULL"),
@@ -198,19 +221,18 @@ def read_schemas(connection: TargetConnection, task: str) -> RowSchemas:
     return RowSchemas({_int(number): str(text) for number, text in schemas})
 
 
-_MARK_COLUMNS = (
-    "seq, next_offset, gtid_set, flavour, topic, topic_id, topic_epoch, past_start, commit_ms"
-)
+_MARK_COLUMNS = "seq, next_offset, gtid_set, flavour, topic, topic_id, topic_epoch, past_start, commit_ms, whole_seq"
 
 
 def _mark(row: Row) -> Mark:
-    seq, next_offset, gtid_set, flavour, topic, topic_id, topic_epoch, past_start, commit_ms = row
+    seq, next_offset, gtid_set, flavour, *of_topic, past_start, commit_ms, whole_seq = row
+    topic, topic_id, topic_epoch = of_topic
     return Mark(
         _int(seq),
         _int(next_offset),
         str(gtid_set),
         str(flavour),
-        MarkTopic(str(topic), str(topic_id), _int(topic_epoch)),
+        MarkTopic(str(topic), str(topic_id), _int(topic_epoch), _int(whole_seq)),
         past_start == 1,
         _int(commit_ms),
     )
@@ -230,7 +252,7 @@ def insert_mark(connection: TargetConnection, task: str, mark: Mark) -> None:
     """Insert the first mark of a task."""
     connection.query(
         f"INSERT INTO {DATABASE}.progress (task, {_MARK_COLUMNS}, lag_ms)"
-        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
         (task, *_mark_values(mark), 0),
     )
 
@@ -246,6 +268,7 @@ def _mark_values(mark: Mark) -> tuple[object, ...]:
         mark.topic.epoch,
         int(mark.past_start),
         mark.commit_ms,
+        mark.topic.whole_seq,
     )
 
 

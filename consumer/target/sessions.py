@@ -4,8 +4,14 @@ A session is inserted into ``millrace.session`` before any other statement, so t
 Each turn of a task is a run: a kept session is registered for it again. A broken session is replaced. Safety does not
 depend on any of this: every target transaction reads the fence.
 
+A server compares passwords, and in part rights, only at the login. So a turn replaces a session that is older than
+``SESSION_AGE_S``: an account that was dropped, or has lost a right, stops the task within this time and a turn.
+
 One more session executes DDL, under the source's session variables.
 """
+
+import time
+from dataclasses import dataclass, replace
 
 from consumer.target.connection import Endpoint, TargetConnection, connect
 from consumer.target.progress import DATABASE, Owner
@@ -13,9 +19,25 @@ from millrace.errors import Retryable
 
 COORDINATOR = -1  # the session that moves the mark
 STATEMENTS = -2  # the session that executes DDL
+SESSION_AGE_S = 240.0  # with a turn, of 30 s at most under a constant load, below 5 minutes
 
-# "task/lane" → its session in this process
-kept_sessions: dict[str, tuple[Owner, Endpoint, TargetConnection]] = {}
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A session, the owner that it is registered for, and when it was opened (monotonic)."""
+
+    owner: Owner
+    endpoint: Endpoint
+    session: TargetConnection
+    opened_s: float
+
+    def is_usable(self, endpoint: Endpoint) -> bool:
+        """Whether a turn may begin with it."""
+        is_young = time.monotonic() - self.opened_s < SESSION_AGE_S
+        return is_young and self.endpoint == endpoint and self.session.is_open
+
+
+kept_sessions: dict[str, Kept] = {}  # by "task/lane", in this process
 
 
 def open_session(endpoint: Endpoint, owner: Owner) -> TargetConnection:
@@ -31,24 +53,20 @@ def session_for(
     """This process's session for a lane; a new one if the server has ended it. Only between target transactions.
 
     Each lane is used by one thread at a time. The first use in a turn asks the server whether the session is still
-    there; ``is_checked``: ask in any case.
+    there, and replaces an old one; ``is_checked``: in any case.
     """
     place = f"{owner.task}/{lane}"
     kept = kept_sessions.get(place)
-    if kept is not None and kept[1] == endpoint and kept[2].is_open:
-        if kept[0] == owner and not is_checked:
-            return kept[2]
-        try:
-            _register(kept[2], owner)
-        except Retryable:
-            kept[2].close()
-        else:
-            kept_sessions[place] = (owner, endpoint, kept[2])
-            return kept[2]
-    elif kept is not None:
-        kept[2].close()
+    if kept is not None:
+        is_of_turn = kept.owner == owner and not is_checked
+        if is_of_turn and kept.endpoint == endpoint and kept.session.is_open:
+            return kept.session
+        if kept.is_usable(endpoint) and _is_registered(kept.session, owner):
+            kept_sessions[place] = replace(kept, owner=owner)
+            return kept.session
+        kept.session.close()
     session = open_session(endpoint, owner)
-    kept_sessions[place] = (owner, endpoint, session)
+    kept_sessions[place] = Kept(owner, endpoint, session, time.monotonic())
     return session
 
 
@@ -60,7 +78,16 @@ def statement_session(endpoint: Endpoint, owner: Owner) -> TargetConnection:
 def close_sessions(task: str) -> None:
     """Close this process's sessions of a task."""
     for place in [place for place in kept_sessions if place.rpartition("/")[0] == task]:
-        kept_sessions.pop(place)[2].close()
+        kept_sessions.pop(place).session.close()
+
+
+def _is_registered(session: TargetConnection, owner: Owner) -> bool:
+    """Register a kept session for another turn; False if the server has ended it."""
+    try:
+        _register(session, owner)
+    except Retryable:
+        return False
+    return True
 
 
 def _register(session: TargetConnection, owner: Owner) -> None:

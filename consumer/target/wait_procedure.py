@@ -25,19 +25,25 @@ A task makes the procedure at its start, and replaces one of another version, wh
 drop and create it. If the task is killed in between, the next start of a task creates it. A DROP also drops what was
 granted on the procedure alone, so readers get EXECUTE on the database. A start that may not create it, or waits for a
 reader who uses the old one, logs MR-5026 and continues.
+
+Its definer is the account of the task that made it. If that account was dropped or lost its rights, readers get an
+error (1449, 1142 or 1370). So each start calls the procedure as a reader does, and makes it again without an answer.
+SQL SECURITY INVOKER would need no definer, but readers would need SELECT on ``progress``. The definer's existence alone
+does not show its rights, and only an account that may read ``mysql.user`` sees it.
 """
 
 from hashlib import blake2b
 
 from consumer.target.connection import LOCK_WAIT_S, TargetConnection
 from consumer.target.progress import DATABASE
-from millrace.errors import MillraceError, Retryable
+from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
 
 NAME = "wait_for_gtid"
 POLL_S = 0.05
 REPLACE_WAIT_S = 2
+_SIGNALED = "1644"  # SIGNAL: the procedure itself refuses the name
 PROCEDURE_DROPPED = register("apply.procedure_dropped")
 
 _log = get_logger("apply.wait_procedure")
@@ -161,18 +167,29 @@ COMMENT = f"Millrace {blake2b((_PARAMETERS + _BODY).encode(), digest_size=8).hex
 
 
 def create_procedure(session: TargetConnection) -> None:
-    """Make the procedure if it is missing or of another version. Logs MR-5026 if that is not possible."""
+    """Make the procedure if it is missing, of another version or unusable. Logs MR-5026 if that is not possible."""
     try:
-        if _comment(session) != COMMENT:
+        if not _answers(session):
             session.query(f"SET SESSION lock_wait_timeout = {REPLACE_WAIT_S}")
             _create(session)
             session.query(f"SET SESSION lock_wait_timeout = {LOCK_WAIT_S}")
     except MillraceError as exc:
         if not session.is_open:
             raise
-        if _comment(session) != COMMENT:  # another starting task made it at the same time
+        if not _answers(session):  # another starting task made it at the same time
             _log.warning("readers can't wait", error=Retryable("MR-5026", exc.message))
     session.commit()
+
+
+def _answers(session: TargetConnection) -> bool:
+    """Whether it is of this version, and a call gets as far as to look for a task."""
+    if _comment(session) != COMMENT:
+        return False
+    try:
+        session.query(f"CALL {DATABASE}.{NAME}('', '0-1-1', 0)")  # no task has an empty name
+    except Fatal as exc:
+        return exc.context.get("errno") == _SIGNALED
+    return True
 
 
 def _create(session: TargetConnection) -> None:

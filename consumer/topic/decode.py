@@ -15,7 +15,6 @@ from schemas.record.control import RecordKind, SchemaRecord
 from schemas.record.framing import peek_kind
 from schemas.record.record import LookUp, decode_control
 
-_COUNTED = (RecordKind.ROW, RecordKind.DDL)
 _WINDOW_OFFSETS_MIN = 64
 
 
@@ -75,24 +74,3 @@ def _introduced(reader: TopicReader, start: int, stop: int) -> Iterator[tuple[in
             for registered in (record.value, record.key):
                 if registered is not None:
                     yield registered.id, registered.schema.text
-
-
-def offset_of_last(reader: TopicReader, count: int) -> int:
-    """The offset of the first of the last ``count`` rows and DDL records; the first kept offset if there are fewer."""
-    ends = reader.ends()
-    if count == 0:
-        return ends.stable
-    window = _WINDOW_OFFSETS_MIN
-    while True:
-        start = max(ends.low, ends.stable - window)
-        offsets = [
-            record.offset
-            for chunk in reader.chunks(start, ends.stable)
-            for record in chunk
-            if peek_kind(record.value) in _COUNTED
-        ]
-        if len(offsets) >= count:
-            return offsets[-count]
-        if start == ends.low:
-            return start
-        window *= 4

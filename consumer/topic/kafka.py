@@ -217,6 +217,12 @@ class TopicIdentity:
                 request_timeout=IDENTITY_TIMEOUT_S,
             )[partition].result(),
         )
+        if found.offset < 0:  # so the client answers after its timeout, without an error
+            self._admin = None
+            silence = (
+                f"reading the end of topic {self._topic}: no answer within {IDENTITY_TIMEOUT_S:g} s"
+            )
+            raise _error("_TIMED_OUT", silence)
         return int(found.offset)
 
     def seq_before(self, end: int) -> int | None:

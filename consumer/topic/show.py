@@ -19,6 +19,7 @@ from schemas.record.control import (
     RecordTransaction,
     ResolvedRecord,
     SchemaRecord,
+    SnapshotRecord,
 )
 from schemas.record.control_fields import source_to_plain, to_plain, transaction_to_plain
 from schemas.record.record import Image, Record, RowRecord
@@ -56,6 +57,10 @@ def _text(record: Record) -> str:
             return f"fence epoch={record.epoch} worker={record.worker} {_progress(record)}"
         case ResolvedRecord():
             return f"resolved epoch={record.epoch} {_progress(record)}"
+        case SnapshotRecord(step, table, gtid_set, rows, seq):
+            where = f" where={table.where}" if table.where else ""
+            name = f"{table.database}.{table.table}"
+            return f"snapshot {table.id} {step} {name}{where} rows={rows} seq={seq} gtid_set={gtid_set}"
 
 
 def _place(source: RecordSource, transaction: RecordTransaction) -> str:
@@ -66,7 +71,11 @@ def _place(source: RecordSource, transaction: RecordTransaction) -> str:
 def _progress(record: ResolvedRecord | FenceRecord) -> str:
     progress = record.progress
     opened = f" open={progress.open.gtid}#{progress.open.rows}" if progress.open else ""
-    return f"seq={progress.seq}{opened} gtid_set={progress.gtid_set}"
+    state = progress.snapshot
+    snapshot = f" snapshot={state.id}" if state else ""
+    if state is not None and state.at is not None:
+        snapshot += f":{'.'.join(state.at.name)}#{state.at.chunks}"
+    return f"seq={progress.seq}{opened}{snapshot} gtid_set={progress.gtid_set}"
 
 
 def _change(record: RowRecord) -> str:

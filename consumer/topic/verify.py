@@ -8,6 +8,7 @@
     resolved           GTID sets only grow; they contain each finished source transaction and no unfinished one
     schema             a schema is introduced in its run before a record is framed with it
     one stream         set and flavour never change; every record is one of Millrace
+    snapshot           rows of a snapshot are in its table's part of the topic (``verify_snapshot``)
     tail               the last record is a resolved or fence
 
 A gap that an operator decided (``schemas.record.gap``) is no violation. The summary counts and names it. It keeps
@@ -24,14 +25,24 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 
+from consumer.topic.verify_snapshot import SnapshotRules
+from millrace.counted import counted
 from millrace.errors import MillraceError
 from schemas.gtid import AnyGtid, Flavour, GtidPosition, parse_gtid
 from schemas.progress import Progress
-from schemas.record.control import DdlRecord, FenceRecord, RecordKind, ResolvedRecord, SchemaRecord
+from schemas.record.control import (
+    DdlRecord,
+    FenceRecord,
+    RecordKind,
+    ResolvedRecord,
+    SchemaRecord,
+    SnapshotRecord,
+)
 from schemas.record.framing import HEADER_BYTES, peek_kind, unframe
 from schemas.record.gap import Gap, gap_of
 from schemas.record.record import decode_control
-from schemas.record.row_end import read_row_end
+from schemas.record.row_end import SNAPSHOT_OP, RowEnd, read_row_end
+from schemas.snapshot import Name
 
 VIOLATIONS_KEPT_MAX = 100  # the rest is counted
 
@@ -46,6 +57,7 @@ class Check(StrEnum):
     RESOLVED = "resolved"
     SCHEMA = "schema"
     STREAM = "one stream"
+    SNAPSHOT = "snapshot"
     TAIL = "tail"
 
 
@@ -78,6 +90,8 @@ class Counts:
     schemas: int = 0
     resolved: int = 0
     fences: int = 0
+    snapshot_rows: int = 0  # of ``rows``
+    snapshot_tables: int = 0  # that were read to their end
 
 
 @dataclass(slots=True)
@@ -118,7 +132,8 @@ class TopicVerifier:
         self._seq = seq
         self._open: _Place | None = None
         self._finished: dict[str, None] = {}  # GTIDs since the last resolved or fence
-        self._known: dict[int, None] | None = {} if from_beginning else None  # ids of this run
+        self._known: dict[int, Name] | None = {} if from_beginning else None  # ids of this run
+        self._snapshots = SnapshotRules(from_beginning=from_beginning)
         self._mark: ResolvedRecord | FenceRecord | None = None
         self._last_kind: RecordKind | None = None
         self._offset = -1
@@ -158,7 +173,22 @@ class TopicVerifier:
         self._check_known(value)
         if key is not None:
             self._check_known(key)
+        if row.op == SNAPSHOT_OP:
+            self._feed_snapshot_row(value, row)
+            return
         self._step(row.seq, _Place(row.gtid, row.total_order), is_last=row.last)
+
+    def _feed_snapshot_row(self, value: bytes, row: RowEnd) -> None:
+        """A row of a snapshot belongs to no source transaction: it comes between two."""
+        if self._open is not None:
+            self._violated(Check.WHOLE, f"a row of a snapshot comes in {self._open.gtid}")
+        if not row.last:
+            self._violated(Check.WHOLE, "a row of a snapshot is not the last of its transaction")
+        name = (self._known or {}).get(unframe(value)[0])
+        for what in self._snapshots.row(value, row, name):
+            self._violated(Check.SNAPSHOT, what)
+        self._counts.snapshot_rows = self._snapshots.row_count
+        self._check_next(row.seq)
 
     def _feed_control(self, value: bytes) -> None:
         record = decode_control(value)
@@ -183,6 +213,12 @@ class TopicVerifier:
                 self._counts.fences += 1
                 self._check_known(value)
                 self._resolve(record)
+            case SnapshotRecord():
+                self._check_known(value)
+                self._check_repeated(record.seq, "snapshot record")
+                for what in self._snapshots.step(record):
+                    self._violated(Check.SNAPSHOT, what)
+                self._counts.snapshot_tables = self._snapshots.table_count
 
     def _note_gap(self, gap: NamedGap) -> None:
         self.summary.gap_count += 1
@@ -193,16 +229,17 @@ class TopicVerifier:
         schema_id = int.from_bytes(framed[1:HEADER_BYTES], "big")
         if self._known is not None and schema_id not in self._known:
             self._violated(Check.SCHEMA, f"schema {schema_id} was not introduced in this run")
-            self._known[schema_id] = None  # report it once per run
+            self._known[schema_id] = ("", "")  # report it once per run
 
     def _introduce(self, record: SchemaRecord, framed_with: int) -> None:
         self._counts.schemas += 1
         if record.value.id == framed_with:  # it describes itself: a run begins
             self._known = {}
         if self._known is not None:
-            self._known[record.value.id] = None
+            name = (record.database, record.table)
+            self._known[record.value.id] = name
             if record.key is not None:
-                self._known[record.key.id] = None
+                self._known[record.key.id] = name
         self._check_repeated(record.seq, "schema record")
 
     def _step(self, seq: int, at: _Place, *, is_last: bool, may_repeat: bool = False) -> None:
@@ -210,6 +247,16 @@ class TopicVerifier:
 
         ``may_repeat``: of one that may have been delivered before.
         """
+        self._check_next(seq)
+        self._check_whole(at, may_repeat=may_repeat)
+        self._open = at
+        if is_last:
+            self._counts.transactions += 1
+            self._finished[at.gtid] = None
+            self._open = None
+
+    def _check_next(self, seq: int) -> None:
+        """Check that a row or DDL record has the next seq."""
         if self._seq is not None and seq != self._seq + 1:
             self._violated(Check.SEQ, f"seq {seq} follows seq {self._seq}")
         if self._seq is None and self._is_complete:
@@ -217,12 +264,6 @@ class TopicVerifier:
         if self.summary.first_seq is None:
             self.summary.first_seq = seq
         self._seq = self.summary.last_seq = seq
-        self._check_whole(at, may_repeat=may_repeat)
-        self._open = at
-        if is_last:
-            self._counts.transactions += 1
-            self._finished[at.gtid] = None
-            self._open = None
 
     def _check_whole(self, at: _Place, *, may_repeat: bool) -> None:
         before = self._open
@@ -272,6 +313,8 @@ class TopicVerifier:
                 )
         if before is None or before.epoch != mark.epoch:
             self.summary.epochs.append((mark.epoch, self._offset))
+        for what in self._snapshots.state(progress.snapshot):
+            self._violated(Check.SNAPSHOT, what)
         self._check_delivered(progress)
         self._finished.clear()
         self._mark = mark
@@ -300,7 +343,7 @@ class TopicVerifier:
         elif progress.open.rows < self._open.total_order:
             self._violated(
                 Check.RESOLVED,
-                f"{progress.open.rows} rows of {self._open.gtid} are reported,"
+                f"{counted(progress.open.rows, 'row')} of {self._open.gtid} reported,"
                 f" but row {self._open.total_order} is delivered",
             )
 

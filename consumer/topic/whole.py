@@ -24,7 +24,13 @@ import numpy as np
 from consumer.rows import Values
 from consumer.topic.taken import Size, Source, Taken, joined
 from millrace.errors import Fatal, Retryable
-from schemas.record.control import DdlRecord, SchemaRecord
+from schemas.record.control import (
+    DdlRecord,
+    FenceRecord,
+    ResolvedRecord,
+    SchemaRecord,
+    SnapshotRecord,
+)
 from schemas.record.record import decode_control
 
 _BODY = 5  # the first byte of the Avro body: 0 or 2 for a row
@@ -171,9 +177,13 @@ def _ends(value: bytes) -> bool:
         record = decode_control(value)
     except Fatal:
         return True
-    if isinstance(record, SchemaRecord):
-        return False
-    return isinstance(record, DdlRecord) or record.progress.open is None
+    match record:
+        case SchemaRecord():
+            return False
+        case DdlRecord() | SnapshotRecord():  # a snapshot's records are between source transactions
+            return True
+        case ResolvedRecord() | FenceRecord():
+            return record.progress.open is None
 
 
 def _is_ddl(value: bytes) -> bool:

@@ -27,6 +27,7 @@ from deploy.local.stack import LocalStack, StackOptions
 from deploy.servers import sql
 from deploy.workload.beats import Arrivals, percentile, watch_target, watch_topic, write_beats
 from deploy.workload.shop import Counts, create_shop, run_shop
+from millrace.counted import counted
 from millrace.errors import Fatal
 from millrace.home_folder import home
 from schemas.record.control import SchemaRecord
@@ -95,7 +96,7 @@ def _run_shop(stack: LocalStack, console: Console, *, duration_s: float, seed: i
         def read_stages() -> list[Stage]:
             capture, apply = (task_report(session, task) for task in (CAPTURE_TASK, APPLY_TASK))
             return [
-                Stage("source", counts.rows, None, f"{counts.committed} transactions"),
+                Stage("source", counts.rows, None, counted(counts.committed, "transaction")),
                 stage_of("topic", capture, topic.arrivals),
                 stage_of("target", apply, target.arrivals),
             ]
@@ -172,8 +173,8 @@ def _summarize(
     counts = run.counts
     console.rule("summary")
     console.print(
-        f"source   {counts.committed:,} transactions, {counts.rows:,} row changes by the shop,"
-        f" {counts.rolled_back:,} rolled back, {counts.ddl} DDL statements"
+        f"source   {counted(counts.committed, 'transaction')}, {counted(counts.rows, 'row change')} by the shop,"
+        f" {counts.rolled_back:,} rolled back, {counted(counts.ddl, 'DDL statement')}"
     )
     stages = (("topic", "captured", run.topic), ("target", "applied", run.target))
     for (name, done, arrivals), report in zip(stages, reports, strict=True):
@@ -183,8 +184,8 @@ def _summarize(
             f"p50 {p50:.0f} ms, p99 {p99:.0f} ms" if p50 is not None and p99 is not None else "-"
         )
         console.print(
-            f"{name:<9}{report.seq:,} changes {done}, visible after {times}"
-            f" ({len(latencies):,} beats)"
+            f"{name:<9}{counted(report.seq, 'change')} {done}, visible after {times}"
+            f" ({counted(len(latencies), 'beat')})"
         )
     verdict = "none: every row of every table is equal" if is_equal else "see above"
     console.print(f"differences  {verdict}")

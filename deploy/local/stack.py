@@ -54,17 +54,24 @@ from deploy.servers.process import ServerProcess, free_port
 from millrace.cli import present_commands
 from millrace.errors import Fatal
 from millrace.home_folder import home
-from schemas.grants import Role, needed_grants
+from schemas.grants import Grant, Role, needed_grants
 from schemas.gtid import Flavour
 from zk.ensemble import Ensemble
 
 SERVICE_USER = "millrace"
 ADMIN_USER = "admin"
 ADMIN_PRIVILEGES = "ALL PRIVILEGES"
+SOURCE_ROLES = (Role.SOURCE, Role.LOAD, Role.COMPARE, Role.SNAPSHOT)
 TARGET_SERVER_ID = 101
 COMMAND_S = 360.0  # longer than any --timeout that is passed to a command
 SERVICE_STOP_S = 15.0
 Say = Callable[[str], object]
+
+
+def source_grants(flavour: Flavour) -> tuple[Grant, ...]:
+    """The grants of the service's account on the source set, on every database."""
+    roles = (needed_grants(role, flavour, ("%",)) for role in SOURCE_ROLES)
+    return tuple(grant for grants in roles for grant in grants)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,13 +168,19 @@ class LocalStack:
         self.source.replicate()
         for member in (*self.source.members, self.target):
             member.create_account(self._admin, ADMIN_PRIVILEGES, can_grant=True)
-        self.source.create_account(Account(SERVICE_USER, self._secrets.text(SOURCE_SET)))
+        self._create_source_account()
         self._create_target_account()
         self.zookeeper.wait_ready()
         self.kafka.wait_ready()
         if self.security and self._kafka_security:
             self.security.make_kafka_users(self._kafka_security.certificate, KAFKA_RIGHTS)
             self.security.write_configs(self.endpoints.kafka, self.endpoints.registry)
+
+    def _create_source_account(self) -> None:
+        """With the privileges of `millrace grants print` for every database."""
+        account = Account(SERVICE_USER, self._secrets.text(SOURCE_SET))
+        for member in self.source.members:
+            member.create_least_account(account, source_grants(self.options.flavour))
 
     def _create_target_account(self) -> None:
         """In a secured stack, with the privileges of `millrace grants print` for every database."""

@@ -1,4 +1,4 @@
-"""The SQL client that lies beside an embedded server's program."""
+"""The SQL client and the dump program that lie beside an embedded server's program."""
 
 from pathlib import Path
 
@@ -22,6 +22,17 @@ def client_command(
     where = (f"--host={host}", f"--port={port}", f"--user={user}", "--protocol=tcp")
     trust = _verified(authority, is_mariadb) if authority else _unverified(is_mariadb)
     return (str(program), "--no-defaults", *where, *trust, "--default-character-set=utf8mb4")
+
+
+def dump_command(server: Path, host: str, port: int, *, user: str) -> tuple[str, ...]:
+    """Program and options of mysqldump for rows of InnoDB tables, as ``client_command``."""
+    client, *options = client_command(server, host, port, user=user)
+    is_mariadb = server.name == "mariadbd"
+    program = Path(client).with_name("mariadb-dump" if is_mariadb else "mysqldump")
+    if not program.is_file():
+        raise Fatal("MR-8005", f"no dump program lies beside {server}: {program} is missing")
+    own = () if is_mariadb else ("--set-gtid-purged=OFF",)
+    return (str(program), *options, "--single-transaction", "--quick", "--no-create-info", *own)
 
 
 def _verified(authority: str, is_mariadb: bool) -> tuple[str, str]:

@@ -159,10 +159,10 @@ class ServerProcess:
             )
         except OSError as error:
             raise self.failure(f"can't be executed ({error})") from error
-        ticks = _start_ticks(self._popen.pid)
-        if ticks is None:
+        fields = _stat(self._popen.pid)  # also of a child that has ended, until we wait for it
+        if not fields:
             raise self.failure("ended at once")
-        self._identity = ProcessIdentity(self._popen.pid, ticks, _boot_id(), path)
+        self._identity = ProcessIdentity(self._popen.pid, int(fields[19]), _boot_id(), path)
         try:
             ProcessRecord(self.spec, self._identity).write()
         except OSError as error:

@@ -6,22 +6,27 @@ because a call that no server answers must not delay the end of the command.
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from millrace.checks.requirement import Requirement, Subject
 from millrace.errors import MillraceError
+from millrace.placeholders import with_names
 
 LIMIT_S = 60.0  # of one area: a silent server costs 10 s for each of a few connections
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One area to check. ``find`` yields requirements; a Millrace error that it raises becomes the last one."""
+    """One area to check. ``find`` yields requirements; a Millrace error that it raises becomes the last one.
+
+    ``names``: for the commands of fixes (``millrace.placeholders``).
+    """
 
     subject: Subject
     find: Callable[[], Iterable[Requirement]]
     what: str = "can be asked"
+    names: Mapping[str, str] = field(default_factory=dict)
 
 
 def run_checks(checks: Sequence[Check], *, limit_s: float = LIMIT_S) -> list[Requirement]:
@@ -65,4 +70,5 @@ class _Run:
         if self.thread.is_alive():
             late = f"no end after {limit_s:g} s"
             found.append(self.check.subject.fail("MR-4178", self.check.what, found=late))
-        return found
+        names = self.check.names
+        return [replace(one, fix=with_names(one.fix, names)) for one in found]

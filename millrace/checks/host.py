@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from millrace.checks.requirement import Area, Requirement, Subject
+from millrace.counted import counted
 from millrace.errors import MillraceError
 from millrace.extras import Extra, check_extra
 from millrace.jvm import java_program
@@ -111,7 +112,7 @@ def judge_kernels(subject: Subject, folders: Mapping[str, Path]) -> Requirement:
         return subject.warn(
             "MR-4177", "kernels", found=f"not compiled: {', '.join(absent)}", wanted="compiled"
         )
-    return subject.ok("kernels", f"{len(folders)} groups are compiled")
+    return subject.ok("kernels", counted(len(folders), "group is compiled", "groups are compiled"))
 
 
 def _java(subject: Subject) -> Requirement:

@@ -32,7 +32,7 @@ def apply(
 ) -> None:
     """Run an apply driver: from Kafka to target sets, on Spark. SIGTERM or the end of its JVM shuts it down cleanly."""
     from consumer.runner import ApplyRunner
-    from consumer.spark.driver import SparkDriver
+    from consumer.spark.driver import SparkDriver, settings_of
     from millrace.errors import Retryable
     from millrace.http import open_page
     from millrace.log import get_logger
@@ -44,9 +44,8 @@ def apply(
         name=process_name(name), kind=TaskKind.APPLY, labels=labels_of(label), capacity=capacity
     )
     keep_private()
-    settings = dict(setting.partition("=")[::2] for setting in conf)
     with open_page(http) as page:
-        driver = SparkDriver(master=master, settings=settings)
+        driver = SparkDriver(master=master, settings=settings_of(conf))
 
         def shut_down(error: Retryable) -> None:
             get_logger("apply").error("the JVM is gone: this process shuts down", error=error)

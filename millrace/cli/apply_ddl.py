@@ -26,6 +26,8 @@ def apply_ddl(task: str, *, seq: Seq, done: Done = False, execute: Execute = Fal
 
     Then run `millrace task resume TASK`.
     """
+    from consumer.streams.state import stream_with
+    from consumer.streams.view import is_side
     from consumer.target.connection import connect
     from consumer.target.members import primary_member
     from consumer.target.progress import decide_intent
@@ -41,9 +43,12 @@ def apply_ddl(task: str, *, seq: Seq, done: Done = False, execute: Execute = Fal
         endpoint = primary_member(cluster.store.set_entry(document.target).document)
     session = connect(endpoint)
     try:
-        decide_intent(session, task, seq=seq, decision="done" if done else "execute")
+        stream = stream_with(session, "ddl_intent", task, seq)
+        decide_intent(session, stream, seq=seq, decision="done" if done else "execute")
     finally:
         session.close()
+    where = " of the tables that are loaded" if is_side(stream) else ""
     print(
-        f"{task}: seq {seq} {'is done' if done else 'will be executed'}; now `millrace task resume {task}`"
+        f"{task}: seq {seq}{where} {'is done' if done else 'will be executed'};"
+        f" now `millrace task resume {task}`"
     )

@@ -10,12 +10,11 @@ has reached its start.
 
 from collections.abc import Mapping
 
-from millrace.cli.arrival import capture_task_among
 from millrace.cli.primary import primary_history
 from millrace.errors import Fatal, MillraceError
 from schemas.documents import ApplyTask, SetDocument
 from schemas.gtid import beyond, parse_any_gtid_set
-from zk.tree.documents import Document, DocumentKey, set_key
+from zk.tree.documents import Document, DocumentKey, capture_task_among, set_key
 
 
 def check_start(task: ApplyTask, documents: Mapping[DocumentKey, Document | Fatal]) -> str:
@@ -23,7 +22,7 @@ def check_start(task: ApplyTask, documents: Mapping[DocumentKey, Document | Fata
 
     ``documents``: those of the cluster, with the task. Returns a note if the primary could not be asked, else "".
     """
-    if task.start.is_first:
+    if not task.start.gtid_set:
         return ""
     start = parse_any_gtid_set(task.start.gtid_set)
     try:

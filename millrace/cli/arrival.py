@@ -18,7 +18,6 @@ Guarantees
 
 import threading
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from millrace.cli.control import Control
@@ -27,6 +26,7 @@ from millrace.errors import Fatal, Retryable
 from schemas.documents import ApplyTask, CaptureTask, SetDocument, TaskDocument
 from schemas.gtid import GtidPosition, History, missing, parse_gtid_set
 from schemas.status import TaskReport, TaskState
+from zk.tree.documents import capture_task_among
 from zk.tree.entries import TaskEntry
 from zk.view import Cluster, read_tasks, status_of
 
@@ -129,23 +129,13 @@ def capture_task_of(now: Control, task: ApplyTask) -> CaptureTask:
     return capture_task_among((e.document for e in entries if isinstance(e, TaskEntry)), task)
 
 
-def capture_task_among(documents: Iterable[object], task: ApplyTask) -> CaptureTask:
-    """The same of these documents."""
-    for document in documents:
-        if isinstance(document, CaptureTask) and document.output.is_same_topic(task.source):
-            return document
-    raise Fatal("MR-4203", f"no task captures to the topic {task.source.topic}")
-
-
 def _stopped(name: str, report: TaskReport, *, waiting: str = "") -> Fatal:
     """``waiting``: the apply task that receives no more records."""
+    what = f"{waiting} waits for its capture task: " if waiting else ""
     if report.state is TaskState.BLOCKED:
-        what, fix = f"{name} is blocked: {report.code} {report.why}", report.fix
-    else:
-        what, fix = f"{name} is {report.why}", f"`millrace task resume {name}`."
-    return Fatal(
-        "MR-4202", f"{waiting} waits for its capture task: {what}" if waiting else what, fix=fix
-    )
+        what += f"{name} is blocked: {report.code} {report.why}"
+        return Fatal("MR-4202", what, fix=report.fix, blocked_by=report.code)
+    return Fatal("MR-4202", f"{what}{name} is {report.why}", fix=f"`millrace task resume {name}`.")
 
 
 def _timed_out(what: str, capture: str, proof: _Proof) -> Retryable:

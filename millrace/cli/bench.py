@@ -14,20 +14,29 @@ Apply = Annotated[bool, typer.Option("--apply", help="Measure apply beside its p
 Capture = Annotated[
     bool, typer.Option("--capture", help="Measure capture alone beside its peers instead.")
 ]
+Load = Annotated[
+    bool, typer.Option("--load", help="Measure the copy of a table beside its peers instead.")
+]
+Compare = Annotated[bool, typer.Option("--compare", help="Measure comparisons instead.")]
 Only = Annotated[
     list[str],
     typer.Option(
-        "--only", help="With --apply or --capture: print this line alone; may be repeated."
+        "--only",
+        help="With --apply, --capture, --load or --compare: print this line alone; may be repeated.",
     ),
 ]
 Scale = Annotated[
     float,
-    typer.Option(min=0.0, help="With --apply or --capture: the factor of all workloads' sizes."),
+    typer.Option(
+        min=0.0,
+        help="With --apply, --capture, --load or --compare: the factor of all workloads' sizes.",
+    ),
 ]
 Rounds = Annotated[
     int,
     typer.Option(
-        min=1, help="With --apply or --capture: a figure is the median of this many rounds."
+        min=1,
+        help="With --apply, --capture, --load or --compare: a figure is the median of this many rounds.",
     ),
 ]
 
@@ -38,14 +47,18 @@ def bench(
     changes: Changes = 600_000,
     apply: Apply = False,
     capture: Capture = False,
+    load: Load = False,
+    compare: Compare = False,
     only: Only = [],  # noqa: B006 - Typer copies it
     scale: Scale = 1.0,
     rounds: Rounds = 3,
 ) -> None:
-    """Measure a whole stack, capture alone (--capture) or apply (--apply), beside their peers. Takes minutes."""
+    """Measure a whole stack, or capture, apply, a load or comparisons alone, beside their peers. Takes minutes."""
     from deploy.bench.apply.run import run_bench_apply
     from deploy.bench.apply.size import Size
     from deploy.bench.capture.run import run_bench_capture
+    from deploy.bench.comparison.run import run_bench_compare
+    from deploy.bench.copy.run import run_bench_load
     from deploy.bench.run import run_bench
     from schemas.gtid import Flavour as ServerFlavour
 
@@ -54,5 +67,9 @@ def bench(
         run_bench_apply(size, only)
     elif capture:
         run_bench_capture(size, only)
+    elif load:
+        run_bench_load(size, only)
+    elif compare:
+        run_bench_compare(size, only)
     else:
         run_bench(ServerFlavour(flavour), changes=changes)

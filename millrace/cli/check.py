@@ -6,7 +6,7 @@ This module assembles and prints; the checks are in ``checks`` of each folder.
 
 import functools
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +28,16 @@ from millrace.cli.check_scope import Scope, parse_files, scope_of, stored_docume
 from millrace.cli.control import print_json
 from millrace.codes import CATALOGUE
 from millrace.errors import Fatal, MillraceError
-from schemas.documents import ApplyTask, CaptureTask, Directives, Registry, SetDocument, address_of
+from schemas.documents import (
+    ApplyTask,
+    CaptureTask,
+    Directives,
+    Registry,
+    SetDocument,
+    TaskDocument,
+    address_of,
+    names_of,
+)
 from schemas.grants import Role
 from schemas.gtid import Flavour
 from zk.ensemble import Ensemble
@@ -116,10 +125,17 @@ def _set_checks(scope: Scope, pause_s: float) -> Iterator[Check]:
             continue
         if scope.is_source(name):
             find = functools.partial(_check_source, scope, document, pause_s)
-            yield Check(Subject(Area.SOURCE, f"set {name}"), find)
+            names = _names(name, scope.captures(name))
+            yield Check(Subject(Area.SOURCE, f"set {name}"), find, names=names)
         if scope.applies(name):
             find = functools.partial(_check_target, scope, document)
-            yield Check(Subject(Area.TARGET, f"set {name}"), find)
+            names = _names(name, scope.applies(name))
+            yield Check(Subject(Area.TARGET, f"set {name}"), find, names=names)
+
+
+def _names(set_name: str, tasks: Sequence[TaskDocument]) -> dict[str, str]:
+    """The names for fixes: the task only if no other one uses the set in this role."""
+    return {"set": set_name, "task": tasks[0].name if len(tasks) == 1 else ""}
 
 
 def _no_set(name: str) -> Iterator[Requirement]:
@@ -142,7 +158,9 @@ def _check_target(scope: Scope, document: SetDocument) -> Iterator[Requirement]:
 
     tasks = scope.applies(document.name)
     allowed = scope.allowed(document.name, Role.TARGET, Flavour.MARIADB)
-    yield from check_target(document, TargetUse(tasks, allowed, _source_folds(scope, tasks)))
+    captured = {task.name: [feed.tables for feed in scope.feeds(task)] for task in tasks}
+    use = TargetUse(tasks, allowed, _source_folds(scope, tasks), captured)
+    yield from check_target(document, use)
 
 
 def _source_folds(scope: Scope, tasks: list[ApplyTask]) -> bool | None:
@@ -150,11 +168,7 @@ def _source_folds(scope: Scope, tasks: list[ApplyTask]) -> bool | None:
     from producer.checks.source import folds_names
 
     for task in tasks:
-        for capture in scope.known.tasks.values():
-            if not isinstance(capture, CaptureTask) or not capture.output.is_same_topic(
-                task.source
-            ):
-                continue
+        for capture in scope.feeds(task):
             source = scope.known.sets.get(capture.set_name)
             with suppress(MillraceError):  # a password that this machine does not have
                 if source is not None and (found := folds_names(source)) is not None:
@@ -169,14 +183,36 @@ def _task_checks(scope: Scope, pause_s: float) -> Iterator[Check]:
             from consumer.checks.topic import check_readable
 
             find = functools.partial(check_readable, task, creator=_creator(scope, task))
-            yield Check(topic, find, "can be read")
+            yield Check(topic, find, "can be read", names_of(task))
+            yield from _rows_checks(scope, task)
             continue
         from producer.checks.topic import check_topic_of
 
-        yield Check(topic, functools.partial(check_topic_of, task, pause_s=pause_s))
+        find = functools.partial(check_topic_of, task, pause_s=pause_s)
+        yield Check(topic, find, names=names_of(task))
         document = scope.known.sets.get(task.set_name)
         if document is not None:
             yield Check(topic, functools.partial(_check_rows, task, document), "widest row")
+
+
+def _rows_checks(scope: Scope, task: ApplyTask) -> Iterator[Check]:
+    """None without `start: load` and `compare`, or if the capture task or a set is not known: others report that."""
+    from consumer.checks.compare import check_compare
+    from consumer.checks.load import RowsUse, check_load
+
+    sets = scope.known.sets
+    capture = next(iter(scope.feeds(task)), None)
+    source = sets.get(capture.set_name) if capture is not None else None
+    target = sets.get(task.target)
+    if capture is None or source is None or target is None:
+        return
+    use = RowsUse(task, capture, source, target)
+    if task.start.is_load:
+        subject = Subject(Area.SOURCE, f"load of {task.name}")
+        yield Check(subject, functools.partial(check_load, use), "start: load", names_of(task))
+    if task.rules.compare.every_h:
+        subject = Subject(Area.SOURCE, f"comparison of {task.name}")
+        yield Check(subject, functools.partial(check_compare, use), "compare", names_of(task))
 
 
 def _registry_checks(scope: Scope) -> Iterator[Check]:
@@ -193,14 +229,7 @@ def _registry_checks(scope: Scope) -> Iterator[Check]:
 
 def _creator(scope: Scope, task: ApplyTask) -> str:
     """The known capture task that creates the topic; empty if there is none."""
-    return next(
-        (
-            other.name
-            for other in scope.known.tasks.values()
-            if isinstance(other, CaptureTask) and other.output.is_same_topic(task.source)
-        ),
-        "",
-    )
+    return next((feed.name for feed in scope.feeds(task)), "")
 
 
 def _check_rows(task: CaptureTask, document: SetDocument) -> Iterator[Requirement]:

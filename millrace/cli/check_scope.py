@@ -7,7 +7,7 @@ are enough, if they have every set that their tasks name.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from millrace.cli.document_files import read_documents
+from millrace.cli.document_files import read_documents, refusal
 from millrace.errors import Fatal, MillraceError
 from schemas.documents import (
     ApplyTask,
@@ -21,7 +21,6 @@ from schemas.documents import (
 from schemas.grants import Grant, Role, as_grant_pattern, needed_grants
 from schemas.gtid import Flavour
 from zk.ensemble import Ensemble
-from zk.tree.documents import Document
 from zk.tree.entries import SetEntry, TaskEntry
 from zk.tree.store import Store
 
@@ -60,9 +59,34 @@ class Scope:
         """Every known apply task that writes the set."""
         return [task for task in self.users(set_name) if isinstance(task, ApplyTask)]
 
+    def feeds(self, task: ApplyTask) -> list[CaptureTask]:
+        """Every known capture task that writes the task's topic."""
+        return [
+            other
+            for other in self.known.tasks.values()
+            if isinstance(other, CaptureTask) and other.output.is_same_topic(task.source)
+        ]
+
     def is_source(self, set_name: str) -> bool:
         """Whether the set is read; also one that no task uses."""
         return bool(self.captures(set_name)) or not self.users(set_name)
+
+    def is_loaded(self, set_name: str) -> bool:
+        """Whether a known apply task starts with a load of the set's rows."""
+        return any(task.start.is_load for task in self._readers(set_name))
+
+    def is_compared(self, set_name: str) -> bool:
+        """Whether a known apply task compares the set's rows with its target's."""
+        return any(task.rules.compare.every_h for task in self._readers(set_name))
+
+    def _readers(self, set_name: str) -> list[ApplyTask]:
+        """Every known apply task whose topic comes from the set."""
+        return [
+            task
+            for task in self.known.tasks.values()
+            if isinstance(task, ApplyTask)
+            and any(capture.set_name == set_name for capture in self.feeds(task))
+        ]
 
     def position_of(self, task: CaptureTask) -> str:
         """Where the task continues: what its topic has, or its start if a file gives it another topic or set."""
@@ -112,14 +136,12 @@ def _directives(store: Store, set_name: str) -> Directives:
         return Directives()
 
 
-def parse_files(places: Iterable[str]) -> Known:
-    """The documents of files and folders. Raises the first problem with one: Fatal MR-4101, MR-4102, MR-4206, …"""
-    found: list[Document] = []
-    for place in places:
-        reading = read_documents(place)
-        for problem in reading.problems:
-            raise Fatal(problem.code, problem.message)
-        found += reading.documents.values()
+def parse_files(places: Sequence[str]) -> Known:
+    """The documents of files and folders. Fatal MR-4141 with every problem, or if a place has no document."""
+    reading = read_documents(*places)
+    if reading.problems:
+        raise refusal(places, reading.problems)
+    found = list(reading.documents.values())
     return Known(
         {one.name: one for one in found if isinstance(one, SetDocument)},
         {one.name: one for one in found if not isinstance(one, SetDocument)},

@@ -6,6 +6,7 @@ import typer
 
 from millrace.cli.control import control
 from millrace.cli.exits import Finding
+from millrace.counted import counted
 from millrace.errors import Fatal
 from zk.client.access import Access, Policy
 from zk.ensemble import Ensemble
@@ -71,7 +72,7 @@ def secure(*, dry_run: DryRun = False, check: Check = False, print_only: Print =
     with control() as now:
         if not (dry_run or check):
             changed = secure_nodes(now.session, now.tree, policy)
-            print(f"cluster {now.tree.cluster}: {changed} nodes changed")
+            print(f"cluster {now.tree.cluster}: {counted(changed, 'node')} changed")
             return
         wrong = differing(read_acls(now.session, now.tree), policy)
     for node in wrong:

@@ -1,69 +1,204 @@
-"""``millrace compare TASK``: compares every row of source and target; exits with 1 on a difference."""
+"""``millrace compare TASK``: compares every row of source and target, and repairs; exits with 1 on a difference."""
 
 import sys
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from millrace.cli.control import Control, console, control, print_json
-from millrace.errors import Fatal
-from schemas.documents import ApplyTask, TaskDocument, address_of
+from millrace.cli.apply import Conf
+from millrace.cli.compare_text import print_plain, print_text
+from millrace.cli.control import Control, control
+from millrace.errors import Fatal, naming
+from schemas.documents import ApplyTask, SetDocument, TaskDocument, address_of
 from zk.tree.entries import TaskEntry
 
+if TYPE_CHECKING:
+    from consumer.compare import Comparison, Ends, Work
+    from consumer.compare.members import Origin
+    from consumer.compare.plan import Admits
+    from consumer.compare.pool import Pool
+    from consumer.target.connection import Endpoint
+
 Timeout = Annotated[
-    float, typer.Option(min=0.0, help="Seconds to wait first, until all changes are applied.")
+    float,
+    typer.Option(
+        min=0.0, help="Seconds to wait first, until all changes are applied, and later for a chunk."
+    ),
 ]
 Now = Annotated[bool, typer.Option("--now", help="Compare now, without waiting.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Repair = Annotated[bool, typer.Option("--repair", help="Write the source's rows to the target.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Repair without asking.")]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="Continue the last comparison, which was interrupted.")
+]
+Lag = Annotated[
+    float | None,
+    typer.Option("--max-lag-s", min=0.0, help="Pause while the target is later than this."),
+]
+Running = Annotated[
+    int | None,
+    typer.Option(min=1, help="Pause while either server has more Threads_running."),
+]
+ThreadCount = Annotated[
+    int, typer.Option("--threads", min=1, max=64, help="Chunks at the same time.")
+]
+Master = Annotated[
+    str,
+    typer.Option(help="Compare in Spark: local[N], spark://…, yarn, k8s://….", show_default=False),
+]
 
 
-def compare(task: str, *, timeout: Timeout = 60.0, now: Now = False, json: Json = False) -> None:
+def compare(
+    task: str,
+    *,
+    timeout: Timeout = 60.0,
+    now: Now = False,
+    json: Json = False,
+    repair: Repair = False,
+    yes: Yes = False,
+    resume: Resume = False,
+    max_lag_s: Lag = None,
+    max_threads_running: Running = None,
+    threads: ThreadCount = 4,
+    master: Master = "",
+    conf: Conf = [],  # noqa: B006 - Typer copies it
+) -> None:
     """Compare every row of an apply task's source and target set. A capture task stands for its only apply task."""
-    from consumer.compare import compare_sets
-    from consumer.target.members import primary_member
-    from consumer.topic.show import printable
-    from millrace.cli.arrival import capture_task_of, wait_until_arrived
+    from consumer.compare import Throttle, Work
 
+    if now and (repair or resume):
+        raise Fatal("MR-5125", f"--now and --{'repair' if repair else 'resume'} are given")
     with control() as cluster:
-        document = apply_task_of(cluster, cluster.store.task_entry(task).document)
-        task = document.name
+        found = _scope(cluster, task)
+        if repair and not yes and (json or not _agrees(found)):
+            raise Fatal("MR-5127", f"no row of {found.task} is changed")
         if not now:
-            wait_until_arrived(cluster, task, timeout_s=timeout)
-        captured = capture_task_of(cluster, document)
-        source = primary_member(
-            cluster.store.set_entry(captured.set_name).document, for_writing=False
-        )
-        target = primary_member(
-            cluster.store.set_entry(document.target).document, for_writing=False
-        )
-
-    def admits(database: str, table: str) -> bool:
-        names = (database, table)
-        return captured.tables.admits(*names) and document.tables.admits(*names)
-
-    found = compare_sets(source, target, admits, task=task)
-    details = [{"table": d.table, "what": d.what, "key": d.key} for d in found.differences]
+            _wait(cluster, found, timeout)
+    work = Work(Throttle(max_lag_s, max_threads_running), repairs=repair)
+    asked = _Asked(work=work, timeout_s=timeout, waits=not now, resumes=resume)
+    with (
+        naming(task=found.task, set=found.set_name),
+        _pools(found.task, threads, master, conf) as pool,
+    ):
+        origin, compared = _compared(found, asked, pool)
     if json:
-        print_json(
-            {
-                "task": task,
-                "tables": found.tables,
-                "rows": found.rows,
-                "differences": found.difference_count,
-                "is_equal": found.is_equal,
-                "details": details,
-            }
-        )
+        print_plain(found.task, origin, compared)
     else:
-        out = console()
-        for detail in details:
-            shown = printable(f"{detail['table']}: {detail['what']}: {detail['key']}")
-            out.print(shown, markup=False)
-        verdict = "equal" if found.is_equal else _counted(found.difference_count, "difference")
-        tables, rows = _counted(found.tables, "table"), _counted(found.rows, "row")
-        out.print(f"{tables}, {rows}: {verdict}")
-    sys.exit(0 if found.is_equal else 1)
+        print_text(origin, compared)
+    sys.exit(0 if compared.difference_count == compared.repaired else 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """The options of the command. ``waits``: for the task; otherwise nothing is stored."""
+
+    work: "Work"
+    timeout_s: float
+    waits: bool
+    resumes: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """The tables that both tasks have, the source set, and the target's primary. ``set_name``: of the target."""
+
+    task: str
+    set_name: str
+    admits: "Admits"
+    source: SetDocument
+    target: "Endpoint"
+
+
+def _scope(cluster: Control, name: str) -> _Scope:
+    from consumer.compare.plan import admitted
+    from consumer.target.members import primary_member
+    from millrace.cli.arrival import capture_task_of
+
+    document = apply_task_of(cluster, cluster.store.task_entry(name).document)
+    captured = capture_task_of(cluster, document)
+    source = cluster.store.set_entry(captured.set_name).document
+    target = primary_member(cluster.store.set_entry(document.target).document, for_writing=False)
+    admits = admitted(source, captured, document)
+    return _Scope(document.name, document.target, admits, source, target)
+
+
+def _agrees(found: _Scope) -> bool:
+    """Whether the operator types yes."""
+    at = f"{found.target.host}:{found.target.port}"
+    print(f"Rows of {at} that differ get the values of the source. Type yes: ", end="", flush=True)
+    return sys.stdin.readline().strip() == "yes"
+
+
+def _wait(cluster: Control, found: _Scope, timeout_s: float) -> None:
+    """Wait until the task has applied all changes. If a row blocks it, the fix of MR-4202 names its table."""
+    from millrace.cli.arrival import wait_until_arrived
+
+    try:
+        wait_until_arrived(cluster, found.task, timeout_s=timeout_s)
+    except Fatal as exc:
+        if exc.context.get("blocked_by") != "MR-5010":
+            raise
+        tables = ",".join(_blocking_tables(found)) or "DB.TABLE"
+        fix = (
+            f"`millrace task load {found.task} --tables {tables}` and `millrace task resume {found.task}` copy the rows"
+            f" of the table again. `millrace compare {found.task} --now` lists the differences before."
+        )
+        raise Fatal(exc.code, exc.message, fix=fix, **exc.context) from exc
+
+
+def _blocking_tables(found: _Scope) -> list[str]:
+    """The tables whose changes block the task, as the source names them."""
+    from consumer.target.conflicts import STOP, read_tables
+    from consumer.target.connection import connect
+
+    with closing(connect(found.target)) as session:
+        return read_tables(session, found.task, decision=STOP)
+
+
+@contextmanager
+def _pools(
+    task: str, count: int, master: str, conf: Sequence[str]
+) -> Iterator[Callable[["Ends"], "Pool"]]:
+    """Makes a pool for two sides: threads of this process, or executors of this master."""
+    from consumer.compare import Executors, Threads
+
+    if not master:
+        yield lambda ends: Threads(ends, count)
+        return
+    from consumer.spark.driver import SparkDriver, settings_of
+
+    driver = SparkDriver(master=master, settings=settings_of(conf), name="millrace-compare")
+    try:
+        yield lambda ends: Executors(driver.comparisons(task), ends, count)
+    finally:
+        driver.stop()
+
+
+def _compared(
+    found: _Scope, asked: _Asked, pool: Callable[["Ends"], "Pool"]
+) -> tuple["Origin", "Comparison"]:
+    """The member of the source set that was read, and the result."""
+    from consumer.compare import Ends, Rules, State, compare_sets
+    from consumer.compare.members import from_members
+
+    def compare(origin: "Origin") -> tuple["Origin", "Comparison"]:
+        task = found.task if asked.waits else ""
+        ends = Ends(origin.source, found.target, task, asked.timeout_s, origin.primary)
+        rules = Rules(work=asked.work, pool=pool(ends), state=state)
+        return origin, compare_sets(ends, found.admits, written_by=found.task, rules=rules)
+
+    with ExitStack() as opened:
+        state = None
+        if asked.waits:
+            state = State.begin(found.target, found.task, resumes=asked.resumes)
+            opened.callback(state.close)
+        return from_members(
+            found.source, wait_s=asked.timeout_s, compare=compare, is_stored=state is not None
+        )
 
 
 def apply_task_of(now: Control, task: TaskDocument) -> ApplyTask:
@@ -87,7 +222,3 @@ def apply_task_of(now: Control, task: TaskDocument) -> ApplyTask:
 
 def _applies(found: Sequence[ApplyTask]) -> str:
     return "apply" if len(found) > 1 else "applies"
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"

@@ -1,22 +1,25 @@
 """``millrace conflict list|show|replay|discard TASK``: the changes that did not fit the target's row.
 
-The commands connect to the primary of the task's target set. ``list`` and ``show`` only read.
+The commands connect to the primary of the task's target set. ``list`` and ``show`` only read. All find the
+conflicts of both streams of the task: ``main``, and ``load``, which applies the tables that are loaded later.
 """
 
 import base64
 import json as json_module
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from millrace.cli.control import Control, console, control, new_table, print_json
-from millrace.errors import Fatal
+from millrace.counted import counted
+from millrace.errors import Fatal, naming
 from schemas.documents import ApplyTask
 from schemas.status import TaskState
 
 if TYPE_CHECKING:
+    from consumer.apply.resolve import Discarded
     from consumer.target.conflicts import StoredConflict
     from consumer.target.connection import Endpoint, TargetConnection
 
@@ -45,19 +48,21 @@ def list_(
     json: Json = False,
 ) -> None:
     """List conflicts in the order of the source's changes, one line each."""
+    from consumer.streams.view import streams_of
     from consumer.target.conflicts import count_conflicts, list_conflicts
 
     with control() as now, _reading(_endpoint(now, task, for_writing=False), task) as session:
-        count = count_conflicts(session, task)
-        found = list_conflicts(session, task, first_seq=first, limit=limit)
+        streams = streams_of(task)
+        count = count_conflicts(session, streams)
+        found = list_conflicts(session, streams, first_seq=first, limit=limit)
     if json:
         print_json([_head(stored) for stored in found])
         return
-    table = new_table("SEQ", "TIME", "DECISION", "CHANGE", "TABLE", "WHY")
+    table = new_table("SEQ", "STREAM", "TIME", "DECISION", "CHANGE", "TABLE", "WHY")
     for stored in found:
         conflict = stored.conflict
         change = OPERATIONS.get(conflict.op, conflict.op)
-        head = (str(conflict.seq), _time(stored.at), stored.decision, change)
+        head = (str(conflict.seq), _stream(stored), _time(stored.at), stored.decision, change)
         table.add_row(*head, _printable(conflict.table), _printable(conflict.why))
     out = console()
     out.print(table if found else "no conflicts")
@@ -68,13 +73,14 @@ def list_(
 @app.command()
 def show(task: Task, seq: Seq, *, json: Json = False) -> None:
     """Show one conflict: the change, the target's rows in its way, the reason and the decision."""
+    from consumer.streams.state import stream_with
     from consumer.target.conflicts import read_conflict, schema_of
     from consumer.topic.show import as_json
     from schemas.record.record import KnownSchemas, RowRecord, decode_record
 
     with control() as now, _reading(_endpoint(now, task, for_writing=False), task) as session:
-        stored = read_conflict(session, task, seq)
-        text = schema_of(session, task, stored.conflict)
+        stored = read_conflict(session, stream_with(session, "conflict", task, seq), seq)
+        text = schema_of(session, stored.stream, stored.conflict)
     record = decode_record(None, stored.conflict.record, KnownSchemas(lambda _: text))
     assert isinstance(record, RowRecord)
     target_rows = json_module.loads(stored.conflict.target_rows or "null")
@@ -111,9 +117,10 @@ def replay(task: Task, seqs: Seqs) -> None:
     with control() as now:
         endpoint = _endpoint(now, task)
     with _known(task):
-        for seq in sorted(set(seqs)):
-            replay_one(endpoint, task, seq)
-            print(f"{task}: seq {seq} applied")
+        for stream, found in _by_stream(endpoint, task, seqs).items():
+            for seq in found:
+                replay_one(endpoint, stream, seq)
+                print(f"{task}: seq {seq} applied")
 
 
 @app.command()
@@ -130,6 +137,7 @@ def discard(
     """Delete conflicts. A change that blocks the task is left out when the task resumes."""
     from consumer.apply.resolve import discard as discard_these
     from consumer.apply.resolve import discard_resolved
+    from consumer.streams.view import streams_of
 
     if every == bool(seqs):
         raise typer.BadParameter("give either SEQ or --all")
@@ -137,24 +145,46 @@ def discard(
         endpoint = _endpoint(now, task)
         with _known(task):
             if every:
-                count, kept = discard_resolved(endpoint, task)
+                counts = [discard_resolved(endpoint, stream) for stream in streams_of(task)]
+                count, kept = map(sum, zip(*counts, strict=True))
                 print(f"{task}: {_conflicts(count)} discarded")
                 if kept:
                     print(f"{task}: {_conflicts(kept)} kept; {_not_passed(task)}")
                 return
-            _check_stopped(now, endpoint, task, seqs or [])
-            discarded = discard_these(endpoint, task, seqs or [])
-    for seq in sorted(set(seqs or [])):
-        done = "discarded"
-        if seq in discarded.left_out:
-            done = f"will be left out; now `millrace task resume {task}`"
-        elif seq in discarded.kept:
-            done = f"is left out already, its conflict is kept; {_not_passed(task)}"
-        print(f"{task}: seq {seq} {done}")
+            by_stream = _by_stream(endpoint, task, seqs or [])
+            _check_stopped(now, endpoint, task, by_stream)
+            discarded = {
+                stream: discard_these(endpoint, stream, found)
+                for stream, found in by_stream.items()
+            }
+    for stream, found in by_stream.items():
+        for seq in found:
+            print(f"{task}: seq {seq} {_done(discarded[stream], task, seq)}")
+
+
+def _done(discarded: "Discarded", task: str, seq: int) -> str:
+    if seq in discarded.left_out:
+        return f"will be left out; now `millrace task resume {task}`"
+    if seq in discarded.kept:
+        return f"is left out already, its conflict is kept; {_not_passed(task)}"
+    return "discarded"
+
+
+def _by_stream(endpoint: "Endpoint", task: str, seqs: Sequence[int]) -> dict[str, list[int]]:
+    """The seqs in their order, by the stream that has stored the conflict. Fatal MR-5061 if one does not exist."""
+    from consumer.streams.state import stream_with
+    from consumer.target.conflicts import read_conflict
+
+    found: dict[str, list[int]] = {}
+    with _reading(endpoint, task) as session:
+        for seq in sorted(set(seqs)):
+            stream = stream_with(session, "conflict", task, seq)
+            found.setdefault(read_conflict(session, stream, seq).stream, []).append(seq)
+    return found
 
 
 def _conflicts(count: int) -> str:
-    return f"{count} conflict{'' if count == 1 else 's'}"
+    return counted(count, "conflict")
 
 
 def _not_passed(task: str) -> str:
@@ -188,7 +218,8 @@ def _reading(endpoint: "Endpoint", task: str) -> Iterator["TargetConnection"]:
 def _known(task: str) -> Iterator[None]:
     """Fatal MR-5061 if the target has no tables of Millrace, or those of an earlier version."""
     try:
-        yield
+        with naming(task=task):
+            yield
     except Fatal as exc:
         if exc.code not in ("MR-5012", "MR-5013") or "table" in exc.context:
             raise
@@ -197,14 +228,21 @@ def _known(task: str) -> Iterator[None]:
         ) from exc
 
 
-def _check_stopped(now: Control, endpoint: "Endpoint", task: str, seqs: list[int]) -> None:
-    """Fatal MR-5063 if a change of ``seqs`` blocks the task and the task has not stopped."""
+def _check_stopped(
+    now: Control, endpoint: "Endpoint", task: str, by_stream: Mapping[str, Sequence[int]]
+) -> None:
+    """Fatal MR-5063 if one of these changes blocks the task and the task has not stopped."""
     from consumer.target.conflicts import STOP, read_conflict
     from zk.view import read_cluster, status_of
 
     with _reading(endpoint, task) as session:
-        if all(read_conflict(session, task, seq).decision != STOP for seq in seqs):
-            return
+        decisions = {
+            read_conflict(session, stream, seq).decision
+            for stream, seqs in by_stream.items()
+            for seq in seqs
+        }
+    if STOP not in decisions:
+        return
     state = status_of(task, now.store.task_entry(task), read_cluster(now.session, now.tree)).state
     if state not in (TaskState.BLOCKED, TaskState.PAUSED):
         raise Fatal("MR-5063", f"{task} is {state.value}", task=task)
@@ -214,6 +252,7 @@ def _head(stored: "StoredConflict") -> dict[str, object]:
     conflict = stored.conflict
     return {
         "seq": conflict.seq,
+        "stream": _stream(stored),
         "gtid": conflict.gtid,
         "time": _time(stored.at),
         "decision": stored.decision,
@@ -234,11 +273,18 @@ def _print_head(task: str, stored: "StoredConflict") -> None:
     for name, value in (
         ("change", f"{change} of {conflict.table}"),
         ("seq", f"{conflict.seq}, GTID {conflict.gtid}"),
+        ("stream", _stream(stored)),
         ("time", _time(stored.at) or "unknown"),
         ("why", conflict.why),
         ("decision", meaning.get(stored.decision, stored.decision)),
     ):
         print(f"{name:<10}{_printable(value)}")
+
+
+def _stream(stored: "StoredConflict") -> str:
+    from consumer.streams.view import is_side
+
+    return "load" if is_side(stored.stream) else "main"
 
 
 def _time(at: str) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 from millrace.cli.control import Control, operator
+from millrace.counted import counted
 from millrace.errors import Fatal, MillraceError
 from producer.capture import tail_hint
 from producer.publish.config import publisher_config
@@ -20,21 +21,41 @@ from schemas.decision import REASON_CHARACTERS_MAX, Approval, Decision, Decision
 from schemas.documents import ApplyTask, CaptureTask, SetDocument, address_of
 from schemas.gtid import Flavour, GtidPosition
 from schemas.progress import Progress
-from schemas.status import TaskState
+from schemas.status import TaskReport, TaskState
 from zk.tree.entries import TaskEntry
 from zk.view import read_cluster, status_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """A stopped capture task, its source and its topic. ``reported``: the progress in its status."""
+    """A stopped capture task, its source and its topic."""
 
     entry: TaskEntry
     task: CaptureTask
     source: SetDocument
     flavour: Flavour
     look: TopicLook
-    reported: Progress | None
+    last_report: TaskReport | None
+
+    @property
+    def reported(self) -> Progress | None:
+        """The progress in its status."""
+        hint = tail_hint(self.last_report, self.task.output.topic, flavour=self.flavour)
+        return hint.progress if hint is not None else None
+
+    @property
+    def needless(self) -> str:
+        """A note for a task that is only paused, whose topic can be read: it needs no decision; else ""."""
+        report, look = self.last_report, self.look
+        is_stopped_by_error = report is not None and bool(report.code)
+        if not self.entry.paused_by or is_stopped_by_error:
+            return ""
+        if look.unreadable is not None or look.progress is None:
+            return ""
+        return (
+            f"{self.task.name} is paused, and no error is known that stops it. `millrace task resume {self.task.name}`"
+            " loses nothing. There is nothing to decide unless the task is blocked after that."
+        )
 
     @property
     def progress(self) -> Progress:
@@ -60,14 +81,13 @@ def look_at(now: Control, name: str) -> Situation:
     source = now.store.set_entry(task.set_name).document
     flavour = ask_flavour(source.members, resolve_login(source))
     config = publisher_config(task, flavour=flavour, epoch=0, worker="operator")
-    hint = tail_hint(now.store.last_report(task), task.output.topic, flavour=flavour)
     return Situation(
         entry=entry,
         task=task,
         source=source,
         flavour=flavour,
         look=look_at_topic(KafkaDriver(config), config),
-        reported=hint.progress if hint is not None else None,
+        last_report=now.store.last_report(task),
     )
 
 
@@ -76,7 +96,11 @@ def stopped_entry(now: Control, name: str) -> TaskEntry:
     entry = now.store.task_entry(name)
     state = status_of(name, entry, read_cluster(now.session, now.tree)).state
     if state not in (TaskState.PAUSED, TaskState.BLOCKED):
-        raise Fatal("MR-4182", f"{name} is {state.value}", task=name)
+        raise Fatal(
+            "MR-4182",
+            f"{name} is {state.value}: it loses nothing, and there is nothing to decide",
+            task=name,
+        )
     if now.session.get(now.tree.owner(name)) is not None:
         raise Fatal("MR-4182", f"a worker still owns {name}", task=name)
     return entry
@@ -141,7 +165,7 @@ def _progress(progress: Progress) -> dict[str, object]:
     opened = progress.open
     return {
         "gtid_set": str(progress.gtid_set),
-        "open": f"{opened.rows} rows of {opened.gtid}" if opened else "",
+        "open": f"{counted(opened.rows, 'row')} of {opened.gtid}" if opened else "",
         "seq": progress.seq,
     }
 
@@ -154,7 +178,7 @@ def lost(decision: Decision) -> str:
             " source transaction that was published in part come again."
         )
     opened = decision.before.open
-    part = f" (of {opened.gtid} all but its first {opened.rows} rows)" if opened else ""
+    part = f" (of {opened.gtid} all but its first {counted(opened.rows, 'row')})" if opened else ""
     return f"The topic will never have the changes of {decision.missing}{part}."
 
 
@@ -162,7 +186,11 @@ def text_of(plain: Mapping[str, object], decision: Decision) -> str:
     """The same as lines for people."""
     lines = [f"{decision.kind} on the task {decision.task}, topic {plain['topic']}"]
     for name, progress in (("now", decision.before), ("then", decision.result)):
-        opened = f", {progress.open.rows} rows of {progress.open.gtid}" if progress.open else ""
+        opened = (
+            f", {counted(progress.open.rows, 'row')} of {progress.open.gtid}"
+            if progress.open
+            else ""
+        )
         lines.append(
             f"  {name:<9}seq {progress.seq} after {progress.gtid_set or 'the beginning'}{opened}"
         )
@@ -189,6 +217,6 @@ def _stop_of(apply_task: str, decision: Decision) -> str:
     if decision.kind is not DecisionKind.ADOPT_TOPIC:
         return f"stops at seq {seq} (MR-5042): {steps}"
     return (
-        f"stops. If the topic was deleted, with MR-5035: load its target again. Otherwise, after seq {seq - 1},"
-        f" with MR-5042: {steps}"
+        "continues by itself if the topic was deleted and its target has everything before the gap; else it stops with"
+        f" MR-5070. In the same topic it stops after seq {seq - 1} with MR-5042: {steps}"
     )

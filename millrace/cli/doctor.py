@@ -6,6 +6,7 @@ It changes nothing. Exit code 0: nothing to fix. 1: something. With ``--bundle``
 secrets, for those who help.
 """
 
+import sys
 import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,10 +18,11 @@ from millrace.checks.text import as_plain as check_as_plain
 from millrace.cli.check import Use, find_requirements
 from millrace.cli.check_scope import Known, scope_of, stored_documents
 from millrace.cli.control import print_json
-from millrace.cli.doctor_bundle import Bundle, write_bundle
+from millrace.cli.doctor_bundle import Bundle, check_new, unreadable, write_bundle
 from millrace.cli.doctor_order import Trouble, open_doors, troubles_of
 from millrace.cli.exits import ExitCode
 from millrace.cli.status_json import as_plain as status_as_plain
+from millrace.counted import counted
 from millrace.errors import MillraceError
 from millrace.home_folder import local_stack_folder, local_stack_name
 from schemas.documents import plain_set, plain_task, yaml_from_plain
@@ -42,6 +44,10 @@ def doctor(
     json: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> None:
     """Find what to fix first. Changes nothing."""
+    if bundle is not None:
+        check_new(bundle)
+    for missing in unreadable(log):
+        print(f"warning: --log {missing}", file=sys.stderr)
     stored, ensemble, error = stored_documents(connect_timeout_s=CONNECT_S)
     cluster, found = _tasks(ensemble) if error is None else (None, [])
     scope = scope_of(stored, Known(), ())
@@ -81,7 +87,7 @@ def lines_of(
 ) -> Iterator[str]:
     """The troubles in the order in which to fix them, for a terminal of 80 columns."""
     holds = sum(one.level is Level.OK for one in requirements)
-    yield f"cluster {name}: {len(found)} tasks, {holds} of {len(requirements)} requirements hold"
+    yield f"cluster {name}: {counted(len(found), 'task')}, {holds} of {counted(len(requirements), 'requirement')} hold"
     if not troubles:
         yield "nothing to fix"
     for number, trouble in enumerate(troubles, start=1):

@@ -21,7 +21,7 @@ import shutil
 import subprocess
 import time
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -61,6 +61,30 @@ class Bundle:
     check: object
     documents: Mapping[str, str]  # name → YAML
     logs: Iterable[Path] = ()
+
+
+def check_new(path: Path) -> None:
+    """Fatal MR-4208 if a bundle could not be written to this file now, before an answer is waited for."""
+    folder = path.absolute().parent
+    reason = ""
+    if os.path.lexists(path):
+        reason = "it exists"
+    elif not folder.is_dir():
+        reason = f"{folder} is no folder"
+    elif not os.access(folder, os.W_OK | os.X_OK):
+        reason = f"no right to write in {folder}"
+    if reason:
+        raise Fatal("MR-4208", f"{path} can't be written: {reason}")
+
+
+def unreadable(logs: Iterable[Path]) -> Iterator[str]:
+    """The log files that the bundle will not contain, each with the reason."""
+    for log in logs:
+        try:
+            with log.open("rb"):
+                pass
+        except OSError as exc:
+            yield f"{log} can't be read: {exc.strerror}"
 
 
 def write_bundle(path: Path, bundle: Bundle) -> None:

@@ -1,4 +1,4 @@
-"""Reads all documents of a folder, a file or standard input, and writes a folder of them.
+"""Reads all documents of folders, files or standard input, and writes a folder of them.
 
 A file holds one or more documents, which ``---`` separates. In a folder, all files ``*.yaml`` and ``*.yml`` are read,
 also in its sub-folders; names that begin with a dot are ignored.
@@ -7,12 +7,13 @@ also in its sub-folders; names that begin with a dot are ignored.
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import mkdtemp
 
 from millrace.cli.control import origin_of, text_from_file
+from millrace.counted import counted
 from millrace.errors import Fatal, MillraceError
 from schemas.documents import (
     SetDocument,
@@ -21,6 +22,7 @@ from schemas.documents import (
     plains_from_yaml,
     yaml_from_plain,
 )
+from schemas.documents.fields import PROBLEMS_MAX
 from zk.plan.plan import Problem, Wanted
 from zk.tree.documents import Document, DocumentKey, plain_document, set_key, task_key
 
@@ -66,21 +68,39 @@ class Reading:
         self.documents[key], self.origins[key] = document, origin
 
 
-def read_documents(place: str) -> Reading:
-    """All documents of a folder, of a file, or of standard input (``-``). Fatal MR-4141 if there is none."""
+def read_documents(*places: str) -> Reading:
+    """All documents of folders, files, or standard input (``-``). Fatal MR-4141 if a place has none."""
     reading = Reading()
-    if place == "-" or not Path(place).is_dir():
-        reading.add_file(place, origin_of(place))
-    else:
-        for path in _files(Path(place)):
-            reading.add_file(str(path), str(path.relative_to(place)))
-    if not reading.documents and not reading.problems:
-        raise Fatal(
-            "MR-4141",
-            f"{origin_of(place)} contains no document",
-            fix="Check the path. Documents are in files that end in .yaml or .yml.",
-        )
+    for place in places:
+        known = len(reading.documents) + len(reading.problems)
+        if place == "-" or not Path(place).is_dir():
+            reading.add_file(place, origin_of(place))
+        else:
+            for path in _files(Path(place)):
+                reading.add_file(str(path), str(path.relative_to(place)))
+        if len(reading.documents) + len(reading.problems) == known:
+            raise Fatal(
+                "MR-4141",
+                f"{origin_of(place)} contains no document",
+                fix="Check the path. Documents are in files that end in .yaml or .yml.",
+            )
     return reading
+
+
+def refusal(places: Sequence[str], problems: Sequence[Problem]) -> Fatal:
+    """One error with every problem."""
+    lines = [_problem_line(each) for each in problems[:PROBLEMS_MAX]]
+    hidden = len(problems) - PROBLEMS_MAX
+    more = [f"  … and {hidden} more"] if hidden > 0 else []
+    head = f"{', '.join(map(origin_of, places))}: {counted(len(problems), 'problem')}"
+    return Fatal("MR-4141", "\n".join([head, *lines, *more]))
+
+
+def _problem_line(problem: Problem) -> str:
+    """The problem with its place, which the message may contain; further lines are indented."""
+    message = problem.message.replace("\n", "\n  ")
+    where = "" if message.startswith(problem.where) else f"{problem.where}: "
+    return f"  {problem.code} {where}{message}"
 
 
 def write_documents(folder: Path, documents: Iterable[Document]) -> int:

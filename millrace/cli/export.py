@@ -7,6 +7,7 @@ import typer
 
 from millrace.cli.control import control
 from millrace.cli.document_files import print_documents, write_documents
+from millrace.counted import counted
 from zk.tree.entries import UnreadableEntry
 
 
@@ -33,4 +34,4 @@ def export(
         print_documents(documents)
         return
     count = write_documents(Path(folder), documents)
-    print(f"{count} {'document' if count == 1 else 'documents'} written to {folder}")
+    print(f"{counted(count, 'document')} written to {folder}")

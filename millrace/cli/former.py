@@ -50,7 +50,7 @@ def _show_history(key: DocumentKey, *, as_json: bool) -> None:
     table = new_table("REVISION", "WHEN", "BY", "COMMAND", "CHANGE")
     for before, each in zip(befores, found, strict=False):
         by, command = each.author.by or "unknown", each.author.command or "-"
-        table.add_row(str(each.number), _time(each.at_ms), by, command, _summary(before, each))
+        table.add_row(str(each.number), shown_time(each.at_ms), by, command, _summary(before, each))
     console().print(table if found else f"{key} was not written since histories are kept")
 
 
@@ -75,7 +75,7 @@ def former_document(now: Control, key: DocumentKey, number: int) -> Document:
     """The document of a revision. Fatal MR-4142 if there is none; MR-4101 if this version refuses it."""
     plain = _revision(key, now.store.revisions(key), number).document
     if plain is None:
-        raise Fatal("MR-4142", f"revision {number} of {key} is its deletion")
+        raise _absent(key, f"revision {number} of {key} is its deletion")
     origin = f"revision {number}"
     if key.kind is DocumentKind.SET:
         return parse_set(plain, origin=origin)
@@ -87,7 +87,12 @@ def _revision(key: DocumentKey, found: tuple[Revision, ...], number: int) -> Rev
         if revision.number == number:
             return revision
     known = f"{found[0].number} to {found[-1].number} are kept" if found else "none is kept"
-    raise Fatal("MR-4142", f"{key} has no revision {number}: {known}")
+    raise _absent(key, f"{key} has no revision {number}: {known}")
+
+
+def _absent(key: DocumentKey, what: str) -> Fatal:
+    fix = f"List the revisions with `millrace {key.kind} history {key.name}`."
+    return Fatal("MR-4142", what, fix=fix)
 
 
 def _lines(before: Revision, after: Revision, changes: tuple[FieldChange, ...]) -> list[str]:
@@ -119,5 +124,6 @@ def _as_plain(before: Plain | None, revision: Revision) -> Plain:
     }
 
 
-def _time(at_ms: int) -> str:
+def shown_time(at_ms: int) -> str:
+    """A Unix time in UTC, to the second."""
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")

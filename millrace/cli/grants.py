@@ -69,6 +69,10 @@ def roles_of(scope: Scope, document: SetDocument) -> list[Role]:
     found = []
     if scope.is_source(document.name):
         found += [Role.SOURCE, *([Role.HEARTBEAT] if document.heartbeat.database else [])]
+        found += [Role.LOAD] if scope.is_loaded(document.name) else []
+        found += [Role.COMPARE] if scope.is_compared(document.name) else []
+        captures = scope.captures(document.name)
+        found += [Role.SNAPSHOT] if any(task.begins_with_rows for task in captures) else []
     if scope.applies(document.name):
         found.append(Role.TARGET)
     return found
@@ -84,6 +88,7 @@ def statements(
     """The lines to print for one set; a comment before each GRANT gives its purpose."""
     to = grantee("", document.account.user)
     lines = [
+        *_guess(scope, document, roles),
         f"-- set {document.name} ({flavour}), on the primary",
         f"CREATE USER {to} IDENTIFIED BY '{PASSWORD}';",
     ]
@@ -95,6 +100,15 @@ def statements(
                 remark += "; repeat it for each database"
             lines += [f"-- {remark}", grant.sql(to)]
     return lines
+
+
+def _guess(scope: Scope, document: SetDocument, roles: list[Role]) -> list[str]:
+    """A remark if no task shows what the set is for, and no other role than a source's is given."""
+    if scope.users(document.name) or Role.SOURCE not in roles:
+        return []
+    return [
+        f"-- no task uses set {document.name}: these are the grants of a source. For a target: --role target"
+    ]
 
 
 def _databases(scope: Scope, document: SetDocument, role: Role) -> tuple[str, ...]:

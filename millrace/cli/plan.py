@@ -8,12 +8,11 @@ import typer
 
 from millrace.cli.apply_start import check_start
 from millrace.cli.control import Control, console, control, print_json
-from millrace.cli.document_files import Reading, read_documents
+from millrace.cli.document_files import Reading, read_documents, refusal
 from millrace.cli.exits import ExitCode
 from millrace.cli.fields import field_line, plain_field
 from millrace.errors import Fatal
 from schemas.documents import ApplyTask
-from schemas.documents.fields import PROBLEMS_MAX
 from zk.plan.plan import Action, Plan, Problem, Step, make_plan
 from zk.tree.documents import Documents
 from zk.view import read_cluster, views
@@ -64,7 +63,7 @@ def plan(
         for line in lines_of(found, is_done=is_done):
             out.print(line, soft_wrap=True)
     if found.problems:
-        raise _refusal(place, found.problems)
+        raise refusal([place], found.problems)
     if found.edits and not is_done:
         raise typer.Exit(ExitCode.FINDING)
 
@@ -92,22 +91,6 @@ def _has_new_start(seen: Documents, step: Step) -> bool:
     return isinstance(step.document, ApplyTask) and step.document.start != known
 
 
-def _refusal(place: str, problems: tuple[Problem, ...]) -> Fatal:
-    """One error with every problem."""
-    count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
-    lines = [_problem_line(each) for each in problems[:PROBLEMS_MAX]]
-    hidden = len(problems) - PROBLEMS_MAX
-    more = [f"  … and {hidden} more"] if hidden > 0 else []
-    return Fatal("MR-4141", "\n".join([f"{place}: {count}", *lines, *more]))
-
-
-def _problem_line(problem: Problem) -> str:
-    """The problem with its place, which the message may contain; further lines are indented."""
-    message = problem.message.replace("\n", "\n  ")
-    where = "" if message.startswith(problem.where) else f"{problem.where}: "
-    return f"  {problem.code} {where}{message}"
-
-
 def lines_of(plan: Plan, *, is_done: bool) -> Iterator[str]:
     """The plan for people. Documents that are as wanted are only counted."""
     for step in plan.steps:
@@ -125,8 +108,8 @@ def lines_of(plan: Plan, *, is_done: bool) -> Iterator[str]:
         for action in Action
         if counts[action]
     ]
-    yield ", ".join(words) or "no document"
-    if not plan.edits:
+    yield ", ".join(words) or "no document that can be read"
+    if not (plan.edits or plan.problems):
         yield "nothing to do"
 
 

@@ -37,7 +37,8 @@ def primary_history(document: SetDocument) -> History:
         if isinstance(refusal, Fatal):
             raise refusal
     count = "no member is a primary" if not found else f"{len(found)} members are primaries"
-    raise Retryable("MR-4204", "; ".join([f"set {document.name}: {count}", *map(str, errors)]))
+    what = "; ".join([f"set {document.name}: {count}", *map(str, errors)])
+    raise Retryable("MR-4204", what).name(set=document.name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ import typer
 from millrace.cli import relay_service
 from millrace.cli.exits import Finding
 from millrace.cli.relay_serve import serve
+from millrace.counted import counted
 from millrace.errors import Fatal
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def purge(
 
     if sum((bool(filename or sub_dir), inactive, older_than_h is not None)) > 1:
         message = "--filename or --sub-dir, --inactive, and --older-than-h exclude each other"
-        raise Fatal("MR-2013", message)
+        raise Fatal("MR-2013", message).name(set=set_name)
     request = PurgeRequest(
         filename=filename,
         sub_dir=sub_dir,
@@ -111,7 +112,9 @@ def purge(
         print(f"evicted {task}, which had published {gtid_set or 'nothing'}")
     for file in answer.deleted:
         print(f"deleted {file}")
-    print(f"{len(answer.deleted)} files deleted; the oldest remaining file is {answer.oldest}")
+    print(
+        f"{counted(len(answer.deleted), 'file')} deleted; the oldest remaining file is {answer.oldest}"
+    )
     if not answer.deleted:
         print(f"`millrace relay status {set_name}` shows which tasks need files")
 
@@ -184,9 +187,11 @@ def verify(set_name: SetName, *, relay_dir: RelayDir, as_json: Json = False) -> 
     else:
         for line in (*verdict.damages, *verdict.problems, *verdict.notes):
             print(line)
-        print(f"{verdict.files} files, {verdict.bytes:,} bytes, up to {verdict.position or '-'}")
+        print(
+            f"{counted(verdict.files, 'file')}, {counted(verdict.bytes, 'byte')}, up to {verdict.position or '-'}"
+        )
     if bad:
-        raise Finding(Fatal("MR-2004", f"{bad} problems in the relay log of {set_name}"))
+        raise Finding(Fatal("MR-2004", f"{counted(bad, 'problem')} in the relay log of {set_name}"))
 
 
 @app.command()

@@ -1,6 +1,7 @@
 """``millrace replica list | pin | unpin | drain | undrain``: the members of a set, and which of them is read.
 
-``list`` prints what the worker that reads the set has found. Without such a worker it asks the members itself.
+``list`` prints what the worker that reads the set has found, and how old that is. Without such a worker it asks the
+members itself.
 """
 
 from collections.abc import Callable
@@ -11,8 +12,9 @@ import typer
 from millrace.cli.control import Control, console, control, new_table, print_json
 from millrace.errors import Fatal
 from schemas.documents import Directives, Member, SetDocument
-from schemas.stages.captured import Captured, MemberView
-from zk.view import read_cluster, views_of_set
+from schemas.stages.captured import MemberView
+from zk.tree.reports import REPEAT_S
+from zk.view import TaskView, read_cluster, views_of_set
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -30,10 +32,12 @@ def list_members(
     with control() as now:
         document = now.store.set_entry(set_name).document
         directives = now.store.directives(set_name)
-        captured = _find_captured(now, set_name)
+        found = _find_report(now, set_name)
+    captured = found.report.captured if found is not None else None
     members = captured.members if captured is not None else _ask(document, directives)
+    age_s = 0.0 if found is None else round(found.age_s, 1)
     if json:
-        print_json([asdict(member) for member in members])
+        print_json([asdict(member) | {"age_s": age_s} for member in members])
         return
     table = new_table("MEMBER", "ROLE", "LAG", "MISSING", "CHOSEN", "WHY")
     for view in members:
@@ -46,6 +50,7 @@ def list_members(
             _marks(Member(view.host, view.port), directives) + view.why,
         )
     console().print(table)
+    print(origin_text(found))
     for switch in captured.switches if captured is not None else ():
         print(
             f"{switch.at}  {switch.source} -> {switch.target}  gap {switch.gap_s:.1f} s  {switch.why}"
@@ -124,15 +129,26 @@ def _member(document: SetDocument, text: str) -> Member:
         ):
             return member
     known = ", ".join(map(str, document.members))
-    raise Fatal("MR-4110", f"set {document.name} has no member {text}; it has {known}")
-
-
-def _find_captured(now: Control, set_name: str) -> Captured | None:
-    """The stage of a running task of the set; None if none has a fresh report."""
-    found = views_of_set(read_cluster(now.session, now.tree), set_name)
-    return next(
-        (view.report.captured for view in found if view.is_fresh and view.report.captured), None
+    raise Fatal(
+        "MR-4110", f"set {document.name} has no member {text}; it has {known}", set=document.name
     )
+
+
+def origin_text(found: TaskView | None) -> str:
+    """The process that has found the figures, and their age."""
+    if found is None:
+        return "no worker reads the set: this command has asked the members just now"
+    return (
+        f"as {found.report.worker} found them, reported {found.age_s:.0f} s ago; it reports every"
+        f" {REPEAT_S:.0f} s, and a drain or a pin shows in its next report"
+    )
+
+
+def _find_report(now: Control, set_name: str) -> TaskView | None:
+    """A running task of the set with the newest report; None if none has a fresh one."""
+    found = views_of_set(read_cluster(now.session, now.tree), set_name)
+    fresh = [view for view in found if view.is_fresh and view.report.captured]
+    return min(fresh, key=lambda view: view.age_s, default=None)
 
 
 def _ask(document: SetDocument, directives: Directives) -> tuple[MemberView, ...]:

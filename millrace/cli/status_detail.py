@@ -4,15 +4,20 @@ from collections.abc import Iterator
 
 from millrace.cli.status_line import backlog_text, notes_of
 from millrace.cli.texts import duration, size
+from millrace.counted import counted
 from schemas.stages.applied import Applied
 from schemas.stages.captured import Captured
+from schemas.stages.compared import Compared
+from schemas.stages.loaded import Loaded, LoadedTable
 from schemas.stages.published import Published
 from schemas.stages.rates import Rates
 from schemas.stages.relayed import Relayed
+from schemas.stages.snapshot import SnapshotStage
 from schemas.status import TaskReport
 from zk.view import TaskView
 
 SWITCHES_SHOWN = 3
+TABLES_SHOWN = 10
 
 
 def detail_of(view: TaskView, *, width: int) -> list[str]:
@@ -26,7 +31,10 @@ def detail_of(view: TaskView, *, width: int) -> list[str]:
         *(_captured(report.captured) if report.captured is not None else ()),
         *(_relayed(report.relayed) if report.relayed is not None else ()),
         *(_published(report, report.published) if report.published is not None else ()),
+        *(_loaded(report.loaded) if report.loaded is not None else ()),
+        *(_snapshot(report.snapshot) if report.snapshot is not None else ()),
         *(_applied(report, report.applied) if report.applied is not None else ()),
+        *(_compared(report.compared) if report.compared is not None else ()),
     ]
 
 
@@ -61,10 +69,44 @@ def _published(report: TaskReport, stage: Published) -> Iterator[str]:
     lag = "-" if stage.lag_s is None else f"{stage.lag_s:.3f} s"
     yield f"  topic     {report.topic} seq {report.seq:,}, GTID set {report.gtid_set or '-'}"
     yield f"  lag       {lag} from the source's commit to a reader of the topic"
-    yield f"  pace      {_rates(stage.rates)}; {stage.rows:,} rows since the start"
-    yield f"  Kafka     last commit {stage.commit_s * 1000:.1f} ms, producer replaced {stage.renewed} times"
+    yield f"  pace      {_rates(stage.rates)}; {counted(stage.rows, 'row')} since the start"
+    yield f"  Kafka     last commit {stage.commit_s * 1000:.1f} ms, producer replaced {counted(stage.renewed, 'time')}"
     if stage.slow_path:
         yield f"  slow      {stage.slow_path}"
+
+
+def _loaded(stage: Loaded) -> Iterator[str]:
+    yield f"  load      {stage.done} of {stage.count} tables copied, read from {stage.source}"
+    share = "" if not stage.expected else f" of about {stage.expected:,}"
+    eta = "" if not stage.eta_s else f", ETA {duration(stage.eta_s)}"
+    yield f"  copied    {stage.rows:,} rows{share}, {size(stage.bytes)}{eta}"
+    yield f"  pace      {_rates(stage.rates)}"
+    if stage.paused:
+        yield f"  pauses    {stage.paused}"
+    yield from (f"  table     {_table(table)}" for table in stage.tables[:TABLES_SHOWN])
+
+
+def _table(table: LoadedTable) -> str:
+    share = "" if not table.expected else f" of about {table.expected:,}"
+    pace = "" if table.rows_s is None else f", {table.rows_s:,.0f} rows/s"
+    eta = "" if table.eta_s is None else f", ETA {duration(table.eta_s)}"
+    if table.waits:
+        return f"{table.name} waits for another load: {table.waits}"
+    why = f", in one snapshot: {table.snapshot}" if table.snapshot else ""
+    return f"{table.name} {table.state}, {table.rows:,} rows{share}{pace}{eta}{why}"
+
+
+def _snapshot(stage: SnapshotStage) -> Iterator[str]:
+    done = "-" if stage.tables is None else f"{stage.done} of {counted(stage.tables, 'table')}"
+    where = f" where {stage.where}" if stage.where else ""
+    yield f"  snapshot  {stage.id}: {done}; {stage.why}"
+    if stage.table:
+        yield f"  table     {stage.table}{where}: {stage.rows:,} rows in {stage.chunks:,} chunks"
+    if stage.rates.over_10_s is not None:
+        eta = "" if stage.eta_s is None else f", ETA {duration(stage.eta_s)}"
+        yield f"  reads     {_rates(stage.rates)}{eta}"
+    for table in stage.left_out:
+        yield f"  left out  {table}"
 
 
 def _applied(report: TaskReport, stage: Applied) -> Iterator[str]:
@@ -78,14 +120,28 @@ def _applied(report: TaskReport, stage: Applied) -> Iterator[str]:
     yield f"  pace      {_rates(stage.rates)}"
     counts = stage.counts
     yield (
-        f"  done      {counts.rows:,} rows in {counts.statements:,} statements,"
-        f" {counts.ddl} DDL statements, {counts.left_out} left out, {counts.turns} turns"
+        f"  done      {counted(counts.rows, 'row')} in {counted(counts.statements, 'statement')},"
+        f" {counted(counts.ddl, 'DDL statement')}, {counts.left_out} left out, {counted(counts.turns, 'turn')}"
     )
     yield f"  rules     consistency {stage.consistency or '-'}" + (
         f", safe mode {stage.safe_mode}" if stage.safe_mode else ""
     )
     if stage.in_order:
         yield f"  in order  {stage.in_order}"
+
+
+def _compared(stage: Compared) -> Iterator[str]:
+    repairs = ", and repairs" if stage.repair else ""
+    yield f"  compares  {stage.every_h} h after the last comparison{repairs}"
+    if stage.running_rows is not None:
+        yield f"  compares  now, {counted(stage.running_rows, 'row')} so far"
+    if stage.result is not None:
+        took = duration((stage.result.ended_ms - stage.result.began_ms) / 1000)
+        yield f"  {stage.result.text}, in {took}"
+        yield from (
+            f"  differs   {name}: {counted(count, 'row')}"
+            for name, count in stage.result.by_table[:TABLES_SHOWN]
+        )
 
 
 def _rates(rates: Rates) -> str:

@@ -6,6 +6,7 @@ from schemas.stages.published import Published
 from schemas.status import TaskReport, TaskState, report_to_plain
 from zk.view import Cluster, TaskView
 
+_STAGES = ("captured", "relayed", "published", "applied", "loaded", "snapshot", "compared")
 _LIVE = (TaskState.RUNNING, TaskState.STALLED, TaskState.DEGRADED)
 
 
@@ -24,7 +25,7 @@ def task_as_plain(view: TaskView) -> dict[str, object]:
     """One task. Lag and pace of a task that does not run are null."""
     report = view.report if view.report.state in _LIVE else view.report.at_rest()
     plain = report_to_plain(report)
-    for key in ("format", "captured", "relayed", "published", "applied"):
+    for key in ("format", *_STAGES):
         plain.pop(key)
     head = {"task": view.name, "kind": view.kind, "route": view.route, "assigned": view.assigned}
     return {**head, **plain, "age_s": round(view.age_s, 1), **_stages(view.kind, report)}
@@ -36,7 +37,13 @@ def _stages(kind: str, report: TaskReport) -> dict[str, object]:
         # the mark moves when all lanes have applied their rows
         consistent = {"consistent_gtid": report.gtid_set}
         stage = (report.applied or Applied()).to_plain()
-        return {**consistent, "applied": {**position, **consistent, **stage}}
+        loaded = report.loaded.to_plain() if report.loaded is not None else None
+        return {
+            **consistent,
+            "applied": {**position, **consistent, **stage},
+            "loaded": loaded,
+            "compared": report.compared.to_plain() if report.compared is not None else None,
+        }
     captured = report.captured.to_plain() if report.captured is not None else {}
     found: dict[str, object] = {
         "source": captured.get("source"),
@@ -45,4 +52,5 @@ def _stages(kind: str, report: TaskReport) -> dict[str, object]:
     }
     if kind == TaskKind.CAPTURE.value:
         found["published"] = {**position, **(report.published or Published()).to_plain()}
+        found["snapshot"] = report.snapshot.to_plain() if report.snapshot is not None else None
     return found

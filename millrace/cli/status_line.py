@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from millrace.cli.texts import duration, shortened, size
+from millrace.counted import counted
 from schemas.stages.applied import Applied
+from schemas.stages.compared import Compared
 from schemas.status import TaskReport, TaskState
 from zk.view import TaskView
 
@@ -58,7 +60,7 @@ def notes_of(report: TaskReport, *, width: int) -> list[str]:
 
 def parts_of(report: TaskReport) -> list[_Part]:
     """The known figures of the stages, in the order of the way of a change."""
-    return [*_captured_parts(report), *_applied_parts(report)]
+    return [*_captured_parts(report), *_loaded_parts(report), *_applied_parts(report)]
 
 
 def _captured_parts(report: TaskReport) -> Iterator[_Part]:
@@ -74,6 +76,26 @@ def _captured_parts(report: TaskReport) -> Iterator[_Part]:
         yield _Part(f"seq {report.seq:,}{late}", 1)
         if rate := report.published.rates.over_10_s:
             yield _Part(f"{rate:,.0f} rows/s", 4)
+    if report.snapshot is not None:
+        stage = report.snapshot
+        tables = "" if stage.tables is None else f" table {(stage.done or 0) + 1} of {stage.tables}"
+        yield _Part(f"snapshot{tables}", 2)
+
+
+def _loaded_parts(report: TaskReport) -> Iterator[_Part]:
+    stage = report.loaded
+    if stage is None or not stage.count:
+        return
+    share = "" if not stage.expected else f" of about {stage.expected:,}"
+    if report.applied is not None:  # whose figures come next
+        eta = f", ETA {duration(stage.eta_s)}" if stage.eta_s else ""
+        yield _Part(f"loads {stage.rows:,} rows{share}{eta}", 1)
+        return
+    yield _Part(f"{stage.rows:,} rows{share}, {size(stage.bytes)}", 0)
+    if stage.rates.over_10_s is not None:
+        yield _Part(f"{stage.rates.over_10_s:,.0f} rows/s", 2)
+    if stage.eta_s:
+        yield _Part(f"ETA {duration(stage.eta_s)}", 1)
 
 
 def _applied_parts(report: TaskReport) -> Iterator[_Part]:
@@ -89,6 +111,15 @@ def _applied_parts(report: TaskReport) -> Iterator[_Part]:
     if stage.eta_s is not None and stage.backlog.records:
         yield _Part(f"ETA {duration(stage.eta_s)}", 2)
     yield _Part(f"seq {report.seq:,}", 4)
+    if report.compared is not None and (text := compared_text(report.compared)):
+        yield _Part(text, 5)
+
+
+def compared_text(stage: Compared) -> str:
+    """The comparison under way, else the last result; "" before the first one."""
+    if stage.running_rows is not None:
+        return f"compares, {counted(stage.running_rows, 'row')}"
+    return stage.result.text if stage.result else ""
 
 
 def backlog_text(stage: Applied) -> str | None:
@@ -98,7 +129,9 @@ def backlog_text(stage: Applied) -> str | None:
         return None
     if not backlog.records:
         return "0"
-    amount = f"{backlog.records:,} records" if backlog.rows is None else f"{backlog.rows:,} rows"
+    amount = (
+        counted(backlog.records, "record") if backlog.rows is None else counted(backlog.rows, "row")
+    )
     return amount if backlog.bytes is None else f"{amount}, {size(backlog.bytes)}"
 
 

@@ -1,4 +1,4 @@
-"""``millrace task create | list | show | pause | resume | move | delete | history | diff | rollback | wait``."""
+"""``millrace task create | list | show | pause | resume | move | load | snapshot | delete | wait``, and history."""
 
 import sys
 
@@ -16,7 +16,9 @@ from millrace.cli.control import (
     wait_until_free,
 )
 from millrace.cli.former import add_history, former_document
+from millrace.cli.load import load
 from millrace.cli.moving import move
+from millrace.cli.snapshot import snapshot
 from schemas.documents import (
     ApplyTask,
     SetDocument,
@@ -62,7 +64,7 @@ def _put(now: Control, task: TaskDocument, *, replace: bool) -> None:
     before = now.store.tasks().get(task.name)
     note = ""
     is_new_start = not isinstance(before, TaskEntry) or before.document.start != task.start
-    if isinstance(task, ApplyTask) and is_new_start and not task.start.is_first:
+    if isinstance(task, ApplyTask) and is_new_start and task.start.gtid_set:
         note = check_start(task, now.store.documents().after([Edit.to(task)]))
     if replace and isinstance(before, TaskEntry):
         report = now.store.last_report(before.document)
@@ -118,6 +120,8 @@ def pause(name: str) -> None:
 
 
 app.command()(move)
+app.command()(load)
+app.command()(snapshot)
 
 
 @app.command()

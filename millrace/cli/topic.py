@@ -11,10 +11,12 @@ import typer
 
 from millrace.cli.brokers import Kafka, KafkaConfig, named_brokers
 from millrace.cli.exits import Finding
-from millrace.errors import Fatal
+from millrace.counted import counted
+from millrace.errors import Fatal, naming
 
 if TYPE_CHECKING:
     from consumer.topic.kafka import TopicReader, TopicRecord
+    from consumer.topic.selected import Wanted
     from consumer.topic.verify import Summary, TopicVerifier
     from schemas.documents import Brokers, Registry
 
@@ -53,7 +55,34 @@ RegistryConfig = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
+FromBeginning = Annotated[
+    bool, typer.Option("--from-beginning", help="Start at the first record that Kafka still has.")
+]
+Count = Annotated[
+    int,
+    typer.Option(
+        "-n", help="Show N rows and exit: the last N, or with --from-beginning the first N.", min=0
+    ),
+]
+Follow = Annotated[
+    bool, typer.Option(help="Wait for further rows until Ctrl-C, or exit at the end of the topic.")
+]
+Control = Annotated[
+    bool, typer.Option("--control", help="Show schema, resolved and fence records too.")
+]
+Tables = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--table", help="Show rows and DDL of this table or pattern alone; may be repeated."
+    ),
+]
+Ops = Annotated[
+    list[str] | None,
+    typer.Option("--op", help="Show rows with this op alone: c, u, d or r; may be repeated."),
+]
+
 _LAST_ROWS = 10  # shown by default
+_OPS = ("c", "u", "d", "r")
 
 
 @app.command()
@@ -63,68 +92,85 @@ def tail(
     kafka_config: KafkaConfig = "",
     registry: RegistryUrl = "",
     registry_config: RegistryConfig = "",
-    from_beginning: Annotated[
-        bool,
-        typer.Option("--from-beginning", help="Start at the first record that Kafka still has."),
-    ] = False,
-    count: Annotated[
-        int,
-        typer.Option(
-            "-n",
-            help="Show N rows and exit: the last N, or with --from-beginning the first N.",
-            min=0,
-        ),
-    ] = 0,
-    follow: Annotated[
-        bool,
-        typer.Option(help="Wait for further rows until Ctrl-C, or exit at the end of the topic."),
-    ] = True,
-    control: Annotated[
-        bool, typer.Option("--control", help="Show schema, resolved and fence records too.")
-    ] = False,
+    from_beginning: FromBeginning = False,
+    count: Count = 0,
+    follow: Follow = True,
+    control: Control = False,
+    tables: Tables = None,
+    ops: Ops = None,
     as_json: Json = False,
 ) -> None:
-    """Show the last ten rows, then new rows as they arrive. With --json, each line is one object."""
-    from consumer.topic.decode import TopicLookUp, offset_of_last
+    """Show the last ten rows, then new rows as they arrive. With --json, each line is one object.
+
+    With --table or --op, the rows and statements that were passed over are counted on standard error.
+    """
+    from consumer.topic.decode import TopicLookUp
     from consumer.topic.kafka import TopicReader
+    from consumer.topic.selected import Selected, offset_of_last
     from consumer.topic.show import as_json as object_of
     from consumer.topic.show import line
     from millrace.kafka_refusals import explained
     from registry.client import RegistryClient
     from schemas.kafka_acls import Grants, subscriber_acls
-    from schemas.record.control import RecordKind
-    from schemas.record.framing import peek_kind
-    from schemas.record.record import KnownSchemas, decode_record
+    from schemas.record.record import KnownSchemas
 
+    wanted = _wanted(tables or [], ops or [])
     brokers = _brokers(kafka, kafka_config, topic)
     known_registry = _registry(registry, registry_config, brokers)
-    with explained(brokers, Grants(brokers, subscriber_acls(topic)).fix):
+    with naming(topic=topic), explained(brokers, Grants(brokers, subscriber_acls(topic)).fix):
         reader = TopicReader(brokers, topic)
         ends = reader.ends()
-        start = ends.low if from_beginning else offset_of_last(reader, count or _LAST_ROWS)
-        look_up = TopicLookUp(
-            lambda: TopicReader(brokers, topic),
-            start,
-            registry=RegistryClient(known_registry).schema_by_id if known_registry.url else None,
+        look_up = RegistryClient(known_registry).schema_by_id if known_registry.url else None
+
+        def selected_from(start: int) -> Selected:
+            found = TopicLookUp(lambda: TopicReader(brokers, topic), start, registry=look_up)
+            return Selected(wanted, KnownSchemas(found))
+
+        start = (
+            ends.low
+            if from_beginning
+            else offset_of_last(reader, count or _LAST_ROWS, selected=selected_from)
         )
-        known = KnownSchemas(look_up)
-        shown = 0
-        for record in _records(reader, start, None if follow else ends.stable):
-            counted = peek_kind(record.value) in (RecordKind.ROW, RecordKind.DDL)
-            decoded = decode_record(record.key, record.value, known)
-            if counted or control:
-                print(
-                    json.dumps(
-                        object_of(record.offset, record.timestamp_ms, decoded), ensure_ascii=False
+        selected, shown = selected_from(start), 0
+        try:
+            for record in _records(reader, start, None if follow else ends.stable):
+                if (found := selected.decoded(record)) is None:
+                    continue
+                decoded, is_counted = found
+                if is_counted or control:
+                    plain = object_of(record.offset, record.timestamp_ms, decoded)
+                    print(
+                        json.dumps(plain, ensure_ascii=False)
+                        if as_json
+                        else line(record.offset, decoded),
+                        flush=follow,
                     )
-                    if as_json
-                    else line(record.offset, decoded),
-                    flush=follow,
-                )
-            shown += counted
-            if count and shown >= count:
-                break
+                shown += is_counted
+                if count and shown >= count:
+                    break
+        finally:
+            if not wanted.is_all:
+                passed = counted(selected.passed, "row or statement", "rows and statements")
+                typer.echo(f"passed over {passed} from offset {start} on", err=True)
         reader.close()
+
+
+def _wanted(tables: list[str], ops: list[str]) -> "Wanted":
+    from consumer.topic.selected import Wanted
+    from schemas.documents.fields import Unreadable
+    from schemas.documents.readers import table_pattern
+
+    for pattern in tables:
+        try:
+            table_pattern(pattern)
+        except Unreadable as error:
+            raise typer.BadParameter(
+                f"{pattern!r} is not {error.wanted}", param_hint="--table"
+            ) from error
+    for op in ops:
+        if op not in _OPS:
+            raise typer.BadParameter(f"{op!r} is not c, u, d or r", param_hint="--op")
+    return Wanted(tuple(tables), tuple(ops))
 
 
 def _records(reader: "TopicReader", start: int, stop: int | None) -> "Iterator[TopicRecord]":
@@ -144,7 +190,7 @@ def verify(
     from schemas.kafka_acls import Grants, subscriber_acls
 
     brokers = _brokers(kafka, kafka_config, topic)
-    with explained(brokers, Grants(brokers, subscriber_acls(topic)).fix):
+    with naming(topic=topic), explained(brokers, Grants(brokers, subscriber_acls(topic)).fix):
         reader = TopicReader(brokers, topic)
         ends = reader.ends()
         verifier = TopicVerifier(from_beginning=ends.low == 0)
@@ -163,7 +209,7 @@ def verify(
     else:
         _print_summary(topic, summary, took_s)
     if summary.violation_count:
-        violations = f"{summary.violation_count} violations in {topic}"
+        violations = f"{counted(summary.violation_count, 'violation')} in {topic}"
         raise Finding(Fatal("MR-3503", violations, topic=topic))
 
 
@@ -187,9 +233,10 @@ def _print_summary(topic: str, summary: "Summary", took_s: float) -> None:
     epochs = ", ".join(f"{epoch} from offset {offset}" for epoch, offset in summary.epochs)
     print(
         f"{topic}: {'whole' if not summary.violation_count else 'NOT whole'}\n"
-        f"  records       {counts.records:,} ({counts.resolved:,} resolved, {counts.fences:,} fences,"
-        f" {counts.schemas:,} schemas)\n"
+        f"  records       {counts.records:,} ({counts.resolved:,} resolved, {counted(counts.fences, 'fence')},"
+        f" {counted(counts.schemas, 'schema')})\n"
         f"  rows          {counts.rows:,}, DDL {counts.ddl:,}\n"
+        f"  snapshots     {counts.snapshot_rows:,} of the rows, {counts.snapshot_tables:,} whole tables\n"
         f"  transactions  {counts.transactions:,}\n"
         f"  seq           {summary.first_seq} to {summary.last_seq}\n"
         f"  GTID set      {summary.gtid_set}\n"

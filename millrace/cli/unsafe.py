@@ -1,7 +1,8 @@
-"""``millrace unsafe skip-gtid | reset-position | adopt-topic | withdraw TASK``: ways out that lose changes.
+"""``millrace unsafe COMMAND TASK``: ways out that lose changes. See docs/unsafe.md.
 
-A command decides on a stopped capture task and leaves the decision in ZooKeeper. The task's next owner executes it
-(``producer.publish.decided``). A command never writes to Kafka. See docs/unsafe.md.
+``skip-gtid``, ``reset-position`` and ``adopt-topic`` decide on a stopped capture task and leave the decision in
+ZooKeeper. The task's next owner executes it (``producer.publish.decided``). ``follow-topic`` decides on a stopped apply
+task, on its target. A command never writes to Kafka.
 """
 
 import sys
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from millrace.cli.control import Control, control, print_json
-from millrace.errors import Fatal
+from millrace.errors import Fatal, naming
 from schemas.decision import Decision, DecisionKind
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
-    help="Let a blocked capture task continue without changes that it can't publish.",
+    help="Let a blocked task continue without changes that it can't publish or apply.",
 )
 
 Task = Annotated[str, typer.Argument(help="The capture task.", show_default=False)]
@@ -44,13 +45,13 @@ def skip_gtid(
     json: Json = False,
 ) -> None:
     """Leave out one source transaction: its rows, or the rest of them, will not be in the topic."""
-    from millrace.cli.deciding import decision_on, look_at
+    from millrace.cli.deciding import decision_on
     from millrace.cli.primary import next_transaction, primary_history
     from producer.decide import skip
     from schemas.gtid import MariadbGtid, MariadbGtidSet, parse_gtid
 
-    with control() as now:
-        found = look_at(now, task)
+    with control() as now, naming(task=task):
+        found = _look(now, task)
         wanted, progress = parse_gtid(found.flavour, gtid), found.progress
         following = None
         if isinstance(wanted, MariadbGtid) and not progress.gtid_set.covers(wanted):
@@ -72,13 +73,13 @@ def reset_position(
     json: Json = False,
 ) -> None:
     """Continue at a later GTID set: the transactions in between will not be in the topic."""
-    from millrace.cli.deciding import decision_on, look_at, refusals
+    from millrace.cli.deciding import decision_on, refusals
     from millrace.cli.primary import primary_history
     from producer.decide import reset
     from schemas.gtid import parse_gtid_set
 
-    with control() as now:
-        found = look_at(now, task)
+    with control() as now, naming(task=task):
+        found = _look(now, task)
         wanted, progress = parse_gtid_set(found.flavour, gtid), found.progress
         after = reset(
             progress,
@@ -105,13 +106,13 @@ def adopt_topic(
     json: Json = False,
 ) -> None:
     """Continue in a topic that lost all its records, after the progress in the task's status."""
-    from millrace.cli.deciding import decision_on, look_at
+    from millrace.cli.deciding import decision_on
     from producer.decide import adopt
     from schemas.gtid import parse_gtid_set
     from schemas.progress import Progress
 
-    with control() as now:
-        found = look_at(now, task)
+    with control() as now, naming(task=task):
+        found = _look(now, task)
         given = Progress(parse_gtid_set(found.flavour, gtid), None, seq) if gtid else None
         progress = adopt(found.look, reported=found.reported, given=given)
         kind = DecisionKind.ADOPT_TOPIC
@@ -119,17 +120,54 @@ def adopt_topic(
         _finish(now, found, decision, Mode(dry_run, yes, json))
 
 
+@app.command("follow-topic")
+def follow_topic(
+    task: Annotated[str, typer.Argument(help="The apply task.", show_default=False)],
+    reason: Annotated[
+        str, typer.Option("--reason", help="Why; it is recorded on the target.")
+    ] = "",
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    json: Json = False,
+) -> None:
+    """Let an apply task continue in a topic that was adopted, without the changes that it misses."""
+    from millrace.cli.following import consequences, decide, following, lost, text_of
+
+    with control() as now, following(now, task) as found:
+        plain = consequences(found)
+        if json:
+            print_json(plain | {"dry_run": dry_run})
+        else:
+            print(text_of(plain))
+        if dry_run:
+            return
+        _check_confirmed("follow-topic", lost(plain), reason=reason, mode=Mode(dry_run, yes, json))
+        decide(found, reason=reason)
+    if not json:
+        print(f"task {task}: follow-topic decided; now `millrace task resume {task}`")
+
+
 @app.command()
 def withdraw(task: Task) -> None:
     """Remove a decision that no worker has executed yet, as after MR-3022."""
     from millrace.cli.deciding import stopped_entry
 
-    with control() as now:
+    with control() as now, naming(task=task):
         withdrawn = now.store.withdraw(stopped_entry(now, task))
     print(
         f"task {task}: {withdrawn.kind} by {withdrawn.approval.operator} withdrawn. If a worker died executing it,"
         " `millrace topic verify` names its gap"
     )
+
+
+def _look(now: Control, task: str) -> "Situation":
+    """The values that a decision depends on. A note on standard error says if there is nothing to decide."""
+    from millrace.cli.deciding import look_at
+
+    found = look_at(now, task)
+    if found.needless:
+        print(f"note: {found.needless}", file=sys.stderr)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,10 +191,8 @@ def _finish(now: Control, found: "Situation", decision: Decision, mode: Mode) ->
         print(text_of(plain, decision))
     if mode.dry_run:
         return
-    if not decision.approval.reason:
-        raise Fatal("MR-4187", "no reason is given")
-    if not mode.yes and (mode.json or not _agrees(lost(decision))):
-        raise Fatal("MR-4187", f"{decision.kind} was not confirmed")
+    reason = decision.approval.reason
+    _check_confirmed(decision.kind, lost(decision), reason=reason, mode=mode)
     now.store.decide(found.entry, decision)
     next_step = (
         f"now `millrace task resume {decision.task}`"
@@ -165,6 +201,14 @@ def _finish(now: Control, found: "Situation", decision: Decision, mode: Mode) ->
     )
     if not mode.json:
         print(f"task {decision.task}: {decision.kind} decided; {next_step}")
+
+
+def _check_confirmed(kind: str, what: str, *, reason: str, mode: Mode) -> None:
+    """Fatal MR-4187 without a reason or the operator's yes."""
+    if not reason:
+        raise Fatal("MR-4187", "no reason is given")
+    if not mode.yes and (mode.json or not _agrees(what)):
+        raise Fatal("MR-4187", f"{kind} was not confirmed")
 
 
 def _agrees(what: str) -> bool:

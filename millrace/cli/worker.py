@@ -139,6 +139,8 @@ def undrain(name: Annotated[str, typer.Argument(metavar="WORKER")]) -> None:
         fleet = read_fleet(now.session, now.tree)
         if name not in fleet.drained:
             worker_named(fleet, name)
+            print(f"worker {name} is not drained: it gets tasks already")
+            return
         now.session.delete(now.tree.drained(name), version=-1)
     print(f"worker {name} gets tasks again")
 

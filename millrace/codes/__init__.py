@@ -4,8 +4,8 @@ A code is stable once released: its meaning never changes and its number is neve
 happens next: the class that is raised decides it (``millrace.errors``), and a test compares the two.
 
 One module per section: 1xxx ``source``, 2xxx ``relay``, 3xxx ``kafka``, 4xxx ``control``, 416x to 417x ``check``,
-418x ``decision``, 5xxx ``apply``, 60xx ``record``, 65xx ``converter``, 7xxx ``security``, 8xxx ``house``,
-9xxx ``internal``.
+418x ``decision``, 5xxx ``apply``, 508x and 509x ``load``, 511x ``streams``, 512x ``compare``, 60xx ``record``,
+65xx ``converter``, 7xxx ``security``, 8xxx ``house``, 9xxx ``internal``.
 """
 
 from collections.abc import Mapping
@@ -14,16 +14,19 @@ from types import MappingProxyType
 from millrace.codes import (
     apply,
     check,
+    compare,
     control,
     converter,
     decision,
     house,
     internal,
     kafka,
+    load,
     record,
     relay,
     security,
     source,
+    streams,
 )
 from millrace.codes.code import Branch, Code
 
@@ -39,6 +42,9 @@ SECTIONS: Mapping[str, tuple[Code, ...]] = MappingProxyType(
         "4160 to 4179: what `millrace check` finds": check.CODES,
         "4180 to 4199: decisions of an operator": decision.CODES,
         "5xxx: apply and target": apply.CODES,
+        "5080 to 5099: rows that a load copies": load.CODES,
+        "5110 to 5119, 4235 to 4239: loading tables later": streams.CODES,
+        "5120 to 5134: comparisons and repairs": compare.CODES,
         "60xx: record schemas and the registry": record.CODES,
         "65xx: conversion": converter.CODES,
         "7xxx: security": security.CODES,

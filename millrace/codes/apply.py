@@ -15,7 +15,7 @@ CODES: tuple[Code, ...] = (
         "MR-5002",
         "the target refuses the account",
         "The user name or password is wrong, or the account may not connect from this host.",
-        "Correct `user` and `password` in the set document (`millrace set show NAME`), then `millrace task resume NAME`."
+        "Correct `user` and `password` in the set document (`millrace set show SET`), then `millrace task resume TASK`."
         " A task that was running retries by itself for some minutes first.",
         Branch.OPERATOR,
     ),
@@ -71,7 +71,7 @@ CODES: tuple[Code, ...] = (
         "The server offers no TLS, its certificate is not signed by the CA of the document or was issued for another host"
         " name, or the CA file can't be read on this host.",
         "Set `tls` and `tls_ca` in the set document to match the server (`millrace set create -f FILE --replace`), or"
-        " change the server's certificate; then `millrace task resume NAME`.",
+        " change the server's certificate; then `millrace task resume TASK`.",
         Branch.OPERATOR,
     ),
     Code(
@@ -79,16 +79,17 @@ CODES: tuple[Code, ...] = (
         "a target row differs from the source",
         "The row to change or delete is missing, or the row to insert already exists. Another client wrote to the target,"
         " or the task started at the wrong position.",
-        "`millrace conflict show NAME N` prints the change and the target's row. Correct the row, or leave the change out"
-        " with `millrace conflict discard NAME N`, or set `conflict: overwrite` or `conflict: skip` for the task. Then"
-        " `millrace task resume NAME`.",
+        "`millrace conflict show TASK N` prints the change and the target's row. Correct the row, or leave the change out"
+        " with `millrace conflict discard TASK N`, or set `conflict: overwrite` or `conflict: skip` for the task. If the table"
+        " is wrong as a whole, `millrace task load TASK --tables DATABASE.TABLE` copies it again. Then"
+        " `millrace task resume TASK`.",
         Branch.OPERATOR,
     ),
     Code(
         "MR-5011",
         "the target refuses a value",
         "The target's column is narrower than the source's, or a constraint of the target forbids the value.",
-        "Make the target's table equal to the source's, then `millrace task resume NAME`.",
+        "Make the target's table equal to the source's, then `millrace task resume TASK`.",
         Branch.OPERATOR,
     ),
     Code(
@@ -96,14 +97,14 @@ CODES: tuple[Code, ...] = (
         "a table is missing on the target",
         "The topic has rows of a table that the target does not have.",
         "Create the table as it was at that position, or start the task before its CREATE TABLE; then `millrace task"
-        " resume NAME`.",
+        " resume TASK`.",
         Branch.OPERATOR,
     ),
     Code(
         "MR-5013",
         "a column is missing on the target",
         "The topic has a column that the target's table does not have.",
-        "Add the column to the target's table, then `millrace task resume NAME`.",
+        "Add the column to the target's table, then `millrace task resume TASK`.",
         Branch.OPERATOR,
     ),
     Code(
@@ -111,7 +112,7 @@ CODES: tuple[Code, ...] = (
         "a row is larger than the target accepts",
         "The statement for one row exceeds the target's max_allowed_packet.",
         "SET GLOBAL max_allowed_packet on the target to at least the size in the message, then `millrace task resume"
-        " NAME`.",
+        " TASK`.",
         Branch.OPERATOR,
     ),
     Code(
@@ -119,7 +120,7 @@ CODES: tuple[Code, ...] = (
         "the target's table is not transactional",
         "Its engine (MyISAM, Aria, MEMORY, CSV, …) can't roll back. After a deadlock or a crash, rows would be written"
         " again, and duplicated unless a key forbids it.",
-        "ALTER TABLE … ENGINE=InnoDB on the target, then `millrace task resume NAME`.",
+        "ALTER TABLE … ENGINE=InnoDB on the target, then `millrace task resume TASK`.",
         Branch.OPERATOR,
     ),
     Code(
@@ -138,7 +139,7 @@ CODES: tuple[Code, ...] = (
         "the target generates another key than the source",
         "A generated column is part of the key that identifies rows, and the target's expression gives another value than"
         " the record has.",
-        "Give the column the source's expression, or make it a plain column, then `millrace task resume NAME`.",
+        "Give the column the source's expression, or make it a plain column, then `millrace task resume TASK`.",
         Branch.OPERATOR,
     ),
     Code(
@@ -146,8 +147,8 @@ CODES: tuple[Code, ...] = (
         "triggers on the target fire for applied rows",
         "The topic already contains the rows that the source's triggers wrote. A trigger on the target writes again for"
         " each applied row. The task continues, and the target may differ from the source.",
-        "DROP TRIGGER on the target, or keep it if its effect is wanted. Then `millrace task pause NAME` and `millrace task"
-        " resume NAME`, because the task reads the triggers only when it starts.",
+        "DROP TRIGGER on the target, or keep it if its effect is wanted. Then `millrace task pause TASK` and `millrace task"
+        " resume TASK`, because the task reads the triggers only when it starts.",
         Branch.RETRIES,
     ),
     Code(
@@ -155,7 +156,7 @@ CODES: tuple[Code, ...] = (
         "a statement would change more than one row",
         "No unique key of the target's table identifies the row: its columns are all generated and no key covers them, or"
         " the key that the task found at its start no longer exists. No row was changed.",
-        "Give the table the source's primary key, then `millrace task resume NAME`.",
+        "Give the table the source's primary key, then `millrace task resume TASK`.",
         Branch.OPERATOR,
     ),
     Code(
@@ -193,11 +194,24 @@ CODES: tuple[Code, ...] = (
         "MR-5024",
         "a table can't be applied in safe mode",
         "Safe mode replaces rows. In this table that would lose more than the row of the record, for the reason in the"
-        " message: it has no usable key, the target has columns, a trigger or a history that the records do not have, or"
-        " rows of other tables follow its key by a cascade. No row of the batch was written.",
+        " message: it has no usable key, or the target has columns, a trigger or a history that the records do not have."
+        " No row of the batch was written.",
         "Remove the cause that the message names on the target until safe mode has ended. Or add the table to `exclude` in"
         " the task document (`millrace task create -f FILE --replace`) and load it again later. Or load the target at one"
-        " GTID set and start there without `safe_mode`. Then `millrace task resume NAME`.",
+        " GTID set and start there without `safe_mode`. Then `millrace task resume TASK`.",
+        Branch.OPERATOR,
+    ),
+    Code(
+        "MR-5025",
+        "a cascade that the source did not log can't be repeated in safe mode",
+        "The source changed child rows by a foreign key and did not log them (MariaDB, MySQL before 9.6). In safe mode the"
+        " target may have rows from before and after that change. The message names the table and the constraint: a"
+        " deletion cascades from child rows to further rows, a key changes that rows follow, or a row of a later state"
+        " refers to the row to delete. Repeating the change could remove or keep wrong rows.",
+        "`millrace task load TASK --tables DATABASE.TABLE` with the table in the message loads it again with its child"
+        " tables, in one snapshot. Then `millrace task resume TASK`. Or add all tables of the constraint to `exclude` in"
+        " the task document (`millrace task create -f FILE --replace`). Do not drop the constraint on the target: then"
+        " the child rows do not follow at all.",
         Branch.OPERATOR,
     ),
     Code(
@@ -206,7 +220,7 @@ CODES: tuple[Code, ...] = (
         "The account may not make the procedure `millrace.wait_for_gtid`, or a session that uses an earlier version of it"
         " held it while the task started. A warning in the log: the task applies without it.",
         "GRANT CREATE ROUTINE, ALTER ROUTINE, EXECUTE ON millrace.* to the account, unless it has ALL PRIVILEGES there. Then"
-        " `millrace task pause NAME` and `millrace task resume NAME`.",
+        " `millrace task pause TASK` and `millrace task resume TASK`.",
         Branch.RETRIES,
     ),
     Code(
@@ -214,7 +228,7 @@ CODES: tuple[Code, ...] = (
         "MySQL has no sequences",
         "The topic has a sequence of MariaDB, and the target is MySQL. Rows that got their values from it have them.",
         "Add the sequence to `exclude` in the document of the apply task, give it to `millrace task create -f FILE"
-        " --replace`, then run `millrace task resume NAME`.",
+        " --replace`, then run `millrace task resume TASK`.",
         Branch.OPERATOR,
     ),
     Code(
@@ -223,7 +237,7 @@ CODES: tuple[Code, ...] = (
         "The target must be MariaDB 10.11 or later and allow SET timestamp (`secure_timestamp`). The source changed a stored"
         " row in a way that no SQL statement repeats, such as in its history.",
         "Change the setting that the message names. Or add the table to `exclude` in the document of the apply task, give"
-        " it to `millrace task create -f FILE --replace`. Then run `millrace task resume NAME`.",
+        " it to `millrace task create -f FILE --replace`. Then run `millrace task resume TASK`.",
         Branch.OPERATOR,
     ),
     Code(
@@ -255,7 +269,7 @@ CODES: tuple[Code, ...] = (
         "Neither the topic since the task's position, nor the target, nor the registry has the schema with this id; or the"
         " registry does not answer.",
         "Set `registry` in the task document to the registry that the capture task uses, check that it runs, then"
-        " `millrace task resume NAME`.",
+        " `millrace task resume TASK`.",
         Branch.EITHER,
     ),
     Code(
@@ -271,7 +285,8 @@ CODES: tuple[Code, ...] = (
         "The topic was deleted and created again, the document names other brokers, or the broker lost the end of the"
         " topic. The topic id differs from the one in the target's progress, the topic ends before the task's offset, or a"
         " record has a lower seq or a smaller GTID set than the task has applied. No such record was applied.",
-        "If the document names the wrong brokers, correct `kafka` and resume the task. If the topic is new, load the"
+        "If the document names the wrong brokers, correct `kafka` and resume the task. If capture has adopted the new topic"
+        " (`millrace unsafe adopt-topic`), `millrace task resume TASK` follows into it. If the topic is new otherwise, load the"
         " target again, delete this task, and create one with another name and `start` at the GTID set of the load. The"
         " topic must reach back to that GTID set.",
         Branch.OPERATOR,
@@ -282,7 +297,7 @@ CODES: tuple[Code, ...] = (
         "The schema that the task knows for the id describes another table, or a table of another set. The registry was"
         " rebuilt and assigned the id to another schema, or the document names another registry than the capture task"
         " uses. No record of the batch was applied.",
-        "Correct `registry` in the task document, or restore the registry's contents, then `millrace task resume NAME`."
+        "Correct `registry` in the task document, or restore the registry's contents, then `millrace task resume TASK`."
         " Without the old contents these rows can't be read: load the target again, and apply with a task of another"
         " name, with `start` at the GTID set of the load.",
         Branch.OPERATOR,
@@ -318,7 +333,7 @@ CODES: tuple[Code, ...] = (
         "the target refuses a DDL statement",
         "The target's structure differs from the source's, or the target's flavour does not support the statement.",
         "Execute the intended statement manually, then `millrace apply-ddl TASK --seq N --done`; or fix the target and"
-        " `millrace task resume NAME`.",
+        " `millrace task resume TASK`.",
         Branch.OPERATOR,
     ),
     Code(
@@ -387,7 +402,7 @@ CODES: tuple[Code, ...] = (
         " different lanes from equal inputs. This is a defect of Millrace. Each row that was written is right, and the"
         " progress has not moved.",
         "Report it with the message. Set `lanes: 1` in the task document until it is corrected: one Spark task then"
-        " applies all rows in order. Then run `millrace task resume NAME`.",
+        " applies all rows in order. Then run `millrace task resume TASK`.",
         Branch.OPERATOR,
     ),
     Code(
@@ -419,6 +434,40 @@ CODES: tuple[Code, ...] = (
         "the task must be stopped before a change is left out",
         "The change blocked the task, and the task runs again. It may already have applied the change.",
         "If the task is blocked at the change again, repeat the command. Otherwise `millrace task pause TASK` first.",
+        Branch.OPERATOR,
+    ),
+    Code(
+        "MR-5070",
+        "the new topic misses source transactions that the target needs",
+        "The topic was deleted, and an operator let the capture task continue in a new one (`millrace unsafe adopt-topic`)."
+        " The source transactions in the message were only in the old topic, and the task had not applied them.",
+        "Repair the target (`millrace compare` shows the differences), or load it again. Then `millrace unsafe follow-topic"
+        " TASK` lets the task continue after the gap; --dry-run shows what is missing.",
+        Branch.OPERATOR,
+    ),
+    Code(
+        "MR-5071",
+        "it is not known what the target has of the old topic",
+        "The topic was deleted and adopted, and the task stopped inside a source transaction, or before its start. Its rows"
+        " come again in the new topic.",
+        "Compare the target with the source (`millrace compare`). Then `millrace unsafe follow-topic TASK` lets the task"
+        " continue: it applies the rows that come again, and stops at each that does not fit (MR-5010).",
+        Branch.OPERATOR,
+    ),
+    Code(
+        "MR-5072",
+        "the topic was created again while the task read it",
+        "The topic has another id than at the start of the run.",
+        "Nothing to do: the next run compares the new topic with the target's progress, and follows if nothing is missing.",
+        Branch.RETRIES,
+    ),
+    Code(
+        "MR-5073",
+        "there is no new topic to follow into",
+        "The task is not an apply task, its topic is the one that its progress names, or no operator let the capture task"
+        " adopt it (`millrace unsafe adopt-topic`), or the first records of the topic are gone.",
+        "`millrace status TASK` shows why the task stops. A task that can continue needs no decision: `millrace task resume"
+        " TASK`. In a topic that was not adopted, only a new load helps (MR-5035).",
         Branch.OPERATOR,
     ),
 )

@@ -5,8 +5,8 @@ from enum import Enum
 
 # How to get past an event that can't be published.
 SKIP = (
-    "To leave out the source transaction in the message, `millrace unsafe skip-gtid NAME --gtid GTID`. To leave out all up"
-    " to a GTID set, `millrace unsafe reset-position NAME --gtid SET`. The topic will never have their changes: apply tasks"
+    "To leave out the source transaction in the message, `millrace unsafe skip-gtid TASK --gtid GTID`. To leave out all up"
+    " to a GTID set, `millrace unsafe reset-position TASK --gtid GTID-SET`. The topic will never have their changes: apply tasks"
     " stop there until you have repaired their targets."
 )
 

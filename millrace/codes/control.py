@@ -44,14 +44,14 @@ CODES: tuple[Code, ...] = (
         "The topic or target holds a greater epoch than this ensemble assigns: the ensemble was rebuilt or restored, or"
         " another cluster writes there.",
         "Make sure that no other cluster runs the task, then `millrace cluster raise-generation`"
-        " and `millrace task resume NAME`.",
+        " and `millrace task resume TASK`.",
         Branch.OPERATOR,
     ),
     Code(
         "MR-4007",
         "another command changed the same set or task",
         "Two commands changed the same ZooKeeper node at the same time.",
-        "Check the document (`millrace task show NAME`) and repeat the command.",
+        "Check the document (`millrace task show TASK`) and repeat the command.",
         Branch.RETRIES,
     ),
     Code(
@@ -111,7 +111,7 @@ CODES: tuple[Code, ...] = (
         " crashed, or the system (for their memory use) or an operator killed them. The scheduler hands the task to no"
         " other worker.",
         "Find out why the named workers ended (`journalctl -k`, their logs). Give them more memory, or exclude the table in"
-        " the task document. Then `millrace task resume NAME`. MILLRACE_KILLS_MAX changes the number of ends.",
+        " the task document. Then `millrace task resume TASK`. MILLRACE_KILLS_MAX changes the number of ends.",
         Branch.OPERATOR,
     ),
     Code(
@@ -141,7 +141,7 @@ CODES: tuple[Code, ...] = (
         "MR-4103",
         "a document with this name exists",
         "The existing document has other contents.",
-        "Compare with `millrace task show NAME` (or `millrace set show NAME`). Add --replace to replace it.",
+        "Compare with `millrace task show TASK` (or `millrace set show SET`). Add --replace to replace it.",
         Branch.OPERATOR,
     ),
     Code(
@@ -163,7 +163,7 @@ CODES: tuple[Code, ...] = (
         "a secret can't be read",
         "The environment variable or file that a document refers to is missing, empty or not readable on this host.",
         "Set the variable or create the file on every worker, or change the reference (`millrace set create -f FILE"
-        " --replace`); then `millrace task resume NAME`. ZooKeeper holds only the reference.",
+        " --replace`); then `millrace task resume TASK`. ZooKeeper holds only the reference.",
         Branch.OPERATOR,
     ),
     Code(
@@ -241,22 +241,22 @@ CODES: tuple[Code, ...] = (
         "MR-4140",
         "a set is in use",
         "The tasks that the message names capture from this set or apply to it.",
-        "Delete these tasks first (`millrace task delete NAME`), or give them another set.",
+        "Delete these tasks first (`millrace task delete TASK`), or give them another set.",
         Branch.OPERATOR,
     ),
     Code(
         "MR-4141",
-        "the documents of a plan are refused",
+        "documents are refused",
         "The message names each problem: a file that can't be read, a document with wrong fields or given twice, or one that"
         " does not fit to the others.",
-        "Correct the files that the message names, then run the plan again. Nothing was written.",
+        "Correct the files that the message names, then run the command again. Nothing was written.",
         Branch.OPERATOR,
     ),
     Code(
         "MR-4142",
         "the history has no such document",
         "The revision was never written, its document was deleted with it, or it is older than the revisions that are kept.",
-        "List the revisions with `millrace task history NAME` or `millrace set history NAME`.",
+        "List the revisions with `millrace task history TASK` or `millrace set history SET`.",
         Branch.OPERATOR,
     ),
     Code(
@@ -286,7 +286,7 @@ CODES: tuple[Code, ...] = (
         "MR-4202",
         "the task waits for an operator",
         "The task, or the capture task that feeds it, is blocked or paused and can't reach the position.",
-        "Fix the cause that the message names, then `millrace task resume NAME`.",
+        "Fix the cause that the message names, then `millrace task resume TASK`.",
         Branch.OPERATOR,
     ),
     Code(
@@ -300,7 +300,7 @@ CODES: tuple[Code, ...] = (
         "MR-4204",
         "the set has no single primary",
         "None of the members that answer is a primary, or more than one is.",
-        "Check the members in `millrace set show NAME` and that the primary is running.",
+        "Check the members in `millrace set show SET` and that the primary is running.",
         Branch.RETRIES,
     ),
     Code(
@@ -329,6 +329,30 @@ CODES: tuple[Code, ...] = (
         "the bundle can't be written",
         "The file exists, or its folder does not, or this user must not write there.",
         "Name a new file in a folder of yours.",
+        Branch.OPERATOR,
+    ),
+    Code(
+        "MR-4240",
+        "a snapshot can't be taken",
+        "A table does not exist, is not published by the task, or has no primary key by which a subscriber recognizes a"
+        " row. Or the condition of --where is no SQL for the table.",
+        "Name tables that the task publishes and that have a primary key, or correct the condition. For a table without a"
+        " primary key, add one: `ALTER TABLE … ADD id BIGINT UNSIGNED AUTO_INCREMENT PRIMARY KEY`.",
+        Branch.OPERATOR,
+    ),
+    Code(
+        "MR-4241",
+        "there is no such snapshot",
+        "No snapshot with this id runs or waits.",
+        "`millrace task snapshot TASK --list` shows the snapshots that run and wait.",
+        Branch.OPERATOR,
+    ),
+    Code(
+        "MR-4242",
+        "too many snapshots wait",
+        "Snapshots of a task run one after the other, and only so many can wait.",
+        "Wait until one has ended, or end one with --stop: `millrace task snapshot TASK --list` names them. One request can"
+        " name many tables.",
         Branch.OPERATOR,
     ),
 )

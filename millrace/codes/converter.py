@@ -24,7 +24,7 @@ CODES: tuple[Code, ...] = (
         "The source logged an anonymous transaction (gtid_mode is not ON).",
         "On every member, set `gtid_mode` step by step to `ON`. Commit a transaction on the primary, then `FLUSH BINARY LOGS`"
         " on every member. Remove the relay directory of the set on the worker. Then, with `@@GLOBAL.gtid_executed` of the"
-        " primary, `millrace unsafe reset-position NAME --gtid SET`. The topic will never have the changes without a GTID nor"
+        " primary, `millrace unsafe reset-position TASK --gtid GTID-SET`. The topic will never have the changes without a GTID nor"
         " those up to the GTID set: apply tasks stop there until you have repaired their targets.",
         Branch.OPERATOR,
     ),
@@ -65,7 +65,7 @@ CODES: tuple[Code, ...] = (
         " or other rows, so continuing could lose or duplicate rows. The task tries the other members, those that"
         " differed last.",
         "Bring back the member that was read before, or the worker with its relay directory. If both are lost: `millrace"
-        " task pause NAME`, then `millrace unsafe skip-gtid NAME --gtid GTID` with the GTID in the message. The topic will"
+        " task pause TASK`, then `millrace unsafe skip-gtid TASK --gtid GTID` with the GTID in the message. The topic will"
         " never have the rest of this source transaction: apply tasks stop there until you have repaired their targets.",
         Branch.RETRIES,
     ),
@@ -106,6 +106,15 @@ CODES: tuple[Code, ...] = (
         "an ALTER is logged in two phases",
         "MariaDB logged START ALTER (binlog_alter_two_phase=ON).",
         "On every member: `SET GLOBAL binlog_alter_two_phase=OFF`. " + SKIP,
+        Branch.OPERATOR,
+    ),
+    Code(
+        "MR-6520",
+        "a row of a snapshot can't be encoded",
+        "The source returned a value that its column's type does not allow, so the row has no record. The snapshot leaves"
+        " the table out and continues with the next one.",
+        "Read the column of the message on the source. Correct the value, or report it with the server's version. Then"
+        " ask for the table again with `millrace task snapshot TASK`.",
         Branch.OPERATOR,
     ),
 )

@@ -32,7 +32,7 @@ CODES: tuple[Code, ...] = (
         "a row is larger than the topic allows",
         "The record with both images of the row exceeds max.message.bytes of the topic. The message names the row.",
         "Raise max.message.bytes of the topic (and socket.request.max.bytes of the brokers), or exclude the table; then"
-        " `millrace task resume NAME`.",
+        " `millrace task resume TASK`.",
         Branch.OPERATOR,
     ),
     Code(
@@ -40,14 +40,14 @@ CODES: tuple[Code, ...] = (
         "Kafka refuses access",
         "The brokers refuse a principal or a delegation token, or their security features are off. Logins, certificates"
         " and ACLs have their own codes, from MR-7001 on.",
-        "Correct the login or the brokers' settings that the message names, then `millrace task resume NAME`.",
+        "Correct the login or the brokers' settings that the message names, then `millrace task resume TASK`.",
         Branch.OPERATOR,
     ),
     Code(
         "MR-3006",
         "Kafka refuses a setting",
         "The broker or the client library refuses a name, a limit or a version.",
-        "Change the setting that the message names, in the task or on the brokers, then `millrace task resume NAME`.",
+        "Change the setting that the message names, in the task or on the brokers, then `millrace task resume TASK`.",
         Branch.OPERATOR,
     ),
     Code(
@@ -61,7 +61,7 @@ CODES: tuple[Code, ...] = (
         "MR-3008",
         "Kafka answered with an unexpected error",
         "The error has no defined meaning for this request, and continuing could lose rows.",
-        "Report the error with the broker's log. `millrace task resume NAME` continues after the last record in the topic.",
+        "Report the error with the broker's log. `millrace task resume TASK` continues after the last record in the topic.",
         Branch.OPERATOR,
     ),
     Code(
@@ -83,8 +83,9 @@ CODES: tuple[Code, ...] = (
         "the topic contains a foreign record",
         "A program other than a Millrace capture task has written to the topic.",
         "Find the writer and revoke its right to write. Let all readers read what they can, delete the topic, then `millrace"
-        " unsafe adopt-topic NAME`: it begins again after the progress in the task's status, with the next seq. Records that"
-        " a reader has not read are lost for it, and apply tasks need their targets loaded again (MR-5035).",
+        " unsafe adopt-topic TASK`: it begins again after the progress in the task's status, with the next seq. Records that"
+        " a reader has not read are lost for it. An apply task that had applied all of them continues by itself; any other"
+        " one names what it misses (MR-5070).",
         Branch.OPERATOR,
     ),
     Code(
@@ -92,8 +93,9 @@ CODES: tuple[Code, ...] = (
         "the end of the topic does not show where capture must resume",
         "The last records of the topic are out of sequence, or none of them is a resolved record.",
         "Run `millrace topic verify TOPIC`. Let all readers read what they can, delete the topic, then `millrace unsafe"
-        " adopt-topic NAME`: it begins again after the progress in the task's status, with the next seq. Records that a"
-        " reader has not read are lost for it, and apply tasks need their targets loaded again (MR-5035).",
+        " adopt-topic TASK`: it begins again after the progress in the task's status, with the next seq. Records that a"
+        " reader has not read are lost for it. An apply task that had applied all of them continues by itself; any other one"
+        " names what it misses (MR-5070).",
         Branch.OPERATOR,
     ),
     Code(
@@ -102,7 +104,7 @@ CODES: tuple[Code, ...] = (
         "The open transaction hides all later records from readers. It belongs to a task that had another name, or to a"
         " foreign client.",
         "Wait for its transaction.timeout.ms, or find it with `kafka-transactions.sh find-hanging` and abort it; then"
-        " `millrace task resume NAME`.",
+        " `millrace task resume TASK`.",
         Branch.OPERATOR,
     ),
     Code(
@@ -110,7 +112,7 @@ CODES: tuple[Code, ...] = (
         "a committed record is not where it must be",
         "The broker confirmed a commit, but the offset holds another record or none: a foreign client wrote to the topic,"
         " or a broker lost or aborted the transaction.",
-        "Run `millrace topic verify TOPIC` and keep the broker's log. `millrace task resume NAME` continues after the last"
+        "Run `millrace topic verify TOPIC` and keep the broker's log. `millrace task resume TASK` continues after the last"
         " record in the topic.",
         Branch.OPERATOR,
     ),
@@ -119,7 +121,7 @@ CODES: tuple[Code, ...] = (
         "the topic does not end at the last commit",
         "After a commit, the last stable offset is not directly after the commit marker: a foreign client wrote to the"
         " topic or has an open transaction.",
-        "Find the other writer of the topic and revoke its right to write, then `millrace task resume NAME`.",
+        "Find the other writer of the topic and revoke its right to write, then `millrace task resume TASK`.",
         Branch.OPERATOR,
     ),
     Code(
@@ -134,16 +136,17 @@ CODES: tuple[Code, ...] = (
         "MR-3017",
         "the last records of the topic are gone",
         "Retention or a deletion removed them, or the topic was created again. The capture position is lost with them.",
-        "`millrace unsafe adopt-topic NAME`: the topic continues after the progress in the task's status, with the next seq."
+        "`millrace unsafe adopt-topic TASK`: the topic continues after the progress in the task's status, with the next seq."
         " Delete the topic before if it has records. Records that a reader has not read are lost for it. If the topic was"
-        " deleted, apply tasks need their targets loaded again (MR-5035).",
+        " deleted, an apply task that had applied all of them continues by itself; any other one names what it misses"
+        " (MR-5070).",
         Branch.OPERATOR,
     ),
     Code(
         "MR-3018",
         "the topic lost committed records",
         "The topic ends before records that this run committed, after an unclean leader election or a restored disk.",
-        "Set unclean.leader.election.enable=false. `millrace task resume NAME` sends the records again; consumers that have"
+        "Set unclean.leader.election.enable=false. `millrace task resume TASK` sends the records again; consumers that have"
         " read them skip them by seq.",
         Branch.OPERATOR,
     ),
@@ -152,7 +155,7 @@ CODES: tuple[Code, ...] = (
         "retention removed rows of a source transaction that is still being published",
         "The first rows of the transaction were removed before the last were published. Millrace can no longer check that"
         " the source still has the same rows in the same order.",
-        "`millrace unsafe skip-gtid NAME --gtid GTID` with the GTID in the message: the topic will never have the rest of"
+        "`millrace unsafe skip-gtid TASK --gtid GTID` with the GTID in the message: the topic will never have the rest of"
         " this source transaction, and apply tasks stop there until you have repaired their targets. Set retention.bytes"
         " and retention.ms of the topic so that the largest source transaction fits.",
         Branch.OPERATOR,
@@ -162,7 +165,7 @@ CODES: tuple[Code, ...] = (
         "the topic's settings differ from the task document",
         "The topic was created with other settings than `topic_settings` of the document, or they were changed later.",
         "Change the topic (`kafka-configs.sh --alter --entity-type topics`; replicas with `kafka-reassign-partitions.sh`)"
-        " or the document, then `millrace task resume NAME`.",
+        " or the document, then `millrace task resume TASK`.",
         Branch.OPERATOR,
     ),
     Code(
@@ -179,7 +182,7 @@ CODES: tuple[Code, ...] = (
         "a decision was made on another progress of the topic",
         "An operator decided with `millrace unsafe`, and the topic is no longer where it was then: another owner has"
         " published meanwhile. Nothing was written.",
-        "`millrace unsafe withdraw NAME`, then `millrace task resume NAME`. If the task blocks again, decide again.",
+        "`millrace unsafe withdraw TASK`, then `millrace task resume TASK`. If the task blocks again, decide again.",
         Branch.OPERATOR,
     ),
     Code(
@@ -203,7 +206,7 @@ CODES: tuple[Code, ...] = (
         " order, or written by a stale owner.",
         "Keep a copy of the topic and the brokers' logs, and report the violation. Repair the targets from the first"
         " violation on (`millrace compare`). The task can continue in the topic. For a topic without the violation, delete"
-        " it and run `millrace unsafe adopt-topic NAME` (see MR-3017).",
+        " it and run `millrace unsafe adopt-topic TASK` (see MR-3017).",
         Branch.OPERATOR,
     ),
 )

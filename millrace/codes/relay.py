@@ -66,7 +66,7 @@ CODES: tuple[Code, ...] = (
         "a binlog file has no checksums",
         "binlog_checksum was NONE when the source opened this file.",
         "`SET GLOBAL binlog_checksum = 'CRC32'; FLUSH BINARY LOGS`. To leave out the file's changes, `millrace"
-        " unsafe reset-position NAME --gtid SET` with the GTID set before the first file that has checksums. The topic will"
+        " unsafe reset-position TASK --gtid GTID-SET` with the GTID set before the first file that has checksums. The topic will"
         " never have them: apply tasks stop there until you have repaired their targets.",
         Branch.OPERATOR,
     ),
@@ -107,7 +107,7 @@ CODES: tuple[Code, ...] = (
         "the task was evicted from the relay log",
         "An operator ran `millrace relay purge SET --relay-dir DIR --evict TASK` with the name of this task, to free the disk. Relay files that the"
         " task had not published were deleted.",
-        "`millrace task resume NAME`: the task reads from the source again what the source still has, and all tasks of"
+        "`millrace task resume TASK`: the task reads from the source again what the source still has, and all tasks of"
         " the set read again from there. If the source has purged it too, the task stops with MR-1031.",
         Branch.OPERATOR,
     ),

@@ -7,7 +7,7 @@ CODES: tuple[Code, ...] = (
         "MR-1001",
         "a source server can't be reached",
         "No server answers at the address, or the server refuses new connections.",
-        "Check that the server runs and that host and port in `millrace set show NAME` are right. The task retries by"
+        "Check that the server runs and that host and port in `millrace set show SET` are right. The task retries by"
         " itself.",
         Branch.RETRIES,
     ),
@@ -16,7 +16,7 @@ CODES: tuple[Code, ...] = (
         "a source server refuses the account",
         "The user name or password is wrong, or the account may not connect from this host.",
         "Correct `user` and `password` in the set document (`millrace set create -f FILE --replace`), then `millrace task"
-        " resume NAME`. A task that was running retries by itself for some minutes first.",
+        " resume TASK`. A task that was running retries by itself for some minutes first.",
         Branch.OPERATOR,
     ),
     Code(
@@ -173,7 +173,7 @@ CODES: tuple[Code, ...] = (
         "the source has purged transactions that the task needs",
         "No usable member still has the binlog with the first transaction that the task needs. The binlog was purged, or"
         " the server was restored from a backup without it.",
-        "Restore the binlogs on a member. If no member has them, `millrace unsafe reset-position NAME --gtid SET` continues"
+        "Restore the binlogs on a member. If no member has them, `millrace unsafe reset-position TASK --gtid GTID-SET` continues"
         " later: the topic will never have the purged changes, and apply tasks stop there until you have repaired their"
         " targets. Keep binlogs for longer.",
         Branch.OPERATOR,
@@ -263,7 +263,7 @@ CODES: tuple[Code, ...] = (
         "a binlog file of the source is damaged",
         "The server could not read its own file, after a crash, a full disk or a hardware fault.",
         "Check the file with `mysqlbinlog --verify-binlog-checksum`. Read from another member. If no member has the file"
-        " whole, `millrace unsafe reset-position NAME --gtid SET` continues after it: the topic will never have the changes"
+        " whole, `millrace unsafe reset-position TASK --gtid GTID-SET` continues after it: the topic will never have the changes"
         " in between, and apply tasks stop there until you have repaired their targets.",
         Branch.OPERATOR,
     ),

@@ -181,6 +181,24 @@ SECTIONS: Mapping[str, tuple[Metric, ...]] = MappingProxyType(
                 _TASK,
             ),
             Metric(
+                "millrace_snapshot_tables",
+                _GAUGE,
+                "tables of the snapshot that runs",
+                _TASK,
+            ),
+            Metric(
+                "millrace_snapshot_tables_done",
+                _GAUGE,
+                "those of which all rows are published",
+                _TASK,
+            ),
+            Metric(
+                "millrace_snapshot_table_rows",
+                _GAUGE,
+                "published rows of the table under way",
+                _TASK,
+            ),
+            Metric(
                 "millrace_kafka_commit_seconds",
                 _GAUGE,
                 "how long the last Kafka transaction took to commit",
@@ -238,7 +256,7 @@ SECTIONS: Mapping[str, tuple[Metric, ...]] = MappingProxyType(
             Metric(
                 "millrace_remaining_seconds",
                 _GAUGE,
-                "until the backlog is applied at the current pace",
+                "until the backlog is applied, or the tables of the first load are copied, at the current pace",
                 _TASK,
             ),
             Metric(
@@ -267,6 +285,84 @@ SECTIONS: Mapping[str, tuple[Metric, ...]] = MappingProxyType(
             ),
             Metric(
                 "millrace_applied_turns_total", _COUNTER, "turns since the start of the run", _TASK
+            ),
+            Metric(
+                "millrace_apply_retries_total",
+                _COUNTER,
+                "target transactions and runs that were repeated after an error of the target, by its number",
+                ("task", "errno"),
+            ),
+            Metric(
+                "millrace_apply_conflicts_total",
+                _COUNTER,
+                "conflicts with the target's rows, by kind: resolved by the policy, or the reason of a block",
+                ("task", "kind"),
+            ),
+        ),
+        "Loading existing rows": (
+            Metric(
+                "millrace_loaded_rows_total",
+                _COUNTER,
+                "rows that a load has copied, also those of earlier runs",
+                _TASK,
+            ),
+            Metric("millrace_loaded_bytes_total", _COUNTER, "their bytes on the source", _TASK),
+            Metric(
+                "millrace_load_expected_rows",
+                _GAUGE,
+                "rows that there will be, as the source estimates them",
+                _TASK,
+            ),
+            Metric(
+                "millrace_load_tables",
+                _GAUGE,
+                "tables that are copied, and those that are left",
+                ("task", "state"),
+            ),
+            Metric(
+                "millrace_load_paused",
+                _GAUGE,
+                "1 while the load pauses for a replica's lag or a busy target",
+                _TASK,
+            ),
+            Metric(
+                "millrace_load_remaining_seconds",
+                _GAUGE,
+                "until the tables are copied, at the current pace",
+                _TASK,
+            ),
+        ),
+        "Comparing both sides": (
+            Metric(
+                "millrace_compare_running",
+                _GAUGE,
+                "1 while source and target are compared beside the task",
+                _TASK,
+            ),
+            Metric(
+                "millrace_compare_end_timestamp_seconds",
+                _GAUGE,
+                "when the last comparison ended, in Unix time",
+                _TASK,
+            ),
+            Metric(
+                "millrace_compare_duration_seconds",
+                _GAUGE,
+                "from its begin to its end, with interruptions",
+                _TASK,
+            ),
+            Metric("millrace_compare_rows", _GAUGE, "rows that it compared", _TASK),
+            Metric(
+                "millrace_compare_differences",
+                _GAUGE,
+                "rows that differed: those that are left, and those that it repaired",
+                ("task", "state"),
+            ),
+            Metric(
+                "millrace_compare_unsettled_rows",
+                _GAUGE,
+                "rows that changed at each look, so that nothing is known about them",
+                _TASK,
             ),
         ),
         "Owners and errors": (

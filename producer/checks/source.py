@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from millrace.checks.clock import judge_clock
 from millrace.checks.requirement import Area, Level, Requirement, Subject, shortened
+from millrace.counted import counted
 from millrace.errors import Fatal, MillraceError
 from producer.checks.answers import Answers, Tables, ask_answers, ask_tables
 from producer.upstream.choice import Preferences, Verdict, choose, judge_members
@@ -19,7 +20,15 @@ from producer.upstream.members import MemberFacts, ask_members
 from producer.upstream.preflight import Finding
 from producer.upstream.upstream import resolve_login
 from schemas.documents import CaptureTask, Directives, SetDocument, TableFilter, TlsMode
-from schemas.grants import HEARTBEAT_PRIVILEGES, Grant, Role, each, needed_grants, shown
+from schemas.grants import (
+    HEARTBEAT_PRIVILEGES,
+    Grant,
+    Role,
+    as_grant_pattern,
+    each,
+    needed_grants,
+    shown,
+)
 from schemas.gtid import Flavour, parse_gtid_set
 
 ANSWER_S = 5.0  # for each answer of a member
@@ -111,7 +120,7 @@ def _chosen(
         facts = [*ask_members(asked, login, wanted=wanted, timeout_s=ANSWER_S), *silent]
     choice = choose(facts, wanted=wanted, preferences=Preferences(directives=directives))
     count = sum(verdict.is_admissible for verdict in choice.verdicts)
-    return f"{count} of {len(facts)} members have it"
+    return f"{count} of {counted(len(facts), 'member')} can continue from it"
 
 
 def judge_set(
@@ -195,7 +204,14 @@ def _privileges(
     subject: Subject, got: Answers, document: SetDocument, flavour: Flavour, use: SourceUse
 ) -> Requirement:
     """MR-1005 and MR-4161. The queries of the check do not need all privileges: MariaDB's dump needs another one."""
+    patterns = {
+        as_grant_pattern(pattern)
+        for task in use.tasks
+        if task.begins_with_rows
+        for pattern in task.tables.include
+    }
     needed = needed_grants(Role.SOURCE, flavour)
+    needed += needed_grants(Role.SNAPSHOT, flavour, sorted(patterns))
     missing = () if got.grants.has_roles else got.grants.missing(needed)
     if missing:
         fix = " ".join(grant.sql(got.grants.account) for grant in missing)

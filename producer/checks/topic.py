@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from millrace.checks.requirement import Area, Level, Requirement, Subject
+from millrace.counted import counted
 from millrace.errors import Fatal, MillraceError
 from millrace.kafka_refusals import explained
 from producer.checks.answers import Tables
@@ -106,7 +107,10 @@ def judge_topic(
         yield subject.error(what, error)
     else:
         yield subject.ok(what, f"1 partition, cleanup.policy={settings.cleanup_policy}")
-    replicas = f"{settings.replication_factor} replicas, min.insync.replicas={settings.min_insync_replicas}"
+    replicas = (
+        f"{counted(settings.replication_factor, 'replica')},"
+        f" min.insync.replicas={settings.min_insync_replicas}"
+    )
     if (weak := durability_warning(settings, config)) is not None:
         yield replace(
             subject.error("durability", weak, wanted="3 replicas, min.insync.replicas=2"),

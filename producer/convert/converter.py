@@ -18,7 +18,7 @@ published progress.
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from millrace.errors import Fatal
 from producer.binlog.events import HEADER_BYTES
@@ -27,6 +27,7 @@ from producer.convert.arrays import SCRATCH_BYTES_MAX, Bytes, KernelArrays, grow
 from producer.convert.batch import RecordBatch
 from producer.convert.errors import kernel_error
 from producer.convert.event_sources import EventSource, Reader, RelayEvents
+from producer.convert.interleave import Inserts, Interleaver
 from producer.convert.kernel import state as s
 from producer.convert.kernel.walk import walk
 from producer.convert.output import Output
@@ -45,7 +46,14 @@ from schemas.documents import TableFilter
 from schemas.gtid import Flavour
 from schemas.place import FIRST_POS, Coordinates
 from schemas.progress import OpenTransaction, Progress
-from schemas.record.control import CONTROL_SCHEMAS, Origin, RecordKind, SchemaRecord
+from schemas.record.control import (
+    CONTROL_SCHEMAS,
+    ControlRecord,
+    Origin,
+    RecordKind,
+    SchemaRecord,
+    kind_of,
+)
 from schemas.record.record import encode_control
 
 # A schema record is repeated at the schema's first use after this time, or after this many bytes of records. Kafka's
@@ -53,6 +61,10 @@ from schemas.record.record import encode_control
 # 1,000 tables under load, 1% of the bytes.
 SCHEMA_REPEAT_S = 600.0
 SCHEMA_REPEAT_BYTES = 256 << 20
+INSERT_POLL_S = (
+    0.005  # while records may have to be inserted, the end of the relay log is left so often
+)
+NEAR_S = 1.0  # the stream is near the source's end if it was there so lately
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +92,7 @@ class Converter:
         progress: Progress,
         at: Coordinates,
         prepare: Prepare = lambda _: None,
+        inserts: Inserts | None = None,
     ) -> None:
         origin = Origin(source.flavour, source.task_name, source.set_name)
         wanted: NameFilter = FoldedFilter.of(source.filter) if source.folds_names else source.filter
@@ -101,6 +114,12 @@ class Converter:
         self._is_new_topic = progress.seq == 0
         self._schemas_repeated_at_s = time.monotonic()
         self._bytes_since_schemas = 0
+        self._near_until_s = 0.0
+        self._interleaver: Interleaver | None = None
+        if inserts is not None:
+            self._interleaver = Interleaver(
+                inserts, self._arrays, self._output, self._tables, self._append_control
+            )
         self._handler = EventHandler(self._arrays, origin=origin, filter_=wanted, reader=reader)
         self._start(progress)
 
@@ -126,7 +145,7 @@ class Converter:
         """
         try:
             self._output.prepare(rows_max=rows_max, bytes_max=bytes_max)
-            return self._next_batch(timeout_s, wanted)
+            return self._next_batch(rows_max, timeout_s, wanted)
         except Fatal as error:
             where: dict[str, object] = dict(error.context)
             if self._arrays.state[s.GROUP] != OUTSIDE and not self._arrays.state[s.IS_COVERED]:
@@ -135,14 +154,20 @@ class Converter:
                 where["coordinates"] = self._event_at(self._sources[-1])
             raise Fatal(error.code, error.message, fix=error.fix, **where) from error
 
-    def _next_batch(self, timeout_s: float, wanted: threading.Event | None) -> RecordBatch | None:
+    def _next_batch(
+        self, rows_max: int, timeout_s: float, wanted: threading.Event | None
+    ) -> RecordBatch | None:
         self._arrays.drop_scratch()
         self._repeat_schemas_if_due()
         deadline = time.monotonic() + timeout_s
         windows = 0
         while True:
             status = self._walk()
+            if (batch := self._interleave(rows_max)) is not None:
+                return batch
             if status == s.BATCH_FULL:
+                if not self._is_full(rows_max):
+                    continue  # a boundary at which nothing was inserted
                 return self._cut()
             if status == s.OUT_FULL:
                 if batch := self._cut_full():
@@ -159,14 +184,18 @@ class Converter:
                     return self._cut()
                 if left_s <= 0:
                     return None
+                wait_s = min(left_s, INSERT_POLL_S) if self._inserts else left_s
                 if self._has_boundary():
                     assert wanted is not None
-                    wanted.wait(left_s)
+                    wanted.wait(wait_s)
                     windows = 0  # read what has arrived meanwhile
-                elif not self._reader.wait(self._relay.here, left_s):
+                elif not self._reader.wait(self._relay.here, wait_s) and wait_s == left_s:
                     return None
             else:
                 self._handle_status(status)
+                # a statement may end what is inserted: before any later record
+                if (batch := self._interleave(rows_max)) is not None:
+                    return batch
 
     @property
     def is_caught_up(self) -> bool:
@@ -184,6 +213,43 @@ class Converter:
         if not excluded or not self._is_new_topic:
             return ""
         return f"`include` and `exclude` leave out every table that has changed so far, such as {excluded}"
+
+    # ---- inserted records ----------------------------------------------------------------------------
+
+    @property
+    def _inserts(self) -> bool:
+        """Whether records may have to be inserted."""
+        return self._interleaver is not None and self._interleaver.inserts.is_active
+
+    def _interleave(self, rows_max: int) -> RecordBatch | None:
+        """Insert what belongs at the place that the kernel has reached: the batch that ends with it."""
+        interleaver = self._interleaver
+        if interleaver is None or not interleaver.inserts.is_active:
+            return None
+        interleaver.scan()
+        st, now_s = self._arrays.state, time.monotonic()
+        if self._is_caught_up:
+            self._near_until_s = now_s + NEAR_S
+        is_near = now_s < self._near_until_s
+        gtid_set = read_position(self._arrays, self._progress.gtid_set)
+        self._progress = replace(self._progress, gtid_set=gtid_set)
+        is_wanted = interleaver.inserts.wants_boundary(gtid_set, is_near=is_near)
+        is_open = self._progress.open is not None and not st[s.TRANSACTIONS_DONE]
+        if not is_wanted or is_open or st[s.GROUP] != OUTSIDE:
+            st[s.RECORDS_MAX] = (
+                0 if is_wanted else rows_max
+            )  # 0: the kernel stops at the next boundary
+            return None
+        st[s.RECORDS_MAX] = rows_max
+        progress = interleaver.insert(replace(self._progress, open=None), is_near=is_near)
+        if progress is None:
+            return None
+        self._progress = replace(self._progress, snapshot=progress.snapshot)
+        return self._cut()
+
+    def _is_full(self, rows_max: int) -> bool:
+        st = self._arrays.state
+        return bool(st[s.RECORDS] >= rows_max or st[s.OUT_AT] >= st[s.BYTES_MAX])
 
     # ---- the kernel ----------------------------------------------------------------------------------
 
@@ -247,11 +313,8 @@ class Converter:
         elif status == s.EVENT_FOR_PYTHON:
             self._handle_event(events)
         elif status == s.POSITION_FULL:
-            self._progress = Progress(
-                read_position(arrays, self._progress.gtid_set),
-                self._progress.open,
-                self._progress.seq,
-            )
+            gtid_set = read_position(arrays, self._progress.gtid_set)
+            self._progress = replace(self._progress, gtid_set=gtid_set)
             make_room(arrays)
         elif status == s.SCRATCH_FULL:
             if arrays.scratch.size >= SCRATCH_BYTES_MAX:
@@ -281,6 +344,9 @@ class Converter:
         if outcome.statement is not None:
             value = encode_control(outcome.statement, schema_id=self._control[RecordKind.DDL].id)
             self._output.append(value, is_unit=True)
+            if self._inserts:
+                assert self._interleaver is not None
+                self._interleaver.inserts.statement(outcome.statement)
         elif outcome.counts:
             st[s.ROWS] += 1
         if outcome.events is not None:
@@ -324,7 +390,10 @@ class Converter:
             self._append_schema(self._tables.due.pop(0))
 
     def _append_schema(self, record: SchemaRecord) -> None:
-        value = encode_control(record, schema_id=self._control[RecordKind.SCHEMA].id)
+        self._append_control(record)
+
+    def _append_control(self, record: ControlRecord) -> None:
+        value = encode_control(record, schema_id=self._control[kind_of(record)].id)
         self._output.append(value, is_unit=False)
 
     def _has_boundary(self) -> bool:
@@ -361,7 +430,11 @@ class Converter:
     def _batch(self, records: int, opened: OpenTransaction | None, seq: int) -> RecordBatch:
         st = self._arrays.state
         gtid_set = read_position(self._arrays, self._progress.gtid_set)
-        self._progress = Progress(gtid_set, opened, seq)
+        self._progress = replace(self._progress, gtid_set=gtid_set, open=opened, seq=seq)
+        if self._interleaver is not None:
+            if self._inserts:
+                self._interleaver.scan()
+            self._interleaver.note_cut(records)
         buffer, bounds = self._output.cut(records)
         self._bytes_since_schemas += int(bounds[-1, 3] - bounds[0, 2]) if len(bounds) else 0
         st[s.OPEN_SEQ] = seq

@@ -72,6 +72,21 @@ class Output:
         if st[s.GROUP] == OUTSIDE:
             st[s.OPEN_RECORDS], st[s.OPEN_OUT_AT] = st[s.RECORDS], st[s.OUT_AT]
 
+    def append_rows(self, buffer: Bytes, bounds: Numbers) -> None:
+        """Append whole records with their keys between two source transactions. Each counts in ``seq``."""
+        st = self._state
+        at, record = int(st[s.OUT_AT]), int(st[s.RECORDS])
+        end, after = at + len(buffer), record + len(bounds)
+        if end > self.out.size:
+            self._replace(end)
+        self.bounds = grown(self.bounds, after)
+        self.out[at:end] = buffer
+        self.bounds[record:after] = bounds + at
+        st[s.SEQ] += len(bounds)
+        st[s.ROWS_WRITTEN] += len(bounds)
+        st[s.OUT_AT] = st[s.OPEN_OUT_AT] = end
+        st[s.RECORDS] = st[s.OPEN_RECORDS] = after
+
     def cut(self, record: int) -> tuple[Bytes, Numbers]:
         """Cut off the records before `record` and return their buffer and bounds. The others move to another buffer.
 

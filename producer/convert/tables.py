@@ -7,7 +7,7 @@ too, because a registry stores many schemas as fast as one.
 Not done here: deciding when. The kernel returns to Python at bytes that it does not know.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -149,6 +149,24 @@ class KnownTables:
         name = self._origin.set_name
         return _Described(table, envelope_schema(name, table), key_schema(name, table))
 
+    def slots_of(self, names: Collection[tuple[str, str]]) -> dict[int, int]:
+        """The slots of these tables' structures, by the schema id of their records."""
+        return {
+            record.value.id: slot
+            for slot, record in self._schemas.items()
+            if (record.database, record.table) in names
+        }
+
+    def name_of(self, slot: int) -> tuple[str, str]:
+        """The table of a structure."""
+        record = self._schemas[slot]
+        return record.database, record.table
+
+    @property
+    def arrays(self) -> KernelArrays:
+        """The kernel's arrays, with the program of each slot."""
+        return self._arrays
+
     def repeat_schemas(self, *, seq: int) -> None:
         """Repeat schema records: those of tables in use at once, all others at the table's next row."""
         in_use = self._in_use()
@@ -203,7 +221,7 @@ class KnownTables:
         row[p.FIRST_COLUMN] = arrays.add_columns(program.columns)
         row[p.COLUMN_COUNT] = len(schema.columns)
         row[p.RESERVE_BYTES] = program.reserve_bytes
-        head = self._source_head(schema)
+        head = source_head(self._origin, schema)
         row[p.HEAD_START], row[p.HEAD_SIZE] = arrays.add_blob(head), len(head)
         row[p.IS_INCLUDED] = 1
         value = self.register_schema(described.value)
@@ -218,18 +236,19 @@ class KnownTables:
         subject = schema.subject(self._destination.topic)
         return RegisteredSchema(subject, self._destination.register(subject, schema.text), schema)
 
-    def _source_head(self, table: TableSchema) -> bytes:
-        """The fields version, connector, name, snapshot, db, table, set as Avro strings."""
-        fields = (
-            SOURCE_VERSION,
-            self._origin.connector.value,
-            self._origin.task,
-            "false",
-            table.database,
-            table.table,
-            self._origin.set_name,
-        )
-        return b"".join(avro_string(field) for field in fields)
+
+def source_head(origin: Origin, table: TableSchema, *, is_snapshot: bool = False) -> bytes:
+    """The fields version, connector, name, snapshot, db, table, set as Avro strings."""
+    fields = (
+        SOURCE_VERSION,
+        origin.connector.value,
+        origin.task,
+        "true" if is_snapshot else "false",
+        table.database,
+        table.table,
+        origin.set_name,
+    )
+    return b"".join(avro_string(field) for field in fields)
 
 
 def table_names(body: bytes) -> tuple[str, str]:

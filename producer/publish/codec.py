@@ -21,12 +21,13 @@ from schemas.record.control import (
     RegisteredSchema,
     ResolvedRecord,
     SchemaRecord,
+    SnapshotRecord,
     kind_of,
 )
 from schemas.record.framing import peek_kind, unframe
 from schemas.record.gap import gap_of, gap_record
 from schemas.record.record import decode_control, encode_control
-from schemas.record.row_end import read_row_end
+from schemas.record.row_end import SNAPSHOT_OP, read_row_end
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +64,10 @@ class RecordCodec:
         """The last record of a Kafka transaction."""
         return self._encode(ResolvedRecord(progress, self.config.set, self.config.epoch, _now_ms()))
 
-    def gap(self, decision: Decision) -> Sequence[bytes]:
+    def gap(self, decision: Decision, result: Progress) -> Sequence[bytes]:
         """The gap record, then a resolved record."""
         record = gap_record(decision, set_name=self.config.set)
-        return [self._encode(record), self.resolved(decision.result)]
+        return [self._encode(record), self.resolved(result)]
 
     def decision_of(self, value: bytes) -> str:
         """From a gap record; "" for any other."""
@@ -87,6 +88,8 @@ class RecordCodec:
         """The position in a committed record."""
         if peek_kind(value) is RecordKind.ROW:
             row = read_row_end(value)
+            if row.op == SNAPSHOT_OP:
+                return ChangeRecord("", 0, True, row.seq)
             return ChangeRecord(row.gtid, row.total_order, row.last, row.seq)
         match decode_control(value):
             case ResolvedRecord(progress, _, epoch):
@@ -97,7 +100,7 @@ class RecordCodec:
                 return ChangeRecord(
                     transaction.gtid, transaction.total_order, transaction.is_last, source.seq
                 )
-            case SchemaRecord():
+            case SchemaRecord() | SnapshotRecord():
                 return None
 
     def _introduction(self, kind: RecordKind, seq: int) -> SchemaRecord:

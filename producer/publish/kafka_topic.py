@@ -82,6 +82,9 @@ class KafkaPartition:
                 request_timeout=ASK_TIMEOUT_S,
             )[partition].result(ASK_TIMEOUT_S),
         )
+        if asked.offset < 0:  # the client's answer after its timeout, without an error
+            self._admin = None
+            raise Retryable("MR-3001", "the broker did not return the end of the log")
         return Ends(low, stable, asked.offset)
 
     def stable_end(self) -> int:

@@ -22,7 +22,7 @@ Not done here: any retry; publishing (``publisher``).
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 from millrace.faults import fault_point, register
@@ -139,7 +139,7 @@ class Opener:
             if decision is not None:
                 fault_point(AFTER_GAP)
                 log.warning("executed an operator's decision", what=decision.kind, id=decision.id)
-                progress = decision.result
+                progress = _result(decision, progress)
             undo.pop_all()
         return Opened(transactions, partition, progress, end, settings, commit_s)
 
@@ -246,12 +246,14 @@ class Opener:
     ) -> bool:
         """Whether ``decision`` is to be executed now; Fatal MR-3022."""
         return must_execute(
-            decision, progress, last_decision=lambda: last_decision(partition, ends, self.codec)
+            decision,
+            replace(progress, snapshot=None),
+            last_decision=lambda: last_decision(partition, ends, self.codec),
         )
 
     def _first_values(self, progress: Progress, decision: Decision | None) -> Sequence[bytes]:
         """The records of step 6."""
-        gap = self.codec.gap(decision) if decision is not None else ()
+        gap = self.codec.gap(decision, _result(decision, progress)) if decision is not None else ()
         return [*self.codec.run_start(progress), *gap]
 
     def _commit_first(
@@ -291,6 +293,11 @@ class Opener:
                 stable_end=stable,
             )
         return stable
+
+
+def _result(decision: Decision, progress: Progress) -> Progress:
+    """The progress after ``decision``. A snapshot continues: an operator decides about changes only."""
+    return replace(decision.result, snapshot=progress.snapshot)
 
 
 def ensure_topic(

@@ -2,13 +2,13 @@
 
 A ``ProgressRecord`` is a ``resolved`` or ``fence`` record: it contains the whole progress, so the last one is the state
 of the partition. A ``ChangeRecord`` is a row or DDL record: progress after it is the progress before it plus its own
-position. Schema records leave progress unchanged.
+position. Schema and snapshot records leave progress unchanged.
 
 Not done here: finding them in a partition (``tail``), writing them (``publisher``).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from schemas.decision import Decision
@@ -27,7 +27,10 @@ class ProgressRecord:
 
 @dataclass(frozen=True, slots=True)
 class ChangeRecord:
-    """A row or DDL record: row ``rows`` of the source transaction ``gtid``; ``last``: the last published one of it."""
+    """A row or DDL record: row ``rows`` of the source transaction ``gtid``; ``last``: the last published one of it.
+
+    ``gtid`` is "" for a row of a snapshot, which belongs to none.
+    """
 
     gtid: str
     rows: int
@@ -46,8 +49,8 @@ class Codec(Protocol):
         """The value that ends a Kafka transaction."""
         ...
 
-    def gap(self, decision: Decision) -> Sequence[bytes]:
-        """The values that execute ``decision``: its gap record, then a resolved record of its result."""
+    def gap(self, decision: Decision, result: Progress) -> Sequence[bytes]:
+        """The values that execute ``decision``: its gap record, then a resolved record of ``result``."""
         ...
 
     def decision_of(self, value: bytes) -> str:
@@ -59,13 +62,16 @@ class Codec(Protocol):
         ...
 
     def read(self, value: bytes) -> ProgressRecord | ChangeRecord | None:
-        """The position in a committed record; None for a schema record; Fatal MR-6007 for a foreign record."""
+        """The position in a committed record; None for schema and snapshot records. Fatal MR-6007 for a foreign one."""
         ...
 
 
 def progress_after(progress: Progress, change: ChangeRecord) -> Progress:
     """Progress after ``change``, which follows ``progress``."""
+    if not change.gtid:
+        return replace(progress, seq=change.seq)
     if not change.last:
-        return Progress(progress.gtid_set, OpenTransaction(change.gtid, change.rows), change.seq)
-    gtid_set = progress.gtid_set
-    return Progress(gtid_set.advanced(parse_gtid(gtid_set.flavour, change.gtid)), None, change.seq)
+        opened = OpenTransaction(change.gtid, change.rows)
+        return replace(progress, open=opened, seq=change.seq)
+    gtid = parse_gtid(progress.gtid_set.flavour, change.gtid)
+    return replace(progress, gtid_set=progress.gtid_set.advanced(gtid), open=None, seq=change.seq)

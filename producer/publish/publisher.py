@@ -34,6 +34,7 @@ from typing import Protocol, Self
 
 import numpy as np
 
+from millrace.counted import counted
 from millrace.errors import Fatal, Retryable
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
@@ -148,6 +149,7 @@ class Publisher:
         self._commit_s = opened.commit_s
         self._is_suspicious = self._commit_s >= self._limits.suspicious_s
         self._renewed_count = 0
+        self._asks_since_s: float | None = None
         self._slow_path = opened.transactions.slow_path
         if self._slow_path:
             log.warning("records are sent one by one, which is much slower", why=self._slow_path)
@@ -227,6 +229,11 @@ class Publisher:
     def slow_path(self) -> str:
         """The reason why records are sent one by one, which is much slower; empty if they are sent in batches."""
         return self._slow_path
+
+    @property
+    def asks_since_s(self) -> float | None:
+        """When the present request to Kafka began (``time.monotonic``); None between two. Any thread may ask."""
+        return self._asks_since_s
 
     @property
     def commit_s(self) -> float:
@@ -322,6 +329,14 @@ class Publisher:
             self._partition.close()
 
     def _run(self, chunk: "_Chunk | None", *, is_last: bool) -> None:
+        """``_send``, and note since when Kafka is asked."""
+        self._asks_since_s = time.monotonic()
+        try:
+            self._send(chunk, is_last=is_last)
+        finally:
+            self._asks_since_s = None
+
+    def _send(self, chunk: "_Chunk | None", *, is_last: bool) -> None:
         """Add ``chunk`` to the Kafka transaction, beginning it if necessary, and end it if ``is_last``."""
         try:
             self._audit.check()
@@ -354,7 +369,8 @@ class Publisher:
             return None
         if sent.chunk_count > 1 or sent.is_second:
             raise Retryable(
-                "MR-3002", f"a Kafka transaction of {sent.chunk_count} batches is to be sent again"
+                "MR-3002",
+                f"a Kafka transaction of {counted(sent.chunk_count, 'batch', 'batches')} is to be sent again",
             ) from unknown
         self._open.is_second = True
         if sent.chunk is not None:

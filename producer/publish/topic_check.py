@@ -11,6 +11,7 @@ records.
 Pure. Not done here: asking the broker, creating the topic (``kafka_topic``).
 """
 
+from millrace.counted import counted
 from millrace.errors import Fatal
 from producer.publish.config import PublisherConfig
 from producer.publish.driver import TopicSettings
@@ -23,7 +24,7 @@ def check_topic(settings: TopicSettings, config: PublisherConfig) -> None:
     """Raise Fatal MR-3009 or MR-3020 if the topic does not fit."""
     replicas, in_sync = settings.replication_factor, settings.min_insync_replicas
     faults = {
-        f"it has {settings.partition_count} partitions and must have 1": settings.partition_count
+        f"it has {counted(settings.partition_count, 'partition')} and must have 1": settings.partition_count
         != 1,
         f"its cleanup.policy is {settings.cleanup_policy} and must be delete": (
             settings.cleanup_policy != "delete"
@@ -31,7 +32,8 @@ def check_topic(settings: TopicSettings, config: PublisherConfig) -> None:
         f"its max.message.bytes is {settings.record_bytes_max}, below {RECORD_BYTES_MIN}": (
             settings.record_bytes_max < RECORD_BYTES_MIN
         ),
-        f"its min.insync.replicas is {in_sync} and it has {replicas} replicas": in_sync > replicas,
+        f"its min.insync.replicas is {in_sync} and it has {counted(replicas, 'replica')}": in_sync
+        > replicas,
     }
     if found := [text for text, is_so in faults.items() if is_so]:
         raise Fatal("MR-3009", f"the topic {config.topic} is not usable: {'; '.join(found)}")

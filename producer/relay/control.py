@@ -80,7 +80,8 @@ def find_file(root: Path, name: str, *, files: Files = DISK) -> Coordinates:
             is_wanted = wanted in ("", str(subdir))
             if is_wanted and file in layout.list_files(root / str(subdir), files):
                 return Coordinates(str(subdir), file, FIRST_POS)
-    raise Fatal("MR-2013", f"{root} has no file {name}", directory=root)
+    error = Fatal("MR-2013", f"{root} has no file {name}", directory=root)
+    raise error.name(set=root.name)
 
 
 def find_subdir(root: Path, name: str = "", *, files: Files = DISK) -> Coordinates:
@@ -92,7 +93,10 @@ def find_subdir(root: Path, name: str = "", *, files: Files = DISK) -> Coordinat
             )
             if names:
                 return Coordinates(str(subdir), names[0], FIRST_POS)
-    raise Fatal("MR-2013", f"{root} has no files in {name or 'any sub-directory'}", directory=root)
+    error = Fatal(
+        "MR-2013", f"{root} has no files in {name or 'any sub-directory'}", directory=root
+    )
+    raise error.name(set=root.name)
 
 
 def new_request_id() -> str:

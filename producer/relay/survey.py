@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from millrace.counted import counted
 from millrace.errors import Fatal
 from producer.binlog import events as t
 from producer.binlog.file_head import read_first_gtid
@@ -75,7 +76,8 @@ class Survey:
                 for name in layout.list_files(self.root / str(subdir), self.disk)
             ]
             if not self.files:
-                raise Fatal("MR-2013", f"{self.root} has no relay files", directory=self.root)
+                none = Fatal("MR-2013", f"{self.root} has no relay files", directory=self.root)
+                raise none.name(set=self.root.name)
             self.flavour = self._flavour()
             self.notes = SubdirNotes(self.root, flavour=self.flavour, disk=self.disk)
             for subdir in subdirs:
@@ -212,8 +214,9 @@ class Survey:
                 numbers = [layout.file_number(name) for name in names]
                 for number, following, name in zip(numbers, numbers[1:], names, strict=False):
                     if following != number + 1:
-                        missing = f"{following - number - 1} files are missing after it"
-                        yield f"{subdir}/{name}: {missing}"
+                        gone = following - number - 1
+                        missing = counted(gone, "file is missing", "files are missing")
+                        yield f"{subdir}/{name}: {missing} after it"
                 for name in self.disk.list_files(self.root / str(subdir)):
                     if name.endswith(layout.DAMAGED_SUFFIX):
                         yield f"{subdir}/{name}: was set aside as damaged"

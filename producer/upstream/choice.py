@@ -22,6 +22,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
+from millrace.counted import counted
 from millrace.errors import Fatal, MillraceError, Retryable
 from producer.upstream.members import MemberBinlog, MemberFacts
 from producer.upstream.preflight import PERSIST, Finding, check_settings
@@ -59,7 +60,11 @@ class Verdict:
         return not self.reasons
 
     def __str__(self) -> str:
-        lag = "" if self.missing_count is None else f", {self.missing_count} transactions behind"
+        lag = (
+            ""
+            if self.missing_count is None
+            else f", {counted(self.missing_count, 'transaction')} behind"
+        )
         why = "; ".join(map(str, self.reasons)) or "admissible"
         return f"{self.member} ({self.role}{lag}): {why}"
 

@@ -119,7 +119,7 @@ def _view(
         port=member.port,
         role=role,
         reachable=error is None,
-        lag_s=None if look is None or look.lag_s is None else round(look.lag_s, 1),
+        lag_s=None if look is None or (lag_s := look.shown_lag_s) is None else round(lag_s, 1),
         missing=missing,
         admissible=error is None and not reasons,
         why=why or ("chosen" if is_chosen else "admissible"),

@@ -15,14 +15,16 @@ Not done here: which queries to send (``members``), what the stream means (``pro
 import socket
 import ssl
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, Self, TypeAlias, cast
 
 import pymysql
-from pymysql.constants import CR, ER
+from pymysql.constants import COMMAND, CR, ER
+from pymysql.protocol import MysqlPacket
 
 from millrace.errors import Fatal, Retryable
+from millrace.text_protocol.arriving import DrainedFile, RowPackets
 from millrace.tls import UnusableAuthorityError, certificate_fix, unverified, verifying
 from producer.upstream.dump_errors import explain_dump_error
 from schemas.documents import Member, Tls, TlsMode
@@ -136,6 +138,18 @@ class SourceConnection:
                 {name: _decode(value) for name, value in row.items()} for row in cursor.fetchall()
             ]
 
+    def row_packets(self, statement: str) -> RowPackets:
+        """Execute a SELECT and leave its rows to the caller, as the packets that the server sends."""
+        with _driver_errors(self.member, asked=self):
+            return _SelectPackets(self, statement)
+
+    def interrupt(self) -> None:
+        """From another thread: let the statement under way fail. The session can't be used again."""
+        sock = self._internals._sock
+        if sock is not None:
+            with suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+
     def command(self, number: int, payload: bytes) -> None:
         """Send a protocol command whose answer is an OK packet."""
         with _driver_errors(self.member, asked=self):
@@ -150,6 +164,37 @@ class SourceConnection:
         with _driver_errors(self.member, asked=self):
             self._internals._execute_command(number, payload)
         return cast(socket.socket, self._internals._sock)
+
+
+class _SelectPackets:
+    """``RowPackets`` of a session."""
+
+    def __init__(self, session: SourceConnection, statement: str) -> None:
+        self._session = session
+        inside = session._internals
+        inside._execute_command(COMMAND.COM_QUERY, statement)
+        columns = inside._read_packet().read_length_encoded_integer()
+        for _ in range(columns + 1):  # and one packet after them
+            inside._read_packet()
+        self.sequence = int(inside._next_seq_id)
+        self._file = DrainedFile(inside._rfile)
+
+    def read(self, room: memoryview) -> int:
+        """See ``RowPackets``."""
+        session = self._session
+        with _driver_errors(session.member, asked=session):
+            count = self._file.read(room)
+        if not count:
+            session.close()
+            raise Retryable("MR-1006", f"{session.member} closed the connection during a result")
+        return count
+
+    def end(self, packet: bytes) -> None:
+        """See ``RowPackets``."""
+        session = self._session
+        last: Any = MysqlPacket(packet, session._internals.encoding)
+        with _driver_errors(session.member, asked=session):
+            last.check_error()
 
 
 def _decode(value: Any) -> Value:
@@ -224,7 +269,9 @@ def _translate(
         or isinstance(error, pymysql.InterfaceError)
     ):
         raise Retryable("MR-1001", f"{member}: {text}", member=member) from error
-    raise Fatal("MR-1007", f"{member} answers {number}: {text}", member=member) from error
+    raise Fatal(
+        "MR-1007", f"{member} answers {number}: {text}", member=member, number=number
+    ) from error
 
 
 def _unverified_certificate(error: ssl.SSLCertVerificationError, member: Member) -> Fatal:

@@ -23,13 +23,20 @@ from schemas.documents.model import Directives, Member, UpstreamRules
 class Look:
     """A member at one moment: its last answer, its measured lag, and how many of the set's transactions it misses.
 
-    ``still_s``: how long it has applied nothing although it misses some; None: unknown.
+    ``still_s``: how long it has applied nothing although it misses some; None: unknown. ``is_lag_known``: ``lag_s`` is
+    more than a lower bound. Decisions use the bound, people are not shown it.
     """
 
     pulse: Pulse
     lag_s: float | None  # None: unknown
     missing_count: int | None
     still_s: float | None = None
+    is_lag_known: bool = True
+
+    @property
+    def shown_lag_s(self) -> float | None:
+        """The lag for people; None if it is unknown."""
+        return self.lag_s if self.is_lag_known else None
 
     @property
     def member(self) -> Member:

@@ -5,7 +5,8 @@ the age of the oldest sample that it does not include. No server's clock takes p
 stopped lags as soon as the primary commits. While no primary answers, the union of all positions is the sample.
 
 A replica that was late already when the watch began is at least as late as the watch is old. The replica's own
-``Seconds_Behind_Source`` raises the value then, but never lowers it.
+``Seconds_Behind_Source`` raises the value then, but never lowers it. If its threads are stopped, it has none, and the
+lag is unknown until the replica reaches the first sample.
 
 Guarantees: never below the true lag by more than one interval of samples, except before the first sample. Pure: the
 caller gives the times.
@@ -48,16 +49,16 @@ class LagMeter:
         self._times_s.append(at_s)
         self._positions.append(newest)
         if len(self._positions) > SAMPLES_MAX:
-            # the oldest samples become coarse: a lag of many minutes needs no second
-            del self._times_s[: SAMPLES_MAX // 2 : 2]
-            del self._positions[: SAMPLES_MAX // 2 : 2]
+            # the oldest samples become coarse: a lag of many minutes needs no second. ``is_known`` needs the first one
+            del self._times_s[1 : SAMPLES_MAX // 2 : 2]
+            del self._positions[1 : SAMPLES_MAX // 2 : 2]
 
     def newest(self) -> GtidPosition | None:
         """The newest sample."""
         return self._positions[-1] if self._positions else None
 
     def lag_s(self, pulse: Pulse, *, at_s: float) -> float | None:
-        """The lag of a member at ``at_s``; None while it is unknown."""
+        """The lag of a member at ``at_s``, or a lower bound (``is_known``); None while neither is known."""
         if pulse.position is None or not self._positions:
             return None
         held = pulse.position
@@ -68,6 +69,15 @@ class LagMeter:
         if late == 0:  # perhaps late before the first sample
             lag_s = max(lag_s, pulse.seconds_behind or 0.0)
         return lag_s
+
+    def is_known(self, pulse: Pulse) -> bool:
+        """Whether ``lag_s`` is the lag. Otherwise it is only as old as the watch, and the true lag may be days.
+
+        So it is if the member was late before the first sample and its threads are stopped, so that it reports none.
+        """
+        if pulse.position is None or not self._positions:
+            return False
+        return pulse.seconds_behind is not None or pulse.position.includes(self._positions[0])
 
 
 class Still:

@@ -92,6 +92,7 @@ class Watch:
             self._meter.lag_s(pulse, at_s=at_s),
             missing,
             still.since(pulse.position, missing=missing, at_s=at_s),
+            self._meter.is_known(pulse),
         )
 
 

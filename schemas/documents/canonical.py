@@ -11,11 +11,15 @@ from schemas.documents.kafka import plain_brokers
 from schemas.documents.model import (
     ApplyTask,
     CaptureTask,
+    CompareRules,
     HeartbeatRules,
+    LoadRules,
     Placement,
     RelayRules,
     SafeMode,
     SetDocument,
+    Snapshot,
+    SnapshotLimits,
     TaskDocument,
     TopicOptions,
     UpstreamRules,
@@ -98,7 +102,14 @@ def _plain_capture(task: CaptureTask) -> Plain:
         "include": list(task.tables.include),
         "exclude": list(task.tables.exclude),
         **_plain_options(task.topic_options),
+        **({} if task.snapshot is Snapshot.NONE else {"snapshot": task.snapshot.value}),
+        **_plain_limits(task.snapshot_limits),
     }
+
+
+def _plain_limits(limits: SnapshotLimits) -> Plain:
+    """Like ``_plain_relay``."""
+    return {} if limits == SnapshotLimits() else {"snapshot_limits": asdict(limits)}
 
 
 def _plain_options(options: TopicOptions) -> Plain:
@@ -109,6 +120,16 @@ def _plain_options(options: TopicOptions) -> Plain:
 
 def _plain_safe_mode(safe_mode: SafeMode) -> Plain:
     return {"safe_mode": asdict(safe_mode)} if safe_mode.until_gtid else {}
+
+
+def _plain_load(rules: LoadRules) -> Plain:
+    """Like ``_plain_relay``."""
+    return {} if rules == LoadRules() else {"load": asdict(rules)}
+
+
+def _plain_compare(rules: CompareRules) -> Plain:
+    """Like ``_plain_relay``."""
+    return {} if rules == CompareRules() else {"compare": asdict(rules)}
 
 
 def _plain_apply(task: ApplyTask) -> Plain:
@@ -127,5 +148,7 @@ def _plain_apply(task: ApplyTask) -> Plain:
         "consistency": task.rules.consistency.value,
         "conflict": task.rules.conflict.value,
         **_plain_safe_mode(task.rules.safe_mode),
+        **_plain_load(task.rules.load),
+        **_plain_compare(task.rules.compare),
         **_plain_placement(task.placement),
     }

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TypeVar
 
+from millrace.counted import counted
 from millrace.errors import Fatal
 
 FOUND_CHARACTERS_MAX = 60
@@ -198,8 +199,9 @@ def refuse_if_any(problems: Sequence[Problem], origin: str, name: str) -> None:
     if not problems:
         return
     what = f"{origin} {name!r}" if name else origin
-    count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
-    raise Fatal("MR-4101", f"{what} is refused: {count}\n{_listing(problems)}")
+    raise Fatal(
+        "MR-4101", f"{what} is refused: {counted(len(problems), 'problem')}\n{_listing(problems)}"
+    )
 
 
 def _listing(problems: Iterable[Problem]) -> str:

@@ -30,6 +30,13 @@ class Consistency(StrEnum):
     TRANSACTIONAL = "transactional"
 
 
+class Snapshot(StrEnum):
+    """Whether a new topic begins with the rows that the tables have already."""
+
+    NONE = "none"
+    INITIAL = "initial"
+
+
 class ConflictPolicy(StrEnum):
     """The reaction to a target row that differs from the expected one."""
 
@@ -194,17 +201,21 @@ class TopicAddress:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where a task without progress begins: at the oldest binlog, or after a GTID set."""
+    """Where a task without progress begins: at the oldest binlog, after a GTID set, or after a load of all tables.
+
+    ``is_load``: only of an apply task; the load finds the GTID set (``consumer.load``).
+    """
 
     gtid_set: str = ""
+    is_load: bool = False
 
     @property
     def is_first(self) -> bool:
         """True for a start at the oldest binlog."""
-        return not self.gtid_set
+        return not self.gtid_set and not self.is_load
 
     def __str__(self) -> str:
-        return self.gtid_set or "first"
+        return "load" if self.is_load else self.gtid_set or "first"
 
 
 SYSTEM_DATABASES = frozenset(
@@ -259,9 +270,17 @@ class TopicOptions:
     retention_ms: int | None = None  # -1: records are kept forever
 
 
+@dataclass(frozen=True, slots=True)
+class SnapshotLimits:
+    """A snapshot pauses above them: the lag of the member that it reads, and that server's Threads_running."""
+
+    max_lag_s: float = 30.0
+    max_threads_running: int = 32
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaptureTask:
-    """Publish one source set to one topic."""
+    """Publish one source set to one topic. ``snapshot`` counts only for a topic that never had a record."""
 
     name: str
     set_name: str
@@ -269,11 +288,18 @@ class CaptureTask:
     start: Start = field(default_factory=Start)
     tables: TableFilter = field(default_factory=TableFilter)
     topic_options: TopicOptions = field(default_factory=TopicOptions)
+    snapshot: Snapshot = Snapshot.NONE
+    snapshot_limits: SnapshotLimits = field(default_factory=SnapshotLimits)
 
     @property
     def kind(self) -> TaskKind:
         """The kind of worker it needs."""
         return TaskKind.CAPTURE
+
+    @property
+    def begins_with_rows(self) -> bool:
+        """Whether a new topic begins with the rows that the tables have already."""
+        return self.snapshot is Snapshot.INITIAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,6 +310,38 @@ class SafeMode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LoadRules:
+    """How rows that exist on the source are copied (``consumer.load``).
+
+    ``parallel`` is the number of chunks that are copied at once. A chunk has at most ``chunk_rows`` rows, and about
+    8 MB. The load pauses above the two limits: the lag of the replica that is read, and the target's Threads_running.
+    ``new_tables``: tables that the task admits since its document was changed are loaded, too.
+    """
+
+    parallel: int = 4
+    chunk_rows: int = 100_000
+    max_lag_s: float = 30.0
+    max_threads_running: int = 32
+    from_primary: bool = False
+    new_tables: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareRules:
+    """How often source and target are compared beside the task (``consumer.compare.beside``).
+
+    ``every_h``: from the end of a comparison to the begin of the next; 0: never. ``repair``: differences get the
+    source's rows. The comparison pauses above the two limits: how long the target needs to contain what the source has,
+    and Threads_running of either server.
+    """
+
+    every_h: int = 0
+    repair: bool = False
+    max_lag_s: float = 30.0
+    max_threads_running: int = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyRules:
     """How changes are applied. ``lanes`` is the number of concurrent target connections."""
 
@@ -291,6 +349,8 @@ class ApplyRules:
     consistency: Consistency = Consistency.CAUSAL
     conflict: ConflictPolicy = ConflictPolicy.STOP
     safe_mode: SafeMode = field(default_factory=SafeMode)
+    load: LoadRules = field(default_factory=LoadRules)
+    compare: CompareRules = field(default_factory=CompareRules)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -345,6 +405,13 @@ def set_of(task: Work) -> str:
 def address_of(task: TaskDocument) -> TopicAddress:
     """The topic that the task writes or reads."""
     return task.output if isinstance(task, CaptureTask) else task.source
+
+
+def names_of(task: Work) -> dict[str, str]:
+    """The names that fill the places of a fix (``millrace.placeholders``). A relay is no task."""
+    if isinstance(task, RelayTask):
+        return {"set": task.set_name}
+    return {"task": task.name, "set": set_of(task), "topic": address_of(task).topic}
 
 
 def _matches_table(pattern: str, database: str, table: str) -> bool:

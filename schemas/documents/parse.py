@@ -13,6 +13,8 @@ Users write flat documents; the values in code are nested:
     heartbeat: {database: ops, …}          exclude: []                   consistency: causal
     placement: {labels: {zone: a}}         topic_settings: {…}           conflict: stop | overwrite | skip
                                                                          safe_mode: {until_gtid: GTID set}
+                                                                         load: {parallel: 4, …}
+                                                                         compare: {every_h: 24, …}
                                                                          placement: {labels: {zone: a}}
 
 Guarantees: a document is accepted or refused as a whole, and one error lists every problem (MR-4101). ``format`` is
@@ -28,10 +30,12 @@ from schemas.documents.model import (
     ApplyRules,
     ApplyTask,
     CaptureTask,
+    CompareRules,
     Compression,
     ConflictPolicy,
     Consistency,
     HeartbeatRules,
+    LoadRules,
     Member,
     Placement,
     PurgeRules,
@@ -39,6 +43,8 @@ from schemas.documents.model import (
     RelayRules,
     SafeMode,
     SetDocument,
+    Snapshot,
+    SnapshotLimits,
     Start,
     TableFilter,
     TaskDocument,
@@ -50,6 +56,7 @@ from schemas.documents.model import (
 from schemas.documents.registry import take_registry
 from schemas.documents.secret import SecretPlace, SecretReference
 from schemas.documents.tls import Tls, TlsMode
+from schemas.throttle import Limits
 
 FORMAT = 1  # of set and task documents; a change that old programs would misread raises it
 MEMBERS_MAX = 64
@@ -57,6 +64,9 @@ PATTERNS_MAX = 1000
 REPLICAS_MAX = 32767  # Kafka's own limit
 RETENTION_MS_MAX = 2**63 - 1
 LANES_MAX = 64  # target connections of one task
+EVERY_H_MAX = 366 * 24
+CHUNK_ROWS_MAX = 10_000_000
+THREADS_MAX = 100_000  # MySQL's own limit of connections
 PURGE_INTERVAL_S_MAX = 7 * 86_400
 EXPIRES_H_MAX = 10 * 366 * 24
 REMAIN_GB_MAX = 1 << 20
@@ -167,6 +177,8 @@ def _capture(fields: Fields) -> CaptureTask:
         start=fields.take("start", readers.start, Start(), needed=False),
         tables=_tables(fields),
         topic_options=_topic_options(fields),
+        snapshot=fields.take("snapshot", readers.choice(Snapshot), Snapshot.NONE, needed=False),
+        snapshot_limits=_snapshot_limits(fields),
     )
 
 
@@ -179,7 +191,7 @@ def _apply(fields: Fields) -> ApplyTask:
             registry=take_registry(fields, needed=False),
         ),
         target=fields.take("target", readers.name, ""),
-        start=fields.take("start", readers.start, Start(), needed=False),
+        start=fields.take("start", readers.apply_start, Start(), needed=False),
         tables=_tables(fields),
         rules=ApplyRules(
             lanes=fields.take("lanes", readers.integer(1, LANES_MAX), 4, needed=False),
@@ -190,6 +202,8 @@ def _apply(fields: Fields) -> ApplyTask:
                 "conflict", readers.choice(ConflictPolicy), ConflictPolicy.STOP, needed=False
             ),
             safe_mode=_safe_mode(fields),
+            load=_load(fields),
+            compare=_compare(fields),
         ),
         placement=_placement(fields),
     )
@@ -208,6 +222,55 @@ def _safe_mode(fields: Fields) -> SafeMode:
     until = part.take("until_gtid", readers.gtid_set, "")
     part.finish()
     return SafeMode(until)
+
+
+def _load(fields: Fields) -> LoadRules:
+    part = fields.part("load", needed=False, example="{parallel: 4, max_lag_s: 30}")
+    default = LoadRules()
+    rules = LoadRules(
+        parallel=part.take(
+            "parallel", readers.integer(1, LANES_MAX), default.parallel, needed=False
+        ),
+        chunk_rows=part.take(
+            "chunk_rows", readers.integer(1, CHUNK_ROWS_MAX), default.chunk_rows, needed=False
+        ),
+        max_lag_s=_lag_limit(part, default),
+        max_threads_running=_threads_limit(part, default),
+        from_primary=part.take("from_primary", readers.flag, default.from_primary, needed=False),
+        new_tables=part.take("new_tables", readers.flag, default.new_tables, needed=False),
+    )
+    part.finish()
+    return rules
+
+
+def _snapshot_limits(fields: Fields) -> SnapshotLimits:
+    part = fields.part("snapshot_limits", needed=False, example="{max_lag_s: 30}")
+    default = SnapshotLimits()
+    limits = SnapshotLimits(_lag_limit(part, default), _threads_limit(part, default))
+    part.finish()
+    return limits
+
+
+def _lag_limit(part: Fields, default: Limits) -> float:
+    return part.take("max_lag_s", readers.seconds(1, 86400), default.max_lag_s, needed=False)
+
+
+def _threads_limit(part: Fields, default: Limits) -> int:
+    wanted = readers.integer(1, THREADS_MAX)
+    return part.take("max_threads_running", wanted, default.max_threads_running, needed=False)
+
+
+def _compare(fields: Fields) -> CompareRules:
+    part = fields.part("compare", needed=False, example="{every_h: 24, repair: false}")
+    default = CompareRules()
+    rules = CompareRules(
+        every_h=part.take("every_h", readers.integer(1, EVERY_H_MAX), default.every_h),
+        repair=part.take("repair", readers.flag, default.repair, needed=False),
+        max_lag_s=_lag_limit(part, default),
+        max_threads_running=_threads_limit(part, default),
+    )
+    part.finish()
+    return rules
 
 
 def _tables(fields: Fields) -> TableFilter:

@@ -151,6 +151,14 @@ def integer(low: int, high: int) -> Callable[[object], int]:
     return read
 
 
+@described(type="boolean")
+def flag(value: object) -> bool:
+    """``true`` or ``false``."""
+    if not isinstance(value, bool):
+        raise Unreadable("true | false")
+    return value
+
+
 @described(type="string", pattern=f"^{_DATABASE.pattern}$")
 def database(value: object) -> str:
     """The name of a database of the source; the system's own are refused."""
@@ -230,6 +238,17 @@ def start(value: object) -> Start:
         return Start(gtid_set(value))
     except Unreadable as exc:
         raise Unreadable(f"first, or {exc.wanted}") from exc
+
+
+@described(type="string", maxLength=START_CHARACTERS_MAX, description="first, load, or a GTID set")
+def apply_start(value: object) -> Start:
+    """``load``, or as ``start``."""
+    if value == "load":
+        return Start(is_load=True)
+    try:
+        return start(value)
+    except Unreadable as exc:
+        raise Unreadable(exc.wanted.replace("first, or", "first, load, or", 1)) from exc
 
 
 @described(

@@ -4,7 +4,7 @@
       before       null | Row        one field per column, in table order, named by ``names.escape_name``
       after        null | Row
       source       millrace.Source   string fields first; identical for every table
-      op           string            c, u, d
+      op           string            c, u, d, r
       ts_ms        long              commit time
       transaction  millrace.Transaction      ``last`` is the last byte of the record
     Key, same namespace                                        the primary-key columns, never null

@@ -4,12 +4,14 @@
     ddl        a logged statement; has a ``seq`` like a row
     resolved   all source transactions up to here are delivered; ends every Kafka transaction
     fence      the same, and a new owner (``epoch``, ``worker``) begins
+    snapshot   the rows of a snapshot of one table begin or end here
 
 Each is an Avro record in namespace ``millrace.control``. Its first field is ``control``, the kind as a string. So byte
 5 of a framed value is twice the length of the kind here; in a row it is 0 or 2 (the branch of ``before``):
 
     00 iiiiiiii 0c 736368656d61 …        schema          00 iiiiiiii 06 64646c …               ddl
     00 iiiiiiii 10 7265736f6c766564 …    resolved        00 iiiiiiii 0a 66656e6365 …           fence
+    00 iiiiiiii 10 736e617073686f74 …    snapshot
 
 Guarantees: an encoded record decodes to an equal value. The text of a schema here is part of the format and does not
 change; the format grows only by new kinds. Not done here: framing (``schemas.record.framing``) and the Avro codec
@@ -37,6 +39,15 @@ class RecordKind(StrEnum):
     DDL = "ddl"
     RESOLVED = "resolved"
     FENCE = "fence"
+    SNAPSHOT = "snapshot"
+
+
+class SnapshotStep(StrEnum):
+    """The statement of a ``snapshot`` record about its table."""
+
+    BEGIN = "begin"  # its rows follow
+    END = "end"  # all of them are before this record
+    STOP = "stop"  # no more of them follow: it was stopped, or begins again
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +73,11 @@ class EventPlace:
 
 @dataclass(frozen=True, slots=True)
 class RecordSource:
-    """``millrace.Source``. ``row`` counts from 0 in the event, ``seq`` from 1 in the topic without gaps."""
+    """``millrace.Source``. ``row`` counts from 0 in the event, ``seq`` from 1 in the topic without gaps.
+
+    ``is_snapshot``: a row of a snapshot. Its ``place`` has the id of the snapshot, the number of the chunk,
+    and the time of reading.
+    """
 
     origin: Origin
     database: str
@@ -70,6 +85,7 @@ class RecordSource:
     place: EventPlace
     row: int
     seq: int
+    is_snapshot: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +158,28 @@ class FenceRecord:
     worker: str
 
 
-ControlRecord: TypeAlias = SchemaRecord | DdlRecord | ResolvedRecord | FenceRecord
+@dataclass(frozen=True, slots=True)
+class SnapshotTable:
+    """A table in a snapshot. ``where``: the condition of its rows as SQL; "" for all of them."""
+
+    id: str
+    database: str
+    table: str
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotRecord:
+    """``gtid_set``: the source transactions delivered before it. ``rows``: published since ``begin``."""
+
+    step: SnapshotStep
+    table: SnapshotTable
+    gtid_set: str
+    rows: int
+    seq: int
+
+
+ControlRecord: TypeAlias = SchemaRecord | DdlRecord | ResolvedRecord | FenceRecord | SnapshotRecord
 
 
 def _control(name: str, fields: "list[Json]") -> AvroSchema:
@@ -170,6 +207,27 @@ _PROGRESS: "list[Json]" = [
     _field("ts_ms", "long"),
     _field("flavour", "string"),
     _field("set", "string"),
+    _field(
+        "snapshot",
+        [
+            "null",
+            {
+                "type": "record",
+                "name": "SnapshotState",
+                "fields": [
+                    _field("id", "string"),
+                    _field("tables", {"type": "array", "items": "string"}),
+                    _field("where", "string"),
+                    _field("db", "string"),
+                    _field("table", "string"),
+                    _field("begun", "boolean"),
+                    _field("after", {"type": "array", "items": "string"}),
+                    _field("chunks", "long"),
+                    _field("rows", "long"),
+                ],
+            },
+        ],
+    ),
 ]
 
 SCHEMA_SCHEMA = _control(
@@ -211,6 +269,19 @@ DDL_SCHEMA = _control(
 )
 RESOLVED_SCHEMA = _control("Resolved", _PROGRESS)
 FENCE_SCHEMA = _control("Fence", [*_PROGRESS, _field("worker", "string")])
+SNAPSHOT_SCHEMA = _control(
+    "Snapshot",
+    [
+        _field("step", "string"),
+        _field("id", "string"),
+        _field("db", "string"),
+        _field("table", "string"),
+        _field("where", "string"),
+        _field("gtid_set", "string"),
+        _field("rows", "long"),
+        _field("seq", "long"),
+    ],
+)
 
 CONTROL_SCHEMAS: Mapping[RecordKind, AvroSchema] = MappingProxyType(
     {
@@ -218,6 +289,7 @@ CONTROL_SCHEMAS: Mapping[RecordKind, AvroSchema] = MappingProxyType(
         RecordKind.DDL: DDL_SCHEMA,
         RecordKind.RESOLVED: RESOLVED_SCHEMA,
         RecordKind.FENCE: FENCE_SCHEMA,
+        RecordKind.SNAPSHOT: SNAPSHOT_SCHEMA,
     }
 )
 
@@ -233,3 +305,5 @@ def kind_of(record: ControlRecord) -> RecordKind:
             return RecordKind.RESOLVED
         case FenceRecord():
             return RecordKind.FENCE
+        case SnapshotRecord():
+            return RecordKind.SNAPSHOT

@@ -25,8 +25,12 @@ from schemas.record.control import (
     RegisteredSchema,
     ResolvedRecord,
     SchemaRecord,
+    SnapshotRecord,
+    SnapshotStep,
+    SnapshotTable,
     kind_of,
 )
+from schemas.snapshot import SnapshotState, TablePlace
 
 _Kind = TypeVar("_Kind", str, int, bool)
 
@@ -43,6 +47,8 @@ def to_plain(record: ControlRecord) -> dict[str, Plain]:
             return head | _progress_fields(record) | {"worker": record.worker}
         case ResolvedRecord():
             return head | _progress_fields(record)
+        case SnapshotRecord():
+            return head | _snapshot_fields(record)
 
 
 def from_plain(kind: RecordKind, fields: Mapping[str, Plain]) -> ControlRecord:
@@ -58,6 +64,8 @@ def from_plain(kind: RecordKind, fields: Mapping[str, Plain]) -> ControlRecord:
             return ResolvedRecord(*_progress(fields))
         case RecordKind.FENCE:
             return FenceRecord(*_progress(fields), _of(str, fields, "worker"))
+        case RecordKind.SNAPSHOT:
+            return _snapshot(fields)
         case RecordKind.ROW:
             return _refuse("it is a row")
 
@@ -78,6 +86,7 @@ def source_from_plain(fields: Mapping[str, Plain]) -> RecordSource:
         ),
         _of(int, fields, "row"),
         _of(int, fields, "seq"),
+        _of(str, fields, "snapshot") == "true",
     )
 
 
@@ -95,7 +104,7 @@ def source_to_plain(source: RecordSource) -> dict[str, Plain]:
         "version": SOURCE_VERSION,
         "connector": origin.connector.value,
         "name": origin.task,
-        "snapshot": "false",
+        "snapshot": "true" if source.is_snapshot else "false",
         "db": source.database,
         "table": source.table,
         "set": origin.set_name,
@@ -202,7 +211,75 @@ def _progress_fields(record: ResolvedRecord | FenceRecord) -> dict[str, Plain]:
         "ts_ms": record.ts_ms,
         "flavour": progress.gtid_set.flavour.value,
         "set": record.set_name,
+        "snapshot": _state_fields(progress.snapshot),
     }
+
+
+def _state_fields(state: SnapshotState | None) -> dict[str, Plain] | None:
+    if state is None:
+        return None
+    at = state.at or TablePlace(("", ""))
+    return {
+        "id": state.id,
+        "tables": list(state.tables),
+        "where": state.where,
+        "db": at.name[0],
+        "table": at.name[1],
+        "begun": at.is_open,
+        "after": list(at.after),
+        "chunks": at.chunks,
+        "rows": at.rows,
+    }
+
+
+def _state(fields: Mapping[str, Plain]) -> SnapshotState | None:
+    if fields.get("snapshot") is None:
+        return None
+    state = nested(fields, "snapshot")
+    name = (_of(str, state, "db"), _of(str, state, "table"))
+    at = TablePlace(
+        name,
+        _of(bool, state, "begun"),
+        _texts(state, "after"),
+        _of(int, state, "chunks"),
+        _of(int, state, "rows"),
+    )
+    return SnapshotState(
+        _of(str, state, "id"),
+        _texts(state, "tables"),
+        _of(str, state, "where"),
+        at if name != ("", "") else None,
+    )
+
+
+def _snapshot_fields(record: SnapshotRecord) -> dict[str, Plain]:
+    table = record.table
+    return {
+        "step": record.step.value,
+        "id": table.id,
+        "db": table.database,
+        "table": table.table,
+        "where": table.where,
+        "gtid_set": record.gtid_set,
+        "rows": record.rows,
+        "seq": record.seq,
+    }
+
+
+def _snapshot(fields: Mapping[str, Plain]) -> SnapshotRecord:
+    step = _of(str, fields, "step")
+    if step not in tuple(SnapshotStep):
+        _refuse(f"step is {step!r}")
+    id_, database, table, where = (
+        _of(str, fields, name) for name in ("id", "db", "table", "where")
+    )
+    return SnapshotRecord(
+        SnapshotStep(step),
+        SnapshotTable(id_, database, table, where),
+        _of(str, fields, "gtid_set"),
+        _of(int, fields, "rows"),
+        _of(int, fields, "seq"),
+    )
 
 
 def _progress(fields: Mapping[str, Plain]) -> tuple[Progress, str, int, int]:
@@ -211,11 +288,18 @@ def _progress(fields: Mapping[str, Plain]) -> tuple[Progress, str, int, int]:
     if fields.get("open_gtid") is not None:
         open_ = OpenTransaction(_of(str, fields, "open_gtid"), _of(int, fields, "open_rows"))
     return (
-        Progress(gtid_set, open_, _of(int, fields, "seq")),
+        Progress(gtid_set, open_, _of(int, fields, "seq"), _state(fields)),
         _of(str, fields, "set"),
         _of(int, fields, "epoch"),
         _of(int, fields, "ts_ms"),
     )
+
+
+def _texts(fields: Mapping[str, Plain], name: str) -> tuple[str, ...]:
+    found = fields.get(name)
+    if not isinstance(found, list) or not all(isinstance(item, str) for item in found):
+        _refuse(f"{name} is {found!r}")
+    return tuple(found)
 
 
 def _flavour(fields: Mapping[str, Plain], name: str) -> Flavour:

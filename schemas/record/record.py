@@ -27,6 +27,7 @@ from schemas.record.control import (
     RecordTransaction,
     ResolvedRecord,
     SchemaRecord,
+    SnapshotRecord,
     kind_of,
 )
 from schemas.record.control_fields import (
@@ -56,7 +57,10 @@ class RowChange:
 
 @dataclass(frozen=True, slots=True)
 class RowRecord:
-    """One row of a rows event. ``key`` holds the primary key by original column names; None without one."""
+    """One row of a rows event, or of a snapshot.
+
+    ``key`` holds the primary key by original column names; None without one.
+    """
 
     key: Image | None
     change: RowChange
@@ -132,7 +136,7 @@ def seq_of(value: bytes) -> int:
     if peek_kind(value) is RecordKind.ROW:
         return read_row_end(value).seq
     match decode_control(value):
-        case SchemaRecord(seq=seq):
+        case SchemaRecord(seq=seq) | SnapshotRecord(seq=seq):
             return seq
         case DdlRecord(source=source):
             return source.seq

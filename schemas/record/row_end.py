@@ -4,7 +4,7 @@ In the envelope the fields that order a stream come last, after the images, so t
 
     …  source…      set, ts_ms, server_id, gtid, file, pos, row, event_flags: where and when the row was logged
        source.seq   long     zigzag varint
-       op           string   0x02, then one of c u d
+       op           string   0x02, then one of c u d r
        ts_ms        long     zigzag varint
        id           string   length, then the GTID's text          ─┐
        total_order  long     zigzag varint                          ├ transaction
@@ -27,7 +27,8 @@ _FRAMING_BYTES = 5
 _VARINT_BYTES_MAX = 10
 _ID_BYTES_MAX = 36 + 1 + 32 + 1 + 20  # uuid:tag:number
 _FILE_BYTES_MAX = 512
-_OPS = (b"c", b"u", b"d")
+SNAPSHOT_OP = "r"
+_OPS = (b"c", b"u", b"d", SNAPSHOT_OP.encode())
 _GTID = re.compile(
     rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}:(?:[a-z_][a-z0-9_]{0,31}:)?\d+|\d+-\d+-\d+"
 )
@@ -77,6 +78,17 @@ def read_content(value: bytes, row: RowEnd) -> bytes:
     for _field in ("server_id", "ts_ms"):
         _, at = _varint_before(value, at)
     return value[_FRAMING_BYTES:at]
+
+
+def read_place(value: bytes, row: RowEnd) -> tuple[int, int]:
+    """``source.pos`` and ``source.row`` of a row record: of a snapshot's row its chunk, and its number in it."""
+    _, at = _varint_before(value, len(value) - 1)
+    _, at = _varint_before(value, at - len(_prefixed(row.gtid.encode())))
+    at -= len(b"\2c")
+    for _field in ("seq", "event_flags"):
+        _, at = _varint_before(value, at)
+    number, at = _varint_before(value, at)
+    return _varint_before(value, at)[0], number
 
 
 def _varint_before(value: bytes, end: int) -> tuple[int, int]:

@@ -5,6 +5,7 @@ It is the key ``applied`` of an apply task in ``millrace status --json``, with `
 
 from dataclasses import dataclass, field, replace
 
+from schemas.stages.incidents import Incidents, incidents_of
 from schemas.stages.plain import count_of, integer_of, number_of, object_of, rounded
 from schemas.stages.rates import Rates, rates_of
 
@@ -29,7 +30,8 @@ class AppliedCounts:
     """The work since the start of the run, of the turns that have ended.
 
     A turn ends 1 s after the last record, under a constant load after 30 s. ``left_out``: DDL statements that were
-    written to the target's table ``left_out``.
+    written to the target's table ``left_out``. ``incidents`` are counted since the start of the driver's process: an
+    error that is retried may end the run.
     """
 
     rows: int = 0
@@ -37,6 +39,7 @@ class AppliedCounts:
     ddl: int = 0
     left_out: int = 0
     turns: int = 0
+    incidents: Incidents = field(default_factory=Incidents)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +82,8 @@ class Applied:
             "ddl": counts.ddl,
             "left_out": counts.left_out,
             "turns": counts.turns,
+            "retries": counts.incidents.retries_to_plain(),
+            "conflicts": counts.incidents.conflicts_to_plain(),
             "in_order": self.in_order,
             "consistency": self.consistency,
             "safe_mode": self.safe_mode,
@@ -110,6 +115,8 @@ def applied_of(plain: object) -> Applied | None:
             ddl=integer_of(stage["ddl"]),
             left_out=integer_of(stage["left_out"]),
             turns=integer_of(stage["turns"]),
+            # a worker of an earlier version does not report them
+            incidents=incidents_of(stage.get("retries", []), stage.get("conflicts", [])),
         ),
         in_order=str(stage["in_order"]),
         consistency=str(stage["consistency"]),

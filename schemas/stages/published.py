@@ -14,8 +14,9 @@ class Published:
     """The stage. ``rows``, ``renewed`` count since the start of the run.
 
     ``lag_s``    from the source's commit of the last published row to the moment when a reader of the topic can see it,
-                 by the clocks of source and worker. 0 if no row waits in the relay log. It grows with the clock while
-                 rows wait and none is published. MariaDB logs whole seconds, so there it is up to 1 s too long.
+                 by the clocks of source and worker. 0 if no row waits in the relay log, but never less than the lag of
+                 the member that is read; None while that is unknown. It grows with the clock while rows wait and none
+                 is published. MariaDB logs whole seconds, so there it is up to 1 s too long.
     ``waits_s``  how long rows have waited in the relay log since one was published; 0 if none waits
     ``at``       the place in the relay log up to which all is published
     ``commit_s`` the duration of the last Kafka transaction's commit

@@ -6,6 +6,7 @@ import pytest
 from rich.console import Console
 
 from deploy.demo.run import ShopRun, conclude
+from deploy.local.services import APPLY_TASK
 from deploy.workload.beats import Arrivals
 from deploy.workload.shop import Counts
 from schemas.gtid import Flavour
@@ -30,3 +31,24 @@ def test_demo_exits_with_1_on_a_difference(fault_stack: FaultStack) -> None:
         assert ("differs.t: different: 7" in printed) is (code == 1)
         verdict = "see above" if code else "none: every row of every table is equal"
         assert f"differences  {verdict}" in printed
+
+
+@on(Flavour.MYSQL)
+@pytest.mark.guarantee("compared")
+def test_damaged_target_is_repaired_under_load(fault_stack: FaultStack) -> None:
+    """The load writes, creates and drops tables meanwhile. Exactly the damaged rows differ."""
+    fault_stack.fill("damaged", rows=7_000)
+    fault_stack.wait_applied()
+    target = fault_stack.stack.target
+    kept, fault_stack.databases[:] = fault_stack.databases[:], []
+    with fault_stack.load("repairing"):
+        target.execute("DELETE FROM damaged.t WHERE id % 7 = 0")
+        target.execute("UPDATE damaged.t SET v = 'x' WHERE id % 7 = 1")
+        target.execute("INSERT INTO damaged.t SELECT -id, v FROM damaged.t WHERE id % 7 = 2")
+        done = fault_stack.stack.try_command(
+            "compare", APPLY_TASK, "--repair", "--yes", "--timeout", "240", timeout_s=600
+        )
+    assert "3,000 differences, 3,000 repaired" in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 0
+    fault_stack.databases += kept
+    fault_stack.settle()

@@ -27,6 +27,8 @@ SEVERITIES = {"emergency", "critical", "warning"}
 VALUES = {
     ("millrace_state", "state"): {state.value for state in TaskState},
     ("millrace_relay_bytes", "state"): {"used", "free"},
+    ("millrace_load_tables", "state"): {"copied", "left"},
+    ("millrace_compare_differences", "state"): {"left", "repaired"},
     ("millrace_kafka_txn_total", "result"): {"commit", "discard"},
 }
 

@@ -11,7 +11,8 @@ from tests.kit.paths import ROOT
 from tests.kit.run.plan import Plan, TestFile
 from tests.kit.waiting import eventually
 
-LIGHT = ("--", "-o", "testpaths=deploy")  # else each lane loads the project's fixtures
+# two lanes, without the project's fixtures
+LIGHT = ("--lanes", "2", "--", "-o", "testpaths=deploy")
 FILES = {
     "test_good.py": "def test_one():\n    pass\n\ndef test_two():\n    pass\n",
     "test_bad.py": "def test_red():\n    print('printed')\n    assert 1 == 2\n",
@@ -50,7 +51,8 @@ def test_longest_file_runs_first_and_servers_share_one_lane() -> None:
             _file("servers 1", 5, "servers"),
             _file("servers 2", 4, "servers"),
             _file("stack", 7, "stack"),
-        ]
+        ],
+        lane_count=2,
     )
     taken = [(lane, plan.take(lane)) for lane in (0, 1, 0, 1, 1, 0)]
     names = [(lane, file and file.path) for lane, file in taken]
@@ -64,16 +66,34 @@ def test_longest_file_runs_first_and_servers_share_one_lane() -> None:
     ]
 
 
-def test_one_idle_lane_helps_the_lane_of_the_servers() -> None:
-    """If the rest is worth a second copy of the servers; source sets are not started twice."""
+def test_another_lane_helps_if_the_servers_files_take_long() -> None:
+    """One lane has a second copy of the servers, and uses it to the end; source sets are not started twice."""
     sets = TestFile("sets", 50, frozenset({"servers"}), uses_sets=True)
     files = [_file(f"servers {seconds}", seconds, "servers") for seconds in (10, 20, 30, 40)]
-    plan = Plan.of([sets, *files])
-    assert plan.take(0) == sets
-    assert plan.take(1) == files[3]
-    assert plan.take(2) is None
-    assert plan.take(0) == files[2]
-    assert plan.take(1) is None  # 30 s are left
+    other = _file("other", 60)
+    plan = Plan.of([sets, other, *files], lane_count=3)
+    taken = [plan.take(lane) for lane in (0, 1, 2, 2, 0, 1, 1)]
+    assert taken == [sets, files[3], other, None, files[2], files[1], files[0]]
+
+
+def test_files_of_the_servers_end_within_a_lanes_share() -> None:
+    """As many lanes help as that needs, and no more: each further copy of the servers costs memory."""
+    files = [_file(f"servers {number}", 20, "servers") for number in range(60)]
+    others = [_file(f"other {number}", 20) for number in range(60)]
+    plan = Plan.of([*files, *others], lane_count=5)
+    rounds = 0
+    while [file for lane in range(5) if (file := plan.take(lane))]:
+        rounds += 1
+    assert (rounds, len(plan.helpers)) == (len([*files, *others]) / 5, 2)
+
+
+def test_few_files_of_the_servers_stay_in_their_lane() -> None:
+    """They are done before a second copy of the servers has started."""
+    plan = Plan.of(
+        [_file(f"servers {seconds}", seconds, "servers") for seconds in (10, 50)], lane_count=2
+    )
+    assert plan.take(0)
+    assert plan.take(1) is None
 
 
 @pytest.mark.parametrize("path", [Path(__file__)])
@@ -87,7 +107,7 @@ def test_each_file_has_a_lane() -> None:
     files = [TestFile.of(path, {}) for path in (ROOT / "tests").rglob("test_*.py")]
     assert any("servers" in file.needs for file in files)
     assert any("stack" in file.needs for file in files)
-    plan = Plan.of(files)
+    plan = Plan.of(files, lane_count=3)
     while sum(plan.take(lane) is not None for lane in range(3)):
         pass
     assert [file.path for file in plan.waiting] == []

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from millrace.cli.status_json import task_as_plain
 from schemas.documents import TaskKind
 from schemas.stages.applied import Applied
+from schemas.stages.compared import Compared
+from schemas.stages.loaded import Loaded
 from schemas.status import TaskReport, TaskState
 from tests.kit.control.reports import FULL_CAPTURE
 from tests.kit.paths import ROOT
@@ -28,7 +30,9 @@ def test_status_page_lists_the_keys_of_the_json() -> None:
     """Scripts rely on them, for each kind of task."""
     reports = {
         TaskKind.CAPTURE.value: FULL_CAPTURE,
-        TaskKind.APPLY.value: TaskReport(TaskState.RUNNING, applied=Applied()),
+        TaskKind.APPLY.value: TaskReport(
+            TaskState.RUNNING, applied=Applied(), loaded=Loaded(), compared=Compared(every_h=24)
+        ),
         "relay": FULL_CAPTURE,
     }
     views = [

@@ -25,7 +25,6 @@ pytestmark = pytest.mark.usefixtures("target_password")
 
 ROWS = 30_000
 LARGE_ROWS = 70_000  # more than two windows
-WAIT_S = 150  # Spark starts, on two cores
 
 
 def _filled(kafka: KafkaServer, name: str) -> TopicWriter:
@@ -119,7 +118,7 @@ def test_killed_worker_leaves_no_part_of_a_large_source_transaction(
             assert target_server.execute(count) == [(1, 0)]
             stream.commit()
             writer.publish()
-            eventually(lambda: "MR-5050" in task.codes, timeout_s=WAIT_S, what="a worker is killed")
+            eventually(lambda: "MR-5050" in task.codes, what="a worker is killed")
             assert target_server.execute(count) == [(1, 0)]
             faults.close()
             task.wait_until_at(stream.seq)
@@ -144,7 +143,7 @@ def test_next_driver_completes_the_work_of_a_killed_one(
     )
     process.launch()
     try:
-        eventually(lambda: stopped_in(process), timeout_s=WAIT_S, what="a turn is before the mark")
+        eventually(lambda: stopped_in(process), what="a turn is before the mark")
     finally:
         process.kill()
     lanes = target_server.execute("SELECT COUNT(*) FROM millrace.applied WHERE task = %s", (name,))

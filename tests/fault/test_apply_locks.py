@@ -93,6 +93,7 @@ def test_deadlock_is_retried_at_once(
             eventually(lambda: len(settled) == 1, what="apply is the victim")
             other.rollback()
     assert task.codes == []
+    assert task.tally.of(name).retries == {"1213": 1}
     check_rows(target_server, name)
 
 
@@ -110,6 +111,7 @@ def test_long_row_lock_is_reported_and_retried(
         other.query("INSERT INTO b VALUES (5, 0, '')")
         assert_refused(task, Retryable, "MR-5005")
         assert len(settled) == 2
+        assert task.tally.of(name).retries == {"1205": 2}
         other.rollback()
     task.run()
     check_rows(target_server, name)

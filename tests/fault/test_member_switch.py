@@ -26,7 +26,7 @@ from schemas.documents import (
 from schemas.gtid import Flavour
 from schemas.progress import Progress
 from schemas.stages.captured import SwitchView
-from tests.fixtures.servers import FLAVOURS, NewSet
+from tests.fixtures.servers import FLAVOURS, NewSet, in_turn, mostly
 from tests.kit.binlog.session import session
 from tests.kit.capture.load import Load, assert_complete, load_on, wait_for_rows
 from tests.kit.capture.rig import MemoryCapture
@@ -178,19 +178,9 @@ def _replica(read: Reading) -> str:
 
 EVENTS = (_kill, _freeze, _stop_applying, _delay, _reset, _drain, _pin_the_primary)
 NETWORK_EVENTS = (_mute, _cut_inside_a_packet)
-CASES = [  # each event on one flavour in `make test`, on both with --chaos
-    pytest.param(
-        flavour,
-        event,
-        id=f"{event.__name__.strip('_')}-{flavour}",
-        marks=() if (number + index) % 2 == 0 else pytest.mark.chaos,
-    )
-    for number, event in enumerate(EVENTS + NETWORK_EVENTS)
-    for index, flavour in enumerate(FLAVOURS)
-]
 
 
-@pytest.mark.parametrize(("flavour", "event"), CASES)
+@in_turn("event", {event.__name__.strip("_"): event for event in EVENTS + NETWORK_EVENTS})
 @pytest.mark.guarantee("failover")
 def test_stream_moves_to_another_member(
     flavour: Flavour, event: Callable[[Reading], None], new_set: NewSet, tmp_path: Path
@@ -215,7 +205,7 @@ def test_stream_moves_to_another_member(
                 server.process.resume()
 
 
-@pytest.mark.parametrize("flavour", FLAVOURS, ids=str)
+@mostly(Flavour.MARIADB)
 @pytest.mark.guarantee("failover")
 def test_member_with_other_changes_is_refused(
     flavour: Flavour, new_set: NewSet, tmp_path: Path
@@ -271,7 +261,7 @@ def _change_unlogged(server: DatabaseServer, statement: str) -> None:
         connection.execute(statement)
 
 
-@pytest.mark.parametrize("flavour", FLAVOURS, ids=str)
+@mostly(Flavour.MYSQL)
 @pytest.mark.guarantee("failover")
 def test_stream_waits_for_a_member_that_is_late(
     flavour: Flavour, new_set: NewSet, tmp_path: Path

@@ -23,7 +23,7 @@ from schemas.documents import (
 )
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.progress import Progress
-from tests.fixtures.servers import FLAVOURS, SMALL, NewServer, NewSet
+from tests.fixtures.servers import SMALL, NewServer, NewSet, in_turn, mostly
 from tests.kit.capture.load import Load, load_on, wait_for_rows
 from tests.kit.capture.rig import MemoryCapture
 from tests.kit.relay.relay import (
@@ -118,8 +118,7 @@ def working(servers: DatabaseSet, folder: Path) -> Iterator[Worker]:
         load.stop()
 
 
-@pytest.mark.parametrize("by", ["gtid", "position"])
-@pytest.mark.parametrize("flavour", FLAVOURS, ids=str)
+@in_turn("by", {"gtid": "gtid", "position": "position"})
 @pytest.mark.guarantee("served relay log")
 def test_replica_follows_the_relay_log_across_a_switch(
     flavour: Flavour, by: str, new_set: NewSet, new_server: NewServer, tmp_path: Path
@@ -145,7 +144,7 @@ def test_replica_follows_the_relay_log_across_a_switch(
         assert "-000002." in str(file), "the replica has left the first sub-directory"
 
 
-@pytest.mark.parametrize("flavour", FLAVOURS, ids=str)
+@mostly(Flavour.MYSQL)
 @pytest.mark.guarantee("served relay log")
 def test_another_millrace_captures_from_the_relay_log(
     flavour: Flavour, new_set: NewSet, tmp_path: Path
@@ -199,7 +198,7 @@ class KillingProxy(CuttingProxy):
                 return
 
 
-@pytest.mark.parametrize("flavour", FLAVOURS, ids=str)
+@mostly(Flavour.MARIADB)
 @pytest.mark.guarantee("served relay log", "outages")
 def test_killed_server_costs_a_replica_nothing(
     flavour: Flavour, new_server: NewServer, tmp_path: Path

@@ -68,7 +68,7 @@ def test_tasks_run_degraded_while_the_ensemble_is_down(
         eventually(lambda: _seen_running(session, ensemble))
         (epoch,) = runner.epochs("shop-capture")
         runs = ("task running", "shop-capture", None, epoch)
-        assert logged_states() == [runs]
+        eventually(lambda: logged_states() == [runs], what="the task is logged as running")
         new_zookeeper.kill()
         eventually(lambda: is_in_state(supervisor, TaskState.DEGRADED))
         assert supervisor.reports()["shop-capture"].code == "MR-4001"

@@ -27,7 +27,6 @@ from zk.tree.store import Store
 pytestmark = pytest.mark.chaos
 
 CHANGES = 1000
-PATIENT_S = 60.0  # three JVMs on a busy machine
 
 
 @pytest.fixture
@@ -55,7 +54,7 @@ def _leader(three: ZooKeeperEnsemble) -> ZooKeeperServer:
         found[:] = [server for server in three.servers.values() if server.mode() == "leader"]
         return bool(found)
 
-    eventually(is_found, timeout_s=PATIENT_S, what="a leader")
+    eventually(is_found, what="a leader")
     return found[0]
 
 
@@ -77,14 +76,14 @@ def _kill_each_leader(session: Session, ensemble: Ensemble, three: ZooKeeperEnse
         supervised(own, ensemble.tree, runner),
         scheduled(of_scheduler, ensemble.tree),
     ):
-        eventually(lambda: runner.alive == set(names), timeout_s=PATIENT_S)
+        eventually(lambda: runner.alive == set(names))
         for number in three.servers:
             gone = _leader(three)
             gone.kill()
             _leader(three)
             names.append(f"shop-{number}")
-            eventually(lambda: _create(session, ensemble, names[-1]), timeout_s=PATIENT_S)
-            eventually(lambda: runner.alive == set(names), timeout_s=PATIENT_S)
+            eventually(lambda: _create(session, ensemble, names[-1]))
+            eventually(lambda: runner.alive == set(names))
             gone.start()
         assert own.incarnation == 0
         assert runner.ends == []
@@ -131,20 +130,16 @@ def test_tasks_run_degraded_without_a_majority_and_recover(
         supervised(own, ensemble.tree, runner) as supervisor,
         scheduled(of_scheduler, ensemble.tree),
     ):
-        eventually(lambda: is_in_state(supervisor, TaskState.RUNNING), timeout_s=PATIENT_S)
+        eventually(lambda: is_in_state(supervisor, TaskState.RUNNING))
         gone = [three.servers[1], three.servers[2]]
         for server in gone:
             server.kill()
-        eventually(lambda: is_in_state(supervisor, TaskState.DEGRADED), timeout_s=PATIENT_S)
+        eventually(lambda: is_in_state(supervisor, TaskState.DEGRADED))
         assert supervisor.reports()["shop-capture"].code == "MR-4001"
         ticking.wait_for_more()
-        eventually(
-            lambda: not three.servers[3].mode(),
-            timeout_s=PATIENT_S,
-            what="the third server stops serving",
-        )
+        eventually(lambda: not three.servers[3].mode(), what="the third server stops serving")
         for server in gone:
             server.launch()
-        eventually(lambda: is_in_state(supervisor, TaskState.RUNNING), timeout_s=PATIENT_S)
+        eventually(lambda: is_in_state(supervisor, TaskState.RUNNING))
         assert runner.overlaps == []
         assert len(runner.starts) == 1

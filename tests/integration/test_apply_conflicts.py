@@ -1,12 +1,16 @@
 """Apply conflicts and foreign keys on real targets."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pytest
 
 from consumer.apply.lanes import Done
+from consumer.apply.part import BEFORE_LANE_COMMIT
+from consumer.apply.tally import Tally
 from deploy.servers import DatabaseServer
+from millrace import faults
 from millrace.errors import Fatal, Retryable
 from schemas.documents import ConflictPolicy
 from schemas.table.structure import Column, ColumnType, TypeCode
@@ -90,6 +94,29 @@ def test_cascade_the_source_did_not_log_runs_on_the_target(
     applier.close()
     rows = target_server.execute(f"SELECT id FROM {name}.c ORDER BY id")
     assert [number for (number,) in rows] == [n for n in range(50) if n not in (7, 8)]
+
+
+@pytest.mark.parametrize("action", ["RESTRICT", "CASCADE", "SET NULL"])
+def test_replaced_parent_of_mysql_keeps_its_children(
+    name: str, target_server: DatabaseServer, action: str
+) -> None:
+    """MySQL 9.6 logs REPLACE of a parent as DELETE and INSERT with flag 16, and its children stay."""
+    target_server.execute("CREATE TABLE p (id INT PRIMARY KEY, v INT)", db=name)
+    target_server.execute(
+        "CREATE TABLE c (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES p (id)"
+        f" ON DELETE {action})",
+        db=name,
+    )
+    target_server.execute("INSERT INTO p VALUES (1, 0)", db=name)
+    target_server.execute("INSERT INTO c VALUES (1, 1)", db=name)
+    parent = table(name, "p", integer("id"), integer("v", nullable=True))
+    stream = RecordStream()
+    stream.delete(parent, {"id": 1, "v": 0}, flags=16)
+    stream.insert(parent, {"id": 1, "v": 7}, flags=16)
+    stream.commit()
+    run_once(target_server, apply_task(name), stream)
+    assert target_server.execute(f"SELECT * FROM {name}.p") == [(1, 7)]
+    assert target_server.execute(f"SELECT * FROM {name}.c") == [(1, 1)]
 
 
 def test_cascade_over_a_chain_of_tables_keeps_its_order(
@@ -223,6 +250,51 @@ def test_conflicts_follow_the_policy_and_are_recorded(
         "SELECT seq, op, decision FROM millrace.conflict WHERE task = %s ORDER BY seq", (name,)
     )
     assert found == [(1, "c", str(policy)), (2, "u", str(policy)), (3, "d", str(policy))]
+
+
+def test_conflict_is_counted_once_by_its_kind(name: str, target_server: DatabaseServer) -> None:
+    """A part that is rolled back and applied again is not counted again."""
+    target_server.execute(ACCOUNTS_SQL, db=name)
+    target_server.execute("CREATE TABLE p (id INT PRIMARY KEY)", db=name)
+    target_server.execute(
+        "CREATE TABLE c (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES p (id))", db=name
+    )
+    target_server.execute(
+        f"INSERT INTO {name}.accounts VALUES (1, NULL, 'x', 7), (4, NULL, 'y', 4), (5, NULL, 'z', 5)"
+    )
+    made, stream = accounts(name), RecordStream()
+    stream.insert(made, account(1))
+    stream.update(made, account(2), account(2, amount=2))
+    stream.update(made, account(4), account(5))
+    stream.delete(made, account(3))
+    child = table(name, "c", integer("id"), integer("p", nullable=True))
+    stream.insert(child, {"id": 1, "p": 9})
+    stream.commit()
+    task, tally, lost = (
+        apply_task(name, conflict=ConflictPolicy.SKIP, lanes=1),
+        Tally(),
+        list[str](),
+    )
+
+    def fail(point: str) -> None:
+        if point == BEFORE_LANE_COMMIT and not lost:
+            lost.append(point)
+            raise Retryable("MR-5001", "the connection broke")
+
+    with faults.watched(fail):
+        for _ in range(2):
+            applier = started(target_server, task)
+            with suppress(Retryable):
+                applier.process(LocalRecords(stream.values, tally=tally), ignore)
+            applier.close()
+    assert lost
+    assert tally.of(name).conflicts == {
+        "insert-exists": 1,
+        "update-missing": 1,
+        "update-exists": 1,
+        "delete-missing": 1,
+        "foreign-key": 1,
+    }
 
 
 @pytest.mark.parametrize("policy", list(ConflictPolicy), ids=str)

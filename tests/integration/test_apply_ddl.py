@@ -9,7 +9,7 @@ from itertools import count
 import pytest
 
 from consumer.apply import ddl
-from consumer.compare import compare_sets
+from consumer.compare import Ends, compare_sets
 from consumer.target.connection import connect
 from deploy.servers import DatabaseServer, ServerOptions
 from millrace.errors import Fatal, Retryable
@@ -308,12 +308,12 @@ def test_mixed_case_names_work_on_a_folding_target(
         run_once(server, apply_task("mixed"), stream)
         assert server.execute("SELECT * FROM mixed.t ORDER BY id") == [(1, 7), (3, 7)]
         found = compare_sets(
-            endpoint_of(mariadb_server), endpoint_of(server), lambda name, _: name == "Mixed"
+            Ends(endpoint_of(mariadb_server), endpoint_of(server)), lambda name, _: name == "Mixed"
         )
         assert (found.differences, found.tables, found.rows) == ([], 2, 3)
         mariadb_server.execute("CREATE TABLE t (id INT PRIMARY KEY)", db="Mixed")
         found = compare_sets(
-            endpoint_of(mariadb_server), endpoint_of(server), lambda name, _: name == "Mixed"
+            Ends(endpoint_of(mariadb_server), endpoint_of(server)), lambda name, _: name == "Mixed"
         )
         assert found.difference_count == 1
     finally:

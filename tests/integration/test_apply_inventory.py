@@ -6,9 +6,11 @@ from itertools import count
 import pytest
 
 from consumer.target import inventory
+from consumer.target.actions import NO_ACTIONS, Action, Actions
 from consumer.target.connection import TargetConnection, connect
 from consumer.target.inventory import Inventory, read_inventory
 from deploy.servers import DatabaseServer
+from millrace.errors import Retryable
 from tests.kit.apply.ddl_process import INSERT, script_for
 from tests.kit.apply.local import LocalRecords, apply_task, endpoint_of, ignore, started
 from tests.kit.apply.topic import RecordStream
@@ -54,6 +56,37 @@ def _comparable(found: Inventory) -> tuple[object, ...]:
     return dict(found.tables), set(found.foreign_keys), found.alter_count
 
 
+@pytest.mark.parametrize("times", [1, inventory.READS_MAX])
+def test_tables_that_change_places_meanwhile_are_not_mixed(
+    name: str, target_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    """Columns and keys are read one after the other. If they never fit, the error is MR-5023."""
+    target_server.execute(f"CREATE DATABASE {name}")
+    target_server.execute(f"CREATE TABLE {name}.a (id INT, k INT PRIMARY KEY)")
+    target_server.execute(f"CREATE TABLE {name}.b (id INT PRIMARY KEY, v INT)")
+    left = [
+        f"RENAME TABLE {name}.a TO {name}.x, {name}.b TO {name}.a, {name}.x TO {name}.b"
+    ] * times
+    query = TargetConnection.query
+
+    def swapping(session: TargetConnection, sql: str | bytes, *given: object) -> object:
+        if left and sql == inventory.TABLE_KINDS_SQL and given == ((name,),):
+            target_server.execute(left.pop())
+        return query(session, sql, *given)  # type: ignore[arg-type]
+
+    session = connect(endpoint_of(target_server))
+    monkeypatch.setattr(TargetConnection, "query", swapping)
+    if times == inventory.READS_MAX:
+        with pytest.raises(Retryable) as caught:
+            read_inventory(session)
+        assert caught.value.code == "MR-5023"
+    found = read_inventory(session)
+    for table in (found.tables[name, "a"], found.tables[name, "b"]):
+        assert {*table.unique_keys[0].columns} < {*table.columns}
+    assert found.tables[name, "a"].unique_keys != found.tables[name, "b"].unique_keys
+    session.close()
+
+
 def test_ddl_reads_only_its_tables_again(
     name: str, target_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,3 +129,29 @@ def test_statement_of_another_session_is_noticed(name: str, target_server: Datab
     applier.process(LocalRecords(stream.values[first:], first), ignore)
     assert len(applier.inventory.tables[name, "a"].unique_keys) == 2
     applier.close()
+
+
+def test_hidden_rules_of_foreign_keys_are_read_from_the_table(
+    name: str, target_server: DatabaseServer
+) -> None:
+    """SHOW CREATE TABLE and information_schema give the same actions and names."""
+    target_server.execute(f"CREATE DATABASE {name}")
+    rules = ("", " ON DELETE CASCADE", " ON UPDATE CASCADE ON DELETE SET NULL")
+    target_server.execute("CREATE TABLE p (id INT PRIMARY KEY)", db=name)
+    keys = ",".join(
+        f"CONSTRAINT `of {number}` FOREIGN KEY (c{number}) REFERENCES p (id){rule}"
+        for number, rule in enumerate(rules)
+    )
+    target_server.execute(f"CREATE TABLE t (c0 INT, c1 INT, c2 INT, {keys})", db=name)
+    session = connect(endpoint_of(target_server))
+    found = {key.name: key.actions for key in read_inventory(session).foreign_keys}
+    ((_, text),) = target_server.execute(f"SHOW CREATE TABLE {name}.t")
+    session.close()
+    assert list(found.values()) == [
+        NO_ACTIONS,
+        Actions(on_delete=Action.CASCADE),
+        Actions(Action.SET_NULL, Action.CASCADE),
+    ]
+    for number, rule in enumerate(found.values()):
+        assert Actions.shown(str(text), f"CONSTRAINT `of {number}` FOREIGN KEY") == rule
+    assert Actions.shown(str(text), "CONSTRAINT `other`").on_delete is Action.UNKNOWN

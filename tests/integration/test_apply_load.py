@@ -33,9 +33,9 @@ def _table(name: str) -> TableSchema:
     return table(name, "t", integer("id"), text("w", 60), Column("b", _BYTES, nullable=True))
 
 
-def _stream(name: str) -> RecordStream:
+def _stream(name: str, step: int = 1) -> RecordStream:
     stream = RecordStream()
-    for number in range(ROWS):
+    for number in range(0, ROWS * step, step):
         stream.insert(_table(name), {"id": number, "w": f"w{number}", "b": b"\0"})
     stream.commit()
     return stream
@@ -83,6 +83,16 @@ def test_any_text_and_any_bytes_are_loaded(name: str, target_server: DatabaseSer
 
 def _hex(value: object) -> str | None:
     return value.hex().upper() if isinstance(value, bytes) else value if value is None else ""
+
+
+def test_auto_increment_of_zero_stays_zero(name: str, target_server: DatabaseServer) -> None:
+    """MariaDB's LOAD DATA gives it a new number if another column of the row is SET."""
+    target_server.execute(SQL.replace("id INT", "id INT AUTO_INCREMENT"), db=name)
+    before = _count_loads(target_server)
+    run_once(target_server, apply_task(name), _stream(name, step=2), is_large=False)
+    assert _count_loads(target_server) == before + 1
+    found = target_server.execute(f"SELECT MIN(id), MAX(id), COUNT(*) FROM {name}.t")
+    assert found == [(0, 2 * ROWS - 2, ROWS)]
 
 
 def test_row_that_load_data_skips_is_a_conflict(

@@ -18,6 +18,7 @@ from tests.kit.apply.local import (
 )
 from tests.kit.apply.topic import RecordStream
 from tests.kit.binlog.session import LoggedSession, logged
+from tests.kit.waiting import PATIENCE_S
 
 DATABASE = "numbers"
 SEQUENCES = "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_TYPE = 'SEQUENCE'"
@@ -96,7 +97,7 @@ def test_sequences_equal_those_of_a_native_replica(
         values = source.record_values()
         applier.process(LocalRecords(values[done:], first=done, is_large=is_large), ignore)
         done = len(values)
-        assert replica.wait_for_position(source.server.gtid_position(), timeout_s=30)
+        assert replica.wait_for_position(source.server.gtid_position(), timeout_s=PATIENCE_S)
         states = _states(source.server)
         assert _states(replica) == states, statement
         assert _states(mariadb_server) == states, statement

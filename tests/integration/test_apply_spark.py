@@ -2,6 +2,7 @@
 
 import threading
 import time
+from functools import partial
 from itertools import count
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from consumer import runner
 from consumer.apply.applier import TURN_S, WINDOW
 from consumer.spark.driver import FIRST_OFFSET, SparkDriver
+from consumer.target.connection import connect
 from consumer.target.progress import Mark
 from consumer.topic.kafka import TopicIdentity, TopicReader, first_offset
 from consumer.topic.stream import TopicStream
@@ -16,9 +18,10 @@ from deploy.servers import DatabaseServer, KafkaServer
 from millrace.errors import Fatal, Retryable
 from schemas.documents import Brokers, TopicAddress
 from tests.fixtures.spark import running
+from tests.kit.apply.local import endpoint_of
 from tests.kit.apply.tables import integer, table, text
 from tests.kit.apply.topic import RecordStream, TopicWriter
-from tests.kit.waiting import eventually
+from tests.kit.waiting import eventually, until_locked_out
 
 pytestmark = pytest.mark.usefixtures("target_password")
 
@@ -75,10 +78,16 @@ def test_reader_reaches_the_end_that_spark_plans_with(kafka: KafkaServer) -> Non
             return applied.taken == len(stream.values)
 
         eventually(is_read, what="all records are read")
-        eventually(lambda: applied.take(WINDOW, wait_s=0.1) is None)
-        assert applied.reached == reader.ends().stable > len(stream.values)
+        end = reader.ends().stable
+        assert end > len(stream.values)
+        eventually(partial(_is_at, applied, end), what="the reader is after the markers")
     reader.close()
     applied.close()
+
+
+def _is_at(applied: TopicStream, end: int) -> bool:
+    """One call may end before the broker has reported the end."""
+    return applied.take(WINDOW, wait_s=0.1) is None and applied.reached == end
 
 
 def test_stop_ends_a_turn_under_way(
@@ -260,3 +269,36 @@ def test_topic_recreated_under_a_running_query_blocks_the_task(
     assert failure.code == "MR-5035"
     assert mariadb_server.execute("SELECT COUNT(*), MAX(id) FROM under_query.t") == [(30, 29)]
     mariadb_server.execute("DROP DATABASE under_query")
+
+
+def test_status_counts_retries_and_conflicts_of_executors(
+    spark: SparkDriver, kafka: KafkaServer, mariadb_server: DatabaseServer
+) -> None:
+    """The server ends the session of a lane, then a row is in the way: the status has both, across the runs."""
+    stream = _rows("counted", first=0, count=3)
+    writer = TopicWriter(kafka.bootstrap, stream)
+    writer.publish()
+    with running(spark, mariadb_server, writer, name="counted") as task:
+        task.wait_until_at(stream.seq)
+        other = connect(endpoint_of(mariadb_server))
+        other.query("INSERT INTO counted.t (id) VALUES (100)")
+        stream.insert(table("counted", "t", integer("id")), {"id": 100})
+        stream.commit()
+        writer.publish()
+        until_locked_out(mariadb_server, what="apply waits for the row")
+        ((waiting,),) = mariadb_server.execute(
+            "SELECT trx_mysql_thread_id FROM information_schema.INNODB_TRX WHERE trx_state = 'LOCK WAIT'"
+        )
+        mariadb_server.execute(f"KILL {waiting}")
+        eventually(lambda: task.retries == 1, what="the run ends")
+        other.commit()
+        other.close()
+        assert task.wait_until_it_fails().code == "MR-5010"
+    assert task.reported is not None
+    assert task.reported.applied is not None
+    found = task.reported.applied.counts.incidents
+    (errno,) = found.retries
+    assert errno in ("1927", "2006", "2013")
+    assert found.retries[errno] == 1
+    assert found.conflicts == {"insert-exists": 1}
+    mariadb_server.execute("DROP DATABASE counted")

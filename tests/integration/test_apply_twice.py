@@ -12,14 +12,14 @@ from itertools import count
 
 import pytest
 
-from consumer import runner
+from consumer import start
 from consumer.apply import part
 from consumer.apply.lanes import Work
 from consumer.apply.order import Order, Outcome
 from consumer.apply.turn import Tools
 from consumer.target import fence, sessions
-from consumer.target.connection import Endpoint, TargetConnection
-from consumer.target.progress import Mark, Owner, read_mark
+from consumer.target.connection import TargetConnection
+from consumer.target.progress import Mark, read_mark
 from deploy.servers import DatabaseServer
 from millrace.errors import Fenced, MillraceError, Retryable
 from tests.kit.apply.local import (
@@ -38,7 +38,6 @@ from tests.kit.apply.topic import RecordStream
 ROWS = 40
 
 _names = count(1)
-_Kept = tuple[Owner, Endpoint, TargetConnection]
 
 
 @pytest.fixture
@@ -52,7 +51,7 @@ def name(target_server: DatabaseServer) -> Iterator[str]:
     target_server.execute(f"DROP DATABASE {made}")
 
 
-class _OfEachThread(MutableMapping[str, _Kept]):
+class _OfEachThread(MutableMapping[str, sessions.Kept]):
     """Sessions that each thread keeps for itself, as each Python worker does."""
 
     def __init__(self) -> None:
@@ -60,14 +59,14 @@ class _OfEachThread(MutableMapping[str, _Kept]):
         self.made: list[TargetConnection] = []
 
     @property
-    def _mine(self) -> dict[str, _Kept]:
+    def _mine(self) -> dict[str, sessions.Kept]:
         return self._local.__dict__
 
-    def __getitem__(self, place: str) -> _Kept:
+    def __getitem__(self, place: str) -> sessions.Kept:
         return self._mine[place]
 
-    def __setitem__(self, place: str, kept: _Kept) -> None:
-        self.made.append(kept[2])
+    def __setitem__(self, place: str, kept: sessions.Kept) -> None:
+        self.made.append(kept.session)
         self._mine[place] = kept
 
     def __delitem__(self, place: str) -> None:
@@ -300,7 +299,7 @@ def test_later_of_two_concurrent_first_starts_owns_the_mark(
         others.append(started(target_server, apply_task(name)))
         return found
 
-    monkeypatch.setattr(runner, "read_mark", read_then_lose_the_race)
+    monkeypatch.setattr(start, "read_mark", read_then_lose_the_race)
     with pytest.raises(Fenced):
         started(target_server, apply_task(name))
     (other,) = others

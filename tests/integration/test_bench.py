@@ -18,6 +18,10 @@ from deploy.bench.capture.relay import LINES as RELAY_LINES
 from deploy.bench.capture.relay import relay_figures
 from deploy.bench.capture.run import GROUPS as CAPTURE_GROUPS
 from deploy.bench.capture.run import run_bench_capture
+from deploy.bench.comparison.run import LINES as COMPARE_LINES
+from deploy.bench.comparison.run import compare_figures, run_bench_compare
+from deploy.bench.copy.run import LINES as LOAD_LINES
+from deploy.bench.copy.run import copy_figures, run_bench_load
 from deploy.servers import DatabaseServer, sql
 from millrace.errors import Fatal
 from schemas.gtid import Flavour
@@ -71,16 +75,16 @@ def test_replica_and_clock_see_what_was_written_meanwhile(
 
 @pytest.mark.parametrize("name", ["bulk", "merge", "small", "hot", "text"])
 def test_workload_makes_the_number_of_changes_it_reports(
-    new_server: Callable[..., DatabaseServer], name: str
+    mariadb_server: DatabaseServer, name: str
 ) -> None:
     """Counted by the server: rates are per change."""
-    source = new_server(Flavour.MARIADB)
     workload = getattr(workloads, name)()
-    connect = partial(sql.open_root, source.socket)
+    connect = partial(sql.open_root, mariadb_server.socket)
     workload.create(connect)
-    before = _row_changes(source)
+    before = _row_changes(mariadb_server)
     assert workload.write(connect, workloads.STEP) == workloads.STEP
-    assert _row_changes(source) - before == workloads.STEP
+    assert _row_changes(mariadb_server) - before == workloads.STEP
+    mariadb_server.execute(f"DROP DATABASE {workload.database}")
 
 
 def _row_changes(server: DatabaseServer) -> int:
@@ -170,9 +174,38 @@ def test_relay_lines_have_the_servers_own_client_as_peer(flavour: Flavour) -> No
         assert figure.peer_value > 0
 
 
+@pytest.mark.parametrize("flavour", FLAVOURS, ids=str)
+def test_load_lines_have_the_servers_own_dump_as_peer(flavour: Flavour) -> None:
+    """Each copies the same table; a copy that differs fails the run. Memory has no peer."""
+    figures = list(copy_figures(Size(flavour, 0.01, 1)))
+    assert {figure.name for figure in figures} == set(LOAD_LINES)
+    by_dump = {figure.name for figure in figures if figure.peer == "mysqldump | mysql"}
+    assert by_dump == set(LOAD_LINES) - {"load.rss"}
+    for figure in figures:
+        assert figure.value > 0
+        assert figure.peer_value is None or figure.peer_value > 0
+
+
+def test_compare_lines_have_checksum_table_as_peer() -> None:
+    """Each sums the same tables on both servers. A difference that is found or repaired wrongly fails the run."""
+    figures = list(compare_figures(Size(Flavour.MARIADB, 0.001, 1)))
+    assert {figure.name for figure in figures} == set(COMPARE_LINES)
+    by_server = [figure for figure in figures if figure.peer == "CHECKSUM TABLE on both servers"]
+    assert {figure.name for figure in by_server} == set(COMPARE_LINES) - {"compare.repair"}
+    for figure in figures:
+        assert figure.value > 0
+        if figure.unit == "rows/s":
+            assert figure.peer_value is not None
+            assert figure.peer_value > 0
+
+
 def test_unknown_line_is_refused() -> None:
     """Before anything starts."""
     with pytest.raises(Fatal, match=r"no such line: apply\.fast"):
         run_bench_apply(Size(Flavour.MARIADB), ["apply.fast"])
     with pytest.raises(Fatal, match=r"no such line: capture\.fast"):
         run_bench_capture(Size(Flavour.MARIADB), ["capture.fast"])
+    with pytest.raises(Fatal, match=r"no such line: load\.fast"):
+        run_bench_load(Size(Flavour.MARIADB), ["load.fast"])
+    with pytest.raises(Fatal, match=r"no such line: compare\.fast"):
+        run_bench_compare(Size(Flavour.MARIADB), ["compare.fast"])

@@ -35,6 +35,7 @@ from schemas.documents import (
     TopicAddress,
     TopicOptions,
 )
+from schemas.grants import Role, needed_grants
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.status import TaskReport, TaskState
 from tests.fixtures.servers import FLAVOURS, Pool
@@ -333,8 +334,21 @@ def test_tables_are_compared_with_the_schemas_of_the_task(
         before = findings(check_target(document, use))
         run(f"ALTER TABLE {DATABASE}.parent DROP COLUMN body")
         found = findings(check_target(document, use))
+        # an account that can't see the database: its name is known from the task's schemas
+        run("CREATE USER check_blind IDENTIFIED BY 'canary'")
+        for grant in needed_grants(Role.TARGET, target_server.flavour):
+            run(grant.sql("check_blind").rstrip(";"))
+        monkeypatch.setenv(PASSWORD, "canary")
+        blind = replace(document, account=replace(document.account, user="check_blind"))
+        hidden = findings(check_target(blind, use))["MR-5007"]
+        for statement in hidden.fix.split(";")[:-1]:
+            run(statement.strip())
+        seen = findings(check_target(blind, use))
     finally:
         run(f"DROP DATABASE IF EXISTS {DATABASE}")
+        run("DROP USER IF EXISTS check_blind")
+    assert (hidden.level, f" on {DATABASE}" in hidden.found.replace("\\", "")) == (Level.FAIL, True)
+    assert "MR-5007" not in seen
     assert {"MR-5012", "MR-5013"}.isdisjoint(before)
     assert f"{DATABASE}.parent has no column body" in found["MR-5013"].found
     assert found["MR-5013"].level is Level.WARN

@@ -1,24 +1,35 @@
 """Commands about sets, tasks and status on a real ZooKeeper, and on servers for `compare`."""
 
 import json
+import os
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partialmethod
 
 import pytest
 import yaml
 
+from consumer.target.conflicts import Conflict, store_conflict
+from consumer.target.connection import connect
 from deploy.servers import DatabaseServer
 from millrace.cli import run
 from millrace.cli.exits import ExitCode
-from schemas.documents import Directives, Member, TaskKind
+from millrace.errors import Fatal
+from schemas.documents import Directives, Member, TaskKind, Work
 from schemas.stages.applied import Applied, Backlog
 from schemas.stages.published import Published
 from schemas.stages.rates import Rates
 from tests.fixtures.shell import APPLY, CAPTURE, SHOP, Shell
+from tests.kit.apply.local import apply_task, endpoint_of, run_once
+from tests.kit.apply.topic import RecordStream
 from tests.kit.control.control import ScriptedRunner
 from tests.kit.waiting import eventually
 from zk.client.session import Session
 from zk.ensemble import Ensemble
+from zk.run.runner import HeldLease
 from zk.tree.store import Store
 
 
@@ -161,6 +172,7 @@ def test_status_json_is_one_complete_object(shell: Shell) -> None:
         "switches": [],
         "relay": None,
         "published": {"seq": 7, "gtid_set": "0-1-7", **Published().to_plain()},
+        "snapshot": None,
         "route": "set shop → topic shop",
         "assigned": "w1",
         "state": "running",
@@ -170,7 +182,7 @@ def test_status_json_is_one_complete_object(shell: Shell) -> None:
         "next_try_s": 0.0,
         "gtid_set": "0-1-7",
         "seq": 7,
-        "topic": "",
+        "topic": "shop",
         "topic_end": 0,
         "worker": "w1",
         "warnings": [],
@@ -227,29 +239,88 @@ def test_every_code_can_be_explained(shell: Shell) -> None:
     assert shell("explain", "MR-0", exit_code=4).startswith("MR-4207 ")
 
 
-def test_compare_exits_with_1_and_names_the_difference(
+SAFELY = (
+    "SET foreign_key_checks=0, sql_mode='NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES', time_zone='+00:00', NAMES utf8mb4;"
+    " {} SET foreign_key_checks=1, sql_mode=DEFAULT, time_zone=DEFAULT;"
+)
+REPAIRS = (
+    SAFELY.format("UPDATE `cli_compared`.`t` SET `id` = 2, `v` = 'two' WHERE `id` IN (2) LIMIT 1;"),
+    SAFELY.format("INSERT INTO `cli_compared`.`t` (`id`, `v`) VALUES (3, 'three');"),
+)
+DIFFERENCES = [
+    {
+        "table": "cli_compared.t",
+        "what": "different",
+        "key": "2",
+        "source": "`id`=2, `v`='two'",
+        "target": "`id`=2, `v`='zwei'",
+        "repair": REPAIRS[0],
+        "note": None,
+    },
+    {
+        "table": "cli_compared.t",
+        "what": "missing",
+        "key": "3",
+        "source": "`id`=3, `v`='three'",
+        "target": None,
+        "repair": REPAIRS[1],
+        "note": None,
+    },
+]
+
+
+@pytest.fixture
+def two_sets(
     shell: Shell,
     mariadb_server: DatabaseServer,
     target_server: DatabaseServer,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Exit code 0 while all rows are equal, 1 otherwise; the same result as text and as one JSON object."""
+    """The sets shop and warehouse, of one server each."""
     monkeypatch.setenv("MILLRACE_TEST_PASSWORD", mariadb_server.password)
     for name, server in (("shop", mariadb_server), ("warehouse", target_server)):
         shell("set", "create", "-f", shell.file(_document_of_one(name, server)))
+
+
+def _create_tasks(shell: Shell, include: str = "*.*") -> None:
+    """Capture of these tables from shop, and apply to warehouse."""
+    shell("task", "create", "-f", shell.file(f'{CAPTURE}include: ["{include}"]\n'))
+    shell("task", "create", "-f", shell.file(APPLY.replace("target: shop", "target: warehouse")))
+
+
+@pytest.mark.usefixtures("two_sets")
+def test_repair_waits_for_the_task_and_is_confirmed(shell: Shell) -> None:
+    """It excludes --now, and changes nothing without a yes."""
+    _create_tasks(shell)
+    for option in ("--repair", "--resume"):
+        assert "MR-5125" in shell("compare", "shop-apply", "--now", option, exit_code=4)
+    assert "MR-5127" in shell("compare", "shop-apply", "--repair", "--json", exit_code=4)
+
+
+@pytest.mark.usefixtures("two_sets")
+def test_compare_exits_with_1_and_names_the_difference(
+    shell: Shell,
+    mariadb_server: DatabaseServer,
+    target_server: DatabaseServer,
+) -> None:
+    """Exit code 0 while all rows are equal, 1 otherwise; the same result as text and as one JSON object."""
+    for server in (mariadb_server, target_server):
         server.execute("DROP DATABASE IF EXISTS cli_compared")
         server.execute("CREATE DATABASE cli_compared")
         server.execute("CREATE TABLE cli_compared.t (id INT PRIMARY KEY, v VARCHAR(20))")
         server.execute("INSERT INTO cli_compared.t VALUES (1, 'one'), (2, 'two'), (3, 'three')")
-    shell("task", "create", "-f", shell.file(CAPTURE + "include: [cli_compared.*]\n"))
-    shell("task", "create", "-f", shell.file(APPLY.replace("target: shop", "target: warehouse")))
+    _create_tasks(shell, "cli_compared.*")
     counts = "1 table, 3 rows: "
     assert shell("compare", "shop-apply", "--now").endswith(f"{counts}equal\n")
     assert json.loads(shell("compare", "shop-apply", "--now", "--json")) == {
         "task": "shop-apply",
+        "source": f"{mariadb_server.host}:{mariadb_server.port}",
+        "why_primary": None,
         "tables": 1,
         "rows": 3,
         "differences": 0,
+        "unsettled": 0,
+        "repaired": 0,
         "is_equal": True,
         "details": [],
     }
@@ -258,24 +329,88 @@ def test_compare_exits_with_1_and_names_the_difference(
     words = shell("compare", "shop-apply", "--now", exit_code=1, stream="out")
     assert words.splitlines() == [
         "cli_compared.t: different: 2",
+        "  source  `id`=2, `v`='two'",
+        "  target  `id`=2, `v`='zwei'",
+        f"  repair  {REPAIRS[0]}",
         "cli_compared.t: missing: 3",
+        "  source  `id`=3, `v`='three'",
+        f"  repair  {REPAIRS[1]}",
         f"{counts}2 differences",
     ]
     assert json.loads(
         shell("compare", "shop-apply", "--now", "--json", exit_code=1, stream="out")
     ) == {
         "task": "shop-apply",
+        "source": f"{mariadb_server.host}:{mariadb_server.port}",
+        "why_primary": None,
         "tables": 1,
         "rows": 3,
         "differences": 2,
+        "unsettled": 0,
+        "repaired": 0,
         "is_equal": False,
-        "details": [
-            {"table": "cli_compared.t", "what": "different", "key": "2"},
-            {"table": "cli_compared.t", "what": "missing", "key": "3"},
-        ],
+        "details": DIFFERENCES,
     }
     for server in (mariadb_server, target_server):
         server.execute("DROP DATABASE cli_compared")
+
+
+@pytest.mark.usefixtures("two_sets")
+def test_compare_of_a_blocked_task_names_the_tables_to_load(
+    shell: Shell,
+    mariadb_server: DatabaseServer,
+    target_server: DatabaseServer,
+) -> None:
+    """A row that differs blocks the task, and the comparison waits for the task: only a load helps."""
+
+    def script(task: Work, _lease: HeldLease, _stop: threading.Event) -> None:
+        raise Fatal("MR-5010", "row 9 is missing", fix="Correct the row.")
+
+    _create_tasks(shell)
+    run_once(target_server, apply_task("shop-apply"), RecordStream())
+    with closing(connect(endpoint_of(target_server))) as session:
+        for seq, (table, decision) in enumerate((("shop.old", "skip"), ("shop.orders", "stop"))):
+            found = Conflict(seq, "", table, "u", "it is missing", b"", "")
+            store_conflict(session, "shop-apply", found, decision=decision, bytes_max=1 << 20)
+        session.commit()
+    with shell.running(ScriptedRunner(script, gtid_set=""), kind=TaskKind.APPLY):
+        output = shell("compare", "shop-apply", "--repair", "--yes", exit_code=4)
+    assert output.startswith("MR-4202 ")
+    assert "MR-5010 row 9 is missing" in output
+    assert "millrace task load shop-apply --tables shop.orders`" in output
+    target_server.execute("DELETE FROM millrace.conflict WHERE task = 'shop-apply'")
+
+
+@pytest.mark.chaos
+@pytest.mark.usefixtures("two_sets")
+def test_compare_in_spark_prints_the_same(
+    shell: Shell,
+    mariadb_server: DatabaseServer,
+    target_server: DatabaseServer,
+) -> None:
+    """With a master the command is a Spark driver; only the result is on standard output, and it ends."""
+    for server in (mariadb_server, target_server):
+        server.execute("CREATE DATABASE IF NOT EXISTS cli_spark")
+    mariadb_server.execute("CREATE TABLE cli_spark.t (id INT PRIMARY KEY)")
+    mariadb_server.execute("INSERT INTO cli_spark.t VALUES (1), (2)")
+    target_server.execute("CREATE TABLE cli_spark.t (id INT PRIMARY KEY)")
+    target_server.execute("INSERT INTO cli_spark.t VALUES (2)")
+    _create_tasks(shell, "cli_spark.*")
+    wanted = shell("compare", "shop-apply", "--now", "--json", exit_code=1, stream="out")
+    environment = {name: value for name, value in os.environ.items() if name != "MILLRACE_HOME"}
+    command = (sys.executable, "-m", "millrace", "compare", "shop-apply", "--now", "--json")
+    done = subprocess.run(
+        (*command, "--master", "local[1]", "--conf", "spark.driver.memory=600m"),
+        check=False,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert (done.returncode, done.stdout) == (1, wanted), done.stderr[-3000:]
+    assert json.loads(wanted)["differences"] == 1
+    for server in (mariadb_server, target_server):
+        server.execute("DROP DATABASE cli_spark")
 
 
 def _state(shell: Shell) -> str:
@@ -326,7 +461,10 @@ def test_replica_commands_direct_the_stream(shell: Shell) -> None:
         (listed,) = json.loads(shell("replica", "list", "shop", "--json"))
         assert (listed["host"], listed["port"], listed["reachable"]) == ("127.0.0.1", 1, False)
         assert "MR-1001" in listed["why"]
-        assert "drained" in shell("replica", "list", "shop")
+        assert listed["age_s"] == 0.0
+        output = shell("replica", "list", "shop")
+        assert "drained" in output
+        assert "has asked the members just now" in output
         shell("replica", "undrain", "shop", "127.0.0.1:1")
         shell("replica", "unpin", "shop", "127.0.0.1:1")
         assert store.directives("shop") == Directives()

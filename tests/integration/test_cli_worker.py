@@ -127,7 +127,8 @@ def test_drained_worker_stays_empty_across_its_restart(crew: Crew) -> None:
     crew.start("w1")
     eventually(lambda: crew.listed()["w1"]["kind"] == "capture")
     assert (crew.listed()["w1"]["units"], crew.listed()["w1"]["drained"]) == (0, True)
-    crew.shell("worker", "undrain", "w1")
+    assert "gets tasks again" in crew.shell("worker", "undrain", "w1")
+    assert "is not drained" in crew.shell("worker", "undrain", "w1")
     eventually(lambda: crew.owners() == before)
     assert crew.shell("worker", "undrain", "w9", exit_code=ExitCode.OPERATOR).startswith("MR-4121 ")
 

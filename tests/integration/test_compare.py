@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from consumer.compare import Comparison, Difference, compare_sets
+from consumer.compare import Comparison, Difference, Ends, compare_sets, work
 from deploy.servers import DatabaseServer
 from millrace.codes import CATALOGUE
 from millrace.errors import Fatal
@@ -51,7 +51,8 @@ def equal_tables(
 
 def _compared(sides: tuple[DatabaseServer, DatabaseServer]) -> Comparison:
     return compare_sets(
-        endpoint_of(sides[0]), endpoint_of(sides[1]), lambda database, _: database == "compared"
+        Ends(endpoint_of(sides[0]), endpoint_of(sides[1])),
+        lambda database, _: database == "compared",
     )
 
 
@@ -89,6 +90,29 @@ def test_each_difference_is_named(
     assert found.difference_count == 1
 
 
+@pytest.mark.both_flavours
+def test_differences_in_any_part_of_a_chunk_are_found(
+    sides: tuple[DatabaseServer, DatabaseServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first and last rows of parts, a row that only one side has, and a row beyond all others."""
+    monkeypatch.setattr(work, "PART_ROWS", 10)
+    digits = "(SELECT 0 d UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3)"
+    rows = f"SELECT 1 + a.d + 4 * b.d + 16 * c.d, 'v' FROM {digits} a, {digits} b, {digits} c"
+    for side in sides:
+        side.execute("CREATE TABLE many (id INT PRIMARY KEY, v VARCHAR(9))", db="compared")
+        side.execute(f"INSERT INTO many {rows}", db="compared")
+    sides[1].execute("UPDATE many SET v = 'w' WHERE id IN (1, 10, 11, 60)", db="compared")
+    sides[1].execute("DELETE FROM many WHERE id = 35", db="compared")
+    sides[1].execute("INSERT INTO many VALUES (900, 'v')", db="compared")
+    found = _compared(sides)
+    assert {(one.what, one.key) for one in found.differences} == {
+        *(("different", key) for key in ("1", "10", "11", "60")),
+        ("missing", "35"),
+        ("extra", "900"),
+    }
+    assert found.difference_count == 6
+
+
 KEYS = (
     ("INT, v VARCHAR(10) CHARACTER SET utf8mb4", "4100, 'k0'", "4100,'k0'"),
     ("INT, v VARCHAR(10) CHARACTER SET utf8mb4", "9, '日本'", "9,'日本'"),
@@ -120,17 +144,31 @@ def test_keys_are_printed_as_literals(
 
 
 @pytest.mark.both_flavours
+def test_text_that_is_no_unicode_is_printed_as_bytes(
+    sides: tuple[DatabaseServer, DatabaseServer],
+) -> None:
+    """A server converts half a surrogate pair of ucs2 to bytes that no reader of UTF-8 accepts."""
+    for server in sides:
+        server.execute("CREATE TABLE half (v VARCHAR(9) CHARACTER SET ucs2)", db="compared")
+    sides[0].execute("INSERT INTO half VALUES (x'D83D')", db="compared")
+    (found,) = _compared(sides).differences
+    assert (found.table, found.what) == ("compared.half", "missing")
+    assert "x'd83d'" in found.rows.source
+
+
 def test_rows_without_a_key_are_printed_whole(
     sides: tuple[DatabaseServer, DatabaseServer],
 ) -> None:
-    """NULL is a word, and a long value is named by its digest."""
+    """NULL is a word, and only the beginning of a long value is printed, with its length and digest."""
     for side in sides:
         side.execute("CREATE TABLE k (i INT, v VARCHAR(9), b BLOB)", db="compared")
-    sides[0].execute("INSERT INTO k VALUES (NULL, '', 'x'), (NULL, 'n', NULL)", db="compared")
-    digest = sides[0].execute("SELECT LEFT(SHA2('x', 224), 12)")[0][0]
-    assert [found.key for found in _compared(sides).differences] == [
-        f"NULL,'',(digest {digest})",
+    values = "(NULL, '', 'x'), (NULL, 'n', NULL), (NULL, 'o', REPEAT('y', 50))"
+    sides[0].execute(f"INSERT INTO k VALUES {values}", db="compared")
+    digest = sides[0].execute("SELECT LEFT(SHA2(REPEAT('y', 50), 224), 12)")[0][0]
+    assert sorted(found.key for found in _compared(sides).differences) == [
+        "NULL,'',x'78'",
         "NULL,'n',NULL",
+        f"NULL,'o',x'{'79' * 40}' … (50 bytes, digest {digest})",
     ]
 
 
@@ -169,14 +207,16 @@ def test_compare_finds_tables_dropped_only_on_the_source(
 
     def compared(task: str) -> list[Difference]:
         ends = endpoint_of(source), endpoint_of(target)
-        return compare_sets(*ends, lambda database, _: database == name, task=task).differences
+        return compare_sets(
+            Ends(*ends), lambda database, _: database == name, written_by=task
+        ).differences
 
     extra = [Difference(f"{name}.t", "extra", "(the whole table)")]
     try:
         assert compared(name) == extra
         assert compared("another") == []
         assert compare_sets(
-            endpoint_of(source), endpoint_of(target), lambda *_: False, task=name
+            Ends(endpoint_of(source), endpoint_of(target)), lambda *_: False, written_by=name
         ).is_equal
         source.execute(f"CREATE DATABASE {name}")
         assert compared("another") == extra
@@ -189,7 +229,7 @@ def test_task_that_never_ran_has_written_nothing(new_server: NewServer) -> None:
     """Its target has no Millrace tables yet."""
     server = new_server(Flavour.MARIADB)
     ends = endpoint_of(server), endpoint_of(server)
-    assert compare_sets(*ends, lambda *_: True, task="new").is_equal
+    assert compare_sets(Ends(*ends), lambda *_: True, written_by="new").is_equal
 
 
 @pytest.mark.parametrize("column", ["LONGBLOB", "LONGTEXT CHARACTER SET latin1"])
@@ -232,7 +272,7 @@ def test_unreadable_table_is_a_missing_grant_not_a_difference(
     ends[hides] = replace(ends[hides], user="reader", password="secret")
 
     def compared() -> Comparison:
-        return compare_sets(ends[0], ends[1], lambda database, _: database == "compared")
+        return compare_sets(Ends(ends[0], ends[1]), lambda database, _: database == "compared")
 
     try:
         with pytest.raises(Fatal) as caught:

@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from consumer.apply.resolve import discard, replay
+from consumer.streams.view import side_of
 from consumer.target.conflicts import read_conflict, schema_of
 from consumer.target.connection import connect
 from consumer.target.progress import save_schemas
@@ -245,6 +246,32 @@ def test_replay_waits_for_open_target_transactions_of_the_task(
     replay(endpoint_of(target_server), name, 1)
     assert target_server.execute(fence) == before
     assert _ids(target_server, name) == [1]
+
+
+def test_rows_of_a_load_are_found_under_the_task(
+    conflict: Commands, target_server: DatabaseServer, name: str
+) -> None:
+    """Conflicts and waiting statements of the side stream; each command says of which stream they are."""
+    _skipped(target_server, name)
+    for table_name in ("fence", "progress", "record_schema", "conflict"):
+        sql = f"UPDATE millrace.{table_name} SET task = %s WHERE task = %s"
+        target_server.execute(sql, (side_of(name), name))
+    assert {row["stream"] for row in json.loads(conflict("list", "--json"))} == {"load"}
+    assert " load " in conflict("list")
+    assert json.loads(conflict("show", "2", "--json"))["stream"] == "load"
+    assert "load" in conflict("show", "2")
+    target_server.execute(f"INSERT INTO {name}.accounts VALUES (2, NULL, 'Mail2', 0)")
+    conflict("replay", "2")
+    assert target_server.execute(f"SELECT amount FROM {name}.accounts WHERE id = 2") == [(9,)]
+    assert "seq 1 discarded" in conflict("discard", "1")
+    assert conflict("list").strip() == "no conflicts"
+    sql = "INSERT INTO millrace.ddl_intent (task, seq, sql_text, state_text, decision)"
+    target_server.execute(f"{sql} VALUES (%s, 9, 'ALTER', '', '')", (side_of(name),))
+    done = conflict.shell("apply-ddl", name, "--seq", "9", "--done")
+    assert "seq 9 of the tables that are loaded is done" in done
+    sql = "SELECT decision FROM millrace.ddl_intent WHERE task = %s"
+    assert target_server.execute(sql, (side_of(name),)) == [("done",)]
+    target_server.execute("DELETE FROM millrace.ddl_intent WHERE task = %s", (side_of(name),))
 
 
 def test_conflict_commands_refuse_other_tasks(shell: Shell, conflict: Commands, name: str) -> None:

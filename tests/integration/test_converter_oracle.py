@@ -15,7 +15,6 @@ import pytest
 from pymysqlreplication.row_event import WriteRowsEvent
 
 from deploy.servers import Account, DatabaseServer
-from tests.fixtures.servers import FLAVOURS
 from tests.kit.binlog.session import LoggedSession, logged
 from tests.kit.type_values import CASES, TypeCase
 
@@ -25,14 +24,6 @@ UNREADABLE_VALUES = {
     "JSON": ("-838:59:59",),
 }
 READER = Account("oracle", "oracle-secret")
-
-
-@pytest.fixture(params=FLAVOURS, ids=str)
-def server(request: pytest.FixtureRequest) -> DatabaseServer:
-    """A single server of each flavor."""
-    found = request.getfixturevalue(f"{request.param}_server")
-    assert isinstance(found, DatabaseServer)
-    return found
 
 
 class LostError(Exception):

@@ -14,19 +14,10 @@ from schemas.documents import TableFilter
 from schemas.gtid import Flavour
 from schemas.record.control import DdlRecord
 from schemas.record.record import Record, RowRecord
-from tests.fixtures.servers import FLAVOURS
 from tests.kit.binlog.compression import COMPRESSION
 from tests.kit.binlog.session import LoggedSession, logged, session
 
 Tables = dict[str, Counter[tuple[object, ...]]]
-
-
-@pytest.fixture(params=FLAVOURS, ids=str)
-def server(request: pytest.FixtureRequest) -> DatabaseServer:
-    """A single server of each flavor."""
-    found = request.getfixturevalue(f"{request.param}_server")
-    assert isinstance(found, DatabaseServer)
-    return found
 
 
 def applied(records: list[Record]) -> Tables:

@@ -7,18 +7,9 @@ import pymysql
 import pytest
 
 from deploy.servers import DatabaseServer
-from tests.fixtures.servers import FLAVOURS
 from tests.kit.binlog.session import logged
 from tests.kit.binlog.type_tables import check_records
 from tests.kit.type_values import CASES, CHARSETS
-
-
-@pytest.fixture(params=FLAVOURS, ids=str)
-def server(request: pytest.FixtureRequest) -> DatabaseServer:
-    """A single server of each flavor."""
-    found = request.getfixturevalue(f"{request.param}_server")
-    assert isinstance(found, DatabaseServer)
-    return found
 
 
 @pytest.mark.guarantee("exact")

@@ -9,12 +9,13 @@ from pathlib import Path
 import pymysql
 import pytest
 
-from consumer.compare import compare_sets
-from consumer.runner import take_over
+from consumer.compare import Ends, compare_sets
+from consumer.start import take_over
 from consumer.target.connection import Endpoint, connect
 from consumer.target.inventory import read_triggers
 from deploy.servers import Account, DatabaseServer
 from millrace.errors import Fatal, MillraceError
+from producer.snapshot.reading import MemberSession, ReadChunk
 from producer.upstream.choice import choose
 from producer.upstream.connection import Login
 from producer.upstream.heartbeat import Heartbeat
@@ -22,13 +23,22 @@ from producer.upstream.judge import Look
 from producer.upstream.members import ask_members
 from producer.upstream.pulse import Pulse
 from schemas.documents import Account as SetAccount
-from schemas.documents import HeartbeatRules, SecretPlace, SecretReference, SetDocument
+from schemas.documents import (
+    HeartbeatRules,
+    SecretPlace,
+    SecretReference,
+    SetDocument,
+    TableFilter,
+)
 from schemas.grants import META_DATABASE, Grant, Role, needed_grants
 from schemas.gtid import Flavour
+from schemas.record.control import Origin
+from schemas.snapshot import Name
 from tests.fixtures.shell import Shell
 from tests.kit.apply.faults import Supervised
 from tests.kit.apply.granted import privileged_stream
 from tests.kit.apply.local import apply_task, endpoint_of
+from tests.kit.capture.snapshot_rows import request_for
 from tests.kit.relay.relay import UNVERIFIED, member_of, position_of, receiving
 from tests.kit.waiting import eventually
 
@@ -145,6 +155,30 @@ def heartbeat_of(server: DatabaseServer) -> Heartbeat:
     return Heartbeat(document, login, lambda: [look])
 
 
+def test_snapshot_needs_exactly_select(server: DatabaseServer) -> None:
+    """With the grants of the source alone a read is refused with the statement that fixes it."""
+    server.execute(f"CREATE DATABASE {DATABASE}")
+    server.execute("CREATE TABLE t (id INT PRIMARY KEY)", db=DATABASE)
+    server.execute("INSERT INTO t VALUES (1)", db=DATABASE)
+    login = Login(user=USER, password=PASSWORD, tls=UNVERIFIED)
+    origin = Origin(server.flavour, "t", "s")
+
+    def read() -> list[Name]:
+        session = MemberSession.open(member_of(server), login, origin, lambda: True)
+        try:
+            names = session.names(TableFilter((f"{DATABASE}.*",)), (f"{DATABASE}.*",))
+            assert isinstance(session.read(request_for(server, (DATABASE, "t"))), ReadChunk)
+        finally:
+            session.connection.close()
+        return list(names)
+
+    source = needed_grants(Role.SOURCE, server.flavour)
+    grant(server, source)
+    refused("MR-1005", read)
+    grant(server, (*source, *needed_grants(Role.SNAPSHOT, server.flavour, (DATABASE,))))
+    assert read() == [(DATABASE, "t")]
+
+
 def test_compare_needs_exactly_select(server: DatabaseServer) -> None:
     """Without it, `millrace compare` stops with MR-5007 instead of reporting missing tables."""
     server.execute(f"CREATE DATABASE {DATABASE}")
@@ -152,7 +186,9 @@ def test_compare_needs_exactly_select(server: DatabaseServer) -> None:
     reader = replace(endpoint_of(server), user=USER, password=PASSWORD)
 
     def compare() -> bool:
-        return compare_sets(endpoint_of(server), reader, lambda name, _: name == DATABASE).is_equal
+        return compare_sets(
+            Ends(endpoint_of(server), reader), lambda name, _: name == DATABASE
+        ).is_equal
 
     grant(server, ())
     refused("MR-5007", compare)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from consumer.compare import compare_sets
+from consumer.compare import Ends, compare_sets
 from consumer.target.connection import connect
 from consumer.target.table_state import read_state
 from consumer.topic.show import as_json, line
@@ -116,7 +116,7 @@ def test_hostile_names_and_values_arrive_unchanged(
     is_large = source.flavour is Flavour.MYSQL
     run_once(target_server, apply_task("hostile"), stream, is_large=is_large)
     found = compare_sets(
-        endpoint_of(source), endpoint_of(target_server), lambda database, _: database in NAMES
+        Ends(endpoint_of(source), endpoint_of(target_server)), lambda database, _: database in NAMES
     )
     assert found.differences == []
     assert (found.tables, found.rows) == (len(NAMES), len(NAMES) * (len(VALUES) - 1))

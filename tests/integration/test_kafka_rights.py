@@ -5,7 +5,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,7 +23,6 @@ from producer.checks.topic import check_topic_of
 from producer.upstream.upstream import Site
 from producer.upstream.upstreams import Upstreams
 from registry.client import RegistryClient
-from schemas.decision import Decision
 from schemas.documents import (
     Account,
     ApplyTask,
@@ -41,6 +40,7 @@ from schemas.kafka_acls import capture_acls, registry_acls, subscriber_acls
 from schemas.kafka_names import REGISTRY_TOPIC
 from schemas.status import TaskReport
 from tests.fixtures.spark import FixedLease, running
+from tests.kit.alone import Alone
 from tests.kit.apply.topic import RecordStream, TopicWriter
 from tests.kit.relay.relay import UNVERIFIED, member_of
 from tests.kit.secure_kafka import SecureKafka
@@ -110,7 +110,7 @@ class Capture:
 
 
 @dataclass
-class OneSource:
+class OneSource(Alone):
     """The set of one source server."""
 
     server: DatabaseServer
@@ -122,19 +122,9 @@ class OneSource:
         members = (member_of(self.server),)
         return SetDocument(name=name, members=members, account=account, tls=UNVERIFIED)
 
-    def last_report(self, task: TaskDocument) -> TaskReport | None:
-        """The task never ran."""
-        return None
-
-    def waiting_decision(self, task: TaskDocument) -> None:
-        """No operator has decided."""
-
-    def end_decision(self, task: TaskDocument, decision: Decision) -> None:
-        """Nothing to remove."""
-
-    def positions_of(self, set_name: str) -> Mapping[str, str]:
-        """There is no other task."""
-        return {}
+    def capture_task_of(self, task: ApplyTask) -> CaptureTask:
+        """No task loads."""
+        raise AssertionError(task)
 
 
 @contextmanager

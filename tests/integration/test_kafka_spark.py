@@ -35,4 +35,4 @@ def test_apply_task_logs_in_everywhere(
         stream.ddl(f"DROP DATABASE {name}")
         writer.publish()
         task.wait_until_at(stream.seq)
-        assert task.codes == set()
+        assert task.codes <= {"MR-5005"}  # a busy server may refuse a lock; no login was refused

@@ -11,7 +11,6 @@ from deploy.servers import DatabaseServer
 from producer.binlog.events import CHECKSUM_BYTES, HEADER_BYTES
 from schemas.byte_reader import ByteReader
 from schemas.gtid import Flavour
-from tests.fixtures.servers import FLAVOURS
 from tests.kit.binlog.compression import COMPRESSION
 from tests.kit.binlog.session import logged
 from tests.kit.fuzz.kernel import event_starts, size_of
@@ -26,14 +25,6 @@ MODES = {
     "checked": {"MILLRACE_KERNEL_CHECKED": "1"},
     "uncompiled": {"NUMBA_DISABLE_JIT": "1"},
 }
-
-
-@pytest.fixture(params=FLAVOURS, ids=str)
-def server(request: pytest.FixtureRequest) -> DatabaseServer:
-    """A single server of each flavor."""
-    found = request.getfixturevalue(f"{request.param}_server")
-    assert isinstance(found, DatabaseServer)
-    return found
 
 
 def _binlogs(server: DatabaseServer, folder: Path) -> list[Path]:

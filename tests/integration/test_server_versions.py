@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from consumer.compare import compare_sets
+from consumer.compare import Ends, compare_sets
 from deploy.servers import DatabaseServer, DatabaseSet, ServerOptions, start_set
 from deploy.servers.programs import MARIADB_SUITES
 from millrace.errors import Fatal
@@ -147,7 +147,7 @@ def test_target_of_the_version_equals_its_source(
         stream = RecordStream(flavour=Flavour.MARIADB, values=source.record_values())
         run_once(target, apply_task("version"), stream)
         reader = replace(endpoint_of(target), port=version_set.primary.port)
-        found = compare_sets(reader, endpoint_of(target), lambda name, _: name == "applied")
+        found = compare_sets(Ends(reader, endpoint_of(target)), lambda name, _: name == "applied")
     assert found.differences == []
     assert found.tables >= 12
     reached = target.execute("CALL millrace.wait_for_gtid('version', '0-1-1', 0)")

@@ -32,7 +32,14 @@ from schemas.progress import Progress
 from tests.fixtures.servers import FLAVOURS, NewServer
 from tests.kit.binlog.session import session
 from tests.kit.capture.rig import MemoryCapture
-from tests.kit.relay.relay import UNVERIFIED, kill_dumps, member_of, position_of, read_everything
+from tests.kit.relay.relay import (
+    UNVERIFIED,
+    flush,
+    kill_dumps,
+    member_of,
+    position_of,
+    read_everything,
+)
 from tests.kit.waiting import eventually
 
 PATIENT_S = 10.0
@@ -358,14 +365,13 @@ def test_compressed_relay_files_are_the_servers_files(
         with Upstreams(Site(root=tmp_path / "relay")).attach("a", zstd, wanted=before) as stream:
             source_set.execute("CREATE DATABASE packed")
             source_set.execute("DROP DATABASE packed")
-            source_set.execute("FLUSH BINARY LOGS")
+            active = flush(source_set.primary)
             _wait_for_source(stream, source_set)
-            root = stream.relay.root
 
-            def is_packed(stream: Upstream = stream, root: Path = root) -> bool:
+            def is_packed(stream: Upstream = stream, active: str = active) -> bool:
                 (subdir, *_), names = zip(*stream.relay.list_files(), strict=True)
-                stored = [path.name for path in (root / str(subdir)).iterdir()]
-                return len(names) > 1 and all(f"{name}.zst" in stored for name in names[:-1])
+                stored = [path.name for path in (stream.relay.root / str(subdir)).iterdir()]
+                return names[-1] == active and all(f"{name}.zst" in stored for name in names[:-1])
 
             eventually(is_packed, what="every closed file is compressed")
             seen = read_everything(stream.relay)

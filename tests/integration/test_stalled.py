@@ -71,4 +71,11 @@ def test_task_that_reads_a_stopped_replica_is_stalled(
         finally:
             replica.execute(f"START {word} SQL_THREAD")
         eventually(lambda: reason() == "", what="the replica applies")
-    source_set.execute("DROP DATABASE stalled")
+        replica.execute(f"STOP {word} SQL_THREAD")
+        source_set.execute("DROP DATABASE stalled")
+    try:  # the stream starts again, and begins to watch a replica that is late already
+        with streams.attach("a", document, wanted=None) as stream:
+            eventually(lambda: stream.captured().source.missing == 1, what="the watch begins")
+            assert stream.captured().source.lag_s is None
+    finally:
+        replica.execute(f"START {word} SQL_THREAD")

@@ -35,8 +35,9 @@ def _statements(flavour: Flavour) -> list[str]:
     assert len(found) == 4
     statements = []
     for verb, rest, remark in found:
-        more = remark.partition("MariaDB also: ")[2] if flavour is Flavour.MARIADB else ""
-        text = f"{verb}{rest}".replace(" ON *.*", f", {more} ON *.*" if more else " ON *.*")
+        name = "MariaDB" if flavour is Flavour.MARIADB else "MySQL"
+        more = remark.partition(f"{name} also: ")[2]
+        text = f"{verb}{rest}".replace(" ON ", f", {more} ON " if more else " ON ")
         text = re.sub(r"(TO|USER) millrace\b", rf"\1 {USER}", text)
         statements.append(text.replace("ON shop.", f"ON {DATABASE}.").replace("…", PASSWORD))
     assert statements[0] == f"CREATE USER {USER} IDENTIFIED BY '{PASSWORD}'"

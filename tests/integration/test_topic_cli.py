@@ -98,6 +98,24 @@ def test_tail_shows_control_records_when_asked(
     assert kinds[-1] == "resolved"
 
 
+def test_tail_passes_over_other_tables_and_ops(
+    rig: Rig, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The last N of the rows that are wanted, and the number of the others. Other words are wrong usage."""
+    command = ["topic", "tail", rig.topic, "--kafka", rig.bootstrap, "--no-follow"]
+    assert run([*command, "--table", "shop.order?", "--op", "c", "-n", "2"]) == 0
+    shown = capsys.readouterr()
+    assert [line.split()[3] for line in shown.out.splitlines()] == ["id=24", "id=25"]
+    assert shown.err.startswith("passed over 0 rows and statements from offset ")
+    for words in (["--op", "r"], ["--table", "shop.items", "--table", "x.*"]):
+        assert run([*command, *words]) == 0
+        shown = capsys.readouterr()
+        assert shown.out == ""
+        assert shown.err.startswith(f"passed over {ROWS} rows and statements from offset 0 on")
+    for words in (["--op", "x"], ["--table", "orders"]):
+        assert run([*command, *words]) == 2
+
+
 def test_verify_accepts_a_complete_topic(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
     """Exit code 0 and the figures."""
     assert run(["topic", "verify", rig.topic, "--kafka", rig.bootstrap, "--json"]) == 0

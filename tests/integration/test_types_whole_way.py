@@ -13,15 +13,16 @@ from itertools import count
 import pytest
 
 from consumer.apply import writer
-from consumer.compare import compare_sets
+from consumer.compare import Ends, compare_sets
 from consumer.sql.table_plans import TablePlans
 from deploy.servers import DatabaseServer
 from schemas.gtid import Flavour
+from tests.fixtures.servers import in_turn
 from tests.kit.apply.local import apply_task, endpoint_of, run_once
 from tests.kit.apply.topic import RecordStream
 from tests.kit.binlog.session import Cursor, LoggedSession, logged, session
 from tests.kit.capture.converter import raw_records
-from tests.kit.type_values import CASES, CHARSETS, TypeCase
+from tests.kit.type_values import TypeCase, every_case
 
 pytestmark = pytest.mark.both_flavours
 
@@ -55,33 +56,7 @@ class Table:
 def _cases(server: DatabaseServer) -> list[TypeCase]:
     with session(server) as cursor:
         cursor.execute("SHOW CHARACTER SET")
-        known = {row[0] for row in cursor.fetchall()}
-    texts = [
-        TypeCase(
-            f"VARCHAR(40) CHARACTER SET {charset}",
-            tuple(f"x'{sample}'" for sample in ("", "41", "6120", *samples.split())),
-            "HEX(v)",
-            lambda value: value,
-        )
-        for charset, samples in CHARSETS.items()
-        if charset in known
-    ]
-    # index 0 is not a value of the type; a SET with indistinguishable labels is given by its bits
-    more = [
-        TypeCase("ENUM('a', 'b')", ("'a'", "'no such'", "'b'"), "v + 0", lambda value: value),
-        TypeCase("SET('', 'b')", ("''", "1", "2", "3"), "v + 0", lambda value: value),
-        *(
-            TypeCase(f"{ddl} CHARACTER SET {charset}", values, "HEX(v)", lambda value: value)
-            for charset in ("latin1", "gbk", "sjis", "ucs2", "utf16", "utf32", "binary")
-            for ddl, values in (
-                ("ENUM('a', 'é', 'あ')" if charset != "latin1" else "ENUM('a', 'é')", ("'a'", "2")),
-                ("SET('a', 'é', 'あ')" if charset != "latin1" else "SET('a', 'é')", ("'a'", "3")),
-                ("CHAR(20)", ("'a'", "'é'", "''", "' b '")),
-                ("TEXT", ("'a'", "'é'", "''", "' b '")),
-            )
-        ),
-    ]
-    return [case for case in CASES if server.flavour in case.flavours] + texts + more
+        return every_case(server.flavour, {row[0] for row in cursor.fetchall()})
 
 
 def _tables(server: DatabaseServer) -> list[Table]:
@@ -168,7 +143,7 @@ def _questions(table: Table, flavour: Flavour) -> Iterator[str]:
 
 
 @pytest.mark.guarantee("exact")
-@pytest.mark.parametrize("is_loaded", [False, True], ids=["INSERT", "LOAD DATA"])
+@in_turn("is_loaded", {"LOAD DATA": True, "INSERT": False}, "target_server", indirect=True)
 def test_every_type_arrives_end_to_end(
     source: LoggedSession,
     target_server: DatabaseServer,
@@ -201,7 +176,8 @@ def test_every_type_arrives_end_to_end(
                 assert wanted
                 assert list(there.fetchall()) == wanted, (table.create, question)
     found = compare_sets(
-        endpoint_of(source.server), endpoint_of(target_server), lambda name, _: name == DATABASE
+        Ends(endpoint_of(source.server), endpoint_of(target_server)),
+        lambda name, _: name == DATABASE,
     )
     assert found.differences == []
     assert found.tables == len(tables) > 200

@@ -3,26 +3,38 @@
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from itertools import groupby
 
 import pytest
 
+from consumer.runner import followed, same_topic
+from consumer.start import take_over
 from consumer.target.connection import connect
-from consumer.target.progress import decide_intent
-from consumer.topic.kafka import TopicReader
+from consumer.target.progress import Mark, decide_intent
+from consumer.topic.kafka import TopicIdentity, TopicReader, TopicRecord
 from deploy.servers import DatabaseServer, KafkaServer, sql
 from millrace.errors import Fatal, Retryable
-from schemas.documents import Brokers
+from schemas.documents import ApplyTask, Brokers, SetDocument
 from schemas.gtid import Flavour, GtidSet
 from schemas.record.gap import Gap
 from schemas.status import TaskReport, TaskState
 from tests.fixtures.servers import NewServer
 from tests.fixtures.shell import Shell
-from tests.kit.apply.local import LocalRecords, apply_task, endpoint_of, ignore, run_once, started
+from tests.kit.apply.local import (
+    LocalApplier,
+    LocalRecords,
+    apply_task,
+    endpoint_of,
+    ignore,
+    run_once,
+    started,
+)
 from tests.kit.apply.topic import RecordStream
 from tests.kit.capture.task_stage import TASK, TaskStage, use_memory_registry
 from tests.kit.document_programs import checked
 from tests.kit.publisher.rig import Rig, topic_named
-from tests.kit.relay.relay import flush, purge_to
+from tests.kit.relay.relay import UNVERIFIED, flush, member_of, purge_to
 
 WHY = ("--reason", "the test lost them", "--yes")
 
@@ -91,13 +103,18 @@ def scene(
     return scene_on(single_server, kafka, shell, request.node.name, stack)
 
 
-def topic_values(scene: Scene) -> list[bytes]:
-    """Every committed value of the topic."""
+def topic_records(scene: Scene) -> list[TopicRecord]:
+    """Every committed record of the topic."""
     reader = TopicReader(Brokers(scene.rig.bootstrap), scene.rig.topic)
     ends = reader.ends()
-    found = [r.value for chunk in reader.chunks(ends.low, ends.stable) for r in chunk]
+    found = [record for chunk in reader.chunks(ends.low, ends.stable) for record in chunk]
     reader.close()
     return found
+
+
+def topic_values(scene: Scene) -> list[bytes]:
+    """Every committed value of the topic."""
+    return [record.value for record in topic_records(scene)]
 
 
 def purge(server: DatabaseServer) -> str:
@@ -156,7 +173,8 @@ def new_mysql(new_server: NewServer) -> DatabaseServer:
 def difference(flavour: Flavour, before: str, after: str) -> str:
     """The transactions between two positions of one server, as text."""
     if flavour is Flavour.MARIADB:
-        return f"after {before} to {after}"
+        first, last = (int(gtid.rpartition("-")[2]) for gtid in (before, after))
+        return after if last == first + 1 else f"the transactions after {before} up to {after}"
     return str(GtidSet.parse(after) - GtidSet.parse(before))
 
 
@@ -237,6 +255,130 @@ def test_deleted_topic_is_adopted_and_continues_its_seq(mariadb_scene: Scene) ->
     assert (found.violations, found.first_seq, found.counts.rows) == ([], 6, 2)
     assert [gap.kind for gap in scene.gaps()] == ["adopt-topic"]
     assert scene.check_independently() | {"epoch": 0} == {"rows": 2, "seq": 8, "epoch": 0}
+
+
+@dataclass
+class Reader:
+    """An apply task of the scene's topic, on MySQL, which this process runs without Spark."""
+
+    scene: Scene
+    target: DatabaseServer
+    task: ApplyTask
+
+    def apply(self) -> Mark:
+        """One run: it follows into a new topic if it can, and applies what the topic has."""
+        source, endpoint = self.task.source, endpoint_of(self.target)
+        identity, session = TopicIdentity(source.brokers, source.topic), connect(endpoint)
+        try:
+            made = take_over(session, endpoint, self.task, epoch=1)
+            made.mark = followed(session, made, identity, source=source)
+            mark = same_topic(identity, made.mark, source=source)
+        finally:
+            session.close()
+            identity.close()
+        applier, first = LocalApplier(made.assignment, made.owner, mark), max(mark.next_offset, 0)
+        found = [record for record in topic_records(self.scene) if record.offset >= first]
+        # Kafka's markers leave gaps between the offsets, and a list of values has none
+        numbered = groupby(enumerate(found), key=lambda item: item[1].offset - item[0])
+        for _, items in numbered:
+            run = [record for _, record in items]
+            values = [record.value for record in run]
+            applier.process(LocalRecords(values, run[0].offset), ignore)
+        applier.close()
+        return applier.mark
+
+    def ids(self) -> list[object]:
+        """The rows on the target."""
+        sql = f"SELECT id FROM {self.scene.database}.t ORDER BY id"
+        return [number for (number,) in self.target.execute(sql)]
+
+    def left_out(self) -> list[tuple[object, ...]]:
+        """The records of gaps on the target."""
+        sql = "SELECT seq, sql_text FROM millrace.left_out WHERE task = %s AND kind = 'gap'"
+        return self.target.execute(sql, (self.task.name,))
+
+    def unsafe(self, *words: str, exit_code: int = 0) -> str:
+        """Run ``millrace unsafe follow-topic``."""
+        name = self.task.name
+        return self.scene.shell("unsafe", "follow-topic", name, *words, exit_code=exit_code)
+
+
+@pytest.fixture
+def reader(mariadb_scene: Scene, mysql_server: DatabaseServer) -> Iterator[Reader]:
+    """The target has the table; the cluster has the target set and the apply task."""
+    scene, name = mariadb_scene, mariadb_scene.database
+    mysql_server.execute(f"CREATE DATABASE {name}")
+    mysql_server.execute(f"CREATE TABLE {name}.t (id INT PRIMARY KEY)")
+    account = scene.store.set_entry("shop").document.account
+    members = (member_of(mysql_server),)
+    scene.store.create_set(
+        SetDocument(name="target", members=members, account=account, tls=UNVERIFIED)
+    )
+    task = replace(apply_task(name), source=scene.task.output)
+    scene.store.create_task(task)
+    yield Reader(scene, mysql_server, task)
+    mysql_server.execute(f"DROP DATABASE {name}")
+
+
+def adopt_deleted(scene: Scene, *given: str) -> None:
+    """Delete the topic while the task is paused, and let the next worker continue in a new one."""
+    scene.rig.delete()
+    scene.shell("task", "pause", TASK)
+    if given:
+        scene.session.delete(scene.tree.status(TASK), version=-1)
+    scene.unsafe("adopt-topic", *given, *WHY)
+    scene.write(2)
+    scene.shell("task", "resume", TASK)
+
+
+@pytest.mark.parametrize("is_ahead", [False, True])
+def test_apply_task_follows_into_an_adopted_topic(reader: Reader, *, is_ahead: bool) -> None:
+    """By itself, also if the adopted progress is older than what it has applied: no row is lost or repeated."""
+    scene = reader.scene
+    scene.run_once("w1", 3)
+    position, seq = scene.server.gtid_position(), scene.rig.verdict().last_seq
+    scene.run_once("w2", 2)
+    assert reader.apply().is_whole
+    assert reader.ids() == [1, 2, 3, 4, 5]
+    adopt_deleted(scene, *(("--gtid", position, "--seq", str(seq)) if is_ahead else ()))
+    with scene.worker("w3"):
+        scene.rig.wait_seq(8)
+    reader.apply()
+    assert reader.ids() == [1, 2, 3, 4, 5, 6, 7]
+    ((seq_of_gap, text),) = reader.left_out()
+    assert seq_of_gap == (4 if is_ahead else 6)
+    assert "the test lost them" in str(text)
+    assert reader.apply().past_start
+
+
+def test_apply_task_that_misses_transactions_needs_a_decision(reader: Reader) -> None:
+    """MR-5070 names them; `follow-topic` continues after the gap, once, and is recorded on the target."""
+    scene = reader.scene
+    scene.run_once("w1", 3)
+    reader.apply()
+    before = scene.server.gtid_position()
+    scene.run_once("w2", 2)  # the task is too late for these
+    lost = f"the transactions after {before} up to {scene.server.gtid_position()}"
+    adopt_deleted(scene)
+    with scene.worker("w3"):
+        scene.rig.wait_seq(8)
+    with pytest.raises(Fatal, match="MR-5070") as raised:
+        reader.apply()
+    assert lost in raised.value.message
+    assert reader.unsafe("--dry-run", exit_code=4).startswith("MR-4182 ")
+    scene.shell("task", "pause", reader.task.name)
+    plan = json.loads(reader.unsafe("--dry-run", "--json"))
+    assert (plan["missing"], plan["in_doubt"]) == (lost, "")
+    assert (plan["now"]["seq"], plan["then"]["seq"]) == (3, 6)
+    assert reader.unsafe("--yes", exit_code=4).startswith("MR-4187 ")
+    assert reader.left_out() == []
+    assert f"{lost}" in reader.unsafe(*WHY)
+    assert reader.unsafe("--dry-run", exit_code=4).startswith("MR-5073 ")
+    assert reader.apply().seq == 8
+    assert reader.ids() == [1, 2, 3, 6, 7]
+    ((_, text),) = reader.left_out()
+    assert lost in str(text)
+    assert str(text).count("the test lost them") == 2  # of both decisions
 
 
 def test_one_decision_waits_at_a_time(mariadb_scene: Scene) -> None:

@@ -8,7 +8,6 @@ from dataclasses import replace
 from itertools import count
 
 import pytest
-import structlog
 from structlog.testing import capture_logs
 
 from consumer.target import wait_procedure
@@ -284,6 +283,35 @@ def test_procedure_of_another_version_is_replaced(server: DatabaseServer) -> Non
         assert _call(reader, "of-procedure", "0-1-7") == 0
 
 
+@pytest.mark.parametrize(
+    ("loss", "errno"),
+    [
+        ("DROP USER former", "1449"),
+        ("REVOKE SELECT ON millrace.* FROM former", "1142"),
+        ("REVOKE EXECUTE ON millrace.* FROM former", "1370"),
+    ],
+)
+def test_procedure_of_a_lost_account_is_made_again(
+    server: DatabaseServer, loss: str, errno: str
+) -> None:
+    """Its definer was dropped or has lost a right: readers wait again after the next start of any task."""
+    server.execute("DROP PROCEDURE millrace.wait_for_gtid")
+    server.execute(f"CREATE USER former IDENTIFIED BY '{PASSWORD}'")
+    server.execute("GRANT SELECT, EXECUTE, CREATE ROUTINE, ALTER ROUTINE ON millrace.* TO former")
+    session = connect(replace(endpoint_of(server), user="former", password=PASSWORD))
+    create_procedure(session)
+    session.close()
+    with _reader(server) as reader:
+        assert _call(reader, "of-procedure", "0-1-7") == 0
+        server.execute(loss)
+        with pytest.raises(Fatal) as caught:
+            _call(reader, "of-procedure", "0-1-7")
+        assert caught.value.context["errno"] == errno
+        started(server, apply_task("of-procedure")).close()
+        assert _call(reader, "of-procedure", "0-1-7") == 0
+    server.execute("DROP USER IF EXISTS former")
+
+
 def _comments(server: DatabaseServer) -> list[tuple[object, ...]]:
     return server.execute(
         "SELECT ROUTINE_COMMENT FROM information_schema.ROUTINES WHERE ROUTINE_SCHEMA = 'millrace'"
@@ -301,7 +329,6 @@ def test_account_that_may_not_create_the_procedure_applies_without_it(
     server.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER ON millrace.* TO {READER}")
     server.execute(f"GRANT PROCESS ON *.* TO {READER}")
     endpoint: Endpoint = replace(endpoint_of(server), user=READER, password=PASSWORD)
-    structlog.reset_defaults()  # a command of an earlier test may have left out warnings
     with capture_logs() as lines:
         applier = started_at(endpoint, apply_task(name))
         applier.process(LocalRecords(records.values), ignore)

@@ -101,7 +101,7 @@ def test_unreadable_set_stops_no_running_task(stage: Stage, damage: str) -> None
     stage.reaches("runs", TaskState.RUNNING)
     stage.store.create_task(a_capture("waits"))
     stage.reaches("waits", TaskState.RUNNING)
-    stage.store.pause("waits", by="ann")
+    stage.pause("waits")
     stage.reaches("waits", TaskState.PAUSED)
 
     path = stage.tree.set("shop")

@@ -37,6 +37,7 @@ from zk.view import read_cluster, read_tasks, views
 WORKERS, TASKS = 20, 200
 COUNT_S = 10.0  # two intervals of reports
 SETTLED_S = 10.0
+LOOK_S = 0.25  # a look reads all tasks
 
 
 @dataclass
@@ -102,7 +103,7 @@ def installation(tmp_path: Path) -> Iterator[Installation]:
         eventually(lambda: len(session.children(tree.folder("workers"))) == WORKERS)
         enter(scheduled(enter(ensemble.session()), tree))
         made = Installation(server, ensemble, session, runner, doomed)
-        eventually(made.runs)
+        eventually(made.runs, every_s=LOOK_S)
         yield made
 
 
@@ -122,7 +123,7 @@ def test_two_hundred_tasks_cost_few_requests_and_settle_fast(installation: Insta
     before = one.server.counters()
     end_session_at(one.ensemble, one.session, tree.worker("w0"))
     ended_s = time.monotonic()
-    eventually(one.runs)
+    eventually(one.runs, every_s=LOOK_S)
     settled_s = time.monotonic() - ended_s
     requests, writes = (now - was for now, was in zip(one.server.counters(), before, strict=True))
     print(

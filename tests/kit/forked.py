@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from millrace import faults
+from tests.kit.waiting import eventually
 
 PRELOADED = ("tests.kit.relay.process",)
 END_S = 120.0
@@ -39,7 +40,20 @@ def killed_at(fault: str, work: Callable[[], object]) -> None:
         except BaseException:  # noqa: BLE001 - the child must not run the parent's code
             sys.excepthook(*sys.exc_info())
         os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    ended: list[int] = []
+
+    def has_ended() -> bool:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        ended[:] = [status] if pid else []
+        return bool(pid)
+
+    try:
+        eventually(has_ended, what=f"the fork dies at {fault}")
+    finally:
+        if not ended:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(ended[0]) == -signal.SIGKILL
 
 
 def _run(main: Callable[..., object], arguments: tuple[object, ...], fault: str) -> None:

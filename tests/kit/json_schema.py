@@ -21,6 +21,8 @@ def _holds(keyword: str, wanted: object, schema: dict[str, object], value: objec
     match keyword, wanted, value:
         case (("$schema" | "title" | "description" | "default"), _, _):
             return True
+        case "type", "boolean", _:
+            return isinstance(value, bool)
         case "type", str(), _:
             return isinstance(value, _TYPES[wanted]) and not isinstance(value, bool)
         case "const", _, _:

@@ -7,7 +7,7 @@ converts the record's value to the result of that expression.
 # SQL in long lines is easier to read than in short ones:
 # ruff: noqa: E501
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -332,3 +332,33 @@ CHARSETS = {
     "utf8mb3": "C3A4",
     "utf8mb4": "F09F9880 EDA080",
 }
+
+
+def every_case(flavour: Flavour, charsets: Collection[str]) -> list[TypeCase]:
+    """All types of a flavour, and texts and labels in those of these character sets that have samples."""
+    texts = [
+        TypeCase(
+            f"VARCHAR(40) CHARACTER SET {charset}",
+            tuple(f"x'{sample}'" for sample in ("", "41", "6120", *samples.split())),
+            AS_HEX,
+            _plain,
+        )
+        for charset, samples in CHARSETS.items()
+        if charset in charsets
+    ]
+    # index 0 is not a value of the type; a SET with indistinguishable labels is given by its bits
+    more = [
+        TypeCase("ENUM('a', 'b')", ("'a'", "'no such'", "'b'"), "v + 0", _plain),
+        TypeCase("SET('', 'b')", ("''", "1", "2", "3"), "v + 0", _plain),
+        *(
+            TypeCase(f"{ddl} CHARACTER SET {charset}", values, AS_HEX, _plain)
+            for charset in ("latin1", "gbk", "sjis", "ucs2", "utf16", "utf32", "binary")
+            for ddl, values in (
+                ("ENUM('a', 'é', 'あ')" if charset != "latin1" else "ENUM('a', 'é')", ("'a'", "2")),
+                ("SET('a', 'é', 'あ')" if charset != "latin1" else "SET('a', 'é')", ("'a'", "3")),
+                ("CHAR(20)", ("'a'", "'é'", "''", "' b '")),
+                ("TEXT", ("'a'", "'é'", "''", "' b '")),
+            )
+        ),
+    ]
+    return [case for case in CASES if flavour in case.flavours] + texts + more

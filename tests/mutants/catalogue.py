@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from tests.mutants import (
     decisions,
     documents,
+    loads,
     parts,
     publisher_broker,
     publisher_model,
@@ -15,7 +16,7 @@ from tests.mutants import (
 from tests.mutants.mutant import Mutant
 
 LEVELS: Mapping[str, Sequence[Mutant]] = {
-    "unit": (*parts.MUTANTS, *publisher_model.MUTANTS, *decisions.MUTANTS),
+    "unit": (*parts.MUTANTS, *publisher_model.MUTANTS, *decisions.MUTANTS, *loads.MUTANTS),
     "relay": relay.MUTANTS,
     "broker": publisher_broker.MUTANTS,
     "servers": (*servers.MUTANTS, *target.MUTANTS, *documents.MUTANTS),

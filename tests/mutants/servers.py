@@ -7,11 +7,11 @@ from typing import Any
 import pymysql
 import pytest
 
-from consumer import compare
-from consumer.apply import applier, conflict, ddl, part, turn, writer
+from consumer.apply import applier, conflict, ddl, ddl_session, part, turn, writer
 from consumer.apply.writer import RowWriter
+from consumer.compare import plan as compare_plan
 from consumer.sql import table_plans, templates
-from consumer.sql.table_plan import TablePlan, plan_table, quoted
+from consumer.sql.table_plan import TablePlan, plan_table
 from consumer.target import connection as connections
 from consumer.target import fence, progress
 from consumer.target.connection import TargetConnection
@@ -27,6 +27,7 @@ from producer.upstream.receiver import Receiver
 from schemas.gtid import parse_gtid_set
 from schemas.record.control import DdlRecord
 from schemas.record.row_layout import RowLayout
+from schemas.sql.quoting import quoted
 from schemas.sql.statement import Kind, Statement, classify
 from schemas.table import table_map
 from tests.kit.equal_to_all import AnyCount
@@ -211,12 +212,13 @@ def views_and_triggers_executed(patch: Patch) -> None:
 
 def time_zones_not_set(patch: Patch) -> None:
     """The statement's time zone is not set."""
-    patch.setattr(ddl, "_ANYWHERE", tuple(name for name in ddl._ANYWHERE if name != "time_zone"))
+    known = ddl_session._ANYWHERE
+    patch.setattr(ddl_session, "_ANYWHERE", tuple(name for name in known if name != "time_zone"))
 
 
 def hidden_tables_not_checked(patch: Patch) -> None:
     """A table that one side does not show is not checked."""
-    patch.setattr(compare, "_refuse_hidden", lambda *_: None)
+    patch.setattr(compare_plan, "_refuse_hidden", lambda *_: None)
 
 
 def fence_holders_not_ended(patch: Patch) -> None:

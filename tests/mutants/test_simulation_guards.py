@@ -1,7 +1,6 @@
 """Guards of the product removed in the simulation: a judge reports the violation; with the guard there is none."""
 
 import logging
-from collections.abc import Iterator
 from typing import ClassVar
 
 import pytest
@@ -47,11 +46,9 @@ FEW = settings(
 
 
 @pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
+def _quiet() -> None:
     """Drop the logs of thousands of faults."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    yield
-    structlog.reset_defaults()
 
 
 @pytest.mark.parametrize(

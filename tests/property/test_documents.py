@@ -15,8 +15,10 @@ from schemas.documents import (
     Brokers,
     CaptureTask,
     ClientCertificate,
+    CompareRules,
     ConflictPolicy,
     Consistency,
+    LoadRules,
     Mechanism,
     Member,
     Placement,
@@ -29,6 +31,7 @@ from schemas.documents import (
     SecretPlace,
     SecretReference,
     SetDocument,
+    SnapshotLimits,
     Start,
     TableFilter,
     TaskDocument,
@@ -52,6 +55,7 @@ T = TypeVar("T")
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,20}", fullmatch=True)
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 STARTS = st.sampled_from([Start(), Start(f"{UUID}:1-5:blue:3"), Start("0-1-5,1-2-3")])
+APPLY_STARTS = st.one_of(STARTS, st.just(Start(is_load=True)))
 REFERENCES = st.builds(
     SecretReference, st.just(SecretPlace.ENVIRONMENT), st.sampled_from(["A", "_b9"])
 )
@@ -120,19 +124,28 @@ TASKS: st.SearchStrategy[TaskDocument] = st.one_of(
         output=ADDRESSES,
         start=STARTS,
         tables=st.builds(TableFilter, PATTERNS.filter(bool), PATTERNS),
+        snapshot_limits=st.builds(SnapshotLimits, max_threads_running=st.integers(1, 99)),
     ),
     st.builds(
         ApplyTask,
         name=NAMES,
         source=ADDRESSES,
         target=NAMES,
-        start=STARTS,
+        start=APPLY_STARTS,
         rules=st.builds(
             ApplyRules,
             lanes=st.integers(1, 64),
             consistency=st.sampled_from(Consistency),
             conflict=st.sampled_from(ConflictPolicy),
             safe_mode=st.builds(SafeMode, STARTS.map(lambda start: start.gtid_set)),
+            load=st.builds(
+                LoadRules,
+                parallel=st.integers(1, 64),
+                from_primary=st.booleans(),
+                new_tables=st.booleans(),
+            ),
+            compare=st.just(CompareRules())
+            | st.builds(CompareRules, every_h=st.integers(1, 48), repair=st.booleans()),
         ),
         placement=PLACEMENTS,
     ),

@@ -92,7 +92,9 @@ def _status(value: bytes) -> int:
         ("u", False, True, walk.BAD_OP),
         ("u", True, False, walk.BAD_OP),
         ("d", False, True, walk.BAD_OP),
-        ("r", False, True, walk.BAD_OP),
+        ("r", False, True, walk.OK),
+        ("r", True, True, walk.BAD_OP),
+        ("x", False, True, walk.BAD_OP),
     ],
 )
 def test_images_must_match_the_operation(op: str, before: bool, after: bool, status: int) -> None:

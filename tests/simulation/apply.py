@@ -14,9 +14,9 @@ import numpy as np
 from consumer.apply.applier import Limits
 from consumer.apply.batch import BatchApplier
 from consumer.apply.lanes import Done, Work
-from consumer.apply.order import Order, Outcome, guarded, outcome_of
+from consumer.apply.order import Order, Outcome, guarded, result_of
 from consumer.apply.turn import Tools, run_turn
-from consumer.runner import take_over
+from consumer.start import take_over
 from consumer.target import sessions
 from consumer.target.connection import Endpoint, connect
 from consumer.target.sessions import close_sessions
@@ -119,7 +119,7 @@ class TopicRecords(OneExecutor):
         """One turn, perhaps executed twice."""
 
         def execute() -> Outcome:
-            return outcome_of(guarded(lambda: run_turn(order, self._tools())))
+            return result_of(guarded(TASK, lambda: run_turn(order, self._tools())))
 
         found = execute()
         if self.cut.is_doubled and self.cut.seed % 2:

@@ -58,7 +58,7 @@ _OUR_TABLES = {
     "progress": (
         (
             *("task", "seq", "next_offset", "gtid_set", "flavour"),
-            *("topic", "topic_id", "topic_epoch", "past_start", "commit_ms", "lag_ms"),
+            *("topic", "topic_id", "topic_epoch", "past_start", "commit_ms", "whole_seq", "lag_ms"),
         ),
         1,
     ),
@@ -68,6 +68,14 @@ _OUR_TABLES = {
     "conflict": (["task", "seq", "decision"], 2),
     "session": (["task", "id", "run"], 2),
     "left_out": (["task", "seq", "kind", "sql_text"], 2),
+    "load_table": (
+        [
+            *("task", "database_name", "table_name", "batch", "state"),
+            *("begin_gtid", "exact_gtid", "chunk_key", "detail"),
+        ],
+        3,
+    ),
+    "load_stream": (["task", "begin_gtid", "end_gtid", "flavour"], 1),
 }
 
 

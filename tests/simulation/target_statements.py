@@ -277,7 +277,12 @@ def _delete_passed(session: ModelSession, _: Found, arguments: Values) -> tuple[
 
 @statement(r"SELECT ROUTINE_COMMENT")
 def _procedure(session: ModelSession, _: Found, __: Values) -> tuple[list[Values], int]:
-    return [(COMMENT,)], 0  # it is there, and no reader calls it
+    return [(COMMENT,)], 0  # it is there
+
+
+@statement(r"CALL millrace\.wait_for_gtid")
+def _called(session: ModelSession, _: Found, __: Values) -> tuple[list[Values], int]:
+    return [(0,)], 0  # it answers; only a start calls it here
 
 
 @statement(r"SELECT @@lower_case_table_names")
@@ -389,7 +394,7 @@ def _asked(sql: str) -> str:
 @statement(_asked(inventory.COLUMNS_SQL))
 def _columns(session: ModelSession, _: Found, asked: Values) -> tuple[list[Values], int]:
     return [
-        (name, column, "int", "int", None, None, "NO" if column in table.key else "YES", "")
+        (name, column, "int", "int", None, None, "NO" if column in table.key else "YES", "", "")
         for name, table in _shop(session, asked)
         for column in table.columns
     ], 0

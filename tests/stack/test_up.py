@@ -132,7 +132,9 @@ def test_every_process_of_a_stack_shows_its_metrics(stack: dict[str, Any]) -> No
         assert (found[name].value(series, **labels) or 0) > 0, series
 
 
-BACKLOG_ROWS, BATCH_ROWS = 800_000, 10_000  # more than is applied between two reports
+BACKLOG_ROWS, BATCH_ROWS = 50_000, 5_000
+# on each row of the target, so that applying the backlog lasts longer than two reports on any machine
+SLOWLY = "CREATE TRIGGER late.slowly BEFORE INSERT ON late.t FOR EACH ROW DO SLEEP(0.001)"
 
 
 @dataclass
@@ -165,6 +167,7 @@ def test_status_shows_how_a_backlog_shrinks(stack: dict[str, Any]) -> None:
     _asked(source, "CREATE TABLE late.t (id INT PRIMARY KEY, v VARCHAR(40))")
     _done(address, "task", "wait", APPLY_TASK, "--timeout", "300")
     _done(address, "task", "pause", APPLY_TASK)
+    _asked(stack["targets"][0], SLOWLY)
     for first in range(0, BACKLOG_ROWS, BATCH_ROWS):
         rows = ",".join(f"({n},'{n:040}')" for n in range(first, first + BATCH_ROWS))
         _asked(source, f"INSERT INTO late.t VALUES {rows}")

@@ -2,10 +2,13 @@
 
 import random
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 import pytest
 
+from consumer.apply import applier
 from consumer.apply.applier import FLIGHTS_MAX, Applier, Limits
+from consumer.apply.ddl import DdlPlace, Passed
 from consumer.apply.lanes import Done
 from consumer.apply.order import Order
 from consumer.plan.applied import from_bitmaps, to_bitmap
@@ -97,8 +100,10 @@ def _turn(
     )
 
 
-def _whole_turn(target: ModelTarget, lanes: InlineLanes, *, window_rows: int = 3) -> Applier:
-    limits = replace(LIMITS, window=Size(window_rows, 1 << 20), turn_s=0.05)
+def _whole_turn(
+    target: ModelTarget, lanes: InlineLanes, *, window_rows: int = 3, turn_s: float = LIMITS.turn_s
+) -> Applier:
+    limits = replace(LIMITS, window=Size(window_rows, 1 << 20), turn_s=turn_s)
     rule = Consistency.TRANSACTIONAL
     return _turn(target, lanes, window_rows=window_rows, limits=limits, consistency=rule)
 
@@ -167,10 +172,40 @@ def test_turn_is_idle_before_a_source_transaction_without_its_end(target: ModelT
     """Whether its rows fit into a window or not. Later the next turn applies all of them."""
     history = target.history
     for window_rows in (ROWS - 1, 2 * ROWS):
-        outcome = _whole_turn(target, InlineLanes(), window_rows=window_rows).run()
+        turn = _whole_turn(target, InlineLanes(), window_rows=window_rows, turn_s=0.05)
+        outcome = turn.run()
         assert outcome.is_idle
         assert outcome.mark.seq == 0
         assert target.state.done == frozenset()
     history.stream.commit()
     assert _whole_turn(target, InlineLanes()).run().mark.seq == ROWS
     assert target.state.tables == history.tables
+
+
+@pytest.mark.parametrize("consistency", Consistency)
+def test_turn_leaves_statements_that_it_has_read_to_the_next(
+    target: ModelTarget, monkeypatch: pytest.MonkeyPatch, consistency: Consistency
+) -> None:
+    """Each takes a second. A stream that waits for the end of the turn would otherwise wait for all of them."""
+    stream, now_s = target.history.stream, [0.0]
+    stream.commit()
+    for _ in range(10):
+        stream.ddl("ALTER TABLE words FORCE")
+
+    def slow(*given: object) -> Passed:
+        now_s[0] += 1
+        place = given[3]
+        assert isinstance(place, DdlPlace)
+        target.state.mark = place.after
+        return Passed()
+
+    monkeypatch.setattr(applier, "apply_ddl", slow)
+    monkeypatch.setattr(applier, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
+    limits = replace(LIMITS, turn_s=4.0)
+    begun = stream.seq - 10
+    for end in (begun + 4, begun + 8, begun + 10):
+        turn = _turn(target, InlineLanes(), window_rows=ALL, limits=limits, consistency=consistency)
+        outcome = turn.run()
+        assert outcome.mark.seq == end
+        assert outcome.is_idle == (end == stream.seq)
+    assert target.state.tables == target.history.tables

@@ -12,7 +12,7 @@ from consumer.apply.batch import BatchApplier, Figures
 from consumer.runner import ApplyRun
 from consumer.spark.driver import FIRST_OFFSET, SparkDriver
 from consumer.target.progress import Mark, MarkTopic
-from millrace.errors import Fatal, MillraceError, Retryable
+from millrace.errors import MillraceError, Retryable
 from schemas.documents import ApplyTask
 from schemas.status import TaskReport, TaskState
 from tests.kit.apply.local import KnownTopic
@@ -120,9 +120,9 @@ def test_topic_recreated_during_a_turn_ends_the_run(monkeypatch: pytest.MonkeyPa
     """The executor doesn't compare the topic's id."""
     _observed(monkeypatch, [0])
     run, applier, thread = _busy(KnownTopic(["id", "id", "id", "other"]), ignore_report)
-    with pytest.raises(Fatal) as caught:
+    with pytest.raises(Retryable) as caught:
         run.until(threading.Event())
-    assert caught.value.code == "MR-5035"
+    assert caught.value.code == "MR-5072"
     applier.release.set()
     run.end()
     thread.join(30)

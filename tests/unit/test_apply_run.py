@@ -155,10 +155,10 @@ def test_topic_recreated_during_a_query_ends_the_run(monkeypatch: pytest.MonkeyP
     assert (applier.batches, applier.mark.topic.id) == (1, "first")
     with pytest.raises(Retryable):
         driver.process(object())
-    with pytest.raises(Fatal) as caught:
+    with pytest.raises(Retryable) as caught:
         run.until(threading.Event())
     run.end()
-    assert (applier.batches, caught.value.code) == (1, "MR-5035")
+    assert (applier.batches, caught.value.code) == (1, "MR-5072")
 
 
 @pytest.mark.parametrize(("known", "found"), [("", "first"), ("first", ""), ("first", "first")])

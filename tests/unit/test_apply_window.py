@@ -287,3 +287,18 @@ def test_wide_rows_end_a_window_early(
         assert seqs == list(range(1, 8))
         assert len(learned) == 2
         assert ends == 7
+
+
+def test_mark_is_whole_only_between_source_transactions() -> None:
+    """Its GTID set then says exactly what is applied: a task can continue in another topic by it."""
+    stream = _stream()
+    whole = [len(stream.values)]
+    stream.insert(accounts("bank"), {"id": 3, "amount": 0})
+    stream.pause()  # a resolved record inside a source transaction
+    stream.insert(accounts("bank"), {"id": 4, "amount": 0})
+    stream.commit()
+    whole.append(len(stream.values))
+    window = _read(stream.values, Mark(0, 0))
+    marks = {end: window.mark_after(end, before=Mark(0, 0)) for end in range(1, whole[-1] + 1)}
+    assert [end for end, mark in marks.items() if mark.is_whole] == whole
+    assert not Mark(-1, 0).is_whole

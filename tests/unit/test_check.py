@@ -125,3 +125,16 @@ def test_json_has_documented_keys() -> None:
             "fix": WARNING.fix,
         },
     ]
+
+
+def test_fix_names_the_set_and_the_task_of_its_area() -> None:
+    """Also the fix of an error. A place without a known name stays."""
+
+    def late() -> Iterator[Requirement]:
+        yield SOURCE.warn("MR-4161", "superfluous privileges", found="FILE on *.*")
+        raise Fatal("MR-1002", "refused")
+
+    names = {"set": "shop", "task": ""}
+    warned, failed = run_checks([Check(SOURCE, late, names=names)])
+    assert "`millrace grants print shop`" in warned.fix
+    assert "`millrace task resume TASK`" in failed.fix

@@ -12,11 +12,14 @@ from consumer.checks.target import (
     Settings,
     TargetUse,
     judge_grants,
+    judge_safe_mode,
     judge_schemas,
     judge_settings,
     judge_tables,
+    written_databases,
 )
-from consumer.target.inventory import Inventory, TargetColumn, TargetTable, UniqueKey
+from consumer.target.actions import Action, Actions
+from consumer.target.inventory import ForeignKey, Inventory, TargetColumn, TargetTable, UniqueKey
 from millrace.checks.areas import Check, run_checks
 from millrace.checks.clock import Clock, judge_clock
 from millrace.checks.host import (
@@ -68,13 +71,17 @@ from schemas.documents import (
     Member,
     SecretReference,
     SetDocument,
+    TableFilter,
     TlsMode,
     TopicAddress,
     TopicOptions,
 )
 from schemas.grants import Role, needed_grants, parse_grants
 from schemas.gtid import Flavour, GtidSet
+from schemas.record.avro_schema import envelope_schema
+from tests.kit.apply.local import apply_task
 from tests.kit.capture.recorded import SETTINGS
+from tests.kit.capture.topic_rows import TABLE
 from tests.kit.paths import ROOT
 from zk.checks import judge_acls, judge_documents, judge_servers, judge_timeout
 from zk.client.access import OPEN, WORLD, Policy
@@ -175,6 +182,14 @@ def of_tables(found: TargetTable, **inventory: object) -> Iterator[Requirement]:
     return judge_tables(SUBJECT, Inventory(tables=tables, **inventory), tables)  # type: ignore[arg-type]
 
 
+def of_tree() -> Iterator[Requirement]:
+    """The requirements of safe mode for a table that a foreign key links with itself."""
+    key = ("shop", "t")
+    foreign = ForeignKey(key, ("up",), key, ("id",), Actions(Action.CASCADE), "up")
+    inventory = Inventory(tables={key: table()}, foreign_keys=(foreign,))
+    return judge_safe_mode(SUBJECT, SAFE, inventory)
+
+
 def of_grants(*lines: str) -> Iterator[Requirement]:
     """The requirements of a target's account."""
     needed = needed_grants(Role.TARGET, Flavour.MYSQL, ("shop",))
@@ -199,6 +214,7 @@ ALL_TARGET = tuple(
     grant.sql("`m`@`%`").replace(";", " ")
     for grant in needed_grants(Role.TARGET, Flavour.MYSQL, ("shop",))
 )
+SAFE = apply_task("copy", safe_until="0-1-9")
 UNREADABLE = UnreadableEntry(Fatal("MR-4011", "no JSON"), 0, 0)
 GONE = MemberFacts(Member("db9", 3306), error=Retryable("MR-1001", "db9:3306: refused"))
 
@@ -250,6 +266,7 @@ CASES: tuple[tuple[str, Level, Callable[[], Iterable[Requirement]]], ...] = (
     ("MR-5007", Level.FAIL, lambda: of_grants(*ALL_TARGET[1:])),
     ("MR-5015", Level.FAIL, lambda: of_tables(table(engine="MyISAM"))),
     ("MR-5018", Level.WARN, lambda: of_tables(table(), triggers={("shop", "t"): ("audit",)})),
+    ("MR-5025", Level.WARN, of_tree),
 )  # fmt: skip
 
 
@@ -284,6 +301,7 @@ def test_every_condition_of_a_check_has_its_code(
         lambda: of_grants(*ALL_TARGET),
         lambda: of_grants("GRANT `apply_role`@`%` TO `m`@`%`"),
         lambda: of_tables(table()),
+        lambda: judge_safe_mode(SUBJECT, SAFE, Inventory()),
         lambda: [judge_servers(SUBJECT, {"z1": ""})],
         lambda: [judge_timeout(SUBJECT, 10.0, 10.0)],
         lambda: [judge_open_files(SUBJECT, OPEN_FILES_MIN)],
@@ -338,6 +356,34 @@ def test_missing_table_of_a_known_schema_is_named() -> None:
     task = ApplyTask(name="shop-apply", source=ADDRESS, target="copy")
     (none,) = judge_schemas(SUBJECT, task, [], Inventory())
     assert none.found == "none known yet"
+
+
+def test_databases_that_the_account_cannot_see_need_a_grant() -> None:
+    """They are known by name, by the topic's capture task, or by a schema that the task has stored."""
+    task = ApplyTask(
+        name="shop-apply", source=ADDRESS, target="copy", tables=TableFilter(exclude=("hr.*",))
+    )
+    captured = {"shop-apply": [TableFilter(("shop.*", "hr.*", "log_*.*"))]}
+    use = TargetUse([task], captured=captured)
+    known = envelope_schema("shop", replace(TABLE, database="Applied")).text
+    assert written_databases(task, use, [known], Inventory()) == {"shop", "Applied"}
+    assert written_databases(task, use, [known], Inventory(folds_names=True)) == {"shop", "applied"}
+    assert written_databases(task, TargetUse([task]), [], Inventory()) == set()
+    named = replace(task, tables=TableFilter(("mine.*",)))
+    assert written_databases(named, use, [known], Inventory()) == {"mine"}
+
+
+def test_right_on_no_database_is_not_called_sufficient() -> None:
+    """The fix is the grant; without a known database, the answer says so."""
+    needed = needed_grants(Role.TARGET, Flavour.MYSQL, ())
+    held = parse_grants([grant.sql("`m`@`%`").replace(";", " ") for grant in needed])
+    known, *_ = judge_grants(SUBJECT, held, needed, ())
+    assert known.found == "sufficient; which databases are written is not known yet"
+    needed = needed_grants(Role.TARGET, Flavour.MYSQL, ("shop",))
+    failed, *_ = judge_grants(SUBJECT, held, needed, ())
+    assert (failed.code, failed.level) == ("MR-5007", Level.FAIL)
+    assert failed.fix.startswith("GRANT SELECT, INSERT")
+    assert "ON `shop`.* TO `m`@`%`;" in failed.fix
 
 
 def test_relay_disk_that_can_not_be_written_fails(

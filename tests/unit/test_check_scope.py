@@ -6,12 +6,15 @@ from pathlib import Path
 import pytest
 
 from millrace.cli.check_scope import Known, databases_of, parse_files, scope_of
+from millrace.cli.grants import roles_of, statements
 from millrace.errors import Fatal
 from schemas.documents import (
     Account,
+    ApplyRules,
     ApplyTask,
     Brokers,
     CaptureTask,
+    CompareRules,
     HeartbeatRules,
     Member,
     SecretReference,
@@ -102,7 +105,46 @@ def test_kind_of_a_document_follows_from_its_keys(tmp_path: Path) -> None:
     other.write_text("set: copy\nmembers: [{host: db1, port: 3306}]\nuser: m\npassword: env:X\n")
     found = parse_files([str(task), str(other)])
     assert (list(found.tasks), list(found.sets)) == (["t"], ["copy"])
-    other.write_text("tasks: 1\n")
+
+
+def test_every_bad_document_of_files_is_reported(tmp_path: Path) -> None:
+    """As `millrace plan` does: with its place and code, and twice if it is in two files."""
+    good, wrong, broken = (tmp_path / f"{name}.yaml" for name in ("good", "wrong", "broken"))
+    good.write_text("set: copy\nmembers: [{host: db1, port: 3306}]\nuser: m\npassword: env:X\n")
+    wrong.write_text("tasks: 1\n")
+    broken.write_text("set: [\n")
     with pytest.raises(Fatal) as caught:
-        parse_files([str(other)])
-    assert caught.value.code == "MR-4101"
+        parse_files([str(tmp_path), str(good)])
+    assert caught.value.code == "MR-4141"
+    head, *lines = caught.value.message.splitlines()
+    assert head == f"{tmp_path}, {good}: 3 problems"
+    named = [line.split()[:2] for line in lines if line.startswith("  MR-")]
+    assert [code for code, _ in named] == ["MR-4102", "MR-4101", "MR-4141"]
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(Fatal, match="contains no document"):
+        parse_files([str(good), str(tmp_path / "empty")])
+
+
+def test_grants_are_printed_for_the_rows_that_a_task_reads() -> None:
+    """A load and a comparison read the source's rows; other tasks do not."""
+    for rules, roles in (
+        (ApplyRules(), []),
+        (ApplyRules(compare=CompareRules(every_h=24)), [Role.COMPARE]),
+    ):
+        known = replace(STORED, tasks={"capture": CAPTURE, "apply": replace(APPLY, rules=rules)})
+        scope = scope_of(known, Known(), [])
+        assert roles_of(scope, SHOP) == [Role.SOURCE, Role.HEARTBEAT, *roles]
+        assert roles_of(scope, COPY) == [Role.TARGET]
+    loads = replace(APPLY, start=Start(is_load=True))
+    scope = scope_of(replace(STORED, tasks={"capture": CAPTURE, "apply": loads}), Known(), [])
+    assert Role.LOAD in roles_of(scope, SHOP)
+
+
+def test_grants_of_a_set_without_tasks_name_the_other_role() -> None:
+    """Its tasks show what it is for; without them, the grants are those of a source."""
+    alone = scope_of(replace(STORED, tasks={}), Known(), [])
+    (remark, *lines) = statements(alone, COPY, roles_of(alone, COPY), Flavour.MYSQL, [])
+    assert "--role target" in remark
+    assert lines[0].startswith("-- set ")
+    for scope, roles in ((alone, [Role.TARGET]), (scope_of(STORED, Known(), []), [Role.SOURCE])):
+        assert "--role" not in "".join(statements(scope, COPY, roles, Flavour.MYSQL, []))

@@ -30,7 +30,7 @@ def test_schema_precedes_its_first_row_once_per_run() -> None:
     kinds = [value[6:9] for _, value in raw_records(batch)]
     assert [kind for kind in kinds if kind == b"sch"] == [
         b"sch"
-    ] * 6  # four control schemas, two tables
+    ] * 7  # five control schemas, two tables
 
 
 def test_new_tables_of_a_window_are_registered_together(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from producer.convert import event_sources, output
 from schemas.documents import TableFilter
 from schemas.place import Coordinates
 from schemas.progress import OpenTransaction, Progress
+from schemas.record.control import CONTROL_SCHEMAS
 from schemas.record.record import KnownSchemas, RowRecord
 from tests.kit.binlog.builder import SOURCE_UUID, TIME_S, BinlogBuilder
 from tests.kit.capture.converter import (
@@ -204,7 +205,7 @@ def test_resumed_source_transaction_is_open_until_complete() -> None:
     opened = OpenTransaction(f"{UUID_TEXT}:1", 100)
     inside = mysql_progress("", seq=100, opened=opened)
     first, *made = convert(builder, progress=inside).batches(rows_max=200, bytes_max=4096)
-    assert (len(first.bounds), first.progress) == (4, inside)
+    assert (len(first.bounds), first.progress) == (len(CONTROL_SCHEMAS), inside)
     assert [batch.progress.open is None for batch in made] == [False] * (len(made) - 1) + [True]
     (alone,) = convert(BinlogBuilder(), progress=inside).batches()
     assert alone.progress == inside

@@ -63,8 +63,14 @@ def history(text: str, state: str = "") -> History:
     [
         (f"{UUID}:1-6", f"{UUID}:1-7", f"{UUID}:7", f"{UUID}:7"),
         (f"{UUID}:1-6", f"{UUID}:1-9:blue:1-2", f"{UUID}:7-9:blue:1-2", f"{UUID}:blue:2"),
-        ("0-1-6", "0-1-7", "after 0-1-6 to 0-1-7", "0-1-7"),
-        ("0-1-6,1-1-5", "0-2-9,1-1-5,3-1-2", "after 0-1-6 to 0-2-9, to 3-1-2", "3-1-2"),
+        ("0-1-6", "0-1-7", "0-1-7", "0-1-7"),
+        ("0-1-6", "0-1-9", "the transactions after 0-1-6 up to 0-1-9", "0-1-9"),
+        (
+            "0-1-6,1-1-5",
+            "0-2-9,1-1-5,3-1-2",
+            "the transactions after 0-1-6 up to 0-2-9, the transactions up to 3-1-2",
+            "3-1-2",
+        ),
         ("0-1-6", "0-1-6", "", "0-1-6"),
         (f"{UUID}:1-6", f"{UUID}:1-6", "", f"{UUID}:6"),
     ],
@@ -99,7 +105,7 @@ def test_gap_record_decodes_as_a_statement_that_no_reader_executes() -> None:
     gap = gap_of(record)
     assert gap is not None
     assert (gap.decision, gap.kind, gap.reason) == ("d1", "reset-position", reason)
-    assert gap.missing == "after 0-1-6 to 0-1-7"
+    assert gap.missing == "0-1-7"
     assert RecordKind.DDL.value == "ddl"
 
 

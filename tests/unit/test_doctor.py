@@ -9,7 +9,15 @@ import pytest
 
 from millrace.checks.requirement import Area, Requirement, Subject
 from millrace.cli.doctor import lines_of
-from millrace.cli.doctor_bundle import LOG_BYTES_MAX, Bundle, environment, redacted, write_bundle
+from millrace.cli.doctor_bundle import (
+    LOG_BYTES_MAX,
+    Bundle,
+    check_new,
+    environment,
+    redacted,
+    unreadable,
+    write_bundle,
+)
 from millrace.cli.doctor_order import LOSS_S, open_doors, troubles_of
 from millrace.errors import Fatal
 from schemas.documents import TaskKind
@@ -192,3 +200,24 @@ def test_bundle_has_all_parts_and_no_secret(
     with pytest.raises(Fatal) as caught:
         write_bundle(path, bundle)
     assert caught.value.code == "MR-4208"
+
+
+def test_bundle_that_can_not_be_written_is_refused_first(tmp_path: Path) -> None:
+    """They may take a minute. A new file in a folder that exists is no problem."""
+    (tmp_path / "old.zip").touch()
+    check_new(tmp_path / "new.zip")
+    for place, reason in (("old.zip", "it exists"), ("none/new.zip", "is no folder")):
+        with pytest.raises(Fatal, match=reason) as caught:
+            check_new(tmp_path / place)
+        assert caught.value.code == "MR-4208"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["old.zip"]
+
+
+def test_log_that_can_not_be_read_is_named(tmp_path: Path) -> None:
+    """Otherwise its absence shows only in the bundle."""
+    present, absent = tmp_path / "worker.log", tmp_path / "apply.log"
+    present.touch()
+    assert list(unreadable([present, absent])) == [
+        f"{absent} can't be read: No such file or directory"
+    ]
+    assert list(unreadable([tmp_path])) == [f"{tmp_path} can't be read: Is a directory"]

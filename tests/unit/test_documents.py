@@ -264,7 +264,7 @@ def test_password_in_a_document_is_refused_and_not_repeated() -> None:
     ("changed", "message"),
     [
         ("kind: kapture", "kind: found 'kapture', wanted capture | apply"),
-        ("start: yesterday", "start: found 'yesterday', wanted first, or a GTID set"),
+        ("start: yesterday", "start: found 'yesterday', wanted first, load, or a GTID set"),
         ("lanes: true", "lanes: found true, wanted a whole number from 1 to 64"),
         ("lanes: 65", "lanes: found 65"),
         ("consistency: eventual", "consistency: found 'eventual', wanted causal | transactional"),

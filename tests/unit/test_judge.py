@@ -40,6 +40,21 @@ def test_lag_is_the_age_of_the_oldest_absent_sample() -> None:
     assert meter.lag_s(replace(pulse(HERE, 1), position=None), at_s=9.5) is None
 
 
+def test_lag_from_before_the_watch_is_unknown() -> None:
+    """A task that restarts at a stopped replica must not count from 0. Decisions use the bound."""
+    meter = LagMeter()
+    assert not meter.is_known(pulse(HERE, 90))
+    for second in range(3 * SAMPLES_MAX):
+        meter.sample([pulse(PRIMARY, 100 + second, primary=True)], at_s=float(second))
+    stopped = pulse(HERE, 90, seconds=None)
+    assert not meter.is_known(stopped)
+    assert meter.is_known(pulse(HERE, 90, seconds=70))
+    assert meter.is_known(pulse(HERE, 100, seconds=None)), "it stopped under the watch"
+    assert meter.is_known(pulse(PRIMARY, 100, seconds=None, primary=True))
+    assert Look(stopped, 9.5, 3, is_lag_known=False).shown_lag_s is None
+    assert Look(stopped, 9.5, 3).shown_lag_s == 9.5
+
+
 def test_idle_set_has_no_lag_and_memory_is_bounded() -> None:
     """Only new positions are samples; old ones become coarse."""
     meter = LagMeter()

@@ -122,7 +122,7 @@ def _family(child_type: str, parent_type: str, code: TypeCode) -> TablePlans:
         _target("child", (PRIMARY,), id="int", k=child_type),
         _target("parent", (PRIMARY, parent_key), id="int", k=parent_type),
     ]
-    foreign = ForeignKey(("shop", "child"), ("k",), ("shop", "parent"), ("k",), False)
+    foreign = ForeignKey(("shop", "child"), ("k",), ("shop", "parent"), ("k",))
     return _plans(sources, targets, foreign)
 
 

@@ -13,9 +13,11 @@ PLACE = ("shop", "t")
 _BINARY, _TEXT = TextEncoding("binary", 63), TextEncoding("utf8mb4", 255)
 
 
-def _sql(type_: ColumnType, base: str, triggers: tuple[str, ...] = ()) -> bytes | None:
+def _sql(
+    type_: ColumnType, base: str, triggers: tuple[str, ...] = (), *, counts: bool = False
+) -> bytes | None:
     columns = {
-        name: TargetColumn(name, of, of, "", "", False, False)
+        name: TargetColumn(name, of, of, "", "", False, False, counts and name == "id")
         for name, of in (("id", "int"), ("v", base))
     }
     target = TargetTable(*PLACE, columns, (UniqueKey("PRIMARY", ("id",), True),))
@@ -71,6 +73,20 @@ def test_column_is_read_like_a_literal(type_: ColumnType, base: str, wanted: byt
 def test_other_columns_take_insert(type_: ColumnType, base: str) -> None:
     """One such column is enough."""
     assert _sql(type_, base) is None
+
+
+def test_auto_increment_is_set_where_another_column_is() -> None:
+    """MariaDB gives 0 a new number otherwise. Without another such column the field is enough."""
+    by_field, by_set = ColumnType(TypeCode.LONG), ColumnType(TypeCode.YEAR)
+    found = [
+        _sql(type_, base, counts=True) for type_, base in ((by_field, "int"), (by_set, "year"))
+    ]
+    assert found[0] is not None
+    assert found[0].endswith(b"(`id`,`v`)")
+    assert found[1] is not None
+    assert found[1].endswith(
+        b"(@millrace0,@millrace1) SET `id`=@millrace0,`v`=CAST(@millrace1 AS UNSIGNED)"
+    )
 
 
 def test_table_with_a_trigger_takes_insert() -> None:

@@ -9,6 +9,7 @@ import pytest
 from pyspark.serializers import AutoBatchedSerializer, CPickleSerializer
 
 from consumer.apply.order import Counts, Failure, Order, Outcome, guarded
+from consumer.apply.tally import Tally, pending
 from consumer.spark.driver import Records, SparkDriver
 from consumer.target.connection import Endpoint
 from consumer.target.progress import Mark, MarkTopic, Owner
@@ -50,13 +51,13 @@ class _Job:
 def _stream(*work: Callable[[], Outcome]) -> bytes:
     """Return the bytes of Spark's result server after executors returned these answers."""
     sent = io.BytesIO()
-    _RESULTS.dump_stream([guarded(one) for one in work], sent)
+    _RESULTS.dump_stream([guarded("t", one) for one in work], sent)
     return sent.getvalue()
 
 
-def _applied(stream: bytes) -> Outcome:
+def _applied(stream: bytes, tally: Tally | None = None) -> Outcome:
     session = SimpleNamespace(sparkContext=_Job(stream))
-    driver = cast(SparkDriver, SimpleNamespace(session=session))
+    driver = cast(SparkDriver, SimpleNamespace(session=session, tally=tally or Tally()))
     return Records(driver, end=4).apply(_ORDER)
 
 
@@ -102,6 +103,32 @@ def test_error_of_an_executor_keeps_its_branch(kind: type[MillraceError]) -> Non
     assert (caught.value.fix, dict(caught.value.context)) == (sent.fix, dict(sent.context))
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_incidents_arrive_once_with_the_next_answer(*, fails: bool) -> None:
+    """Also those of a turn that failed: a conflict that blocks the task is its last one."""
+
+    def meets() -> Outcome:
+        pending.retried("t", "1213")
+        pending.retried("t", "1213")
+        pending.conflicted("t", ["update-missing", "insert-exists", "update-missing"])
+        if fails:
+            raise Fatal("MR-5010", "x")
+        return _OUTCOME
+
+    tally = Tally()
+    for _ in range(2):
+        stream = _stream(meets)
+        if fails:
+            with pytest.raises(Fatal):
+                _applied(stream, tally)
+        else:
+            _applied(stream, tally)
+    _applied(_stream(_done), tally)
+    assert tally.of("t").retries == {"1213": 4}
+    assert tally.of("t").conflicts == {"update-missing": 4, "insert-exists": 2}
+    assert tally.of("another").retries == {}
+
+
 def test_unexpected_error_is_no_answer() -> None:
     """An error that is not Millrace's ends the Spark task, so a defect is not taken for an outcome."""
 
@@ -109,8 +136,9 @@ def test_unexpected_error_is_no_answer() -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        guarded(fails)
-    assert isinstance(guarded(lambda: _raised(Fatal("MR-5010", "x"))), Failure)
+        guarded("t", fails)
+    failed = guarded("t", lambda: _raised(Fatal("MR-5010", "x")))
+    assert isinstance(failed.result, Failure)
 
 
 def _raised(error: MillraceError) -> Outcome:

@@ -7,6 +7,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from millrace.metrics import METRICS, Exposition
 from schemas.stages.applied import Applied, AppliedCounts, Backlog
+from schemas.stages.compared import Compared, ComparedCounts, ComparedResult
+from schemas.stages.incidents import CONFLICT_KINDS, Incidents
+from schemas.stages.loaded import Loaded
 from schemas.stages.published import Published
 from schemas.stages.rates import Rates
 from schemas.stall import STALL_S
@@ -26,9 +29,30 @@ FULL_APPLY = TaskReport(
         backlog=Backlog(10, 8, 4096),
         rates=Rates(120.5, 80.0),
         eta_s=12.5,
-        counts=AppliedCounts(rows=100, statements=9, ddl=2, left_out=1, turns=4),
+        counts=AppliedCounts(
+            rows=100,
+            statements=9,
+            ddl=2,
+            left_out=1,
+            turns=4,
+            incidents=Incidents({"1213": 5}, {"insert-exists": 6}),
+        ),
+    ),
+    compared=Compared(
+        every_h=24,
+        running_rows=5,
+        result=ComparedResult(
+            began_ms=1_000_000,
+            ended_ms=1_007_500,
+            counts=ComparedCounts(tables=2, rows=900, differences=7, unsettled=3, repaired=4),
+        ),
     ),
 )
+LOADING = TaskReport(
+    TaskState.RUNNING,
+    loaded=Loaded(rows=70, bytes=7000, expected=100, done=2, count=5, paused="a lag", eta_s=3.0),
+)
+LOADING_LATER = replace(FULL_APPLY, state=TaskState.RUNNING, loaded=Loaded(eta_s=9.0))
 HOSTILE = 'a"b\\c\nd{e="f"} 7'
 
 Samples = dict[tuple[str, tuple[str, ...]], float]
@@ -53,7 +77,7 @@ def _of(reports: dict[str, TaskReport]) -> Samples:
 
 def test_metrics_of_tasks_are_their_reports_values() -> None:
     """A capture task and a blocked apply task have every value."""
-    found = _of({"c": FULL_CAPTURE, "a": FULL_APPLY})
+    found = _of({"c": FULL_CAPTURE, "a": FULL_APPLY, "l": LOADING})
     assert found[("millrace_state", ("c", "running"))] == 1
     assert found[("millrace_seq", ("c",))] == 912_338
     assert found[("millrace_source_lag_seconds", ("c",))] == 0.2
@@ -69,12 +93,34 @@ def test_metrics_of_tasks_are_their_reports_values() -> None:
     assert found[("millrace_apply_backlog_bytes", ("a",))] == 4096
     assert found[("millrace_remaining_seconds", ("a",))] == 12.5
     assert found[("millrace_applied_ddl_total", ("a",))] == 2
+    assert found[("millrace_apply_retries_total", ("a", "1213"))] == 5
+    assert found[("millrace_apply_conflicts_total", ("a", "insert-exists"))] == 6
+    assert found[("millrace_loaded_rows_total", ("l",))] == 70
+    assert found[("millrace_load_tables", ("l", "copied"))] == 2
+    assert found[("millrace_load_tables", ("l", "left"))] == 3
+    assert found[("millrace_load_paused", ("l",))] == 1
+    assert found[("millrace_compare_running", ("a",))] == 1
+    assert found[("millrace_compare_end_timestamp_seconds", ("a",))] == 1007.5
+    assert found[("millrace_compare_duration_seconds", ("a",))] == 7.5
+    assert found[("millrace_compare_rows", ("a",))] == 900
+    assert found[("millrace_compare_differences", ("a", "left"))] == 3
+    assert found[("millrace_compare_differences", ("a", "repaired"))] == 4
+    assert found[("millrace_compare_unsettled_rows", ("a",))] == 3
     assert ("millrace_blocked", ("c", "")) not in found
+
+
+def test_later_load_has_its_own_rest() -> None:
+    """Pace and rest of the changes stay what they are."""
+    found = _of({"l": LOADING_LATER, "first": LOADING})
+    assert found[("millrace_rows_per_second", ("l",))] == 120.5
+    assert found[("millrace_remaining_seconds", ("l",))] == 12.5
+    assert found[("millrace_load_remaining_seconds", ("l",))] == 9
+    assert found[("millrace_remaining_seconds", ("first",))] == 3
 
 
 def test_full_reports_give_every_task_metric_of_the_table() -> None:
     """A metric of the table that no report feeds would be a fake."""
-    shown = {name for name, _ in _of({"c": FULL_CAPTURE, "a": FULL_APPLY})}
+    shown = {name for name, _ in _of({"c": FULL_CAPTURE, "a": FULL_APPLY, "l": LOADING})}
     assert shown == {name for name, metric in METRICS.items() if "task" in metric.labels}
 
 
@@ -125,3 +171,10 @@ def test_loop_without_new_rounds_counts_as_hung() -> None:
         "the loop of the supervisor has not begun a round for 61 s"
     )
     assert hung(ages, session_timeout_s=30) == ""
+
+
+def test_conflict_series_begin_at_zero() -> None:
+    """Prometheus sees no increase in a series that begins at 1, so the alert would miss the first conflict."""
+    found = _of({"a": replace(FULL_APPLY, applied=Applied())})
+    for kind in CONFLICT_KINDS:
+        assert found[("millrace_apply_conflicts_total", ("a", kind))] == 0

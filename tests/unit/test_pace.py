@@ -144,3 +144,21 @@ def test_task_that_does_not_move_has_no_eta() -> None:
         pace.saw(_look(tick, 100 * tick, end=20_000))
     assert pace.saw(_look(40, 1900, end=20_000)).eta_s is not None
     assert pace.saw(_look(50, 1900, end=20_000)).eta_s is None
+
+
+def test_rows_of_tables_that_wait_are_no_pace() -> None:
+    """Turns of 5 s apply a tenth of the rows that the mark passes; backlog and ETA are those of the topic."""
+    pace = Pace()
+    pace.saw(_look(0, 0, end=40_000))
+    for tick in range(1, 21):
+        done = 500 * (tick // 5)
+        applied = pace.saw(_look(tick, 1000 * tick, end=80_000), applied=done)
+    assert applied.rates == Rates(100.0, 2000 / 19), "from the first look with waiting tables"
+    assert (applied.backlog.records, applied.backlog.rows) == (40_000, 20_000)
+    assert applied.eta_s == 20.0
+    for tick in range(21, 32):
+        applied = pace.saw(_look(tick, 40_000, end=80_000), applied=2000)
+    assert applied.rates.over_10_s == 0.0, "nothing waits"
+    for tick in range(32, 35):
+        applied = pace.saw(_look(tick, 40_000 + 700 * (tick - 31), end=90_000))
+    assert applied.rates.over_10_s == 700.0, "all tables have joined"

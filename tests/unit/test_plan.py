@@ -4,26 +4,31 @@ from dataclasses import replace
 
 import pytest
 
+from millrace.cli.plan import lines_of
 from schemas.documents import (
     ApplyRules,
     Brokers,
+    CompareRules,
     ConflictPolicy,
+    LoadRules,
     Member,
     RelayMode,
     RelayRules,
     SafeMode,
+    SnapshotLimits,
     Start,
     TableFilter,
 )
 from schemas.status import TaskReport, TaskState
 from tests.kit.control.control import a_capture, a_set, an_apply
 from tests.kit.control.tree import documents_of, wanted_of
-from zk.plan.plan import Action, Plan, make_plan
+from zk.plan.plan import Action, Plan, Problem, make_plan
 from zk.tree.documents import Document
 
 SHOP, WAREHOUSE = a_set(), a_set("warehouse")
 CAPTURE = a_capture(topic="shop")
 APPLY = an_apply(to="warehouse")
+NOT_LOADING = ApplyRules(load=LoadRules(new_tables=False))
 CLUSTER: tuple[Document, ...] = (SHOP, WAREHOUSE, CAPTURE, APPLY)
 RUNNING = TaskReport(TaskState.RUNNING, gtid_set="0-1-7", seq=7)
 
@@ -106,7 +111,26 @@ def test_blocked_task_of_a_changed_set_stays_blocked() -> None:
         ),
         (
             replace(CAPTURE, tables=TableFilter(exclude=("shop.t",))),
-            "`exclude`: rows of a table that is left out are skipped and not kept",
+            "`exclude`: rows of a table that is left out are skipped and not kept; a table that is admitted again"
+            " misses them",
+        ),
+        (
+            replace(APPLY, tables=TableFilter(exclude=("shop.t",))),
+            "`exclude`: rows of a table that is left out are skipped and not kept; a table that is admitted and not"
+            " on the target is loaded, and with it all that foreign keys relate to it: readers miss their rows"
+            " meanwhile. Any other one that is there misses the skipped rows",
+        ),
+        (
+            replace(CAPTURE, snapshot_limits=SnapshotLimits(max_lag_s=9.0)),
+            "`snapshot_limits.max_lag_s`: holds for the chunks that are not read yet",
+        ),
+        (
+            replace(APPLY, tables=TableFilter(exclude=("shop.t",)), rules=NOT_LOADING),
+            "no table that is admitted now is loaded (`load.new_tables`)",
+        ),
+        (
+            replace(APPLY, rules=NOT_LOADING),
+            "`load.new_tables`: tables that `include` and `exclude` admit with this change or later are not loaded",
         ),
         (
             replace(APPLY, start=Start("0-1-3")),
@@ -118,11 +142,20 @@ def test_blocked_task_of_a_changed_set_stays_blocked() -> None:
         ),
         (
             replace(APPLY, rules=ApplyRules(safe_mode=SafeMode("0-1-9"))),
-            "`safe_mode`: replay: rows of source transactions in 0-1-9 are written again",
+            "`safe_mode`: replay: rows of source transactions in 0-1-9 are written again with REPLACE and DELETE"
+            " (`millrace check` names cascades that block the task then, MR-5025)",
         ),
         (
             replace(APPLY, rules=ApplyRules(conflict=ConflictPolicy.SKIP, lanes=2)),
             "`lanes`, `conflict`: holds for the changes that are not applied yet",
+        ),
+        (
+            replace(APPLY, rules=ApplyRules(load=LoadRules(parallel=2))),
+            "`load.parallel`: holds for the chunks that are not copied yet",
+        ),
+        (
+            replace(APPLY, rules=ApplyRules(compare=CompareRules(every_h=24))),
+            "`compare.every_h`: source and target are compared every 24 h, beside the task",
         ),
         (
             replace(CAPTURE, output=replace(CAPTURE.output, brokers=Brokers("k2:9092"))),
@@ -140,6 +173,8 @@ def test_changed_start_counts_while_nothing_was_done() -> None:
     idle = TaskReport(TaskState.RUNNING)
     plan = _plan(replace(APPLY, start=Start("0-1-3")), report=idle)
     assert "`start`: begins after 0-1-3, or after the progress" in _effects(plan, APPLY.name)
+    loads = _plan(replace(APPLY, start=Start(is_load=True)), report=idle)
+    assert "`start`: begins with a load of all its tables, or after" in _effects(loads, APPLY.name)
 
 
 def test_unwanted_documents_are_deleted_only_on_request() -> None:
@@ -160,3 +195,12 @@ def test_broken_document_is_neither_deleted_nor_missing() -> None:
     assert {step.key.name: step.action for step in plan.steps}[late.name] is Action.CREATE
     assert plan.problems == ()
     assert APPLY.name not in {edit.key.name for edit in plan.edits}
+
+
+def test_plan_with_problems_is_not_called_done() -> None:
+    """The folder is not what the operator wants it to be."""
+    bad = Problem("a.yaml", "MR-4101", "a.yaml is refused")
+    refused = make_plan(documents_of(), wanted_of(), {})
+    assert list(lines_of(refused, is_done=False))[-1] == "nothing to do"
+    refused = replace(refused, problems=(bad,))
+    assert list(lines_of(refused, is_done=False)) == ["no document that can be read"]

@@ -93,6 +93,7 @@ class _Publisher:
         self.topic, self.commit_s, self.renewed_count = "shop", 0.001, 0
         self.slow_path = self.topic_warning = ""
         self._published = published
+        self.asks_since_s: float | None = None
         self.__dict__.update(properties)
 
     def add(self, batch: object) -> None:
@@ -176,6 +177,35 @@ def test_filter_without_match_is_in_status() -> None:
         _loop(_Stream(), publisher, reports).run(source, stop)
         assert warning in " ".join(reports[-1].warnings)
         assert bool(reports[-1].warnings) is bool(warning)
+
+
+def test_frozen_broker_is_reported_while_a_commit_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop itself can't report then. The lag grows from the batch that waits."""
+    monkeypatch.setattr("producer.capture.WAIT_S", 0.0)
+    monkeypatch.setattr("producer.capture.WAIT_LOOK_S", 0.001)
+    seen, stop = threading.Event(), threading.Event()
+
+    class Noting(list[TaskReport]):
+        """Reports; the first one that waits for Kafka ends the commit."""
+
+        def append(self, report: TaskReport) -> None:
+            super().append(report)
+            if report.why.startswith("waits for Kafka, which has not answered for "):
+                seen.set()
+
+    def commit() -> None:
+        publisher.asks_since_s = time.monotonic() - 7.0
+        assert seen.wait(PATIENCE_S)
+        publisher.asks_since_s = None
+        stop.set()
+
+    reports, publisher = Noting(), _Publisher(commit)
+    _loop(_Stream(), publisher, reports).run(_Backlog(), stop)
+    waiting = next(report for report in reports if "waits for Kafka" in report.why)
+    silent_s = int(waiting.why.rpartition(" for ")[2].removesuffix(" s"))
+    assert 7 <= silent_s < 7 + PATIENCE_S
+    assert waiting.published is not None
+    assert waiting.published.waits_s > 0.0
 
 
 @pytest.mark.parametrize("is_caught_up", [False, True])

@@ -1,6 +1,8 @@
 """The publisher reads back while other clients remove records; the consumer's answers are scripted."""
 
 from collections.abc import Callable
+from concurrent.futures import Future
+from types import SimpleNamespace
 
 import confluent_kafka
 import pytest
@@ -90,3 +92,32 @@ def test_offset_after_the_end_is_missing(reading: Reading) -> None:
     with pytest.raises(Retryable) as caught:
         partition.next_record(STABLE + 5, timeout_s=1.0)
     assert caught.value.code == "MR-3016"
+
+
+@pytest.mark.parametrize("offset", [STABLE + 2, -1001])
+def test_missing_answer_about_the_end_is_an_error(
+    reading: Callable[..., tuple[KafkaPartition, _Consumer]],
+    offset: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The client returns -1001 after its timeout, which would hide an open Kafka transaction."""
+
+    class Admin:
+        """It gives this offset."""
+
+        def __init__(self, *_: object, **__: object) -> None:
+            pass
+
+        def list_offsets(self, asked: dict[TopicPartition, object], **_: object) -> object:
+            answer = Future[SimpleNamespace]()
+            answer.set_result(SimpleNamespace(offset=offset))
+            return dict.fromkeys(asked, answer)
+
+    monkeypatch.setattr("producer.publish.kafka_topic.AdminClient", Admin)
+    partition, _ = reading()
+    if offset > 0:
+        assert partition.ends().high == offset
+        return
+    with pytest.raises(Retryable) as caught:
+        partition.ends()
+    assert caught.value.code == "MR-3001"

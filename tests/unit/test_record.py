@@ -25,6 +25,9 @@ from schemas.record.control import (
     RegisteredSchema,
     ResolvedRecord,
     SchemaRecord,
+    SnapshotRecord,
+    SnapshotStep,
+    SnapshotTable,
     kind_of,
 )
 from schemas.record.framing import frame, peek_kind, unframe
@@ -35,6 +38,7 @@ from schemas.record.record import (
     decode_record,
     encode_control,
 )
+from schemas.snapshot import SnapshotState, TablePlace
 from schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
@@ -65,6 +69,9 @@ SOURCE = RecordSource(
 )
 PROGRESS = Progress(GtidSet.parse(f"{UUID}:1-5"), OpenTransaction(f"{UUID}:6", 3), 17)
 WHOLE = Progress(MariadbGtidSet.parse("0-1-5"), None, 17)
+STATE = SnapshotState(
+    "initial", ("shop.*",), "a = 'ü'", TablePlace(("shop", "ü.t"), True, ("41", "7"), 3, 900)
+)
 
 
 def key_of(table: TableSchema) -> AvroSchema:
@@ -92,6 +99,11 @@ CONTROLS: list[ControlRecord] = [
     ResolvedRecord(PROGRESS, "s", 99, 1234),
     ResolvedRecord(WHOLE, "s", 99, 1234),
     FenceRecord(PROGRESS, "s", 99, 1234, "worker-1"),
+    ResolvedRecord(replace(WHOLE, snapshot=STATE), "s", 99, 1234),
+    FenceRecord(replace(WHOLE, snapshot=replace(STATE, at=None)), "s", 99, 1234, "worker-1"),
+    SnapshotRecord(
+        SnapshotStep.END, SnapshotTable("initial", "shop", "ü.t", "id > 5"), "0-1-5", 3, 17
+    ),
 ]
 
 
@@ -203,7 +215,13 @@ def test_rows_and_control_records_differ_without_a_schema() -> None:
         for record in CONTROLS
         for kind in [kind_of(record)]
     }
-    assert starts == {"schema": 12, "ddl": 6, "resolved": 16, "fence": 10}
+    assert starts == {
+        "schema": 12,
+        "ddl": 6,
+        "resolved": 16,
+        "fence": 10,
+        "snapshot": 16,
+    }
 
 
 @pytest.mark.parametrize(
@@ -260,6 +278,7 @@ def test_control_record_layouts_are_fixed() -> None:
         "ts_ms",
         "flavour",
         "set",
+        "snapshot",
     ]
     assert fields == {
         "schema": [
@@ -269,10 +288,12 @@ def test_control_record_layouts_are_fixed() -> None:
         "ddl": ["control", "source", "sql", "kind", "tables", "session", "ts_ms", "transaction"],
         "resolved": progress,
         "fence": [*progress, "worker"],
+        "snapshot": ["control", "step", "id", "db", "table", "where", "gtid_set", "rows", "seq"],
     }  # fmt: skip
     assert {str(kind): schema.full_name for kind, schema in CONTROL_SCHEMAS.items()} == {
         "schema": "millrace.control.Schema",
         "ddl": "millrace.control.Ddl",
         "resolved": "millrace.control.Resolved",
         "fence": "millrace.control.Fence",
+        "snapshot": "millrace.control.Snapshot",
     }

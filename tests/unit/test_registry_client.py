@@ -133,7 +133,8 @@ def test_list_that_knows_no_pages_ends(answered: Callable[[bytes], None]) -> Non
     entry = b'{"subject": "s", "schema": "\\"string\\"", "id": 5}'
     for page, wanted in ((b", ".join([entry] * 200), 5), (entry, 5), (b'{"id": 5}, 7', None)):
         content = b"[" + page + b"]"
-        answered(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(content) + content)
+        head = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
+        answered(head % len(content) + content)
         registry = client.RegistryClient(Registry(ADDRESS))
         registry.learn("s")
         if wanted is not None:

@@ -123,7 +123,7 @@ def test_gap_and_wrong_meta_are_problems(tmp_path: Path) -> None:
     (folder / NAMES[1]).rename(folder / f"{NAMES[1]}.damaged")
     write_meta(folder, Meta(NAMES[3], 4, f"{SERVER}:1-17"), is_durable=False)
     problems = "\n".join(Survey(tmp_path).verify().problems)
-    assert f"{NAMES[0]}: 1 files are missing after it" in problems
+    assert f"{NAMES[0]}: 1 file is missing after it" in problems
     assert f"{NAMES[1]}.damaged: was set aside as damaged" in problems
     assert f"relay.meta names what {NAMES[3]} does not have: {SERVER}:17" in problems
 

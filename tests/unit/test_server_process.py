@@ -144,6 +144,28 @@ def test_keeper_restarts_killed_processes(tmp_path: Path) -> None:
         keeper.reap()
 
 
+def test_process_that_ends_before_it_is_recorded_has_a_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine a short program ends before its starter runs again; a start must not depend on that."""
+
+    def popen(*given: Any, **named: Any) -> "subprocess.Popen[bytes]":
+        made = really(*given, **named)
+        state = Path(f"/proc/{made.pid}/stat")
+        eventually(lambda: state.read_text().rpartition(")")[2].split()[0] == "Z")
+        return made
+
+    really = subprocess.Popen
+    monkeypatch.setattr("deploy.servers.process.subprocess.Popen", popen)
+    process = ServerProcess(_spec(tmp_path, "pass"))
+    process.launch()
+    assert ProcessRecord.read(tmp_path / "sample" / RECORD_NAME).identity == process.identity
+    assert not is_running(process.identity)
+    assert session_members(process.identity) == ()
+    process.kill()
+    assert process.exit_status == 0
+
+
 def test_missing_program_is_reported_as_a_failed_start(tmp_path: Path) -> None:
     """MR-8004 names it instead of a bare OSError."""
     process = ServerProcess(

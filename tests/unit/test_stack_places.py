@@ -11,10 +11,12 @@ from deploy.local import background
 from deploy.local.secret_files import SecretFiles
 from deploy.local.security import StackSecurity
 from deploy.local.services import PROGRAM, Endpoints, service_environment
-from deploy.local.stack import StackOptions
+from deploy.local.stack import StackOptions, source_grants
 from deploy.servers.process import ProcessSpec
 from deploy.servers.properties import property_value
 from deploy.servers.tls import TlsFiles
+from schemas.grants import EVERYWHERE, HeldGrants, Role, needed_grants
+from schemas.gtid import Flavour
 
 
 def test_services_start_beside_folders_named_like_product_packages(
@@ -77,3 +79,20 @@ def test_logins_of_other_servers_are_not_inherited() -> None:
 def test_java_reads_any_path_from_a_properties_file(path: str, written: str) -> None:
     """Java reads the file as Latin-1, and a backslash as an escape."""
     assert property_value(Path(path)) == written
+
+
+@pytest.mark.parametrize("flavour", Flavour)
+@pytest.mark.parametrize("role", [Role.SOURCE, Role.LOAD, Role.COMPARE, Role.SNAPSHOT])
+def test_source_account_suffices_for_tasks_on_any_database(flavour: Flavour, role: Role) -> None:
+    """On MySQL, a load needs LOCK TABLES. The check reports none of these grants as superfluous."""
+    grants = source_grants(flavour)
+    held = HeldGrants(
+        {
+            scope: frozenset(
+                name for one in grants if one.scope == scope for name in one.privileges
+            )
+            for scope in (EVERYWHERE, "%")
+        }
+    )
+    assert held.missing(needed_grants(role, flavour, ("shop", "my\\_shop", "%"))) == ()
+    assert held.excess(needed_grants(Role.SOURCE, flavour)) == ()

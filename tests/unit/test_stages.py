@@ -8,6 +8,9 @@ import pytest
 
 from millrace.errors import Fatal
 from schemas.stages.applied import Applied, AppliedCounts, Backlog
+from schemas.stages.compared import Compared, ComparedCounts, ComparedResult
+from schemas.stages.incidents import Incidents
+from schemas.stages.loaded import Loaded, LoadedTable
 from schemas.stages.published import Published
 from schemas.stages.rates import Rates
 from schemas.status import TaskReport, TaskState, report_from_json, report_to_plain
@@ -20,12 +23,45 @@ APPLIED = Applied(
     backlog=Backlog(12_345, 6000, 2_000_000),
     rates=Rates(4321.0, 100.0),
     eta_s=3.2,
-    counts=AppliedCounts(rows=9, statements=4, ddl=1, left_out=2, turns=3),
+    counts=AppliedCounts(
+        rows=9,
+        statements=4,
+        ddl=1,
+        left_out=2,
+        turns=3,
+        incidents=Incidents({"1213": 2, "2013": 1}, {"update-missing": 4}),
+    ),
     in_order="shop.log: no usable key",
     consistency="causal",
     safe_mode="until 0-1-5",
 )
-FULL_APPLY = TaskReport(TaskState.RUNNING, warnings=("no table",), applied=APPLIED)
+LOADED = Loaded(
+    source="db2:3306",
+    rows=900,
+    bytes=9000,
+    expected=2000,
+    rates=Rates(100.0, 90.0),
+    eta_s=11.0,
+    done=1,
+    count=3,
+    paused="a lag",
+    tables=(LoadedTable(name="shop.log", state="copies", rows=9, bytes=90, snapshot="no key"),),
+)
+COMPARED = Compared(
+    every_h=24,
+    repair=True,
+    running_rows=1_000,
+    result=ComparedResult(
+        began_ms=1_795_662_000_000,
+        ended_ms=1_795_662_600_000,
+        counts=ComparedCounts(tables=12, rows=9_000, differences=5, unsettled=1, repaired=4),
+        by_table=(("shop.t", 3), ("shop.u", 2)),
+    ),
+)
+FULL_APPLY = TaskReport(
+    TaskState.RUNNING, warnings=("no table",), applied=APPLIED, compared=COMPARED
+)
+FULL_LOAD = TaskReport(TaskState.RUNNING, loaded=LOADED)
 
 
 def _again(report: TaskReport, **changed: object) -> TaskReport:
@@ -38,15 +74,29 @@ def test_applied_has_these_keys() -> None:
     plain: Any = APPLIED.to_plain()
     assert (plain["lag_s"], plain["backlog"]["rows"]) == (1.234, 6000)
     assert plain["rows_s"] == {"over_10_s": 4321.0, "over_60_s": 100.0}
+    assert plain["retries"] == [{"errno": "1213", "count": 2}, {"errno": "2013", "count": 1}]
+    assert plain["conflicts"] == [{"kind": "update-missing", "count": 4}]
     unknown = Applied().to_plain()
     assert (unknown["lag_s"], unknown["commit_ms"], unknown["eta_s"]) == (None, None, None)
 
 
-@pytest.mark.parametrize("report", [FULL_CAPTURE, FULL_APPLY, TaskReport(TaskState.RUNNING)])
+@pytest.mark.parametrize(
+    "report", [FULL_CAPTURE, FULL_APPLY, FULL_LOAD, TaskReport(TaskState.RUNNING)]
+)
 def test_report_comes_back_as_it_was_written(report: TaskReport) -> None:
     """To ZooKeeper and back, with every stage; times are rounded."""
     known = _again(report)
     assert known == replace(report, applied=report.applied and replace(report.applied, lag_s=1.234))
+
+
+def test_report_of_an_earlier_version_has_no_incidents() -> None:
+    """Its worker still runs during an upgrade: its lag and its rows must be shown."""
+    plain: Any = report_to_plain(FULL_APPLY)
+    for key in ("retries", "conflicts"):
+        del plain["applied"][key]
+    applied = report_from_json(json.dumps(plain).encode(), origin="status/t").applied
+    assert applied is not None
+    assert applied.counts == replace(APPLIED.counts, incidents=Incidents())
 
 
 def test_report_of_an_earlier_version_has_progress_without_stages() -> None:
@@ -60,13 +110,28 @@ def test_report_of_an_earlier_version_has_progress_without_stages() -> None:
     assert (known.captured, known.relayed, known.published) == (None, None, None)
 
 
-@pytest.mark.parametrize("stage", ["captured", "relayed", "published", "applied"])
+@pytest.mark.parametrize(
+    "stage", ["captured", "relayed", "published", "applied", "snapshot", "compared"]
+)
 @pytest.mark.parametrize("wrong", [7, {}, {"lag_s": 1}])
 def test_wrong_stage_makes_the_report_unreadable(stage: str, wrong: object) -> None:
     """With a code; it stops no other task."""
     with pytest.raises(Fatal) as caught:
         _again(FULL_CAPTURE, **{stage: wrong})
     assert caught.value.code == "MR-4011"
+
+
+def test_compared_has_these_keys() -> None:
+    """A result that is unknown is null. A task that does not run keeps its last one."""
+    plain = COMPARED.to_plain()
+    assert (plain["running"], plain["running_rows"], plain["rows"]) == (True, 1_000, 9_000)
+    assert plain["by_table"] == [
+        {"name": "shop.t", "differences": 3},
+        {"name": "shop.u", "differences": 2},
+    ]
+    unknown = Compared(every_h=24).to_plain()
+    assert (unknown["ended_ms"], unknown["differences"], unknown["running"]) == (None, None, False)
+    assert FULL_APPLY.at_rest().compared == replace(COMPARED, running_rows=None)
 
 
 def test_task_at_rest_keeps_only_what_stays_true() -> None:
@@ -80,3 +145,11 @@ def test_task_at_rest_keeps_only_what_stays_true() -> None:
     assert FULL_CAPTURE.published is not None
     known = FULL_CAPTURE.published
     assert published == Published(commit_ms=known.commit_ms, rows=known.rows, at=known.at)
+
+
+def test_load_at_rest_keeps_only_what_is_copied() -> None:
+    """Rates and ETA are true only while the task runs."""
+    rest = FULL_LOAD.at_rest().loaded
+    assert rest is not None
+    assert (rest.rows, rest.done, rest.count) == (900, 1, 3)
+    assert (rest.eta_s, rest.paused, rest.tables, rest.rates) == (None, "", (), Rates())

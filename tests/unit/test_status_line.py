@@ -8,6 +8,8 @@ from millrace.cli.status_detail import detail_of
 from millrace.cli.status_line import lines_of
 from millrace.cli.texts import duration, size
 from schemas.stages.applied import Applied, Backlog
+from schemas.stages.compared import Compared, ComparedCounts, ComparedResult
+from schemas.stages.loaded import Loaded, LoadedTable
 from schemas.stages.rates import Rates
 from schemas.status import TaskReport, TaskState
 from tests.kit.control.reports import FULL_CAPTURE
@@ -23,6 +25,24 @@ APPLY = TaskReport(
     ),
 )
 
+LOAD = TaskReport(
+    TaskState.RUNNING,
+    why="loads: 1 of 3 tables copied",
+    loaded=Loaded(
+        source="db2:3306",
+        rows=1_200_000,
+        bytes=300 << 20,
+        expected=3_000_000,
+        rates=Rates(45_000.0, 40_000.0),
+        eta_s=40.0,
+        done=1,
+        count=3,
+        tables=(
+            LoadedTable(name="shop.log", state="copies", rows=9, expected=20, snapshot="no key"),
+        ),
+    ),
+)
+
 
 def _lines(report: TaskReport, width: int, name: str = "shop-capture") -> list[str]:
     view = TaskView(name=name, kind="", route="", report=report, assigned="w", age_s=0)
@@ -33,11 +53,20 @@ def test_running_task_shows_its_stages_in_one_line() -> None:
     """In the order of the way of a change, the reason last."""
     assert _lines(QUIET, 160) == [
         "shop-capture RUNNING  db2:3306 lag 0.2 s | relay +0 B | seq 912,338 (0.03 s)"
-        " | 120 rows/s | waits for changes"
+        " | 120 rows/s | snapshot table 4 of 12 | waits for changes"
     ]
     assert _lines(APPLY, 160, "to-wh") == [
         "to-wh RUNNING  lag 1.5 s | backlog 237 rows, 234.4 KiB | 4,321 rows/s | ETA 1:02:03"
         " | seq 912,101 | applied up to offset 70"
+    ]
+    assert _lines(LOAD, 160, "to-wh") == [
+        "to-wh RUNNING  1,200,000 rows of about 3,000,000, 300.0 MiB | 45,000 rows/s | ETA 40 s"
+        " | loads: 1 of 3 tables copied"
+    ]
+    later = replace(APPLY, loaded=LOAD.loaded)
+    assert _lines(later, 180, "to-wh") == [
+        "to-wh RUNNING  loads 1,200,000 rows of about 3,000,000, ETA 40 s | lag 1.5 s"
+        " | backlog 237 rows, 234.4 KiB | 4,321 rows/s | ETA 1:02:03 | seq 912,101 | applied up to offset 70"
     ]
 
 
@@ -91,7 +120,8 @@ def test_detail_names_every_stage() -> None:
     )
     lines = detail_of(view, width=80)
     labels = [line.split()[0] for line in lines]
-    wanted = "t why warning route source member switch relay disk to topic lag pace Kafka"
+    wanted = "t why warning route source member switch relay disk to topic lag pace Kafka snapshot"
+    wanted += " table reads left"
     assert labels == wanted.split()
     assert "  lag       0.030 s from the source's commit to a reader of the topic" in lines
 
@@ -111,3 +141,39 @@ def test_durations_are_short(seconds: float, text: str) -> None:
 def test_sizes_have_a_unit(count: int, text: str) -> None:
     """The largest that is not below one."""
     assert size(count) == text
+
+
+def test_detail_of_a_load_shows_tables_and_pause() -> None:
+    """With rows, pace and why a table is read in one snapshot."""
+    assert LOAD.loaded is not None
+    paused = replace(LOAD, loaded=replace(LOAD.loaded, paused="the replica has a lag of 40 s"))
+    view = TaskView(name="t", kind="apply", route="", report=paused, assigned="w", age_s=0)
+    lines = "\n".join(detail_of(view, width=120))
+    assert "load      1 of 3 tables copied, read from db2:3306" in lines
+    assert "pauses    the replica has a lag of 40 s" in lines
+    assert "shop.log copies, 9 rows of about 20, in one snapshot: no key" in lines
+
+
+def test_last_comparison_is_shown_until_the_next_one_runs() -> None:
+    """In the line as far as there is room, in the detail with the tables that differ."""
+    result = ComparedResult(
+        began_ms=1_795_662_000_000,
+        ended_ms=1_795_662_600_000,
+        counts=ComparedCounts(tables=12, rows=9_000_000, differences=3),
+        by_table=(("shop.orders", 2), ("shop.log", 1)),
+    )
+    compared = replace(APPLY, compared=Compared(every_h=24, repair=True, result=result))
+    text = "compared 2026-11-26 03:10: 12 tables, 9,000,000 rows, 3 differences (shop.orders 2, shop.log 1)"
+    (line,) = _lines(compared, 250, "to-wh")
+    assert f" | seq 912,101 | {text} | applied up to offset 70" in line
+    view = TaskView(name="t", kind="apply", route="", report=compared, assigned="w", age_s=0)
+    assert detail_of(view, width=120)[-4:] == [
+        "  compares  24 h after the last comparison, and repairs",
+        f"  {text}, in 0:10:00",
+        "  differs   shop.orders: 2 rows",
+        "  differs   shop.log: 1 row",
+    ]
+    assert compared.compared is not None
+    runs = replace(compared, compared=replace(compared.compared, running_rows=700))
+    (line,) = _lines(runs, 250, "to-wh")
+    assert " | compares, 700 rows | applied up to offset 70" in line

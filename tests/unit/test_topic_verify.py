@@ -26,19 +26,19 @@ def test_intact_topic_passes_from_any_offset(flavour: Flavour) -> None:
 
 
 def _drop_row(text: TopicText) -> None:
-    del text.records[8]
+    del text.records[9]
 
 
 def _repeat_row(text: TopicText) -> None:
-    text.records.insert(8, text.records[8])
+    text.records.insert(9, text.records[9])
 
 
 def _repeat_first_row(text: TopicText) -> None:
-    text.records.insert(6, text.records[6])
+    text.records.insert(7, text.records[7])
 
 
 def _swap_rows(text: TopicText) -> None:
-    text.records[7], text.records[8] = text.records[8], text.records[7]
+    text.records[8], text.records[9] = text.records[9], text.records[8]
 
 
 def _stale_owner(text: TopicText) -> None:
@@ -83,7 +83,7 @@ def _delivered_again(text: TopicText) -> None:
 
 
 def _schema_not_introduced(text: TopicText) -> None:
-    del text.records[5]
+    del text.records[6]
 
 
 def _foreign(text: TopicText) -> None:
@@ -154,7 +154,7 @@ def _first(text: TopicText, kind: RecordKind) -> int:
         (_resolved_too_early, Check.RESOLVED, "before its end"),
         (_resolved_forgets, Check.RESOLVED, "does not contain all of"),
         (_open_not_named, Check.RESOLVED, "is unfinished but not named"),
-        (_fewer_rows_named, Check.RESOLVED, "are reported, but row"),
+        (_fewer_rows_named, Check.RESOLVED, "reported, but row"),
         (_finished_and_not_said, Check.RESOLVED, "is finished but not in the GTID set"),
         (_never_finished, Check.WHOLE, "has no last record"),
         (_delivered_again, Check.ONCE, "was delivered before"),

@@ -46,6 +46,16 @@ def test_invalid_ensemble_address_is_refused(hosts: str) -> None:
     assert "host:port[,host:port]" in caught.value.fix
 
 
+def test_named_stack_that_does_not_run_is_the_reason() -> None:
+    """Not the variable that a running stack would have set. An ensemble that is named counts."""
+    with pytest.raises(Fatal) as caught:
+        Ensemble.from_environment({"MILLRACE_STACK": "nosuch"})
+    assert (caught.value.code, "'nosuch'" in caught.value.message) == ("MR-8010", True)
+    assert "millrace up --name nosuch" in caught.value.fix
+    both = {"MILLRACE_STACK": "nosuch", "MILLRACE_ZOOKEEPER": "zk1"}
+    assert Ensemble.from_environment(both).hosts == "zk1"
+
+
 @pytest.mark.parametrize("hosts", ["zk1", "zk1:2181, zk-2.x_y:2181", "[::1]:2181", "h:1/a/b"])
 def test_valid_ensemble_address_is_accepted(hosts: str) -> None:
     """Ports and a path are optional."""

@@ -29,6 +29,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 
+from millrace.counted import counted
 from millrace.errors import Fatal, Retryable
 from zk.client.session import Node, Session
 from zk.tree.paths import Tree, decode, encode
@@ -231,7 +232,7 @@ def kills_max_from(environment: Mapping[str, str] = os.environ) -> int:
 def _quarantine(task: str, kills: tuple[Kill, ...]) -> Fatal:
     workers = ", ".join(f"{kill.worker} (after {kill.lived_s:.0f} s)" for kill in kills)
     span_s = (kills[-1].at_ms - kills[0].at_ms) / 1000
-    what = f"the process of {task} ended under it {len(kills)} times in {span_s:.0f} s: {workers}"
+    what = f"the process of {task} ended under it {counted(len(kills), 'time')} in {span_s:.0f} s: {workers}"
     return Fatal("MR-4015", what, task=task)
 
 

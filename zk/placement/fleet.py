@@ -107,7 +107,20 @@ def check_drain(fleet: Fleet, name: str) -> None:
     kind = worker_named(fleet, name).kind
     others = fleet.workers.keys() - fleet.drained - {name}
     if not any(fleet.workers[other].kind is kind for other in others):
-        raise Fatal("MR-4122", f"{name} is the last {kind} worker that takes {UNITS[kind]}")
+        alike = [other for other, its in fleet.workers.items() if its.kind is kind]
+        undrain = [
+            f"`millrace worker undrain {other}`"
+            for other in sorted(alike)
+            if other in fleet.drained
+        ]
+        fix = (
+            f"{' or '.join(undrain)}, or start another worker first. To stop the tasks, pause them."
+        )
+        raise Fatal(
+            "MR-4122",
+            f"{name} is the last {kind} worker that takes {UNITS[kind]}",
+            fix=fix if undrain else "",
+        )
 
 
 def check_move(fleet: Fleet, task: str, to: str) -> Placeable:

@@ -79,13 +79,25 @@ def of_new_task(task: TaskDocument) -> str:
     if isinstance(task, CaptureTask):
         topic = task.output.topic
         return f"begins {_start(task)} if the topic {topic} has no record, else after its last one"
-    return (
+    begins = (
         f"begins {_start(task)}, or after the progress of {task.name} on the target {task.target}"
+    )
+    until = task.rules.safe_mode.until_gtid
+    return f"{begins}; {_repeated(until)}" if until else begins
+
+
+def _repeated(until: str) -> str:
+    """The effect of safe mode, for a sentence."""
+    return (
+        f"rows of source transactions in {shortened(until)} are written again with REPLACE and DELETE"
+        " (`millrace check` names cascades that block the task then, MR-5025)"
     )
 
 
 def _start(task: TaskDocument) -> str:
     """Where ``start`` is, for a sentence."""
+    if task.start.is_load:
+        return "with a load of all its tables"
     if not task.start.is_first:
         return f"after {shortened(task.start.gtid_set)}"
     return (
@@ -128,22 +140,56 @@ def of_changed_task(
     if tables:
         left = [path for path in left if path not in tables]
         names = " and ".join(f"`{path}`" for path in tables)
-        yield (
-            f"{names}: rows of a table that is left out are skipped and not kept; a table that is admitted again"
-            " misses them"
+        yield f"{names}: rows of a table that is left out are skipped and not kept; " + _admitted(
+            after
         )
     if isinstance(after, ApplyTask) and "safe_mode.until_gtid" in left:
         left.remove("safe_mode.until_gtid")
         until = after.rules.safe_mode.until_gtid
         yield "`safe_mode`: " + (
-            f"replay: rows of source transactions in {shortened(until)} are written again with REPLACE and DELETE"
-            if until
-            else "ends: rows are written as always"
+            f"replay: {_repeated(until)}" if until else "ends: rows are written as always"
         )
+    if isinstance(after, ApplyTask) and "load.new_tables" in left:
+        left.remove("load.new_tables")
+        done = "" if after.rules.load.new_tables else "not "
+        yield f"`load.new_tables`: tables that `include` and `exclude` admit with this change or later are {done}loaded"
+    if load := [path for path in left if path.startswith("load.")]:
+        left = [path for path in left if path not in load]
+        names = ", ".join(f"`{path}`" for path in load)
+        yield f"{names}: holds for the chunks that are not copied yet"
+    if limits := [path for path in left if path.startswith("snapshot_limits.")]:
+        left = [path for path in left if path not in limits]
+        names = ", ".join(f"`{path}`" for path in limits)
+        yield f"{names}: holds for the chunks that are not read yet"
+    if compare := [path for path in left if path.startswith("compare.")]:
+        left = [path for path in left if path not in compare]
+        names = ", ".join(f"`{path}`" for path in compare)
+        yield f"{names}: {_compared(before, after)}"
     if left:
         done = "published" if isinstance(after, CaptureTask) else "applied"
         names = ", ".join(f"`{path}`" for path in left)
         yield f"{names}: " + LATER.format(done=done)
+
+
+def _compared(before: TaskDocument, after: TaskDocument) -> str:
+    """The effect of changed rules of the comparisons beside a task."""
+    if not isinstance(after, ApplyTask) or not after.rules.compare.every_h:
+        return "source and target are not compared any more"
+    if isinstance(before, ApplyTask) and before.rules.compare.every_h:
+        return "holds for the chunks that are not compared yet"
+    return f"source and target are compared every {after.rules.compare.every_h} h, beside the task"
+
+
+def _admitted(after: TaskDocument) -> str:
+    """The effect on a table that the changed filter admits."""
+    if not isinstance(after, ApplyTask):
+        return "a table that is admitted again misses them"
+    if not after.rules.load.new_tables:
+        return "no table that is admitted now is loaded (`load.new_tables`): each must be on the target, with its rows"
+    return (
+        "a table that is admitted and not on the target is loaded, and with it all that foreign keys relate to it:"
+        " readers miss their rows meanwhile. Any other one that is there misses the skipped rows"
+    )
 
 
 def _moves(before: TaskDocument, after: TaskDocument) -> Iterator[tuple[str, str]]:

@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from schemas.decision import Decision
-from schemas.documents import SetDocument, TaskDocument, Work
+from schemas.documents import ApplyTask, CaptureTask, SetDocument, TaskDocument, Work
+from schemas.snapshot_request import SnapshotRequests
 from schemas.status import TaskReport
 
 Report = Callable[[TaskReport], None]
@@ -51,6 +52,9 @@ class SetSource(Protocol):
     def set_document(self, name: str) -> SetDocument:
         """The set's current document. Retryable while ZooKeeper is away, or the set is missing or unreadable."""
 
+    def capture_task_of(self, task: ApplyTask) -> CaptureTask:
+        """The task that captures to the topic of an apply task. Retryable MR-4203 while there is none."""
+
     def last_report(self, task: TaskDocument) -> TaskReport | None:
         """The last report on this work of the task, from any worker; None when there is none."""
 
@@ -59,6 +63,14 @@ class SetSource(Protocol):
 
     def end_decision(self, task: TaskDocument, decision: Decision) -> None:
         """Remove the decision, which is in the topic. Retryable if that is not possible now."""
+
+    def snapshot_requests(self, task: str) -> SnapshotRequests:
+        """The operators' requests for snapshots of a task. Retryable while ZooKeeper is away; Fatal MR-4011."""
+
+    def change_snapshots(
+        self, task: str, change: Callable[[SnapshotRequests], SnapshotRequests]
+    ) -> SnapshotRequests:
+        """Change them, and return the result. Errors: as ``snapshot_requests``; Retryable MR-4007."""
 
     def positions_of(self, set_name: str) -> Mapping[str, str]:
         """The GTID sets that the set's capture tasks have published, running or not, by task.

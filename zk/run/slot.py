@@ -29,7 +29,8 @@ from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
 from millrace.metrics import counter
-from schemas.documents import RelayTask, SetDocument, Work, address_of, stream_of
+from millrace.placeholders import with_names
+from schemas.documents import RelayTask, SetDocument, Work, address_of, names_of, stream_of
 from schemas.status import TaskReport, TaskState
 from zk.client.session import Session
 from zk.lease.lease import Lease, acquire
@@ -101,6 +102,7 @@ class Slot:
         self._context = context
         self._on_end = on_end
         self._name = task.entry.document.name
+        self._names = names_of(task.entry.document)
         self._ending = threading.Event()
         self._report = TaskReport(TaskState.ASSIGNED, "starting", worker=context.worker)
         self._brokers = _brokers_of(task.entry.document)
@@ -217,7 +219,7 @@ class Slot:
                 ),
                 why=f"waits for its lease: {error.full_message}",
                 code=error.code,
-                fix=error.fix,
+                fix=error.name(**self._names).fix,
                 next_try_s=0.0,
             )
             self._ending.wait(LEASE_RETRY_S)
@@ -249,6 +251,7 @@ class Slot:
     def _after_failure(self, error: BaseException | None, failures: Failures) -> NextStep:
         """Decide the next step, report the new state and log it."""
         step = after(error, failures, self._context.pace)
+        step.error.name(**self._names)
         FAILURES.labels(code=step.error.code).inc()
         FENCED.inc(isinstance(error, Fenced))
         self._set_state(
@@ -279,7 +282,8 @@ class Slot:
         if report.state is TaskState.RUNNING and self._running_since_s is None:
             self._running_since_s = time.monotonic()
             log.info("task running", task=self._name, epoch=lease.epoch)
-        self._offer(replace(report, worker=self._context.worker, epoch=lease.epoch))
+        fix = with_names(report.fix, self._names)
+        self._offer(replace(report, fix=fix, worker=self._context.worker, epoch=lease.epoch))
 
     def _reset_after_steady_run(self, failures: Failures) -> Failures:
         """``failures``, or none if the last run moved rows for a while. Notes whether it ran at all."""

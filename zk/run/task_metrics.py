@@ -8,6 +8,9 @@ from collections.abc import Mapping
 from millrace.metrics import Exposition
 from schemas.stages.applied import Applied
 from schemas.stages.captured import Captured
+from schemas.stages.compared import Compared
+from schemas.stages.incidents import CONFLICT_KINDS
+from schemas.stages.loaded import Loaded
 from schemas.stages.published import Published
 from schemas.stages.relayed import Relayed
 from schemas.stall import with_stall
@@ -31,7 +34,7 @@ def _add_task(found: Exposition, task: str, report: TaskReport) -> None:
         found.add("millrace_report_age_seconds", report.silent_s, task)
     found.add("millrace_epoch", report.epoch or None, task)
     found.add("millrace_seq", report.seq, task)
-    moving = report.published or report.applied
+    moving = report.published or report.applied or report.loaded
     if moving is not None:
         found.add("millrace_rows_per_second", moving.rates.over_10_s, task)
     if report.captured is not None:
@@ -42,6 +45,16 @@ def _add_task(found: Exposition, task: str, report: TaskReport) -> None:
         _add_published(found, task, report.published)
     if report.applied is not None:
         _add_applied(found, task, report.applied)
+    if report.loaded is not None:
+        _add_loaded(found, task, report.loaded)
+    ending = report.applied or report.loaded
+    found.add("millrace_remaining_seconds", ending.eta_s if ending is not None else None, task)
+    if report.compared is not None:
+        _add_compared(found, task, report.compared)
+    if report.snapshot is not None:
+        found.add("millrace_snapshot_tables", report.snapshot.tables, task)
+        found.add("millrace_snapshot_tables_done", report.snapshot.done, task)
+        found.add("millrace_snapshot_table_rows", report.snapshot.rows, task)
 
 
 def _add_captured(found: Exposition, task: str, stage: Captured) -> None:
@@ -80,9 +93,37 @@ def _add_applied(found: Exposition, task: str, stage: Applied) -> None:
     found.add("millrace_apply_backlog_records", backlog.records, task)
     found.add("millrace_apply_backlog_rows", backlog.rows, task)
     found.add("millrace_apply_backlog_bytes", backlog.bytes, task)
-    found.add("millrace_remaining_seconds", stage.eta_s, task)
     found.add("millrace_applied_rows_total", counts.rows, task)
     found.add("millrace_applied_statements_total", counts.statements, task)
     found.add("millrace_applied_ddl_total", counts.ddl, task)
     found.add("millrace_applied_left_out_total", counts.left_out, task)
     found.add("millrace_applied_turns_total", counts.turns, task)
+    incidents = counts.incidents
+    for errno, count in incidents.retries.items():
+        found.add("millrace_apply_retries_total", count, task, errno)
+    # from 0 on: a series that begins at 1 is no increase for Prometheus
+    for kind in dict.fromkeys((*CONFLICT_KINDS, *incidents.conflicts)):
+        found.add("millrace_apply_conflicts_total", incidents.conflicts.get(kind, 0), task, kind)
+
+
+def _add_loaded(found: Exposition, task: str, stage: Loaded) -> None:
+    found.add("millrace_loaded_rows_total", stage.rows, task)
+    found.add("millrace_loaded_bytes_total", stage.bytes, task)
+    found.add("millrace_load_expected_rows", stage.expected, task)
+    found.add("millrace_load_tables", stage.done, task, "copied")
+    found.add("millrace_load_tables", stage.count - stage.done, task, "left")
+    found.add("millrace_load_paused", bool(stage.paused), task)
+    found.add("millrace_load_remaining_seconds", stage.eta_s, task)
+
+
+def _add_compared(found: Exposition, task: str, stage: Compared) -> None:
+    found.add("millrace_compare_running", stage.running_rows is not None, task)
+    result = stage.result
+    if result is None:
+        return
+    found.add("millrace_compare_end_timestamp_seconds", result.ended_ms / 1000, task)
+    found.add("millrace_compare_duration_seconds", (result.ended_ms - result.began_ms) / 1000, task)
+    found.add("millrace_compare_rows", result.counts.rows, task)
+    found.add("millrace_compare_differences", result.left, task, "left")
+    found.add("millrace_compare_differences", result.counts.repaired, task, "repaired")
+    found.add("millrace_compare_unsettled_rows", result.counts.unsettled, task)

@@ -4,7 +4,7 @@ A rule between documents (one writer for a topic, a set for each task) holds for
 several edits are checked as a whole: a set and its tasks may come together, a topic may move from one task to another.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
@@ -49,6 +49,17 @@ class DocumentKey:
         """The key of a document."""
         is_set = isinstance(document, SetDocument)
         return cls(DocumentKind.SET if is_set else DocumentKind.TASK, document.name)
+
+
+def capture_task_among(documents: Iterable[object], task: ApplyTask) -> CaptureTask:
+    """The one of these documents that captures to the apply task's topic, by any address of the same brokers.
+
+    Fatal MR-4203 if there is none.
+    """
+    for document in documents:
+        if isinstance(document, CaptureTask) and document.output.is_same_topic(task.source):
+            return document
+    raise Fatal("MR-4203", f"no task captures to the topic {task.source.topic}")
 
 
 def set_key(name: str) -> DocumentKey:
@@ -125,7 +136,9 @@ def refusals(seen: Documents, edits: Sequence[Edit]) -> Iterator[tuple[DocumentK
             users = sorted(each.name for each in tasks if set_of(each) == edit.key.name)
             if users:
                 what = f"{edit.key} is used by task {', task '.join(users)}"
-                yield edit.key, Fatal("MR-4140", what)
+                deletions = ", ".join(f"`millrace task delete {name}`" for name in users)
+                fix = f"Delete these tasks first ({deletions}), or give them another set."
+                yield edit.key, Fatal("MR-4140", what, fix=fix)
         elif isinstance(task, CaptureTask | ApplyTask):
             its_set = after.get(set_key(set_of(task)))
             if its_set is None:

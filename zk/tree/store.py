@@ -23,13 +23,16 @@ from millrace.errors import Fatal, Retryable
 from millrace.faults import fault_point, register
 from schemas.decision import Decision
 from schemas.documents import (
+    ApplyTask,
     CaptureTask,
     Directives,
     SetDocument,
     TaskDocument,
     is_name,
+    names_of,
     set_of,
 )
+from schemas.snapshot_request import SnapshotRequests
 from schemas.status import TaskReport
 from zk.client.session import Change, Create, Delete, Node, Put, Session
 from zk.tree.documents import (
@@ -38,6 +41,7 @@ from zk.tree.documents import (
     DocumentKind,
     Documents,
     Edit,
+    capture_task_among,
     entry_of,
     refusals,
     set_key,
@@ -64,6 +68,7 @@ from zk.tree.entries import (
 from zk.tree.history import Author, History, Revision
 from zk.tree.paths import Tree, encode, text_field
 from zk.tree.reports import read_status
+from zk.tree.snapshots import change_requests, read_requests
 
 WRITE_TRIES = 10  # one is lost for each document that is written between our check and our write
 COMMIT_BYTES_MAX = 1_000_000  # ZooKeeper's default limit of a request is 1,048,575 bytes
@@ -116,6 +121,16 @@ class Store:
         """
         try:
             return self.set_entry(name).document
+        except Fatal as error:
+            raise Retryable(error.code, error.message, fix=error.fix, **error.context) from error
+
+    def capture_task_of(self, task: ApplyTask) -> CaptureTask:
+        """The task that captures to the apply task's topic, for runners. Retryable MR-4203 while there is none."""
+        entries = self.tasks().values()
+        try:
+            return capture_task_among(
+                (e.document for e in entries if isinstance(e, TaskEntry)), task
+            )
         except Fatal as error:
             raise Retryable(error.code, error.message, fix=error.fix, **error.context) from error
 
@@ -267,14 +282,16 @@ class Store:
             raise _waits(name, entry.desired.decision)
         desired = decided(entry.desired, decision)
         if (size := len(task_content(desired))) > NODE_BYTES_MAX:
-            raise Fatal("MR-4185", f"with this GTID set the node of {name} has {size} bytes")
+            what = f"with this GTID set the node of {name} has {size} bytes"
+            raise Fatal("MR-4185", what, task=name)
         self._write_task(name, desired, entry.version)
 
     def withdraw(self, entry: TaskEntry) -> Decision:
         """Remove the decision that waits; returns it. Fatal MR-4181 if there is none. Retryable as ``decide``."""
         waiting = entry.desired.decision
         if waiting is None:
-            raise Fatal("MR-4181", f"no decision waits for the task {entry.document.name}")
+            none = Fatal("MR-4181", f"no decision waits for the task {entry.document.name}")
+            raise none.name(**names_of(entry.document))
         self._write_task(entry.document.name, decided(entry.desired, None), entry.version)
         return waiting
 
@@ -288,6 +305,16 @@ class Store:
         waiting = entry.desired.decision
         if waiting is not None and waiting.id == decision.id:
             self._write_task(task.name, decided(entry.desired, None), entry.version)
+
+    def snapshot_requests(self, task: str) -> SnapshotRequests:
+        """The operators' requests for snapshots of a task. Fatal MR-4011."""
+        return read_requests(self._session, self._tree, task)
+
+    def change_snapshots(
+        self, task: str, change: Callable[[SnapshotRequests], SnapshotRequests]
+    ) -> SnapshotRequests:
+        """Change them; see ``zk.tree.snapshots.change_requests``."""
+        return change_requests(self._session, self._tree, task, change)
 
     def _own_entry(self, task: TaskDocument) -> TaskEntry:
         """The entry of a running task. Retryable while it is missing or malformed."""
@@ -316,7 +343,11 @@ class Store:
             return Outcome.UNCHANGED
         is_new = edit.key not in seen.entries
         if not is_new and not replace:
-            raise Fatal("MR-4103", f"{edit.key} exists with other contents")
+            raise Fatal(
+                "MR-4103",
+                f"{edit.key} exists with other contents",
+                fix=f"Compare with `millrace {edit.key.kind} show {edit.key.name}`. Add --replace to replace it.",
+            )
         self.write(seen, [edit])
         return Outcome.CREATED if is_new else Outcome.REPLACED
 
@@ -348,17 +379,18 @@ class Store:
         )
 
     def _changes(self, seen: Documents, edit: Edit) -> Iterable[Change]:
-        """The changes of one edit: its node, its history, and what belongs to a set that is deleted."""
+        """The changes of one edit: its node, its history, and the wishes about a set or task that is deleted."""
         path, entry = self._path(edit.key), seen.entries.get(edit.key)
         before = seen.document(edit.key)
         yield from self._history.changes(edit.key, before, edit.document, self._author)
         if edit.document is None:
             if entry is not None:
                 yield Delete(path, entry.version)
-            if edit.key.kind is DocumentKind.SET:
-                directives = self._tree.directives(edit.key.name)
-                node = self._session.get(directives)
-                yield from [Delete(directives, node.version)] if node is not None else []
+            is_set = edit.key.kind is DocumentKind.SET
+            name = edit.key.name
+            wishes = self._tree.directives(name) if is_set else self._tree.snapshots(name)
+            node = self._session.get(wishes)
+            yield from [Delete(wishes, node.version)] if node is not None else []
             return
         content = _content(edit.document, entry)
         yield Create(path, content) if entry is None else Put(path, content, entry.version)
@@ -397,7 +429,7 @@ def _content(document: Document, entry: SetEntry | TaskEntry | UnreadableEntry |
 def _waits(name: str, decision: Decision) -> Fatal:
     approval = decision.approval
     what = f"{decision.kind} by {approval.operator} waits for the task {name} already"
-    return Fatal("MR-4180", what, reason=approval.reason)
+    return Fatal("MR-4180", what, task=name, reason=approval.reason)
 
 
 def _check_size(changes: Sequence[Change]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from deploy.bench.apply.size import Size
-from deploy.bench.capture import bulk, latency, relay, small, upstream
+from deploy.bench.capture import bulk, latency, relay, small, snapshot, upstream
 from deploy.bench.capture.scene import say
 from deploy.bench.figure import Figure
 from millrace.errors import Fatal
@@ -27,6 +27,7 @@ GROUPS: Mapping[str, Group] = {
     "latency": Group(latency.LINES, latency.latency_figures),
     "bulk": Group((bulk.BULK,), bulk.bulk_figures),
     "small": Group((small.SMALL,), small.small_figures),
+    "snapshot": Group(snapshot.LINES, snapshot.snapshot_figures),
     "upstream": Group(upstream.LINES, upstream.upstream_figures),
 }
 

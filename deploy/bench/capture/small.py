@@ -5,14 +5,11 @@ from dataclasses import replace
 from statistics import median
 
 from deploy.bench.apply import workloads
-from deploy.bench.apply.sink.jars import SinkJars
 from deploy.bench.apply.size import Size
 from deploy.bench.capture.backlog import capture_backlog, write_backlog
-from deploy.bench.capture.debezium.peer import PEER, Debezium, debezium, fetch_debezium
+from deploy.bench.capture.debezium.peer import PEER, Debezium, debezium, debezium_jars
 from deploy.bench.capture.scene import Scene, open_scene, say
 from deploy.bench.figure import Figure
-from millrace.errors import Fatal
-from schemas.gtid import Flavour
 
 SMALL = "capture.small"
 TRANSACTIONS = 200_000
@@ -22,7 +19,7 @@ WARM_UP = 0.25
 def small_figures(size: Size) -> Iterator[Figure]:
     """The line; without Debezium's artifacts, or on MariaDB, it has no peer."""
     workload = replace(workloads.small(), changes=TRANSACTIONS)
-    jars = _jars(size.flavour)
+    jars = debezium_jars(size.flavour)
     with open_scene(size.flavour) as scene:
         if jars is None:
             ours = [rate for rate, _ in _rounds(scene, workload, size, None)]
@@ -48,14 +45,3 @@ def _rounds(
             say(f"  Debezium {theirs:,.0f}/s: ratio {ours / theirs:.2f}")
         if number:
             yield ours, theirs
-
-
-def _jars(flavour: Flavour) -> SinkJars | None:
-    if flavour is not Flavour.MYSQL:
-        say(f"  no peer: {PEER} reads MySQL alone")
-        return None
-    try:
-        return fetch_debezium()
-    except Fatal as error:
-        say(f"  no peer {PEER}: {error}")
-        return None

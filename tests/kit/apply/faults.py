@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import pairwise
 
+from consumer.apply.tally import Tally
 from consumer.target.connection import Endpoint
 from deploy.servers import DatabaseServer
 from millrace.errors import MillraceError, Retryable
@@ -62,6 +63,7 @@ class Supervised:
     cuts: Sequence[int] = ()
     failures: list[MillraceError] = field(default_factory=list)
     is_large: Callable[[int], bool] = bool  # the first for one lane, all others for many
+    tally: Tally = field(default_factory=Tally)
 
     def run(self) -> LocalApplier:
         """Run until all records are applied; raises Fenced and Fatal."""
@@ -81,7 +83,8 @@ class Supervised:
             for number, (first, end) in enumerate(pairwise(bounds)):
                 if end > applier.mark.next_offset:
                     values = self.stream.values[first:end]
-                    records = LocalRecords(values, first, is_large=self.is_large(number))
+                    is_large = self.is_large(number)
+                    records = LocalRecords(values, first, is_large=is_large, tally=self.tally)
                     applier.process(records, ignore)
         finally:
             applier.close()

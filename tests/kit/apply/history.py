@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from consumer.target.actions import Action, Actions
 from consumer.target.inventory import (
     ForeignKey,
     Inventory,
@@ -291,7 +292,8 @@ def inventory(database: str) -> Inventory:
         columns = {column.name: _column(column) for column in schema.columns}
         unique = tuple(UniqueKey(index, (column,), True) for index, column in keys[name])
         found[database, name] = TargetTable(database, name, columns, unique)
-    foreign = ForeignKey((database, "c"), ("p",), (database, "p"), ("id",), True)
+    actions = Actions(on_delete=Action.CASCADE)
+    foreign = ForeignKey((database, "c"), ("p",), (database, "p"), ("id",), actions)
     folds = {"utf8mb4_general_ci": general_fold()}
     return Inventory(tables=found, foreign_keys=(foreign,), folds=folds)
 

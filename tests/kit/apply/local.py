@@ -13,13 +13,14 @@ import numpy as np
 from consumer.apply.applier import Limits
 from consumer.apply.batch import BatchApplier
 from consumer.apply.lanes import Done, Work
-from consumer.apply.order import Failure, Order, Outcome, Share, ShareEnd, guarded, outcome_of
+from consumer.apply.order import Answer, Order, Outcome, Share, ShareEnd, guarded, result_of
 from consumer.apply.part import BEFORE_LANE_COMMIT
 from consumer.apply.share import run_share
+from consumer.apply.tally import Tally
 from consumer.apply.turn import Tools, residents, run_turn
 from consumer.registry import look_up_at
 from consumer.row_schemas import Ints
-from consumer.runner import take_over
+from consumer.start import take_over
 from consumer.target.connection import Endpoint, TlsChoice, connect
 from consumer.target.inventory import Inventory
 from consumer.target.progress import Mark, read_position
@@ -161,7 +162,7 @@ class LocalRecords:
     """Values whose offsets count from ``first``. ``is_large``: in lanes, however few.
 
     ``begun`` is called when a turn has read the progress. ``executors``: with several, a backlog is applied in shares,
-    one after the other, the last one first.
+    one after the other, the last one first. ``tally``: as the driver's.
     """
 
     values: Sequence[bytes]
@@ -172,6 +173,7 @@ class LocalRecords:
     begun: Callable[[], object] = list
     executors: int = 1
     turn_s: float = float(ALL)
+    tally: Tally = field(default_factory=Tally)
 
     @property
     def end(self) -> int:
@@ -181,9 +183,10 @@ class LocalRecords:
     def apply(self, order: Order) -> Outcome:
         """One turn; Spark would send order and outcome as bytes."""
         sent: Order = pickle.loads(pickle.dumps(order))
-        found = guarded(lambda: run_turn(sent, self.tools(sent)))
-        answer: Outcome | Failure = pickle.loads(pickle.dumps(found))
-        return outcome_of(answer)
+        found = guarded(sent.owner.task, lambda: run_turn(sent, self.tools(sent)))
+        answer: Answer[Outcome] = pickle.loads(pickle.dumps(found))
+        self.tally.add(answer.task, answer.incidents)
+        return result_of(answer)
 
     def executor_count(self) -> int:
         """See ``Cluster``."""
@@ -196,9 +199,11 @@ class LocalRecords:
     def apply_share(self, share: Share) -> ShareEnd:
         """One share; Spark would send it and its end as bytes."""
         sent: Share = pickle.loads(pickle.dumps(share))
-        found = guarded(lambda: run_share(sent, self.tools(sent.order)))
-        answer: ShareEnd | Failure = pickle.loads(pickle.dumps(found))
-        return outcome_of(answer)
+        task = sent.order.owner.task
+        found = guarded(task, lambda: run_share(sent, self.tools(sent.order)))
+        answer: Answer[ShareEnd] = pickle.loads(pickle.dumps(found))
+        self.tally.add(answer.task, answer.incidents)
+        return result_of(answer)
 
     def tools(self, order: Order) -> Tools:
         """The list as source, lanes in this thread."""
@@ -276,7 +281,7 @@ def started_at(endpoint: Endpoint, task: ApplyTask, *, epoch: int = 1) -> LocalA
         made = take_over(session, endpoint, task, epoch=epoch)
     finally:
         session.close()
-    return LocalApplier(made.assignment, made.owner, made.mark)
+    return LocalApplier(made.assignment, made.owner, made.mark, is_partial=made.is_partial)
 
 
 def apply_with_failures(

@@ -191,6 +191,7 @@ class ModelWriter:
         self._plans = plans
         self.statement_count = 0
         self.blocking = None  # the model stores no conflicts
+        self.conflicts: list[str] = []
 
     def write(self, rows: Rows, numbers: Ints) -> None:
         """See ``RowWriter``."""

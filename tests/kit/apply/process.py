@@ -7,36 +7,29 @@ from consumer.runner import ApplyRunner
 from consumer.spark.driver import SparkDriver
 from millrace.errors import Fenced, Retryable
 from schemas.documents import (
-    Account,
     ApplyTask,
     Brokers,
-    Member,
-    SecretReference,
+    CaptureTask,
     SetDocument,
-    Tls,
-    TlsMode,
     TopicAddress,
 )
 from schemas.status import TaskReport
 from tests.fixtures.spark import PASSWORD_VARIABLE, FixedLease
+from tests.kit.apply.documents import local_set
 
 RETRY_S = 0.5
 
 
 class _Sets:
     def __init__(self, port: int, user: str) -> None:
-        reference = SecretReference.parse(f"env:{PASSWORD_VARIABLE}")
-        assert reference is not None
-        self._document = SetDocument(
-            name="target",
-            members=(Member("127.0.0.1", port),),
-            account=Account(user, reference),
-            tls=Tls(TlsMode.REQUIRE_UNVERIFIED),
-        )
+        self._document = local_set("target", (port,), user=user, variable=PASSWORD_VARIABLE)
 
     def set_document(self, name: str) -> SetDocument:
         assert name == "target"
         return self._document
+
+    def capture_task_of(self, task: ApplyTask) -> CaptureTask:
+        raise Retryable("MR-4203", f"no task captures to {task.source.topic}")
 
 
 def main(name: str, topic: str, bootstrap: str, port: str, user: str, *spark: str) -> None:

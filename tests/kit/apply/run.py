@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from consumer.apply.batch import Assignment, Figures
+from consumer.apply.tally import Tally
 from consumer.spark.driver import FIRST_OFFSET
 from consumer.target.connection import Endpoint
 from consumer.target.progress import Mark, Owner
@@ -36,6 +37,7 @@ class SilentQuery:
 @dataclass
 class QueryDriver:
     made: SilentQuery = field(default_factory=SilentQuery)
+    tally: Tally = field(default_factory=Tally)
     process: Callable[[object], None] = print
 
     def query(self, *_: object, process: Callable[[object], None], **__: object) -> SilentQuery:
@@ -50,6 +52,7 @@ class QuietApplier:
     read_to: int = -1
     owner: Owner = field(default_factory=lambda: Owner("task", 1, 1))
     assignment: Assignment = field(default_factory=lambda: GIVEN)
+    is_partial: bool = False
 
 
 @dataclass

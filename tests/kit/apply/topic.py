@@ -72,6 +72,12 @@ class RecordStream:
         """One row of the current source transaction."""
         self._change(table, "d", before, None, flags)
 
+    def snapshot(self, table: TableSchema, after: Image) -> None:
+        """A row of a snapshot, between two source transactions."""
+        self._change(table, "r", None, after, 0)
+        self.values[-1] = self.values[-1][:-1] + b"\1"
+        self._last_row = None
+
     def introduce(self, table: TableSchema, *, schema_id: int = 0) -> None:
         """The table's schema record; it is added automatically before the first row."""
         schema = envelope_schema(SET, table)
@@ -106,17 +112,17 @@ class RecordStream:
             self._last_row = None
         self.ends.append(self.seq)
         self.last_number += 1
-        self.control(ResolvedRecord(self._progress(), SET, self.epoch, COMMIT_MS))
+        self.control(ResolvedRecord(self.progress, SET, self.epoch, COMMIT_MS))
 
     def pause(self) -> None:
         """A ``resolved`` inside the current source transaction, as after a Kafka transaction that has a part of it."""
         rows = self.seq - (self.ends[-1] if self.ends else 0)
-        opened = replace(self._progress(), open=OpenTransaction(self.gtid, rows))
+        opened = replace(self.progress, open=OpenTransaction(self.gtid, rows))
         self.control(ResolvedRecord(opened, SET, self.epoch, COMMIT_MS))
 
     def fence(self) -> None:
         """The record that an owner writes first."""
-        self.control(FenceRecord(self._progress(), SET, self.epoch, COMMIT_MS, "worker"))
+        self.control(FenceRecord(self.progress, SET, self.epoch, COMMIT_MS, "worker"))
 
     @property
     def gtid_set(self) -> str:
@@ -150,7 +156,9 @@ class RecordStream:
         self._last_row = len(self.values)
         self.values.append(frame(self._ids[schema.text], encode(schema.text, plain)))
 
-    def _progress(self) -> Progress:
+    @property
+    def progress(self) -> Progress:
+        """After all that is committed."""
         return Progress(parse_gtid_set(self.flavour, self.gtid_set), None, self.seq)
 
     def _source(self, database: str, table: str, flags: int) -> RecordSource:

@@ -18,7 +18,11 @@ Cursor = pymysql.cursors.Cursor
 def session(server: DatabaseServer) -> Iterator[Cursor]:
     """A root connection in UTC that accepts any value."""
     connection = pymysql.connect(
-        unix_socket=str(server.socket), user="root", charset="utf8mb4", autocommit=True
+        unix_socket=str(server.socket),
+        user="root",
+        charset="utf8mb4",
+        autocommit=True,
+        ssl_disabled=True,  # else each connection loads the system's CAs
     )
     with connection, connection.cursor() as cursor:
         cursor.execute(

@@ -303,7 +303,7 @@ class CaptureCluster:
         """The reports that `millrace status` shows."""
         return {v.name: v.report for v in views(read_cluster(session, self.ensemble.tree))}
 
-    def run_all(self, session: Session, *, timeout_s: float = 180.0) -> dict[str, TaskReport]:
+    def run_all(self, session: Session) -> dict[str, TaskReport]:
         """Wait until every task runs; returns the reports."""
 
         def all_run() -> bool:
@@ -315,7 +315,7 @@ class CaptureCluster:
                 report.state is TaskState.RUNNING for report in found.values()
             )
 
-        eventually(all_run, timeout_s=timeout_s, every_s=0.05, what="every task runs")
+        eventually(all_run, every_s=0.05, what="every task runs")
         return self.reports(session)
 
     def assert_whole(self) -> None:

@@ -4,7 +4,7 @@ A ``RowStream`` continues from any progress, so a test can open a publisher, rea
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -81,15 +81,16 @@ class RowStream:
     progress: Progress
     transaction_rows: int = 3
     is_introduced: bool = False
+    filler: str = "paid"
     _records: list[tuple[bytes, bytes]] = field(default_factory=list)
 
     def next_batch(self, row_count: int, *, filler: str = "paid") -> Batch:
         """The next rows; the table's schema record comes before the first."""
-        self._records = []
+        self._records, self.filler = [], filler
         if not self.is_introduced:
             self._introduce()
         for _ in range(row_count):
-            self._add_row(filler)
+            self._add_row()
         return batch_of(self._records, self.progress)
 
     def _introduce(self) -> None:
@@ -112,23 +113,38 @@ class RowStream:
         subject = schema.subject(self.topic)
         return RegisteredSchema(subject, self.register(subject, schema.text), schema)
 
-    def _add_row(self, filler: str) -> None:
+    def snapshot_row(self, chunk: int, number: int) -> tuple[bytes, bytes]:
+        """A row of a snapshot, between two source transactions: its key and value."""
+        self.progress = replace(self.progress, seq=self.progress.seq + 1)
+        gtid = _last_gtid(str(self.progress.gtid_set))
+        place = EventPlace(1_700_000_000_000, 0, gtid, "initial", chunk, 0)
+        transaction = RecordTransaction(gtid, number + 1, True)
+        return self._row("r", place, number, transaction)
+
+    def _row(
+        self, op: str, place: EventPlace, number: int, transaction: RecordTransaction
+    ) -> tuple[bytes, bytes]:
+        seq = self.progress.seq if op == "r" else self.progress.seq + 1
+        origin = Origin(self.progress.gtid_set.flavour, "t", SET)
+        source = RecordSource(origin, "shop", "orders", place, number, seq, op == "r")
+        value = {
+            "before": None,
+            "after": {"id": seq, "state": self.filler},
+            "source": source_to_plain(source),
+            "op": op,
+            "ts_ms": 1_700_000_000_000 + seq,
+            "transaction": transaction_to_plain(transaction),
+        }
+        key = frame(self._key.id, encode(self._key.schema.text, {"id": seq}))
+        return key, frame(self._value.id, encode(self._value.schema.text, value))
+
+    def _add_row(self) -> None:
         gtid_set, opened, seq = self.progress.gtid_set, self.progress.open, self.progress.seq + 1
         gtid = opened.gtid if opened else _next_gtid(str(gtid_set))
         row = opened.rows + 1 if opened else 1
         is_last = row >= self.transaction_rows
         place = EventPlace(1_700_000_000_000, 1, gtid, "bin.000001", 4 + seq, 0)
-        source = RecordSource(Origin(gtid_set.flavour, "t", SET), "shop", "orders", place, 0, seq)
-        value = {
-            "before": None,
-            "after": {"id": seq, "state": filler},
-            "source": source_to_plain(source),
-            "op": "c",
-            "ts_ms": 1_700_000_000_000 + seq,
-            "transaction": transaction_to_plain(RecordTransaction(gtid, row, is_last)),
-        }
-        key = frame(self._key.id, encode(self._key.schema.text, {"id": seq}))
-        self._records.append((key, frame(self._value.id, encode(self._value.schema.text, value))))
+        self._records.append(self._row("c", place, 0, RecordTransaction(gtid, row, is_last)))
         if is_last:
             done = gtid_set.advanced(parse_gtid(gtid_set.flavour, gtid))
             self.progress = Progress(done, None, seq)
@@ -148,6 +164,12 @@ def batch_of(records: list[tuple[bytes, bytes]], progress: Progress) -> Batch:
         pieces += [key, value]
         at = end
     return Batch(np.frombuffer(b"".join(pieces), np.uint8), bounds, progress)
+
+
+def _last_gtid(gtid_set: str) -> str:
+    separator = ":" if ":" in gtid_set else "-"
+    head, _, numbers = gtid_set.rpartition(separator)
+    return f"{head}{separator}{numbers.split('-')[-1]}"
 
 
 def _next_gtid(gtid_set: str) -> str:

@@ -4,6 +4,7 @@ from schemas.stages.captured import Captured, MemberView, SourceView, SwitchView
 from schemas.stages.published import Published
 from schemas.stages.rates import Rates
 from schemas.stages.relayed import BinlogEnd, Relayed
+from schemas.stages.snapshot import SnapshotStage
 from schemas.status import TaskReport, TaskState
 
 FULL_CAPTURE = TaskReport(
@@ -82,5 +83,19 @@ FULL_CAPTURE = TaskReport(
         commit_s=0.004,
         renewed=1,
         slow_path="",
+    ),
+    snapshot=SnapshotStage(
+        id="initial",
+        asked=("shop.*",),
+        table="shop.orders",
+        tables=12,
+        done=3,
+        chunks=7,
+        rows=61_000,
+        where="id > 5",
+        why="reads",
+        left_out=("shop.log: it has no primary key",),
+        rates=Rates(5000.0, 4500.5),
+        eta_s=75.0,
     ),
 )

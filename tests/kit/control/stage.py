@@ -52,3 +52,9 @@ class Stage:
 
         eventually(claim, what=f"{task} {state.value} {why}")
         return seen[0]
+
+    def pause(self, task: str) -> None:
+        """Pause a task and wait until its run has ended: a worker may not notice a pause that is taken back at once."""
+        self.store.pause(task, by="ann")
+        owner = self.tree.owner(task)
+        eventually(lambda: self.session.get(owner) is None, what=f"{task} stops")

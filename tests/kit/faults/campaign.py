@@ -39,9 +39,14 @@ VICTIMS = {  # by the longest prefix of a point's name
     "zk.placement.scheduler.": "scheduler",
     "apply.": "apply",
     "spread.": "cluster",  # tests/fault/test_spread_kills.py kills them
+    "load.": "forked",  # tests/fault/test_load_kills.py kills these
+    "streams.": "forked",  # tests/fault/test_stream_kills.py kills these
     "acls.": "command",  # `millrace cluster secure`: tests/fault/test_zk_access.py kills it
     "decision.": "forked",  # tests/fault/test_decision_kills.py kills these
+    "compare.": "forked",  # tests/fault/test_repair_kills.py and test_compare_kills.py kill these
+    "snapshot.": "forked",  # tests/fault/test_snapshot_kills.py kills these
     "conflict.": "command",  # `millrace conflict`: tests/fault/test_conflict_kills.py kills it
+    "follow.": "command",  # `millrace unsafe follow-topic`: tests/fault/test_follow_kills.py kills it
     "documents.": "command",  # commands that write documents: tests/fault/test_document_kills.py kills them
 }
 ELSEWHERE = ("cluster", "command", "forked")

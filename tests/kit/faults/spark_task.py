@@ -17,7 +17,6 @@ from tests.kit.apply.tables import integer, table
 from tests.kit.apply.topic import RecordStream, TopicWriter
 from tests.kit.waiting import INNODB_LOOK_S, eventually
 
-WAIT_S = 150  # a cluster starts, on two cores
 _PASSWORD = {PASSWORD_VARIABLE: "millrace-secret"}
 
 
@@ -127,7 +126,7 @@ def driving(
 def wait_for(claim: Callable[[], bool], driver: ServerProcess, what: str) -> None:
     """Wait for a claim; a failure shows the driver's last lines."""
     try:
-        eventually(claim, timeout_s=WAIT_S, every_s=INNODB_LOOK_S, what=what)
+        eventually(claim, every_s=INNODB_LOOK_S, what=what)
     except AssertionError as failure:
         failure.add_note(last_lines(driver.spec.log, count=30))
         raise

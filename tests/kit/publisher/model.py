@@ -287,10 +287,10 @@ class ModelCodec:
     def run_start(self, progress: Progress) -> Sequence[bytes]:
         return [json.dumps({"kind": "schema"}).encode(), self._mark("fence", progress)]
 
-    def gap(self, decision: Decision) -> Sequence[bytes]:
+    def gap(self, decision: Decision, result: Progress) -> Sequence[bytes]:
         row = {"gtid": decision.gtid, "rows": decision.number, "last": True}
-        value = {"kind": "row", "seq": decision.result.seq, "decision": decision.id} | row
-        return [json.dumps(value).encode(), self.resolved(decision.result)]
+        value = {"kind": "row", "seq": result.seq, "decision": decision.id} | row
+        return [json.dumps(value).encode(), self.resolved(result)]
 
     def decision_of(self, value: bytes) -> str:
         return str(json.loads(value).get("decision", ""))

@@ -78,12 +78,13 @@ class ServeProcess:
         self.port = int(json.loads(self.process.stdout.readline())["serve"].rpartition(":")[2])
 
     def kill(self, number: signal.Signals = signal.SIGKILL) -> int:
-        """End it, and return its exit code."""
-        assert self.process is not None
-        self.process.send_signal(number)
-        code = self.process.wait(60)
-        assert self.process.stdout is not None
-        self.process.stdout.close()
+        """End it, and return its exit code. Another thread may start its successor as soon as it is dead."""
+        process = self.process
+        assert process is not None
+        assert process.stdout is not None
+        process.send_signal(number)
+        code = process.wait(60)
+        process.stdout.close()
         return code
 
 

@@ -1,7 +1,8 @@
 """Which test file a lane runs next, and the expected time of the rest. No I/O.
 
 The longest file comes first, so the lanes end together. Files that need the shared database servers run in one lane,
-because a second copy costs memory and time. When another lane has nothing else to do, it starts this copy, and helps.
+because each further copy costs memory and time. While they take longer than a lane's share, another lane starts a copy,
+and helps.
 """
 
 import json
@@ -15,10 +16,9 @@ from tests.kit.paths import ROOT
 
 DURATIONS = ROOT / "tests" / "durations.json"
 UNKNOWN_S = 10.0  # of a file without a stored duration
-HELP_S = (
-    60.0  # of waiting files: less than that is done before a second copy of the servers has paid
-)
-SERVERS, HELPER = "servers", "helper"
+# of waiting files for each copy of the servers: less than that is done before another copy has paid
+HELP_S = 60.0
+SERVERS = "servers"
 # fixtures (tests/fixtures/servers.py, spark.py) that only one lane may use
 SETS = "source_set"
 SHARED = frozenset({"pool", "spark", SETS})
@@ -64,36 +64,49 @@ class TestFile:
 
 @dataclass(slots=True)
 class Plan:
-    """Waiting files, the longest first. ``owners``: the lane of each exclusive resource."""
+    """Waiting files, the longest first. ``owners``: the lane of each exclusive resource.
+
+    ``helpers``: the lanes with further copies of the servers.
+    """
 
     waiting: list[TestFile]
+    lane_count: int
     owners: dict[str, int] = field(default_factory=dict)
+    helpers: set[int] = field(default_factory=set)
 
     @classmethod
-    def of(cls, files: Iterable[TestFile]) -> "Plan":
+    def of(cls, files: Iterable[TestFile], *, lane_count: int) -> "Plan":
         """Sorted by duration, the longest first."""
-        return cls(sorted(files, key=lambda file: (-file.expected_s, file.path)))
+        return cls(sorted(files, key=lambda file: (-file.expected_s, file.path)), lane_count)
 
     def take(self, lane: int) -> TestFile | None:
         """The next file of this lane; None when there is none.
 
         First come files that only it can run, and of these the files with source sets.
         """
-        allowed = [file for file in self.waiting if self._may(lane, file)] or self._helped(lane)
+        helps = self._helps(lane)
+        allowed = [
+            file
+            for file in self.waiting
+            if self._may(lane, file) or (helps and file.needs == {SERVERS} and not file.uses_sets)
+        ]
         if not allowed:
             return None
         # min is stable: it returns the longest of its kind
         chosen = min(allowed, key=lambda file: (not file.needs, not file.uses_sets))
         self.waiting.remove(chosen)
         for need in chosen.needs:
-            self.owners.setdefault(need, lane)
+            if self.owners.setdefault(need, lane) != lane:
+                self.helpers.add(lane)
         return chosen
 
-    def _helped(self, lane: int) -> list[TestFile]:
-        """The files of the servers' lane, for one lane that has no others."""
-        if self.left_s() < HELP_S or self.owners.setdefault(HELPER, lane) != lane:
-            return []
-        return [file for file in self.waiting if file.needs == {SERVERS} and not file.uses_sets]
+    def _helps(self, lane: int) -> bool:
+        """Whether this lane has, or should start, a copy of the servers."""
+        if lane in self.helpers or lane in self.owners.values() or SERVERS not in self.owners:
+            return lane in self.helpers
+        servers_s = sum(file.expected_s for file in self.waiting if SERVERS in file.needs)
+        copies_s = servers_s / (1 + len(self.helpers))
+        return copies_s > max(HELP_S, self.left_s() / self.lane_count)
 
     def _may(self, lane: int, file: TestFile) -> bool:
         if any(self.owners.get(need, lane) != lane for need in file.needs):

@@ -19,7 +19,7 @@ from deploy.bench.apply.sink.connect import ConnectWorker
 from deploy.bench.apply.sink.jars import SinkJars, fetch_connect, unpack
 from deploy.bench.apply.workloads import Workload
 from deploy.bench.capture.backlog import end_clock
-from deploy.bench.capture.scene import Scene
+from deploy.bench.capture.scene import Scene, say
 from deploy.bench.capture.topics import create_topic
 from deploy.servers import Account, DatabaseServer
 from deploy.servers.fetch import fetch_jars
@@ -36,6 +36,11 @@ PROBE_S = 0.5
 _PRIVILEGES = "SELECT, RELOAD, LOCK TABLES, SHOW DATABASES, REPLICATION SLAVE, REPLICATION CLIENT"
 _JSON = "org.apache.kafka.connect.json.JsonConverter"
 _PROBE = "bench_probe"
+_SNAPSHOT = {
+    "snapshot.mode": "initial_only",
+    "snapshot.locking.mode": "none",
+    "snapshot.fetch.size": "20480",
+}
 
 
 def fetch_debezium() -> SinkJars:
@@ -44,6 +49,18 @@ def fetch_debezium() -> SinkJars:
         connect = fetch_connect()
         fetched = fetch_jars("debezium-mysql", size_mb=45, ivy_file=IVY_FILE, finish=unpack)
     return SinkJars(str(connect / "*"), fetched / "plugin")
+
+
+def debezium_jars(flavour: Flavour) -> SinkJars | None:
+    """The files of Debezium; None, which standard error explains, on MariaDB or if a download fails."""
+    if flavour is not Flavour.MYSQL:
+        say(f"  no peer: {PEER} reads MySQL alone")
+        return None
+    try:
+        return fetch_debezium()
+    except Fatal as error:
+        say(f"  no peer {PEER}: {error}")
+        return None
 
 
 @contextmanager
@@ -106,6 +123,33 @@ class Debezium:
     def _has_reached(self, wanted: int, end: int) -> bool:
         self._worker.check(NAME)
         return end >= wanted
+
+
+def snapshot_rate(scene: Scene, jars: SinkJars, table: tuple[str, str], rows: int) -> float:
+    """Rows per second of a snapshot by a connector that does nothing else."""
+    database, name = table
+    bootstrap, number = scene.kafka.bootstrap, secrets.token_hex(4)
+    account = Account(f"debezium{number}", secrets.token_hex(12))
+    scene.source.create_account(account, _PRIVILEGES)
+    worker = ConnectWorker(scene.folder / f"connect-{number}", jars, bootstrap)
+    topic = f"{PREFIX}{number}.{database}.{name}"
+    create_topic(bootstrap, topic)
+    history = scene.folder / f"connect-{number}" / "history"
+    common = settings(scene.source, account, tables=f"{database}[.]{name}", history=history)
+    try:
+        worker.start()
+        worker.create(NAME, {**common, "topic.prefix": f"{PREFIX}{number}", **_SNAPSHOT})
+        with end_clock(bootstrap, topic) as clock:
+            worker.resume_tasks(NAME)
+            clock.wait_for(partial(_has_rows, worker, rows))
+        return clock.rate()
+    finally:
+        worker.discard()
+
+
+def _has_rows(worker: ConnectWorker, rows: int, end: int) -> bool:
+    worker.check(NAME)
+    return end >= rows
 
 
 def settings(

@@ -1,0 +1,54 @@
+"""Checks what `compare: {every_h: …}` needs: the rights on the source, and packets that are long enough on both sides.
+
+The rules are those of a comparison (``consumer.compare``). A finding is a warning: the task runs without it.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+
+from consumer.checks.load import RowsUse
+from consumer.compare.digest import PACKET_BYTES_MIN
+from consumer.compare.members import choose_origin
+from consumer.load.tables import Admission
+from consumer.target.connection import TargetConnection, connect, text_of
+from consumer.target.members import primary_member
+from millrace.checks.requirement import Area, Requirement, Subject
+from schemas.grants import Role, needed_grants, parse_grants, shown
+
+WAIT_S = 5.0  # for a replica
+
+
+def check_compare(use: RowsUse) -> Iterator[Requirement]:
+    """Ask both sets. Errors: see ``consumer.compare.members`` and ``consumer.target.members``."""
+    subject = Subject(Area.SOURCE, f"comparison of {use.task.name}")
+    with ExitStack() as opened:
+        member = choose_origin(use.source, wait_s=WAIT_S)
+        source = connect(member.source)
+        opened.callback(source.close)
+        target = connect(primary_member(use.target, for_writing=False))
+        opened.callback(target.close)
+        yield subject.ok("a member to read", member.name)
+        captured = replace(use.capture.tables, hidden=use.source.heartbeat.table)
+        yield _judge_grants(subject, source, Admission(captured, use.task.tables))
+        for session in (source, target):
+            yield _judge_packet(subject, session)
+
+
+def _judge_grants(subject: Subject, source: TargetConnection, admission: Admission) -> Requirement:
+    held = parse_grants(text_of(line) for (line,) in source.query("SHOW GRANTS"))
+    needed = needed_grants(Role.COMPARE, source.flavour, admission.databases)
+    missing = () if held.has_roles else held.missing(needed)
+    if missing:
+        fix = " ".join(grant.sql(held.account) for grant in missing)
+        return subject.warn("MR-5007", "privileges", found=f"without {shown(missing)}", fix=fix)
+    return subject.ok("privileges", "sufficient")
+
+
+def _judge_packet(subject: Subject, session: TargetConnection) -> Requirement:
+    ((found,),) = session.query("SELECT @@max_allowed_packet")
+    what = f"max_allowed_packet of {session.endpoint.host}:{session.endpoint.port}"
+    if int(text_of(found)) < PACKET_BYTES_MIN:
+        wanted = f"{PACKET_BYTES_MIN} or more"
+        return subject.warn("MR-5121", what, found=text_of(found), wanted=wanted)
+    return subject.ok(what, text_of(found))

@@ -1,0 +1,111 @@
+"""Checks what `start: load` would do now: the member to read, the rights there, and the tables. Changes nothing.
+
+The rules are those of a load (``consumer.load``). A task that has progress loads nothing.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from consumer.load.create import has_rows
+from consumer.load.plan import Ends, Sides, missing_rights, read_sides, table_sizes
+from consumer.load.source import choose_source
+from consumer.load.tables import Admission, SourceTable, check_same, missing_on
+from consumer.target.connection import TargetConnection, connect
+from consumer.target.members import primary_member
+from consumer.target.progress import Owner, read_mark
+from millrace.checks.requirement import Area, Requirement, Subject, shortened
+from millrace.counted import counted
+from millrace.errors import Fatal
+from schemas.documents import ApplyTask, CaptureTask, SetDocument
+from schemas.grants import shown
+
+
+@dataclass(frozen=True, slots=True)
+class RowsUse:
+    """An apply task, and where its rows come from and go."""
+
+    task: ApplyTask
+    capture: CaptureTask
+    source: SetDocument
+    target: SetDocument
+
+
+def check_load(use: RowsUse) -> Iterator[Requirement]:
+    """Ask both sets. Errors: see ``consumer.load.source`` and ``consumer.target.members``."""
+    task = use.task
+    subject = Subject(Area.SOURCE, f"load of {task.name}")
+    target = connect(primary_member(use.target, for_writing=False))
+    try:
+        if _has_progress(target, task):
+            yield subject.ok("start: load", f"not needed: {use.target.name} has progress")
+            return
+        member = choose_source(use.source, from_primary=task.rules.load.from_primary)
+        yield subject.ok("a member to read", f"{member.name}, lag {member.lag_s:g} s")
+        source = connect(member.endpoint)
+        try:
+            captured = replace(use.capture.tables, hidden=use.source.heartbeat.table)
+            admission = Admission(captured, task.tables)
+            yield _judge_grants(subject, source, admission)
+            sides = read_sides(Ends(source, target, Owner(task.name, 0, 0)), admission)
+            yield from _judge_tables(subject, sides, target)
+            yield _announced(subject, source, sides)
+        finally:
+            source.close()
+    finally:
+        target.close()
+
+
+def _has_progress(target: TargetConnection, task: ApplyTask) -> bool:
+    try:
+        return read_mark(target, task.name) is not None
+    except Fatal as exc:
+        if exc.code in ("MR-5012", "MR-5013"):  # no task has run on this target
+            return False
+        raise
+    finally:
+        target.rollback()
+
+
+def _judge_grants(subject: Subject, source: TargetConnection, admission: Admission) -> Requirement:
+    held, missing = missing_rights(source, admission)
+    if missing:
+        fix = " ".join(grant.sql(held.account) for grant in missing)
+        return subject.fail("MR-5007", "privileges", found=f"without {shown(missing)}", fix=fix)
+    return subject.ok("privileges", "sufficient")
+
+
+def _judge_tables(
+    subject: Subject, sides: Sides, target: TargetConnection
+) -> Iterator[Requirement]:
+    """MR-5091 and MR-5092 for tables that the target has."""
+    is_same = sides.source.flavour is sides.target.flavour
+    filled = []
+    for table in sides.tables:
+        there = sides.target.tables.get(table.key)
+        if there is None:
+            continue
+        try:
+            check_same(table, there, is_same_flavour=is_same)
+        except Fatal as error:
+            yield subject.error("structure on the target", error)
+        if not there.is_sequence and has_rows(target, table.key):
+            filled.append(".".join(table.key))
+    if filled:
+        wanted = "empty tables"
+        yield subject.fail("MR-5091", "rows on the target", found=shortened(filled), wanted=wanted)
+
+
+def _announced(subject: Subject, source: TargetConnection, sides: Sides) -> Requirement:
+    """The tables that will be loaded."""
+    sizes = table_sizes(source)
+    rows = sum(sizes.get(_place(table), (0, 0))[0] for table in sides.tables)
+    parts = [f"{counted(len(sides.tables), 'table')} with about {rows:,} rows"]
+    if missing := missing_on(sides.target, sides.tables):
+        parts.append(f"{len(missing)} of them will be created")
+    if snapshots := [table.name for table in sides.tables if table.why_snapshot]:
+        parts.append(f"in one snapshot each: {shortened(snapshots)}")
+    return subject.ok("tables to load", "; ".join(parts))
+
+
+def _place(table: SourceTable) -> tuple[str, str]:
+    return table.table.database, table.table.table

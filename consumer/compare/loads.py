@@ -1,0 +1,11 @@
+"""The tables of a task that a load copies now. The task's progress is not about their rows."""
+
+from consumer.streams.state import read_tables
+from consumer.streams.view import view_of
+from consumer.target.connection import TargetConnection
+from consumer.target.inventory import TableKey
+
+
+def loading(target: TargetConnection, task: str) -> frozenset[TableKey]:
+    """The tables that wait for a load, are copied, or follow in a side stream. The current transaction stays open."""
+    return view_of(task, read_tables(target, task), None).elsewhere

@@ -1,0 +1,114 @@
+"""Chooses the member of the source set that a comparison reads, and another one if that is lost.
+
+    a replica      the one that a load would read (``consumer.load.source``), if it gets what the primary has now within
+                   the time that the comparison waits for a side
+    the primary    if there is no such replica; the reason is logged
+
+A primary must answer in any case: it is asked for its position, which bounds what the target may have
+(``consumer.compare.sides``).
+"""
+
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TypeVar
+
+from consumer.compare.sides import POLL_S
+from consumer.load.positions import executed, read_end
+from consumer.load.source import Candidate, choose_source
+from consumer.target.connection import Endpoint, connect
+from consumer.target.members import primary_member
+from millrace.errors import MillraceError, Retryable
+from millrace.log import get_logger
+from schemas.documents import SetDocument
+from schemas.gtid import GtidPosition, shortened
+
+T = TypeVar("T")
+
+TRIES_MAX = 3  # of a comparison whose member is lost
+_LOST = {"MR-5001", "MR-5128"}
+
+_log = get_logger("compare")
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The member to read. ``primary``: of its set, None if it is read. ``why``: why no replica is read."""
+
+    source: Endpoint
+    primary: Endpoint | None = None
+    why: str = ""
+
+    @property
+    def name(self) -> str:
+        """As host:port."""
+        return f"{self.source.host}:{self.source.port}"
+
+
+def choose_origin(document: SetDocument, *, wait_s: float) -> Origin:
+    """See the module. Retryable MR-5001 or MR-5003 without a primary."""
+    primary = primary_member(document, for_writing=False)
+    try:
+        found = choose_source(document)
+    except Retryable as exc:
+        return _read(Origin(primary, why=exc.message))
+    if found.endpoint == primary:
+        return _read(Origin(primary))
+    if why := _why_late(found, primary, wait_s):
+        return _read(Origin(primary, why=f"{found.name}: {why}"))
+    return _read(Origin(found.endpoint, primary))
+
+
+def from_members(
+    document: SetDocument, *, wait_s: float, compare: Callable[[Origin], T], is_stored: bool
+) -> T:
+    """The answer of ``compare`` with a member.
+
+    If that is lost or too late, ``compare`` is called with a member again. Only a comparison that ``is_stored``, which
+    continues after its last chunks.
+    """
+    for _ in range(TRIES_MAX - 1 if is_stored else 0):
+        try:
+            return compare(choose_origin(document, wait_s=wait_s))
+        except Retryable as exc:
+            if exc.code not in _LOST:
+                raise
+            _log.warning("the comparison continues, perhaps with another member", error=exc)
+    return compare(choose_origin(document, wait_s=wait_s))
+
+
+def _read(origin: Origin) -> Origin:
+    if origin.why:
+        _log.warning("a comparison reads the primary", member=origin.name, why=origin.why)
+    else:
+        _log.info("a comparison reads", member=origin.name)
+    return origin
+
+
+def _why_late(found: Candidate, primary: Endpoint, wait_s: float) -> str:
+    """Why this replica is too late to be read; "" when it has what the primary had."""
+    if found.lag_s > wait_s:
+        return f"its lag is {found.lag_s:g} s"
+    try:
+        with closing(connect(primary)) as session:
+            wanted = read_end(session)
+        return "" if _gets(found.endpoint, wanted, wait_s) else _late(wanted, wait_s)
+    except MillraceError as exc:
+        return exc.message
+
+
+def _gets(endpoint: Endpoint, wanted: GtidPosition, wait_s: float) -> bool:
+    """Whether the member has the position within this time."""
+    deadline_s = time.monotonic() + wait_s
+    with closing(connect(endpoint)) as session:
+        while not executed(session).includes(wanted):
+            session.rollback()
+            if time.monotonic() > deadline_s:
+                return False
+            time.sleep(POLL_S)
+    return True
+
+
+def _late(wanted: GtidPosition, wait_s: float) -> str:
+    return f"it does not have {shortened(str(wanted))} after {wait_s:g} s"

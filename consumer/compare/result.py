@@ -1,0 +1,102 @@
+"""The result of a comparison: differences with both rows and the SQL that repairs them, and counts."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+SHOWN_MAX = 20  # rows listed per table
+TEXT_MAX = 200  # characters of a key, and of each row
+
+
+class What(StrEnum):
+    """How a row differs. MISSING: it is not on the target. EXTRA: it is not on the source."""
+
+    DIFFERENT = "different"
+    MISSING = "missing"
+    EXTRA = "extra"
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Both rows as literals, each at most ``TEXT_MAX`` characters, "" without a row, and the SQL that repairs them."""
+
+    source: str = ""
+    target: str = ""
+    repair: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One row.
+
+    ``key``: its chunk key, else its primary key, else all values, as literals (``9,'日本'``) and at most ``TEXT_MAX``
+    characters. For more than a row, the place in parentheses. ``is_left``: a repair has left it as it was.
+    """
+
+    table: str
+    what: str
+    key: str
+    rows: Rows = field(default=Rows(), compare=False)
+    is_left: bool = field(default=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The part of one chunk. ``rows``: of the source. ``shown``: the first of ``differing`` rows."""
+
+    rows: int
+    differing: int = 0
+    unsettled: int = 0
+    repaired: int = 0
+    shown: tuple[Difference, ...] = ()
+
+
+@dataclass(slots=True)
+class Comparison:
+    """The result. ``counts``: all differences, by table. ``differences`` lists at most ``SHOWN_MAX`` per table.
+
+    ``unsettled``: rows that changed at each look, and chunks of tables that were altered. Nothing is known about them.
+    ``repaired``: of the differences.
+    """
+
+    tables: int = 0
+    rows: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    unsettled: int = 0
+    repaired: int = 0
+    differences: list[Difference] = field(default_factory=list)
+
+    @property
+    def difference_count(self) -> int:
+        """All differences."""
+        return self.counts.total()
+
+    @property
+    def is_equal(self) -> bool:
+        """True without any difference."""
+        return self.difference_count == 0
+
+    def note(self, table: str, what: str, places: Sequence[str]) -> None:
+        """Count and list differences of a table that are more than a row."""
+        self.counts[table] += len(places)
+        self.show([Difference(table, what, place) for place in places])
+
+    def note_once(self, table: str, what: str, place: str) -> None:
+        """Count and list it, unless it is listed already."""
+        if Difference(table, what, place) not in self.differences:
+            self.note(table, what, [place])
+
+    def add(self, table: str, chunk: "Part") -> None:
+        """Add what was found in a chunk of a table."""
+        self.rows += chunk.rows
+        self.counts += Counter({table: chunk.differing})  # none for a table without a difference
+        self.unsettled += chunk.unsettled
+        self.repaired += chunk.repaired
+        self.show(chunk.shown)
+
+    def show(self, found: Sequence[Difference]) -> None:
+        """List differences, as far as their table has room. Does not count them."""
+        for one in found:
+            if sum(1 for known in self.differences if known.table == one.table) < SHOWN_MAX:
+                self.differences.append(one)

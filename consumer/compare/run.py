@@ -1,0 +1,142 @@
+"""Compares all tables of two sets, chunk by chunk, under writes.
+
+Chunks are found one by one on the source, as they are needed. The sessions that compare them are those of a pool; one
+further session on each side reads the structure and finds the borders, and one stores what has been compared.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+
+from consumer.compare.loads import loading
+from consumer.compare.plan import Admits, pairs
+from consumer.compare.pool import Pool, Threads
+from consumer.compare.repair import repair
+from consumer.compare.result import Comparison, Part
+from consumer.compare.sides import Ends, Sides
+from consumer.compare.state import State
+from consumer.compare.table import Pair
+from consumer.compare.throttle import Throttle
+from consumer.compare.work import ChunkResult, Job, compare_chunk
+from consumer.target.inventory import TableKey
+from millrace.errors import MillraceError
+from schemas.chunks.borders import chunks
+from schemas.chunks.chunk import Chunk
+
+CHUNK_ROWS = 100_000  # about 0.1 s on each side
+_ALTERED = "1412"  # the server's error for a table that changed since the snapshot began
+THREADS = 4  # two keep both servers busy; the others wait for the target
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Compares a chunk, and repairs it if it is asked to."""
+
+    throttle: Throttle = field(default_factory=Throttle)
+    repairs: bool = False
+
+    def __call__(self, sides: Sides, job: Job) -> ChunkResult:
+        """Compare the chunk when the servers have time."""
+        self.throttle.wait(sides)
+        before = _loading(sides)
+        try:
+            found = compare_chunk(sides, job, repair if self.repairs else None)
+        except MillraceError as exc:
+            if not _was_altered(exc):
+                raise
+            sides.rollback()
+            return ChunkResult(job, Part(0, unsettled=1), "")
+        if found.part.differing and job.pair.place in before | _loading(sides):
+            return ChunkResult(job, Part(0, unsettled=1), "")
+        return found
+
+
+def _loading(sides: Sides) -> frozenset[TableKey]:
+    found = loading(sides.target, sides.ends.task) if sides.ends.task else frozenset()
+    sides.target.rollback()
+    return found
+
+
+def _was_altered(exc: MillraceError) -> bool:
+    """Whether the error is that of a table that was dropped or altered meanwhile."""
+    return exc.code in ("MR-5012", "MR-5013") or exc.context.get("errno") == _ALTERED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """How to compare. ``pool`` None: ``THREADS`` threads. ``state`` None: nothing is stored.
+
+    ``resumes``: chunks of ``state`` are not compared again. ``seen`` gets each chunk that has ended.
+    """
+
+    chunk_rows: int = CHUNK_ROWS
+    work: Work = Work()
+    pool: Pool | None = None
+    state: State | None = None
+    seen: Callable[[ChunkResult], None] = field(default=lambda _: None)
+
+
+def compare_sets(
+    ends: Ends, admits: Admits, *, written_by: str = "", rules: Rules | None = None
+) -> Comparison:
+    """Compare all admitted tables of the source, and tables of the same databases that only the target has.
+
+    A database that the source no longer has is compared if the apply task ``written_by`` has applied rows there. Fatal
+    MR-5007 if an account may not read a table that the other side has.
+    """
+    given = rules or Rules()
+    found = Comparison()
+    with closing(Sides(ends)) as sides:
+        begun = [_Table(pair, given.state) for pair in pairs(sides, admits, written_by, found)]
+        for table in begun:
+            for result in table.compared:
+                found.add(table.pair.name, result.part)
+        pool = given.pool or Threads(ends, THREADS)
+        jobs = _jobs(sides, begun, given.chunk_rows)
+        with closing(pool.run(given.work, jobs)) as results:
+            for result in results:
+                if given.state is not None:
+                    given.state.save(result)
+                found.add(result.job.pair.name, result.part)
+                given.seen(result)
+    found.differences.sort(key=lambda one: one.table)
+    if given.state is not None:
+        given.state.end(found)
+    return found
+
+
+class _Table:
+    """A table to compare, and its chunks that an earlier comparison has compared."""
+
+    def __init__(self, pair: Pair, state: State | None) -> None:
+        self.pair = pair
+        self.compared = state.compared(pair) if state is not None else []
+
+
+def _jobs(sides: Sides, begun: list[_Table], chunk_rows: int) -> Iterator[Job]:
+    """Every chunk of every table. The threads of the pool take turns."""
+    for table in begun:
+        last = table.compared[-1].job.chunk if table.compared else None
+        for chunk in _chunks(sides, table.pair, last, chunk_rows):
+            yield Job(table.pair, chunk)
+
+
+def _chunks(sides: Sides, pair: Pair, last: Chunk | None, chunk_rows: int) -> Iterator[Chunk]:
+    key = pair.source.key
+    if key is None:
+        if last is None:
+            yield Chunk(0)
+        return
+
+    def query(sql: str) -> list[tuple[object, ...]]:
+        found = sides.source.query(sql)
+        sides.source.rollback()  # the next border is found in newer rows
+        return found
+
+    table = pair.source.digest.table
+    try:
+        yield from chunks(query, table, key, rows=lambda: chunk_rows, begin=last)
+    except MillraceError as exc:
+        if not _was_altered(exc):
+            raise
+        sides.rollback()

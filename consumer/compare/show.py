@@ -1,0 +1,129 @@
+"""Differences for people: the key, both rows as literals, and the SQL that repairs the target.
+
+The SQL changes only the row that it names. It begins with the settings of the session that a repair has: no foreign key
+checks, so no cascade fires, UTC, and the same modes, so that a literal means the same.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from consumer.compare.gaps import Gap
+from consumer.compare.plan import WHOLE_TABLE
+from consumer.compare.repair_sql import repair_statements, values_query
+from consumer.compare.result import SHOWN_MAX, TEXT_MAX, Difference, Rows, What
+from consumer.compare.sides import Sides
+from consumer.compare.table import Name, Pair, Side
+from consumer.exact import Long, exact_columns, is_long, literals
+from consumer.target.connection import LENIENT_MODE, Row, TargetConnection
+from schemas.sql.quoting import quoted, table_name
+
+SQL_MAX = 10_000  # characters; a longer statement is not listed
+RECORD_BYTES_MAX = 1 << 20  # of a row's long values, so that all of it is recorded
+BEFORE_SQL = (
+    f"SET foreign_key_checks=0, sql_mode='{LENIENT_MODE}', time_zone='+00:00', NAMES utf8mb4;"
+)
+# MySQL takes DEFAULT as 0 for the first
+AFTER_SQL = "SET foreign_key_checks=1, sql_mode=DEFAULT, time_zone=DEFAULT;"
+
+
+def shown(sides: Sides, pair: Pair, gaps: Sequence[Gap]) -> list[Difference]:
+    """The first differences, at most ``SHOWN_MAX``; each as often as it counts."""
+    found: list[Difference] = []
+    for gap in gaps:
+        if len(found) >= SHOWN_MAX:
+            break
+        found += [_difference(sides, pair, gap)] * min(gap.count, SHOWN_MAX - len(found))
+    return found
+
+
+def _difference(sides: Sides, pair: Pair, gap: Gap) -> Difference:
+    source = gap.source and row_texts(sides.source, pair, pair.source, gap.source.name)
+    target = gap.target and row_texts(sides.target, pair, pair.target, gap.target.name)
+    sides.rollback()
+    keys, rows = zip(source or ("", ""), target or ("", ""), strict=True)
+    statements = []
+    if gap.source is None or source is not None:
+        statements = repair_statements(pair, gap, source_values(sides.source, pair, gap))
+        sides.rollback()
+    repair = " ".join((BEFORE_SQL, *(f"{statement};" for statement in statements), AFTER_SQL))
+    is_listed = statements and len(repair) <= SQL_MAX
+    texts = Rows(rows[0], rows[1], repair if is_listed else "")
+    return Difference(pair.name, str(gap.what), keys[0] or keys[1], texts)
+
+
+def with_left(
+    listed: Sequence[Difference], gaps: Sequence[Gap], done: Sequence[bool]
+) -> list[Difference]:
+    """``shown`` of the gaps, after a repair: which it has left. ``done``: of each gap, whether it is repaired."""
+    outcomes = (is_done for gap, is_done in zip(gaps, done, strict=True) for _ in range(gap.count))
+    return [
+        replace(one, is_left=not is_done) for one, is_done in zip(listed, outcomes, strict=False)
+    ]
+
+
+def note_of(one: Difference) -> str:
+    """The next step for a table that only one side has, or a row that a repair has left; "" for anything else."""
+    if one.is_left:
+        return "It was not repaired: it changed meanwhile, or a warning in the log has the reason."
+    if one.key != WHOLE_TABLE:
+        return ""
+    if one.what == What.MISSING:
+        return f"`millrace task load TASK --tables {one.table}` creates and copies it."
+    return (
+        "It is never dropped: only you know whether another application uses it. If none does, drop it:"
+        f" DROP TABLE {table_name(*one.table.split('.', 1)).decode()};"
+    )
+
+
+def row_texts(
+    session: TargetConnection, pair: Pair, side: Side, name: Name
+) -> tuple[str, str] | None:
+    """The key and the row, in the session's transaction, both cut; None if the row is gone."""
+    found = _texts(session, pair, side, name, Long.BEGINNING)
+    return found and (found[0][:TEXT_MAX], found[1][:TEXT_MAX])
+
+
+def row_record(
+    session: TargetConnection, pair: Pair, side: Side, name: Name, *, bytes_max: int
+) -> tuple[str, str] | None:
+    """The key, cut, and the row. Long values of more than ``bytes_max`` in all are only begun."""
+    columns = [quoted(c.name).decode() for c in side.table.columns.values() if is_long(c)]
+    lengths = " + ".join(f"COALESCE(LENGTH({column}), 0)" for column in columns) or "0"
+    found = session.query(
+        f"SELECT {lengths} FROM {side.digest.table} WHERE {side.named([name])} LIMIT 1"
+    )
+    if not found:
+        return None
+    is_whole = int(str(found[0][0])) <= bytes_max
+    texts = _texts(session, pair, side, name, Long.WHOLE if is_whole else Long.BEGINNING)
+    return texts and (texts[0][:TEXT_MAX], texts[1])
+
+
+def _texts(
+    session: TargetConnection, pair: Pair, side: Side, name: Name, long: Long
+) -> tuple[str, str] | None:
+    other = pair.target if side is pair.source else pair.source
+    row = exact_columns(side.table, pair.columns, other.table, long=long)
+    key = row
+    if pair.shown_key != tuple(pair.columns):
+        key = exact_columns(side.table, pair.shown_key, other.table)
+    read = ", ".join(column.sql for column in (*key, *row))
+    found = session.query(
+        f"SELECT {read} FROM {side.digest.table} WHERE {side.named([name])} LIMIT 1"
+    )
+    if not found:
+        return None
+    texts = literals(session, [*key, *row], found[0])
+    named = (
+        f"{quoted(column).decode()}={text}"
+        for column, text in zip(pair.columns, texts[len(key) :], strict=True)
+    )
+    return ",".join(texts[: len(key)]), ", ".join(named)
+
+
+def source_values(session: TargetConnection, pair: Pair, gap: Gap) -> Row | None:
+    """The source's row as ``values_query`` reads it, in the current snapshot; None without a row."""
+    if gap.source is None:
+        return None
+    found = session.query(values_query(pair, gap.source.name))
+    return found[0] if found else None

@@ -1,0 +1,171 @@
+"""A table on both sides, and how its rows are named and compared. Pure.
+
+by key       both sides have the same chunk key in the same order. A row is named by it, and the table is compared
+             chunk by chunk
+by digest    otherwise: without a chunk key, or if the sides order, compare or print it differently. A row is named
+             by its digest, its state is how many of it there are, and the table is one chunk
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import partial
+
+from consumer.compare.digest import TableDigest, table_digest
+from consumer.target.inventory import TableKey, TargetTable, UniqueKey
+from schemas.chunks.chunk import EVERYTHING, Chunk
+from schemas.chunks.key import ChunkKey, chunk_key
+from schemas.gtid import Flavour
+
+Name = tuple[str, ...]  # the texts of a chunk key, or a digest as hex digits
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A table as one server has it. ``key`` None: rows are named by digest."""
+
+    table: TargetTable
+    digest: TableDigest
+    key: ChunkKey | None
+
+    def where(self, chunk: Chunk) -> str:
+        """The condition of a chunk's rows."""
+        return EVERYTHING if self.key is None else chunk.where(self.key)
+
+    def all_rows(self, chunk: Chunk) -> str:
+        """The query for (digest, name …) of a chunk's rows in the order of the digests."""
+        names = [] if self.key is None else [column.read for column in self.key.columns]
+        read = ", ".join([f"{self.digest.short} AS digest", *names])
+        return f"SELECT {read} FROM {self.digest.table} WHERE {self.where(chunk)} ORDER BY digest"
+
+    def states(self, names: list[Name]) -> str:
+        """The query for (state, name …) of these rows: the digest, or the number of rows with this digest."""
+        if self.key is None:
+            return (
+                f"SELECT COUNT(*), HEX({self.digest.short}) FROM {self.digest.table}"
+                f" WHERE {self.named(names)} GROUP BY 2"
+            )
+        read = ", ".join(column.read for column in self.key.columns)
+        return (
+            f"SELECT HEX({self.digest.short}), {read} FROM {self.digest.table}"
+            f" WHERE {self.named(names)}"
+        )
+
+    def named(self, names: list[Name]) -> str:
+        """The condition of these rows."""
+        if self.key is None:
+            digests = ", ".join(f"x'{digest}'" for (digest,) in names)
+            return f"{self.digest.short} IN ({digests})"
+        columns = self.key.columns
+        if len(columns) == 1:
+            literals = ", ".join(columns[0].literal(text) for (text,) in names)
+            return f"{columns[0].compared} IN ({literals})"
+        return " OR ".join(
+            "("
+            + " AND ".join(
+                f"{column.compared} = {column.literal(text)}"
+                for column, text in zip(columns, name, strict=True)
+            )
+            + ")"
+            for name in names
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A table of the source and the table of the target that shall have its rows."""
+
+    source: Side
+    target: Side
+
+    @property
+    def name(self) -> str:
+        """The source's name, as ``database.table``."""
+        return f"{self.source.table.database}.{self.source.table.table}"
+
+    @property
+    def place(self) -> TableKey:
+        """The table on the target."""
+        return self.target.table.database, self.target.table.table
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether rows are named by key."""
+        return self.source.key is not None
+
+    @property
+    def has_same_unique_keys(self) -> bool:
+        """Whether rows that the target can't have together are none of the source: each unique key is there, too."""
+        known = [_parts(key) for key in self.source.table.unique_keys if _is_comparable(key)]
+        return all(
+            _is_comparable(key)
+            and _parts(key) in known
+            and all(
+                _sorting(self.source.table, name) == _sorting(self.target.table, name)
+                for name in key.columns
+            )
+            for key in self.target.table.unique_keys
+        )
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns; both sides have the same."""
+        return list(self.source.table.columns)
+
+    @property
+    def shown_key(self) -> tuple[str, ...]:
+        """The columns by which people find a row: the chunk key, else the primary key, else all."""
+        if self.source.key is not None:
+            return self.source.key.names
+        keys = self.source.table.unique_keys
+        primary = (key.columns for key in keys if key.name == "PRIMARY" and key.is_whole)
+        return next(primary, ()) or tuple(self.columns)
+
+
+def pair_of(
+    source: TargetTable, target: TargetTable, *, flavours: Collection[Flavour] = ()
+) -> Pair:
+    """Both sides; their columns must have the same names. ``flavours``: of the two servers."""
+    names = list(source.columns)
+    key = chunk_key(source.columns, source.unique_keys)
+    if key is not None and not _has_same_order(key, source, target):
+        key = None
+    if key is not None and len(flavours) > 1 and _has_fraction(key, source):
+        key = None
+    digest = partial(table_digest, flavours=flavours, is_unique=key is not None)
+    return Pair(
+        Side(source, digest(source, names, target), key),
+        Side(target, digest(target, names, source), key),
+    )
+
+
+def _has_same_order(key: ChunkKey, source: TargetTable, target: TargetTable) -> bool:
+    """Whether the target has the key, too, and orders and distinguishes its values in the same way."""
+    if not any(
+        each.is_whole and not each.has_period and each.columns == key.names
+        for each in target.unique_keys
+    ):
+        return False
+    return all(
+        _sorting(source, name) == _sorting(target, name) and not target.columns[name].nullable
+        for name in key.names
+    )
+
+
+def _has_fraction(key: ChunkKey, table: TargetTable) -> bool:
+    """Whether the two flavours print a value of the key differently."""
+    return any(table.columns[name].base_type in ("double", "float") for name in key.names)
+
+
+def _is_comparable(key: UniqueKey) -> bool:
+    """Whether its columns and prefixes say which rows the server can't have together."""
+    return "" not in key.columns and not key.has_period
+
+
+def _parts(key: UniqueKey) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    return key.columns, key.lengths
+
+
+def _sorting(table: TargetTable, name: str) -> tuple[str, str, str]:
+    column = table.columns[name]
+    labels = column.type_text if column.base_type in ("enum", "set") else ""
+    return column.base_type, column.collation, labels

@@ -1,0 +1,130 @@
+"""A table on the source and on the target: what is read, and how it is written.
+
+Columns meet by name. A column that the target generates is computed by the target. Invisible columns are columns like
+others, and so are generated invisible primary keys. A further column of the target gets its default.
+A system-versioned table is copied with its history. Pure.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from consumer.copy.columns import CopyColumn, copy_column
+from consumer.sql.load import load_sql
+from consumer.sql.table_plan import target_column
+from consumer.target.inventory import Inventory, TargetColumn, TargetTable
+from millrace.errors import Fatal
+from schemas.sql.quoting import quoted, table_name
+
+
+@dataclass(frozen=True, slots=True)
+class TablePair:
+    """``load``: LOAD DATA; None if the table takes INSERT. ``packet_bytes_max``: the target's ``max_allowed_packet``.
+
+    ``replaces``: a row takes the place of those that have one of its unique keys. Otherwise such a row is an error.
+    """
+
+    source: TargetTable
+    target: TargetTable
+    columns: tuple[CopyColumn, ...]
+    load: bytes | None
+    packet_bytes_max: int
+    replaces: bool = False
+
+    @classmethod
+    def of(cls, source: TargetTable, target: TargetTable, inventory: Inventory) -> "TablePair":
+        """``inventory``: the target's.
+
+        Fatal MR-5013 without a column on the target or if only one table is a sequence or system-versioned, MR-5015
+        without rollback, MR-5082 if a column's values can't be copied without loss.
+        """
+        _check_kind(source, target)
+        columns = tuple(_columns(source, target))
+        place = (target.database, target.table)
+        takes_load = inventory.loads and place not in inventory.triggers and not target.is_sequence
+        forms = ((column.name, column.load) for column in columns)
+        return cls(
+            source,
+            target,
+            columns,
+            load_sql(target, forms, charset="binary") if takes_load else None,
+            inventory.packet_bytes_max,
+        )
+
+    @property
+    def name(self) -> str:
+        """The target's table, for people."""
+        return f"{self.target.database}.{self.target.table}"
+
+    def replacing(self) -> "TablePair":
+        """The same with ``replaces``."""
+        load = self.load and self.load.replace(b"' INTO", b"' REPLACE INTO", 1)
+        return replace(self, load=load, replaces=True)
+
+    @property
+    def select(self) -> str:
+        """The SELECT of all rows up to its condition."""
+        name = table_name(self.source.database, self.source.table).decode()
+        read = ", ".join(column.expression for column in self.columns)
+        every = " FOR SYSTEM_TIME ALL" if self.source.is_versioned else ""
+        return f"SELECT {read} FROM {name}{every}"
+
+    @property
+    def insert(self) -> bytes:
+        """The beginning of an INSERT or REPLACE."""
+        names = b",".join(quoted(column.name) for column in self.columns)
+        table = table_name(self.target.database, self.target.table)
+        verb = b"REPLACE" if self.replaces else b"INSERT"
+        return verb + b" INTO " + table + b" (" + names + b") VALUES "
+
+
+def _check_kind(source: TargetTable, target: TargetTable) -> None:
+    name = f"{target.database}.{target.table}"
+    for what, ours, theirs in (
+        ("a sequence", source.is_sequence, target.is_sequence),
+        ("system-versioned", source.is_versioned, target.is_versioned),
+    ):
+        if ours != theirs:
+            where = "source" if ours else "target"
+            raise Fatal(
+                "MR-5013",
+                f"{name} is {what} only on the {where}",
+                fix=f"Drop {name} on the target and create it with the source's statement (SHOW CREATE TABLE), or"
+                " leave the table out.",
+                table=name,
+            )
+    if not target.rolls_back and not target.is_sequence:
+        fix = f"ALTER TABLE {table_name(target.database, target.table).decode()} ENGINE=InnoDB on the target."
+        what = f"{name} has the engine {target.engine}"
+        raise Fatal("MR-5015", what, fix=fix, table=name, engine=target.engine)
+
+
+def _columns(source: TargetTable, target: TargetTable) -> Iterator[CopyColumn]:
+    name = f"{target.database}.{target.table}"
+    for column in source.columns.values():
+        if column.name in source.period:
+            continue
+        found = target_column(target, column.name)
+        if found is None:
+            what = f"{name} has no column {column.name}"
+            raise Fatal("MR-5013", what, table=name, column=column.name)
+        if not found.generated:
+            yield _fitting(name, column, found)
+    for ours, theirs in zip(source.period, target.period, strict=True):
+        yield _fitting(name, _moment(source, ours), _moment(target, theirs))
+
+
+def _fitting(table: str, source: TargetColumn, target: TargetColumn) -> CopyColumn:
+    if (made := copy_column(source, target)) is None:
+        kinds = " and ".join(
+            f"{column.type_text}{f' ({column.charset})' if column.charset else ''}"
+            for column in (source, target)
+        )
+        what = f"{table}: column {source.name} is {kinds}"
+        raise Fatal("MR-5082", what, table=table, column=source.name)
+    return made
+
+
+def _moment(table: TargetTable, name: str) -> TargetColumn:
+    """A column of the period, which may be hidden."""
+    hidden = TargetColumn(name, "timestamp(6)", "timestamp", "", "", False, True)
+    return table.columns.get(name, hidden)

@@ -1,0 +1,107 @@
+"""Prepares the tables of a later load, which may have rows and another structure on the target.
+
+Each is empty then and has the source's structure, or waits for another load: because of foreign keys
+(``consumer.load.apart``), or because the target refuses its definition. The others of the batch do not wait for it.
+``consumer.load.left`` finds what is left to copy.
+"""
+
+from collections.abc import Mapping
+
+from consumer.load import state
+from consumer.load.apart import let_apart_wait, let_linked_wait
+from consumer.load.create import create_tables, drop_table, empty_table
+from consumer.load.plan import (
+    Ends,
+    Sides,
+    check_rights,
+    definition_of,
+    planned,
+    read_sides,
+    table_sizes,
+)
+from consumer.load.state import COPIED, COPIES, LoadStream
+from consumer.load.structure import structure_of, without_rows
+from consumer.load.tables import Admission, SourceTable, differences
+from consumer.target.inventory import TableKey, TargetTable
+from millrace.errors import Fatal
+
+_LINKED = "linked with a table that the target refuses"
+
+
+def prepare_again(ends: Ends, admission: Admission, stream: LoadStream, batch: int) -> None:
+    """Prepare the tables of a later load that are not prepared yet: each is empty and has the source's structure.
+
+    Fatal MR-5094 if the target refuses to create a table, and the batch has no other one.
+    """
+    stored = state.read_tables(ends.target, ends.owner.task).values()
+    ends.target.rollback()
+    left = [
+        table
+        for table in stored
+        if (table.batch, table.state) == (batch, COPIES) and not table.structure
+    ]
+    if not left:
+        return
+    check_rights(ends.source, admission)
+    sides, sizes = read_sides(ends, admission), table_sizes(ends.source)
+    waiting = let_apart_wait(ends, sides, batch, [one.key for one in left], sides.foreign_keys)
+    left = [table for table in left if table.key not in waiting]
+    there = {table.key: table for table in sides.tables}
+    only_there = sides.known - {sides.target.key(*key) for key in sides.source.tables}
+    present = dict(sides.target.tables)
+    found: dict[TableKey, tuple[SourceTable, str]] = {}
+    # all, before one is created: a foreign key may refer to one of another structure
+    for table in left:
+        old = present.get(table.key)
+        if table.key in there:
+            found[table.key] = wanted = there[table.key], definition_of(ends, there[table.key])
+            is_other = old is not None and _differs(ends, sides, wanted, old)
+        else:
+            is_other = table.key in only_there
+        if old is not None and is_other:
+            drop_table(ends.target, ends.owner, old)
+            del present[table.key]
+    refused: dict[TableKey, Fatal] = {}
+    for table in left:
+        if table.key not in found:
+            state.finish_tables(ends.target, ends.owner, [table.key])
+            continue
+        if (old := present.get(table.key)) is None:
+            try:
+                create_tables(ends.source, ends.target, ends.owner, [found[table.key]])
+            except Fatal as exc:
+                if exc.code != "MR-5094":
+                    raise
+                refused[table.key] = exc
+                continue
+        elif not old.is_sequence:
+            empty_table(ends.target, ends.owner, table.key, is_versioned=old.is_versioned)
+        state.reset(ends.target, ends.owner, planned(*found[table.key], stream, sizes))
+    if refused:
+        _let_refused_wait(ends, sides, batch, refused)
+
+
+def _let_refused_wait(
+    ends: Ends, sides: Sides, batch: int, refused: Mapping[TableKey, Fatal]
+) -> None:
+    """Let these tables wait, and those that foreign keys link with them."""
+    stored = state.read_tables(ends.target, ends.owner.task)
+    ends.target.rollback()
+    of_batch = {key for key, table in stored.items() if table.batch == batch}
+    reasons = {key: f"{exc.code} {exc.message}" for key, exc in refused.items()}
+    waiting = let_linked_wait(ends, sides, reasons, of_batch, linked=_LINKED)
+    if not any(stored[key].state in (COPIES, COPIED) for key in of_batch - waiting):
+        raise next(iter(refused.values()))
+
+
+def _differs(
+    ends: Ends, sides: Sides, wanted: tuple[SourceTable, str], present: TargetTable
+) -> bool:
+    """Whether the target's table has another definition: a statement about it may have been passed or set aside.
+
+    Definitions of two flavours are not compared as texts.
+    """
+    table, text = wanted
+    if sides.source.flavour is sides.target.flavour:
+        return structure_of(ends.target, present) != without_rows(text)
+    return bool(differences(table.table, present, is_same_flavour=False))

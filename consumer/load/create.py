@@ -1,0 +1,115 @@
+"""Creates the tables of a load on the target as the source has them, and empties a table whose read starts over.
+
+The statements run under the lock of the task's statements (``consumer.apply.ddl_session``), so none of an earlier
+run comes late. Creating is repeatable: what exists is left as it is. Foreign keys are not checked, so the order of
+the tables does not matter. Triggers, views and routines are not created.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from consumer.apply.ddl_session import lock
+from consumer.load.tables import SourceTable
+from consumer.target.connection import TargetConnection, connect
+from consumer.target.inventory import TableKey, TargetTable
+from consumer.target.progress import Owner, check_fence
+from millrace.errors import Fatal
+from millrace.faults import fault_point, register
+from schemas.gtid import Flavour
+from schemas.sql.quoting import quoted, table_name
+
+AFTER_CREATE = register("load.after_create")
+
+
+@contextmanager
+def _statements(target: TargetConnection, owner: Owner) -> Iterator[TargetConnection]:
+    """A session that holds the lock of the task's statements, for the owner of the fence."""
+    session = connect(target.endpoint)
+    try:
+        lock(session, owner.task)
+        check_fence(target, owner)
+        target.rollback()
+        session.query("SET SESSION foreign_key_checks = 0")
+        yield session
+    finally:
+        session.close()
+
+
+def create_tables(
+    source: TargetConnection,
+    target: TargetConnection,
+    owner: Owner,
+    tables: Sequence[tuple[SourceTable, str]],
+) -> None:
+    """Create these tables by their definitions; the target does not have them. Fatal MR-5094 if it refuses one."""
+    if not tables:
+        return
+    with _statements(target, owner) as session:
+        for database in sorted({table.table.database for table, _ in tables}):
+            name = next(t.key[0] for t, _ in tables if t.table.database == database)
+            _create_database(source, session, database, name)
+        for table, text in tables:
+            _create_table(session, table, text)
+            fault_point(AFTER_CREATE)
+
+
+def _create_database(
+    source: TargetConnection, session: TargetConnection, database: str, name: str
+) -> None:
+    ((charset, collation),) = source.query(
+        "SELECT DEFAULT_CHARACTER_SET_NAME, DEFAULT_COLLATION_NAME FROM information_schema.SCHEMATA"
+        " WHERE SCHEMA_NAME = %s",
+        (database,),
+    )
+    sql = (
+        f"CREATE DATABASE IF NOT EXISTS {quoted(name).decode()} DEFAULT CHARACTER SET {charset}"
+        f" COLLATE {collation}"
+    )
+    _execute(session, sql, name)
+
+
+def _create_table(session: TargetConnection, table: SourceTable, text: str) -> None:
+    if table.table.is_sequence and session.flavour is Flavour.MYSQL:
+        raise Fatal("MR-5028", f"{table.name} is a sequence, and the target is MySQL")
+    session.query(b"USE " + quoted(table.key[0]))
+    _execute(session, text, table.name)
+
+
+def _execute(session: TargetConnection, sql: str, name: str) -> None:
+    try:
+        session.query(sql.encode())
+    except Fatal as exc:
+        if exc.code == "MR-5007":
+            raise
+        what = f"{name}: {exc.message}"
+        raise Fatal("MR-5094", what, sql=sql[:400], **dict(exc.context)) from exc
+
+
+def has_rows(target: TargetConnection, key: TableKey) -> bool:
+    """Whether the target's table has a row."""
+    found = target.query(f"SELECT 1 FROM {table_name(*key).decode()} LIMIT 1")
+    target.rollback()
+    return bool(found)
+
+
+def empty_table(
+    target: TargetConnection, owner: Owner, key: TableKey, *, is_versioned: bool
+) -> None:
+    """Delete all rows of a table, and its history. Retryable MR-5005 if another session holds it."""
+    name = table_name(*key).decode()
+    with _statements(target, owner) as session:
+        if not is_versioned:
+            session.query(f"TRUNCATE TABLE {name}")
+            return
+        ((_, text),) = session.query(f"SHOW CREATE TABLE {name}")
+        session.query(b"USE " + quoted(key[0]))
+        created = str(text).replace("CREATE TABLE", "CREATE OR REPLACE TABLE", 1)
+        session.query(created.encode())
+
+
+def drop_table(target: TargetConnection, owner: Owner, table: TargetTable) -> None:
+    """Drop a table, or a sequence."""
+    name = table_name(table.database, table.table).decode()
+    kind = "SEQUENCE" if table.is_sequence else "TABLE"
+    with _statements(target, owner) as session:
+        session.query(f"DROP {kind} {name}")

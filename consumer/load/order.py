@@ -1,0 +1,212 @@
+"""One piece of a load: the driver's order to an executor, and how the executor copies it.
+
+    one chunk       one target transaction: the fence, the rows, their state
+    a snapshot      one table or several, in one snapshot of the source at a GTID set that is known exactly. Committed
+                    chunk by chunk where a table has a key, else part by part of one SELECT, so undo log and replica lag
+                    of the target stay bounded. A read that is interrupted starts over: the rows so far are deleted
+
+A Python worker of Spark keeps its sessions to source and target. All values here are sent by Spark.
+"""
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+
+from consumer.apply.order import Answer, guarded
+from consumer.copy import Copied, Parts, TablePair, copy_chunk
+from consumer.load.positions import begin_exact, read_end
+from consumer.load.state import Amount, Reach, commit_rows
+from consumer.load.structure import structure_of
+from consumer.target.connection import Endpoint, TargetConnection, connect
+from consumer.target.inventory import TableKey
+from consumer.target.progress import Owner, check_fence
+from consumer.target.sessions import session_for
+from millrace.errors import Fatal, Retryable
+from schemas.chunks.borders import chunks
+from schemas.chunks.chunk import EVERYTHING, Chunk
+from schemas.chunks.key import ChunkKey, chunk_key
+from schemas.sql.quoting import table_name
+
+LOADS = -3  # the lane of an executor's session for a load; of further threads of a process, the numbers below
+TRIES_MAX = 5  # of a chunk, for a lock
+# of a chunk and of a buffer: a second of work, and what an executor holds for each copy
+BYTES_MAX = 8 << 20
+# of a table without chunks, in one target transaction; it ends with the next row
+PART_BYTES = 8 << 20
+# of a table without chunks, in one target transaction, and at most one statement more
+
+
+@dataclass(frozen=True, slots=True)
+class Sites:
+    """The owner of the fence, and the servers to copy from and to."""
+
+    owner: Owner
+    source: Endpoint
+    target: Endpoint
+
+
+@dataclass(frozen=True, slots=True)
+class CopyTable:
+    """One table of an order. ``key``: its name on the target. ``structure``: see ``consumer.load.structure``."""
+
+    key: TableKey
+    pair: TablePair
+    rows_max: int
+    structure: str
+
+
+@dataclass(frozen=True, slots=True)
+class CopyOrder:
+    """``chunk``: of the only table; None: all rows of all tables, in one snapshot. ``begin``: the load's."""
+
+    sites: Sites
+    tables: tuple[CopyTable, ...]
+    begin: str
+    chunk: Chunk | None = None
+
+
+def execute_copy(order: CopyOrder) -> Answer[Amount | None]:
+    """Copy in an executor. An error of Millrace is returned as a value."""
+    return guarded(order.sites.owner.task, lambda: copy(order))
+
+
+def copy(order: CopyOrder) -> Amount | None:
+    """Copy what the order names; the amount. None if a table waits for another load now.
+
+    A chunk that could not get a lock is copied again. Fenced MR-5020 if another run has the task.
+    """
+    for _ in range(TRIES_MAX - 1):
+        try:
+            return _copy(order)
+        except Retryable as exc:
+            if exc.code != "MR-5005" or order.chunk is None:
+                raise
+    return _copy(order)
+
+
+def _copy(order: CopyOrder) -> Amount | None:
+    sites = order.sites
+    source = _sessions.source(sites.source)
+    target = session_for(sites.target, sites.owner, _sessions.lane)
+    try:
+        target.query("SET SESSION foreign_key_checks = 0")
+        if order.chunk is not None:
+            return _copy_chunk(order, source, target)
+        return _copy_snapshot(order, source, target)
+    except BaseException:
+        target.rollback()
+        source.close()
+        raise
+
+
+def _copy_chunk(
+    order: CopyOrder, source: TargetConnection, target: TargetConnection
+) -> Amount | None:
+    (table,), chunk = order.tables, order.chunk
+    assert chunk is not None
+    key = _key(table)
+    check_fence(target, order.sites.owner)
+    done = _copied(copy_chunk(source, target, table.pair, chunk.where(key), bytes_max=BYTES_MAX))
+    source.rollback()
+    reach = Reach(order.begin, str(read_end(source)))
+    owner, number = order.sites.owner, chunk.number
+    return done if commit_rows(target, owner, table.key, done, reach, number=number) else None
+
+
+def _copy_snapshot(
+    order: CopyOrder, source: TargetConnection, target: TargetConnection
+) -> Amount | None:
+    sources = [(t.pair.source.database, t.pair.source.table) for t in order.tables]
+    exact = str(begin_exact(source, sources))
+    for table in order.tables:
+        _check_structure(source, table)
+    reach, whole = Reach(order.begin, exact, exact), Amount()
+    owner = order.sites.owner
+
+    def commit(table: CopyTable, copied: Copied) -> None:
+        """Commit a part, and open the target transaction of the next one."""
+        nonlocal whole
+        done = _copied(copied)
+        if not commit_rows(target, owner, table.key, done, reach, number=None):
+            raise _WaitsError
+        whole += done
+        check_fence(target, owner)
+
+    try:
+        for table in order.tables:
+            check_fence(target, owner)
+            parts = Parts(PART_BYTES, partial(commit, table))
+            for where in _conditions(source, table):
+                commit(
+                    table,
+                    copy_chunk(source, target, table.pair, where, bytes_max=BYTES_MAX, parts=parts),
+                )
+            target.rollback()
+    except _WaitsError:
+        return None
+    finally:
+        source.rollback()
+    return whole
+
+
+def _check_structure(source: TargetConnection, table: CopyTable) -> None:
+    """In a snapshot: it has no statement about the table that the copy does not have. Retryable MR-5111.
+
+    The stream passes the statements of the exact GTID set.
+    """
+    name = f"{table.pair.source.database}.{table.pair.source.table}"
+    try:
+        is_same = structure_of(source, table.pair.source) == table.structure
+    except Fatal as exc:
+        if exc.code != "MR-5012":
+            raise
+        is_same = False
+    if not is_same:
+        raise Retryable("MR-5111", f"{name} was altered before its snapshot began", table=name)
+
+
+class _WaitsError(Exception):
+    """The table waits for another load now."""
+
+
+def _conditions(source: TargetConnection, table: CopyTable) -> Iterator[str]:
+    """The conditions of the SELECTs that have all rows."""
+    name = table.pair.source
+    key = chunk_key(name.columns, name.unique_keys)
+    if key is None:
+        yield EVERYTHING
+        return
+    quoted = table_name(name.database, name.table).decode()
+    for chunk in chunks(source.query, quoted, key, rows=lambda: table.rows_max):
+        yield chunk.where(key)
+
+
+def _key(table: CopyTable) -> ChunkKey:
+    key = chunk_key(table.pair.source.columns, table.pair.source.unique_keys)
+    assert key is not None, "only a table with a key is read in chunks"
+    return key
+
+
+def _copied(copied: Copied) -> Amount:
+    return Amount(copied.rows, copied.bytes)
+
+
+class _Sessions(threading.local):
+    """The sessions of one thread. A Python worker of Spark has one that copies."""
+
+    def __init__(self) -> None:
+        self.lane = LOADS - next(_threads)
+        self._sources: dict[Endpoint, TargetConnection] = {}
+
+    def source(self, endpoint: Endpoint) -> TargetConnection:
+        """The session on a source."""
+        kept = self._sources.get(endpoint)
+        if kept is None or not kept.is_open:
+            kept = self._sources[endpoint] = connect(endpoint)
+        return kept
+
+
+_threads = count()
+_sessions = _Sessions()

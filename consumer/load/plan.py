@@ -1,0 +1,167 @@
+"""Plans a load.
+
+``plan_first`` refuses a table of the target that has rows (MR-5091) or another structure (MR-5092), and stores range
+and tables. It changes nothing else, so it may be repeated. ``consumer.load.left`` then creates those that are missing:
+whatever the source does with a table after its creation is in the stored range, so its stream follows.
+
+``consumer.load.again`` prepares later loads, and ``consumer.load.left`` finds what is left to copy.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from consumer.load import state
+from consumer.load.create import has_rows
+from consumer.load.state import COPIES, LoadStream, LoadTable, Reach
+from consumer.load.structure import definition, without_rows
+from consumer.load.tables import (
+    Admission,
+    SourceTable,
+    check_same,
+    on_target,
+    tables_to_load,
+)
+from consumer.route import Route
+from consumer.target.connection import TargetConnection, text_of
+from consumer.target.inventory import (
+    ForeignKey,
+    Inventory,
+    TableKey,
+    read_inventory,
+)
+from consumer.target.progress import Owner
+from millrace.errors import Fatal
+from schemas.grants import Grant, HeldGrants, Role, needed_grants, parse_grants, shown
+from schemas.gtid import Flavour
+
+_LOGGING_SINCE = (9, 6, 0)  # MySQL: cascades run in SQL, and the rows they change are logged
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Sessions on the member that is read and on the target, and who writes there.
+
+    ``alive`` is called between two steps of a long plan.
+    """
+
+    source: TargetConnection
+    target: TargetConnection
+    owner: Owner
+    alive: Callable[[], None] = lambda: None
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """The tables of both servers, and those of the source that the admission admits."""
+
+    source: Inventory
+    target: Inventory
+    tables: list[SourceTable]
+    admission: Admission
+
+    @property
+    def foreign_keys(self) -> tuple[ForeignKey, ...]:
+        """Those of both servers, by the names on the target."""
+        return (*on_target(self.source.foreign_keys, self.target), *self.target.foreign_keys)
+
+    @property
+    def known(self) -> frozenset[TableKey]:
+        """The tables of the task, on either side, by their names on the target."""
+        route = Route(self.admission.applied, self.target.folds_names)
+        there = (key for key in self.target.tables if route.chooses(*key))
+        return frozenset((*(table.key for table in self.tables), *there))
+
+
+def missing_rights(
+    source: TargetConnection, admission: Admission
+) -> tuple[HeldGrants, tuple[Grant, ...]]:
+    """The rights of the account on the source, and those that are missing. A server hides tables without them."""
+    held = parse_grants(text_of(line) for (line,) in source.query("SHOW GRANTS"))
+    needed = needed_grants(Role.LOAD, source.flavour, admission.databases)
+    return held, () if held.has_roles else held.missing(needed)
+
+
+def check_rights(source: TargetConnection, admission: Admission) -> None:
+    """Fatal MR-5007 with the GRANT if a right to read the tables is missing."""
+    held, missing = missing_rights(source, admission)
+    if missing:
+        at = source.endpoint
+        fix = " ".join(grant.sql(held.account) for grant in missing)
+        what = f"{at.host}:{at.port}: the account is without {shown(missing)}"
+        raise Fatal("MR-5007", what, fix=f"{fix} (A load reads every row.)")
+
+
+def read_sides(ends: Ends, admission: Admission) -> Sides:
+    """Read the structure of both servers."""
+    source = read_inventory(ends.source, with_folds=False)
+    target = read_inventory(ends.target, with_folds=False)
+    ends.source.rollback()
+    ends.target.rollback()
+    logs = logs_cascades(ends.source)
+    tables = tables_to_load(source, target, admission, logs_cascades=logs)
+    return Sides(source, target, tables, admission)
+
+
+def logs_cascades(source: TargetConnection) -> bool:
+    """Whether the server logs the rows that a foreign key's cascade changes."""
+    if source.flavour is Flavour.MARIADB or source.version.numbers < _LOGGING_SINCE:
+        return False
+    native = source.query("SHOW GLOBAL VARIABLES LIKE 'innodb_native_foreign_keys'")
+    return not native or str(native[0][1]).upper() in ("OFF", "0")
+
+
+def plan_first(ends: Ends, admission: Admission, stream: LoadStream) -> None:
+    """Plan the first load of a task and store it. Fatal MR-5007, MR-5091, MR-5092, MR-5095."""
+    check_rights(ends.source, admission)
+    sides = read_sides(ends, admission)
+    is_same = sides.source.flavour is sides.target.flavour
+    for table in sides.tables:
+        if (there := sides.target.tables.get(table.key)) is None:
+            continue
+        check_same(table, there, is_same_flavour=is_same)
+        if not table.table.is_sequence and has_rows(ends.target, table.key):
+            name = ".".join(table.key)
+            raise Fatal("MR-5091", f"{name} has rows on the target", table=name)
+    sizes = table_sizes(ends.source)
+    state.plan_load(
+        ends.target,
+        ends.owner,
+        stream,
+        [planned(table, definition_of(ends, table), stream, sizes) for table in sides.tables],
+    )
+
+
+def definition_of(ends: Ends, table: SourceTable) -> str:
+    """SHOW CREATE of the source."""
+    ends.alive()
+    return definition(ends.source, table.table)
+
+
+def planned(
+    table: SourceTable,
+    text: str,
+    stream: LoadStream,
+    sizes: Mapping[TableKey, tuple[int, int]],
+) -> LoadTable:
+    """The table as it is stored before its first row. ``text``: its definition."""
+    return LoadTable(
+        table.key,
+        COPIES,
+        Reach(stream.begin),
+        table.chunk_key.name if table.chunk_key else "",
+        without_rows(text),
+        expected=sizes.get((table.table.database, table.table.table), (0, 0))[0],
+        detail=table.why_snapshot,
+    )
+
+
+def table_sizes(session: TargetConnection) -> Mapping[TableKey, tuple[int, int]]:
+    """Rows and mean bytes of a row of each table, as the server estimates them. Ends the transaction."""
+    found = session.query(
+        "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_ROWS, AVG_ROW_LENGTH FROM information_schema.TABLES"
+    )
+    session.rollback()
+    return {
+        (text_of(database), text_of(table)): (int(str(rows or 0)), int(str(size or 0)))
+        for database, table, rows, size in found
+    }

@@ -1,0 +1,47 @@
+"""Measures whether a load must pause (``schemas.throttle``): the lag of the member it reads, the target's threads."""
+
+from dataclasses import dataclass, field
+
+from consumer.load.source import replication_lag_s
+from consumer.target.connection import Endpoint, TargetConnection, connect
+from millrace.errors import Retryable
+from schemas.throttle import Measured
+
+
+@dataclass(slots=True)
+class Gauges:
+    """Sessions that measure. One that breaks is opened again at the next look."""
+
+    source: Endpoint
+    target: Endpoint
+    _sessions: dict[Endpoint, TargetConnection] = field(default_factory=dict)
+
+    def measure(self) -> Measured:
+        """Both figures now. Retryable if a server does not answer."""
+        lag_s = replication_lag_s(self._session(self.source))
+        return Measured(lag_s, threads_running(self._session(self.target)))
+
+    def _session(self, endpoint: Endpoint) -> TargetConnection:
+        known = self._sessions.get(endpoint)
+        if known is None or not known.is_open:
+            known = self._sessions[endpoint] = connect(endpoint)
+        return known
+
+    def close(self) -> None:
+        """End the sessions."""
+        for session in self._sessions.values():
+            session.close()
+
+
+def threads_running(session: TargetConnection) -> int:
+    """``Threads_running`` of the server, with this session."""
+    ((_, count),) = session.query("SHOW GLOBAL STATUS LIKE 'Threads_running'")
+    return int(str(count))
+
+
+def measured_or_none(gauges: Gauges) -> Measured | None:
+    """The figures; None if a server does not answer, which a copy will find out."""
+    try:
+        return gauges.measure()
+    except Retryable:
+        return None

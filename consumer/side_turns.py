@@ -1,0 +1,27 @@
+"""The turns of a side stream in Spark."""
+
+from dataclasses import dataclass
+
+from consumer.spark.driver import Records, Turns
+from consumer.topic.waiting import begin_at
+from schemas.documents import TopicAddress
+
+
+@dataclass(frozen=True, slots=True)
+class SideTurns:
+    """The turns of a side stream in Spark; see ``consumer.streams.loader``."""
+
+    turns: Turns
+    source: TopicAddress
+
+    def records(self, end: int) -> Records:
+        """See ``Turns``."""
+        return self.turns.records(end)
+
+    def first_offset(self, offset: int) -> int:
+        """See ``Turns``."""
+        return begin_at(self.source, offset)
+
+    def stop(self) -> None:
+        """See ``Turns``."""
+        self.turns.stop()

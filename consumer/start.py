@@ -1,0 +1,102 @@
+"""The start of a run of an apply task on the target: the fence, and the progress from which it continues."""
+
+from consumer.apply.batch import Assignment, BatchApplier
+from consumer.apply.ddl_session import end_earlier_statement
+from consumer.load.state import LoadStream, begin_stream
+from consumer.spark.driver import FIRST_OFFSET, LANES_MAX
+from consumer.streams.state import is_partial
+from consumer.target.conflicts import forget_blocking
+from consumer.target.connection import Endpoint, TargetConnection
+from consumer.target.fence import raise_fence
+from consumer.target.progress import (
+    Mark,
+    MarkTopic,
+    Owner,
+    add_missing_columns,
+    check_fence,
+    create_tables,
+    insert_mark,
+    read_mark,
+)
+from consumer.target.wait_procedure import create_procedure
+from millrace.errors import Fatal
+from millrace.log import get_logger
+from schemas.documents import ApplyTask
+from schemas.gtid import parse_any_gtid_set
+
+_log = get_logger("apply")
+
+
+def take_over(
+    session: TargetConnection, endpoint: Endpoint, task: ApplyTask, *, epoch: int
+) -> BatchApplier:
+    """Raise the fence and read the progress: all requests of a start to the target, unless it loads."""
+    return applier_of(session, endpoint, task, owner_of(session, task, epoch=epoch))
+
+
+def owner_of(session: TargetConnection, task: ApplyTask, *, epoch: int) -> Owner:
+    """Raise the fence: afterwards no earlier run of the task writes or executes a statement."""
+    create_tables(session)
+    create_procedure(session)
+    owner = raise_fence(session, task=task.name, epoch=epoch)
+    end_earlier_statement(session, task.name)
+    add_missing_columns(session)
+    forget_blocking(session, task.name)
+    session.commit()
+    return owner
+
+
+def has_to_load(session: TargetConnection, task: ApplyTask) -> bool:
+    """Whether the task starts with a load, and has no progress yet."""
+    found = task.start.is_load and read_mark(session, task.name) is None
+    session.rollback()
+    return found
+
+
+def end_load(session: TargetConnection, task: ApplyTask, owner: Owner, loaded: LoadStream) -> None:
+    """Insert the first mark of a task whose load has ended."""
+    begin_stream(session, owner, mark_after(loaded.begin, task.source.topic), loaded.end)
+
+
+def applier_of(
+    session: TargetConnection, endpoint: Endpoint, task: ApplyTask, owner: Owner
+) -> BatchApplier:
+    """Read the progress, or insert the first mark."""
+    found = read_mark(session, task.name)
+    mark = found[0] if found else None
+    if mark is None:
+        mark = mark_after(task.start.gtid_set, task.source.topic)
+        check_fence(session, owner)  # of two concurrent first starts, only one inserts the mark
+        insert_mark(session, task.name, mark)
+    elif mark.topic.name != task.source.topic:
+        raise Fatal(
+            "MR-5022",
+            f"the progress belongs to topic {mark.topic.name}, the task reads {task.source.topic}",
+            fix=f"Set `topic` back to {mark.topic.name} (`millrace task create -f FILE --replace`), then `millrace"
+            f" task resume {task.name}`. To apply {task.source.topic}, create a task with another name.",
+        )
+    partial = is_partial(session, task.name)
+    session.commit()
+    _log.info("apply begins", task=task.name, run=owner.run, seq=mark.seq, offset=mark.next_offset)
+    lanes = min(task.rules.lanes, LANES_MAX)
+    rules = task.rules
+    given = Assignment(
+        endpoint,
+        rules.conflict,
+        lanes,
+        task.source,
+        task.tables,
+        rules.safe_mode.until_gtid,
+        rules.consistency,
+    )
+    return BatchApplier(given, owner, mark, is_partial=partial)
+
+
+def mark_after(gtid_set: str, topic: str) -> Mark:
+    """The first mark of a task that starts after a GTID set ("": at the beginning). Rows in it are skipped later."""
+    if not gtid_set:
+        return Mark(0, FIRST_OFFSET, topic=MarkTopic(topic))
+    start = parse_any_gtid_set(gtid_set)
+    return Mark(
+        -1, FIRST_OFFSET, str(start), str(start.flavour), MarkTopic(topic), past_start=False
+    )

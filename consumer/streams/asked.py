@@ -1,0 +1,119 @@
+"""Which tables an operator asks to load, by the tables that both servers have. Pure.
+
+    the table                                            asked by its name                    with --all
+    is on the source, and the topic has it               loaded                               loaded, if on the target
+    is left out by a filter of the task or of capture    MR-4236, MR-4211                     no
+    is a view                                            MR-4210                              no
+    has an engine without transactions on the source     MR-5095                              no
+    is only on the target                                dropped there, as the source has     no
+    is on neither side                                   MR-4209 with names that are near     -
+
+Names are compared as the servers do: if the source or the target stores them in lower case, the case does not matter.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from consumer.load.tables import Admission
+from consumer.route import Route
+from consumer.target.inventory import Inventory, TableKey, TargetTable
+from millrace.errors import Fatal
+from millrace.near import near_names
+from schemas.documents import TableFilter
+
+_NO_PATTERN = "Name each table, separated by commas. `millrace task load TASK --all --dry-run` lists them all."
+
+
+@dataclass(frozen=True)
+class Known:
+    """The tables and views of both servers. ``views`` have the names that the target has, or would have."""
+
+    source: Inventory
+    target: Inventory
+    admission: Admission
+    views: frozenset[TableKey] = field(default_factory=frozenset)
+
+    @cached_property
+    def on_source(self) -> dict[TableKey, TargetTable]:
+        """The tables of the source by their names on the target."""
+        return {self.target.key(*key): table for key, table in self.source.tables.items()}
+
+    @cached_property
+    def admitted(self) -> frozenset[TableKey]:
+        """The tables of both sides that the task admits."""
+        return frozenset(
+            name for name in {*self.on_source, *self.target.tables} if self.admits(name)
+        )
+
+    def admits(self, name: TableKey) -> bool:
+        """Whether the task admits a table of this name. No task admits one of a system database."""
+        route = Route(self.admission.applied, self.target.folds_names)
+        return TableFilter().admits(*name) and route.chooses(*name)
+
+    def has(self, name: TableKey) -> bool:
+        """Whether one of the servers has this table."""
+        return name in self.on_source or name in self.target.tables
+
+    def is_captured(self, name: TableKey) -> bool:
+        """Whether the topic has the rows of this table of the source."""
+        table = self.on_source[name]
+        admits = self.admission.admits(self.source, self.target)
+        return admits((table.database, table.table))
+
+    def key(self, database: str, table: str) -> TableKey:
+        """The table that is meant, as the target stores its name."""
+        given = self.target.key(database, table)
+        if self.has(given) or not self.source.folds_names:
+            return given
+        return self.target.key(*self.source.key(database, table))
+
+
+def chosen(names: Iterable[str], known: Known) -> frozenset[TableKey]:
+    """The tables of these names. Fatal MR-4209, MR-4210, MR-4211, MR-4236, MR-5095."""
+    found = set()
+    for name in names:
+        database, dot, table = name.partition(".")
+        if not dot or not database or not table:
+            raise Fatal("MR-4236", f"{name!r} is not DATABASE.TABLE", table=name)
+        key = known.key(database, table)
+        if not known.has(key) and ("*" in name or "?" in name):
+            what = f"{name} is a pattern, and a load takes none"
+            raise Fatal("MR-4236", what, fix=_NO_PATTERN, table=name)
+        if not known.admits(key):
+            raise Fatal("MR-4236", f"`include` and `exclude` leave {name} out", table=name)
+        _check(name, key, known)
+        found.add(key)
+    return frozenset(found)
+
+
+def _check(name: str, key: TableKey, known: Known) -> None:
+    table = known.on_source.get(key)
+    if table is None:
+        if key in known.views:
+            raise Fatal("MR-4210", f"{name} is a view", table=name)
+        if key not in known.target.tables:
+            raise _no_table(name, known)
+        return
+    if not known.is_captured(key):
+        raise Fatal("MR-4211", f"the topic does not have {name}", table=name)
+    if not table.rolls_back and not table.is_sequence:
+        raise Fatal("MR-5095", f"{name} has the engine {table.engine}", table=name)
+
+
+def _no_table(name: str, known: Known) -> Fatal:
+    near = near_names(name, map(".".join, known.admitted))
+    return Fatal("MR-4209", f"neither the source nor the target has {name}{near}", table=name)
+
+
+def every(known: Known) -> frozenset[TableKey]:
+    """All tables of the target that the task admits and that the topic has."""
+    return frozenset(
+        name
+        for name in known.admitted & known.target.tables.keys() & known.on_source.keys()
+        if known.is_captured(name) and _is_readable(known.on_source[name])
+    )
+
+
+def _is_readable(table: TargetTable) -> bool:
+    return table.rolls_back or table.is_sequence

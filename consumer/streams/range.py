@@ -1,0 +1,165 @@
+"""The range of a load: the source transactions whose rows the copied tables may already have.
+
+    begin       GTID set of the source before the first row was read. The stream starts with it: it skips what it covers
+    end         GTID set after the last row was read: every row that was read was committed in it
+    covered     by table: everything in it is in the copied rows. Usually the load's begin
+    exact       a table that was read in one snapshot: the copied rows are those of ``covered``, no more and no less
+
+    a row of                    in ``covered``   later in ``end``     later
+    a table that was copied     skipped          safe mode            applied
+    an exact table              skipped          applied (1)          applied
+    any other table             -                skipped              applied
+
+    (1) without foreign key checks, unless a cascade that the source did not log must follow. A related table that was
+        copied may be in a later state: its parent row is deleted already, or its child row is new. Tables that such a
+        cascade links are in one snapshot (``consumer.load.tables``), so it finds the rows that it found on the source
+
+Rows of another table in ``end``: the load did not find the table, so it existed only for a while. Its DROP is in the
+range, too. If it was created in the range, its CREATE made it wait for a load (``consumer.streams.statements``).
+
+Rows in ``end`` that do not fit the copied table are from before a statement that the load has seen: the structure is
+from after it. Such a table is set aside at once, because no row may be applied; its statement is met later.
+
+A range is over when the mark is past ``end``. Pure.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from consumer.kernel import walk
+from consumer.row_schemas import Ints
+from consumer.safe_mode import SafeMode, refusal, repeat
+from consumer.sql.table_plans import TablePlans, slots_of
+from consumer.streams.related import with_related
+from consumer.target.inventory import TableKey
+from consumer.target.progress import Mark
+from consumer.unlogged import leave_unchecked
+from consumer.window import Window
+from millrace.errors import Fatal
+from schemas.gtid import AnyGtid, Flavour, GtidPosition, parse_gtid, parse_gtid_set
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """The state of a copied table; see the module."""
+
+    covered: GtidPosition
+    is_exact: bool = False
+
+
+class Fate(IntEnum):
+    """How a row is applied."""
+
+    APPLIED = 0
+    REPEATED = 1  # in safe mode
+    SKIPPED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """``tables``: those that were copied, by their name on the target."""
+
+    end: GtidPosition
+    tables: Mapping[TableKey, Copied]
+
+    def is_over(self, mark: Mark) -> bool:
+        """Whether all source transactions of the range are before the mark."""
+        if not mark.gtid_set or mark.flavour != self.end.flavour:
+            return False
+        return parse_gtid_set(Flavour(mark.flavour), mark.gtid_set).includes(self.end)
+
+    def fate(self, table: TableKey, gtid: AnyGtid) -> Fate:
+        """How a row of this table is applied, if the stream applies the table and its start does not cover the row."""
+        is_inside = self.end.covers(gtid)
+        copied = self.tables.get(table)
+        if copied is None:
+            return Fate.SKIPPED if is_inside else Fate.APPLIED
+        if copied.covered.covers(gtid):
+            return Fate.SKIPPED
+        return Fate.REPEATED if is_inside and not copied.is_exact else Fate.APPLIED
+
+    def covers(self, table: TableKey, gtid: AnyGtid) -> bool:
+        """Whether the copied rows of a table have everything of this source transaction."""
+        copied = self.tables.get(table)
+        return copied is not None and copied.covered.covers(gtid)
+
+
+@dataclass(frozen=True, slots=True)
+class Entered:
+    """A window with the rows that are left to apply. ``unfit``: tables to set aside, whose rows are not left."""
+
+    window: Window
+    unfit: Mapping[TableKey, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """The range of a load and the safe mode of the task's document: rows that the target may already have."""
+
+    safe_mode: SafeMode | None = None
+    range: Range | None = None
+
+    def entered(self, window: Window, seen: Mark) -> tuple["Overlap", Entered]:
+        """The window, with its rows marked for safe mode where needed. Fatal MR-5024.
+
+        ``seen`` is the mark before the window. The overlap is without what is over there.
+        """
+        range_, safe_mode = self.range, self.safe_mode
+        if range_ is not None and range_.is_over(seen):
+            range_ = None
+        entered = Entered(window) if range_ is None else _entered(range_, window)
+        if safe_mode is not None:
+            safe_mode = safe_mode.set_in(entered.window, seen)
+        return Overlap(safe_mode, range_), entered
+
+
+NO_OVERLAP = Overlap()
+
+
+def _entered(range_: Range, window: Window) -> Entered:
+    """Without the rows that are skipped and those of unfit tables; the others are marked if they are repeated."""
+    rows, plans, waiting = window.rows, window.plans, window.waiting
+    slots = rows.records[waiting, walk.SLOT]
+    fates, is_inside = _fates(range_, window)
+    unfit: dict[TableKey, str] = {}
+    left = fates != Fate.SKIPPED
+    for slot in slots_of(slots[left & is_inside]):
+        is_repeated = bool((fates[slots == slot] == Fate.REPEATED).any())
+        if why := _why_unfit(plans, slot, is_repeated=is_repeated):
+            unfit[plans.name_on_target(slot)] = why
+    unfit = with_related(unfit, plans.inventory.foreign_keys, plans.route)
+    for slot in slots_of(slots) if unfit else ():
+        if plans.name_on_target(slot) in unfit:
+            left &= slots != slot
+    repeat(window, waiting[left & (fates == Fate.REPEATED)])
+    leave_unchecked(rows, waiting[left & is_inside & (fates == Fate.APPLIED)], plans)
+    return Entered(replace(window, waiting=waiting[left]), unfit)
+
+
+def _fates(range_: Range, window: Window) -> tuple[Ints, npt.NDArray[np.bool_]]:
+    """The fate of each waiting row, and whether its source transaction is in the range."""
+    rows, plans, waiting = window.rows, window.plans, window.waiting
+    flavour = range_.end.flavour
+    known: dict[tuple[int, str], tuple[Fate, bool]] = {}
+    fates, is_inside = np.empty(len(waiting), np.int64), np.empty(len(waiting), np.bool_)
+    for place, number in enumerate(map(int, waiting)):
+        at = (int(rows.records[number, walk.SLOT]), rows.gtid(number))
+        if at not in known:
+            gtid = parse_gtid(flavour, at[1])
+            fate = range_.fate(plans.name_on_target(at[0]), gtid)
+            known[at] = fate, range_.end.covers(gtid)
+        fates[place], is_inside[place] = known[at]
+    return fates, is_inside
+
+
+def _why_unfit(plans: TablePlans, slot: int, *, is_repeated: bool) -> str:
+    """Why rows of this table can't be applied to its copy; "" if they can."""
+    try:
+        table_plan = plans.table_plan(slot)
+    except Fatal as exc:
+        return exc.message
+    return refusal(table_plan, plans.inventory) if is_repeated else ""

@@ -1,0 +1,109 @@
+"""An operator's request to load tables: what it means for the target, and the rows that make the tables wait.
+
+The request is stored on the target, so it does not matter whether the task runs. A running task finds it within a
+second; from its next turn on, main leaves the tables alone. If a table is being loaded, its load starts over.
+
+One target transaction lets all tables wait, with those that foreign keys relate to them:
+
+    killed before its commit    nothing has changed
+    killed after it             the tables wait; the command repeated does the same again
+
+It takes no fence: main may write such a table until its next turn, which comes before the load begins.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from consumer.load.plan import check_rights, table_sizes
+from consumer.load.state import set_waiting
+from consumer.load.tables import Admission
+from consumer.route import Route
+from consumer.streams.asked import Known, chosen, every
+from consumer.streams.related import related
+from consumer.target.connection import TargetConnection, text_of
+from consumer.target.inventory import TableKey, read_inventory
+from consumer.target.progress import DATABASE
+from millrace.errors import Fatal
+from millrace.faults import fault_point, register
+from schemas.documents import ApplyTask
+
+BEFORE_COMMIT = register("streams.request_before_commit")
+AFTER_COMMIT = register("streams.request_after_commit")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """``asked``: by the operator; ``with_them``: because of foreign keys. ``rows``: of those on the target, roughly.
+
+    ``gone``: those that the source does not have. The load drops them on the target.
+    """
+
+    asked: frozenset[TableKey]
+    with_them: frozenset[TableKey]
+    rows: Mapping[TableKey, int]
+    gone: frozenset[TableKey] = frozenset()
+
+    @property
+    def tables(self) -> list[TableKey]:
+        """All of them, in order."""
+        return sorted(self.asked | self.with_them)
+
+
+def read_known(source: TargetConnection, target: TargetConnection, admission: Admission) -> Known:
+    """The tables of both servers. Fatal MR-5007 if the account may not see all of those on the source."""
+    check_rights(source, admission)
+    on_target = read_inventory(target, with_folds=False)
+    on_source = read_inventory(source, with_folds=False)
+    views = {on_target.key(*name) for session in (source, target) for name in _views(session)}
+    source.rollback()
+    target.rollback()
+    return Known(on_source, on_target, admission, frozenset(views))
+
+
+def _views(session: TargetConnection) -> list[TableKey]:
+    rows = session.query(
+        "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE TABLE_TYPE = 'VIEW'"
+    )
+    return [(text_of(database), text_of(table)) for database, table in rows]
+
+
+def prepare(
+    session: TargetConnection, task: ApplyTask, names: Sequence[str], known: Known
+) -> Request:
+    """The request for these tables (``database.table``); without names, for all (``consumer.streams.asked``).
+
+    Fatal MR-4236, MR-4237 and those of ``chosen``.
+    """
+    check_progress(session, task.name)
+    asked = chosen(names, known) if names else every(known)
+    if not asked:
+        raise Fatal("MR-4236", f"the target has no table that {task.name} admits", task=task.name)
+    target = known.target
+    route = Route(task.tables, target.folds_names)
+    with_them = related(asked, target.foreign_keys, route) - asked
+    sizes = table_sizes(session)
+    both = asked | with_them
+    there = {name: sizes.get(name, (0, 0))[0] for name in both if name in target.tables}
+    return Request(asked, with_them, there, both - known.on_source.keys())
+
+
+def store(session: TargetConnection, task: str, request: Request, *, by: str) -> None:
+    """Let the tables wait for a load. Fatal MR-4237 if the task has no progress any more."""
+    check_progress(session, task)
+    set_waiting(session, task, request.asked, detail=f"asked for by {by}")
+    set_waiting(session, task, request.with_them, detail="a foreign key relates it to one of these")
+    fault_point(BEFORE_COMMIT)
+    session.commit()
+    fault_point(AFTER_COMMIT)
+
+
+def check_progress(session: TargetConnection, task: str) -> None:
+    """Fatal MR-4237 if the task has no progress on this target."""
+    try:
+        found = session.query(f"SELECT seq FROM {DATABASE}.progress WHERE task = %s", (task,))
+    except Fatal as exc:
+        if exc.code != "MR-5012":
+            raise
+        found = []
+    if not found:
+        raise Fatal("MR-4237", f"{task} has no progress on this target", task=task)

@@ -1,0 +1,79 @@
+"""Reads and writes what streams know of the loads of a task (``consumer.load.state``).
+
+Each writer checks the fence of a stream of the task in the same target transaction, and changes a table's state only
+from the one that it has read. So of two writers one comes first, and the other sees it:
+
+    waits → copies       the driver, between two turns of main
+    copies → copied      the load, with the last chunk
+    copied → follows     the driver, when the side stream begins; for a first load, when main begins
+    follows → no row     the driver, when the side stream joins main; of a first load, when its range is over
+    any → waits          a stream that sets a DDL statement aside, a load whose tables were changed meanwhile, or an
+                         operator (``millrace task load``)
+
+Nothing here commits.
+"""
+
+from collections.abc import Mapping
+
+from consumer.load.state import end_stream, read_stream, set_waiting, task_of
+from consumer.streams.view import StreamTable, View, streams_of, view_of
+from consumer.target.connection import TargetConnection
+from consumer.target.inventory import TableKey
+from consumer.target.progress import DATABASE, Mark, Owner, check_fence
+
+
+def read_tables(connection: TargetConnection, task: str) -> list[StreamTable]:
+    """All tables of a task that are loaded or wait. Read in each turn, so without their structure."""
+    rows = connection.query(
+        "SELECT database_name, table_name, batch, state, begin_gtid, exact_gtid, chunk_key, detail"
+        f" FROM {DATABASE}.load_table WHERE task = %s",
+        (task,),
+    )
+    return [
+        StreamTable(
+            (str(database), str(table)),
+            int(str(batch)),
+            str(state),
+            str(begin),
+            str(exact),
+            is_exact=not chunk_key,
+            detail=str(detail),
+        )
+        for database, table, batch, state, begin, exact, chunk_key, detail in rows
+    ]
+
+
+def stream_with(connection: TargetConnection, table: str, task: str, seq: int) -> str:
+    """The stream of a task that has a row of this seq in a table of Millrace; main if none has."""
+    found = connection.query(
+        f"SELECT task FROM {DATABASE}.{table} WHERE task IN %s AND seq = %s ORDER BY task LIMIT 1",
+        (streams_of(task), seq),
+    )
+    return str(found[0][0]) if found else task
+
+
+def is_partial(connection: TargetConnection, stream: str) -> bool:
+    """Whether tables of the task are loaded or wait, or the stream has a range."""
+    return bool(read_tables(connection, task_of(stream)) or read_stream(connection, stream))
+
+
+def read_view(connection: TargetConnection, stream: str) -> View:
+    """The tables of a stream, and its range."""
+    tables = read_tables(connection, task_of(stream))
+    return view_of(stream, tables, read_stream(connection, stream))
+
+
+def current_view(connection: TargetConnection, owner: Owner, mark: Mark) -> View:
+    """The view of a stream at the begin of a turn. A range that the mark has passed is deleted."""
+    view = read_view(connection, owner.task)
+    if view.range is None or not view.range.is_over(mark):
+        return view
+    check_fence(connection, owner)
+    end_stream(connection, owner)
+    return read_view(connection, owner.task)
+
+
+def set_unfit(connection: TargetConnection, task: str, unfit: Mapping[TableKey, str]) -> None:
+    """Set tables aside whose rows do not fit their copies, each with the reason."""
+    for table, why in unfit.items():
+        set_waiting(connection, task, [table], detail=f"a row does not fit the copy: {why}")

@@ -1,0 +1,71 @@
+"""The next step of the later loads of a task, from the states of its tables. Pure.
+
+    follows     (of a later load)      the side stream catches up and joins
+    copies, copied                     the load copies what is left; then the side stream begins
+    waits                              a load begins with all tables that wait
+
+One load at a time: tables that come to wait meanwhile are in the next one.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from enum import Enum, auto
+
+from consumer.load.state import COPIED, COPIES, FIRST, FOLLOWS, WAITS
+from consumer.streams.view import StreamTable
+from schemas.stages.loaded import Loaded
+
+
+class Step(Enum):
+    """See the module."""
+
+    NOTHING = auto()
+    BEGIN = auto()
+    COPY = auto()
+    CATCH_UP = auto()
+
+
+def next_step(tables: Iterable[StreamTable]) -> Step:
+    """The next step."""
+    tables = list(tables)
+    later = {table.state for table in tables if table.batch != FIRST}
+    if FOLLOWS in later:
+        return Step.CATCH_UP
+    if later & {COPIES, COPIED}:
+        return Step.COPY
+    return Step.BEGIN if any(table.state == WAITS for table in tables) else Step.NOTHING
+
+
+def as_shown(tables: Iterable[StreamTable], loaded: Loaded | None) -> list[StreamTable]:
+    """The tables as a load has seen them last, which copies them since they were read."""
+    seen = {table.name: table for table in (loaded.tables if loaded else ())}
+    return [
+        replace(table, state=now.state, detail=now.waits)
+        if (now := seen.get(".".join(table.name)))
+        else table
+        for table in tables
+    ]
+
+
+def text_of(tables: Iterable[StreamTable]) -> str:
+    """For the status, such as "shop.t being copied"; "" without tables of a later load.
+
+    If one reason holds for all tables that wait, it is named.
+    """
+    tables = [table for table in tables if table.batch != FIRST or table.state == WAITS]
+    words = {
+        WAITS: "waiting for a load, which begins automatically",
+        COPIES: "being copied",
+        COPIED: "copied",
+        FOLLOWS: "catching up",
+    }
+    parts = []
+    for state, what in words.items():
+        those = [table for table in tables if table.state == state]
+        names = sorted(".".join(table.name) for table in those)
+        if names:
+            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+            whys = {table.detail for table in those} if state == WAITS else {""}
+            why = f" ({whys.pop()})" if len(whys) == 1 and "" not in whys else ""
+            parts.append(f"{', '.join(names[:3])}{more} {what}{why}")
+    return "; ".join(parts)

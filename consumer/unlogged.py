@@ -1,0 +1,67 @@
+"""Rows whose cascade the source did not log: only the target's foreign keys can change their child rows.
+
+InnoDB changes them by itself (MariaDB, MySQL before 9.6). Newer rows events show that the cascade is logged
+(``walk.LOGS_CASCADES``). A row that is written without foreign key checks has no cascade.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from consumer.kernel import walk
+from consumer.plan.cascades import followers
+from consumer.row_schemas import Ints
+from consumer.rows import Rows
+from consumer.sql.table_plan import TablePlan, record_indexes
+from consumer.sql.table_plans import TablePlans, slots_of
+from consumer.target.actions import Action
+from consumer.target.inventory import ForeignKey, TableKey
+
+Flags = npt.NDArray[np.bool_]
+
+
+def followed_deletions(
+    rows: Rows, numbers: Ints, table_plan: TablePlan, foreign_keys: Sequence[ForeignKey]
+) -> Flags:
+    """True for each DELETE of these rows of a table that child rows follow."""
+    following = followers(foreign_keys, _place(table_plan))
+    if not any(foreign.actions.on_delete is not Action.NO_ACTION for foreign in following):
+        return np.zeros(len(numbers), np.bool_)
+    return _is_unlogged(rows, numbers, walk.OP_DELETE)
+
+
+def followed_changes(
+    rows: Rows, numbers: Ints, table_plan: TablePlan, foreign_keys: Sequence[ForeignKey]
+) -> Iterator[tuple[int, ForeignKey]]:
+    """Each UPDATE of these rows that changes a key which child rows follow, with their foreign key."""
+    following = followers(foreign_keys, _place(table_plan))
+    acting = [one for one in following if one.actions.on_update is not Action.NO_ACTION]
+    for number in map(int, numbers[_is_unlogged(rows, numbers, walk.OP_UPDATE)] if acting else ()):
+        for foreign in acting:
+            columns = record_indexes(table_plan.layout, foreign.parent_columns)
+            if columns is None or rows.has_changed(number, columns):
+                yield number, foreign
+
+
+def leave_unchecked(rows: Rows, numbers: Ints, plans: TablePlans) -> None:
+    """Turn foreign key checks off for these rows, with the exception of those that child rows follow."""
+    slots, foreign_keys = rows.records[numbers, walk.SLOT], plans.inventory.foreign_keys
+    for slot in slots_of(slots):
+        mine, table_plan = numbers[slots == slot], plans.table_plan(slot)
+        followed = followed_deletions(rows, mine, table_plan, foreign_keys)
+        changed = [number for number, _ in followed_changes(rows, mine, table_plan, foreign_keys)]
+        followed |= np.isin(mine, changed)
+        rows.records[mine[~followed], walk.FLAGS] |= walk.NO_FOREIGN_KEY_CHECKS
+
+
+def _is_unlogged(rows: Rows, numbers: Ints, op: int) -> Flags:
+    records = rows.records[numbers]
+    found: Flags = (records[:, walk.OP] == op) & (
+        (records[:, walk.FLAGS] & walk.LOGS_CASCADES) == 0
+    )
+    return found
+
+
+def _place(table_plan: TablePlan) -> TableKey:
+    return table_plan.target.database, table_plan.target.table

@@ -1,0 +1,74 @@
+"""The result of ``millrace compare`` as text and as one JSON object."""
+
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from millrace.cli.control import console, print_json
+from millrace.counted import counted
+
+if TYPE_CHECKING:
+    from consumer.compare import Comparison
+    from consumer.compare.members import Origin
+    from consumer.compare.result import Difference
+
+
+def print_plain(task: str, origin: "Origin", found: "Comparison") -> None:
+    """Print one JSON object."""
+    from consumer.compare.show import note_of
+
+    plain = {
+        "task": task,
+        "source": origin.name,
+        "why_primary": origin.why or None,
+        "tables": found.tables,
+        "rows": found.rows,
+        "differences": found.difference_count,
+        "unsettled": found.unsettled,
+        "repaired": found.repaired,
+        "is_equal": found.is_equal,
+        "details": [
+            {
+                "table": one.table,
+                "what": one.what,
+                "key": one.key,
+                "source": one.rows.source or None,
+                "target": one.rows.target or None,
+                "repair": one.rows.repair or None,
+                "note": note_of(one) or None,
+            }
+            for one in found.differences
+        ],
+    }
+    print_json(plain)
+
+
+def print_text(origin: "Origin", found: "Comparison") -> None:
+    """Print each difference and a line with the counts."""
+    from consumer.compare.show import note_of
+    from consumer.topic.show import printable
+
+    out = console()
+    lines = [f"The primary {origin.name} is read: {origin.why}"] if origin.why else []
+    for table, listed in groupby(found.differences, key=lambda one: one.table):
+        more = found.counts[table]
+        for one in listed:
+            lines += _lines(one, note_of(one))
+            more -= 1
+        lines += [f"{table}: and {more:,} more"] if more > 0 else []
+    for line in lines:
+        out.print(printable(line), markup=False, highlight=False, soft_wrap=True)
+    verdict = "equal" if found.is_equal else counted(found.difference_count, "difference")
+    if found.repaired:
+        verdict += f", {found.repaired:,} repaired"
+    if found.unsettled:
+        verdict += f", {counted(found.unsettled, 'row')} changed at each look"
+    tables, rows = counted(found.tables, "table"), counted(found.rows, "row")
+    out.print(f"{tables}, {rows}: {verdict}")
+
+
+def _lines(one: "Difference", note: str) -> list[str]:
+    both = (("source", one.rows.source), ("target", one.rows.target))
+    lines = [f"{one.table}: {one.what}: {one.key}"]
+    lines += [f"  {name}  {text}" for name, text in both if text]
+    notes = (("repair", one.rows.repair), ("note", note))
+    return [*lines, *(f"  {name:6}  {text}" for name, text in notes if text)]

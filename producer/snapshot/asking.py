@@ -1,0 +1,103 @@
+"""Checks a request for a snapshot on the source before it waits for the task: so a mistake is reported at once."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from millrace.errors import Fatal, MillraceError
+from producer.convert.table_filter import FoldedFilter, NameFilter
+from producer.snapshot.catalog import Catalog
+from producer.snapshot.reading import chunk_select
+from producer.snapshot.refused import none_readable, unpublished, unreadable, wrong_condition
+from producer.snapshot.selecting import SESSION, Selection
+from producer.snapshot.structure import CatalogTable, table_schema
+from producer.upstream.connection import SourceConnection
+from producer.upstream.identity import ask_identity
+from producer.upstream.upstream import resolve_login
+from schemas.documents import CaptureTask, SetDocument
+from schemas.gtid import Flavour
+from schemas.snapshot import Name, in_order
+from schemas.snapshot_request import SnapshotRequest
+from schemas.sql.quoting import table_name
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedRequest:
+    """``tables``: those that are read, in order. ``left_out``: matching tables that can't be, with the reason."""
+
+    tables: tuple[Name, ...]
+    left_out: tuple[tuple[Name, str], ...]
+
+
+def check_request(
+    task: CaptureTask, document: SetDocument, request: SnapshotRequest
+) -> CheckedRequest:
+    """The tables of the request. Fatal MR-4240 if one can't be read, or the condition is wrong; else as ``connection``.
+
+    A table that only a pattern with * or ? matches is left out instead.
+    """
+    with _some_member(document) as connection:
+        identity = ask_identity(connection)
+        folds = connection.query("SELECT @@lower_case_table_names AS folds")[0]["folds"]
+        filter_: NameFilter = task.tables if folds == 0 else FoldedFilter.of(task.tables)
+        catalog = Catalog(connection, identity.flavour)
+        for statement in SESSION:  # the mode and the character set decide what a condition means
+            connection.query(statement)
+        names = catalog.names(filter_, request.tables)
+        _check_patterns(request, names, task.name)
+        kept: list[Name] = []
+        left_out: list[tuple[Name, str]] = []
+        for name in in_order(names, request.tables):
+            table = catalog.table(name)
+            why = "it does not exist" if table is None else table.refusal()
+            if why and ".".join(name) in request.tables:
+                raise unreadable(name, table)
+            if why:
+                left_out.append((name, why))
+                continue
+            kept.append(name)
+            if request.where and table is not None:
+                _check_condition(connection, identity.flavour, table, request.where)
+        if not kept:
+            raise none_readable(request.tables)
+        return CheckedRequest(tuple(kept), tuple(left_out))
+
+
+def _check_patterns(request: SnapshotRequest, names: list[Name], task: str) -> None:
+    for pattern in request.tables:
+        if not in_order(names, (pattern,)):
+            raise unpublished(pattern, names, task)
+
+
+def _check_condition(
+    connection: SourceConnection, flavour: Flavour, table: CatalogTable, where: str
+) -> None:
+    """Explain the task's SELECT, and evaluate the condition for one row.
+
+    There it has no parentheses around it: a condition like ``a) OR (b`` would be SQL only inside of them.
+    """
+    selection = Selection.of(table, table_schema(table, flavour))
+    name = table_name(table.database, table.table).decode()
+    try:
+        connection.query(f"EXPLAIN {chunk_select(selection, table, (), where, 1)}")
+        connection.query(
+            f"SELECT CASE WHEN {where} THEN 1 END FROM {name} FORCE INDEX (PRIMARY) LIMIT 1"
+        )
+    except Fatal as error:
+        raise wrong_condition(table, error) from error
+
+
+@contextmanager
+def _some_member(document: SetDocument) -> Iterator[SourceConnection]:
+    """The first member that answers; the last one's error if none does."""
+    login, failure = resolve_login(document), None
+    for member in document.members:
+        try:
+            connection = SourceConnection.connect(member, login)
+        except MillraceError as error:
+            failure = error
+            continue
+        with connection:
+            yield connection
+        return
+    raise failure or Fatal("MR-1020", "the set has no members")

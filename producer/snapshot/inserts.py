@@ -1,0 +1,142 @@
+"""Inserts the chunks of a snapshot into the stream of a converter: ``producer.convert.interleave.Inserts``."""
+
+from collections.abc import Collection, Iterator
+
+import numpy as np
+
+from producer.convert.arrays import Bytes, Numbers
+from producer.convert.interleave import Sink
+from producer.convert.kernel import program as p
+from producer.convert.tables import KnownTables
+from producer.snapshot.course import Course, Insertion
+from producer.snapshot.history import History
+from producer.snapshot.kernel.rows import changed_keys
+from schemas.gtid import GtidPosition
+from schemas.progress import Progress
+from schemas.record.avro_schema import envelope_schema, key_schema
+from schemas.record.control import (
+    DdlRecord,
+    SchemaRecord,
+    SnapshotRecord,
+    SnapshotStep,
+    SnapshotTable,
+)
+from schemas.record.gap import GAP_KIND
+from schemas.snapshot import Name
+from schemas.sql.statement import Kind
+
+# Statements that change neither rows nor the structure of a table, although they may name one.
+_HARMLESS = frozenset(
+    {
+        *(Kind.VIEW, Kind.ROUTINE, Kind.TRIGGER, Kind.EVENT, Kind.ACCOUNT, Kind.SERVER),
+        *(Kind.MAINTENANCE, Kind.SEQUENCE, Kind.CREATE_DATABASE, Kind.ALTER_DATABASE),
+    }
+)
+
+
+class SnapshotInserts:
+    """See the module. Used by the converter's thread."""
+
+    def __init__(self, course: Course, history: History, *, set_name: str) -> None:
+        self.course = course
+        self.history = history
+        self._set_name = set_name
+        self._spans = np.zeros(2 * p.KEY_COLUMNS_MAX, np.int64)
+
+    @property
+    def is_active(self) -> bool:
+        """See ``Inserts``."""
+        return self.course.is_active
+
+    @property
+    def watched(self) -> Collection[Name]:
+        """See ``Inserts``."""
+        return self.course.watched
+
+    def records(self, buffer: Bytes, bounds: Numbers, tables: KnownTables) -> None:
+        """Note the keys that these records change."""
+        slots = tables.slots_of(self.course.watched)
+        if not slots:
+            return
+        starts = bounds[:, 2]
+        ids = np.zeros(len(bounds), np.int64)
+        for place in range(1, 5):
+            ids = ids << 8 | buffer[starts + place]
+        for schema_id, slot in slots.items():
+            found = bounds[(ids == schema_id) & (bounds[:, 0] >= 0)]
+            if len(found):
+                keys = _keys(buffer, found, tables.arrays.tables[slot], tables, self._spans)
+                self.course.changed(tables.name_of(slot), keys)
+
+    def statement(self, record: DdlRecord) -> None:
+        """Discard what a statement may have changed."""
+        statement = record.statement
+        if statement.kind in _HARMLESS:
+            return
+        is_known = statement.tables and "in_doubt" not in statement.session
+        self.course.struck(statement.tables if is_known and statement.kind != GAP_KIND else None)
+
+    def wants_boundary(self, position: GtidPosition, *, is_near: bool) -> bool:
+        """See ``Inserts``."""
+        return self.course.wants_boundary(position, is_near=is_near)
+
+    def insert(self, progress: Progress, sink: Sink, *, is_near: bool) -> Progress | None:
+        """Write the next chunk, if it belongs here."""
+        before = self.course.state
+        found = self.course.step(progress.gtid_set, is_near=is_near)
+        if found is None:
+            return None
+        self.history.note(before, found)
+        if found.begins:
+            self._step(SnapshotStep.BEGIN, found, progress, sink, rows=0)
+        if found.rows is not None:
+            _write_rows(found, sink, self._set_name)
+        if found.end is not None:
+            assert found.table is not None
+            self._step(found.end, found, progress, sink, rows=found.table.rows + found.kept_count)
+        return Progress(progress.gtid_set, progress.open, sink.seq, found.state)
+
+    def _step(
+        self, step: SnapshotStep, found: Insertion, progress: Progress, sink: Sink, *, rows: int
+    ) -> None:
+        assert found.table is not None
+        table = SnapshotTable(found.id, *found.table.name, found.where)
+        sink.control(SnapshotRecord(step, table, str(progress.gtid_set), rows, sink.seq))
+
+
+def _write_rows(found: Insertion, sink: Sink, set_name: str) -> None:
+    rows, kept = found.rows, found.kept
+    if rows is None or kept is None or not found.kept_count:
+        return
+    key = key_schema(set_name, rows.schema)
+    assert key is not None, "a table without a primary key is left out"
+    value_schema = sink.register(envelope_schema(set_name, rows.schema))
+    key_registered = sink.register(key)
+    schema = rows.schema
+    sink.control(
+        SchemaRecord(value_schema, key_registered, schema.database, schema.table, sink.seq)
+    )
+    sink.rows(*rows.stamp(kept, value=value_schema, key=key_registered, seq=sink.seq))
+
+
+def _keys(
+    buffer: Bytes, bounds: Numbers, table: Numbers, tables: KnownTables, spans: Numbers
+) -> Iterator[bytes]:
+    """The keys that records of one structure change."""
+    size = int((bounds[:, 1] - bounds[:, 0]).sum() + (bounds[:, 3] - bounds[:, 2]).sum())
+    out, ends = np.empty(size, np.uint8), np.empty(2 * len(bounds), np.int64)
+    count = changed_keys(
+        buffer,
+        np.ascontiguousarray(bounds),
+        tables.arrays.columns,
+        int(table[p.FIRST_COLUMN]),
+        int(table[p.COLUMN_COUNT]),
+        int(table[p.KEY_COUNT]),
+        spans,
+        out,
+        ends,
+    )
+    octets, start = out.tobytes(), 0
+    for end in ends[:count].tolist():
+        yield octets[start:end]
+        start = end

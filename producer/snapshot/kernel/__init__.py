@@ -1,0 +1,1 @@
+"""The compiled part of snapshots: functions of arrays, without I/O and without the GIL."""

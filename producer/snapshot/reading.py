@@ -1,0 +1,252 @@
+"""Reads one chunk of a table on a member, between two GTID sets that are known.
+
+    flavour    at least visible to the read (``since``)               at most visible to it (``until``)
+    MySQL      gtid_executed before it: updated after the commit      gtid_owned, then gtid_executed after it: a
+               is visible                                             transaction is visible before it is in
+                                                                      gtid_executed, but is owned then
+    MariaDB    the binlog position of its consistent snapshot         gtid_binlog_pos after it, which is updated
+                                                                      before the commit is visible
+
+The read waits until ``since`` contains the position that the caller names. The structure of the table is read in
+between, too: a statement that changes it later is in the stream after that position, and the caller then discards the
+chunk. A chunk ends after a number of rows or bytes; its last key is the border of the next one.
+
+Not done here: the thread (``reader``), the place of the chunk in the stream (``course``).
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from millrace.errors import Fatal
+from producer.convert.table_filter import NameFilter
+from producer.snapshot.catalog import Catalog
+from producer.snapshot.encoder import EncodedRows, ReadPlace, RowEncoder
+from producer.snapshot.images import Images, read_images
+from producer.snapshot.selecting import SESSION, Selection
+from producer.snapshot.structure import CatalogTable, table_schema
+from producer.upstream.connection import Login, SourceConnection
+from producer.upstream.members import ask_position
+from schemas.chunks.chunk import EVERYTHING, Border, Chunk
+from schemas.documents import Member
+from schemas.gtid import Flavour, GtidPosition, GtidSet, MariadbGtidSet
+from schemas.record.control import Origin
+from schemas.snapshot import Name
+from schemas.sql.quoting import table_name
+from schemas.table.structure import TableSchema
+
+READ_TIMEOUT_S = 600.0  # a condition may match few rows of a large table
+WAIT_S = 0.005  # between two looks at the member's position
+# One chunk: about 2 ms of the converter's thread, 7 if its table changes meanwhile. So much later are later changes.
+ROWS_MAX = 10_000
+BYTES_MAX = 4 << 20
+_CHANGED = frozenset({"1054", "1146", "1412", "1049"})  # the table changed between two statements
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRequest:
+    """A chunk to read. ``number`` is that of ``run``: an answer to an earlier run is not used.
+
+    ``at``: the snapshot, the chunk and a published source transaction. ``after``: the border before it, () for the
+    first chunk. ``covered``: what the read must see.
+    """
+
+    run: int
+    name: Name
+    after: tuple[str, ...]
+    where: str
+    covered: GtidPosition
+    at: ReadPlace
+
+
+@dataclass(frozen=True, slots=True)
+class ReadChunk:
+    """``border``: the key of its last row. ``until``: the read saw nothing beyond. ``is_last``: no chunk follows."""
+
+    rows: EncodedRows
+    border: tuple[str, ...]
+    until: GtidPosition
+    is_last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The table can't be read. ``is_gone``: it does not exist. ``until``: as of a chunk."""
+
+    why: str
+    until: GtidPosition
+    is_gone: bool = False
+
+
+@dataclass(slots=True)
+class _Size:
+    """How many rows the next chunk asks for: as many as probably have half of ``BYTES_MAX``."""
+
+    rows: int = 500
+
+    def note(self, rows: int, size_bytes: int, limit: int) -> None:
+        """After a chunk that asked for ``limit`` rows and got so many, with images of so many bytes."""
+        if rows:
+            fitting = BYTES_MAX // 2 * rows // max(size_bytes, 1)
+            self.rows = max(1, min(ROWS_MAX, 2 * limit, fitting))
+
+
+@dataclass(slots=True)
+class _Known:
+    """The table that was read last, and its encoder."""
+
+    table: CatalogTable
+    schema: TableSchema
+    encoder: RowEncoder
+    selection: Selection
+
+
+@dataclass(slots=True)
+class MemberSession:
+    """A session on a member that reads chunks. Used by one thread."""
+
+    connection: SourceConnection
+    origin: Origin
+    may_wait: Callable[[], bool]
+    _known: _Known | None = None
+    _size: _Size = field(default_factory=_Size)
+    is_spent: bool = False  # the rest of a result was not read
+
+    @classmethod
+    def open(
+        cls, member: Member, login: Login, origin: Origin, may_wait: Callable[[], bool]
+    ) -> "MemberSession":
+        """Connect. Errors: see ``connection``."""
+        connection = SourceConnection.connect(member, login, timeout_s=READ_TIMEOUT_S)
+        try:
+            for statement in SESSION:
+                connection.query(statement)
+        except BaseException:
+            connection.close()
+            raise
+        return cls(connection, origin, may_wait)
+
+    def names(self, filter_: NameFilter, patterns: Sequence[str]) -> dict[Name, int]:
+        """The tables that the task publishes, each with about its rows. Fatal MR-1005, see ``Catalog.names``."""
+        catalog = Catalog(self.connection, self.origin.connector)
+        names = catalog.names(filter_, patterns)
+        return dict.fromkeys(names, 0) | catalog.row_counts(names)
+
+    def read(self, request: ReadRequest) -> ReadChunk | Refused | None:
+        """The chunk, or why there is none.
+
+        None if the caller must not wait any more, if the table changed meanwhile, or if the rows were too large.
+        """
+        if not self._begin(request.covered):
+            return None
+        try:
+            return self._read(request)
+        except Fatal as error:
+            if error.code == "MR-1007" and str(error.context.get("number")) in _CHANGED:
+                self.is_spent = True
+                return None
+            raise
+        finally:
+            if self.origin.connector is Flavour.MARIADB and not self.is_spent:
+                self.connection.query("ROLLBACK")
+
+    def _begin(self, covered: GtidPosition) -> bool:
+        """Wait until a read sees all of ``covered``; False if the caller must not wait any more."""
+        while self.may_wait():
+            if self._visible().includes(covered):
+                return True
+            time.sleep(WAIT_S)
+        return False
+
+    def _visible(self) -> GtidPosition:
+        if self.origin.connector is Flavour.MYSQL:
+            return ask_position(self.connection, Flavour.MYSQL)
+        self.connection.query("ROLLBACK")
+        self.connection.query("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        self.connection.query("START TRANSACTION WITH CONSISTENT SNAPSHOT")
+        rows = self.connection.query("SHOW STATUS LIKE 'binlog_snapshot_%'")
+        status = {str(row["Variable_name"]).lower(): row["Value"] for row in rows}
+        place = (status["binlog_snapshot_file"], status["binlog_snapshot_position"])
+        (row,) = self.connection.query(
+            "SELECT BINLOG_GTID_POS(%s, %s) AS position, @@GLOBAL.gtid_slave_pos AS executed",
+            (str(place[0]), int(place[1] or 0)),
+        )
+        return _with_unlogged(str(row["position"] or ""), str(row["executed"] or ""))
+
+    def _until(self) -> GtidPosition:
+        """A set of all source transactions that a read before it may have seen."""
+        if self.origin.connector is Flavour.MARIADB:
+            return ask_position(self.connection, Flavour.MARIADB)
+        (row,) = self.connection.query("SELECT @@GLOBAL.gtid_owned AS owned")
+        owned = GtidSet.parse_owned(str(row["owned"] or ""))
+        executed = ask_position(self.connection, Flavour.MYSQL)
+        assert isinstance(executed, GtidSet)
+        return executed | owned
+
+    def _read(self, request: ReadRequest) -> ReadChunk | Refused | None:
+        table = Catalog(self.connection, self.origin.connector).table(request.name)
+        if table is None or not table.columns:
+            return Refused("it does not exist", self._until(), is_gone=True)
+        if why := table.refusal():
+            return Refused(why, self._until())
+        known, key = self._of(table), table.key
+        assert key is not None
+        limit = self._size.rows
+        statement = chunk_select(known.selection, table, request.after, request.where, limit)
+        images = self._images(known, statement, len(key.columns))
+        if self.is_spent:
+            return None
+        self._size.note(images.rows, len(images.octets), limit)
+        until = self._until()
+        place = request.at
+        at = ReadPlace(place.snapshot, place.chunk, place.gtid, time.time_ns() // 1_000_000)
+        rows = known.encoder.encode(images, at)
+        return ReadChunk(rows, images.key, until, images.rows < limit)
+
+    def _of(self, table: CatalogTable) -> _Known:
+        """The encoder of this structure."""
+        if self._known is None or self._known.table != table:
+            schema = table_schema(table, self.origin.connector)
+            selection = Selection.of(table, schema)
+            self._known = _Known(table, schema, RowEncoder(self.origin, selection), selection)
+            self._size = _Size()
+        return self._known
+
+    def _images(self, known: _Known, statement: str, keys: int) -> Images:
+        """The rows of a statement, with the key in the first ``keys`` columns.
+
+        If they are too large, the session is spent, and the next chunk asks for fewer.
+        """
+        packets = self.connection.row_packets(statement)
+        self.is_spent = True  # until the whole result is read
+        images = read_images(packets, known.selection, keys=keys, bytes_max=BYTES_MAX)
+        self.is_spent = images.is_cut
+        if images.is_cut:
+            self._size.rows = images.rows
+        return images
+
+
+def chunk_select(
+    selection: Selection, table: CatalogTable, after: tuple[str, ...], where: str, limit: int
+) -> str:
+    """The SELECT of a chunk: the key as texts, and the columns. ``after``, ``where``: as in ``ReadRequest``."""
+    key = table.key
+    assert key is not None, "a table without a key is refused"
+    chunk = Chunk(0, Border(after) if after else None)
+    conditions = [chunk.where(key)] + ([f"({where})"] if where else [])
+    wanted = " AND ".join(part for part in conditions if part != EVERYTHING)
+    name = table_name(table.database, table.table).decode()
+    read = ", ".join(column.read for column in key.columns)
+    return (
+        f"SELECT {read}, {selection.columns} FROM {name} FORCE INDEX (PRIMARY)"
+        + (f" WHERE {wanted}" if wanted else "")
+        + f" ORDER BY {', '.join(column.order for column in key.columns)} LIMIT {limit}"
+    )
+
+
+def _with_unlogged(logged: str, executed: str) -> GtidPosition:
+    """As ``ask_position``: a rebuilt server has logged nothing yet in some domains."""
+    known = MariadbGtidSet.parse(logged)
+    others = MariadbGtidSet.parse(executed).gtids()
+    missing = (gtid for gtid in others if known.last(gtid.domain) is None)
+    return MariadbGtidSet.of([*known.gtids(), *missing])

@@ -1,0 +1,1 @@
+"""Ranges of a table's rows by a key, for loads and comparisons."""

@@ -1,0 +1,225 @@
+"""Rows that a comparison prints, repairs and records: keys, long values, doubles, and SQL that others run."""
+
+from collections.abc import Iterator
+
+import pytest
+from structlog.testing import capture_logs
+
+from consumer.compare import Comparison, Ends, Rules, Work, compare_sets
+from consumer.compare.show import RECORD_BYTES_MAX, note_of
+from deploy.servers import DatabaseServer, sql
+from tests.kit.apply.follower import following
+from tests.kit.apply.local import endpoint_of
+
+
+@pytest.fixture
+def sides(
+    mariadb_server: DatabaseServer, target_server: DatabaseServer, name: str
+) -> Iterator[tuple[DatabaseServer, DatabaseServer]]:
+    """A source and a target with an empty database, and a task that has applied everything."""
+    mariadb_server.execute(f"CREATE DATABASE IF NOT EXISTS {name}")
+    with following(mariadb_server, target_server, name):
+        yield mariadb_server, target_server
+    mariadb_server.execute(f"DROP DATABASE {name}")
+
+
+@pytest.fixture
+def both(sides: tuple[DatabaseServer, DatabaseServer], name: str) -> "Both":
+    """See ``Both``."""
+    return Both(*sides, name)
+
+
+class Both:
+    """Both servers and the database."""
+
+    def __init__(self, source: DatabaseServer, target: DatabaseServer, name: str) -> None:
+        self.source, self.target, self.name = source, target, name
+
+    def execute(self, *statements: str) -> None:
+        """Run the statements on both sides."""
+        for server in (self.source, self.target):
+            for statement in statements:
+                server.execute(statement, db=self.name)
+
+    def damage(self, *statements: str) -> None:
+        """Run the statements on the target, without foreign key checks."""
+        with sql.root_connection(self.target.socket, database=self.name) as session:
+            for statement in ("SET foreign_key_checks=0", *statements):
+                session.cursor().execute(statement)
+
+    def compared(self, *, repairs: bool = False) -> Comparison:
+        """Compare the database; the task has applied what the source has now."""
+        moved = "UPDATE millrace.progress SET gtid_set = %s WHERE task = %s"
+        self.target.execute(moved, (self.source.gtid_position(), self.name))
+        ends = Ends(endpoint_of(self.source), endpoint_of(self.target), self.name, 5.0)
+        rules = Rules(work=Work(repairs=repairs))
+        return compare_sets(ends, lambda database, _: database == self.name, rules=rules)
+
+    def rows(self, query: str) -> list[tuple[object, ...]]:
+        """The rows of the target."""
+        return list(self.target.execute(query, db=self.name))
+
+
+PARENT = (
+    "id INT AUTO_INCREMENT PRIMARY KEY, code INT UNIQUE, at TIMESTAMP NULL, day DATE,"
+    " v VARCHAR(40) CHARACTER SET utf8mb4"
+)
+CHILD = (
+    "id INT PRIMARY KEY, parent INT, code INT,"
+    " FOREIGN KEY (parent) REFERENCES parent (id) ON DELETE CASCADE,"
+    " FOREIGN KEY (code) REFERENCES parent (code) ON UPDATE CASCADE ON DELETE CASCADE"
+)
+
+
+@pytest.mark.both_flavours
+def test_printed_sql_repairs_in_any_session_without_a_cascade(both: Both) -> None:
+    """Strict mode, another time zone and character set, keys that others refer to, and a zero in AUTO_INCREMENT."""
+    zero = "SET SESSION sql_mode='NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES', time_zone='+00:00'"
+    values = (
+        "(0, 10, '2026-01-02 03:04:05', '0000-00-00', '日本'), (1, 11, NULL, NULL, 'it''s \\\\ %'),"
+        " (2, 12, '2026-01-02 03:04:05', '2026-02-03', NULL)"
+    )
+    for server in (both.source, both.target):
+        with sql.root_connection(server.socket, database=both.name) as session:
+            session.cursor().execute(f"CREATE TABLE parent ({PARENT})")
+            session.cursor().execute(f"CREATE TABLE child ({CHILD})")
+            session.cursor().execute(zero)
+            session.cursor().execute(f"INSERT INTO parent VALUES {values}")
+            session.cursor().execute("INSERT INTO child VALUES (1, 1, 11), (2, 0, 10), (3, 2, 12)")
+    both.damage(
+        "UPDATE parent SET code = 13, v = 'x' WHERE id = 1",
+        "DELETE FROM parent WHERE id = 0",
+        "INSERT INTO parent VALUES (9, 19, NULL, NULL, NULL)",
+    )
+    children = both.rows("SELECT * FROM child ORDER BY id")
+    found = both.compared()
+    assert [one.what for one in found.differences] == ["different", "missing", "extra"]
+    with sql.root_connection(both.target.socket) as session:
+        session.cursor().execute("SET time_zone='+05:00', NAMES latin1")
+        for one in found.differences:
+            for statement in one.rows.repair.split("; "):
+                session.cursor().execute(statement)
+        with session.cursor() as cursor:
+            cursor.execute("SELECT @@foreign_key_checks")
+            assert cursor.fetchall() == ((1,),)
+    assert both.compared().is_equal
+    assert both.rows("SELECT * FROM child ORDER BY id") == children
+
+
+def test_swapped_unique_values_are_repaired(both: Both) -> None:
+    """Each row needs the value that another wrong row has."""
+    both.execute(
+        "CREATE TABLE u (id INT PRIMARY KEY, code INT UNIQUE)",
+        "INSERT INTO u VALUES (1, 10), (2, 20), (3, 30)",
+    )
+    both.damage(
+        "UPDATE u SET code = NULL",
+        "UPDATE u SET code = 20 WHERE id = 1",
+        "DELETE FROM u WHERE id = 3",
+        "UPDATE u SET code = 10 WHERE id = 2",
+        "INSERT INTO u VALUES (7, 30)",
+    )
+    both.compared(repairs=True)
+    assert both.compared().is_equal
+
+
+def test_repair_never_deletes_an_equal_row_for_a_stricter_key(both: Both) -> None:
+    """The target treats two texts of the source as one. Its row that is right stays, the other is not repaired."""
+    both.source.execute(
+        "CREATE TABLE u (id INT PRIMARY KEY, v VARCHAR(9) COLLATE utf8mb4_bin UNIQUE)", db=both.name
+    )
+    both.target.execute(
+        "CREATE TABLE u (id INT PRIMARY KEY, v VARCHAR(9) COLLATE utf8mb4_general_ci UNIQUE)",
+        db=both.name,
+    )
+    both.source.execute("INSERT INTO u VALUES (1, 'a'), (2, 'A')", db=both.name)
+    both.target.execute("INSERT INTO u VALUES (1, 'a')", db=both.name)
+    with capture_logs() as logs:
+        found = both.compared(repairs=True)
+    assert (found.difference_count, found.repaired) == (1, 0)
+    assert [entry["error"].code for entry in logs if "error" in entry] == ["MR-5122"]
+    assert both.rows("SELECT * FROM u") == [(1, "a")]
+
+
+def test_recorded_row_takes_a_repair_back(both: Both) -> None:
+    """All of a row of long values is recorded, as the SET clause that restores it."""
+    both.execute(
+        "CREATE TABLE l (id INT PRIMARY KEY, t LONGTEXT, b LONGBLOB, f FLOAT, g GEOMETRY, e ENUM('x','y'))",
+        "INSERT INTO l VALUES (1, REPEAT('new ', 90000), NULL, 0.1, NULL, 'x')",
+    )
+    damaged = (
+        "t = CONCAT(REPEAT('日本', 50000), '''end'), b = REPEAT(x'00ff', 70000), f = 0.3, e = 'y',"
+        " g = ST_GeomFromText('POINT(1 2)')"
+    )
+    both.damage(f"UPDATE l SET {damaged} WHERE id = 1")
+    digest = "SELECT SHA2(CONCAT_WS('|', t, b, f, HEX(g), e), 224) FROM l"
+    before = both.rows(digest)
+    assert both.compared(repairs=True).repaired == 1
+    assert both.rows(digest) != before
+    ((row,),) = both.target.execute(
+        "SELECT row_before FROM millrace.repair WHERE task = %s", (both.name,)
+    )
+    both.damage(f"UPDATE l SET {row} WHERE id = 1".replace("%", "%%"))
+    assert both.rows(digest) == before
+
+
+def test_row_beyond_the_limit_is_recorded_in_part(both: Both) -> None:
+    """The record has the beginning, the length and a digest, and the repair is done."""
+    length = RECORD_BYTES_MAX + 1
+    both.execute(
+        "CREATE TABLE l (id INT PRIMARY KEY, t LONGTEXT)", "INSERT INTO l VALUES (1, 'new')"
+    )
+    both.damage(f"UPDATE l SET t = REPEAT('o', {length})")
+    found = both.compared(repairs=True)
+    assert found.repaired == 1
+    ((row,),) = both.target.execute(
+        "SELECT row_before FROM millrace.repair WHERE task = %s", (both.name,)
+    )
+    assert str(row).startswith(f"`id`=1, `t`='{'o' * 40}' … ({length} bytes, digest ")
+    (shown,) = found.differences
+    assert shown.rows.target == row
+    assert shown.rows.source == "`id`=1, `t`='new'"
+
+
+@pytest.mark.both_flavours
+def test_doubles_are_compared_by_value(both: Both) -> None:
+    """The flavours print small values differently; a change of the last bit is still a difference."""
+    values = [
+        "-7.1850441006303285e-9",
+        "0.00000000001595225235667419",
+        "5e-324",
+        "-0e0",
+        "1e17",
+        "12.5",
+        "100",
+        "0",
+        "NULL",
+    ]
+    rows = ", ".join(f"({number}, {value})" for number, value in enumerate(values))
+    keys = ", ".join(f"({value}, 1)" for value in values[:-2])
+    both.execute(
+        "CREATE TABLE d (id INT PRIMARY KEY, v DOUBLE)",
+        f"INSERT INTO d VALUES {rows}",
+        "CREATE TABLE k (v DOUBLE PRIMARY KEY, n INT)",
+        f"INSERT INTO k VALUES {keys}",
+    )
+    assert both.compared().is_equal
+    both.damage(
+        "UPDATE d SET v = -7.185044100630329e-9 WHERE id = 0", "UPDATE k SET n = 2 WHERE v = 12.5"
+    )
+    found = both.compared(repairs=True)
+    assert {one.table.rpartition(".")[2] for one in found.differences} == {"d", "k"}
+    assert found.difference_count == found.repaired
+    assert both.compared().is_equal
+
+
+def test_extra_table_is_listed_with_the_reason_why_it_stays(both: Both) -> None:
+    """A repair leaves it as it is."""
+    both.target.execute("CREATE TABLE more (id INT PRIMARY KEY)", db=both.name)
+    found = both.compared(repairs=True)
+    (one,) = found.differences
+    assert (one.what, found.repaired) == ("extra", 0)
+    note = note_of(one)
+    assert "never dropped" in note
+    both.target.execute(note.partition("drop it: ")[2])
+    assert both.compared().is_equal

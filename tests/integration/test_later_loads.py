@@ -1,0 +1,220 @@
+"""Tables are loaded live beside main, which continues: a side stream follows the copies and joins."""
+
+from dataclasses import replace
+
+import pytest
+
+from consumer.apply.ddl_session import lock
+from consumer.streams import later
+from consumer.streams.grown import AFTER_GROWN, BEFORE_GROWN
+from consumer.streams.view import side_of
+from consumer.target.connection import connect
+from deploy.servers import DatabaseServer
+from millrace.errors import Fatal, Retryable
+from schemas.documents import LoadRules, TableFilter
+from tests.kit.apply.live import LiveTask, Source, rows_on, rows_wanted
+from tests.kit.apply.loads import states
+from tests.kit.apply.local import endpoint_of
+from tests.kit.apply.topic import RecordStream
+from tests.kit.forked import killed_at
+
+
+@pytest.fixture
+def target_server(request: pytest.FixtureRequest) -> DatabaseServer:
+    """MariaDB, or MySQL for tests that ask for it."""
+    server: DatabaseServer = request.getfixturevalue(
+        f"{getattr(request, 'param', 'mariadb')}_server"
+    )
+    return server
+
+
+ON_MYSQL = pytest.mark.parametrize("target_server", ["mysql"], indirect=True)
+
+
+@pytest.fixture
+def live(name: str, target_server: DatabaseServer) -> LiveTask:
+    """A task with some progress in three tables."""
+    source = Source(name, RecordStream(target_server.flavour))
+    source.create(target_server, "t", "kept", "bag")
+    source.transactions(30)
+    made = LiveTask.of(target_server, source)
+    made.run()
+    return made
+
+
+def _assert_equal(live: LiveTask) -> None:
+    assert rows_on(live.server, live.source) == rows_wanted(live.source)
+    assert states(live.server, live.task.name) == {}
+
+
+def test_table_is_loaded_live_while_all_are_written(live: LiveTask) -> None:
+    """Main writes its tables during the copies, and the side stream catches up with later changes."""
+    live.server.execute(f"DELETE FROM {live.source.database}.t")
+    live.wait_for("t", "bag")
+    live.loader.between = lambda: live.source.transactions(5)
+    live.run(lambda: live.source.transactions(3), times=20)
+    assert live.loader.loads == 1
+    assert live.turns.bounds
+    _assert_equal(live)
+
+
+@pytest.mark.both_flavours
+@ON_MYSQL
+@pytest.mark.parametrize("change", ["widen", "truncate", "drop", "rename", "add"])
+def test_statement_during_the_copies_is_followed(live: LiveTask, change: str) -> None:
+    """The table is loaded again, under its new name, or is dropped on the target."""
+    live.wait_for("t", "bag")
+    source, pending = live.source, [change]
+
+    def between() -> None:
+        source.transactions(2)
+        match pending.pop() if pending else "":
+            case "rename":
+                source.rename("t", "fresh")
+            case "add":
+                source.add("fresh")
+            case "":
+                pass
+            case other:
+                getattr(source, other)("t")
+        source.transactions(2)
+
+    live.loader.between = between
+    live.run(lambda: source.transactions(2), times=8)
+    _assert_equal(live)
+    if change == "add":
+        assert live.loader.loads == 1  # main's range is over: it executes the statement
+    else:
+        assert live.loader.loads > 1
+
+
+@pytest.mark.parametrize("change", ["widen", "truncate", "drop", "rename"])
+def test_statement_after_the_copies_is_followed(live: LiveTask, change: str) -> None:
+    """The side stream executes it where its own rows need it; a rename across streams leads to another load."""
+    live.wait_for("t")
+    source = live.source
+
+    def change_it() -> None:
+        source.transactions(3)
+        if change == "rename":
+            source.rename("t", "fresh")
+        else:
+            getattr(source, change)("t")
+        source.transactions(3)
+
+    live.turns.begun = change_it
+    live.run(lambda: source.transactions(2), times=8)
+    _assert_equal(live)
+    assert (live.loader.loads > 1) == (change == "rename")
+
+
+def test_load_does_not_wait_for_the_last_ones_statements(live: LiveTask) -> None:
+    """The session that executed them in the side stream keeps their lock, which the next load needs for its tables."""
+    source, server = live.source, live.server
+
+    def lock_statements() -> None:
+        session = connect(endpoint_of(server))
+        lock(session, side_of(live.task.name))
+        session.close()
+
+    def load_again() -> None:
+        source.transactions(2)
+        if live.loader.loads == 1 and not states(server, live.task.name):
+            live.wait_for("t")
+
+    live.wait_for("t")
+    live.turns.begun = lambda: source.widen("t")
+    live.loader.between = lock_statements
+    live.run(load_again, loads_min=2)
+    assert live.loader.loads == 2
+    _assert_equal(live)
+
+
+@pytest.mark.parametrize("branch", [Retryable, Fatal])
+def test_failing_load_is_repeated_while_main_continues(
+    live: LiveTask, branch: type[Retryable] | type[Fatal], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The status shows the error; a Fatal one keeps its code in the text."""
+    monkeypatch.setattr(later, "RETRY_S", 0.5)
+    live.wait_for("t")
+    live.loader.errors.append(branch("MR-5006", "the disk is full"))
+    shown = set()
+
+    def act() -> None:
+        live.source.transactions(1)
+        shown.add(live.loads.shown.trouble and live.loads.shown.trouble.code)
+
+    live.run(act, times=4)
+    assert live.loader.loads == 2
+    assert shown >= {"MR-5006" if branch is Retryable else "MR-5111"}
+    assert live.loads.shown.trouble is None
+    _assert_equal(live)
+
+
+def test_row_that_fits_no_copy_blocks_the_task(live: LiveTask) -> None:
+    """The error names the table. Loading it again is a way out."""
+    live.wait_for("t")
+
+    def damage() -> None:
+        live.source.transactions(20)
+        live.server.execute(f"DELETE FROM {live.source.database}.t")
+
+    live.turns.begun = damage
+    with pytest.raises(Fatal, match=r"MR-5010 in a table that joins") as caught:
+        live.run(lambda: live.source.transactions(2), times=8)
+    assert caught.value.context["table"] == f"{live.source.database}.t"
+    assert f"millrace task load {live.task.name} " in caught.value.fix
+    assert f"millrace conflict show {live.task.name} " in caught.value.fix
+    assert side_of(live.task.name) not in f"{caught.value} {caught.value.fix}"
+    live.wait_for("t")
+    live.run(lambda: live.source.transactions(2), times=4)
+    _assert_equal(live)
+
+
+def test_table_that_a_changed_filter_admits_is_loaded(live: LiveTask) -> None:
+    """It was left out and the target does not have it; one that the target has keeps what it has."""
+    source, server = live.source, live.server
+    source.add("fresh")
+    source.transactions(3)
+    kept = TableFilter(exclude=(f"{source.database}.fresh",))
+    live.task = replace(live.task, tables=kept)
+    live.run()
+    assert states(server, live.task.name) == {}
+    source.transactions(3)
+    live.task = replace(live.task, tables=TableFilter())
+    live.run(lambda: source.transactions(2), times=4)
+    assert live.loader.loads == 1
+    _assert_equal(live)
+
+
+def test_admitted_table_is_not_loaded_if_the_document_says_so(live: LiveTask) -> None:
+    """Its later rows are applied as always to the table that the operator has created; a later start loads nothing."""
+    source, server = live.source, live.server
+    source.add("fresh")
+    live.task = replace(live.task, tables=TableFilter(exclude=(f"{source.database}.fresh",)))
+    live.run()
+    load = LoadRules(new_tables=False)
+    live.task = replace(live.task, tables=TableFilter(), rules=replace(live.task.rules, load=load))
+    server.execute(source.create_sql("fresh"))
+    for _ in range(2):
+        live.run(lambda: source.transactions(2), times=2)
+        assert states(server, live.task.name) == {}
+        live.task = replace(live.task, rules=replace(live.task.rules, load=LoadRules()))
+    assert live.loader.loads == 0
+    _assert_equal(live)
+
+
+@pytest.mark.parametrize("point", [BEFORE_GROWN, AFTER_GROWN])
+def test_killed_start_finds_the_admitted_table(live: LiveTask, point: str) -> None:
+    """Before the commit the next start compares again; after it, the table waits."""
+    source = live.source
+    source.add("fresh")
+    live.task = replace(live.task, tables=TableFilter(exclude=(f"{source.database}.fresh",)))
+    live.run()
+    live.task = replace(live.task, tables=TableFilter())
+    killed_at(f"{point}:kill", live.run)
+    assert set(states(live.server, live.task.name)) == (
+        {"fresh"} if point == AFTER_GROWN else set()
+    )
+    live.run(lambda: source.transactions(1), times=2)
+    _assert_equal(live)

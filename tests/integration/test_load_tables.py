@@ -1,0 +1,207 @@
+"""First loads of generated tables from a replica to a target, without a topic."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from consumer.compare import Ends, compare_sets
+from consumer.load.order import CopyOrder
+from consumer.load.state import COPIED, COPIES, WAITS
+from consumer.target.inventory import TableKey
+from deploy.servers import DatabaseSet, sql
+from millrace.errors import Fatal, Fenced
+from schemas.documents import LoadRules
+from schemas.grants import Role, needed_grants
+from schemas.gtid import Flavour
+from schemas.stages.loaded import Loaded
+from tests.fixtures.load import load_rig
+from tests.fixtures.servers import Pool
+from tests.kit.apply.load_tables import create_filled, definitions
+from tests.kit.apply.loading import LOADER, LoadRig, LocalCopier
+from tests.kit.apply.local import endpoint_of
+
+NAME = "loaded"
+
+
+@pytest.fixture
+def rig(source_set: DatabaseSet, pool: Pool) -> Iterator[LoadRig]:
+    """A source with the tables, and a target of its flavour without them."""
+    with load_rig(pool, source_set, NAME) as made:
+        create_filled(source_set, NAME)
+        yield made
+
+
+def assert_equal(rig: LoadRig) -> None:
+    """Every table of the source is on the target with the same rows."""
+    found = compare_sets(
+        Ends(rig.endpoint_of_source(), endpoint_of(rig.target)),
+        lambda database, _: database == NAME,
+    )
+    assert found.differences == []
+    assert found.tables >= len(definitions(NAME))
+
+
+@pytest.mark.both_flavours
+def test_every_kind_of_table_is_copied_whole(rig: LoadRig) -> None:
+    """Composite, text and generated keys, none, cascades, partitions, sequences; many chunks at once."""
+    copier = LocalCopier()
+    stream = rig.load(copier, rules=LoadRules(chunk_rows=60))
+    assert stream is not None
+    assert stream.end
+    assert_equal(rig)
+    assert {table.state for table in rig.tables().values()} == {COPIED}
+    assert len([order for order in copier.orders if order.chunk]) > 40
+    assert rig.loaded[-1].done == rig.loaded[-1].count
+    exact = {key[1] for key, table in rig.tables().items() if table.reach.exact}
+    assert "keyless" in exact
+    assert "composite" not in exact
+
+
+@pytest.mark.parametrize("is_chunk", [True, False])
+def test_copies_of_an_earlier_run_are_fenced(rig: LoadRig, *, is_chunk: bool) -> None:
+    """A frozen process that copies a chunk or a whole table after its successor's start writes no row."""
+    fenced: dict[TableKey, int] = {}  # by table, the rows that were copied before
+
+    def take_over(order: CopyOrder) -> None:
+        if not fenced and (order.chunk is not None) == is_chunk:
+            rig.owner(epoch=2)
+            tables = rig.tables()
+            fenced.update((table.key, tables[table.key].done.rows) for table in order.tables)
+
+    with pytest.raises(Fenced):
+        rig.load(LocalCopier(take_over), rules=LoadRules(chunk_rows=60, parallel=1))
+    for (_, table), rows in fenced.items():
+        assert rig.target.execute(f"SELECT COUNT(*) FROM `{NAME}`.`{table}`") == [(rows,)]
+
+
+def test_table_with_rows_is_refused_and_left_alone(rig: LoadRig) -> None:
+    """Nothing is created and nothing is copied."""
+    rig.target.execute(f"CREATE DATABASE {NAME}")
+    rig.target.execute(f"CREATE TABLE {NAME}.uniques ({definitions(NAME)['uniques']})")
+    rig.target.execute(f"INSERT INTO {NAME}.uniques VALUES (1, 1)")
+    with pytest.raises(Fatal, match=r"loaded\.uniques has rows") as caught:
+        rig.load()
+    assert caught.value.code == "MR-5091"
+    assert rig.target.execute(f"SHOW TABLES IN {NAME}") == [("uniques",)]
+    assert rig.tables() == {}
+
+
+@pytest.mark.both_flavours
+def test_table_that_the_target_refuses_is_named(rig: LoadRig) -> None:
+    """Here it takes no table without a primary key. The next run creates the rest."""
+    is_mysql = rig.source.flavour is Flavour.MYSQL
+    setting = "sql_require_primary_key" if is_mysql else "innodb_force_primary_key"
+    rig.target.execute(f"SET GLOBAL {setting} = 1")
+    copier = LocalCopier()
+    try:
+        with pytest.raises(Fatal, match=r"loaded\.keyless: ") as caught:
+            rig.load(copier)
+    finally:
+        rig.target.execute(f"SET GLOBAL {setting} = 0")
+    assert caught.value.code == "MR-5094"
+    assert {table.state for table in rig.tables().values()} == {COPIES}
+    assert copier.orders == []
+    assert rig.load() is not None
+
+
+@pytest.mark.both_flavours
+def test_each_load_privilege_is_needed(rig: LoadRig) -> None:
+    """Without one the load is refused before it creates a table, because a server hides what may not be read."""
+    (needed,) = needed_grants(Role.LOAD, rig.source.flavour, (NAME,))
+    to = f"'{LOADER.user}'@'%'"
+    for privilege in needed.privileges:
+        unlogged(rig, f"REVOKE {privilege} ON {NAME}.* FROM {to}")
+        with pytest.raises(Fatal) as caught:
+            rig.load()
+        assert caught.value.code == "MR-5007"
+        assert f"GRANT {privilege} ON `{NAME}`.* TO" in caught.value.fix
+        unlogged(rig, f"GRANT {privilege} ON {NAME}.* TO {to}")
+    assert rig.target.execute(f"SHOW DATABASES LIKE '{NAME}'") == []
+
+
+def unlogged(rig: LoadRig, statement: str) -> None:
+    """Execute it on each member of the source."""
+    for member in rig.source.members:
+        sql.execute_unlogged(member.socket, [statement])
+
+
+def test_stopped_load_continues_with_the_chunks_that_are_left(rig: LoadRig) -> None:
+    """A stop ends it after the copies under way; none is made again."""
+    stop = threading.Event()
+    first = LocalCopier()
+    first.before = lambda _: stop.set() if len(first.orders) == 12 else None
+    rules = LoadRules(chunk_rows=40)
+    assert rig.load(first, rules=rules, stop=stop) is None
+    second = LocalCopier()
+    assert rig.load(second, rules=rules) is not None
+    chunks = [
+        (order.tables[0].key, order.chunk.number)
+        for order in (*first.orders, *second.orders)
+        if order.chunk
+    ]
+    assert len(chunks) == len(set(chunks)) > 60
+    assert_equal(rig)
+
+
+@pytest.mark.parametrize(
+    ("table", "change"),
+    [
+        ("composite", "ALTER TABLE {0}.composite DROP COLUMN v"),
+        ("keyless", "ALTER TABLE {0}.keyless DROP COLUMN b"),
+        ("uniques", "DROP TABLE {0}.uniques"),
+        ("texts", "RENAME TABLE {0}.texts TO {0}.other"),
+        ("child", "ALTER TABLE {0}.child DROP COLUMN p, DROP FOREIGN KEY child_ibfk_1"),
+    ],
+)
+def test_changed_table_waits_while_the_others_are_copied(
+    rig: LoadRig, table: str, change: str
+) -> None:
+    """The copy that fails because of a DDL statement ends no other one, and the stage names the reason."""
+    changes = [change.format(NAME)]
+
+    def change_it(order: CopyOrder) -> None:
+        if changes and table in {copy.key[1] for copy in order.tables}:
+            rig.source.execute(changes.pop())
+            rig.source.wait_for_replicas()
+
+    copier = LocalCopier(change_it)
+    assert rig.load(copier, rules=LoadRules(chunk_rows=60, parallel=2)) is not None
+    found = {key[1]: each.state for key, each in rig.tables().items()}
+    waiting = {name for name, state in found.items() if state == WAITS}
+    family = {"parent", "child", "heir"}
+    assert waiting == (family if table == "child" else {table})
+    assert {found[name] for name in found.keys() - waiting} == {COPIED}
+    whys = {each.name: each.waits for each in rig.loaded[-1].tables if each.waits}
+    assert "during its load" in whys[f"{NAME}.{table}"]
+    stayed = len(found) - len(waiting)
+    assert (rig.loaded[-1].done, rig.loaded[-1].count) == (stayed, stayed)
+
+
+def test_load_pauses_while_the_target_is_busy(rig: LoadRig) -> None:
+    """No chunk begins; the stage says why. It continues when the limit is met again."""
+    rules = LoadRules(max_threads_running=1)
+    stop = threading.Event()
+    copier = LocalCopier()
+    held = threading.Thread(target=rig.target.execute, args=("SELECT SLEEP(3)",))
+    held.start()
+    paused: list[str] = []
+
+    def note(loaded: Loaded) -> None:
+        paused.append(loaded.paused)
+        if loaded.paused:
+            assert copier.orders == []
+            stop.set()
+
+    rig.report = note
+    assert rig.load(copier, rules=rules, stop=stop) is None
+    held.join()
+    assert "max_threads_running is 1" in " ".join(paused)
+    assert rig.load(copier) is not None
+
+
+def test_tables_that_a_cascade_links_are_read_together(rig: LoadRig) -> None:
+    """MariaDB does not log the rows of a cascade: parent and children have one GTID set."""
+    assert rig.load() is not None
+    exact = {key[1]: table.reach.exact for key, table in rig.tables().items()}
+    assert exact["parent"] == exact["child"] == exact["heir"] != ""

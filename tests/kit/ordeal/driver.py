@@ -1,0 +1,118 @@
+"""A driver without Spark: turns and copies run in this process, so a fault point of one kills the whole task."""
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from consumer.apply.order import Order, Outcome, Share, ShareEnd, result_of
+from consumer.apply.tally import Tally
+from consumer.apply.worker import execute
+from consumer.load.order import CopyOrder, execute_copy
+from consumer.load.state import Amount
+from consumer.topic.kafka import TopicIdentity
+from millrace.errors import MillraceError, Retryable
+from schemas.documents import TopicAddress
+from tests.kit.apply.reader import ThreadQuery
+
+LOOK_S = 0.02
+
+
+@dataclass(frozen=True)
+class Records:
+    """See ``consumer.spark.driver.Records``."""
+
+    tally: Tally
+    end: int
+
+    def apply(self, order: Order) -> Outcome:
+        """One turn."""
+        answer = execute(order)
+        self.tally.add(answer.task, answer.incidents)
+        return result_of(answer)
+
+    def executor_count(self) -> int:
+        """This process."""
+        return 1
+
+    def apply_shares(self, shares: Sequence[Share]) -> Sequence[ShareEnd]:
+        """Never, with one executor."""
+        raise AssertionError(shares)
+
+
+@dataclass
+class Turns:
+    """See ``consumer.spark.driver.Turns``."""
+
+    tally: Tally
+    is_stopped: bool = False
+
+    def records(self, end: int) -> Records:
+        """The records below an offset."""
+        if self.is_stopped:
+            raise Retryable("MR-5050", "the run is ending")
+        return Records(self.tally, end)
+
+    def stop(self) -> None:
+        """No further turn."""
+        self.is_stopped = True
+
+
+class Copies:
+    """See ``consumer.spark.driver.Copies``."""
+
+    def copy(self, order: CopyOrder) -> Amount | None:
+        """Copy in the calling thread."""
+        return result_of(execute_copy(order))
+
+    def stop(self) -> None:
+        """A copy is short."""
+
+
+class Query(ThreadQuery):
+    """See ``consumer.spark.driver.TopicQuery``: a thread that looks at the topic's end."""
+
+    def __init__(
+        self, tally: Tally, address: TopicAddress, process: Callable[[Records], None]
+    ) -> None:
+        self._tally, self._process = tally, process
+        self._topic = TopicIdentity(address.brokers, address.topic)
+        self._stop = threading.Event()
+        super().__init__(self._run)
+
+    def _run(self) -> None:
+        end = -1
+        try:
+            while not self._stop.wait(LOOK_S):
+                if (now := self._topic.end()) > end:
+                    end = now
+                    self._process(Records(self._tally, end))
+        except MillraceError:
+            return  # the runner has it
+
+    def stop(self) -> None:
+        """End it after its micro-batch."""
+        self._stop.set()
+        super().stop()
+        self._topic.close()
+
+
+@dataclass
+class LocalDriver:
+    """See ``consumer.spark.driver.SparkDriver``."""
+
+    tally: Tally = field(default_factory=Tally)
+
+    def query(
+        self, _: str, address: TopicAddress, *, offset: int, process: Callable[[Records], None]
+    ) -> Query:
+        """The turns read at the offset of the mark."""
+        assert offset is not None
+        return Query(self.tally, address, process)
+
+    def turns(self, _: str) -> Turns:
+        """Turns of a side stream."""
+        return Turns(self.tally)
+
+    def copies(self, _: str) -> Copies:
+        """Copies of a load."""
+        return Copies()

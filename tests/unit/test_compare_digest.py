@@ -1,0 +1,71 @@
+"""The text that a server digests: one for each row, and the same on both sides."""
+
+from consumer.compare.digest import table_digest
+from consumer.compare.table import pair_of
+from consumer.target.inventory import TargetColumn, TargetTable, UniqueKey
+from schemas.gtid import Flavour
+
+PRIMARY = UniqueKey("PRIMARY", ("id",), is_whole=True)
+
+
+def column(
+    name: str, base: str, *, charset: str = "", collation: str = "", nullable: bool = False
+) -> TargetColumn:
+    """A column of this type."""
+    return TargetColumn(name, base, base, charset, collation, nullable, generated=False)
+
+
+def table(*columns: TargetColumn, keys: tuple[UniqueKey, ...] = (PRIMARY,)) -> TargetTable:
+    """A table of these columns."""
+    return TargetTable("d", "t", {one.name: one for one in columns}, keys)
+
+
+def text_of(columns: tuple[TargetColumn, ...], other: tuple[TargetColumn, ...]) -> str:
+    """The joined texts of a row."""
+    names = [one.name for one in columns]
+    row = table_digest(table(*columns), names, table(*other)).row
+    return row.removeprefix("SHA2(CONCAT_WS(CAST('|' AS BINARY), ").removesuffix("), 224)")
+
+
+def test_values_with_any_byte_have_their_length_before_them() -> None:
+    """But the last: it ends where the row's text ends."""
+    columns = (
+        column("a", "varchar", charset="latin1"),
+        column("n", "int"),
+        column("b", "varbinary"),
+        column("c", "char", charset="latin1"),
+    )
+    assert text_of(columns, columns) == "`n`, LENGTH(`a`), LENGTH(`b`), `a`, `b`, `c`"
+
+
+def test_null_of_either_side_is_in_the_mask_of_both() -> None:
+    """CONCAT_WS leaves NULL out, so the mask says which values are there."""
+    strict = (column("a", "int"), column("b", "int", nullable=True))
+    loose = (column("a", "int", nullable=True), column("b", "int"))
+    mask = "(`a` IS NULL) * 1 + (`b` IS NULL) * 2, `a`, `b`"
+    assert text_of(strict, loose) == text_of(loose, strict) == mask
+
+
+def test_other_charset_is_compared_as_utf8mb4_hex_digits() -> None:
+    """As in `consumer.exact`."""
+    latin, utf8 = ((column("a", "varchar", charset=charset),) for charset in ("latin1", "utf8mb4"))
+    assert text_of(latin, utf8) == "HEX(CONVERT(`a` USING utf8mb4))"
+
+
+def test_sum_is_an_xor_only_where_it_is_sound() -> None:
+    """Two equal rows would cancel in an XOR, and MariaDB has XOR of numbers only."""
+    keyed, bag = table(column("id", "int")), table(column("id", "int"), keys=())
+    one, both = (Flavour.MYSQL,), (Flavour.MYSQL, Flavour.MARIADB)
+    assert "BIT_XOR" in pair_of(keyed, keyed, flavours=one).target.digest.sums("TRUE")
+    for left, flavours in ((bag, one), (keyed, both), (keyed, (Flavour.MARIADB,))):
+        assert "BIT_XOR" not in pair_of(left, keyed, flavours=flavours).source.digest.sums("TRUE")
+
+
+def test_rows_are_named_by_key_if_sides_sort_alike() -> None:
+    """Another collation, another type or no such key: the table is one chunk, its rows are named by digest."""
+    key = column("id", "varchar", charset="utf8mb4", collation="utf8mb4_bin")
+    folded = column("id", "varchar", charset="utf8mb4", collation="utf8mb4_general_ci")
+    assert pair_of(table(key), table(key)).is_keyed
+    assert not pair_of(table(key), table(folded)).is_keyed
+    assert not pair_of(table(column("id", "int")), table(column("id", "bigint"))).is_keyed
+    assert not pair_of(table(key), table(key, keys=())).is_keyed

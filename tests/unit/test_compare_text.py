@@ -1,0 +1,44 @@
+"""The result of a comparison as text: what is listed, what is only counted, what a repair has left."""
+
+from typing import cast
+
+import pytest
+
+from consumer.compare.gaps import Gap
+from consumer.compare.members import Origin
+from consumer.compare.result import SHOWN_MAX, Comparison, Difference, Part, Rows, What
+from consumer.compare.settle import Suspect
+from consumer.compare.show import note_of, with_left
+from consumer.target.connection import Endpoint
+from millrace.cli.compare_text import print_text
+
+ORIGIN = Origin(cast(Endpoint, None))
+
+
+def _rows(table: str, count: int) -> tuple[Difference, ...]:
+    return tuple(
+        Difference(table, What.EXTRA, str(key), Rows(target="`id`=1")) for key in range(count)
+    )
+
+
+def test_text_says_how_many_differences_are_not_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    """After each table of which some are only counted."""
+    found = Comparison(tables=2)
+    found.add("shop.a", Part(rows=30, differing=27, shown=_rows("shop.a", 27)))
+    found.add("shop.b", Part(rows=2, differing=2, shown=_rows("shop.b", 2)))
+    print_text(ORIGIN, found)
+    lines = capsys.readouterr().out.splitlines()
+    assert sum(line.startswith("shop.a: extra: ") for line in lines) == SHOWN_MAX
+    assert [line for line in lines if "more" in line] == ["shop.a: and 7 more"]
+    assert lines.index("shop.a: and 7 more") == lines.index("shop.b: extra: 0") - 1
+    assert lines[-1] == "2 tables, 32 rows: 29 differences"
+
+
+def test_rows_that_a_repair_has_left_get_a_note() -> None:
+    """A gap of several rows counts as each of them; rows that are repaired have no note."""
+    suspect = Suspect(("1",))
+    gaps = [Gap(What.EXTRA, None, suspect, count) for count in (2, 1, 30)]
+    listed = with_left(_rows("shop.a", SHOWN_MAX), gaps, [True, False, True])
+    assert [one.is_left for one in listed] == [place == 2 for place in range(SHOWN_MAX)]
+    assert "not repaired" in note_of(listed[2])
+    assert note_of(listed[0]) == ""

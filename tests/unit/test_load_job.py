@@ -1,0 +1,112 @@
+"""A job of copies: its stop, and errors of a table that was changed meanwhile."""
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+import pytest
+
+from consumer.copy import TablePair
+from consumer.load.job import Group, Job
+from consumer.load.order import CopyOrder, CopyTable, Sites
+from consumer.load.state import Amount
+from consumer.load.tables import SourceTable
+from consumer.target.connection import Endpoint
+from consumer.target.inventory import TableKey, TargetTable
+from consumer.target.progress import Owner
+from millrace.errors import Fatal, Retryable
+from tests.kit.waiting import eventually
+
+NOWHERE = Endpoint("nowhere", 0, "", "")
+SITES = Sites(Owner("task", 1, 1), NOWHERE, NOWHERE)
+
+
+def _group(name: str) -> Group:
+    """A table that is read in one snapshot, so its finder asks no server."""
+    table = TargetTable("shop", name, {}, ())
+    source = SourceTable(("shop", name), table, why_snapshot="no key")
+    return Group((source,), (CopyTable(("shop", name), cast(TablePair, None), 9, ""),))
+
+
+@dataclass
+class _DeafCopier:
+    """A copy that begins just after a stop: it ends with the next one."""
+
+    stops: int = 0
+    began: threading.Event = field(default_factory=threading.Event)
+    heard: threading.Event = field(default_factory=threading.Event)
+
+    def copy(self, _: CopyOrder) -> Amount | None:
+        self.began.set()
+        assert self.heard.wait(30)
+        raise Retryable("MR-5050", "stopped")
+
+    def stop(self) -> None:
+        self.stops += 1
+        if self.stops > 1:
+            self.heard.set()
+
+
+def _never(_: Sequence[TableKey]) -> bool:
+    return False
+
+
+def test_stop_ends_a_copy_that_begins_beside_it() -> None:
+    """Otherwise a pause would wait for the whole copy of a table. Its error is not one of the load."""
+    copier = _DeafCopier()
+    job = Job(copier, SITES, [_group("t")], begin="", parallel=1, waits=_never)
+    job.start()
+    job.resume()
+    assert copier.began.wait(30)
+    job.end()
+    assert copier.stops >= 2
+    assert not job.is_complete
+
+
+@dataclass
+class _FailingCopier:
+    """The copies of one table fail."""
+
+    failing: str
+    error: Fatal | Retryable
+    copied: list[str] = field(default_factory=list)
+
+    def copy(self, order: CopyOrder) -> Amount | None:
+        name = order.tables[0].key[1]
+        if name == self.failing:
+            raise self.error
+        self.copied.append(name)
+        return None  # waits, too: nothing is stored for it
+
+    def stop(self) -> None:
+        return
+
+
+@pytest.mark.parametrize("is_changed", [True, False])
+@pytest.mark.parametrize("error", [Fatal("MR-5013", "no v"), Retryable("MR-5005", "a lock")])
+def test_only_an_error_of_a_changed_table_ends_no_copies(
+    error: Fatal | Retryable, *, is_changed: bool
+) -> None:
+    """The job asks whether the table waits now; any other error ends it."""
+    asked: list[TableKey] = []
+
+    def waits(keys: Sequence[TableKey]) -> bool:
+        asked.extend(keys)
+        return is_changed
+
+    copier = _FailingCopier("b", error)
+    groups = [_group(name) for name in ("a", "b", "c")]
+    job = Job(copier, SITES, groups, begin="", parallel=1, waits=waits)
+    job.start()
+    job.resume()
+    eventually(lambda: job.is_over, what="the job is over")
+    if is_changed:
+        job.end()
+        assert copier.copied == ["a", "c"]
+    else:
+        with pytest.raises(type(error)) as caught:
+            job.end()
+        assert caught.value is error
+        assert copier.copied == ["a"]
+    assert asked == [("shop", "b")]

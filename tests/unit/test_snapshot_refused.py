@@ -1,0 +1,56 @@
+"""Each reason for which a snapshot is refused has its own fix."""
+
+import pytest
+
+from millrace.errors import Fatal
+from millrace.near import near_names
+from producer.snapshot.refused import unpublished, unreadable, wrong_condition
+from producer.snapshot.structure import CatalogColumn, CatalogKey, CatalogTable
+
+COLUMNS = (
+    CatalogColumn(name="id", full_type="int", nullable=False),
+    CatalogColumn(name="v", full_type="int", nullable=True),
+)
+PRIMARY = CatalogKey("PRIMARY", ("id",), ())
+NAMES = [("shop", "orders"), ("shop", "Items")]
+
+
+def _table(*keys: CatalogKey, is_versioned: bool = False) -> CatalogTable:
+    return CatalogTable("shop", "t", COLUMNS, keys, {}, is_versioned)
+
+
+@pytest.mark.parametrize(
+    ("table", "fix"),
+    [
+        (_table(), "ALTER TABLE shop.t ADD id"),
+        (_table(CatalogKey("PRIMARY", ("v",), (3,))), "a primary key of whole columns"),
+        (_table(PRIMARY, is_versioned=True), "Leave it out"),
+        (None, "Leave it out"),
+    ],
+)
+def test_unreadable_table_gets_the_fix_for_its_reason(table: CatalogTable | None, fix: str) -> None:
+    """Only a table without a primary key needs an ALTER TABLE."""
+    refused = unreadable(("shop", "t"), table)
+    assert refused.code == "MR-4240"
+    assert fix in refused.fix
+    assert ("ALTER" in refused.fix) == ("ALTER" in fix)
+
+
+def test_unknown_table_gets_near_names_and_a_pattern_none() -> None:
+    """The case does not matter."""
+    assert "did you mean shop.Items" in unpublished("shop.itmes", NAMES, "cap").message
+    assert "did you mean" not in unpublished("shop.itme*", NAMES, "cap").message
+    assert "millrace task show cap" in unpublished("shop.itmes", NAMES, "cap").fix
+    assert near_names("else.where", map(".".join, NAMES)) == ""
+
+
+def test_condition_gets_the_columns_only_if_one_is_unknown() -> None:
+    """A missing privilege keeps the fix with its GRANT."""
+    unknown = Fatal("MR-1007", "no column w", number=1054)
+    syntax = Fatal("MR-1007", "wrong syntax", number=1064)
+    denied = Fatal("MR-1005", "denied", fix="GRANT SELECT")
+    table = _table(PRIMARY)
+    assert "the columns of shop.t are id, v." in wrong_condition(table, unknown).fix
+    assert "columns of" not in wrong_condition(table, syntax).fix
+    assert "--where" in wrong_condition(table, syntax).fix
+    assert wrong_condition(table, denied).fix == "GRANT SELECT"

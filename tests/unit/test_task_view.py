@@ -1,0 +1,84 @@
+"""`millrace status` adds to a task's report from its document."""
+
+from dataclasses import replace
+
+from millrace.cli.replica import origin_text
+from schemas.decision import Approval, Decision, DecisionKind
+from schemas.documents import TaskDocument, TaskKind
+from schemas.gtid import Flavour, parse_gtid_set
+from schemas.progress import Progress
+from schemas.status import TaskReport, TaskState
+from tests.kit.control.control import a_capture, an_apply
+from tests.kit.control.reports import FULL_CAPTURE
+from zk.tree.entries import Desired, TaskEntry
+from zk.tree.reports import SavedReport
+from zk.view import Cluster, TaskView, views
+
+DECISION = Decision(
+    id="d1",
+    kind=DecisionKind.SKIP_GTID,
+    task="shop-capture",
+    before=Progress(parse_gtid_set(Flavour.MARIADB, "0-1-6"), None, 7),
+    after=parse_gtid_set(Flavour.MARIADB, "0-1-7"),
+    approval=Approval("ann@db-ops", "ticket 4711", 0),
+)
+
+
+def _report(task: TaskDocument, decision: Decision | None = None) -> TaskReport:
+    desired = Desired(task, paused_by="ann", decision=decision)
+    cluster = Cluster(
+        tasks={task.name: TaskEntry(desired, 0, 5, 1)},
+        workers={},
+        assigned={},
+        owners={},
+        saved_reports={},
+        leader="",
+    )
+    (view,) = views(cluster)
+    return view.report
+
+
+def test_every_task_names_its_topic() -> None:
+    """Also one that has never run, and an apply task, whose runner does not report it."""
+    capture, apply = a_capture(), an_apply()
+    assert _report(capture).topic == capture.output.topic
+    assert _report(apply).topic == apply.source.topic
+
+
+def test_decision_that_waits_is_shown() -> None:
+    """With what will be missing, who decided, and how to take it back."""
+    task = replace(a_capture(), name=DECISION.task)
+    assert _report(task).warnings == ()
+    (shown,) = _report(task, DECISION).warnings
+    assert shown.startswith("skip-gtid by ann@db-ops waits for the task's next start")
+    assert "without 0-1-7" in shown
+    assert "`millrace unsafe withdraw shop-capture`" in shown
+
+
+def test_list_of_members_shows_the_age_of_its_figures() -> None:
+    """A drain shows in the worker's next report."""
+    view = TaskView(
+        name="t", kind="capture", route="", report=FULL_CAPTURE, assigned="w1", age_s=3.4
+    )
+    assert origin_text(view).startswith("as w1 found them, reported 3 s ago")
+    assert "just now" in origin_text(None)
+
+
+def test_fix_of_a_stalled_task_names_it() -> None:
+    """The command can be pasted."""
+    task = a_capture()
+    saved = SavedReport(TaskReport(TaskState.RUNNING, worker="w1"), 5, modified_ms=0)
+    cluster = Cluster(
+        tasks={task.name: TaskEntry(Desired(task), 0, 5, 1)},
+        workers={"w1": TaskKind.CAPTURE},
+        assigned={task.name: "w1"},
+        owners={task.name: "w1"},
+        saved_reports={task.name: saved},
+        leader="s1",
+    )
+    (view,) = views(cluster, now_ms=60_000)
+    assert view.report.state is TaskState.STALLED
+    assert (
+        f"`millrace task pause {task.name}` and `millrace task resume {task.name}`"
+        in view.report.fix
+    )
