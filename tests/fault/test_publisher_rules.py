@@ -23,7 +23,8 @@ from tests.kit.faults.late_requests import (
     lost_commit_answer,
     slow_commit,
 )
-from tests.kit.publisher.rig import ANSWER_S, Rig, once_at, topic_named
+from tests.kit.kafka_topics import ANSWER_S
+from tests.kit.publisher.rig import Rig, once_at, topic_named
 from tests.kit.waiting import eventually
 
 pytestmark = pytest.mark.usefixtures("trusting")

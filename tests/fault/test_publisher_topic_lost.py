@@ -20,7 +20,8 @@ from millrace.errors import Fatal, MillraceError, Retryable
 from producer.publish.opening import NO_END, TailHint
 from producer.publish.publisher import MID_PRODUCE, Publisher
 from tests.kit.capture.topic_rows import RowStream
-from tests.kit.publisher.rig import ANSWER_S, PATIENT, Rig, topic_named
+from tests.kit.kafka_topics import ANSWER_S
+from tests.kit.publisher.rig import PATIENT, Rig, topic_named
 from tests.kit.waiting import answered, eventually
 
 pytestmark = pytest.mark.usefixtures("trusting")

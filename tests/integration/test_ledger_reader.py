@@ -10,9 +10,10 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import fastavro
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient
 
 from deploy.servers import KafkaServer
+from tests.kit.kafka_topics import make_topic
 from tests.kit.waiting import eventually
 from tests.oracle.reader import Reading, Subscriber, Topic, end_of, read_again
 from tests.oracle.record import Message
@@ -73,7 +74,7 @@ def test_independent_reader_sees_committed_records_and_names_errors(
     records, words = HARMS[harm]
     name = f"ledger-reader-{harm}"
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    admin.create_topics([NewTopic(name, 1, 1)])[name].result(60)
+    make_topic(admin, name)
     producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": name})
     producer.init_transactions()
     with _registry() as url:

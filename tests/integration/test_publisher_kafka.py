@@ -12,7 +12,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
-    NewTopic,
 )
 
 from consumer.topic.kafka import TopicReader
@@ -25,7 +24,8 @@ from schemas.kafka_names import transactional_id
 from schemas.record.control import RecordKind
 from schemas.record.framing import peek_kind
 from schemas.record.row_end import read_row_end
-from tests.kit.publisher.rig import ANSWER_S, Rig
+from tests.kit.kafka_topics import ANSWER_S, make_topic
+from tests.kit.publisher.rig import Rig
 from tests.kit.waiting import eventually
 
 pytestmark = pytest.mark.usefixtures("trusting")
@@ -154,9 +154,7 @@ def test_restarted_stale_owner_fences_its_successor_only_once(rig: Rig) -> None:
 
 def test_row_over_the_size_limit_is_named_and_kept(rig: Rig) -> None:
     """Fatal with table, GTID and setting; once the topic accepts the size, all rows appear in order."""
-    admin = AdminClient({"bootstrap.servers": rig.bootstrap})
-    topic = NewTopic(rig.topic, num_partitions=1, config={"max.message.bytes": "600000"})
-    admin.create_topics([topic])[rig.topic].result(60)
+    make_topic(rig.admin, rig.topic, config={"max.message.bytes": "600000"})
     publisher = rig.open()
     stream = rig.stream(publisher)
     publisher.publish(stream.next_batch(4))
@@ -168,7 +166,7 @@ def test_row_over_the_size_limit_is_named_and_kept(rig: Rig) -> None:
     assert error.context["gtid"].endswith(":1002")
     assert error.context["limit_bytes"] == "600000"
     assert "max.message.bytes" in error.fix
-    _limit_records(admin, rig.topic, 2000000)
+    _limit_records(rig.admin, rig.topic, 2000000)
     with rig.running(9) as publisher:
         assert publisher.progress.seq == 4
         publisher.publish(rig.stream(publisher).next_batch(5, filler="y" * 700_000))
@@ -180,8 +178,7 @@ def test_lowered_size_limit_is_detected_by_the_brokers_refusal(rig: Rig) -> None
     publisher = rig.open()
     stream = rig.stream(publisher)
     publisher.publish(stream.next_batch(3))
-    admin = AdminClient({"bootstrap.servers": rig.bootstrap})
-    _limit_records(admin, rig.topic, 600000)
+    _limit_records(rig.admin, rig.topic, 600000)
     with pytest.raises(Fatal) as raised:
         publisher.publish(stream.next_batch(2, filler=_incompressible(900_000)))
     assert raised.value.code == "MR-3004"
@@ -267,9 +264,8 @@ def test_publisher_resumes_emptied_topic_only_with_matching_status(rig: Rig) -> 
     with rig.running() as publisher:
         publisher.publish(rig.stream(publisher).next_batch(3))
         hint = publisher.hint
-    admin = AdminClient({"bootstrap.servers": rig.bootstrap})
     cut = confluent_kafka.TopicPartition(rig.topic, 0, hint.end_offset)
-    admin.delete_records([cut])[cut].result(60)
+    rig.admin.delete_records([cut])[cut].result(60)
     for wrong in (None, replace(hint, end_offset=hint.end_offset - 1)):
         with pytest.raises(Fatal) as raised:
             rig.open(8, hint=wrong)
@@ -285,9 +281,7 @@ def test_publisher_resumes_emptied_topic_only_with_matching_status(rig: Rig) -> 
 )
 def test_unsuitable_topic_is_refused(rig: Rig, partitions: int, config: dict[str, str]) -> None:
     """The check precedes any write."""
-    admin = AdminClient({"bootstrap.servers": rig.bootstrap})
-    topic = NewTopic(rig.topic, num_partitions=partitions, config=config)
-    admin.create_topics([topic])[rig.topic].result(60)
+    make_topic(rig.admin, rig.topic, partition_count=partitions, config=config)
     with pytest.raises(Fatal) as raised:
         rig.open()
     assert raised.value.code == "MR-3009"

@@ -15,7 +15,6 @@ import pytest
 import urllib3
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from deploy.servers import KafkaServer
 from millrace.errors import Fatal, Fenced, Retryable
@@ -27,6 +26,7 @@ from registry.kafka import KafkaSchemaStore
 from schemas.documents import Brokers, Registry
 from schemas.record.avro_schema import AvroSchema, Json
 from schemas.record.control import DDL_SCHEMA, FENCE_SCHEMA, RESOLVED_SCHEMA
+from tests.kit.kafka_topics import make_topic
 from tests.kit.registry_process import command, started
 
 Ask = Callable[[str, str, Json], tuple[int, Json]]
@@ -261,7 +261,7 @@ def test_registry_replaces_a_killed_one(kafka: KafkaServer, topic: str) -> None:
 def test_registry_topic_with_other_settings_is_refused(kafka: KafkaServer, topic: str) -> None:
     """A topic with retention by age would make a registry assign IDs twice."""
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    admin.create_topics([NewTopic(topic, num_partitions=1)])[topic].result(60)
+    make_topic(admin, topic)
     with pytest.raises(Fatal, match="MR-6022"):
         KafkaSchemaStore(Brokers(kafka.bootstrap), topic=topic).load()
 
@@ -269,8 +269,7 @@ def test_registry_topic_with_other_settings_is_refused(kafka: KafkaServer, topic
 def test_foreign_record_in_the_registry_topic_is_named(kafka: KafkaServer, topic: str) -> None:
     """A record that no registry wrote stops the start; the error has its offset."""
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    compacted = NewTopic(topic, num_partitions=1, config={"cleanup.policy": "compact"})
-    admin.create_topics([compacted])[topic].result(60)
+    make_topic(admin, topic, config={"cleanup.policy": "compact"})
     producer = Producer({"bootstrap.servers": kafka.bootstrap})
     producer.produce(topic, key=b"k", value=b"not a schema")
     producer.flush(60)

@@ -17,7 +17,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclOperation,
     AclPermissionType,
     AdminClient,
-    NewTopic,
     ResourcePatternType,
     ResourceType,
 )
@@ -35,6 +34,7 @@ from schemas.documents import (
     Tls,
     TlsMode,
 )
+from tests.kit.kafka_topics import make_topic
 from tests.kit.tokens import TokenIssuer
 from tests.kit.waiting import eventually
 
@@ -127,8 +127,7 @@ class SecureKafka:
 
     def create_topic(self, name: str, *, policy: str = "delete") -> None:
         """A topic with one partition and replica; a registry's has the policy `compact`."""
-        topic = NewTopic(name, 1, 1, config={"cleanup.policy": policy})
-        self.admin.create_topics([topic])[name].result(30)
+        make_topic(self.admin, name, config={"cleanup.policy": policy})
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic, and wait until no client finds it."""

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.progress import OpenTransaction, Progress
@@ -35,7 +35,7 @@ from schemas.record.framing import frame
 from schemas.record.record import encode_control
 from schemas.record.row_layout import RowLayout
 from schemas.table.structure import TableSchema
-from tests.kit.waiting import eventually
+from tests.kit.kafka_topics import make_topic
 
 SET = "shop"
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
@@ -191,7 +191,7 @@ class TopicWriter:
         self.topic = f"apply-{next(_topics)}"
         self._sent = 0
         self._admin = AdminClient({"bootstrap.servers": bootstrap})
-        self._create()
+        make_topic(self._admin, self.topic)
         self._producer = Producer(
             {"bootstrap.servers": bootstrap, "transactional.id": f"test/{self.topic}"}
         )
@@ -213,20 +213,8 @@ class TopicWriter:
     def create_again(self, stream: RecordStream) -> None:
         """Delete the topic and create it under its name, for another stream."""
         self._admin.delete_topics([self.topic])[self.topic].result(60)
-        eventually(self._is_created, what="the old topic is gone")
+        make_topic(self._admin, self.topic, replaces=True)
         self.stream, self._sent = stream, 0
-
-    def _is_created(self) -> bool:
-        try:
-            self._create()
-        except KafkaException as refused:
-            if refused.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise
-            return False
-        return True
-
-    def _create(self) -> None:
-        self._admin.create_topics([NewTopic(self.topic, 1, 1)])[self.topic].result(60)
 
     def remove_everything(self) -> None:
         """Remove all records, as retention does."""

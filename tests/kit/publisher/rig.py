@@ -8,9 +8,8 @@ from contextlib import closing, contextmanager
 from functools import cached_property
 
 import pytest
-from confluent_kafka import KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 import producer.publish.publisher as publishing
 from consumer.topic.kafka import TopicEnds, TopicReader
@@ -28,9 +27,9 @@ from schemas.documents.model import TopicOptions
 from schemas.gtid import Flavour
 from schemas.kafka_names import transactional_id
 from tests.kit.capture.topic_rows import SET, Ids, RowStream, start_of
+from tests.kit.kafka_topics import ANSWER_S, log_end, make_topic
 from tests.kit.waiting import answered, eventually
 
-ANSWER_S = 60.0  # for an answer of a running broker
 PATIENT = PublisherLimits(publish_timeout_s=60.0, stable_timeout_s=30.0, audit_timeout_s=60.0)
 
 
@@ -154,17 +153,10 @@ class Rig:
         eventually(lambda: not self.exists(), what="the topic is gone")
 
     def recreate(self, config: dict[str, str] | None = None, *, partition_count: int = 1) -> None:
-        """Create a topic of the same name; retries until the broker has removed the former one."""
-        topic = NewTopic(self.topic, partition_count, 1, config=config or {})
-
-        def made() -> bool:
-            try:
-                self.admin.create_topics([topic])[self.topic].result(ANSWER_S)
-            except KafkaException:
-                return False
-            return True
-
-        eventually(made, what="the topic is recreated")
+        """Create a topic of the same name; waits until the broker has removed the former one."""
+        make_topic(
+            self.admin, self.topic, partition_count=partition_count, config=config, replaces=True
+        )
         eventually(self.exists, what="the broker lists the topic")
 
     def remove_before(self, offset: int = -1) -> int:
@@ -175,19 +167,7 @@ class Rig:
 
     def high_end(self) -> int:
         """The end of the log, open transactions included; asks a restarted broker until it leads the partition."""
-        partition = TopicPartition(self.topic, 0)
-        ends: list[int] = []
-
-        def is_answered() -> bool:
-            asked = self.admin.list_offsets({partition: OffsetSpec.latest()})[partition]  # type: ignore[no-untyped-call]
-            try:
-                ends.append(asked.result(ANSWER_S).offset)
-            except KafkaException:
-                return False
-            return True
-
-        eventually(is_answered, what="the end of the log")
-        return ends[-1]
+        return log_end(self.admin, self.topic)
 
     def ends(self) -> TopicEnds:
         """The first kept offset and the end of committed records."""
