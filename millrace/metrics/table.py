@@ -340,6 +340,12 @@ SECTIONS: Mapping[str, tuple[Metric, ...]] = MappingProxyType(
                 _TASK,
             ),
             Metric(
+                "millrace_compare_interval_seconds",
+                _GAUGE,
+                "from the end of a comparison to the begin of the next, as the task document says",
+                _TASK,
+            ),
+            Metric(
                 "millrace_compare_end_timestamp_seconds",
                 _GAUGE,
                 "when the last comparison ended, in Unix time",

@@ -79,7 +79,7 @@ def _of_selector(selector: p.VectorSelector) -> frozenset[str]:
 def _of_call(call: p.Call) -> frozenset[str]:
     name = call.func.name
     arguments = [labels_of(argument) for argument in call.args]
-    if name in ("vector", "absent"):
+    if name in ("vector", "absent", "time"):
         return frozenset()
     assert name in _KEEPING, f"unknown: {name}"
     return frozenset().union(*arguments) - ({"le"} if name == "histogram_quantile" else set())
@@ -92,7 +92,14 @@ def _of_binary(tree: p.BinaryExpr) -> frozenset[str]:
         assert wanted <= left & right, f"{tree}: {wanted - (left & right)}"
     brought = frozenset((modifier.group_labels if modifier else None) or ())
     assert brought <= right, f"{tree}: {brought - right}"
-    return left | brought
+    return (right if _is_scalar(tree.lhs) else left) | brought
+
+
+def _is_scalar(tree: p.Expr) -> bool:
+    """Whether a binary operation takes its labels from the other side."""
+    return isinstance(tree, p.NumberLiteral) or (
+        isinstance(tree, p.Call) and tree.func.name == "time"
+    )
 
 
 def labels_in_template(text: str) -> set[str]:

@@ -100,6 +100,7 @@ def test_metrics_of_tasks_are_their_reports_values() -> None:
     assert found[("millrace_load_tables", ("l", "left"))] == 3
     assert found[("millrace_load_paused", ("l",))] == 1
     assert found[("millrace_compare_running", ("a",))] == 1
+    assert found[("millrace_compare_interval_seconds", ("a",))] == 24 * 3600
     assert found[("millrace_compare_end_timestamp_seconds", ("a",))] == 1007.5
     assert found[("millrace_compare_duration_seconds", ("a",))] == 7.5
     assert found[("millrace_compare_rows", ("a",))] == 900

@@ -118,6 +118,7 @@ def _add_loaded(found: Exposition, task: str, stage: Loaded) -> None:
 
 def _add_compared(found: Exposition, task: str, stage: Compared) -> None:
     found.add("millrace_compare_running", stage.running_rows is not None, task)
+    found.add("millrace_compare_interval_seconds", stage.every_h * 3600, task)
     result = stage.result
     if result is None:
         return
