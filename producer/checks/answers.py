@@ -11,7 +11,8 @@ from millrace.checks.clock import CLOCK_SQL, Clock, read_clock
 from millrace.errors import MillraceError
 from producer.upstream.connection import Login, SourceConnection
 from producer.upstream.members import ask_binlog_filters
-from schemas.documents.model import SYSTEM_DATABASES, Member, TableFilter
+from schemas.documents.model import Member
+from schemas.documents.table_filter import SYSTEM_DATABASES, TableFilter
 from schemas.grants import HeldGrants, parse_grants
 from schemas.server_version import ServerVersion
 

@@ -22,7 +22,7 @@ from producer.convert.kernel import program as p
 from producer.convert.kernel import state as s
 from producer.convert.kernel.walk import find_table
 from producer.convert.table_filter import NameFilter
-from schemas.documents.model import SYSTEM_DATABASES
+from schemas.documents.table_filter import SYSTEM_DATABASES
 from schemas.record.avro_schema import SOURCE_VERSION, AvroSchema, envelope_schema, key_schema
 from schemas.record.control import Origin, RegisteredSchema, SchemaRecord
 from schemas.table.structure import TableSchema

@@ -5,14 +5,14 @@ Users write a document as YAML (``schemas.documents.text``). ZooKeeper stores it
 A document holds references to secrets, never a secret.
 """
 
-import re
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import lru_cache
 
 from schemas.documents.brokers import Brokers
 from schemas.documents.registry import Registry
 from schemas.documents.secret import SecretReference
+from schemas.documents.start import Start
+from schemas.documents.table_filter import TableFilter
 from schemas.documents.tls import Tls
 
 
@@ -199,68 +199,6 @@ class TopicAddress:
         return f"topic {self.topic} at {self.brokers}"
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
-    """Where a task without progress begins: at the oldest binlog, after a GTID set, or after a load of all tables.
-
-    ``is_load``: only of an apply task; the load finds the GTID set (``consumer.load``).
-    """
-
-    gtid_set: str = ""
-    is_load: bool = False
-
-    @property
-    def is_first(self) -> bool:
-        """True for a start at the oldest binlog."""
-        return not self.gtid_set and not self.is_load
-
-    def __str__(self) -> str:
-        return "load" if self.is_load else self.gtid_set or "first"
-
-
-SYSTEM_DATABASES = frozenset(
-    {"mysql", "sys", "information_schema", "performance_schema", "millrace"}
-)
-
-
-@dataclass(frozen=True, slots=True)
-class TableFilter:
-    """The tables that a task publishes or applies: ``database.table`` patterns with ``*`` and ``?``.
-
-    Case is significant, except for a source with lower_case_table_names 1 or 2, or a target with 1.
-
-    A table is admitted if an ``include`` pattern matches and no ``exclude`` pattern does. System databases and the
-    database ``millrace`` are never admitted. The table ``hidden`` is admitted only if a pattern other than ``*.*``
-    matches: the heartbeat table of the set. It is no part of a document.
-    """
-
-    include: tuple[str, ...] = ("*.*",)
-    exclude: tuple[str, ...] = ()
-    hidden: str = ""
-
-    def admits(self, database: str, table: str) -> bool:
-        """True if the rows of this table are published."""
-        return (
-            database.lower() not in SYSTEM_DATABASES
-            and any(
-                _matches_table(p, database, table)
-                for p in self.include
-                if p != "*.*" or not self.hides(database, table)
-            )
-            and not any(_matches_table(p, database, table) for p in self.exclude)
-        )
-
-    def hides(self, database: str, table: str) -> bool:
-        """True if this is the ``hidden`` table, whose absence is no reason for a warning."""
-        return self.hidden == f"{database}.{table}"
-
-    def admits_database(self, database: str) -> bool:
-        """True if statements about this database are published, because a table of it may be."""
-        return database.lower() not in SYSTEM_DATABASES and any(
-            _matches(p.partition(".")[0], database) for p in self.include
-        )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicOptions:
     """Settings of a capture task's topic, checked at each start. None: the broker's."""
@@ -412,15 +350,3 @@ def names_of(task: Work) -> dict[str, str]:
     if isinstance(task, RelayTask):
         return {"set": task.set_name}
     return {"task": task.name, "set": set_of(task), "topic": address_of(task).topic}
-
-
-def _matches_table(pattern: str, database: str, table: str) -> bool:
-    """The pattern is split at its first dot; later dots belong to the table."""
-    of_database, _, of_table = pattern.partition(".")
-    return _matches(of_database, database) and _matches(of_table or "*", table)
-
-
-@lru_cache(maxsize=4096)  # a few hundred bytes each; called once per table map
-def _matches(pattern: str, name: str) -> bool:
-    parts = (".*" if c == "*" else "." if c == "?" else re.escape(c) for c in pattern)
-    return re.fullmatch("".join(parts), name, re.DOTALL) is not None

@@ -45,8 +45,6 @@ from schemas.documents.model import (
     SetDocument,
     Snapshot,
     SnapshotLimits,
-    Start,
-    TableFilter,
     TaskDocument,
     TaskKind,
     TopicAddress,
@@ -55,6 +53,8 @@ from schemas.documents.model import (
 )
 from schemas.documents.registry import take_registry
 from schemas.documents.secret import SecretPlace, SecretReference
+from schemas.documents.start import Start
+from schemas.documents.table_filter import TableFilter
 from schemas.documents.tls import Tls, TlsMode
 from schemas.throttle import Limits
 

@@ -13,8 +13,9 @@ from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from schemas.documents.fields import Unreadable
-from schemas.documents.model import SYSTEM_DATABASES, Start
 from schemas.documents.secret import SecretReference
+from schemas.documents.start import Start
+from schemas.documents.table_filter import SYSTEM_DATABASES
 
 NAME_WANTED = "a name of 1 to 63 letters, digits, '.', '_', '-', beginning with a letter or digit"
 TOPIC_CHARACTERS_MAX = 249  # Kafka's own limit

@@ -1,0 +1,59 @@
+"""Which tables a task publishes or applies."""
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+SYSTEM_DATABASES = frozenset(
+    {"mysql", "sys", "information_schema", "performance_schema", "millrace"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TableFilter:
+    """The tables that a task publishes or applies: ``database.table`` patterns with ``*`` and ``?``.
+
+    Case is significant, except for a source with lower_case_table_names 1 or 2, or a target with 1.
+
+    A table is admitted if an ``include`` pattern matches and no ``exclude`` pattern does. System databases and the
+    database ``millrace`` are never admitted. The table ``hidden`` is admitted only if a pattern other than ``*.*``
+    matches: the heartbeat table of the set. It is no part of a document.
+    """
+
+    include: tuple[str, ...] = ("*.*",)
+    exclude: tuple[str, ...] = ()
+    hidden: str = ""
+
+    def admits(self, database: str, table: str) -> bool:
+        """True if the rows of this table are published."""
+        return (
+            database.lower() not in SYSTEM_DATABASES
+            and any(
+                _matches_table(p, database, table)
+                for p in self.include
+                if p != "*.*" or not self.hides(database, table)
+            )
+            and not any(_matches_table(p, database, table) for p in self.exclude)
+        )
+
+    def hides(self, database: str, table: str) -> bool:
+        """True if this is the ``hidden`` table, whose absence is no reason for a warning."""
+        return self.hidden == f"{database}.{table}"
+
+    def admits_database(self, database: str) -> bool:
+        """True if statements about this database are published, because a table of it may be."""
+        return database.lower() not in SYSTEM_DATABASES and any(
+            _matches(p.partition(".")[0], database) for p in self.include
+        )
+
+
+def _matches_table(pattern: str, database: str, table: str) -> bool:
+    """The pattern is split at its first dot; later dots belong to the table."""
+    of_database, _, of_table = pattern.partition(".")
+    return _matches(of_database, database) and _matches(of_table or "*", table)
+
+
+@lru_cache(maxsize=4096)  # a few hundred bytes each; called once per table map
+def _matches(pattern: str, name: str) -> bool:
+    parts = (".*" if c == "*" else "." if c == "?" else re.escape(c) for c in pattern)
+    return re.fullmatch("".join(parts), name, re.DOTALL) is not None
