@@ -24,6 +24,7 @@ from tests.kit.apply.run import (
     SilentQuery,
     ignore_report,
 )
+from tests.kit.waiting import PATIENCE_S
 
 
 @dataclass
@@ -58,7 +59,7 @@ class _BusyApplier(QuietApplier):
 
     def process(self, *_: object) -> None:
         self.begun.set()
-        assert self.release.wait(30)
+        assert self.release.wait(PATIENCE_S)
 
     def warning(self) -> MillraceError | None:
         return None
@@ -87,7 +88,7 @@ def _busy(
     )
     thread = threading.Thread(target=driver.process, args=(object(),))
     thread.start()
-    assert applier.begun.wait(30)
+    assert applier.begun.wait(PATIENCE_S)
     return run, applier, thread
 
 
@@ -105,7 +106,7 @@ def test_progress_is_reported_while_an_executor_applies(monkeypatch: pytest.Monk
     run.until(stop)
     applier.release.set()
     run.end()
-    thread.join(30)
+    thread.join(PATIENCE_S)
     seqs = [report.seq for report in reports]
     assert (sorted(seqs), set(seqs)) == (seqs, {0, 5, 7})
     assert {report.state for report in reports} == {TaskState.RUNNING}
@@ -125,7 +126,7 @@ def test_topic_recreated_during_a_turn_ends_the_run(monkeypatch: pytest.MonkeyPa
     assert caught.value.code == "MR-5072"
     applier.release.set()
     run.end()
-    thread.join(30)
+    thread.join(PATIENCE_S)
 
 
 @dataclass
@@ -160,11 +161,11 @@ def test_broker_that_does_not_answer_a_look_degrades_the_task(
     run, applier, thread = _busy(topic, note)
     if not is_busy:
         applier.release.set()
-        thread.join(30)
+        thread.join(PATIENCE_S)
     run.until(stop)
     applier.release.set()
     run.end()
-    thread.join(30)
+    thread.join(PATIENCE_S)
     states = [report.state for report in reports]
     assert states[-2:] == [TaskState.DEGRADED, TaskState.RUNNING]
     assert (reports[-2].code, reports[-1].code) == ("MR-5052", "")

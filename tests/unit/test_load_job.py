@@ -16,7 +16,7 @@ from consumer.target.connection import Endpoint
 from consumer.target.inventory import TableKey, TargetTable
 from consumer.target.progress import Owner
 from millrace.errors import Fatal, Retryable
-from tests.kit.waiting import eventually
+from tests.kit.waiting import PATIENCE_S, eventually
 
 NOWHERE = Endpoint("nowhere", 0, "", "")
 SITES = Sites(Owner("task", 1, 1), NOWHERE, NOWHERE)
@@ -39,7 +39,7 @@ class _DeafCopier:
 
     def copy(self, _: CopyOrder) -> Amount | None:
         self.began.set()
-        assert self.heard.wait(30)
+        assert self.heard.wait(PATIENCE_S)
         raise Retryable("MR-5050", "stopped")
 
     def stop(self) -> None:
@@ -58,7 +58,7 @@ def test_stop_ends_a_copy_that_begins_beside_it() -> None:
     job = Job(copier, SITES, [_group("t")], begin="", parallel=1, waits=_never)
     job.start()
     job.resume()
-    assert copier.began.wait(30)
+    assert copier.began.wait(PATIENCE_S)
     job.end()
     assert copier.stops >= 2
     assert not job.is_complete

@@ -13,6 +13,7 @@ from consumer.streams.view import StreamTable, side_of
 from consumer.target.inventory import ForeignKey
 from schemas.documents import TableFilter
 from schemas.stages.loaded import Loaded, LoadedTable
+from tests.kit.waiting import PATIENCE_S
 
 
 def _tables(*states: tuple[str, int]) -> list[StreamTable]:
@@ -68,22 +69,22 @@ def test_main_waits_only_between_its_turns() -> None:
     def main() -> None:
         with gate.turn():
             in_turn.set()
-            go.wait(10)
+            go.wait(PATIENCE_S)
             passed.append("first")
         with gate.turn():
             passed.append("second")
 
     thread = threading.Thread(target=main)
     thread.start()
-    assert in_turn.wait(10)
+    assert in_turn.wait(PATIENCE_S)
     assert not gate.is_held()
     gate.ask()
     assert not gate.is_held(0.01)
     go.set()
-    assert gate.is_held(10)
+    assert gate.is_held(PATIENCE_S)
     assert passed == ["first"]
     gate.release()
-    thread.join(10)
+    thread.join(PATIENCE_S)
     assert passed == ["first", "second"]
 
 
