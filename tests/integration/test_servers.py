@@ -82,7 +82,10 @@ def test_starting_server_keeps_temporary_tables_of_other_servers(
     ):
         engine = "Aria" if source_set.flavour == Flavour.MARIADB else "InnoDB"
         cursor.execute(f"CREATE TEMPORARY TABLE mysql.kept (a INT) ENGINE={engine}")
+        cursor.execute("INSERT INTO mysql.kept VALUES (1)")
         new_server(source_set.flavour)
+        cursor.execute("SELECT a FROM mysql.kept")
+        assert cursor.fetchall() == ((1,),)
         cursor.execute("DROP TEMPORARY TABLE mysql.kept")
 
 

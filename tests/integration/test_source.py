@@ -1,7 +1,7 @@
 """Member selection on real sets: each refusal has its code, and its fix works."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -213,7 +213,11 @@ def test_password_with_any_characters_logs_in(
             user = f"foreign{number}"
             server.execute(f"CREATE USER IF NOT EXISTS '{user}'@'%' IDENTIFIED BY '{password}'")
             login = Login(user=user, password=password, tls=Tls(TlsMode.REQUIRE_UNVERIFIED))
-            SourceConnection.connect(member_of(server), login).close()
-            connect(
-                Endpoint(server.host, server.port, user, password, TlsChoice("require-unverified"))
-            ).close()
+            tls = TlsChoice("require-unverified")
+            with closing(SourceConnection.connect(member_of(server), login)) as source:
+                (named,) = source.query("SELECT USER() AS name")
+                assert str(named["name"]).startswith(f"{user}@")
+            endpoint = Endpoint(server.host, server.port, user, password, tls)
+            with closing(connect(endpoint)) as target:
+                ((name,),) = target.query("SELECT USER()")
+                assert str(name).startswith(f"{user}@")

@@ -212,3 +212,4 @@ def test_commits_removed_before_the_audit_are_no_violation() -> None:
         publisher.publish(batch_after(publisher.progress, 3))
         topic.low = len(topic.entries)
     publisher.close()
+    assert publisher.progress.seq == 15

@@ -96,12 +96,16 @@ def test_start_without_a_live_owner_is_permitted(
     looks: list[tuple[str, ConsumerGroupState]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A dead owner does not join the rebalance; one at this address has ended, because this process listens there."""
-    _claim(Group(*looks), monkeypatch)
+    group = Group(*looks)
+    _claim(group, monkeypatch)
+    assert group.has_left, "it never owned the registry's topic"
 
 
 def test_take_over_asks_no_owner(monkeypatch: pytest.MonkeyPatch) -> None:
     """The operator has decided; the process joins the group only to be seen by later starts."""
-    _claim(Group((OTHER, STABLE)), monkeypatch, takes_over=True)
+    group = Group((OTHER, STABLE))
+    _claim(group, monkeypatch, takes_over=True)
+    assert group.has_left, "no later start could have seen it"
 
 
 @pytest.mark.parametrize("is_over", [False, True], ids=["for a moment", "for longer"])

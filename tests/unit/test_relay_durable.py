@@ -31,6 +31,11 @@ def test_torn_note_is_not_believed(tmp_path: Path) -> None:
 
 
 def test_disk_error_does_not_stop_the_writer(tmp_path: Path) -> None:
-    """The note is a hint."""
+    """The note is a hint: without it, nothing is durable that can be named."""
+    note_durable(tmp_path, AT)
+    assert read_durable(tmp_path) == AT
+    (tmp_path / DURABLE_NAME).unlink()
     (tmp_path / DURABLE_NAME).mkdir()
     note_durable(tmp_path, AT)
+    (tmp_path / DURABLE_NAME).rmdir()
+    assert read_durable(tmp_path) is None
