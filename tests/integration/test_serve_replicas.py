@@ -9,7 +9,7 @@ import pytest
 
 from deploy.servers import DatabaseServer, ServerOptions
 from schemas.gtid import Flavour
-from tests.fixtures.servers import FLAVOURS, SMALL, NewServer
+from tests.fixtures.servers import SMALL, NewServer, in_turn
 from tests.kit.relay.relay import flush_and_wait, receiving, run_mixed_workload
 from tests.kit.relay.serving import (
     SET_NAME,
@@ -21,6 +21,7 @@ from tests.kit.relay.serving import (
 )
 
 TABLES = ("d.t", "d.m", "d.load")
+LOAD_PAUSE_S = 0.01
 
 
 @contextmanager
@@ -33,6 +34,7 @@ def load_on(server: DatabaseServer) -> Iterator[None]:
         while not stop.is_set():
             number += 1
             server.execute(f"INSERT INTO d.load VALUES ({number}, REPEAT('v', 300))")
+            stop.wait(LOAD_PAUSE_S)
 
     server.execute("CREATE TABLE d.load (id INT PRIMARY KEY, v VARCHAR(300))")
     thread = threading.Thread(target=write)
@@ -44,8 +46,8 @@ def load_on(server: DatabaseServer) -> Iterator[None]:
         thread.join()
 
 
-@pytest.mark.parametrize("by", ["gtid", "position"])
-@pytest.mark.parametrize("flavour", FLAVOURS, ids=str)
+# the flavours in the other order than in tests/fault/test_serve_switch.py
+@in_turn("by", {"position": "position", "gtid": "gtid"})
 @pytest.mark.guarantee("served relay log")
 def test_replica_of_the_relay_log_equals_the_source(
     flavour: Flavour, by: str, new_server: NewServer, tmp_path: Path
