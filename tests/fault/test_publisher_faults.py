@@ -49,10 +49,28 @@ def rig(kafka: KafkaServer, request: pytest.FixtureRequest) -> Rig:
     return named_rig(kafka, request)
 
 
+@pytest.fixture(scope="module")
+def own_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
+    """A broker that these tests may break; see ``lone_kafka``."""
+    server = KafkaServer(tmp_path_factory.mktemp("faults") / "kafka")
+    yield server
+    server.discard()
+
+
 @pytest.fixture
-def lone_rig(new_kafka: KafkaServer, request: pytest.FixtureRequest) -> Rig:
-    """The same on a broker for this test alone."""
-    return named_rig(new_kafka, request)
+def lone_kafka(own_kafka: KafkaServer) -> KafkaServer:
+    """The broker, which runs, whatever an earlier test did to it."""
+    if own_kafka.is_alive():
+        own_kafka.resume()
+    else:
+        own_kafka.start()
+    return own_kafka
+
+
+@pytest.fixture
+def lone_rig(lone_kafka: KafkaServer, request: pytest.FixtureRequest) -> Rig:
+    """The same on a broker that no other file uses."""
+    return named_rig(lone_kafka, request)
 
 
 def named_rig(kafka: KafkaServer, request: pytest.FixtureRequest) -> Rig:
@@ -124,16 +142,16 @@ def test_owner_frozen_before_commit_writes_nothing_when_resumed(rig: Rig) -> Non
 @pytest.mark.usefixtures("trusting")
 @pytest.mark.guarantee("outages")
 def test_killed_broker_is_reported_and_no_row_is_lost(
-    lone_rig: Rig, new_kafka: KafkaServer
+    lone_rig: Rig, lone_kafka: KafkaServer
 ) -> None:
     """kill -9 of the broker: Retryable in bounded time. After its restart the tail decides."""
     publisher = with_rows(lone_rig, 30, publish_timeout_s=4.0)
-    new_kafka.kill()
+    lone_kafka.kill()
     began = time.monotonic()
     with pytest.raises(Retryable):
         publisher.publish(lone_rig.stream(publisher).next_batch(30))
     assert time.monotonic() - began < GIVEN_UP_S
-    new_kafka.start()
+    lone_kafka.start()
     lone_rig.limits = PATIENT
     again = reopened(lone_rig)
     seq = again.progress.seq
@@ -154,7 +172,7 @@ def test_killed_broker_is_reported_and_no_row_is_lost(
 )
 def test_frozen_broker_loses_and_repeats_no_row(
     lone_rig: Rig,
-    new_kafka: KafkaServer,
+    lone_kafka: KafkaServer,
     at_point: "AtPoint",
     point: str,
     stop_s: float,
@@ -167,12 +185,12 @@ def test_frozen_broker_loses_and_repeats_no_row(
     def wake() -> None:
         """Not before the publisher has failed, unless that takes too long."""
         is_given_up.wait(publish_timeout_s + GIVEN_UP_S)
-        new_kafka.resume()
+        lone_kafka.resume()
 
     waking = threading.Timer(stop_s, wake)
 
     def pause() -> None:
-        new_kafka.pause()
+        lone_kafka.pause()
         is_paused.set()
         waking.start()
 
@@ -194,14 +212,14 @@ def test_frozen_broker_loses_and_repeats_no_row(
     lone_rig.assert_whole(seq + 70)
 
 
-def test_broker_restart_loses_and_repeats_no_row(lone_rig: Rig, new_kafka: KafkaServer) -> None:
+def test_broker_restart_loses_and_repeats_no_row(lone_rig: Rig, lone_kafka: KafkaServer) -> None:
     """The broker is down for some seconds while rows are sent."""
     lone_rig.limits = replace(lone_rig.limits, publish_timeout_s=4.0)
     load = Load(lone_rig)
     try:
         load.wait_rows(20)
-        new_kafka.stop()
-        new_kafka.start()
+        lone_kafka.stop()
+        lone_kafka.start()
         load.wait_rows(20)
     finally:
         seq = load.finish()
@@ -223,7 +241,7 @@ def reopened(rig: Rig) -> Publisher:
 
 
 def test_slow_commit_replaces_the_producer_instance(
-    lone_rig: Rig, new_kafka: KafkaServer, at_point: "AtPoint"
+    lone_rig: Rig, lone_kafka: KafkaServer, at_point: "AtPoint"
 ) -> None:
     """Rule 3: after a commit as slow as a hidden retry, the instance begins no other transaction."""
     publisher = reopened(lone_rig)
@@ -231,8 +249,8 @@ def test_slow_commit_replaces_the_producer_instance(
     publisher.publish(stream.next_batch(5))
 
     def pause() -> None:
-        new_kafka.pause()
-        threading.Timer(1.2, new_kafka.resume).start()
+        lone_kafka.pause()
+        threading.Timer(1.2, lone_kafka.resume).start()
 
     while publisher.commit_s < lone_rig.limits.suspicious_s:  # again if the machine was slow
         at_point(BEFORE_COMMIT, pause)

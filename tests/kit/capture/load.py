@@ -10,6 +10,8 @@ from tests.kit.binlog.session import session
 from tests.kit.capture.rig import MemoryCapture
 from tests.kit.waiting import eventually
 
+PAUSE_S = 0.02  # between two transactions
+
 
 @dataclass
 class Load:
@@ -32,7 +34,7 @@ class Load:
             values = ", ".join(f"({number}, REPEAT('v', 300))" for number in ids)
             self._write(f"INSERT INTO f.t VALUES {values}")
             self.count = ids[-1]
-            self._stop.wait(0.005)
+            self._stop.wait(PAUSE_S)
 
     def _write(self, statement: str) -> None:
         if not self.settings:
