@@ -30,6 +30,8 @@ from tests.kit.waiting import eventually
 
 pytestmark = pytest.mark.usefixtures("trusting")
 
+TWO_CHUNKS_ROWS = 8_500
+
 
 @pytest.fixture
 def rig(kafka: KafkaServer, request: pytest.FixtureRequest) -> Rig:
@@ -59,17 +61,17 @@ def test_batches_of_two_owners_appear_in_order_exactly_once(rig: Rig) -> None:
 def test_open_source_transaction_is_read_back_or_loss_reported(rig: Rig) -> None:
     """The read-back spans Kafka transactions and owners, without earlier rows. If retention removed a part: MR-3019."""
     with rig.running(7) as publisher:
-        stream = rig.stream(publisher, transaction_rows=5000)
-        for count in (5000, 1500, 700):
+        stream = rig.stream(publisher, transaction_rows=1000)
+        for count in (1000, 300, 140):
             publisher.publish(stream.next_batch(count))
     with rig.running(8) as publisher:
-        publisher.publish(rig.stream(publisher, transaction_rows=5000).next_batch(1000))
+        publisher.publish(rig.stream(publisher, transaction_rows=1000).next_batch(200))
         end = publisher.hint.end_offset
     with rig.running(9) as publisher, closing(publisher.published_part()) as part:
         for _ in range(2):
             suffixes = [read_row_end(value) for value in part.units()]
-            assert [suffix.total_order for suffix in suffixes] == list(range(1, 3201))
-            assert {suffix.seq - suffix.total_order for suffix in suffixes} == {5000}
+            assert [suffix.total_order for suffix in suffixes] == list(range(1, 641))
+            assert {suffix.seq - suffix.total_order for suffix in suffixes} == {1000}
     rig.remove_before(end - 100)
     with rig.running(10) as publisher, pytest.raises(Fatal) as lost:
         publisher.published_part()
@@ -98,12 +100,12 @@ def test_large_batch_arrives_byte_for_byte(
     with rig.running() as publisher:
         stream = rig.stream(publisher, transaction_rows=500)
         assert bool(publisher.slow_path) == (door == "binding")
-        batch = stream.next_batch(10_000, filler="x" * 300)
+        batch = stream.next_batch(TWO_CHUNKS_ROWS, filler="x" * 300)
         publisher.publish(batch)
     octets = batch.buffer.tobytes()
     reader = TopicReader(Brokers(rig.bootstrap), rig.topic)
     ends = reader.ends()
-    rows = [
+    found = [
         (record.key, record.value)
         for chunk in reader.chunks(0, ends.stable)
         for record in chunk
@@ -112,8 +114,8 @@ def test_large_batch_arrives_byte_for_byte(
     reader.close()
     slices = batch.bounds.tolist()
     expected = [(octets[a:b], octets[c:d]) for a, b, c, d in slices if a >= 0]
-    assert len(expected) == 10_000
-    assert rows == expected
+    assert len(expected) == TWO_CHUNKS_ROWS
+    assert found == expected
 
 
 def test_slices_outside_the_buffer_are_refused(rig: Rig) -> None:
