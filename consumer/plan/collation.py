@@ -25,6 +25,7 @@ import unicodedata
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 
 import numpy as np
@@ -83,6 +84,7 @@ def is_tailored(collation: str) -> bool:
     return collation.startswith(_UNICODE) or "_unicode_" in collation
 
 
+@cache
 def probes() -> tuple[str, ...]:
     """All sequences of characters that a server may weigh together."""
     found = {"".join(case) for text in _TOGETHER.split() for case in product(*map(_cases, text))}
@@ -101,11 +103,11 @@ def make_fold(
     tailored: bool,
 ) -> Fold:
     """The fold from ``weights[first]``, those of PAGE characters from ``first``, and the weights of ``sequences``."""
-    read = _units if tailored else _bytes
+    read, read_page = (_units, _one_letter_each) if tailored else (_bytes, _one_byte_each)
     codes = np.full(0x110000, UNKNOWN, np.uint32)
     slow: dict[int, Letters] = {}
     for first, page in weights.items():
-        letters = _one_letter_each(page) if tailored else None
+        letters = read_page(page)
         if letters is not None:
             codes[first : first + PAGE] = letters
         else:
@@ -180,8 +182,8 @@ def _neighbors(char: str) -> str:
 
 def _one_letter_each(page: Sequence[bytes]) -> Codes | None:
     """The letters of a page whose characters have one letter each and weights of one size; None for other pages."""
-    size = len(page[0])
-    if not size or any(len(weight) != size for weight in page):
+    sizes = set(map(len, page))
+    if len(sizes) > 1 or sizes == {0}:
         return None
     units = np.frombuffer(b"".join(page), ">u2").reshape(PAGE, -1).astype(np.uint32)
     found = np.zeros(PAGE, np.uint32)
@@ -194,6 +196,13 @@ def _one_letter_each(page: Sequence[bytes]) -> Codes | None:
         if not is_lead.all():
             found = column
     return found
+
+
+def _one_byte_each(page: Sequence[bytes]) -> Codes | None:
+    """As ``_one_letter_each`` for weights whose bytes are letters: those of pages with one byte each."""
+    if set(map(len, page)) != {1}:
+        return None
+    return np.frombuffer(b"".join(page), np.uint8).astype(np.uint32) + np.uint32(1)
 
 
 def _units(weight: bytes) -> Letters:

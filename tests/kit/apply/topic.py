@@ -6,6 +6,7 @@ Guarantees the same as a publisher: seq without gaps, ``last`` in the last row o
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import count
 
 from confluent_kafka import Producer, TopicPartition
@@ -14,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.progress import OpenTransaction, Progress
 from schemas.record.avro_codec import encode
-from schemas.record.avro_schema import envelope_schema
+from schemas.record.avro_schema import AvroSchema, envelope_schema
 from schemas.record.control import (
     ControlRecord,
     DdlRecord,
@@ -140,10 +141,9 @@ class RecordStream:
     def _change(
         self, table: TableSchema, op: str, before: Image | None, after: Image | None, flags: int
     ) -> None:
-        schema = envelope_schema(SET, table)
+        schema, layout = _shape(table)
         if schema.text not in self._ids:
             self.introduce(table)
-        layout = RowLayout.of(SET, table)
         self.seq += 1
         plain = {
             "before": _row(before, layout),
@@ -171,6 +171,12 @@ class RecordStream:
         """Append a control record."""
         number = 1 + list(RecordKind).index(kind_of(record))
         self.values.append(encode_control(record, schema_id=number))
+
+
+@lru_cache(256)
+def _shape(table: TableSchema) -> tuple[AvroSchema, RowLayout]:
+    """How rows of a table are written. It is much more work than to write one."""
+    return envelope_schema(SET, table), RowLayout.of(SET, table)
 
 
 def _row(image: Image | None, layout: RowLayout) -> dict[str, object] | None:
