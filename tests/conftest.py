@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 from deploy.servers.programs import MYSQL_HINT, mysql_programs
 from schemas.gtid import Flavour
+from tests.kit.examples import PART
 
 pytest_plugins = [
     "tests.fixtures.control",
@@ -22,6 +23,7 @@ pytest_plugins = [
     "tests.fixtures.shell",
     "tests.fixtures.spark",
     "tests.fixtures.stack",
+    "tests.fixtures.sweep",
     "tests.fixtures.failover_stack",
     "tests.fixtures.provocations",
 ]
@@ -47,7 +49,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Every run uses the same examples, except ``make chaos``, which looks for new ones.
+    """Every run uses the same examples, except ``make chaos``, which looks for new ones. `make test` uses a part.
 
     Examples have no time limit, also while they are generated: the machine may be slow. Java's second compiler pays
     off only in processes that live longer than those of tests; without it a driver starts with half the CPU. A dozen
@@ -61,7 +63,10 @@ def pytest_configure(config: pytest.Config) -> None:
     slow = [HealthCheck.too_slow]
     settings.register_profile("any", deadline=None, suppress_health_check=slow)
     settings.register_profile("same", settings.get_profile("any"), derandomize=True)
-    settings.load_profile("any" if config.option.chaos else "same")
+    settings.register_profile("part", settings.get_profile("same"), max_examples=PART)
+    # a mutant must fail by the same examples each time, and may need all
+    usual = "same" if hasattr(config.option, "mutant") else "part"
+    settings.load_profile("any" if config.option.chaos else usual)
 
 
 def pytest_report_header() -> Sequence[str]:
@@ -87,6 +92,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(folder)
         if _is_other_flavour(item) and not item.get_closest_marker("both_flavours"):
             item.add_marker("chaos")
+        if config.option.chaos and _runs_a_part(item):
+            item.add_marker("chaos")  # the whole
         if item.get_closest_marker("chaos"):
             item.add_marker(pytest.mark.timeout(CHAOS_S_MAX + 60 * config.option.soak_minutes))
     left_out = [
@@ -98,6 +105,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         ]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]
+
+
+def _runs_a_part(item: pytest.Item) -> bool:
+    """Whether `make test` runs a part of the test's cases: examples of Hypothesis, or of a sweep."""
+    is_sweep = "sweep" in getattr(item, "fixturenames", ())
+    return is_sweep or is_hypothesis_test(getattr(item, "obj", None))
 
 
 def _is_other_flavour(item: pytest.Item) -> bool:

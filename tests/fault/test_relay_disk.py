@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from producer.relay import writer as relay_log
 from producer.relay.durable import DURABLE_NAME
 from producer.relay.writer import RelayLog
 from schemas.gtid import Flavour
+from tests.fixtures.sweep import Sweep
 from tests.kit.relay.disk import Fault, FaultyFiles, Op, Tree, crash_states, write_tree
 from tests.kit.relay.relay import read_everything
 from tests.kit.relay.writer import NAMES, REFUSED, StepSync, Writer, three_files, whole_ends
@@ -157,7 +159,7 @@ FOUND = Work(
 )
 @pytest.mark.guarantee("relay log")
 def test_any_failing_disk_operation_leaves_whole_transactions(
-    memory_path: Path, work: Work, operations: set[str], is_lasting: bool
+    memory_path: Path, work: Work, operations: set[str], is_lasting: bool, sweep: Sweep
 ) -> None:
     """An error code of the disk, no open file, whole transactions; after the repair, the same bytes.
 
@@ -167,30 +169,46 @@ def test_any_failing_disk_operation_leaves_whole_transactions(
     """
     record, opening = work.record(memory_path / "record"), work.opening(memory_path / "opening")
     reported: Counter[str] = Counter()
-    for number, op in enumerate(record.ops):
-        for fault in record.applicable(number):
-            root = memory_path / f"{number}-{fault.name}"
-            disk = work.begin(root, fail_at=number, fault=fault, is_lasting=is_lasting)
-            error = error_of(work, disk)
-            assert disk.has_failed, (op, fault)
-            if fault is Fault.SHORT:
-                assert error is None, (op, error)
-            elif error is not None:
-                assert error.code in codes_of(
-                    op, is_opened=number >= opening, may_follow=is_lasting or work is DROPPED
-                ), (op, fault, error)
-                reported[op.name] += 1
-            else:
-                assert not must_report(record.ops, number, fault, opening=opening), (op, fault)
-            assert not disk.open_fds, (op, fault)
-            if root.exists():
-                seen = visible(root)
-                assert_prefix(seen)
-                work.assert_kept(seen)
-            assert_resumes(root)
-            shutil.rmtree(root)
+    for number, fault in faults_of(record, opening, sweep):
+        op = record.ops[number]
+        root = memory_path / f"{number}-{fault.name}"
+        disk = work.begin(root, fail_at=number, fault=fault, is_lasting=is_lasting)
+        error = error_of(work, disk)
+        assert disk.has_failed, (op, fault)
+        if fault is Fault.SHORT:
+            assert error is None, (op, error)
+        elif error is not None:
+            assert error.code in codes_of(
+                op, is_opened=number >= opening, may_follow=is_lasting or work is DROPPED
+            ), (op, fault, error)
+            reported[op.name] += 1
+        else:
+            assert not must_report(record.ops, number, fault, opening=opening), (op, fault)
+        assert not disk.open_fds, (op, fault)
+        if root.exists():
+            seen = visible(root)
+            assert_prefix(seen)
+            work.assert_kept(seen)
+        assert_resumes(root)
+        shutil.rmtree(root)
     assert open_files(memory_path) == []
     assert reported.keys() >= operations
+
+
+def faults_of(record: FaultyFiles, opening: int, sweep: Sweep) -> list[tuple[int, Fault]]:
+    """The faults to try: (number of the operation, fault).
+
+    A part of them still has each operation on each kind of file, with each fault, in the opening and after it.
+    """
+
+    def kind(case: tuple[int, Fault]) -> object:
+        number, fault = case
+        op = record.ops[number]
+        file = op.path.rpartition("/")[2].rstrip("0123456789")
+        return op.name, file, fault, number >= opening
+
+    pairs = [(n, fault) for n in range(len(record.ops)) for fault in record.applicable(n)]
+    return sweep(pairs, every=6, kind=kind)
 
 
 def test_log_ended_by_bad_content_leaves_no_open_file(memory_path: Path) -> None:
@@ -264,18 +282,19 @@ _READS = {"open", "size", "read_into", "close"}  # relay.meta is written under a
 
 
 @pytest.mark.guarantee("relay log")
-def test_power_cut_leaves_a_prefix_that_can_be_resumed(memory_path: Path) -> None:
+def test_power_cut_leaves_a_prefix_that_can_be_resumed(memory_path: Path, sweep: Sweep) -> None:
     """After every operation, with every legal loss: whole transactions, a correct relay.meta, the same bytes later."""
     record = WRITTEN.record(memory_path / "record")
-    count = check_crash_states(memory_path, record.ops, resume_every=9)
-    assert count > 200
+    count = check_crash_states(memory_path, record.ops, sweep, resume_every=9)
+    assert count > 150
 
 
 @pytest.mark.guarantee("relay log")
-def test_power_cut_never_joins_a_dropped_subdir(memory_path: Path) -> None:
+def test_power_cut_never_joins_a_dropped_subdir(memory_path: Path, sweep: Sweep) -> None:
     """After every operation of a drop, with every legal loss: what is left of the sub-directory is apart."""
     found = 0
-    for number, (_, tree) in enumerate(crash_states(DROPPED.record(memory_path / "record").ops)):
+    states = crash_states(DROPPED.record(memory_path / "record").ops)
+    for number, (_, tree) in enumerate(sweep(states, every=5, kind=itemgetter(0))):
         root = memory_path / f"cut-{number}"
         write_tree(root, tree)
         relay = RelayLog.open(root, flavour=Flavour.MYSQL)
@@ -289,7 +308,9 @@ def test_power_cut_never_joins_a_dropped_subdir(memory_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", range(3))
-def test_failed_fsync_then_power_cut_leaves_a_prefix(memory_path: Path, number: int) -> None:
+def test_failed_fsync_then_power_cut_leaves_a_prefix(
+    memory_path: Path, number: int, sweep: Sweep
+) -> None:
     """The data of a failed fsync counts as lost even if the file looks complete: it is written again."""
     record = WRITTEN.record(memory_path / "record")
     syncs = [at for at, op in enumerate(record.ops) if op.name == "sync"]
@@ -298,11 +319,14 @@ def test_failed_fsync_then_power_cut_leaves_a_prefix(memory_path: Path, number: 
     error_of(WRITTEN, disk)
     assert disk.has_failed
     Writer(root, FILES, disk).run()
-    check_crash_states(memory_path / "cut", disk.ops, begin=disk.fail_at or 0, resume_every=50)
+    begin = disk.fail_at or 0
+    check_crash_states(memory_path / "cut", disk.ops, sweep, begin=begin, resume_every=50)
 
 
 @pytest.mark.parametrize("number", range(4))
-def test_failed_fsync_and_failed_truncate_leave_a_prefix(memory_path: Path, number: int) -> None:
+def test_failed_fsync_and_failed_truncate_leave_a_prefix(
+    memory_path: Path, number: int, sweep: Sweep
+) -> None:
     """If the disk continues to fail or the process dies, the next open trusts only relay.meta."""
     ops = WRITTEN.record(memory_path / "record").ops
     syncs = [at for at, op in enumerate(ops) if op.name == "sync" and is_binlog(op.path)]
@@ -313,11 +337,11 @@ def test_failed_fsync_and_failed_truncate_leave_a_prefix(memory_path: Path, numb
     disk.heal()
     begin = len(disk.ops)
     Writer(root, FILES, disk).run()
-    check_crash_states(memory_path / "cut", disk.ops, begin=begin, resume_every=50)
+    check_crash_states(memory_path / "cut", disk.ops, sweep, begin=begin, resume_every=50)
 
 
 def test_failed_fsync_at_start_then_power_cut_leaves_a_prefix(
-    memory_path: Path,
+    memory_path: Path, sweep: Sweep
 ) -> None:
     """Data that a killed process had not made durable counts as lost even if the file looks complete."""
     record = killed(memory_path / "record")
@@ -332,7 +356,7 @@ def test_failed_fsync_at_start_then_power_cut_leaves_a_prefix(
     disk.heal()
     begin = len(disk.ops)
     Writer(disk.root, FILES, disk).run()
-    check_crash_states(memory_path / "cut", disk.ops, begin=begin, resume_every=50)
+    check_crash_states(memory_path / "cut", disk.ops, sweep, begin=begin, resume_every=50)
 
 
 def test_relay_meta_never_points_past_a_truncated_file(memory_path: Path) -> None:
@@ -361,13 +385,16 @@ def killed(root: Path) -> FaultyFiles:
     return disk
 
 
-def check_crash_states(folder: Path, ops: list[Op], *, resume_every: int, begin: int = 0) -> int:
-    """Check each state after a power cut and resume every ``resume_every``-th; returns the number of states."""
-    count = 0
-    for done, tree in crash_states(ops):
-        if done <= begin:
-            continue
-        count += 1
+def check_crash_states(
+    folder: Path, ops: list[Op], sweep: Sweep, *, resume_every: int, begin: int = 0
+) -> int:
+    """Check states after a power cut and resume every ``resume_every``-th; returns their number.
+
+    A part of them still has one after each operation.
+    """
+    states = [(done, tree) for done, tree in crash_states(ops) if done > begin]
+    chosen = sweep(states, every=4, kind=itemgetter(0))
+    for count, (_, tree) in enumerate(chosen, 1):
         root = folder / f"cut-{count}"
         write_tree(root, tree)
         assert_honest(tree)
@@ -378,7 +405,7 @@ def check_crash_states(folder: Path, ops: list[Op], *, resume_every: int, begin:
         if count % resume_every == 0:
             assert_resumes(root)
         shutil.rmtree(root)
-    return count
+    return len(chosen)
 
 
 def assert_honest(tree: Tree) -> None:

@@ -5,17 +5,18 @@ The real planner, executor functions and progress statements work on ``tests.kit
 """
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.gtid import Flavour
 from tests.kit.apply.history import Tables, make_history
 from tests.kit.apply.model import one_turn, whole_turn
 from tests.kit.apply.model_run import run_history
+from tests.kit.examples import examples
 
 
 @pytest.mark.parametrize("flavour", Flavour)
-@settings(deadline=None, max_examples=50)  # the first example may compile the kernel
+@examples(50, deadline=None)  # the first example may compile the kernel
 @given(st.integers(0, 2**32), st.integers(1, 90))
 def test_applying_a_history_in_any_way_gives_its_rows(
     flavour: Flavour, seed: int, steps: int
@@ -25,7 +26,7 @@ def test_applying_a_history_in_any_way_gives_its_rows(
 
 
 @pytest.mark.parametrize("flavour", Flavour)
-@settings(deadline=None, max_examples=50)
+@examples(50, deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 90))
 def test_transactional_apply_never_shows_a_part_of_a_source_transaction(
     flavour: Flavour, seed: int, steps: int
@@ -34,7 +35,7 @@ def test_transactional_apply_never_shows_a_part_of_a_source_transaction(
     run_history(seed, steps=steps, flavour=flavour, turns=[whole_turn])
 
 
-@settings(deadline=None, max_examples=30)
+@examples(30, deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 90))
 def test_consistency_may_change_between_turns(seed: int, steps: int) -> None:
     """Bitmaps of a causal turn hold parts of source transactions, which the next turns complete."""

@@ -1,6 +1,6 @@
 """Any split of a stream into batches and any restart give the same records exactly once."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.documents import TableFilter
@@ -8,6 +8,7 @@ from schemas.record.control import RecordKind
 from schemas.record.framing import peek_kind
 from tests.kit.binlog.builder import BinlogBuilder
 from tests.kit.capture.converter import Conversion, FileReader, MemoryRegistry, raw_records
+from tests.kit.examples import examples
 
 _ROWS = st.lists(
     st.tuples(st.integers(-5, 5), st.text(max_size=20) | st.none()), min_size=1, max_size=60
@@ -53,7 +54,7 @@ def _numbered(
 
 
 @given(_TRANSACTIONS, st.integers(1, 3), st.integers(1, 40), st.integers(1, 6000), st.data())
-@settings(max_examples=60, deadline=None)
+@examples(60, deadline=None)
 def test_any_cut_and_restart_give_the_same_bytes(
     transactions: list[list[tuple[str, list[tuple[int, str | None]]]]],
     files: int,

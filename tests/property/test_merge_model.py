@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from consumer.apply.changes import leveled
@@ -30,6 +30,7 @@ from tests.kit.apply.history import (
 )
 from tests.kit.apply.topic import SET, RecordStream
 from tests.kit.apply.values import values_of
+from tests.kit.examples import examples
 
 NAMES = tuple(schemas("bank"))
 TEXTS = {
@@ -78,7 +79,7 @@ def _apply(tables: Tables, history: History, change: Ints) -> None:
 
 
 @pytest.mark.parametrize("about", ["p", "accounts", "words", ""])
-@settings(deadline=None, max_examples=150)  # the first example may compile the kernel
+@examples(150, deadline=None)  # the first example may compile the kernel
 @given(st.integers(0, 2**32), st.integers(1, 90))
 def test_net_changes_give_the_serial_rows(about: str, seed: int, steps: int) -> None:
     """The history is cut anywhere into calls of the writer. Each change finds the row that it expects."""

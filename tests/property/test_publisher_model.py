@@ -4,7 +4,6 @@ The topic is the model of ``tests.kit.publisher.model``. Owners come and go. Eac
 old epoch if it is stale and believes that it still has its lease.
 """
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -12,6 +11,7 @@ from millrace.errors import Fenced, Retryable
 from producer.publish.opening import Basis
 from producer.publish.positions import ProgressRecord
 from producer.publish.publisher import Publisher
+from tests.kit.examples import examples
 from tests.kit.publisher.model import (
     START,
     ModelCodec,
@@ -118,4 +118,4 @@ class Owners(RuleBasedStateMachine):
 
 
 TestOwners = Owners.TestCase
-TestOwners.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestOwners.settings = examples(60, stateful_step_count=25, deadline=None)

@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, seed, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 from schemas.gtid import Flavour
+from tests.kit.examples import examples
 from tests.simulation.capture import Portion
 from tests.simulation.gate import Fate, Plan
 from tests.simulation.machine import (
@@ -38,8 +39,8 @@ MACHINES: dict[str, Machine] = {
     "apply": ApplyMachine,
     "whole": WholeMachine,
 }
-USUAL = settings(
-    max_examples=30,
+USUAL = examples(
+    30,
     stateful_step_count=25,
     deadline=None,
     print_blob=True,

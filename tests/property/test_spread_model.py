@@ -5,15 +5,16 @@ removes each guard.
 """
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.gtid import Flavour
 from tests.kit.apply.model_spread import run_spread_history
+from tests.kit.examples import examples
 
 
 @pytest.mark.parametrize("flavour", Flavour)
-@settings(deadline=None, max_examples=50)  # the first example may compile the kernel
+@examples(50, deadline=None)  # the first example may compile the kernel
 @given(st.integers(0, 2**32), st.integers(1, 90))
 def test_shares_of_a_history_give_its_rows(flavour: Flavour, seed: int, steps: int) -> None:
     """Shares die, run twice, end early and plan differently, between solo turns that die, too."""

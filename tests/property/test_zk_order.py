@@ -9,12 +9,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar, cast
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from millrace.errors import Fenced, Retryable
 from schemas.documents import TaskKind
 from tests.kit.control.control import a_capture
+from tests.kit.examples import examples
 from zk.client.mirror import REFRESH_S, Mirror
 from zk.client.session import Change, Check, Create, Delete, Node, Put, Session, Watch
 from zk.lease.election import LeaderTerm
@@ -135,7 +136,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(STEPS)
 @example([("race", "a", 1), ("look", 0, 0)])  # the list changes while it is read
 @example([("set", "a", 1), ("race", "b", 1), ("race", "a", 2), ("look", 0, 0)])  # and the node
@@ -303,7 +304,7 @@ TORN = [
 ]
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(ACTS)
 @example(TORN)
 @example([*TORN[:4], ("lead", 1, 0), ("commit", 0, 0)])  # overtaken between its look and its commit

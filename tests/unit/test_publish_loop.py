@@ -48,6 +48,7 @@ class _Backlog:
     is_caught_up = False
 
     def next_batch(self, **_: object) -> Any:
+        time.sleep(0.001)
         return made_batch()
 
 

@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from registry.door import Door
@@ -13,6 +13,7 @@ from registry.server import BODY_BYTES_MAX, application
 from registry.service import RegistryService
 from registry.store import MemoryStore
 from schemas.record.control import DDL_SCHEMA
+from tests.kit.examples import examples
 
 _SERVICE = RegistryService(MemoryStore())
 _SERVICE.register("topic-value", {"schema": DDL_SCHEMA.text})
@@ -97,7 +98,7 @@ def asked(method: str, path: str, body: bytes) -> tuple[int, bytes]:
     return int(answer[0]["status"]), b"".join(part.get("body", b"") for part in answer[1:])
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     st.sampled_from(["GET", "POST", "PUT", "DELETE", "PATCH"]),
     st.sampled_from(PATHS),

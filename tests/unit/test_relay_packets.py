@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from producer.binlog import packets, transactions
@@ -15,6 +15,7 @@ from producer.binlog.compiled import SOURCES
 from producer.binlog.crc import TABLES, crc32, crc32_tables
 from producer.binlog.gtid_runs import new_runs
 from tests.kit.binlog.plain_files import BinlogFile, artificial, event, packet
+from tests.kit.examples import examples
 from tests.kit.fuzz.relay import TAGGED
 
 
@@ -76,7 +77,7 @@ def sample(*, mariadb: bool) -> BinlogFile:
 
 
 @given(st.binary(max_size=2000), st.integers(0, 2000), st.integers(0, 64))
-@settings(max_examples=200, deadline=None)
+@examples(200, deadline=None)
 def test_checksum_matches_zlib_for_any_length_and_split(
     data: bytes, split: int, shift: int
 ) -> None:
@@ -91,7 +92,7 @@ def test_checksum_matches_zlib_for_any_length_and_split(
 
 @pytest.mark.parametrize("mariadb", [False, True])
 @given(pieces=st.lists(st.integers(1, 400), min_size=1, max_size=30))
-@settings(max_examples=60, deadline=None)
+@examples(60, deadline=None)
 def test_any_split_of_the_stream_gives_the_same_file(mariadb: bool, pieces: list[int]) -> None:
     """Splits inside packet headers, event headers and checksums give the same bytes, boundaries and GTIDs."""
     file = sample(mariadb=mariadb)

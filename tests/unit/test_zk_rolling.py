@@ -10,7 +10,7 @@ from zk.placement.assignment import Assignment, Candidate, Placeable, assign
 from zk.placement.scheduler import ROUND_S, moves_max
 from zk.placement.settling import FORGET_S, SETTLE_S, WAIT_S_MAX, Arrival, arrivals_after
 
-WORKERS, SETS = 20, 200
+FLEETS = [(8, 40), pytest.param((20, 200), marks=pytest.mark.chaos)]  # workers, sets
 RELAYS_LATE_S = 10.0  # a worker names its new relay logs so late
 
 
@@ -79,11 +79,12 @@ class Fleet:
         return {task: found.worker for task, found in self.current.items()}
 
 
-@pytest.fixture
-def fleet() -> Fleet:
-    """20 workers with 200 sets, at rest."""
-    tasks = [Placeable(f"c{n:03}", TaskKind.CAPTURE, f"set:s{n:03}") for n in range(SETS)]
-    made = Fleet([f"w{n:02}" for n in range(WORKERS)], tasks)
+@pytest.fixture(params=FLEETS, ids=lambda fleet: f"{fleet[0]} workers")
+def fleet(request: pytest.FixtureRequest) -> Fleet:
+    """Workers with sets, at rest."""
+    workers, sets = request.param
+    tasks = [Placeable(f"c{n:03}", TaskKind.CAPTURE, f"set:s{n:03}") for n in range(sets)]
+    made = Fleet([f"w{n:02}" for n in range(workers)], tasks)
     for name in made.names:
         made.join(name)
     made.rounds(60)
@@ -95,7 +96,7 @@ def fleet() -> Fleet:
 def test_rolling_restart_ends_with_each_set_at_its_relay_log(fleet: Fleet, every_s: float) -> None:
     """However fast they follow each other, each set is in the end where its whole relay log is."""
     home = fleet.places()
-    assert set(Counter(home.values()).values()) == {SETS // WORKERS}
+    assert set(Counter(home.values()).values()) == {len(fleet.tasks) // len(fleet.names)}
     for name in fleet.names:
         fleet.leave(name)
         fleet.rounds(2)
