@@ -9,6 +9,7 @@ from deploy.servers import DatabaseServer
 from tests.kit.apply.follower import following
 from tests.kit.apply.local import endpoint_of
 from tests.kit.forked import killed_at
+from tests.kit.waiting import PATIENCE_S
 
 CHUNKS = 3
 # the point and its passage; whether a comparison has begun and not ended; the chunks that are left
@@ -40,7 +41,7 @@ def test_killed_comparison_is_continued_where_it_was(
         server.execute(f"INSERT INTO t VALUES {rows}", db=name)
     target_server.execute("DELETE FROM t WHERE id = 7", db=name)
     target = endpoint_of(target_server)
-    ends = Ends(endpoint_of(mariadb_server), target, name)
+    ends = Ends(endpoint_of(mariadb_server), target, name, PATIENCE_S)
     seen: list[object] = []
 
     def run(*, resumes: bool) -> Comparison:

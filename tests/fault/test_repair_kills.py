@@ -7,6 +7,7 @@ from deploy.servers import DatabaseServer
 from tests.kit.apply.follower import following
 from tests.kit.apply.local import endpoint_of
 from tests.kit.forked import killed_at
+from tests.kit.waiting import PATIENCE_S
 
 POINTS = (repair.LOCKED, repair.BEFORE_COMMIT, repair.AFTER_COMMIT)
 
@@ -25,7 +26,7 @@ def test_killed_repair_leaves_whole_batches_and_no_lock(
     def count() -> object:
         return target_server.execute("SELECT COUNT(*) FROM t", db=name)[0][0]
 
-    ends = Ends(endpoint_of(mariadb_server), endpoint_of(target_server), name)
+    ends = Ends(endpoint_of(mariadb_server), endpoint_of(target_server), name, PATIENCE_S)
     rules = Rules(work=Work(repairs=True), pool=Threads(ends, 1))
 
     def run() -> object:

@@ -13,6 +13,7 @@ from millrace.errors import Retryable
 from tests.fixtures.spark import armed
 from tests.kit.apply.follower import Follower, following
 from tests.kit.apply.local import endpoint_of
+from tests.kit.waiting import PATIENCE_S
 
 ROWS = 900
 CHUNK_ROWS = 200
@@ -53,7 +54,9 @@ def follower(
 
 
 def _ends(follower: Follower) -> Ends:
-    return Ends(endpoint_of(follower.source), endpoint_of(follower.target), follower.task, 30.0)
+    return Ends(
+        endpoint_of(follower.source), endpoint_of(follower.target), follower.task, PATIENCE_S
+    )
 
 
 def _compared(follower: Follower, pool: Pool, *, repairs: bool = False) -> Comparison:

@@ -32,7 +32,7 @@ from tests.fixtures.servers import Pool
 from tests.kit.apply.follower import Follower, following, writing
 from tests.kit.apply.local import apply_task, endpoint_of, run_once
 from tests.kit.apply.topic import RecordStream
-from tests.kit.waiting import until_locked_out
+from tests.kit.waiting import PATIENCE_S, until_locked_out
 
 _names = count(1)
 
@@ -88,12 +88,14 @@ def follower(mariadb_server: DatabaseServer, target_server: DatabaseServer) -> I
         yield made
 
 
-def _ends(follower: Follower, wait_s: float = 30.0) -> Ends:
+def _ends(follower: Follower, wait_s: float = PATIENCE_S) -> Ends:
     source, target = endpoint_of(follower.source), endpoint_of(follower.target)
     return Ends(source, target, follower.task, wait_s)
 
 
-def _compared(follower: Follower, rules: Rules | None = None, wait_s: float = 30.0) -> Comparison:
+def _compared(
+    follower: Follower, rules: Rules | None = None, wait_s: float = PATIENCE_S
+) -> Comparison:
     rules = rules or Rules(chunk_rows=CHUNK_ROWS)
     return compare_sets(_ends(follower, wait_s), lambda name, _: name == DATABASE, rules=rules)
 

@@ -10,6 +10,7 @@ from consumer.compare.show import RECORD_BYTES_MAX, note_of
 from deploy.servers import DatabaseServer, sql
 from tests.kit.apply.follower import following
 from tests.kit.apply.local import endpoint_of
+from tests.kit.waiting import PATIENCE_S
 
 
 @pytest.fixture
@@ -51,7 +52,7 @@ class Both:
         """Compare the database; the task has applied what the source has now."""
         moved = "UPDATE millrace.progress SET gtid_set = %s WHERE task = %s"
         self.target.execute(moved, (self.source.gtid_position(), self.name))
-        ends = Ends(endpoint_of(self.source), endpoint_of(self.target), self.name, 5.0)
+        ends = Ends(endpoint_of(self.source), endpoint_of(self.target), self.name, PATIENCE_S)
         rules = Rules(work=Work(repairs=repairs))
         return compare_sets(ends, lambda database, _: database == self.name, rules=rules)
 
