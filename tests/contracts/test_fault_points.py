@@ -45,7 +45,8 @@ def test_fault_campaign_covers_every_fault_point() -> None:
         name: str(path.relative_to(ROOT))
         for part in PRODUCT
         for path in (ROOT / part).rglob("*.py")
-        for name in registrations(ast.parse(path.read_text()))
+        if "faults" in (text := path.read_text())  # each import of ``register`` names it
+        for name in registrations(ast.parse(text))
     }
     assert len(found) >= 30
     assert {name: path for name, path in found.items() if name not in POINTS} == {}

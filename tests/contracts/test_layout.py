@@ -2,12 +2,14 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 
 import pytest
 
 from tests.conftest import FLAVOUR_FIXTURES, MYSQL_FIXTURES
 from tests.kit.paths import ROOT, TESTS
-from tests.kit.sources import functions, parsed, python_files
+from tests.kit.sources import functions, nodes, parsed, python_files
 from tests.mutants.catalogue import LEVELS
 
 FILE_LINES_MAX, FUNCTION_LINES_MAX = 500, 70
@@ -24,7 +26,7 @@ def test_no_test_imports_a_test() -> None:
     found = {
         f"{path.relative_to(ROOT)}: {name}"
         for path in TESTS.rglob("*.py")
-        for node in ast.walk(parsed(path))
+        for node in nodes(path)
         for name in _imported(node)
         if name.rpartition(".")[2].startswith("test_")
     }
@@ -57,15 +59,16 @@ def test_tests_use_only_public_names(folder: str) -> None:
     found = [
         f"{path.relative_to(ROOT)}:{line}: {name}"
         for path in sorted((TESTS / folder).rglob("*.py"))
-        for node in ast.walk(parsed(path))
+        for node in nodes(path)
         for line, name in _private_names(node)
-        if name not in FOREIGN | _defined(parsed(path))
+        if name not in FOREIGN | _defined(path)
     ]
     assert found == []
 
 
-def _defined(module: ast.Module) -> set[str]:
-    return {node.name for node in ast.walk(module) if isinstance(node, ast.FunctionDef)}
+@cache
+def _defined(path: Path) -> set[str]:
+    return {node.name for node in nodes(path) if isinstance(node, ast.FunctionDef)}
 
 
 def test_private_names_are_found_in_any_form() -> None:
@@ -109,12 +112,11 @@ def test_files_and_functions_are_short() -> None:
     """A reader sees a function on one screen. Kernels, which are compiled, may be longer."""
     found = []
     for path in python_files():
-        module = parsed(path)
         lines = len(path.read_text().splitlines())
         found += [f"{path.relative_to(ROOT)}: {lines} lines"] if lines > FILE_LINES_MAX else []
         found += [
             f"{path.relative_to(ROOT)}: {node.name}"
-            for node in ast.walk(module)
+            for node in nodes(path)
             if isinstance(node, ast.FunctionDef)
             and (node.end_lineno or 0) - node.lineno >= FUNCTION_LINES_MAX
             and "compiled" not in map(ast.unparse, node.decorator_list)

@@ -62,13 +62,25 @@ def test_killed_secure_command_is_completed_by_the_next(secured: SecuredZooKeepe
     assert not any("world" in one for acl in after.values() for one in acl)
 
 
+@pytest.fixture(scope="module")
+def own_secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredZooKeeper]:
+    """A ZooKeeper for the tests of this file."""
+    made = SecuredZooKeeper(tmp_path_factory.mktemp("own") / "rotating")
+    made.server.start()
+    yield made
+    made.server.kill()
+
+
 @pytest.fixture
-def rotating(tmp_path: Path) -> Iterator[SecuredZooKeeper]:
-    """A ZooKeeper for this test only."""
-    rotating = SecuredZooKeeper(tmp_path / "rotating")
-    rotating.server.start()
-    yield rotating
-    rotating.server.kill()
+def rotating(own_secured: SecuredZooKeeper) -> SecuredZooKeeper:
+    """It runs with its first certificate, and its users have the passwords in their files."""
+    server, protection = own_secured.server, own_secured.protection
+    own_secured.write_password(WRITER, protection.users[WRITER])
+    if server.protection != protection or not server.is_alive():
+        server.kill()
+        server.protection = protection
+        server.start()
+    return own_secured
 
 
 def test_worker_uses_a_new_password_without_a_restart(rotating: SecuredZooKeeper) -> None:

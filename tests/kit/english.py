@@ -137,12 +137,17 @@ def _names(source: str) -> Iterator[Text]:
         yield name
 
 
+def _page(source: str) -> Text:
+    """The prose of a page."""
+    page = Text()
+    page.add(1, _masked(_NO_PROSE, source))
+    return page
+
+
 def findings(source: str, *, is_python: bool) -> list[tuple[int, str, str]]:
     """(line, phrase, plain alternative) of each phrase of a file."""
     result = []
-    page = Text()
-    page.add(1, _masked(_NO_PROSE, source))
-    for text in [*_literals(source), *_names(source)] if is_python else [page]:
+    for text in (*_literals(source), *_names(source)) if is_python else (_page(source),):
         prose = _masked(_ALLOWED, _masked(_CODE, text.characters))
         for pattern, plain in _RULES:
             for match in pattern.finditer(prose):

@@ -13,7 +13,7 @@ from typing import Any
 from millrace import faults
 from tests.kit.waiting import eventually
 
-PRELOADED = ("tests.kit.relay.process",)
+PRELOADED = ("tests.kit.relay.warmed",)
 END_S = 120.0
 
 _CONTEXT = multiprocessing.get_context("forkserver")

@@ -15,6 +15,12 @@ def parsed(path: Path) -> ast.Module:
 
 
 @cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """All nodes of a module."""
+    return tuple(ast.walk(parsed(path)))
+
+
+@cache
 def module_paths() -> tuple[Path, ...]:
     """Every test file."""
     return tuple(sorted(TESTS.rglob("test_*.py")))

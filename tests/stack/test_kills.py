@@ -21,7 +21,7 @@ from tests.kit.waiting import eventually
 
 MID_COMMIT = "publisher.before_commit"
 BEFORE_LANE_COMMIT, AFTER_LANE_COMMIT = IN_A_LANE
-LOST_WORKER = re.compile("task degraded .*code=MR-5050 .*fix=.")
+LOST_WORKER = re.compile(r"task degraded .*code=MR-5050 .*fix=\S")
 SERVERS = ("zookeeper", "replica 1")
 
 pytestmark = pytest.mark.timeout(900)

@@ -19,6 +19,7 @@ from producer.relay.stored import open_stored, read_stored
 from producer.relay.writer import RelayLog
 from schemas.gtid import Flavour
 from schemas.place import Coordinates
+from tests.fixtures.sweep import Sweep
 from tests.kit.relay.compress import compress, log_of_files, names_in
 from tests.kit.relay.disk import Fault, FaultyFiles
 from tests.kit.relay.relay import read_everything
@@ -153,7 +154,7 @@ def test_lost_newest_file_makes_the_one_before_it_plain(tmp_path: Path) -> None:
     again.close()
 
 
-def test_compression_on_a_failing_disk_loses_no_file(memory_path: Path) -> None:
+def test_compression_on_a_failing_disk_loses_no_file(memory_path: Path, sweep: Sweep) -> None:
     """Each operation fails once, in each way: an error or none, and the log reads the same after a restart."""
     relay = log_of_files(memory_path / "a", count=2)
     before = read_everything(relay)
@@ -171,15 +172,15 @@ def test_compression_on_a_failing_disk_loses_no_file(memory_path: Path) -> None:
     shutil.copytree(memory_path / "a", copy)
     record = FaultyFiles(copy)
     run(record)
-    for number in range(len(record.ops)):
-        for fault in record.applicable(number):
-            shutil.rmtree(copy)
-            shutil.copytree(memory_path / "a", copy)
-            disk = FaultyFiles(copy, fail_at=number, fault=fault)
-            with suppress(Retryable):
-                run(disk)
-            assert not disk.open_fds
-            again = RelayLog.open(copy, flavour=Flavour.MYSQL)
-            assert read_everything(again) == before, (record.ops[number], fault)
-            again.close()
-    assert Fault.HALF in {fault for n in range(len(record.ops)) for fault in record.applicable(n)}
+    cases = [(n, fault) for n in range(len(record.ops)) for fault in record.applicable(n)]
+    for number, fault in sweep(cases, every=4, kind=lambda at: (record.ops[at[0]].name, at[1])):
+        shutil.rmtree(copy)
+        shutil.copytree(memory_path / "a", copy)
+        disk = FaultyFiles(copy, fail_at=number, fault=fault)
+        with suppress(Retryable):
+            run(disk)
+        assert not disk.open_fds
+        again = RelayLog.open(copy, flavour=Flavour.MYSQL)
+        assert read_everything(again) == before, (record.ops[number], fault)
+        again.close()
+    assert Fault.HALF in {fault for _, fault in cases}

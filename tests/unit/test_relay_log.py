@@ -3,6 +3,7 @@
 import struct
 import threading
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from producer.relay.recovery import recover_file
 from producer.relay.writer import RelayLog
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.place import Coordinates
+from tests.fixtures.sweep import Sweep
 from tests.kit.binlog.plain_files import MAGIC, SERVER, BinlogFile, event
 from tests.kit.relay.disk import FaultyFiles
 from tests.kit.relay.lay import grow_file, lay_file, write_file
@@ -68,12 +70,12 @@ def test_file_without_its_head_is_skipped_before_a_whole_one(
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.guarantee("relay log")
-def test_tail_torn_at_any_byte_is_cut(flavour: Flavour, memory_path: Path) -> None:
+def test_tail_torn_at_any_byte_is_cut(flavour: Flavour, memory_path: Path, sweep: Sweep) -> None:
     """The rest ends with a whole transaction, is a prefix, and has exactly its GTIDs."""
     file = BinlogFile(mariadb=flavour is Flavour.MARIADB)
     for ending in ("xid", "ddl", "xid", "commit"):
         file.transaction(ending=ending)
-    for length in range(file.ends[-3], len(file.data) + 1):
+    for length in sweep(_lengths(file), every=3, kind=partial(_place, file)):
         root = memory_path / str(length)
         path = lay_file(root, file.data[:length])
         relay = RelayLog.open(root, flavour=flavour, disk=FaultyFiles(root))
@@ -88,13 +90,15 @@ def test_tail_torn_at_any_byte_is_cut(flavour: Flavour, memory_path: Path) -> No
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
-def test_zeros_from_any_byte_of_the_tail_are_cut(flavour: Flavour, memory_path: Path) -> None:
+def test_zeros_from_any_byte_of_the_tail_are_cut(
+    flavour: Flavour, memory_path: Path, sweep: Sweep
+) -> None:
     """A file system may set the length before the bytes: to the old end, beyond it, or to less than a header."""
     file = BinlogFile(mariadb=flavour is Flavour.MARIADB)
     for ending in ("xid", "ddl", "xid", "commit"):
         file.transaction(ending=ending)
     data = file.data
-    for length in range(file.ends[-3], len(data) + 1):
+    for length in sweep(_lengths(file), every=3, kind=partial(_place, file)):
         intact = len(data) - len(data[length:].lstrip(b"\0"))  # the file has zeros as well
         wanted = max(end for end in file.ends if end <= intact)
         rest = len(data) - length
@@ -110,6 +114,16 @@ def test_zeros_from_any_byte_of_the_tail_are_cut(flavour: Flavour, memory_path: 
             count = file.ends.index(wanted)
             text = f"{SERVER}:1-{count}" if flavour is Flavour.MYSQL else f"0-1-{count}"
             assert position == parse_gtid_set(flavour, text)
+
+
+def _lengths(file: BinlogFile) -> range:
+    """The lengths that a torn tail may have."""
+    return range(file.ends[-3], len(file.data) + 1)
+
+
+def _place(file: BinlogFile, length: int) -> int:
+    """A sweep has each end of a source transaction, and some of the bytes between."""
+    return length if length in file.ends else 0
 
 
 @pytest.mark.parametrize("length", [0, 3, 4, 5, 50, 124])
