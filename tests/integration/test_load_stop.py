@@ -1,8 +1,8 @@
 """A load on Spark is stopped and resumed, as `millrace task pause` and `resume` do: a first load, then a later one."""
 
-import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ from tests.fixtures.servers import Pool
 from tests.fixtures.spark import RunningTask
 from tests.kit.apply.load_tables import COUNT, create_filled, definitions
 from tests.kit.apply.loaded_topic import LoadedTopic
-from tests.kit.apply.loading import LoadRig
+from tests.kit.apply.loading import LoadRig, busy
 from tests.kit.apply.local import endpoint_of
 from tests.kit.waiting import eventually
 
@@ -53,26 +53,24 @@ def test_stopped_loads_end_soon_and_continue_at_their_chunks(
             lock.cursor().execute("BEGIN")
             lock.cursor().execute(f"INSERT INTO vacant VALUES ({COUNT // 2})")
             with topic.applying(spark, documents, RULES) as task:
-                eventually(lambda: _done(task) > COUNT, timeout_s=180, what="chunks are copied")
+                eventually(lambda: _done(task) > COUNT, what="chunks are copied")
                 stopped_s = time.monotonic()
             assert time.monotonic() - stopped_s < PROMPT_S
             lock.cursor().execute("ROLLBACK")
         copied = sum(table.done.rows for table in rig.tables().values())
         assert copied > COUNT
-        busy = ApplyRules(load=LoadRules(chunk_rows=40, parallel=2, max_threads_running=1))
-        with topic.applying(spark, documents, busy) as task:
-            topic.wait_until_applied(task)
-            held = threading.Thread(target=target.execute, args=("SELECT SLEEP(20)",))
-            held.start()
-            _let_wait(rig, "texts")
-            eventually(lambda: _pauses(task), timeout_s=60, what="the later load pauses")
-            stopped_s = time.monotonic()
-        assert time.monotonic() - stopped_s < PROMPT_S
-        held.join()
+        strict = ApplyRules(load=LoadRules(chunk_rows=40, parallel=2, max_threads_running=1))
+        with ExitStack() as held:
+            with topic.applying(spark, documents, strict) as task:
+                topic.wait_until_applied(task)
+                held.enter_context(busy(target))
+                _let_wait(rig, "texts")
+                eventually(lambda: _pauses(task), what="the later load pauses")
+                stopped_s = time.monotonic()
+            assert time.monotonic() - stopped_s < PROMPT_S
         with topic.applying(spark, documents, RULES) as task:
             eventually(
                 lambda: task.failure is not None or not rig.tables(),
-                timeout_s=180,
                 what="the table has joined",
             )
             topic.wait_until_applied(task)

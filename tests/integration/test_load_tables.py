@@ -18,7 +18,7 @@ from schemas.stages.loaded import Loaded
 from tests.fixtures.load import load_rig
 from tests.fixtures.servers import Pool
 from tests.kit.apply.load_tables import create_filled, definitions
-from tests.kit.apply.loading import LOADER, LoadRig, LocalCopier
+from tests.kit.apply.loading import LOADER, LoadRig, LocalCopier, busy
 from tests.kit.apply.local import endpoint_of
 
 NAME = "loaded"
@@ -183,8 +183,6 @@ def test_load_pauses_while_the_target_is_busy(rig: LoadRig) -> None:
     rules = LoadRules(max_threads_running=1)
     stop = threading.Event()
     copier = LocalCopier()
-    held = threading.Thread(target=rig.target.execute, args=("SELECT SLEEP(3)",))
-    held.start()
     paused: list[str] = []
 
     def note(loaded: Loaded) -> None:
@@ -194,8 +192,8 @@ def test_load_pauses_while_the_target_is_busy(rig: LoadRig) -> None:
             stop.set()
 
     rig.report = note
-    assert rig.load(copier, rules=rules, stop=stop) is None
-    held.join()
+    with busy(rig.target):
+        assert rig.load(copier, rules=rules, stop=stop) is None
     assert "max_threads_running is 1" in " ".join(paused)
     assert rig.load(copier) is not None
 

@@ -2,8 +2,11 @@
 
 import pickle
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+
+from pymysql.err import MySQLError
 
 from consumer.apply.ddl_session import end_earlier_statement
 from consumer.apply.order import Answer, result_of
@@ -43,6 +46,7 @@ from schemas.gtid import GtidPosition
 from schemas.stages.loaded import Loaded
 from tests.kit.apply.documents import local_set
 from tests.kit.apply.local import endpoint_of
+from tests.kit.waiting import eventually
 
 PASSWORD_VARIABLE = "MILLRACE_LOAD_PASSWORD"
 LOADER = Account("loader", "loader-secret")
@@ -92,6 +96,33 @@ def create_loader(server: DatabaseServer, grants: Sequence[Grant]) -> None:
     own = server.account
     server.create_least_account(LOADER, grants)
     server.account = own
+
+
+BUSY_S = 3600
+
+
+@contextmanager
+def busy(server: DatabaseServer) -> Iterator[None]:
+    """One more thread of the server runs during the block, however long that lasts."""
+    statement = f"SELECT SLEEP({BUSY_S})"
+
+    def hold() -> None:
+        with suppress(MySQLError):  # it is killed
+            server.execute(statement)
+
+    def holders() -> list[sql.Row]:
+        asked = "SELECT ID FROM information_schema.PROCESSLIST WHERE INFO = %s"
+        return server.execute(asked, (statement,))
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    try:
+        eventually(holders, what="a statement that runs")
+        yield
+    finally:
+        for (number,) in holders():
+            server.execute(f"KILL {number}")
+        thread.join()
 
 
 @dataclass
