@@ -23,7 +23,7 @@ from tests.kit.waiting import eventually, until_locked_out
 
 pytestmark = pytest.mark.usefixtures("target_password")
 
-ROWS = 30_000
+ROWS = 12_000
 LARGE_ROWS = 70_000  # more than two windows
 
 

@@ -50,7 +50,7 @@ def test_killed_worker_neither_loses_nor_repeats_snapshot_rows(
     """In the middle of an initial snapshot, and around the removal of a request, which runs exactly once."""
     server = request.getfixturevalue(f"{flavour}_server")
     assert isinstance(server, DatabaseServer)
-    source, restless = begin(cluster, server, 4000)
+    source, restless = begin(cluster, server, 2000)
     ensemble, owner = cluster.ensemble, cluster.ensemble.tree.owner(source.name)
     store = Store(session, ensemble.tree)
     create(cluster, store, source, Snapshot.INITIAL)

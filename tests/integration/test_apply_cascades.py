@@ -81,7 +81,7 @@ def _apply(server: DatabaseServer, name: str, stream: RecordStream, until: str) 
         applier.close()
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.chaos)])
 @pytest.mark.parametrize(
     ("shape", "logs"),
     [*((shape, False) for shape in EXACT), *((shape, True) for shape in (*EXACT, *REFUSED))],

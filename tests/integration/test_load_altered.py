@@ -13,7 +13,7 @@ from millrace.errors import Fatal, Retryable
 from schemas.documents import LoadRules
 from schemas.stages.loaded import Loaded
 from tests.fixtures.load import load_rig, source_of_one
-from tests.fixtures.servers import FLAVOURS, Pool
+from tests.fixtures.servers import FLAVOURS, Pool, in_turn
 from tests.kit.apply.load_tables import create_filled
 from tests.kit.apply.loading import LoadRig, LocalCopier
 from tests.kit.apply.local import endpoint_of
@@ -26,7 +26,7 @@ RULES = LoadRules(chunk_rows=200, parallel=1)
 @pytest.fixture
 def rig(request: pytest.FixtureRequest, pool: Pool) -> Iterator[LoadRig]:
     """A source of one server with the tables, and a target of its flavour without them; MariaDB unless a test asks."""
-    source = source_of_one(pool, FLAVOURS[getattr(request, "param", 0)])
+    source = source_of_one(pool, getattr(request, "param", FLAVOURS[0]))
     with load_rig(pool, source, NAME) as made:
         create_filled(source, NAME)
         yield made
@@ -43,20 +43,21 @@ def _before(table: str, act: Callable[[], object]) -> LocalCopier:
     return LocalCopier(before)
 
 
-@pytest.mark.both_flavours
-@pytest.mark.parametrize("rig", range(len(FLAVOURS)), indirect=True, ids=map(str, FLAVOURS))
-@pytest.mark.parametrize(
-    ("table", "statement"),
-    [
-        ("keyless", "ADD COLUMN c INT DEFAULT 7"),
-        ("keyless", "DROP COLUMN b"),
-        ("uniques", "DROP COLUMN u"),
-    ],
+@in_turn(
+    "change",
+    {
+        "snapshot, added": ("keyless", "ADD COLUMN c INT DEFAULT 7"),
+        "snapshot, dropped": ("keyless", "DROP COLUMN b"),
+        "chunks, dropped": ("uniques", "DROP COLUMN u"),
+    },
+    "rig",
+    indirect=True,
 )
 def test_table_altered_before_its_copy_waits_for_another_load(
-    rig: LoadRig, table: str, statement: str
+    rig: LoadRig, change: tuple[str, str]
 ) -> None:
     """Also one whose snapshot could be read as planned: its stream would pass the statement as copied."""
+    table, statement = change
     copier = _before(table, lambda: rig.source.execute(f"ALTER TABLE {NAME}.{table} {statement}"))
     assert rig.load(copier, rules=RULES) is not None
     states = {key[1]: one.state for key, one in rig.tables().items()}
@@ -100,16 +101,18 @@ def test_column_of_another_kind_after_a_kill_blocks_no_load(rig: LoadRig) -> Non
     assert rig.load_again("composite") is not None
 
 
-@pytest.mark.both_flavours
-@pytest.mark.parametrize("rig", range(len(FLAVOURS)), indirect=True, ids=map(str, FLAVOURS))
-@pytest.mark.parametrize(
+@in_turn(
     "statement",
-    [
-        "ALTER TABLE uniques ADD INDEX later (u)",
-        "ALTER TABLE uniques ADD CONSTRAINT few CHECK (u > -5)",
-        "ALTER TABLE uniques ALTER COLUMN u SET DEFAULT 5",
-        "ALTER TABLE uniques ADD CONSTRAINT kin FOREIGN KEY (u) REFERENCES heir (id) ON DELETE CASCADE",
-    ],
+    {
+        "index": "ALTER TABLE uniques ADD INDEX later (u)",
+        "check": "ALTER TABLE uniques ADD CONSTRAINT few CHECK (u > -5)",
+        "default": "ALTER TABLE uniques ALTER COLUMN u SET DEFAULT 5",
+        "foreign key": (
+            "ALTER TABLE uniques ADD CONSTRAINT kin FOREIGN KEY (u) REFERENCES heir (id) ON DELETE CASCADE"
+        ),
+    },
+    "rig",
+    indirect=True,
 )
 def test_later_load_leaves_the_definition_of_the_source(rig: LoadRig, statement: str) -> None:
     """Statements about a table that waits are not executed, so the load must have all of their effect."""

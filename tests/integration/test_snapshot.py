@@ -29,7 +29,7 @@ def test_subscriber_that_starts_with_nothing_has_all_rows(
     cluster: CaptureCluster, session: Session, server: DatabaseServer
 ) -> None:
     """The initial snapshot, then one on demand, under inserts, deletes and key changes."""
-    source, restless = begin(cluster, server, 3000)
+    source, restless = begin(cluster, server, 1500)
     store = Store(session, cluster.ensemble.tree)
     create(cluster, store, source, Snapshot.INITIAL)
     copy = TopicCopy(cluster.kafka.bootstrap, source.name)
