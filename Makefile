@@ -1,8 +1,8 @@
 # make setup    a virtual environment in .venv and the servers in $MILLRACE_HOME (default: the user's cache folder)
 # make check    ruff, mypy --strict, import-linter, plain English, one root
-# make test     setup, then the proof in ten minutes: a line per file, failures at once and again at the end
+# make test     setup, then the proof: a line per file, failures at once and again at the end
 #               MYSQLD=PATH runs the MySQL half against a server of yours
-# make chaos    what takes longer: fault campaigns, all outages, MySQL everywhere
+# make chaos    what takes longer: fault campaigns, all outages, MySQL everywhere, all examples of property tests
 # make mutants  guards taken away one by one: the test of each must go red
 # make durations  make test, and keep how long each file took for the next plan (tests/durations.json)
 # make soak     kills by seed: MINUTES=30, SEED=N replays one; its history is kept in $MILLRACE_HOME/soak
