@@ -1,6 +1,6 @@
-"""The runner of `make test`: six lanes, the longest file first. It prints a line per file, and failures twice.
+"""The runner of `make test`: four lanes, the longest file first. It prints a line per file, and failures twice.
 
-    python -m tests.kit.run [--lanes 6] [--store] PATH... [-- OPTION OF PYTEST...]
+    python -m tests.kit.run [--lanes 4] [--store] PATH... [-- OPTION OF PYTEST...]
 
 Failures are printed at once and again at the end. The last line is ``N passed, N failed``. The exit code is 0 only if
 no test failed and at least one passed. If a lane dies (a crash, a test over its time limit), its current test and the
@@ -224,7 +224,7 @@ def main() -> int:
     """Run, then print the failures again and the totals."""
     parser = argparse.ArgumentParser(prog="python -m tests.kit.run", description=__doc__)
     parser.add_argument("paths", nargs="+", type=Path)
-    parser.add_argument("--lanes", type=int, default=6)
+    parser.add_argument("--lanes", type=int, default=4)
     parser.add_argument("--store", action="store_true", help="keep the durations for later runs")
     own, options = _split(sys.argv[1:])
     arguments = parser.parse_args(own)
