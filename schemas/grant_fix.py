@@ -16,6 +16,7 @@ import re
 from millrace.codes import CATALOGUE
 from schemas.grants import DATABASE_PRIVILEGES, META_DATABASE, META_PRIVILEGES
 from schemas.gtid import Flavour
+from schemas.sql.quoting import quoted
 
 _NEEDED = re.compile(r"you need \(at least one of\) the (?P<rights>[A-Z_, ]+?) privilege\(s\)")
 _DATABASE = re.compile(r"Access denied for user '(?P<user>.*)'@'.*' to database '(?P<database>.*)'")
@@ -57,7 +58,7 @@ def grantee(account: str, user: str) -> str:
     A name may contain an @, a host may not.
     """
     name, at, host = account.rpartition("@")
-    return f"{_quoted(name)}@{_quoted(host)}" if at else _quoted(user)
+    return f"{quoted(name).decode()}@{quoted(host).decode()}" if at else quoted(user).decode()
 
 
 def _grant_for(text: str, account: str, user: str) -> str:
@@ -71,7 +72,7 @@ def _grant_for(text: str, account: str, user: str) -> str:
         name = found["database"]
         is_meta = name == META_DATABASE
         all_rights = META_PRIVILEGES if is_meta else DATABASE_PRIVILEGES[Flavour.MYSQL]
-        return f"GRANT {', '.join(all_rights)} ON {_quoted(name)}.* TO {to};"
+        return f"GRANT {', '.join(all_rights)} ON {quoted(name).decode()}.* TO {to};"
     if (found := _TABLE.search(text)) is not None:
         refused = [right.strip() for right in found["rights"].split(",")]
         if all(right in _OF_TABLES for right in refused):
@@ -79,7 +80,3 @@ def _grant_for(text: str, account: str, user: str) -> str:
             to = grantee(account, found["user"])
             return f"GRANT {', '.join(rights)} ON {found['database']}.* TO {to};"
     return ""
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"

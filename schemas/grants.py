@@ -19,6 +19,7 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from schemas.gtid import Flavour
+from schemas.sql.quoting import quoted
 
 EVERYWHERE = "*"  # the scope *.*
 META_DATABASE = "millrace"
@@ -85,7 +86,7 @@ class Grant:
 
     def sql(self, grantee: str) -> str:
         """The statement. ``grantee`` is an account as SQL."""
-        scope = "*" if self.scope == EVERYWHERE else f"`{self.scope.replace('`', '``')}`"
+        scope = "*" if self.scope == EVERYWHERE else quoted(self.scope).decode()
         return f"GRANT {', '.join(self.privileges)} ON {scope}.* TO {grantee};"
 
     def revoking_sql(self, grantee: str) -> list[str]:

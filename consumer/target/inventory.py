@@ -15,11 +15,13 @@ from consumer.target.actions import NO_ACTIONS, Actions
 from consumer.target.connection import TargetConnection
 from consumer.target.folds import read_folds
 from millrace.errors import Fatal, Retryable
+from schemas.documents.table_filter import SYSTEM_DATABASES
 from schemas.gtid import Flavour
+from schemas.sql.overlaps import has_period
+from schemas.sql.quoting import quoted, table_name
 
 TableKey = tuple[str, str]
 READS_MAX = 5
-_SYSTEM = ("mysql", "sys", "information_schema", "performance_schema", "millrace")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,11 @@ class TargetTable:
     period: tuple[str, ...] = ()
 
     @property
+    def takes_rows(self) -> bool:
+        """Whether rows are applied to it: its engine has transactions, or it is a sequence, which needs none."""
+        return self.rolls_back or self.is_sequence
+
+    @property
     def auto_increment(self) -> str:
         """The name of the AUTO_INCREMENT column, "" without one."""
         columns = self.columns.values()
@@ -99,10 +106,8 @@ class ForeignKey:
 class Inventory:
     """All tables of the target, except system tables and those of ``millrace``.
 
-    ``alter_count`` is the server's, read before the tables. ``folds_names``: the server's ``lower_case_table_names`` is
-    1, so it stores names of databases and tables in lower case.
-    ``folds`` has those of the collations of keys. ``triggers``: as ``read_triggers``. ``loads``: ``local_infile`` is
-    on.
+    ``alter_count`` is the server's, read before the tables. ``folds_names``: the server stores names in lower case
+    (``lower_case_table_names`` is 1). ``folds``: of the collations of keys. ``loads``: ``local_infile`` is on.
     """
 
     flavour: Flavour = Flavour.MYSQL
@@ -157,7 +162,7 @@ def _read_once(connection: TargetConnection, *, with_folds: bool) -> Inventory:
     tables: dict[TableKey, TargetTable] = {}
     foreign: list[ForeignKey] = []
     rolling_back = _rolling_back(connection)
-    for database in sorted(_present(connection) - set(_SYSTEM)):
+    for database in sorted(_present(connection) - SYSTEM_DATABASES):
         tables |= _read_tables(connection, database, rolling_back)
         foreign += _read_foreign_keys(connection, database)
     ((packet, folds, loads),) = connection.query(LIMITS_SQL)
@@ -187,7 +192,7 @@ def read_again(connection: TargetConnection, known: Inventory, changed: Changed)
     for key in known.foreign_keys:  # renaming a parent changes the foreign keys of its children
         if key.parent in changed.tables or key.parent[0] in changed.databases:
             asked.add(key.child)
-    asked = {table for table in asked if table[0] not in (*_SYSTEM, *changed.databases)}
+    asked = {table for table in asked if table[0] not in {*SYSTEM_DATABASES, *changed.databases}}
     tables: dict[TableKey, TargetTable | None] = dict.fromkeys(asked)
     if changed.databases:
         tables |= {table: None for table in known.tables if table[0] in changed.databases}
@@ -198,7 +203,7 @@ def read_again(connection: TargetConnection, known: Inventory, changed: Changed)
         if found and _has_foreign_keys(connection, database, table):
             foreign += _read_foreign_keys(connection, database, table)
     if changed.databases:
-        for database in sorted((changed.databases & _present(connection)) - set(_SYSTEM)):
+        for database in sorted((changed.databases & _present(connection)) - SYSTEM_DATABASES):
             tables |= _read_tables(connection, database, rolling_back)
             foreign += _read_foreign_keys(connection, database)
     foreign_keys = known.foreign_keys
@@ -261,7 +266,7 @@ def _rolling_back(connection: TargetConnection) -> set[str]:
 def _has_foreign_keys(connection: TargetConnection, database: str, table: str) -> bool:
     """Whether the table may be a child. Asking ``information_schema`` costs several times as much."""
     try:
-        rows = connection.query(f"SHOW CREATE TABLE {_quoted(database, table)}")
+        rows = connection.query(f"SHOW CREATE TABLE {table_name(database, table).decode()}")
     except Fatal as exc:
         if exc.code == "MR-5012":  # another session dropped it meanwhile
             return False
@@ -269,16 +274,12 @@ def _has_foreign_keys(connection: TargetConnection, database: str, table: str) -
     return "FOREIGN KEY" in _text(rows[0][1]).upper()
 
 
-def _quoted(*names: str) -> str:
-    return ".".join(f"`{name.replace('`', '``')}`" for name in names)
-
-
 def read_triggers(connection: TargetConnection) -> dict[TableKey, tuple[str, ...]]:
     """The names of each table's triggers that the account can see, for which it needs TRIGGER."""
     found: dict[TableKey, tuple[str, ...]] = {}
     for row in connection.query(TRIGGERS_SQL):
         database, table, name = map(_text, row)
-        if database not in _SYSTEM:
+        if database not in SYSTEM_DATABASES:
             found[database, table] = (*found.get((database, table), ()), name)
     return found
 
@@ -288,7 +289,7 @@ def hold_triggers(connection: TargetConnection, table: TableKey) -> tuple[str, .
 
     The lock is the metadata lock that a write takes, too; no row is locked.
     """
-    connection.query(f"SELECT 1 FROM {_quoted(*table)} LIMIT 0 FOR UPDATE")
+    connection.query(f"SELECT 1 FROM {table_name(*table).decode()} LIMIT 0 FOR UPDATE")
     return tuple(_text(name) for (name,) in connection.query(TRIGGERS_OF_TABLE_SQL, table))
 
 
@@ -401,8 +402,8 @@ def _read_foreign_keys(
 def _shown_actions(connection: TargetConnection, place: tuple[str, str, str]) -> Actions:
     """MariaDB hides the rules from an account that may only read; SHOW CREATE TABLE does not."""
     database, table, name = place
-    ((_, text),) = connection.query(f"SHOW CREATE TABLE {_quoted(database, table)}")
-    return Actions.shown(_text(text), f"CONSTRAINT {_quoted(name)} FOREIGN KEY")
+    ((_, text),) = connection.query(f"SHOW CREATE TABLE {table_name(database, table).decode()}")
+    return Actions.shown(_text(text), f"CONSTRAINT {quoted(name).decode()} FOREIGN KEY")
 
 
 def _text(value: object) -> str:
@@ -444,17 +445,8 @@ def _with_periods(
     ends = [[columns[name].base_type for name in key.columns[1:][-2:] if name] for key in keys]
     if not any(len(types) == 2 and set(types) <= _PERIOD_TYPES for types in ends):
         return keys
-    ((_, text),) = connection.query(f"SHOW CREATE TABLE {_quoted(*table)}")
-    lines = [line.strip() for line in _text(text).splitlines() if "` WITHOUT OVERLAPS)" in line]
-    return tuple(
-        replace(key, has_period=any(line.startswith(_key_opening(key.name)) for line in lines))
-        for key in keys
-    )
-
-
-def _key_opening(name: str) -> str:
-    escaped = name.replace("`", "``")
-    return "PRIMARY KEY (" if name == "PRIMARY" else f"UNIQUE KEY `{escaped}` ("
+    ((_, text),) = connection.query(f"SHOW CREATE TABLE {table_name(*table).decode()}")
+    return tuple(replace(key, has_period=has_period(_text(text), key.name)) for key in keys)
 
 
 HIDDEN_PERIOD = ("row_start", "row_end")

@@ -14,6 +14,7 @@ import re
 from consumer.target.connection import Row, TargetConnection
 from millrace.errors import Fatal
 from schemas.gtid import Flavour
+from schemas.sql.quoting import quoted, table_name
 from schemas.sql.statement import Statement
 
 _AUTO_INCREMENT = re.compile(r" AUTO_INCREMENT=\d+")
@@ -34,7 +35,7 @@ def read_state(connection: TargetConnection, statement: Statement) -> dict[str, 
 
 
 def _table_state(connection: TargetConnection, database: str, table: str) -> str:
-    name = f"`{database.replace('`', '``')}`.`{table.replace('`', '``')}`"
+    name = table_name(database, table).decode()
     try:
         rows = connection.query(f"SHOW CREATE TABLE {name}")
     except Fatal as exc:
@@ -88,7 +89,7 @@ def _file_name(name: str) -> str:
 
 def _database_state(connection: TargetConnection, database: str) -> str:
     try:
-        rows = connection.query(f"SHOW CREATE DATABASE `{database.replace('`', '``')}`")
+        rows = connection.query(f"SHOW CREATE DATABASE {quoted(database).decode()}")
     except Fatal as exc:
         if exc.context.get("errno") == str(_NO_SUCH_DATABASE):
             return ""

@@ -13,6 +13,8 @@ from producer.upstream.connection import Row, SourceConnection
 from schemas.grants import Role, as_grant_pattern, needed_grants, parse_grants, shown
 from schemas.gtid import Flavour
 from schemas.snapshot import Name
+from schemas.sql.overlaps import has_period
+from schemas.sql.quoting import table_name
 
 _TABLES = """
 SELECT TABLE_NAME AS name FROM information_schema.TABLES
@@ -122,12 +124,8 @@ class Catalog:
         """MariaDB shows WITHOUT OVERLAPS only in SHOW CREATE TABLE; the period's columns end such a key."""
         if len(key.columns) < 3 or key.is_hash:
             return key
-        database, table = (part.replace("`", "``") for part in name)
-        (row,) = self._connection.query(f"SHOW CREATE TABLE `{database}`.`{table}`")
-        text = _text(row, "Create Table")
-        is_named = "PRIMARY KEY" if key.name == "PRIMARY" else f"KEY `{key.name}`"
-        lines = [line for line in text.splitlines() if is_named in line]
-        return replace(key, has_period=any("WITHOUT OVERLAPS" in line for line in lines))
+        (row,) = self._connection.query(f"SHOW CREATE TABLE {table_name(*name).decode()}")
+        return replace(key, has_period=has_period(_text(row, "Create Table"), key.name))
 
 
 def _column(row: Row) -> CatalogColumn:

@@ -34,6 +34,7 @@ from schemas.documents.model import HEARTBEAT_TABLE, Member, SetDocument
 from schemas.grant_fix import grantee
 from schemas.grants import Role, needed_grants
 from schemas.gtid import Flavour
+from schemas.sql.quoting import quoted, table_name
 
 TIMEOUT_S = 2.0  # of a statement; a stop waits for it
 FIRST_LOOK_S = 0.1  # until the members have been asked once
@@ -59,7 +60,7 @@ class Heartbeat:
         self._login = login
         self._looks = looks
         self._interval_s = document.heartbeat.interval_s
-        self._table = _quoted(document.heartbeat.database) + "." + _quoted(HEARTBEAT_TABLE)
+        self._table = table_name(document.heartbeat.database, HEARTBEAT_TABLE).decode()
         worker = f"{socket.gethostname()}:{os.getpid()}"
         self._worker = worker[-WORKER_CHARACTERS_MAX:]
         self._session: SourceConnection | None = None
@@ -144,7 +145,9 @@ class Heartbeat:
         fix = CATALOGUE["MR-1047"].fix
         if number == _NO_DATABASE or error.code == _REFUSED:
             database = self._document.heartbeat.database
-            create = f"CREATE DATABASE {_quoted(database)}; " if number == _NO_DATABASE else ""
+            create = (
+                f"CREATE DATABASE {quoted(database).decode()}; " if number == _NO_DATABASE else ""
+            )
             account = self._session.account() if self._session is not None else ""
             to = grantee(account, self._login.user)
             (needed,) = needed_grants(Role.HEARTBEAT, Flavour.MYSQL, (database,))
@@ -172,10 +175,6 @@ def _number(error: MillraceError) -> int:
     """The server's error number that caused ``error``; 0 if there is none."""
     arguments = getattr(error.__cause__, "args", ())
     return arguments[0] if arguments and isinstance(arguments[0], int) else 0
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
 
 
 # A statement that waits for a lock must not be executed later, when the member is no primary any more.
