@@ -47,7 +47,7 @@ def _judge_grants(subject: Subject, source: TargetConnection, admission: Admissi
 
 def _judge_packet(subject: Subject, session: TargetConnection) -> Requirement:
     ((found,),) = session.query("SELECT @@max_allowed_packet")
-    what = f"max_allowed_packet of {session.endpoint.host}:{session.endpoint.port}"
+    what = f"max_allowed_packet of {session.endpoint.name}"
     if int(text_of(found)) < PACKET_BYTES_MIN:
         wanted = f"{PACKET_BYTES_MIN} or more"
         return subject.warn("MR-5121", what, found=text_of(found), wanted=wanted)

@@ -63,7 +63,7 @@ def check_target(document: SetDocument, use: TargetUse) -> Iterator[Requirement]
     """Find the primary and ask it. Errors: see ``members``."""
     whole = Subject(Area.TARGET, f"set {document.name}")
     endpoint = primary_member(document)
-    subject = Subject(Area.TARGET, f"{endpoint.host}:{endpoint.port}")
+    subject = Subject(Area.TARGET, endpoint.name)
     session = connect(endpoint)
     try:
         members = f"{subject.name} of {counted(len(document.members), 'member')}"
@@ -207,7 +207,7 @@ def judge_tables(
     others = [
         f"{'.'.join(key)} ({table.engine})"
         for key, table in admitted.items()
-        if not table.rolls_back and not table.is_sequence
+        if not table.takes_rows
     ]
     if others:
         yield subject.fail("MR-5015", "engines", found=shortened(others), wanted="InnoDB")

@@ -43,7 +43,7 @@ class Origin:
     @property
     def name(self) -> str:
         """As host:port."""
-        return f"{self.source.host}:{self.source.port}"
+        return self.source.name
 
 
 def choose_origin(document: SetDocument, *, wait_s: float) -> Origin:

@@ -112,7 +112,7 @@ def _refuse_hidden(session: TargetConnection, key: TableKey) -> None:
         statement = needed.sql(grantee(session.account(), at.user))
         raise Fatal(
             exc.code,
-            f"{at.host}:{at.port}: {exc.message}",
+            f"{at.name}: {exc.message}",
             fix=f"{statement} (`millrace compare` reads every row of both sides.)",
             **exc.context,
         ) from exc

@@ -123,10 +123,10 @@ class Sides:
         while not self._began(needed):
             self.source.rollback()
             if time.monotonic() - start_s > wait_s:
-                at = self.ends.source
+                at = self.ends.source.name
                 raise Retryable(
                     "MR-5128",
-                    f"{at.host}:{at.port} does not have {shortened(str(needed))} after {wait_s:g} s",
+                    f"{at} does not have {shortened(str(needed))} after {wait_s:g} s",
                     task=self.ends.task,
                 )
             time.sleep(POLL_S)
@@ -211,7 +211,7 @@ def _connected(endpoint: Endpoint) -> TargetConnection:
     try:
         packet = _packet_bytes(session)
         if packet < PACKET_BYTES_MIN:
-            what = f"max_allowed_packet of {endpoint.host}:{endpoint.port} is {packet}"
+            what = f"max_allowed_packet of {endpoint.name} is {packet}"
             raise Fatal("MR-5121", f"{what}, a comparison needs {PACKET_BYTES_MIN}")
         session.query("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
     except BaseException:

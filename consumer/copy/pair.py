@@ -92,7 +92,7 @@ def _check_kind(source: TargetTable, target: TargetTable) -> None:
                 " leave the table out.",
                 table=name,
             )
-    if not target.rolls_back and not target.is_sequence:
+    if not target.takes_rows:
         fix = f"ALTER TABLE {table_name(target.database, target.table).decode()} ENGINE=InnoDB on the target."
         what = f"{name} has the engine {target.engine}"
         raise Fatal("MR-5015", what, fix=fix, table=name, engine=target.engine)

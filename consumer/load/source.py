@@ -69,7 +69,7 @@ class Candidate:
     @property
     def name(self) -> str:
         """As host:port."""
-        return f"{self.endpoint.host}:{self.endpoint.port}"
+        return self.endpoint.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def choose_source(
         is_alone=len(asked) == 1,
     )
     refusals = {
-        f"{endpoint.host}:{endpoint.port}": answer.message
+        endpoint.name: answer.message
         for endpoint, answer in zip(asked, answers, strict=True)
         if isinstance(answer, MillraceError)
     }

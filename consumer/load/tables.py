@@ -103,9 +103,7 @@ def tables_to_load(
     for key, table in source.tables.items():
         if not admits(key):
             continue
-        if not table.rolls_back and not table.is_sequence:
-            name = ".".join(key)
-            raise Fatal("MR-5095", f"{name} has the engine {table.engine}", table=name)
+        check_engine(".".join(key), table)
         if (other := found.setdefault(target.key(*key), table)) is not table:
             name = f"{other.database}.{other.table}"
             what = f"the target has one table for {name} and {'.'.join(key)} of the source"
@@ -115,6 +113,12 @@ def tables_to_load(
         for key, table in sorted(found.items())
     ]
     return tables if logs_cascades else linked(tables, on_target(source.foreign_keys, target))
+
+
+def check_engine(name: str, table: TargetTable) -> None:
+    """Fatal MR-5095 for a table of the source that can't be read; ``name``: for the operator."""
+    if not table.takes_rows:
+        raise Fatal("MR-5095", f"{name} has the engine {table.engine}", table=name)
 
 
 def on_target(foreign_keys: Iterable[ForeignKey], target: Inventory) -> list[ForeignKey]:
@@ -244,7 +248,7 @@ def differences(
         ]
     if (source.is_sequence, source.is_versioned) != (target.is_sequence, target.is_versioned):
         found.append("one is a sequence or system-versioned, the other is not")
-    if not target.rolls_back and not target.is_sequence:
+    if not target.takes_rows:
         found.append(f"its engine on the target is {target.engine}")
     return found
 

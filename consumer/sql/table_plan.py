@@ -152,7 +152,7 @@ def plan_table(layout: RowLayout, inventory: Inventory) -> TablePlan:
     if target.is_sequence and not is_sequence:
         what = f"{table.full_name} is a sequence on the target, and a table on the source"
         raise Fatal("MR-5013", what, fix=_NO_SEQUENCE.format(_sql(target)), table=table.full_name)
-    if not target.rolls_back and not target.is_sequence:
+    if not target.takes_rows:
         raise Fatal(
             "MR-5015",
             f"{table.full_name} has the engine {target.engine}",

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from consumer.load.tables import Admission
+from consumer.load.tables import Admission, check_engine
 from consumer.route import Route
 from consumer.target.inventory import Inventory, TableKey, TargetTable
 from millrace.errors import Fatal
@@ -97,8 +97,7 @@ def _check(name: str, key: TableKey, known: Known) -> None:
         return
     if not known.is_captured(key):
         raise Fatal("MR-4211", f"the topic does not have {name}", table=name)
-    if not table.rolls_back and not table.is_sequence:
-        raise Fatal("MR-5095", f"{name} has the engine {table.engine}", table=name)
+    check_engine(name, table)
 
 
 def _no_table(name: str, known: Known) -> Fatal:
@@ -111,9 +110,5 @@ def every(known: Known) -> frozenset[TableKey]:
     return frozenset(
         name
         for name in known.admitted & known.target.tables.keys() & known.on_source.keys()
-        if known.is_captured(name) and _is_readable(known.on_source[name])
+        if known.is_captured(name) and known.on_source[name].takes_rows
     )
-
-
-def _is_readable(table: TargetTable) -> bool:
-    return table.rolls_back or table.is_sequence

@@ -98,6 +98,11 @@ class Endpoint:
     password: str = field(repr=False)
     tls: TlsChoice = TlsChoice()
 
+    @property
+    def name(self) -> str:
+        """As host:port."""
+        return f"{self.host}:{self.port}"
+
 
 def text_of(value: object) -> str:
     """A value of a row as text."""
@@ -371,7 +376,7 @@ def connect(endpoint: Endpoint, *, database: str | None = None) -> TargetConnect
         # as a statement: the variable has another name before MariaDB 11.1
         connection.query("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
     except (pymysql.Error, OSError) as exc:
-        server = f"{endpoint.host}:{endpoint.port}"
+        server = endpoint.name
         cause = getattr(exc, "original_exception", exc)
         if isinstance(cause, ssl.SSLCertVerificationError) or exc.args[:1] == (_NO_TLS,):
             fix = certificate_fix(cause) if isinstance(cause, ssl.SSLCertVerificationError) else ""
@@ -380,7 +385,7 @@ def connect(endpoint: Endpoint, *, database: str | None = None) -> TargetConnect
     except RuntimeError as exc:  # PyMySQL can't log in with caching_sha2_password without TLS
         raise Fatal(
             "MR-5002",
-            f"{endpoint.host}:{endpoint.port} accepts this account's password only over TLS",
+            f"{endpoint.name} accepts this account's password only over TLS",
             fix="Set `tls` of the set document to verify-identity, verify-ca or require-unverified.",
         ) from exc
     inside: Any = connection  # for its socket and timeout, which PyMySQL does not declare
@@ -412,7 +417,7 @@ def _tls_arguments(endpoint: Endpoint) -> dict[str, Any]:
     try:
         return {"ssl": verifying(endpoint.tls.ca_path, checks_name=mode == "verify-identity")}
     except UnusableAuthorityError as exc:
-        path, server = endpoint.tls.ca_path, f"{endpoint.host}:{endpoint.port}"
+        path, server = endpoint.tls.ca_path, endpoint.name
         raise Fatal(
             "MR-5009",
             f"{server}: {exc}",

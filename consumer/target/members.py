@@ -66,7 +66,7 @@ def primary_member(document: SetDocument, *, for_writing: bool = True) -> Endpoi
         if isinstance(found_one, Fatal):
             raise found_one
         if isinstance(found_one, MillraceError):
-            away[_name(endpoint)] = found_one.message
+            away[endpoint.name] = found_one.message
         else:
             answers.append(found_one)
     failures = "; ".join(f"{name}: {why}" for name, why in away.items())
@@ -76,7 +76,7 @@ def primary_member(document: SetDocument, *, for_writing: bool = True) -> Endpoi
             _check_certain(document, primaries[0], answers, away)
         return primaries[0].endpoint
     if primaries:
-        names = ", ".join(_name(found.endpoint) for found in primaries)
+        names = ", ".join(found.endpoint.name for found in primaries)
         raise Retryable("MR-5003", f"{names} of set {document.name} are all writable")
     if answers:
         raise Retryable("MR-5003", f"no member of set {document.name} is writable", away=failures)
@@ -87,11 +87,13 @@ def _check_certain(
     document: SetDocument, primary: _Answer, answers: list[_Answer], away: dict[str, str]
 ) -> None:
     """Retryable MR-5016 if another member may be the primary; see the module's docstring."""
-    alone = f"{_name(primary.endpoint)} of set {document.name} is writable, but"
+    alone = f"{primary.endpoint.name} of set {document.name} is writable, but"
     for found in answers:
         for source in found.sources:
             if source in away:
-                what = f"{alone} {_name(found.endpoint)} replicates from {source}, which does not answer"
+                what = (
+                    f"{alone} {found.endpoint.name} replicates from {source}, which does not answer"
+                )
                 raise Retryable("MR-5016", what)
     if 2 * len(answers) <= len(document.members):
         silent = ", ".join(away)
@@ -100,10 +102,6 @@ def _check_certain(
             f" not {silent}"
         )
         raise Retryable("MR-5016", what)
-
-
-def _name(endpoint: Endpoint) -> str:
-    return f"{endpoint.host}:{endpoint.port}"
 
 
 def _ask_or_error(endpoint: Endpoint) -> _Answer | MillraceError:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from consumer.sql.table_plan import plan_table
-from consumer.target.inventory import Inventory
+from consumer.target.inventory import Inventory, TargetTable
 from millrace.codes import CATALOGUE
 from millrace.errors import Fatal
 from schemas.gtid import Flavour
@@ -28,15 +28,7 @@ def _refused(
     columns: tuple[str, ...], there: dict[str, Any] | None, flavour: Flavour = Flavour.MYSQL
 ) -> Fatal:
     source: Any = SimpleNamespace(table=table("shop", "t", *map(integer, columns)))
-    tables: Any = (
-        {}
-        if there is None
-        else {
-            ("shop", "t"): SimpleNamespace(
-                columns=there, rolls_back=True, is_sequence=False, period=()
-            )
-        }
-    )
+    tables: Any = {} if there is None else {("shop", "t"): TargetTable("shop", "t", there, ())}
     with pytest.raises(Fatal) as caught:
         plan_table(source, Inventory(flavour, tables=tables))
     return caught.value
@@ -53,9 +45,7 @@ def test_fix_never_creates_a_sequence_as_a_table() -> None:
 
 def test_table_is_never_written_to_a_sequence() -> None:
     """The target has a sequence of the table's name."""
-    there: Any = SimpleNamespace(
-        database="shop", table="t", columns={}, is_sequence=True, rolls_back=True
-    )
+    there = TargetTable("shop", "t", {}, (), is_sequence=True)
     source: Any = SimpleNamespace(table=table("shop", "t", integer("id")))
     with pytest.raises(Fatal) as caught:
         plan_table(source, Inventory(tables={("shop", "t"): there}))
