@@ -157,7 +157,6 @@ class Rig:
         make_topic(
             self.admin, self.topic, partition_count=partition_count, config=config, replaces=True
         )
-        eventually(self.exists, what="the broker lists the topic")
 
     def remove_before(self, offset: int = -1) -> int:
         """`kafka-delete-records` up to ``offset`` (-1: all records); returns the first offset that is kept."""
