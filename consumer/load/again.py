@@ -33,11 +33,9 @@ def prepare_again(ends: Ends, admission: Admission, stream: LoadStream, batch: i
 
     Fatal MR-5094 if the target refuses to create a table, and the batch has no other one.
     """
-    stored = state.read_tables(ends.target, ends.owner.task).values()
-    ends.target.rollback()
     left = [
         table
-        for table in stored
+        for table in ends.stored().values()
         if (table.batch, table.state) == (batch, COPIES) and not table.structure
     ]
     if not left:
@@ -85,8 +83,7 @@ def _let_refused_wait(
     ends: Ends, sides: Sides, batch: int, refused: Mapping[TableKey, Fatal]
 ) -> None:
     """Let these tables wait, and those that foreign keys link with them."""
-    stored = state.read_tables(ends.target, ends.owner.task)
-    ends.target.rollback()
+    stored = ends.stored()
     of_batch = {key for key, table in stored.items() if table.batch == batch}
     reasons = {key: f"{exc.code} {exc.message}" for key, exc in refused.items()}
     waiting = let_linked_wait(ends, sides, reasons, of_batch, linked=_LINKED)

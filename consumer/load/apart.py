@@ -65,8 +65,7 @@ def let_apart_wait(
     foreign_keys: Iterable[ForeignKey],
 ) -> frozenset[TableKey]:
     """Let those of ``tables``, which are of this batch, wait that must not be loaded in it; all that wait now."""
-    stored = state.read_tables(ends.target, ends.owner.task).items()
-    ends.target.rollback()
+    stored = ends.stored().items()
     inside = {key for key, one in stored if one.batch == batch and one.state in (COPIES, COPIED)}
     waiting = linked_apart(tables, inside, sides.known, foreign_keys)
     for key in sorted(waiting):

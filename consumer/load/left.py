@@ -64,16 +64,14 @@ def let_changed_wait(ends: Ends, admission: Admission, batch: int) -> frozenset[
     """Let the tables of a batch that were changed meanwhile wait: all that wait now, of any batch."""
     if wanted := _copied_now(ends, batch):
         _let_wait(ends, read_sides(ends, admission), wanted)
-    stored = state.read_tables(ends.target, ends.owner.task)
-    ends.target.rollback()
-    return frozenset(key for key, table in stored.items() if table.state == WAITS)
+    return frozenset(key for key, table in ends.stored().items() if table.state == WAITS)
 
 
 def _copied_now(ends: Ends, batch: int) -> dict[TableKey, LoadTable]:
-    stored = state.read_tables(ends.target, ends.owner.task)
-    ends.target.rollback()
     return {
-        key: table for key, table in stored.items() if (table.batch, table.state) == (batch, COPIES)
+        key: table
+        for key, table in ends.stored().items()
+        if (table.batch, table.state) == (batch, COPIES)
     }
 
 
@@ -94,9 +92,7 @@ def _let_wait(
             changed[key] = why
     if not changed:
         return frozenset()
-    stored = state.read_tables(ends.target, ends.owner.task)
-    ends.target.rollback()
-    return let_linked_wait(ends, sides, changed, stored.keys(), linked=_LINKED)
+    return let_linked_wait(ends, sides, changed, ends.stored().keys(), linked=_LINKED)
 
 
 def _why_changed(ends: Ends, table: SourceTable | None, planned: LoadTable) -> str:

@@ -49,6 +49,12 @@ class Ends:
     owner: Owner
     alive: Callable[[], None] = lambda: None
 
+    def stored(self) -> dict[TableKey, LoadTable]:
+        """The tables of the task's loads, as the target has them now. Ends the transaction there."""
+        found = state.read_tables(self.target, self.owner.task)
+        self.target.rollback()
+        return found
+
 
 @dataclass(frozen=True, slots=True)
 class Sides:
@@ -85,9 +91,9 @@ def check_rights(source: TargetConnection, admission: Admission) -> None:
     """Fatal MR-5007 with the GRANT if a right to read the tables is missing."""
     held, missing = missing_rights(source, admission)
     if missing:
-        at = source.endpoint
+        at = source.endpoint.name
         fix = " ".join(grant.sql(held.account) for grant in missing)
-        what = f"{at.host}:{at.port}: the account is without {shown(missing)}"
+        what = f"{at}: the account is without {shown(missing)}"
         raise Fatal("MR-5007", what, fix=f"{fix} (A load reads every row.)")
 
 

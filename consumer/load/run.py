@@ -101,8 +101,7 @@ class Load:
         )
         if not self._copy(job, member, ends, stop):
             return None
-        read = state.read_tables(ends.target, ends.owner.task).values()
-        ends.target.rollback()
+        read = ends.stored().values()
         of_tables = [table.reach.end for table in read if table.batch == self.batch]
         end = state.united([*of_tables, str(read_end(ends.source))], stream.flavour)
         return replace(stream, end=end)
@@ -160,9 +159,7 @@ class Load:
         return why
 
     def _look(self, member: Candidate, ends: Ends, paused: str) -> None:
-        tables = state.read_tables(ends.target, ends.owner.task).values()
-        ends.target.rollback()
-        of_batch = [table for table in tables if table.batch == self.batch]
+        of_batch = [table for table in ends.stored().values() if table.batch == self.batch]
         shown = self._progress.saw(of_batch, at_s=time.monotonic())
         self.report(replace(shown, source=member.name, paused=paused))
 

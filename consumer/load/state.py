@@ -147,6 +147,14 @@ def read_stream(connection: TargetConnection, task: str) -> LoadStream | None:
     return LoadStream(str(rows[0][0]), str(rows[0][1]), Flavour(str(rows[0][2]))) if rows else None
 
 
+def put_stream(connection: TargetConnection, name: str, stream: LoadStream) -> None:
+    """Store the range of the stream ``name``, in place of an earlier one. Does not commit."""
+    connection.query(
+        f"REPLACE INTO {DATABASE}.load_stream VALUES (%s, %s, %s, %s)",
+        (name, stream.begin, stream.end, str(stream.flavour)),
+    )
+
+
 def read_chunks(connection: TargetConnection, task: str, key: TableKey) -> list[LoadChunk]:
     """The known chunks of a table, in order. The current transaction stays open."""
     rows = connection.query(
@@ -321,10 +329,7 @@ def store_stream(
 ) -> None:
     """Begin a later load: its range, and no table is prepared for it."""
     check_fence(connection, owner)
-    connection.query(
-        f"REPLACE INTO {DATABASE}.load_stream VALUES (%s, %s, %s, %s)",
-        (owner.task, stream.begin, stream.end, str(stream.flavour)),
-    )
+    put_stream(connection, owner.task, stream)
     connection.query(
         f"UPDATE {DATABASE}.load_table SET begin_gtid = '', structure = ''"
         " WHERE task = %s AND batch = %s AND state = %s",

@@ -26,6 +26,7 @@ from consumer.load.state import (
     FOLLOWS,
     WAITS,
     LoadStream,
+    put_stream,
     read_stream,
     task_of,
 )
@@ -111,11 +112,7 @@ def follow(connection: TargetConnection, side: Owner, load: LoadStream) -> bool:
     if found is None:
         raise Fatal("MR-5022", f"the progress of {stream} is gone", task=task)
     _move_to_begin(connection, stream, found[0], load)
-    connection.query(
-        f"REPLACE INTO {DATABASE}.load_stream (task, begin_gtid, end_gtid, flavour)"
-        " VALUES (%s, %s, %s, %s)",
-        (stream, load.begin, load.end, load.flavour),
-    )
+    put_stream(connection, stream, load)
     connection.query(
         f"UPDATE {DATABASE}.load_table SET state = %s WHERE task = %s AND state = %s",
         (FOLLOWS, task, COPIED),
