@@ -42,8 +42,12 @@ class GivenAccess:
     client: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def settings(self) -> Settings:
-        """All settings."""
-        return {**self.client, "bootstrap.servers": self.bootstrap}
+        """All settings; no client creates a topic by asking for it."""
+        return {
+            "allow.auto.create.topics": False,
+            **self.client,
+            "bootstrap.servers": self.bootstrap,
+        }
 
 
 # For clients whose own log lines are dropped: every failed call is reported anyway.

@@ -33,7 +33,7 @@ _KEY_FORMS = ("-----BEGIN PRIVATE KEY-----", "-----BEGIN ENCRYPTED PRIVATE KEY--
 
 def source_options(brokers: Brokers, folder: Path) -> dict[str, str]:
     """The options. Writes the secrets into ``folder``, an existing one that only this user can read."""
-    found = {"bootstrap.servers": brokers.bootstrap}
+    found = {"bootstrap.servers": brokers.bootstrap, "allow.auto.create.topics": "false"}
     if not brokers.is_open:
         secrets = _Secrets(folder)
         found |= {

@@ -37,7 +37,7 @@ listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:{controller},LOGIN
 controller.listener.names=CONTROLLER
 inter.broker.listener.name={own_listener}
 log.dirs={log_dir}
-auto.create.topics.enable=false
+auto.create.topics.enable={creates_topics}
 num.partitions=1
 default.replication.factor={replicas}
 min.insync.replicas={insync}
@@ -80,6 +80,8 @@ class Quorum:
 class KafkaServer(Server):
     """One broker. ``bootstrap`` is its address."""
 
+    creates_topics = False  # Kafka's default is True
+
     def __init__(
         self,
         folder: Path,
@@ -119,6 +121,7 @@ class KafkaServer(Server):
             **_listeners(self.port, security),
             controller_port=self._quorum.ports[self.node_id],
             log_dir=property_value(log_dir),
+            creates_topics=str(self.creates_topics).lower(),
             **self._quorum.properties(),
         )
         properties.touch(mode=0o600)  # it may hold passwords
@@ -172,6 +175,7 @@ def _format(folder: Path) -> None:
             **_listeners(1, None),
             controller_port=2,
             log_dir=property_value(log_dir),
+            creates_topics="false",
             **quorum.properties(),
         )
     )

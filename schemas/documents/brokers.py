@@ -80,7 +80,11 @@ class Brokers:
 
     def settings(self) -> BrokerSettings:
         """librdkafka's settings of a new client (``millrace.kafka.KafkaAccess``). Fatal MR-4106, Retryable MR-4014."""
-        found: BrokerSettings = {"bootstrap.servers": self.bootstrap}
+        # or a question for a topic, or a record for a deleted one, would create it with the broker's defaults
+        found: BrokerSettings = {
+            "bootstrap.servers": self.bootstrap,
+            "allow.auto.create.topics": False,
+        }
         if self.is_open:
             return found
         return found | {"security.protocol": self.protocol} | self._tls_settings() | self._login()

@@ -93,10 +93,10 @@ def test_unusable_kafka_mapping_is_refused(text: str, problem: str) -> None:
 
 def test_settings_are_those_of_librdkafka(monkeypatch: pytest.MonkeyPatch) -> None:
     """Secrets are read when a client is made, and again for the next one."""
-    assert _parsed("bootstrap: h:1").settings() == {"bootstrap.servers": "h:1"}
+    plain = {"bootstrap.servers": "h:1", "allow.auto.create.topics": False}
+    assert _parsed("bootstrap: h:1").settings() == plain
     brokers = _parsed(f"bootstrap: h:1\ntls: verify-ca\ntls_ca: /ca.pem\n{OWN}{LOGIN}")
-    expected = {
-        "bootstrap.servers": "h:1",
+    expected = plain | {
         "security.protocol": "SASL_SSL",
         "ssl.endpoint.identification.algorithm": "none",
         "ssl.ca.location": "/ca.pem",
@@ -135,7 +135,10 @@ def test_spark_options_refer_to_files_with_the_secrets(tmp_path: Path) -> None:
 def test_open_brokers_need_no_options(tmp_path: Path) -> None:
     """No file is written."""
     brokers = _parsed("bootstrap: h:1")
-    assert source_options(brokers, tmp_path) == {"kafka.bootstrap.servers": "h:1"}
+    assert source_options(brokers, tmp_path) == {
+        "kafka.bootstrap.servers": "h:1",
+        "kafka.allow.auto.create.topics": "false",
+    }
     assert token_url(brokers, tmp_path) == ""
     assert not list(tmp_path.iterdir())
 
