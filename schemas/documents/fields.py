@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from millrace.counted import counted
 from millrace.errors import Fatal
+from schemas.documents.foreign import foreign_answer
 
 FOUND_CHARACTERS_MAX = 60
 PROBLEMS_MAX = 50  # one screen; the others are only counted
@@ -128,11 +129,13 @@ class Fields:
         for name in self.plain:
             if name in self._taken:
                 continue
-            close = get_close_matches(str(name), sorted(self._taken), n=1)
-            hint = (
-                f"{close[0]!r} (nearest)" if close else f"one of {', '.join(sorted(self._taken))}"
-            )
+            foreign = "" if self.path else foreign_answer(str(name))
+            hint = foreign or self._nearest(str(name))
             self.problems.append(Problem(self._at(shortened(str(name))), "an unknown field", hint))
+
+    def _nearest(self, name: str) -> str:
+        close = get_close_matches(name, sorted(self._taken), n=1)
+        return f"{close[0]!r} (nearest)" if close else f"one of {', '.join(sorted(self._taken))}"
 
     def _items(
         self, name: str, *, needed: bool, count_min: int, count_max: int

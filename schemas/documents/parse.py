@@ -23,7 +23,7 @@ optional; an unknown one is refused (MR-4107).
 
 from millrace.errors import Fatal
 from schemas.documents import readers
-from schemas.documents.fields import Fields, Problem, refuse_if_any
+from schemas.documents.fields import Fields, Problem, Unreadable, refuse_if_any
 from schemas.documents.kafka import take_brokers
 from schemas.documents.model import (
     Account,
@@ -345,7 +345,18 @@ def _kind(value: object) -> TaskKind | None:
 
 def take_format(fields: Fields) -> None:
     """Read the version of the document's format."""
-    fields.take("format", readers.integer(1, FORMAT), FORMAT, needed=False)
+    fields.take("format", _version, FORMAT, needed=False)
+
+
+@readers.described(type="integer", minimum=1, maximum=FORMAT)
+def _version(value: object) -> int:
+    try:
+        return readers.integer(1, FORMAT)(value)
+    except Unreadable as exc:
+        wanted = f"{FORMAT}, the version of the document's layout"
+        if isinstance(value, str):
+            wanted += ". Records are always Avro"
+        raise Unreadable(wanted) from exc
 
 
 def _check_format(plain: object, origin: str) -> None:

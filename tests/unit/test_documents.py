@@ -472,3 +472,46 @@ def test_capture_task_may_set_topic_properties() -> None:
     for wrong in ({"min_insync_replicas": 3, "replication_factor": 2}, {"replicas": 3}, 3):
         with pytest.raises(Fatal, match="topic_settings"):
             parse_task({**plain, "topic_settings": wrong})
+
+
+# as authors of documents for Debezium, DM, Maxwell, replica filters or a sink write them
+FOREIGN = {
+    "where": "no filter of rows",
+    "columns": "no filter of columns",
+    "column.exclude.list": "no filter of columns",
+    "mask": "changes no value",
+    "route": "does not rename",
+    "topic.prefix": "one topic for all tables",
+    "tables": "`include`",
+    "table.include.list": "`include`",
+    "replicate-ignore-table": "`exclude`",
+    "value.converter": "always in the layout",
+    "sink": "`kind`",
+    "transforms": "does not transform",
+    "server.id": "derives its server id",
+    "snapshot.mode": "`start: load`",
+    "tasks.max": "`lanes`",
+    "partitions": "one partition",
+    "shards": "merges no shards",
+}
+
+
+@pytest.mark.parametrize("document", [CAPTURE, APPLY, SHOP])
+def test_field_of_another_tool_is_answered_by_name(document: str) -> None:
+    """The answer names our field, or there is none; never a field that is only spelled alike."""
+    message = _problems(document + "".join(f"{name}: 1\n" for name in FOREIGN))
+    lines = {line.split(":")[0].strip(): line for line in message.splitlines()[1:]}
+    for name, answer in FOREIGN.items():
+        assert answer in lines[name]
+        assert "(nearest)" not in lines[name]
+
+
+def test_another_format_of_records_is_answered() -> None:
+    """``format`` is the version of a document; a text is taken for a format of records."""
+    assert "Records are always Avro" in _problems(CAPTURE + "format: json\n")
+    assert "wanted 1, the version" in _problems(CAPTURE + "format: 0\n")
+
+
+def test_misspelled_field_is_compared_with_ours() -> None:
+    """A name that no other tool has is answered by the nearest field."""
+    assert "'include' (nearest)" in _problems(CAPTURE + "includ: ['*.*']\n")
