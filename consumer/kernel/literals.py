@@ -29,7 +29,7 @@ from millrace.doubles import shortest
 Array = npt.NDArray[Any]
 
 PLAIN, BITS = 0, 1
-_NUMBER_BYTES_MAX = 96  # DECIMAL(65) with sign and point, a double with exponent
+NUMBER_BYTES_MAX = 96  # DECIMAL(65) with sign and point, a double with exponent
 
 
 @compiled
@@ -44,7 +44,7 @@ def measure(firsts: Array, cells: Array, shape: Array) -> Any:
             if kind in (STRING, BYTES):
                 total += 2 * (cells[cell, 2] - cells[cell, 1]) + 24
             else:
-                total += _NUMBER_BYTES_MAX
+                total += NUMBER_BYTES_MAX
         bounds[number] = total
     return bounds
 
@@ -89,7 +89,7 @@ def _put_decimal(out: Array, at: Any, data: Array, start: Any, end: Any, scale: 
         out[at] = 45
         at += 1
     used = (size + 1) >> 1
-    digits = np.empty(_NUMBER_BYTES_MAX, np.uint8)
+    digits = np.empty(NUMBER_BYTES_MAX, np.uint8)
     count = 0
     while used > 0 or count <= scale:
         rest = np.uint64(0)

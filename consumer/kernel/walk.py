@@ -107,7 +107,7 @@ def _skip_same(data: Array, at: Any, end: Any, names: Array, start: Any, stop: A
 
 
 @compiled
-def _walk_row(
+def walk_row(
     data: Array, at: Any, end: Any, program: Array, line: Any, count: Any, cells: Array, cell: Any
 ) -> Any:
     """Fill ``cells`` from ``cell`` on with one image; (position after it or -1 if truncated, has a fallback)."""
@@ -167,7 +167,7 @@ def _walk_record(
             return TORN
         images |= present << image
         if present == 1:
-            at, fallback = _walk_row(
+            at, fallback = walk_row(
                 data, at, end, program, line, count, cells, cell + image * count
             )
             if at < 0:

@@ -15,6 +15,7 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from millrace.errors import Fatal
 from producer.convert.kernel import program as p
 from producer.convert.kernel import state as s
 from producer.convert.kernel.json_binary import STACK
@@ -54,6 +55,12 @@ class KernelArrays:
         if self.scratch.size > SCRATCH_BYTES_KEPT:
             self.scratch = np.zeros(_SCRATCH_BYTES, np.uint8)
             self.inflated = np.zeros(_SCRATCH_BYTES, np.uint8)
+
+    def set_head(self, start: int, stop: int, content: bytes) -> None:
+        """Write what all records share to ``heads[start:stop]``. Fatal MR-6003 if it does not fit."""
+        if len(content) > stop - start:
+            raise Fatal("MR-6003", f"a name of {len(content)} bytes is too long for a record")
+        self.heads[start : start + len(content)] = memoryview(content)
 
     def forget_tables(self) -> None:
         """Forget all tables, columns and table IDs."""

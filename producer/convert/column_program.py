@@ -7,6 +7,7 @@ the table map, and an unknown type can have any size. The rows of these tables c
 
 import numpy as np
 
+from millrace.errors import Fatal
 from producer.convert.arrays import KernelArrays, Numbers
 from producer.convert.charset_tables import CharsetTables
 from producer.convert.kernel import charsets
@@ -42,9 +43,13 @@ _DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4)
 
 
 class ColumnProgram:
-    """``columns`` (kernel.program) and ``reserve_bytes``; the labels are added to the arrays."""
+    """``columns`` (kernel.program) and ``reserve_bytes``; the labels are added to the arrays.
+
+    Fatal MR-6003 for more columns in the key than the kernel has places for, or more labels than a SET has bits.
+    """
 
     def __init__(self, schema: TableSchema, arrays: KernelArrays, tables: CharsetTables) -> None:
+        _check_counts(schema)
         self._arrays = arrays
         self._charsets = tables
         self.reserve_bytes = 64
@@ -131,12 +136,26 @@ class ColumnProgram:
         self.reserve_bytes += longest if is_enum else total
 
 
+def _check_counts(schema: TableSchema) -> None:
+    key = len(schema.primary_key)
+    if key > p.KEY_COLUMNS_MAX:
+        what = f"the key of {schema.full_name} has {key} columns, more than {p.KEY_COLUMNS_MAX}"
+        raise Fatal("MR-6003", what, table=schema.full_name)
+    for column in schema.columns:
+        labels = len(column.type.labels)
+        if column.type.code is TypeCode.SET and labels > p.SET_LABELS_MAX:
+            what = f"the SET {schema.full_name}.{column.name} has {labels} labels, more than {p.SET_LABELS_MAX}"
+            raise Fatal("MR-6003", what, table=schema.full_name)
+
+
 def column_sizes(body: bytes, *, flavour: Flavour) -> Numbers:
     """SIZE and IS_PREFIXED of each column in the body of a TABLE_MAP event. Fatal MR-6003 for a damaged body.
 
     SIZE is -1 from the first column on whose size is unknown.
     """
     count, types = read_real_types(body, flavour=flavour)
+    if not count:  # a row would have no byte, and an event any number of rows
+        raise Fatal("MR-6003", "a table map has no columns")
     rows: Numbers = np.zeros((count, p.COLUMN_WIDTH), np.int64)
     rows[:, p.SIZE] = -1
     for row, (code, parameter) in zip(rows, types, strict=False):

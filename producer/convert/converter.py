@@ -43,7 +43,7 @@ from producer.convert.table_filter import FoldedFilter, NameFilter
 from producer.convert.tables import Destination, KnownTables, Prepare
 from producer.convert.xa import Release
 from schemas.documents import TableFilter
-from schemas.gtid import Flavour
+from schemas.gtid import Flavour, parse_gtid
 from schemas.place import FIRST_POS, Coordinates
 from schemas.progress import OpenTransaction, Progress
 from schemas.record.control import (
@@ -260,7 +260,8 @@ class Converter:
         st[s.LAST_UNIT] = -1
         load_position(self._arrays, progress.gtid_set)
         if progress.open is not None:
-            text = progress.open.gtid.encode("ascii")
+            opened = parse_gtid(progress.gtid_set.flavour, progress.open.gtid)
+            text = str(opened).encode("ascii")  # shorter than ``expected``
             self._arrays.expected[: len(text)] = memoryview(text)
             st[s.EXPECTED_SIZE], st[s.EXPECTED_ROWS] = len(text), progress.open.rows
         for registered in self._control.values():

@@ -92,8 +92,7 @@ class EventHandler:
         content = name.encode()
         head = _length(len(content)) + content
         self._file = name
-        place = slice(s.HEAD_FILE, s.HEAD_FILE + len(head))
-        self._arrays.heads[place] = memoryview(head)
+        self._arrays.set_head(s.HEAD_FILE, s.HEAD_EVENT, head)
         self._arrays.state[s.FILE_SIZE] = len(head)
 
     # ---- events ----------------------------------------------------------------------------------------

@@ -128,19 +128,19 @@ class RowEncoder:
 
     def _begin(self, place: ReadPlace) -> int:
         """Write what all rows of the chunk share; the size of the event's head."""
-        st, heads = self._arrays.state, self._arrays.heads
+        st = self._arrays.state
         st[:] = 0
         st[s.EVENT_TIME_S] = place.read_ms // 1000
         id_ = avro_string(place.gtid)
         of_transaction = _avro_long(place.read_ms) + id_
         of_file = avro_string(place.snapshot)
-        for at, content in ((s.HEAD_TRANSACTION, of_transaction), (s.HEAD_FILE, of_file)):
-            heads[at : at + len(content)] = memoryview(content)
+        self._arrays.set_head(s.HEAD_TRANSACTION, s.HEAD_FILE, of_transaction)
+        self._arrays.set_head(s.HEAD_FILE, s.HEAD_EVENT, of_file)
         st[s.TRANSACTION_HEAD_SIZE], st[s.GTID_SIZE] = len(of_transaction), len(id_)
         st[s.FILE_SIZE] = len(of_file)
         arrays = self._arrays
         size: int = write_event_head(
-            heads, arrays.blob, arrays.tables, self._slot, st, 0, place.chunk
+            arrays.heads, arrays.blob, arrays.tables, self._slot, st, 0, place.chunk
         )
         return size
 

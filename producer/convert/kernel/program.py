@@ -81,3 +81,4 @@ TABLE_WIDTH = 13
 # Room for one value of fixed size: the longest is a date's text with its length and branch.
 FIXED_VALUE_BYTES_MAX = 48
 KEY_COLUMNS_MAX = 64  # the servers allow 16 (MySQL) and 32 (MariaDB) parts
+SET_LABELS_MAX = 64  # bits of a value
