@@ -52,7 +52,7 @@ def addresses(brokers: KafkaAccess) -> Iterator[tuple[str, int]]:
     """Host and port of each bootstrap address."""
     for address in brokers.bootstrap.split(","):
         host, _, port = address.strip().rpartition(":")
-        if port.isdecimal():
+        if port.isascii() and port.isdigit():
             yield host.strip("[]"), int(port)
 
 

@@ -19,12 +19,13 @@ from schemas.gtid import Flavour
 
 # The first release whose table maps can hold column names (binlog_row_metadata).
 _OLDEST = {Flavour.MYSQL: (8, 0, 11), Flavour.MARIADB: (10, 5, 0)}
+NO_NUMBERS = (0, 0, 0)  # a version that is not known
 _NUMBERS = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
 
 
 @dataclass(frozen=True, slots=True)
 class ServerVersion:
-    """The result of VERSION(); ``numbers`` is (0, 0, 0) for a text of another form."""
+    """The result of VERSION(); ``numbers`` is NO_NUMBERS for a text of another form."""
 
     flavour: Flavour
     numbers: tuple[int, int, int]
@@ -39,9 +40,18 @@ class ServerVersion:
         return cls(flavour, (int(major), int(minor), int(patch)))
 
     @property
+    def is_known(self) -> bool:
+        """Whether the version could be read."""
+        return self.numbers != NO_NUMBERS
+
+    def is_before(self, numbers: tuple[int, int, int]) -> bool:
+        """Whether it is older; False for a version that can not be read."""
+        return self.is_known and self.numbers < numbers
+
+    @property
     def is_supported(self) -> bool:
         """Whether its binlog can describe its own rows; True for a version that can not be read."""
-        return self.numbers == (0, 0, 0) or self.numbers >= _OLDEST[self.flavour]
+        return not self.is_before(_OLDEST[self.flavour])
 
     @property
     def oldest_supported(self) -> str:
@@ -77,6 +87,5 @@ class ServerVersion:
             return "tx_isolation" if is_old else name
         return name if self._is_mysql_from(8, 0, 26) else name.replace("replica", "slave")
 
-    def _is_mysql_from(self, *numbers: int) -> bool:
-        is_known = self.numbers != (0, 0, 0)
-        return self.flavour is Flavour.MYSQL and (self.numbers >= numbers or not is_known)
+    def _is_mysql_from(self, major: int, minor: int, patch: int) -> bool:
+        return self.flavour is Flavour.MYSQL and not self.is_before((major, minor, patch))

@@ -55,7 +55,9 @@ from millrace.log import get_logger
 from schemas.gtid import Flavour, parse_gtid, shortened
 from schemas.record.control import DdlRecord, DdlStatement
 from schemas.record.gap import gap_of
+from schemas.server_version import NO_NUMBERS, ServerVersion
 from schemas.sql.statement import APPLIED_KINDS, RECORDED_KINDS, Kind, Statement, classify
+from schemas.sql.tokens import plain_text
 
 BEFORE_INTENT = register("apply.ddl_before_intent")
 AFTER_INTENT = register("apply.ddl_after_intent")
@@ -106,6 +108,7 @@ def apply_ddl(
     A statement about tables that the route leaves out is recorded. One that names other tables, too, blocks.
     """
     session, route = session_for(endpoint, owner), scope.route
+    record = _plain(record)
     try:
         if is_covered(record, place.before):
             _skip(session, owner, place)
@@ -133,6 +136,13 @@ def apply_ddl(
     except BaseException:
         session.rollback()
         raise
+
+
+def _plain(record: DdlRecord) -> DdlRecord:
+    """The record without executable comments, which an earlier version of capture recorded as they were."""
+    source = ServerVersion(record.source.origin.connector, NO_NUMBERS)
+    sql = plain_text(record.statement.sql, source, sql_mode(record))
+    return replace(record, statement=replace(record.statement, sql=sql))
 
 
 def _is_recorded(statement: Statement, route: Route) -> bool:

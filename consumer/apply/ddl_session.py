@@ -153,7 +153,7 @@ def _set_default_collations(session: TargetConnection, pairs: str) -> None:
 
 
 def _value(text: str) -> object:
-    return int(text) if text.lstrip("-").isdigit() else text
+    return int(text) if text.isascii() and text.removeprefix("-").isdigit() else text
 
 
 # ---- the lock of a task's DDL ---------------------------------------------------------------------

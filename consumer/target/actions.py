@@ -4,6 +4,8 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
+from schemas.sql.overlaps import definition_lines
+
 _RULE = re.compile(r"ON (DELETE|UPDATE) (CASCADE|SET NULL|SET DEFAULT|RESTRICT|NO ACTION)")
 
 
@@ -38,7 +40,7 @@ class Actions:
     @classmethod
     def shown(cls, text: str, opening: str) -> "Actions":
         """From SHOW CREATE TABLE. ``opening``: how the line of the constraint begins. UNKNOWN without that line."""
-        lines = [line.strip() for line in text.splitlines()]
+        lines = definition_lines(text)
         rules = [line.rpartition(")")[2] for line in lines if line.startswith(opening)]
         if not rules:
             return cls(Action.UNKNOWN, Action.UNKNOWN)

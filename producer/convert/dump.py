@@ -28,6 +28,9 @@ from producer.relay.stored import StoredFile, open_stored, read_stored
 from producer.relay.survey import Survey
 from schemas.gtid import Flavour
 from schemas.place import FIRST_POS, Coordinates
+from schemas.server_version import NO_NUMBERS, ServerVersion
+from schemas.sql.statement import classify
+from schemas.sql.tokens import plain_text
 
 READ_BYTES = 4 << 20
 STATEMENT_CHARACTERS_MAX = 200
@@ -192,7 +195,9 @@ class _Decoder:
             if kind == t.MARIADB_QUERY_COMPRESSED:
                 content = inflated_query(content, Coordinates("", "", FIRST_POS))
             query = parse_query(content, flavour=self._flavour)
-            return {"database": query.database, "statement": query.text[:STATEMENT_CHARACTERS_MAX]}
+            text = plain_text(query.text, ServerVersion(self._flavour, NO_NUMBERS))
+            text = classify(text, query.database).recorded_text(text)
+            return {"database": query.database, "statement": text[:STATEMENT_CHARACTERS_MAX]}
         if kind == t.ROTATE:
             return {"next_file": body[8:].tobytes().decode("utf-8", "replace")}
         return {}

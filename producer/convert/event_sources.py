@@ -24,7 +24,9 @@ from producer.binlog.events import CHECKSUM_ALGORITHM_CRC32, CHECKSUM_BYTES, HEA
 from producer.binlog.walk import find_table_maps
 from producer.convert.arrays import RECORD_BYTES_MAX, Bytes
 from schemas.byte_reader import ByteReader
+from schemas.gtid import Flavour
 from schemas.place import FIRST_POS, Coordinates
+from schemas.server_version import ServerVersion
 
 WINDOW_BYTES = 4 << 20
 _PAYLOAD_END, _PAYLOAD_METHOD = 0, 2
@@ -319,6 +321,12 @@ def checksum_bytes_of(format_description: bytes | memoryview) -> int:
     """Size of the checksum after each event of a file. The byte before the event's own CRC is the algorithm."""
     is_whole = len(format_description) > HEADER_BYTES + 5
     return CHECKSUM_BYTES if is_whole and format_description[-5] == CHECKSUM_ALGORITHM_CRC32 else 0
+
+
+def server_of(format_description: bytes | memoryview, flavour: Flavour) -> ServerVersion:
+    """The version of the server that wrote a file: 50 bytes after the format's number."""
+    text = bytes(format_description[HEADER_BYTES + 2 : HEADER_BYTES + 52]).partition(b"\0")[0]
+    return ServerVersion(flavour, ServerVersion.parse(text.decode("latin-1")).numbers)
 
 
 def writable(content: memoryview | bytearray) -> Bytes:

@@ -22,6 +22,7 @@ from producer.convert.event_sources import (
     XaEvents,
     checksum_bytes_of,
     open_payload,
+    server_of,
 )
 from producer.convert.kernel import state as s
 from producer.convert.kernel.walk import end_transaction
@@ -38,6 +39,7 @@ from schemas.record.control import (
     RecordSource,
     RecordTransaction,
 )
+from schemas.server_version import NO_NUMBERS, ServerVersion
 from schemas.sql.statement import (
     APPLIED_KINDS,
     RECORDED_KINDS,
@@ -46,7 +48,7 @@ from schemas.sql.statement import (
     changed_table,
     classify,
 )
-from schemas.sql.tokens import SqlMode
+from schemas.sql.tokens import SqlMode, plain_text, with_plain_blanks
 
 _PREPARED, _PREPARED_AND_DONE = 1, 2  # IS_XA
 _INFLATED_BYTES_MAX = 1 << 30
@@ -82,6 +84,7 @@ class EventHandler:
         self._xa = XaGroups(reader)
         self._file = self._outer_file = ""
         self._checksum_bytes = 0
+        self._server = ServerVersion(origin.connector, NO_NUMBERS)  # that wrote the file
         self._is_replaying = False  # reading an XA transaction's rows, at its XA COMMIT
         self._replayed = ""  # its xid
 
@@ -103,6 +106,7 @@ class EventHandler:
         kind = event[4]
         if kind == t.FORMAT_DESCRIPTION:
             events.checksum_bytes = self._checksum_bytes = checksum_bytes_of(event)
+            self._server = server_of(event, self._origin.connector)
             return NOTHING
         if kind == t.TRANSACTION_PAYLOAD:
             return Outcome(events=open_payload(event, events.checksum_bytes, at, self._reader))
@@ -143,6 +147,8 @@ class EventHandler:
     def _query(self, query: Query, event: memoryview, at: Coordinates) -> Outcome:
         st = self._arrays.state
         mode = _sql_mode(query)
+        text = with_plain_blanks(query.text, query.session.get("charset_client", ""), mode)
+        query = replace(query, text=plain_text(text, self._server, mode))
         statement = classify(query.text, query.database, mode)
         if statement.kind is Kind.TRANSACTION:
             return self._handle_transaction(statement, query, at)
@@ -162,8 +168,12 @@ class EventHandler:
             return Outcome(ends_group=is_alone)
         if st[s.ALTER_PHASE]:
             raise Fatal(
-                "MR-6513", f"one phase of a two-phase statement: {query.text[:200]}", coordinates=at
+                "MR-6513",
+                f"one phase of a two-phase statement: {statement.recorded_text(query.text)[:200]}",
+                coordinates=at,
             )
+        if statement.has_secret:
+            query = _in_doubt(query, "holds a password, and is recorded without it")
         recorded = self._filtered(statement, query)
         if recorded is None or st[s.ROWS] < st[s.ROWS_TO_SKIP]:
             return Outcome(counts=True, ends_group=is_alone)

@@ -74,7 +74,7 @@ class Member:
     def parse(cls, text: str) -> "Member":
         """The member ``host:port``; ValueError."""
         host, colon, port = text.rpartition(":")
-        if not colon or not host or not port.isdecimal():
+        if not colon or not host or not (port.isascii() and port.isdigit()):
             raise ValueError(f"{text!r} is not HOST:PORT")
         return cls(host, int(port))
 

@@ -8,10 +8,21 @@
               rewrites names by position: ``sql[name.start:name.end]`` is the name as written, with its qualifier
 
 Guarantees: a closed list of keywords decides; anything else is UNKNOWN, never guessed. Rows never depend on the result.
+A text with executable comments (``schemas.sql.tokens.plain_text`` resolves them) is UNKNOWN.
 Not done here: columns are not parsed. Bodies of views, routines, triggers and events are not parsed either, so their
 ``tables`` is empty.
+
+**Secrets.** A text that can hold a secret is recorded, shown and logged without it (``recorded_text``):
+
+    accounts, foreign servers, plugins, replication     the first words
+    routines, triggers, events                          the first words and the name: a body can do all of the above
+    tables with a password for another server           the first words and the name; ``has_secret``
+    an unknown statement with a word such as PASSWORD   its first word
+
+A literal of a table or a view is data: a default value, a comment, an expression. It is recorded.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -102,6 +113,8 @@ class Statement:
     old, new …) or dropped. ``references`` are only read (LIKE, REFERENCES). ``databases`` is set for statements about
     databases. ``opens_transaction``: CREATE TABLE … SELECT in row format (MySQL 8), whose rows follow in the same
     source transaction. ``selects_rows``: CREATE TABLE … SELECT in statement format, whose rows were not logged.
+    ``has_secret``: a table whose text holds a password for another server. ``head`` is the text up to the name, if the
+    rest is not recorded.
     """
 
     kind: Kind
@@ -111,6 +124,8 @@ class Statement:
     databases: tuple[str, ...] = ()
     opens_transaction: bool = False
     selects_rows: bool = False
+    has_secret: bool = False
+    head: str = ""
 
     def in_lower_case(self) -> "Statement":
         """The statement with names in lower case, as a server with ``lower_case_table_names=1`` stores them."""
@@ -122,13 +137,81 @@ class Statement:
         )
 
     def recorded_text(self, sql: str) -> str:
-        """The text to record; an account statement is reduced to its keywords, because it can contain a password."""
-        return f"{self.verb} …" if self.kind is Kind.ACCOUNT else sql
+        """The text to record or show: without any part that can hold a secret."""
+        return f"{self.head} …" if self.head else sql
 
 
 def classify(sql: str, default_database: str, mode: SqlMode = DEFAULT_MODE) -> Statement:
     """Classifies one statement. Never raises: a statement that is not understood is UNKNOWN."""
-    return _classify(_Reader(tokenize(sql, mode), default_database))
+    tokens = tokenize(sql, mode)
+    first = next((token.word for token in tokens if token.word), "")
+    if any(token.kind == "comment" for token in tokens):
+        statement = Statement(Kind.UNKNOWN, first)
+    else:
+        statement = _classify(_Reader(tokens, default_database))
+    return _without_secret(statement, sql, tokens)
+
+
+def _without_secret(statement: Statement, sql: str, tokens: tuple[Token, ...]) -> Statement:
+    """Sets ``head`` if the text can hold a secret."""
+    kind, verb = statement.kind, statement.verb
+    if kind in (Kind.ACCOUNT, Kind.SERVER):
+        return replace(statement, head=verb)
+    if kind in _WITH_BODY and not verb.startswith("DROP"):
+        name = _name_of_object(tokens, verb.rpartition(" ")[2])
+        return replace(statement, head=f"{verb} {sql[name]}" if name else verb)
+    if kind is Kind.UNKNOWN and (verb == "SET" or _names_a_secret(sql, tokens)):
+        return replace(statement, head=verb or "unknown statement")
+    if kind in (Kind.CREATE_TABLE, Kind.ALTER_TABLE) and _connects_with_password(sql, tokens):
+        table = statement.tables[0]
+        head = f"{verb} {sql[table.start : table.end]}"
+        return replace(statement, has_secret=True, head=head)
+    return statement
+
+
+def _name_of_object(tokens: tuple[Token, ...], keyword: str) -> slice | None:
+    """Where a statement names its routine, trigger or event: after this keyword."""
+    reader = _Reader(tokens, "")
+    while not reader.at_end():
+        if reader.take(keyword):
+            reader.take("BODY")
+            reader.take("IF", "NOT", "EXISTS") or reader.take("IF", "EXISTS")
+            try:
+                name = reader.table()
+            except _NotUnderstoodError:
+                return None
+            return slice(name.start, name.end)
+        reader.advance()
+    return None
+
+
+def _names_a_secret(sql: str, tokens: tuple[Token, ...]) -> bool:
+    return any(
+        _SECRET_WORD.search(token.name)
+        if token.kind in ("word", "quoted")
+        else token.kind != "mark" and _URL_WITH_PASSWORD.search(sql, token.start, token.end)
+        for token in tokens
+    )
+
+
+def _connects_with_password(sql: str, tokens: tuple[Token, ...]) -> bool:
+    """Whether a table connects to another server with a password: FEDERATED, SPIDER, CONNECT.
+
+    CONNECTION = 'mysql://u:p@h/d', CONNECTION = 'DSN=x;PWD=p', COMMENT = 'password "p"', OPTION_LIST = 'Password=p'.
+    """
+    option = ""
+    for token in tokens:
+        if token.kind in ("word", "quoted"):
+            option = token.name.upper()
+        elif token.kind == "text" and option in _CONNECTING_OPTIONS:
+            if any(
+                rule.search(sql, token.start, token.end) for rule in _CONNECTING_OPTIONS[option]
+            ):
+                return True
+            option = ""
+        elif token.name != "=":
+            option = ""
+    return False
 
 
 def _classify(reader: "_Reader") -> Statement:
@@ -432,7 +515,7 @@ def _set(reader: _Reader) -> Statement:
 def _start(reader: _Reader) -> Statement:
     if reader.word() == "TRANSACTION":
         return Statement(Kind.TRANSACTION, "START TRANSACTION")
-    raise _NotUnderstoodError
+    return Statement(Kind.SERVER, "START")  # START REPLICA, START GROUP_REPLICATION
 
 
 _WORDS_BEFORE_KIND_MAX = (
@@ -453,6 +536,16 @@ _OBJECTS = {
     "SERVER": Kind.SERVER,
     "INSTANCE": Kind.SERVER,
 }
+_WITH_BODY = (Kind.ROUTINE, Kind.TRIGGER, Kind.EVENT)
+_SECRET_WORD = re.compile(r"PASSW|PWD|SECRET|IDENTIFIED|CREDENTIAL", re.IGNORECASE)
+_URL_WITH_PASSWORD = re.compile(r"//[^/]*:.*@", re.DOTALL)
+_PASSWORD_FIELD = re.compile(r"(?:pass|passwd|password|pwd)\s*=", re.IGNORECASE)
+_SPIDER_PASSWORD = re.compile(r"password\s*[\\]?[\"']", re.IGNORECASE)
+_CONNECTING_OPTIONS = {
+    "CONNECTION": (_URL_WITH_PASSWORD, _PASSWORD_FIELD, _SPIDER_PASSWORD),
+    "OPTION_LIST": (_PASSWORD_FIELD,),
+    "COMMENT": (_SPIDER_PASSWORD,),
+}
 _RULES: dict[str, Callable[[_Reader], Statement]] = {
     "CREATE": _create,
     "ALTER": _alter,
@@ -465,7 +558,7 @@ _RULES: dict[str, Callable[[_Reader], Statement]] = {
 }
 _DECIDED_BY_ONE_WORD = {
     **dict.fromkeys(("GRANT", "REVOKE"), Kind.ACCOUNT),
-    **dict.fromkeys(("INSTALL", "UNINSTALL"), Kind.SERVER),
+    **dict.fromkeys(("INSTALL", "UNINSTALL", "CHANGE", "CLONE"), Kind.SERVER),
     **dict.fromkeys(("OPTIMIZE", "REPAIR", "CHECK", "FLUSH"), Kind.MAINTENANCE),
     **dict.fromkeys(
         ("BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "XA"), Kind.TRANSACTION

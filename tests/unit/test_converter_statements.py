@@ -133,6 +133,31 @@ def test_statement_becomes_a_record_in_order() -> None:
     assert "secret" not in account.statement.sql
 
 
+def test_record_has_the_text_that_its_server_executed() -> None:
+    """Executable comments are resolved by the version that wrote the file, and each file has its own."""
+    for version, tables, sql in (
+        ("9.7.4", ["a", "b"], "DROP TABLE a   , b"),
+        ("5.7.44", ["a"], "DROP TABLE a"),
+    ):
+        builder = BinlogBuilder(version=version)
+        builder.gtid(1)
+        builder.query("DROP TABLE a /*!80000 , b */ /*M! , c */")
+        (ddl,) = convert(builder).statements()
+        assert [table for _, table in ddl.statement.tables] == tables
+        assert ddl.statement.sql == sql
+
+
+def test_table_with_a_password_is_recorded_without_it() -> None:
+    """Apply must not execute what is left of the statement, so an operator decides."""
+    builder = BinlogBuilder()
+    builder.gtid(1)
+    builder.query("CREATE TABLE f (a int) ENGINE=FEDERATED CONNECTION='mysql://u:S3cr3t@h/d/t'")
+    (ddl,) = convert(builder).statements()
+    assert ddl.statement.kind == "unknown"
+    assert ddl.statement.sql == "CREATE TABLE f …"
+    assert "password" in ddl.statement.session["in_doubt"]
+
+
 def test_doubtful_statement_is_recorded_as_unknown() -> None:
     """A later server has a new session variable: the variables after it are unread, so apply must block."""
     builder = BinlogBuilder()

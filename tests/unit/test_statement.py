@@ -2,8 +2,12 @@
 
 import pytest
 
+from consumer.target.actions import Action, Actions
+from schemas.server_version import NO_NUMBERS, ServerVersion
+from schemas.sql.overlaps import has_period
 from schemas.sql.statement import Kind, changed_table, classify
-from schemas.sql.tokens import SqlMode, tokenize
+from schemas.sql.tokens import SqlMode, plain_text, tokenize
+from tests.kit import canaries
 
 
 def names(sql: str) -> list[str]:
@@ -82,7 +86,19 @@ def names(sql: str) -> list[str]:
         ("FROBNICATE t", Kind.UNKNOWN, []),
         ("CREATE TABLE", Kind.UNKNOWN, []),
         ("", Kind.UNKNOWN, []),
-        ("CREATE /*!80000 TABLE */ t (a int)", Kind.CREATE_TABLE, ["d.t"]),
+        ("CREATE /*!80000 TABLE */ t (a int)", Kind.UNKNOWN, []),
+        ("DROP TABLE a /*M! , b */", Kind.UNKNOWN, []),
+        ("DROP TABLE `/*! a`", Kind.DROP_TABLE, ["d./*! a"]),
+        ("TRUNCATE TABLE \u3000orders", Kind.TRUNCATE_TABLE, ["d.\u3000orders"]),
+        (
+            "DROP TABLE \xa0a, \u2003b\x85, \u0661",
+            Kind.DROP_TABLE,
+            ["d.\xa0a", "d.\u2003b\x85", "d.\u0661"],
+        ),
+        ("DROP\vTABLE\fa\r\n,b", Kind.DROP_TABLE, ["d.a", "d.b"]),
+        ("DROP TABLE a --\x01, b\n, c", Kind.DROP_TABLE, ["d.a", "d.c"]),
+        ("CREATE TABLE t (\u017felect int)", Kind.CREATE_TABLE, ["d.t"]),
+        ("\u017fET PASSWORD = 'x'", Kind.UNKNOWN, []),
         ("CREATE TABLE `table` (`drop` int) -- x\n", Kind.CREATE_TABLE, ["d.table"]),
     ],
 )
@@ -146,13 +162,126 @@ def test_create_select_distinguishes_row_and_statement_format() -> None:
     assert classify("CREATE TABLE t AS TABLE u", "d").selects_rows
 
 
-def test_account_statement_is_cut_before_any_secret() -> None:
-    """The record of an account statement has only its keywords."""
-    for sql in (
-        "CREATE USER x IDENTIFIED BY 'secret'",
-        "SET STATEMENT a = 1 FOR CREATE USER x IDENTIFIED BY 'secret'",
+SECRETS = (
+    "CREATE USER x IDENTIFIED BY 'S3cr3t'",
+    "GRANT ALL ON *.* TO x IDENTIFIED BY 'S3cr3t'",
+    "SET STATEMENT a = 1 FOR CREATE USER x IDENTIFIED BY 'S3cr3t'",
+    "SET PASSWORD FOR x = PASSWORD('S3cr3t')",
+    "SET GLOBAL x = 'S3cr3t'",
+    "CREATE SERVER s FOREIGN DATA WRAPPER mysql OPTIONS (PASSWORD 'S3cr3t')",
+    "CREATE OR REPLACE SERVER s FOREIGN DATA WRAPPER mysql OPTIONS (PASSWORD 'S3cr3t')",
+    "ALTER SERVER s OPTIONS (PASSWORD 'S3cr3t')",
+    "CHANGE MASTER TO MASTER_PASSWORD = 'S3cr3t'",
+    "CHANGE REPLICATION SOURCE TO SOURCE_PASSWORD = 'S3cr3t'",
+    "START REPLICA USER = 'u' PASSWORD = 'S3cr3t'",
+    "CLONE INSTANCE FROM u@h:3306 IDENTIFIED BY 'S3cr3t'",
+    "INSTALL COMPONENT 'file://c' SET GLOBAL c.key = 'S3cr3t'",
+    "CREATE DEFINER=`x`@`y` PROCEDURE p() BEGIN SET PASSWORD FOR a = 'S3cr3t'; END",
+    "CREATE OR REPLACE PACKAGE BODY p AS k TEXT := 'S3cr3t'; END",
+    "CREATE TRIGGER t BEFORE INSERT ON u FOR EACH ROW SET NEW.p = AES_ENCRYPT(NEW.p, 'S3cr3t')",
+    "ALTER EVENT e DO ALTER USER x IDENTIFIED BY 'S3cr3t'",
+    "CREATE TABLE f (a int) ENGINE=FEDERATED CONNECTION='mysql://u:S3cr3t@h:3306/d/t'",
+    "CREATE TABLE f (a int) ENGINE=CONNECT TABLE_TYPE=ODBC `connection` = 'DSN=x;UID=u;PWD=S3cr3t'",
+    "CREATE TABLE f (a int) ENGINE=CONNECT OPTION_LIST='Host=h,User=u,Password=S3cr3t'",
+    'CREATE TABLE f (a int) ENGINE=SPIDER COMMENT=\'wrapper "mysql", user "u", password "S3cr3t"\'',
+    "ALTER TABLE f ADD PARTITION (PARTITION p VALUES IN (1) COMMENT = 'password \\\"S3cr3t\\\"')",
+    "ALTER TABLE f CONNECTION 'mysql://u:x/S3cr3t@h:3306/d/t'",
+    "CREATE FROBNICATOR IDENTIFIED BY 'S3cr3t'",
+    "FROBNICATE 'mysql://u:S3cr3t@h'",
+    "CREATE /*! USER x IDENTIFIED BY 'S3cr3t' */",
+)
+
+
+@pytest.mark.parametrize("sql", SECRETS)
+def test_no_secret_of_a_statement_is_recorded(sql: str) -> None:
+    """The recorded text begins like the statement, ends before any secret, and can not be executed."""
+    text = classify(sql, "d").recorded_text(sql)
+    assert not canaries.shown(text, {"a password": "S3cr3t"})
+    assert text.endswith(" …")
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "CREATE TABLE t (password VARCHAR(60) COMMENT 'the password, hashed', connection TEXT)",
+        "CREATE TABLE f (a int) ENGINE=FEDERATED CONNECTION='server/t'",
+        "ALTER TABLE t COMMENT 'see https://h/p@q', ADD pwd INT DEFAULT '1'",
+        "CREATE VIEW v AS SELECT 'x' AS password",
+        "DROP PROCEDURE p",
+        "DROP TRIGGER t",
+    ],
+)
+def test_statement_without_a_secret_is_recorded_whole(sql: str) -> None:
+    """A word such as password alone is no secret."""
+    statement = classify(sql, "d")
+    assert statement.recorded_text(sql) == sql
+    assert not statement.has_secret
+
+
+def test_recorded_routine_keeps_its_name() -> None:
+    """An operator needs it to find the statement on the source."""
+    for sql, text in (
+        ("CREATE DEFINER=`x`@`y` PROCEDURE IF NOT EXISTS a.`b c`() SELECT 1", "PROCEDURE a.`b c`"),
+        ("ALTER DEFINER=x@y EVENT e RENAME TO f", "EVENT e"),
+        ("CREATE PACKAGE BODY p AS END", "PACKAGE p"),
     ):
-        assert "secret" not in classify(sql, "d").recorded_text(sql)
+        statement = classify(sql, "d")
+        assert statement.recorded_text(sql) == f"{sql.split()[0]} {text} …"
+
+
+MYSQL, OLD_MYSQL = ServerVersion.parse("9.7.4"), ServerVersion.parse("8.0.36")
+MARIADB = ServerVersion.parse("11.4.5-MariaDB-log")
+ANY_MYSQL, ANY_MARIADB = (ServerVersion(one.flavour, NO_NUMBERS) for one in (MYSQL, MARIADB))
+
+
+@pytest.mark.parametrize(
+    ("server", "sql", "plain"),
+    [
+        (MYSQL, "DROP TABLE a /*!80000 , b */", "DROP TABLE a , b"),
+        (MARIADB, "DROP TABLE a /*!80000 , b */", "DROP TABLE a"),
+        (MYSQL, "RENAME TABLE a TO b /*M! , s.x TO b.y */", "RENAME TABLE a TO b"),
+        (MARIADB, "RENAME TABLE a TO b /*M! , s.x TO b.y */", "RENAME TABLE a TO b , s.x TO b.y"),
+        (MYSQL, "A /*!99999 x /* n */ y */ z", "A z"),
+        (MYSQL, "A /*M! x /* n */ z", "A z"),
+        (OLD_MYSQL, "A /*!80037 x*/ /*!80036 y*/", "A y"),
+        (OLD_MYSQL, "A /*!080036 y*/", "A 6 y"),
+        (MYSQL, "A /*!080036 y*/ /*!080036y*/", "A y 6y"),
+        (MARIADB, "A /*!110405 x*/ /*!110406 y*/ /*M!80000z*/", "A x z"),
+        (MARIADB, "A /*!50699 x*/ /*!50700 y*/ /*!99999 z*/ /*!100000a*/", "A x a"),
+        (ANY_MYSQL, "A /*!99998 x*/ /*M! y*/", "A x"),
+        (ANY_MARIADB, "A /*!100500 x*/ /*M!999999 y*/", "A x y"),
+        (MYSQL, "A '/*! b */' `/*!c*/` /*! d */", "A '/*! b */' `/*!c*/` d"),
+        (MYSQL, "A /*! '*/' -- */\n, # */\n b */ c", "A '*/' -- */\n, # */\n b c"),
+        (MYSQL, "A -- /*!\nb */ c /* /*! d */", "A -- /*!\nb */ c /* /*! d */"),
+        (MYSQL, "A 2*/*x*/3 /*!+1/*!+1*/", "A 2*/*x*/3 +1 +1"),
+        (MYSQL, "SELECT /*+ SET_VAR(x=1) */ 1", "SELECT 1"),
+        (MYSQL, "A /*!80000 b", "A b"),
+        (MARIADB, "A /*!80000 b", "A"),
+    ],
+)
+def test_executable_comments_become_text_or_vanish(
+    server: ServerVersion, sql: str, plain: str
+) -> None:
+    """As the server that executed the statement decided; blanks are not compared."""
+    found = plain_text(sql, server)
+    assert [found[t.start : t.end] for t in tokenize(found)] == [
+        plain[t.start : t.end] for t in tokenize(plain)
+    ]
+    assert plain_text(found, server) == found
+
+
+def test_quotes_hide_executable_comments_by_the_sql_mode() -> None:
+    """A backslash or a double quote decides where a text ends."""
+    assert plain_text(r"A '\' /*! b */ '", MYSQL) == r"A '\' /*! b */ '"
+    assert plain_text(r"A '\' /*! b */", MYSQL, SqlMode(no_backslash_escapes=True)) == r"A '\'   b"
+    ansi = SqlMode(ansi_quotes=True)
+    assert plain_text(r'A "\" /*! b */', MYSQL, ansi) == r'A "\"   b'
+
+
+def test_long_ignored_comment_is_read_in_linear_time() -> None:
+    """Nested comments without an end."""
+    for sql in ("/*!99999 " + "/*a*/" * 200_000 + "/*", "/*!99999 " * 50_000, "/*! '" * 50_000):
+        assert plain_text(sql, MYSQL) is not None
 
 
 def test_sql_modes_change_the_meaning_of_quotes() -> None:
@@ -161,3 +290,19 @@ def test_sql_modes_change_the_meaning_of_quotes() -> None:
     assert [t.name for t in tokenize('"a""b"', SqlMode(ansi_quotes=True))] == ['a"b']
     assert len(tokenize(r"'\' x", SqlMode(no_backslash_escapes=True))) == 2
     assert len(tokenize(r"'\' x")) == 1
+
+
+def test_line_break_in_a_name_ends_no_definition_line() -> None:
+    """Names and texts of a table can look like a key or a constraint."""
+    fake = "UNIQUE KEY `k` (`a`,`b` WITHOUT OVERLAPS)"
+    constraint = "CONSTRAINT `c` FOREIGN KEY (`x`) REFERENCES `y` (`z`)"
+    for blank in "\n\v\f\x1c\x85\u2028":
+        name = f"x{blank}{fake}{blank}{constraint} ON DELETE CASCADE{blank}".replace("`", "``")
+        comment = f"{fake}{constraint}".replace("'", "''")
+        text = (
+            f"CREATE TABLE `t` (\n  `{name}` int COMMENT '{comment}',\n"
+            f"  UNIQUE KEY `k` (`a`,`b`),\n  {constraint} ON UPDATE CASCADE\n)"
+        )
+        assert not has_period(text, "k")
+        actions = Actions.shown(text, "CONSTRAINT `c` FOREIGN KEY")
+        assert actions == Actions(on_update=Action.CASCADE), repr(blank)
