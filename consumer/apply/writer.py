@@ -57,7 +57,7 @@ from consumer.rows import Rows
 from consumer.sql import table_plan as images
 from consumer.sql.json_documents import filled_exactly
 from consumer.sql.load import LOAD_ROWS_MAX
-from consumer.sql.table_plan import Pieces, TablePlan, make_shape
+from consumer.sql.table_plan import Pieces, TablePlan, compared, make_shape
 from consumer.sql.table_plans import TablePlans
 from consumer.target.conflicts import Conflict, store_conflict
 from consumer.target.connection import (
@@ -411,7 +411,7 @@ class RowWriter:
 
     def _key_text(self, rows: Rows, number: int, table_plan: TablePlan) -> str:
         image = images.BEFORE if rows.records[number, OP] != OP_CREATE else images.AFTER
-        shape = make_shape(table_plan.layout, [(image, index) for index in table_plan.identity])
+        shape = make_shape(table_plan.layout, compared(image, table_plan.identity))
         if not len(shape):
             return "(no key)"
         text = rows.text_of(Single.of(rows, number).firsts, shape)

@@ -23,6 +23,8 @@ A literal may be no exact way for a pair of types. So a repair compares the dige
 
 import re
 
+import numpy as np
+
 from consumer.compare.gaps import Gap
 from consumer.compare.table import Name, Pair
 from consumer.sql.json_documents import by_expression
@@ -111,6 +113,10 @@ def _literal(column: TargetColumn, other: TargetColumn, value: object) -> str:
         return "NULL"
     text = text_of(value)
     base = column.base_type
+    if base == "float" and other.float_max:
+        limit = np.float32(other.float_max)  # as stored, which may be above the limit
+        if abs(np.float32(text)) == limit:
+            return f"{float(text) / abs(float(text)) * other.float_max:.17e}"
     if base in _NUMBERS or _is_same_label(column, other):
         return text
     if base in _BYTES or (base in _ADDRESSES and other.base_type != base):

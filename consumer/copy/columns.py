@@ -4,7 +4,7 @@ The source returns bytes in each column's own character set, and LOAD DATA with 
 as they are. So most values are copied as bytes. The others:
 
     source            target              read as                                written as
-    FLOAT (1)         any number          the same DOUBLE                        its text
+    FLOAT (1)         any number          the same DOUBLE (4)                    its text
     BIT               another number      its number                             its text
     ENUM, SET         the same            its number on the target               its text, or by CAST (2)
     UUID, INET        the same, bytes     its bytes                              them
@@ -17,6 +17,7 @@ as they are. So most values are copied as bytes. The others:
 (1) FLOAT alone prints six digits. DOUBLE with decimals prints no others.
 (2) The server takes a text for a label first. So the number must not look like a label, and not be in UCS-2.
 (3) ``consumer.sql.json_documents`` finds the texts that need an expression.
+(4) The largest FLOAT(M,D) may be above its own limit, and is read as the limit.
 
 All other pairs of types are Fatal MR-5082. Pure.
 """
@@ -118,6 +119,9 @@ def _printed(source: TargetColumn, target: TargetColumn, name: str) -> tuple[str
     base, wanted = source.base_type, target.base_type
     if base == "float" or (base == "double" and "(" in source.type_text):
         name = f"CAST({name} AS DOUBLE)"
+        if source.float_max and source.type_text == target.type_text:
+            limit = f"{source.float_max:.17e}"
+            name = f"LEAST(GREATEST({name}, -{limit}), {limit})"
     if base == "bit":
         if wanted == "bit":
             return name, Kind.PLAIN

@@ -5,13 +5,14 @@ r"""Writes values as SQL literals directly into the text of a statement.
     BYTES, form BITS         the unsigned number
     DECIMAL                  digits, with the decimal point that the scale requires
     FLOAT, DOUBLE            the shortest digits of the double and an exponent: ``-25e-1``; ``-0e0`` keeps its sign
+    FLOAT, form BOUNDED      the limit of its column, if the value is the FLOAT nearest to it
     STRING                   '…' in utf8mb4, with NUL, ' and \ escaped as \0 \' \\
     BYTES                    _binary'…', with the same escapes
     NULL                     NULL
 
 A row is ``opening literal,literal,… closing``; a comma joins rows. ``shape`` has a line for each literal: (image, cell,
-form, scale). ``firsts`` has a line for each row: the first cell of the record with the before image, and of the record
-with the after image, which differ in a merged change. The literal is the cell ``firsts[row, image] + cell``.
+form, scale or limit). ``firsts`` has a line for each row: the first cell of the record with the before image, and of
+the one with the after image, which differ in a merged change. The literal is the cell ``firsts[row, image] + cell``.
 
 Only bytes that end or change a string literal are escaped. sql_mode must not contain NO_BACKSLASH_ESCAPES; ANSI_QUOTES
 has no effect. A number with an exponent is a DOUBLE, which the server reads as the double nearest to it.
@@ -28,7 +29,7 @@ from millrace.doubles import shortest
 
 Array = npt.NDArray[Any]
 
-PLAIN, BITS = 0, 1
+PLAIN, BITS, BOUNDED = 0, 1, 2
 NUMBER_BYTES_MAX = 96  # DECIMAL(65) with sign and point, a double with exponent
 
 
@@ -137,6 +138,19 @@ def _double_bits(data: Array, start: Any, kind: Any) -> Any:
 
 
 @compiled
+def _within(bits: Any, limit: Any) -> Any:
+    """The limit of a FLOAT(M,D), given as the bits of a double, instead of the FLOAT that is stored for it.
+
+    That FLOAT may be larger than the limit, and a strict server refuses it.
+    """
+    value = np.int64(bits).view(np.float64)
+    most = np.int64(limit).view(np.float64)
+    if np.float32(abs(value)) == np.float32(most):
+        return np.float64(most if value > 0 else -most).view(np.int64)
+    return bits
+
+
+@compiled
 def _put_quoted(out: Array, at: Any, data: Array, start: Any, end: Any) -> Any:
     out[at] = 39
     at += 1
@@ -181,7 +195,8 @@ def put_literal(
     if kind == DECIMAL:
         return _put_decimal(out, at, data, start, end, scale)
     if kind in (FLOAT, DOUBLE):
-        return _put_double(out, at, _double_bits(data, start, kind))
+        bits = _double_bits(data, start, kind)
+        return _put_double(out, at, _within(bits, scale) if form == BOUNDED else bits)
     if kind == STRING:
         return _put_quoted(out, at, data, start, end)
     if kind == BYTES and form == BITS:

@@ -13,7 +13,7 @@ None of them is rolled back with the target transaction. Each has the same resul
 """
 
 from consumer.rows import Template
-from consumer.sql.table_plan import AFTER, TablePlan, make_shape, record_indexes
+from consumer.sql.table_plan import AFTER, TablePlan, compared, make_shape, record_indexes
 from schemas.sql.quoting import quoted
 
 NEXT, CYCLE = "next_not_cached_value", "cycle_count"
@@ -24,7 +24,7 @@ def setval_template(table_plan: TablePlan) -> Template:
     indexes = record_indexes(table_plan.layout, (NEXT, CYCLE))
     assert indexes is not None
     texts = [b"SELECT SETVAL(" + table_plan.name + b",", b",0,", b")"]
-    return Template.of(texts, make_shape(table_plan.layout, [(AFTER, index) for index in indexes]))
+    return Template.of(texts, make_shape(table_plan.layout, compared(AFTER, indexes)))
 
 
 def is_set_template(table_plan: TablePlan) -> Template:
@@ -34,4 +34,4 @@ def is_set_template(table_plan: TablePlan) -> Template:
         texts[-1] += (b" AND " if place else b"") + quoted(column.name) + b"="
         texts.append(b"")
     indexes = [index for index, _ in table_plan.columns]
-    return Template.of(texts, make_shape(table_plan.layout, [(AFTER, index) for index in indexes]))
+    return Template.of(texts, make_shape(table_plan.layout, compared(AFTER, indexes)))

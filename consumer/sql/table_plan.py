@@ -14,11 +14,12 @@ literals by the lines of ``shape``. They name the image of each literal, because
 two records.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from consumer.kernel import literals
 from consumer.row_schemas import Ints, literal_form
 from consumer.target.inventory import (
     HIDDEN_PERIOD,
@@ -34,6 +35,7 @@ from schemas.sql.quoting import quoted, table_name
 from schemas.table.structure import INTEGER_CODES, Column, TableSchema, TypeCode
 
 BEFORE, AFTER = 0, 1
+Place = tuple[int, int, TargetColumn | None]  # image, column of the record; the column written
 SPATIAL_TYPES = {"geometry", "point", "linestring", "polygon", "multipoint", "multilinestring"}
 SPATIAL_TYPES |= {"multipolygon", "geomcollection", "geometrycollection"}
 
@@ -115,7 +117,7 @@ class TablePlan:
             case "replace":
                 return self._replace
             case "restore":
-                shape = self.shape(BEFORE, tuple(index for index, _ in self.columns))
+                shape = make_shape(self.layout, written(BEFORE, self.columns))
                 return replace(self._replace, shape=shape)
             case "update":
                 return self.update
@@ -129,10 +131,6 @@ class TablePlan:
     def documents(self) -> tuple[int, ...]:
         """The record's columns that are JSON on a MySQL target. MariaDB's JSON is text."""
         return tuple(index for index, column in self.columns if column.base_type == "json")
-
-    def shape(self, image: int, columns: tuple[int, ...]) -> Ints:
-        """Lines for ``kernel.literals``: these columns of one image."""
-        return make_shape(self.layout, [(image, column) for column in columns])
 
 
 def _sql(target: TargetTable) -> str:
@@ -264,7 +262,12 @@ def _identity(layout: RowLayout, target: TargetTable) -> tuple[int, ...]:
 
 
 def _is_loose(source: Column, column: TargetColumn) -> bool:
-    """True if the server compares a number with a text; then ``05`` and ``5a`` equal 5."""
+    """True if the server compares a number with a text; then ``05`` and ``5a`` equal 5.
+
+    Or if MySQL finds no row for the largest value of a FLOAT(M,D), which may be above the limit of the column.
+    """
+    if column.float_max:
+        return True
     return source.type.code in _NUMBER_CODES and column.base_type in _STRINGS
 
 
@@ -275,19 +278,27 @@ def _key_columns(
     return tuple((index, column) for index, column in found if column is not None)
 
 
-def make_shape(layout: RowLayout, places: list[tuple[int, int]]) -> Ints:
-    """Lines (image, cell number in the record, form, scale) for places (image, column)."""
+def make_shape(layout: RowLayout, places: Iterable[Place]) -> Ints:
+    """Lines (image, cell number in the record, form, scale or limit) for ``kernel.literals``."""
     columns = layout.table.columns
-    lines = [
-        (
-            image,
-            image * len(columns) + index,
-            literal_form(columns[index]),
-            columns[index].type.scale,
-        )
-        for image, index in places
-    ]
+    lines = []
+    for image, index, target in places:
+        column = columns[index]
+        form = literal_form(column), column.type.scale
+        if target is not None and column.type.code is TypeCode.FLOAT and target.float_max:
+            form = literals.BOUNDED, int(np.float64(target.float_max).view(np.int64))
+        lines.append((image, image * len(columns) + index, *form))
     return np.array(lines, np.int64).reshape(-1, 4)
+
+
+def compared(image: int, indexes: Iterable[int]) -> list[Place]:
+    """Values of one image that are compared with the target's."""
+    return [(image, index, None) for index in indexes]
+
+
+def written(image: int, columns: Iterable[tuple[int, TargetColumn]]) -> list[Place]:
+    """Values of one image that are written to these columns of the target."""
+    return [(image, index, column) for index, column in columns]
 
 
 def insert_pieces(
@@ -298,16 +309,14 @@ def insert_pieces(
     lead = (
         b"INSERT INTO " + table_name(target.database, target.table) + b" (" + names + b") VALUES "
     )
-    return Pieces(
-        lead, b"(", b")", b"", make_shape(layout, [(AFTER, index) for index, _ in columns])
-    )
+    return Pieces(lead, b"(", b")", b"", make_shape(layout, written(AFTER, columns)))
 
 
 def _delete(layout: RowLayout, target: TargetTable, identity: tuple[int, ...]) -> Pieces:
     key = [column.name for _, column in _key_columns(layout, target, identity)]
     check_names_row(target, key)
     names = [quoted(name) for name in key]
-    shape = make_shape(layout, [(BEFORE, index) for index in identity])
+    shape = make_shape(layout, compared(BEFORE, identity))
     lead = b"DELETE FROM " + table_name(target.database, target.table) + b" WHERE "
     if len(names) == 1:
         return Pieces(lead + names[0] + b" IN (", b"", b"", b")", shape)
@@ -330,19 +339,14 @@ def _update(
         if matched is None:
             return None
         matches.append(b"t." + quoted(found.name) + b" = " + matched)
-    written = [(index, column) for index, column in columns if index not in identity]
-    if not written:
+    others = [(index, column) for index, column in columns if index not in identity]
+    if not others:
         return None
-    sets = [
-        b"t." + quoted(column.name) + b" = v.c%d" % at for at, (_, column) in enumerate(written)
-    ]
+    sets = [b"t." + quoted(column.name) + b" = v.c%d" % at for at, (_, column) in enumerate(others)]
     names = [b"k%d" % at for at in range(len(identity))] + [
-        b"c%d" % at for at in range(len(written))
+        b"c%d" % at for at in range(len(others))
     ]
-    shape = make_shape(
-        layout,
-        [*((BEFORE, index) for index in identity), *((AFTER, index) for index, _ in written)],
-    )
+    shape = make_shape(layout, [*compared(BEFORE, identity), *written(AFTER, others)])
     tail = b" STRAIGHT_JOIN " + table_name(target.database, target.table) + b" AS t ON "
     tail += b" AND ".join(matches) + b" SET " + b", ".join(sets)
     if flavour is Flavour.MYSQL:

@@ -14,9 +14,12 @@ from consumer.sql.table_plan import (
     AFTER,
     BEFORE,
     SPATIAL_TYPES,
+    Place,
     TablePlan,
     check_names_row,
+    compared,
     make_shape,
+    written,
 )
 from consumer.target.inventory import TargetColumn
 from schemas.gtid import Flavour
@@ -29,15 +32,14 @@ def insert_template(
 ) -> Template:
     """INSERT or REPLACE of an image. ``period``: with so many columns of the table's period."""
     columns = (*table_plan.columns, *table_plan.period[:period])
-    indexes = [index for index, _ in columns]
     names = b",".join(quoted(column.name) for _, column in columns)
     verb = b"REPLACE INTO " if replace else b"INSERT INTO "
     texts = [verb + table_plan.name + b" (" + names + b") VALUES ("]
-    for place in range(len(indexes)):
+    for place in range(len(columns)):
         texts[-1] += b"," if place else b""
         texts.append(b"")
     texts[-1] += b")"
-    return Template.of(texts, make_shape(table_plan.layout, [(image, index) for index in indexes]))
+    return Template.of(texts, make_shape(table_plan.layout, written(image, columns)))
 
 
 def update_template(table_plan: TablePlan, flavour: Flavour) -> Template:
@@ -46,8 +48,7 @@ def update_template(table_plan: TablePlan, flavour: Flavour) -> Template:
     for place, (_, column) in enumerate(table_plan.columns):
         texts[-1] += (b"," if place else b"") + quoted(column.name) + b"="
         texts.append(b"")
-    places = [(AFTER, index) for index, _ in table_plan.columns]
-    return _where(table_plan, flavour, texts, places)
+    return _where(table_plan, flavour, texts, written(AFTER, table_plan.columns))
 
 
 def delete_template(table_plan: TablePlan, flavour: Flavour) -> Template:
@@ -65,7 +66,7 @@ def find_history_template(table_plan: TablePlan, flavour: Flavour) -> Template:
     columns = (*table_plan.named, table_plan.period[1])
     texts = [b"SELECT 1 FROM " + table_plan.name + b" FOR SYSTEM_TIME ALL"]
     _add_condition(texts, table_plan, columns, same_on=None if table_plan.identity else flavour)
-    shape = make_shape(table_plan.layout, [(AFTER, index) for index, _ in columns])
+    shape = make_shape(table_plan.layout, compared(AFTER, (index for index, _ in columns)))
     texts[-1] += b" LIMIT 1"
     return Template.of(texts, shape)
 
@@ -79,14 +80,15 @@ def rows_template(
     """
     texts = [b"SELECT " + shown + b" FROM " + table_plan.name]
     _add_condition(texts, table_plan, key, same_on=None)
-    return Template.of(texts, make_shape(table_plan.layout, [(image, index) for index, _ in key]))
+    places = compared(image, (index for index, _ in key))
+    return Template.of(texts, make_shape(table_plan.layout, places))
 
 
 def _where(
     table_plan: TablePlan,
     flavour: Flavour,
     texts: list[bytes],
-    places: list[tuple[int, int]],
+    places: list[Place],
     *,
     image: int = BEFORE,
 ) -> Template:
@@ -98,7 +100,7 @@ def _where(
     _add_condition(texts, table_plan, table_plan.named, same_on=same_on)
     if is_limited:
         texts[-1] += b" LIMIT 1"
-    places = [*places, *((image, index) for index, _ in table_plan.named)]
+    places = [*places, *compared(image, (index for index, _ in table_plan.named))]
     return Template.of(texts, make_shape(table_plan.layout, places))
 
 

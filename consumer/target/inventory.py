@@ -6,6 +6,7 @@ executors. A table that is not in it is not on the target. Names are as the serv
 done here: decisions about records (``consumer.sql.table_plan``).
 """
 
+import re
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 
@@ -21,6 +22,8 @@ from schemas.sql.overlaps import has_period
 from schemas.sql.quoting import quoted, table_name
 
 TableKey = tuple[str, str]
+_FLOAT_DIGITS_MAX = 38  # before the point; with more, each FLOAT is below the limit
+_FLOAT_SIZES = re.compile(r"float\((\d+),(\d+)\)")
 READS_MAX = 5
 
 
@@ -36,6 +39,18 @@ class TargetColumn:
     nullable: bool
     generated: bool
     is_auto_increment: bool = False
+
+    @property
+    def float_max(self) -> float:
+        """The largest number that a FLOAT(M,D) takes in a strict mode; 0 for other columns.
+
+        The server stores the nearest FLOAT, which may be larger: FLOAT(10,2) takes 99999999.99 and has 100000000.
+        """
+        sizes = _FLOAT_SIZES.match(self.type_text)
+        digits, decimals = map(int, sizes.groups()) if sizes else (0, 0)
+        if not 0 < digits - decimals <= _FLOAT_DIGITS_MAX:
+            return 0.0
+        return 10.0 ** (digits - decimals) - 1.0 / 10.0**decimals
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,7 +166,6 @@ class Column:
         return (
             self.type.code is TypeCode.LONGLONG
             and self.type.is_unsigned
-            and self.nullable
             and _KEY_HASH.fullmatch(self.name) is not None
         )
 

@@ -41,12 +41,13 @@ ROWS = 1_500
 DAMAGES = 500
 CHUNK_ROWS = 200
 TABLES = {
-    "t": "id INT PRIMARY KEY, v VARCHAR(40), f FLOAT, e ENUM('x','y'), j JSON, g GEOMETRY, d DATE",
+    "t": "id INT PRIMARY KEY, v VARCHAR(40), f FLOAT, e ENUM('x','y'), j JSON, g GEOMETRY, d DATE, w FLOAT(8,1)",
     "c": "a VARCHAR(20) COLLATE utf8mb4_general_ci, b INT, v BLOB, PRIMARY KEY (a, b)",
     "bag": "n INT, v VARCHAR(40)",
 }
 VALUES = {
-    "t": "{0}, 'row {0}', {0} / 4, 1 + {0} % 2, '[{0}, \"é\"]', ST_GeomFromText('POINT({0} 1)'), '0000-00-00'",
+    "t": "{0}, 'row {0}', {0} / 4, 1 + {0} % 2, '[{0}, \"é\"]', ST_GeomFromText('POINT({0} 1)'), '0000-00-00',"
+    " IF({0} % 3, 1, -1) * 9999999.9",  # the FLOAT 10000000 is above the limit
     "c": "'Key {0}', {0} % 7, x'00ff'",
     "bag": "{0} % 900, 'bag'",
 }
@@ -143,7 +144,7 @@ def _damage(follower: Follower) -> Counter[str]:
 
 
 def _rows(server: DatabaseServer, table: str) -> list[tuple[object, ...]]:
-    columns = {"t": "id, HEX(v), f + 0e0, e, HEX(CAST(j AS CHAR)), HEX(g), d + 0"}
+    columns = {"t": "id, HEX(v), f + 0e0, e, HEX(CAST(j AS CHAR)), HEX(g), d + 0, w + 0e0"}
     return sorted(
         server.execute(f"SELECT {columns.get(table, '*')} FROM {table}", db=DATABASE), key=repr
     )

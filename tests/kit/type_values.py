@@ -162,6 +162,12 @@ CASES: list[TypeCase] = [
         "CAST(v AS DOUBLE)",
         _plain,
     ),
+    TypeCase(  # the largest is stored as 100000000, above the limit of the column
+        "FLOAT(10,2)",
+        ("99999999.99", "-99999999.99", "123456.78", "-0.0", "0.01"),
+        "CAST(v AS DOUBLE)",
+        _plain,
+    ),
     TypeCase(
         "DOUBLE",
         ("0", "0.1", "1.7976931348623157e308", "-2.2250738585072014e-308", "5e-324"),

@@ -12,7 +12,7 @@ from consumer.kernel.order import bind_groups, hold_keys, pack_lanes
 from consumer.plan.applied import from_bitmaps, not_applied, to_bitmap
 from consumer.row_schemas import RowSchemas, make_programs
 from consumer.rows import KeyEntries, Rows, walk_values
-from consumer.sql.table_plan import AFTER, make_shape
+from consumer.sql.table_plan import AFTER, compared, make_shape
 from schemas.record.avro_schema import envelope_schema
 from schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
 from tests.kit.apply.tables import accounts, integer, table
@@ -35,7 +35,7 @@ def _walk(made: TableSchema, values: list[bytes]) -> Rows:
 def _literals(type_: ColumnType, values: list[object]) -> list[str]:
     made = table("d", "t", Column("v", type_, nullable=True), key=())
     rows = _walked(made, [{"v": value} for value in values])
-    shape = make_shape(rows.programs.layouts[0], [(AFTER, 0)])
+    shape = make_shape(rows.programs.layouts[0], compared(AFTER, [0]))
     return [
         rows.text_of(rows.firsts(np.array([number])), shape).decode("latin1")
         for number in range(len(rows))

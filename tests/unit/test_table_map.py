@@ -121,6 +121,12 @@ def test_hash_column_of_a_long_unique_key_is_recognized() -> None:
     ]
 
 
+def test_hash_column_of_a_key_without_null_is_recognized() -> None:
+    """It is NOT NULL if all columns of its key are."""
+    type_ = ColumnType(TypeCode.LONGLONG, is_unsigned=True)
+    assert Column("DB_ROW_HASH_1", type_, nullable=False).is_key_hash
+
+
 def test_enum_labels_are_decoded_in_their_columns_charset() -> None:
     """ucs2 labels have two bytes per character; those of a binary column are UTF-8."""
     _, table = parse_table_map(MYSQL_CHARSETS, flavour=Flavour.MYSQL)

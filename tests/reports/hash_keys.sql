@@ -1,0 +1,23 @@
+-- report: estuary/connectors#1344, debezium dbz#1395 (hidden column DB_ROW_HASH_1 of a UNIQUE key over long columns); right: rows equal, the hidden column neither shifts others nor is written, duplicates are found as on the source; flavour: mariadb
+CREATE DATABASE hash_keys CHARACTER SET utf8mb4;
+USE hash_keys;
+CREATE TABLE h (id INT PRIMARY KEY, b BLOB, t TEXT, v INT, UNIQUE KEY (b), UNIQUE KEY (t, v));
+INSERT INTO h VALUES (1, REPEAT('a', 5000), 'x', 1), (2, NULL, 'x', 2), (3, NULL, 'X ', 3), (4, '', NULL, 1), (5, REPEAT('b', 70), '', NULL);
+UPDATE h SET b = REPEAT('c', 6000) WHERE id = 1;
+UPDATE h SET t = 'y', v = v + 1 WHERE id = 2;
+INSERT INTO h VALUES (9, REPEAT('c', 6000), 'new', 9) ON DUPLICATE KEY UPDATE v = 99;
+REPLACE INTO h VALUES (6, '', 'z', 7);
+ALTER TABLE h DROP INDEX t, ADD COLUMN w INT DEFAULT 4 AFTER id, DROP COLUMN v, ADD UNIQUE KEY (t, id);
+INSERT INTO h (id, b, t) VALUES (7, 'q', 'ä');
+UPDATE h SET w = id;
+CREATE TABLE onlyhash (l VARCHAR(5000) NOT NULL, n INT, UNIQUE KEY (l) USING HASH);
+INSERT INTO onlyhash VALUES ('a', 1), ('b', 2), (REPEAT('é', 3000), 3);
+UPDATE onlyhash SET l = CONCAT(l, 'z') WHERE n < 3;
+DELETE FROM onlyhash WHERE n = 3;
+ALTER TABLE onlyhash ADD COLUMN `DB_ROW_HASH` INT, ADD UNIQUE KEY u2 (l, n) USING HASH;
+INSERT INTO onlyhash VALUES ('c', 4, 5);
+CREATE TABLE nokey (t TEXT, UNIQUE KEY (t));
+INSERT INTO nokey VALUES (NULL), (NULL), ('a');
+UPDATE nokey SET t = 'b' WHERE t IS NULL LIMIT 1;
+DELETE FROM nokey WHERE t IS NULL;
+SELECT * FROM onlyhash ORDER BY l;
