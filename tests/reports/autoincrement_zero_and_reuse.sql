@@ -1,0 +1,15 @@
+-- report: bugs.mysql.com 199, debezium DBZ-1318 (0 and negative numbers in AUTO_INCREMENT columns, TRUNCATE, large steps); right: the same numbers; flavour: both
+CREATE DATABASE autoincrement_zero_and_reuse CHARACTER SET utf8mb4;
+USE autoincrement_zero_and_reuse;
+SET SESSION sql_mode = CONCAT(@@sql_mode, ',NO_AUTO_VALUE_ON_ZERO');
+CREATE TABLE t (id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY, v BIT(9), b BINARY(2), y YEAR) AUTO_INCREMENT = 7;
+INSERT INTO t VALUES (0, b'1', 'a', 0), (NULL, b'100000000', x'00', 2000);
+UPDATE t SET id = 18446744073709551614 WHERE id = 7;
+UPDATE t SET v = v + 1 WHERE id > 9223372036854775807;
+DELETE FROM t WHERE id = 0;
+TRUNCATE TABLE t;
+INSERT INTO t (v) VALUES (1), (2);
+ALTER TABLE t AUTO_INCREMENT = 1000;
+INSERT INTO t (v) VALUES (3);
+ALTER TABLE t MODIFY id INT NOT NULL, DROP PRIMARY KEY, ADD COLUMN new_id INT AUTO_INCREMENT PRIMARY KEY FIRST;
+UPDATE t SET id = 0 WHERE id = 1000;

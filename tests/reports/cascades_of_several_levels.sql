@@ -1,0 +1,23 @@
+-- report: bugs.mysql.com 32506 and MDEV-22180 (cascades that are not logged, over several levels and to the table itself); right: the same children on both sides; flavour: both
+CREATE DATABASE cascades_of_several_levels CHARACTER SET utf8mb4;
+USE cascades_of_several_levels;
+CREATE TABLE tree (id INT PRIMARY KEY, up INT, FOREIGN KEY (up) REFERENCES tree (id) ON DELETE CASCADE);
+INSERT INTO tree VALUES (1, NULL), (2, 1), (3, 2), (4, NULL);
+DELETE FROM tree WHERE id = 1;
+INSERT INTO tree VALUES (2, 4);
+CREATE TABLE a (id INT PRIMARY KEY, up INT);
+CREATE TABLE b (id INT PRIMARY KEY, aid INT, KEY (aid), FOREIGN KEY (aid) REFERENCES a (id) ON DELETE SET NULL ON UPDATE CASCADE);
+CREATE TABLE c (id INT PRIMARY KEY, bid INT, v INT, g INT AS (v * 2) STORED, FOREIGN KEY (bid) REFERENCES b (id) ON DELETE CASCADE ON UPDATE CASCADE);
+INSERT INTO a VALUES (1, NULL), (2, 1), (3, 2), (4, NULL);
+INSERT INTO b VALUES (1, 1), (2, 2), (3, 3), (4, 4);
+INSERT INTO c (id, bid, v) VALUES (1, 1, 1), (2, 2, 2), (3, 3, 3), (4, 4, 4);
+UPDATE b SET id = id + 100 WHERE id < 3;
+DELETE FROM a WHERE id < 3;
+UPDATE c SET v = v + 1;
+UPDATE a SET id = 40 WHERE id = 4;
+DELETE FROM b WHERE aid IS NULL;
+SET SESSION foreign_key_checks = 0;
+DELETE FROM a;
+INSERT INTO c (id, bid, v) VALUES (9, 999, 9);
+SET SESSION foreign_key_checks = 1;
+UPDATE c SET v = 10 WHERE id = 9;

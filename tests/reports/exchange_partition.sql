@@ -1,0 +1,21 @@
+-- report: pingcap/ticdc#1171 and #1444 (EXCHANGE PARTITION, also with a table of another database); right: the rows change places on both sides; flavour: both
+CREATE DATABASE exchange_partition CHARACTER SET utf8mb4;
+USE exchange_partition;
+CREATE DATABASE exchange_partition2;
+CREATE TABLE p (id INT PRIMARY KEY, f VARCHAR(30)) PARTITION BY RANGE (id) (PARTITION p0 VALUES LESS THAN (50), PARTITION p1 VALUES LESS THAN (100), PARTITION p2 VALUES LESS THAN MAXVALUE);
+INSERT INTO p VALUES (1, 'one'), (60, 'sixty'), (1669, 'Jim');
+CREATE TABLE exchange_partition2.t LIKE p;
+ALTER TABLE exchange_partition2.t REMOVE PARTITIONING;
+INSERT INTO exchange_partition2.t VALUES (2, 'two');
+ALTER TABLE p EXCHANGE PARTITION p0 WITH TABLE exchange_partition2.t;
+UPDATE p SET f = UPPER(f);
+UPDATE exchange_partition2.t SET f = CONCAT(f, '!');
+INSERT INTO exchange_partition2.t VALUES (70, 'out');
+ALTER TABLE p EXCHANGE PARTITION p0 WITH TABLE exchange_partition2.t WITHOUT VALIDATION;
+DELETE FROM exchange_partition2.t;
+ALTER TABLE p TRUNCATE PARTITION p1, p2;
+ALTER TABLE p REORGANIZE PARTITION p0, p1 INTO (PARTITION n0 VALUES LESS THAN (100));
+INSERT INTO p VALUES (3, 'three'), (99, 'x');
+ALTER TABLE p PARTITION BY KEY (id) PARTITIONS 4;
+ALTER TABLE p COALESCE PARTITION 2;
+DELETE FROM p WHERE id = 99;

@@ -1,0 +1,23 @@
+-- report: vitessio/vitess#8630, bugs.mysql.com 97970 (functional and multi-valued keys have hidden columns); right: rows of the source, and duplicates are found as there; flavour: mysql; replica: stops
+CREATE DATABASE functional_and_multivalued_keys CHARACTER SET utf8mb4;
+USE functional_and_multivalued_keys;
+CREATE TABLE t (id INT PRIMARY KEY, a VARCHAR(20), j JSON, UNIQUE KEY f ((LOWER(a))), UNIQUE KEY m ((CAST(j->'$.tags' AS UNSIGNED ARRAY))), KEY d ((CAST(j->>'$.day' AS DATE))));
+INSERT INTO t VALUES (1, 'A', '{"tags": [1, 2], "day": "2024-01-01"}'), (2, 'b', '{"tags": [3]}'), (3, NULL, NULL);
+BEGIN;
+UPDATE t SET j = '{"tags": [9]}' WHERE id = 1;
+DELETE FROM t WHERE id = 2;
+UPDATE t SET j = '{"tags": [1, 2, 3]}' WHERE id = 3;
+INSERT INTO t VALUES (4, 'B', '{"tags": [4, 4]}');
+ROLLBACK;
+BEGIN;
+DELETE FROM t WHERE id = 2;
+UPDATE t SET j = '{"tags": [3, 5]}', a = 'B' WHERE id = 1;
+UPDATE t SET j = '{"tags": [1, 2]}', a = 'a' WHERE id = 3;
+COMMIT;
+CREATE TABLE k (a INT, b INT, UNIQUE KEY ((a + b)));
+INSERT INTO k VALUES (1, 2), (2, 2), (NULL, 1), (NULL, 1);
+UPDATE k SET a = 5 WHERE b = 1 LIMIT 1;
+UPDATE k SET a = a + 1 ORDER BY a DESC;
+DELETE FROM k WHERE a IS NULL;
+ALTER TABLE t DROP INDEX m, ADD KEY m2 ((CAST(j->'$.tags' AS CHAR(9) ARRAY)));
+INSERT INTO t VALUES (5, 'c', '{"tags": ["x", "y"]}');

@@ -1,0 +1,21 @@
+-- report: MySQL WL#13784 and vitessio/vitess#14297 (sql_generate_invisible_primary_key of the source's session); right: the target's table has the same hidden key and the same numbers in it; flavour: mysql
+CREATE DATABASE generated_invisible_key CHARACTER SET utf8mb4;
+USE generated_invisible_key;
+SET SESSION sql_generate_invisible_primary_key = ON;
+CREATE TABLE t (a INT, b VARCHAR(9));
+INSERT INTO t VALUES (1, 'a'), (1, 'a'), (2, 'b');
+DELETE FROM t WHERE a = 1 LIMIT 1;
+UPDATE t SET b = 'c';
+CREATE TABLE l LIKE t;
+INSERT INTO l SELECT * FROM t;
+CREATE TABLE s SELECT a, b FROM t;
+INSERT INTO s VALUES (9, 'z');
+ALTER TABLE t ADD COLUMN d INT DEFAULT 3;
+SET SESSION show_gipk_in_create_table_and_information_schema = OFF;
+CREATE TABLE u (x INT UNIQUE);
+INSERT INTO u VALUES (NULL), (1);
+SET SESSION sql_generate_invisible_primary_key = OFF, show_gipk_in_create_table_and_information_schema = ON;
+ALTER TABLE u DROP PRIMARY KEY, DROP COLUMN my_row_id;
+CREATE TABLE n (a INT);
+INSERT INTO n VALUES (1);
+UPDATE u SET x = 5 WHERE x IS NULL;

@@ -1,0 +1,24 @@
+-- report: pingcap/tiflow#3168 and dm#1895 (updates of keys that take each other's values); right: the rows of the source in every order of the statements; flavour: both
+CREATE DATABASE key_values_change_places CHARACTER SET utf8mb4;
+USE key_values_change_places;
+CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT, UNIQUE KEY (a), UNIQUE KEY (b, a));
+INSERT INTO t VALUES (1, 1, 1), (2, 2, 2), (3, 3, 3);
+BEGIN;
+UPDATE t SET a = 10 WHERE id = 1;
+UPDATE t SET a = 1 WHERE id = 2;
+UPDATE t SET a = 2 WHERE id = 1;
+COMMIT;
+UPDATE t SET id = id + 1 ORDER BY id DESC;
+UPDATE t SET id = id - 1 ORDER BY id;
+BEGIN;
+DELETE FROM t WHERE id = 3;
+INSERT INTO t VALUES (4, 3, 3);
+UPDATE t SET id = 3 WHERE id = 4;
+INSERT INTO t VALUES (4, 4, 4);
+DELETE FROM t WHERE id = 4;
+INSERT INTO t VALUES (4, 4, 5);
+COMMIT;
+REPLACE INTO t VALUES (5, 1, 1), (6, 4, 5), (1, 9, 9);
+INSERT INTO t VALUES (1, 3, 3) ON DUPLICATE KEY UPDATE a = a + 100, id = id + 100;
+INSERT IGNORE INTO t VALUES (5, 5, 5), (7, 7, 7);
+UPDATE IGNORE t SET a = 7;

@@ -1,0 +1,11 @@
+-- report: MDEV-17082 and MDEV-16975 (FOR PORTION OF writes several rows; keys WITHOUT OVERLAPS); right: the same periods; flavour: mariadb
+CREATE DATABASE periods_of_the_application CHARACTER SET utf8mb4;
+USE periods_of_the_application;
+CREATE TABLE t (id INT, s DATE, e DATE, v INT, PERIOD FOR p (s, e), UNIQUE (id, p WITHOUT OVERLAPS));
+INSERT INTO t VALUES (1, '2024-01-01', '2024-12-31', 1), (2, '2024-01-01', '2024-06-01', 2);
+UPDATE t FOR PORTION OF p FROM '2024-03-01' TO '2024-04-01' SET v = 10;
+DELETE FROM t FOR PORTION OF p FROM '2024-02-01' TO '2024-03-15' WHERE id = 1;
+UPDATE t SET v = v + 1;
+UPDATE t FOR PORTION OF p FROM '2020-01-01' TO '2030-01-01' SET id = 3 WHERE id = 2;
+ALTER TABLE t DROP INDEX id, DROP PERIOD FOR p;
+DELETE FROM t WHERE id = 3 LIMIT 1;

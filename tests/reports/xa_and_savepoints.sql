@@ -1,0 +1,26 @@
+-- report: MDEV-742, bugs.mysql.com 12161 (XA PREPARE and later COMMIT or ROLLBACK; savepoints that are taken back); right: only what was committed; flavour: both
+CREATE DATABASE xa_and_savepoints CHARACTER SET utf8mb4;
+USE xa_and_savepoints;
+CREATE TABLE t (id INT PRIMARY KEY, v INT);
+XA START 'one', 'b', 7;
+INSERT INTO t VALUES (1, 1);
+XA END 'one', 'b', 7;
+XA PREPARE 'one', 'b', 7;
+XA COMMIT 'one', 'b', 7;
+XA START 'two';
+INSERT INTO t VALUES (2, 2);
+XA END 'two';
+XA PREPARE 'two';
+XA ROLLBACK 'two';
+XA START x'00ff';
+UPDATE t SET v = 3;
+XA END x'00ff';
+XA COMMIT x'00ff' ONE PHASE;
+BEGIN;
+INSERT INTO t VALUES (4, 4);
+SAVEPOINT `a b`;
+INSERT INTO t VALUES (5, 5);
+ROLLBACK TO SAVEPOINT `a b`;
+INSERT INTO t VALUES (6, 6);
+RELEASE SAVEPOINT `a b`;
+COMMIT;
