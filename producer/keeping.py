@@ -91,12 +91,18 @@ class RelayRunner:
 def needed_positions(
     sets: SetSource, set_name: str, flavour: Flavour
 ) -> Callable[[], Positions | None]:
-    """Returns a function for the published positions of the set's tasks; it returns None while they are unknown."""
+    """Returns a function for the published positions of the set's tasks; it returns None while they are unknown.
+
+    The position of a task that has published nothing and starts at the first binlog is None: it needs every file.
+    """
 
     def needed() -> Positions | None:
         try:
             texts = sets.positions_of(set_name)
-            return {task: parse_gtid_set(flavour, text) for task, text in texts.items() if text}
+            return {
+                task: parse_gtid_set(flavour, text) if text else None
+                for task, text in texts.items()
+            }
         except MillraceError as error:
             log.warning("purge skipped: the set's tasks are unknown", error=str(error))
             return None

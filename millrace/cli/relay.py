@@ -241,7 +241,7 @@ def _positions(set_name: str) -> dict[str, str]:
 
     try:
         with control() as now:
-            return {task: at for task, at in now.store.positions_of(set_name).items() if at}
+            return dict(now.store.positions_of(set_name))
     except MillraceError as error:
         print(f"the tasks are unknown: {error}", file=sys.stderr)
         return {}

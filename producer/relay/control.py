@@ -216,7 +216,7 @@ def _check_tasks(relay: RelayLog, request: PurgeRequest, positions: Positions) -
 
 def _evict(relay: RelayLog, request: PurgeRequest, positions: Positions) -> dict[str, str]:
     """Record the evictions, then release what the tasks hold."""
-    evicted = {task: str(positions.get(task, "")) for task in request.evict}
+    evicted = {task: str(positions.get(task) or "") for task in request.evict}
     if evicted:
         record_evictions(relay.root, evicted, relay.disk)
     for task in evicted:

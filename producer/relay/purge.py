@@ -5,7 +5,7 @@ Never deleted:
 - the file being written,
 - files that a running task holds (``RelayLog.hold``), from the first byte that it has not published,
 - files with source transactions after a position in ``needed``, the positions of the set's tasks, running or not,
-  except of tasks that an operator evicted by name (``evictions``).
+  except of tasks that an operator evicted by name (``evictions``). A task that has no position yet needs every file.
 
 Files are deleted oldest first, so the remaining files have no gap.
 
@@ -27,6 +27,7 @@ from typing import Self
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
 from producer.relay import layout
+from producer.relay.evictions import read_evictions
 from producer.relay.files import disk_errors
 from producer.relay.layout import Subdir
 from producer.relay.reader import RelayReader
@@ -41,7 +42,8 @@ BEFORE_RMDIR = register("relay.before_rmdir")
 
 SPACE_INTERVAL_S = 60.0  # 15 GiB of free space last a minute at 270 MB/s
 
-Positions = Mapping[str, GtidPosition]  # by task
+# By task; None: it has published nothing and begins at the first binlog.
+Positions = Mapping[str, GtidPosition | None]
 
 log = get_logger("producer.relay")
 
@@ -115,9 +117,15 @@ def _purgeable(relay: RelayLog, limit: Coordinates | None, needed: Positions) ->
     held = relay.held()
     if held is None:
         return []
+    if any(position is None for position in needed.values()):
+        with disk_errors(relay.root):
+            evicted = read_evictions(relay.root, relay.disk)
+        if any(position is None and task not in evicted for task, position in needed.items()):
+            return []
     # A position without a file is older than the log and must be read from the source in any case.
+    positions = [position for position in needed.values() if position is not None]
     with RelayReader(relay) as reader:
-        wanted = [at for position in needed.values() if (at := reader.seek(position)) is not None]
+        wanted = [at for position in positions if (at := reader.seek(position)) is not None]
     first_kept = min([held, *wanted, *([] if limit is None else [limit])])
     files = (Coordinates(str(subdir), name, FIRST_POS) for subdir, name in relay.list_files())
     return [at for at in files if at.order[:2] < first_kept.order[:2]]

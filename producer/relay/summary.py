@@ -49,9 +49,11 @@ def summarize(relay: RelayLog, positions: Positions) -> Summary:
 
 def _find_files(relay: RelayLog, positions: Positions) -> dict[str, str]:
     found = {}
+    files = relay.list_files()
+    first = Coordinates(str(files[0][0]), files[0][1], FIRST_POS) if files else None
     with RelayReader(relay) as reader:
         for task, position in positions.items():
-            at = reader.seek(position)
+            at = reader.seek(position) if position is not None else first
             found[task] = "" if at is None else f"{at.subdir}/{at.file}"
     return found
 

@@ -91,9 +91,15 @@ class Survey:
         return [listed for file in self.files if (listed := self._listed(*file)) is not None]
 
     def needed_by(self, listed: list[ListedFile], positions: Mapping[str, str]) -> dict[str, str]:
-        """By task, the file that it resumes with: the newest one that begins at or before its position."""
+        """By task, the file that it resumes with: the newest one that begins at or before its position.
+
+        The position of a task that begins at the first binlog is empty: it needs the oldest file.
+        """
         found = {}
         for task, text in positions.items():
+            if not text and listed:
+                found[task] = f"{listed[0].at.subdir}/{listed[0].at.file}"
+                continue
             position = parse_gtid_set(self.flavour, text)
             for file in reversed(listed):
                 if file.before is not None and position.includes(file.before):

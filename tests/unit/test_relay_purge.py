@@ -2,18 +2,24 @@
 
 import os
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
+from producer.keeping import needed_positions
+from producer.relay.evictions import record_evictions
 from producer.relay.layout import Subdir
 from producer.relay.purge import PurgePolicy, PurgeSchedule, purge_before, purge_due
 from producer.relay.reader import RelayReader
+from producer.relay.summary import summarize
+from producer.relay.survey import Survey
 from producer.relay.writer import RelayLog
 from schemas.documents import PurgeRules
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.place import Coordinates
 from tests.kit.binlog.plain_files import SERVER, BinlogFile
 from tests.kit.relay.lay import write_file
+from zk.run.runner import SetSource
 
 NAME = "mysql-bin.000001"
 
@@ -60,6 +66,34 @@ def test_purge_keeps_files_that_a_stopped_task_needs(tmp_path: Path) -> None:
     old = PurgePolicy.of(PurgeRules(remain_gb=0))
     assert purge_due(relay, old, needed={"a": ahead, "p": paused}) == []
     assert [at.file for at in purge_due(relay, old, needed={"a": ahead})] == ["mysql-bin.000002"]
+    relay.close()
+
+
+def test_purge_keeps_all_for_a_task_without_progress(tmp_path: Path) -> None:
+    """A task with ``start: first`` that has published nothing begins at the first binlog: it needs every file.
+
+    Its position in ZooKeeper is empty. The purge on request, by age and by space keep the files, and the status and
+    ``relay list`` name the oldest one.
+    """
+    relay = make_three_files(tmp_path)
+    ahead = f"{SERVER}:1-3"
+    texts = {"ahead": ahead, "new": ""}
+    sets = mock.create_autospec(SetSource, instance=True)
+    sets.positions_of.return_value = texts
+    needed = needed_positions(sets, "shop", Flavour.MYSQL)()
+    assert needed is not None
+    assert needed["new"] is None
+    assert purge_before(relay, Coordinates("server-z.000099", NAME, 4), needed=needed) == []
+    for path in tmp_path.glob("*/mysql-bin.*"):
+        os.utime(path, (0, 0))
+    for policy in (PurgePolicy(age_s_max=1), PurgePolicy(free_bytes_min=1 << 60)):
+        assert purge_due(relay, policy, needed=needed) == []
+    oldest = f"server-a.000001/{NAME}"
+    assert summarize(relay, needed).needed["new"] == oldest
+    survey = Survey(tmp_path)
+    assert survey.needed_by(survey.list_files(), texts)["new"] == oldest
+    record_evictions(tmp_path, {"new": ""})
+    assert len(purge_due(relay, PurgePolicy(age_s_max=1), needed=needed)) == 2, "it is evicted"
     relay.close()
 
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from producer.relay.control import REQUEST_NAME, PurgeRequest, answer_purge_request
+from producer.relay.purge import Positions
 from producer.relay.writer import RelayLog
 from schemas.gtid import Flavour, GtidPosition, parse_gtid_set
 from tests.kit.binlog.plain_files import SERVER, BinlogFile
@@ -23,7 +24,7 @@ def at(last: int) -> GtidPosition:
     return parse_gtid_set(Flavour.MYSQL, f"{SERVER}:1-{last}")
 
 
-def purge(relay: RelayLog, needed: dict[str, GtidPosition], *evict: str) -> list[str]:
+def purge(relay: RelayLog, needed: Positions, *evict: str) -> list[str]:
     """Have the worker answer a request for everything, and return the names of the deleted files."""
     (relay.root / REQUEST_NAME).write_text(PurgeRequest(evict=evict).to_text("1"))
     return [gone.file for gone in answer_purge_request(relay, needed=lambda: needed)]
