@@ -1,25 +1,29 @@
 """Executes DDL on the target exactly once, between two windows of rows.
 
     1  lock     GET_LOCK of the task; ``end_earlier_statement`` has ended the lock's session of an earlier run
-    2  intent   check the fence, store the statement and its objects' state (SHOW CREATE, InnoDB's IDs), commit
+    2  intent   check the fence, store the statement, its objects' state and the server that has this state, commit
     3  execute  on the lock's session, with the session variables of the record
     4  done     check the fence, move the mark over the statement, delete the intent, commit
 
     killed between   the next run finds                      and
     1 and 2          no intent                               begins with 2
-    2 and 3          an intent and the same state            executes the statement
-    3 and 4          an intent and another state             continues with 4
+    2 and 3          an intent, not executed                 executes the statement
+    3 and 4          an intent, executed                     continues with 4
+    2, or 3, and 4   an intent, and the states don't show    stops with Fatal MR-5040, which shows both states
+                     whether it was executed
 
 Refused in 3: the task stops, and the intent records the refusal. Then a change by an operator does not count as an
-execution, and a resumed task begins with 2.
+execution, and a resumed task begins with 2. So it does if an operator lets it execute the statement.
 
-Killed in 3: MySQL and MariaDB 11 execute a statement on one table atomically, so the state is one of the two above.
-On MariaDB a DROP of several tables can be half done: Fatal MR-5040, and an operator decides (``decision`` of the
-intent). CREATE OR REPLACE TABLE can be half done too; it is executed again if the table is missing.
+The states decide (``consumer.apply.outcome``). The next run may be on another server: a promoted replica has the
+intent, other ids, and the statement's effect or not. If the intent was not replicated, neither was the statement.
 
-A statement that does not change its state (ALTERs like ANALYZE) is executed again, without effect. The state of a
-sequence includes its row, which ALTER SEQUENCE changes. InnoDB assigns a new
-ID to a truncated, rebuilt, renamed or exchanged table, so these states differ.
+Killed in 3: MySQL and MariaDB 11 execute a statement on one table atomically. On MariaDB a DROP of several tables can
+be half done: Fatal MR-5040, and an operator decides (``decision`` of the intent). CREATE OR REPLACE TABLE can be half
+done too; it is executed again if the table is missing.
+
+A statement that has no effect if it is executed twice may be executed twice. The state of a sequence includes its row,
+which ALTER SEQUENCE changes.
 
 The statements run on a session of their own (``consumer.apply.ddl_session``), which holds the lock from the first
 statement on.
@@ -34,10 +38,11 @@ Not done here: views, routines, triggers, events, accounts. They are recorded in
 """
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from consumer.apply.ddl_session import default_database, entered, lock, sql_mode
+from consumer.apply.outcome import EXECUTE, UNDECIDED, State, decide, emptied_by, is_understood
 from consumer.load.state import set_waiting, task_of
 from consumer.route import Route
 from consumer.streams.range import Range
@@ -47,7 +52,7 @@ from consumer.target.connection import Endpoint, TargetConnection
 from consumer.target.inventory import Changed, ForeignKey, TableKey
 from consumer.target.progress import DATABASE, Mark, Owner, check_fence, move_mark
 from consumer.target.sessions import session_for, statement_session
-from consumer.target.table_state import NO_IDS, SPACES, read_state
+from consumer.target.table_state import is_empty, read_state, server_of
 from consumer.window import is_covered
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.faults import fault_point, register
@@ -56,7 +61,7 @@ from schemas.gtid import Flavour, parse_gtid, shortened
 from schemas.record.control import DdlRecord, DdlStatement
 from schemas.record.gap import gap_of
 from schemas.server_version import NO_NUMBERS, ServerVersion
-from schemas.sql.statement import APPLIED_KINDS, RECORDED_KINDS, Kind, Statement, classify
+from schemas.sql.statement import RECORDED_KINDS, Kind, Statement, classify
 from schemas.sql.tokens import plain_text
 
 BEFORE_INTENT = register("apply.ddl_before_intent")
@@ -65,7 +70,7 @@ AFTER_EXECUTE = register("apply.ddl_after_execute")
 BEFORE_ASIDE = register("streams.before_aside")
 AFTER_ASIDE = register("streams.after_aside")
 
-DONE, EXECUTE, UNDECIDED, REFUSED = "done", "execute", "", "refused"
+REFUSED = "refused"
 
 _log = get_logger("apply.ddl")
 
@@ -124,7 +129,7 @@ def apply_ddl(
         if _is_recorded(statement, route):
             _leave_out(session, owner, record, statement, place)
             return Passed(is_recorded=True)
-        if left_out := _is_understood(statement) and route.left_out(statement):
+        if left_out := is_understood(statement) and route.left_out(statement):
             statement = replace(statement, kind=Kind.UNKNOWN)
             doubt = f"names {', '.join(left_out)}, which the apply task leaves out"
             record = replace(record, statement=_doubted(record.statement, doubt))
@@ -148,7 +153,7 @@ def _plain(record: DdlRecord) -> DdlRecord:
 def _is_recorded(statement: Statement, route: Route) -> bool:
     if statement.kind in RECORDED_KINDS or statement.kind in (Kind.TEMPORARY, Kind.TRANSACTION):
         return True
-    return _is_understood(statement) and route.skips(statement)
+    return is_understood(statement) and route.skips(statement)
 
 
 def _doubted(statement: DdlStatement, doubt: str) -> DdlStatement:
@@ -239,20 +244,21 @@ def _apply_once(
     lock(executing, owner.task)
     check_fence(session, owner)
     found = session.query(
-        f"SELECT state_text, decision FROM {DATABASE}.ddl_intent WHERE task = %s AND seq = %s",
+        f"SELECT state_text, server, decision FROM {DATABASE}.ddl_intent WHERE task = %s AND seq = %s",
         (owner.task, seq),
     )
-    now = _state(session, statement)
-    decided = str(found[0][1]) if found else ""
-    if not found or decided == REFUSED:
+    before = now = _state(session, record, statement)
+    decided = str(found[0][2]) if found else ""
+    if not found or decided in (REFUSED, EXECUTE):
         fault_point(BEFORE_INTENT)
-        _store_intent(session, owner, record, now)
-        decision = EXECUTE if _is_understood(statement) else UNDECIDED
+        _store_intent(session, owner, record, now)  # an operator's decision counts once
+        decision = EXECUTE if decided == EXECUTE or is_understood(statement) else UNDECIDED
     else:
-        decision = decided or decide(json.loads(str(found[0][0])), now, statement, session.flavour)
+        before = State(str(found[0][1]), json.loads(str(found[0][0])))
+        decision = decided or decide(before, now, statement, record.statement.sql, sql_mode(record))
     session.commit()
     if decision == UNDECIDED:
-        raise _undecided(record, statement)
+        raise _undecided(record, statement, before, now)
     fault_point(AFTER_INTENT)
     if decision == EXECUTE:
         try:
@@ -277,7 +283,7 @@ def _alterations(statement: Statement, decision: str) -> int:
     """See ``Changed``; -1, so that everything is read again, if an operator had an unknown statement executed."""
     if decision != EXECUTE:
         return 0
-    return int(statement.kind in _COUNTED_KINDS) if _is_understood(statement) else -1
+    return int(statement.kind in _COUNTED_KINDS) if is_understood(statement) else -1
 
 
 # what ``inventory.alter_count`` counts
@@ -289,11 +295,12 @@ def _store_refusal(
     owner: Owner,
     record: DdlRecord,
     statement: Statement,
-    before: Mapping[str, str],
+    before: State,
 ) -> None:
     """Record the server's refusal if nothing has changed. A later fix by an operator does not count as execution."""
     check_fence(session, owner)
-    if _state(session, statement) == before:
+    found = _state(session, record, statement)
+    if (found.server, found.objects) == (before.server, before.objects):
         session.query(
             f"UPDATE {DATABASE}.ddl_intent SET decision = %s WHERE task = %s AND seq = %s",
             (REFUSED, owner.task, record.source.seq),
@@ -301,69 +308,41 @@ def _store_refusal(
     session.commit()
 
 
-def _state(session: TargetConnection, statement: Statement) -> dict[str, str]:
+def _state(session: TargetConnection, record: DdlRecord, statement: Statement) -> State:
     """The state of what the statement changes; empty if only an operator decides about the statement.
 
     A statement that is not understood may name tables that the target's account has no privilege on. An attempt to read
     them would report the missing privilege (MR-5007) instead of the reason for the block (MR-5042).
     """
-    return read_state(session, statement) if _is_understood(statement) else {}
+    server = server_of(session)
+    if not is_understood(statement):
+        return State(server, {})
+    emptied = emptied_by(statement, record.statement.sql, sql_mode(record))
+    empty = emptied is not None and is_empty(session, statement.tables[0], emptied)
+    return State(server, read_state(session, statement), empty)
 
 
-def _is_understood(statement: Statement) -> bool:
-    return statement.kind in APPLIED_KINDS and not statement.selects_rows
-
-
-def _undecided(record: DdlRecord, statement: Statement) -> Fatal:
+def _undecided(record: DdlRecord, statement: Statement, before: State, now: State) -> Fatal:
     if (gap := gap_of(record)) is not None:
         missing = shortened(gap.missing) or "nothing that the task has not applied"
         what = f"a gap in the topic ({gap.kind}, {gap.reason}): it misses {missing}"
         return Fatal("MR-5042", what, seq=record.source.seq)
-    code = "MR-5040" if _is_understood(statement) else "MR-5042"
     doubt = record.statement.session.get("in_doubt", "")
     what = f"{statement.verb} ({doubt})" if doubt else statement.verb
-    return Fatal(code, f"{what}: {record.statement.sql[:200]}", seq=record.source.seq)
+    what = f"{what}: {record.statement.sql[:200]}"
+    if not is_understood(statement):
+        return Fatal("MR-5042", what, seq=record.source.seq)
+    states = f"Before, {before.shown()}\nNow, {now.shown()}"
+    return Fatal("MR-5040", f"{what}\n{states}", seq=record.source.seq)
 
 
-def _store_intent(
-    session: TargetConnection, owner: Owner, record: DdlRecord, state: Mapping[str, str]
-) -> None:
+def _store_intent(session: TargetConnection, owner: Owner, record: DdlRecord, state: State) -> None:
+    objects = json.dumps(dict(state.objects), sort_keys=True)
     session.query(
-        f"REPLACE INTO {DATABASE}.ddl_intent VALUES (%s, %s, %s, %s, '')",
-        (owner.task, record.source.seq, record.statement.sql, json.dumps(state, sort_keys=True)),
+        f"REPLACE INTO {DATABASE}.ddl_intent (task, seq, sql_text, state_text, server, decision)"
+        " VALUES (%s, %s, %s, %s, %s, '')",
+        (owner.task, record.source.seq, record.statement.sql, objects, state.server),
     )
-
-
-def decide(
-    before: Mapping[str, str], now: Mapping[str, str], statement: Statement, flavour: Flavour
-) -> str:
-    """After a crash: DONE, EXECUTE or UNDECIDED, from the states of its objects before and now ("": missing)."""
-    if not _is_understood(statement):
-        return UNDECIDED
-    if statement.kind is Kind.DROP_DATABASE:
-        return EXECUTE if any(now.values()) else DONE  # a half dropped database is dropped again
-    creates, drops = ({f"{verb} TABLE", f"{verb} SEQUENCE"} for verb in ("CREATE", "DROP"))
-    if statement.verb in creates and not all(now.values()):
-        return EXECUTE  # MariaDB can die between the two halves of CREATE OR REPLACE
-    if statement.verb in drops and flavour is Flavour.MARIADB:
-        left = [name for name, state in before.items() if state and now.get(name)]
-        there = [name for name, state in before.items() if state]
-        return EXECUTE if left == there else UNDECIDED if left else DONE
-    if any(
-        state and now[name] and _ids_of(state) != _ids_of(now[name])
-        for name, state in before.items()
-    ):
-        return UNDECIDED  # an earlier version of Millrace wrote the intent
-    if before != now:
-        return DONE
-    # without IDs, swapped tables of equal structure look unchanged
-    swaps = len(statement.tables) > 1 and any(NO_IDS in state for state in now.values())
-    return UNDECIDED if swaps else EXECUTE
-
-
-def _ids_of(state: str) -> bool:
-    """The kind of ids in a table's state, which can only be compared with the same kind."""
-    return f"\n-- {SPACES}" in state
 
 
 def _execute(

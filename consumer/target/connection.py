@@ -116,6 +116,7 @@ class TargetConnection:
         self, endpoint: Endpoint, *, connection: "pymysql.connections.Connection[Cursor]"
     ) -> None:
         self.endpoint = endpoint
+        self.server = ""  # see ``table_state.server_of``
         self._connection = connection
         (version,), *_ = self.query("SELECT VERSION()")
         self.version = ServerVersion.parse(str(version))

@@ -15,7 +15,8 @@ Not done here: detecting a lost lease (``zk``).
 import threading
 
 from consumer.target.connection import Endpoint, TargetConnection, connect
-from consumer.target.progress import DATABASE, Owner
+from consumer.target.progress import DATABASE, Owner, register_session
+from consumer.target.table_state import server_of
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 from millrace.log import get_logger
 
@@ -40,7 +41,7 @@ def take_turn(connection: TargetConnection, after: Owner) -> Owner:
 def _raise(connection: TargetConnection, after: Owner) -> Owner:
     task, epoch = after.task, after.epoch
     _check(_read(connection, task), after, connection)
-    connection.query(f"REPLACE INTO {DATABASE}.session VALUES (%s, %s, 0)", (task, connection.id))
+    register_session(connection, task, 0, server_of(connection))
     connection.commit()
     held_epoch, held_run = _lock(connection, task)
     _check((held_epoch, held_run), after, connection)
@@ -117,7 +118,8 @@ def end_holders(endpoint: Endpoint, *, task: str, except_session: int) -> None:
     """KILL the registered sessions of a task that have an open transaction, except ``except_session``."""
     observer = connect(endpoint)
     try:
-        for (holder,) in observer.query(HOLDERS_SQL, (task, except_session)):
+        holders = observer.query(HOLDERS_SQL, (task, except_session, server_of(observer)))
+        for (holder,) in holders:
             _log.warning("ending a session that may hold the fence", task=task, session=holder)
             try:
                 observer.query(f"KILL {holder}")
@@ -128,11 +130,11 @@ def end_holders(endpoint: Endpoint, *, task: str, except_session: int) -> None:
 
 
 # Only performance_schema, if enabled, knows which session holds the lock. Ending another session of the task is
-# harmless, except one that waits for the same lock here (run 0): such sessions would end each other. The server
-# restarts session ids when it restarts, and each run registers its sessions again.
+# harmless, except one that waits for the same lock here (run 0): such sessions would end each other. An id names a
+# session of one server only. The server restarts its ids when it restarts, and each run registers its sessions again.
 HOLDERS_SQL = f"""
 SELECT s.id FROM {DATABASE}.session s
   JOIN information_schema.INNODB_TRX t ON t.trx_mysql_thread_id = s.id
   JOIN information_schema.PROCESSLIST p ON p.ID = s.id AND p.USER = SUBSTRING_INDEX(USER(), '@', 1)
-WHERE s.task = %s AND s.id <> %s AND (s.run > 0 OR t.trx_state = 'RUNNING')
+WHERE s.task = %s AND s.id <> %s AND s.server = %s AND (s.run > 0 OR t.trx_state = 'RUNNING')
 """

@@ -7,9 +7,10 @@
     applied         task, run, batch, lane, part: first_seq, bitmap     seqs of one lane transaction; deleted
                                               after the mark has passed them
     record_schema   task, id: schema_text     schemas that the topic introduced before the mark
-    ddl_intent      task, seq: sql_text, state_text, decision           a statement that is being executed
+    ddl_intent      task, seq: sql_text, state_text, decision, server   a statement that is being executed, and the
+                                              server whose state is stored
     conflict        task, seq: …              changes that did not fit the target's row (``consumer.target.conflicts``)
-    session         task, id: run             sessions that may hold the fence, for a later run to end
+    session         task, id: run, server     sessions that may hold the fence, for a later run on this server to end
     left_out        task, seq: kind, sql_text     statements that were recorded but not applied
     spread          task, run, place: plan_key    shares of a turn of several Spark tasks (``consumer.target.claims``)
     load_…          tables, chunks and range of a load (``consumer.load.state``)
@@ -25,6 +26,7 @@ to apply.
 """
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from consumer.plan.applied import from_bitmaps
@@ -46,12 +48,13 @@ _TABLES = (
     "record_schema (task VARCHAR(190) NOT NULL, id BIGINT NOT NULL, schema_text LONGTEXT NOT NULL,"
     " PRIMARY KEY (task, id))",
     "ddl_intent (task VARCHAR(190) NOT NULL, seq BIGINT NOT NULL, sql_text LONGTEXT NOT NULL,"
-    " state_text LONGTEXT NOT NULL, decision VARCHAR(16) NOT NULL, PRIMARY KEY (task, seq))",
+    " state_text LONGTEXT NOT NULL, decision VARCHAR(16) NOT NULL, server VARCHAR(190) NOT NULL DEFAULT '',"
+    " PRIMARY KEY (task, seq))",
     "conflict (task VARCHAR(190) NOT NULL, seq BIGINT NOT NULL, gtid VARCHAR(190) NOT NULL, table_name VARCHAR(190)"
     " NOT NULL, op CHAR(1) NOT NULL, decision VARCHAR(16) NOT NULL, detail LONGTEXT NOT NULL, record LONGBLOB NOT NULL,"
     " target_rows LONGTEXT NULL, schema_text LONGTEXT NULL, at DATETIME(3) NULL, PRIMARY KEY (task, seq))",
     "session (task VARCHAR(190) NOT NULL, id BIGINT UNSIGNED NOT NULL, run BIGINT UNSIGNED NOT NULL,"
-    " PRIMARY KEY (task, id))",
+    " server VARCHAR(190) NOT NULL DEFAULT '', PRIMARY KEY (task, id))",
     "left_out (task VARCHAR(190) NOT NULL, seq BIGINT NOT NULL, kind VARCHAR(32) NOT NULL, sql_text LONGTEXT NOT NULL,"
     " PRIMARY KEY (task, seq))",
     "spread (task VARCHAR(190) NOT NULL, run BIGINT UNSIGNED NOT NULL, place INT NOT NULL,"
@@ -127,7 +130,7 @@ def create_tables(connection: TargetConnection) -> None:
     )
     for table in _TABLES:
         connection.query(f"CREATE TABLE IF NOT EXISTS {DATABASE}.{table} ENGINE=InnoDB")
-    connection.commit()
+    _add_missing(connection, _ADDED_BEFORE_THE_FENCE)
 
 
 # (table, column, definition): added to the tables of an earlier version
@@ -136,10 +139,14 @@ _ADDED = (
     ("progress", "commit_ms", "BIGINT NOT NULL DEFAULT 0"),
     ("progress", "lag_ms", "BIGINT NOT NULL DEFAULT 0"),
     ("progress", "whole_seq", "BIGINT NOT NULL DEFAULT -1"),
+    ("ddl_intent", "server", "VARCHAR(190) NOT NULL DEFAULT ''"),
     ("conflict", "target_rows", "LONGTEXT NULL"),
     ("conflict", "schema_text", "LONGTEXT NULL"),
     ("conflict", "at", "DATETIME(3) NULL"),
 )
+
+# Raising the fence writes it. No session keeps a lock on this table.
+_ADDED_BEFORE_THE_FENCE = (("session", "server", "VARCHAR(190) NOT NULL DEFAULT ''"),)
 
 
 def add_missing_columns(connection: TargetConnection) -> None:
@@ -147,7 +154,11 @@ def add_missing_columns(connection: TargetConnection) -> None:
 
     Call it after the fence is raised: ALTER TABLE waits for open target transactions of earlier runs.
     """
-    for table, column, definition in _ADDED:
+    _add_missing(connection, _ADDED)
+
+
+def _add_missing(connection: TargetConnection, columns: Sequence[tuple[str, str, str]]) -> None:
+    for table, column, definition in columns:
         find = f"SHOW COLUMNS FROM {DATABASE}.{table} LIKE '{column}'"
         if connection.query(find):
             continue
@@ -157,6 +168,14 @@ def add_missing_columns(connection: TargetConnection) -> None:
             if not connection.query(find):
                 raise
     connection.commit()
+
+
+def register_session(connection: TargetConnection, task: str, run: int, server: str) -> None:
+    """Insert this session for a later run that ends it. ``server``: see ``table_state``. Does not commit."""
+    connection.query(
+        f"REPLACE INTO {DATABASE}.session (task, id, run, server) VALUES (%s, %s, %s, %s)",
+        (task, connection.id, run, server),
+    )
 
 
 def check_fence(connection: TargetConnection, owner: Owner) -> None:

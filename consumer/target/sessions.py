@@ -14,7 +14,8 @@ import time
 from dataclasses import dataclass, replace
 
 from consumer.target.connection import Endpoint, TargetConnection, connect
-from consumer.target.progress import DATABASE, Owner
+from consumer.target.progress import Owner, register_session
+from consumer.target.table_state import server_of
 from millrace.errors import Retryable
 
 COORDINATOR = -1  # the session that moves the mark
@@ -91,7 +92,5 @@ def _is_registered(session: TargetConnection, owner: Owner) -> bool:
 
 
 def _register(session: TargetConnection, owner: Owner) -> None:
-    session.query(
-        f"REPLACE INTO {DATABASE}.session VALUES (%s, %s, %s)", (owner.task, session.id, owner.run)
-    )
+    register_session(session, owner.task, owner.run, server_of(session))
     session.commit()

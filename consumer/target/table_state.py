@@ -1,5 +1,7 @@
 """The state of the tables and databases that a DDL statement names, to detect later whether it was executed.
 
+InnoDB's ids have a meaning only on the server that they were read on (``server_of``): a replica has others.
+
 A table's state is its definition from SHOW CREATE, without AUTO_INCREMENT, and InnoDB's ids of the table and its
 partitions. An id changes when the table is truncated, rebuilt or exchanged, and stays the same when it is renamed. A
 missing table or database has the state "". The state of a sequence includes its row.
@@ -10,12 +12,14 @@ looks through its tables in one pass, which takes 5 ms for 5,000.
 """
 
 import re
+from collections.abc import Sequence
 
 from consumer.target.connection import Row, TargetConnection
+from consumer.target.progress import DATABASE
 from millrace.errors import Fatal
 from schemas.gtid import Flavour
 from schemas.sql.quoting import quoted, table_name
-from schemas.sql.statement import Statement
+from schemas.sql.statement import Statement, TableName
 
 _AUTO_INCREMENT = re.compile(r" AUTO_INCREMENT=\d+")
 _SEQUENCE = re.compile(r"^\) ENGINE=\S+ SEQUENCE=1", re.MULTILINE)
@@ -32,6 +36,42 @@ def read_state(connection: TargetConnection, statement: Statement) -> dict[str, 
     for database in statement.databases:
         found[database] = _database_state(connection, database)
     return found
+
+
+def server_of(connection: TargetConnection) -> str:
+    """Names the server, with its files: MySQL's UUID. MariaDB has none: its server_id, and when a file was made."""
+    if not connection.server:
+        if connection.flavour is Flavour.MYSQL:
+            ((name,),) = connection.query("SELECT @@server_uuid")
+        else:  # restored from a backup, or copied from another server, the file has another time
+            ((name,),) = connection.query(SERVER_SQL)
+        connection.server = str(name)
+    return connection.server
+
+
+SERVER_SQL = (
+    "SELECT CONCAT(@@global.server_id, ' since ', CREATE_TIME) FROM information_schema.TABLES"
+    f" WHERE TABLE_SCHEMA = '{DATABASE}' AND TABLE_NAME = 'fence'"
+)
+
+
+def is_empty(connection: TargetConnection, table: TableName, partitions: Sequence[str]) -> bool:
+    """Whether these partitions have no row; (): whether the table is as TRUNCATE leaves it, or is missing."""
+    name = table_name(table.database, table.table).decode()
+    of = (
+        f" PARTITION ({', '.join(quoted(part).decode() for part in partitions)})"
+        if partitions
+        else ""
+    )
+    try:
+        if connection.query(f"SELECT 1 FROM {name}{of} LIMIT 1"):
+            return False
+        ((_, text),) = connection.query(f"SHOW CREATE TABLE {name}")
+    except Fatal as exc:
+        if exc.code == "MR-5012":
+            return True
+        raise
+    return bool(partitions) or _AUTO_INCREMENT.search(str(text)) is None
 
 
 def _table_state(connection: TargetConnection, database: str, table: str) -> str:

@@ -324,8 +324,10 @@ CODES: tuple[Code, ...] = (
     Code(
         "MR-5040",
         "the outcome of a DDL statement is unknown",
-        "The run ended while the target executed the statement, and the tables look neither as before nor as after it.",
-        "Check the tables in the statement, then run `millrace apply-ddl TASK --seq N --done` or `--execute`.",
+        "The run ended around the statement, perhaps with a failover of the target, and the tables do not show whether it was"
+        " executed. The message has their states before it and now.",
+        "Check the tables in the statement, then run `millrace apply-ddl TASK --seq N --done` or `--execute`, and `millrace"
+        " task resume TASK`.",
         Branch.OPERATOR,
     ),
     Code(

@@ -7,7 +7,7 @@ from typing import Any
 import pymysql
 import pytest
 
-from consumer.apply import applier, conflict, ddl, ddl_session, part, turn, writer
+from consumer.apply import applier, conflict, ddl, ddl_session, outcome, part, turn, writer
 from consumer.apply.writer import RowWriter
 from consumer.compare import plan as compare_plan
 from consumer.sql import table_plans, templates
@@ -260,7 +260,7 @@ REBUILT = "test_member_restored_from_backup_serves_only_its_own_binlog"
 
 def every_statement_executed(patch: Patch) -> None:
     """A repeated swap undoes the first one."""
-    patch.setattr(ddl, "decide", lambda *_: ddl.EXECUTE)
+    patch.setattr(ddl, "decide", lambda *_: outcome.EXECUTE)
 
 
 def lost_tails_not_checked(patch: Patch) -> None:

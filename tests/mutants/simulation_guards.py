@@ -15,7 +15,7 @@ import numpy as np
 
 from consumer import runner as apply_start
 from consumer import window
-from consumer.apply import applier, ddl, part
+from consumer.apply import applier, ddl, outcome, part
 from consumer.kernel import hashes
 from consumer.plan.applied import not_applied
 from consumer.plan.keys import key_lines
@@ -153,7 +153,7 @@ _delete_applied = progress.delete_applied
 
 
 def _executed_again(*_: object) -> str:
-    return ddl.EXECUTE
+    return outcome.EXECUTE
 
 
 def _unfenced() -> tuple[Patch, ...]:

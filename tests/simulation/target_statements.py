@@ -4,13 +4,13 @@ Row statements are parsed from their text. Statements on Millrace's own tables h
 user's tables are numbers.
 """
 
-import json
 import re
 from collections.abc import Callable, Iterable
 
 from consumer.target import inventory
 from consumer.target.fence import HOLDERS_SQL
 from consumer.target.progress import DATABASE as OURS
+from consumer.target.table_state import SERVER_SQL
 from consumer.target.wait_procedure import COMMENT
 from tests.simulation.binlog import DATABASE
 from tests.simulation.model_target import (
@@ -316,7 +316,7 @@ def _kill(session: ModelSession, found: Found, _: Values) -> tuple[list[Values],
 
 @statement(re.escape(HOLDERS_SQL))
 def _holders(session: ModelSession, _: Found, arguments: Values) -> tuple[list[Values], int]:
-    task, but = arguments
+    task, but, _ = arguments
     rows = session.server.of(f"{OURS}.session")
     runs = {row[1]: row[2] for row in rows if row[0] == task}
     locking = session.server.exclusive.values()
@@ -333,6 +333,11 @@ def _holders(session: ModelSession, _: Found, arguments: Values) -> tuple[list[V
 @statement(r"SELECT VERSION\(\)$")
 def _version(session: ModelSession, _: Found, __: Values) -> tuple[list[Values], int]:
     return [(session.server.version,)], 0
+
+
+@statement(r"SELECT @@server_uuid$|" + re.escape(SERVER_SQL) + "$")
+def _server(session: ModelSession, _: Found, __: Values) -> tuple[list[Values], int]:
+    return [("the model",)], 0
 
 
 @statement(r"SELECT 1$")
@@ -430,7 +435,14 @@ def _show_table(session: ModelSession, found: Found, _: Values) -> tuple[list[Va
     table = session.server.tables.get(_table(found))
     if table is None:
         raise error(1146, "no such table")
-    return [(found["table"], json.dumps(table.columns))], 0
+    columns = ",\n".join(f"  `{column}` int" for column in table.columns)
+    shown = f"CREATE TABLE `{found['table']}` (\n{columns}\n) ENGINE=InnoDB"
+    return [(found["table"], shown)], 0
+
+
+@statement(rf"SELECT 1 FROM {_NAME} LIMIT 1$")
+def _any_row(session: ModelSession, found: Found, _: Values) -> tuple[list[Values], int]:
+    return [(1,) for _ in session.all(_table(found))][:1], 0
 
 
 @statement(r"SELECT NAME, TABLE_ID FROM information_schema\.INNODB_(SYS_)?TABLES")

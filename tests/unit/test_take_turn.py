@@ -19,6 +19,7 @@ class _Session:
     commits: int = 0
     locks: int = 0
     id = 1
+    server = "a"
 
     def query(self, sql: str, arguments: tuple[object, ...] = ()) -> list[tuple[object, ...]]:
         if sql.startswith("UPDATE"):
