@@ -98,7 +98,7 @@ def needed_positions(
 
     def needed() -> Positions | None:
         try:
-            texts = sets.positions_of(set_name)
+            texts = sets.positions_of(set_name, is_complete=True)
             return {
                 task: parse_gtid_set(flavour, text) if text else None
                 for task, text in texts.items()

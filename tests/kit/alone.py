@@ -30,6 +30,6 @@ class Alone:
         """Nothing is kept."""
         return change(SnapshotRequests())
 
-    def positions_of(self, set_name: str) -> Mapping[str, str]:
+    def positions_of(self, set_name: str, *, is_complete: bool = False) -> Mapping[str, str]:
         """There is no other task."""
         return {}

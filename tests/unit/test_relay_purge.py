@@ -2,10 +2,12 @@
 
 import os
 from pathlib import Path
+from typing import cast
 from unittest import mock
 
 import pytest
 
+from millrace.errors import Fatal
 from producer.keeping import needed_positions
 from producer.relay.evictions import record_evictions
 from producer.relay.layout import Subdir
@@ -20,6 +22,9 @@ from schemas.place import Coordinates
 from tests.kit.binlog.plain_files import SERVER, BinlogFile
 from tests.kit.relay.lay import write_file
 from zk.run.runner import SetSource
+from zk.tree.entries import UnreadableEntry
+from zk.tree.paths import Tree
+from zk.tree.store import Store
 
 NAME = "mysql-bin.000001"
 
@@ -94,6 +99,22 @@ def test_purge_keeps_all_for_a_task_without_progress(tmp_path: Path) -> None:
     assert survey.needed_by(survey.list_files(), texts)["new"] == oldest
     record_evictions(tmp_path, {"new": ""})
     assert len(purge_due(relay, PurgePolicy(age_s_max=1), needed=needed)) == 2, "it is evicted"
+    relay.close()
+
+
+def test_purge_waits_for_a_task_that_is_unreadable(tmp_path: Path) -> None:
+    """A document of a newer version may be a task of the set: nothing is deleted until it can be read.
+
+    Other questions about the set's tasks are answered without it.
+    """
+    error = Fatal("MR-4011", "task late can't be read")
+    store = Store(mock.Mock(), Tree())
+    with mock.patch.object(Store, "tasks", return_value={"late": UnreadableEntry(error, 0, 0)}):
+        assert store.positions_of("shop") == {}
+        needed = needed_positions(cast(SetSource, store), "shop", Flavour.MYSQL)
+        assert needed() is None
+        relay = make_three_files(tmp_path)
+        assert PurgeSchedule(PurgeRules(remain_gb=1 << 20)).run(relay, needed) == []
     relay.close()
 
 

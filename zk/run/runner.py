@@ -72,8 +72,9 @@ class SetSource(Protocol):
     ) -> SnapshotRequests:
         """Change them, and return the result. Errors: as ``snapshot_requests``; Retryable MR-4007."""
 
-    def positions_of(self, set_name: str) -> Mapping[str, str]:
+    def positions_of(self, set_name: str, *, is_complete: bool = False) -> Mapping[str, str]:
         """The GTID sets that the set's capture tasks have published, running or not, by task.
 
-        A task that never ran gives its start. Retryable while ZooKeeper is away.
+        A task that never ran gives its start. Retryable while ZooKeeper is away. ``is_complete``: raises the error of a
+        task that can't be read; otherwise it is left out.
         """

@@ -176,14 +176,19 @@ class Store:
         is_same_work = saved is not None and saved.is_of(task, created=node.czxid)
         return saved.report if saved is not None and is_same_work else None
 
-    def positions_of(self, set_name: str) -> Mapping[str, str]:
+    def positions_of(self, set_name: str, *, is_complete: bool = False) -> Mapping[str, str]:
         """By task, the GTID set that each capture task of a set has published, or its start while nothing was reported.
 
-        Empty: the task begins at the first binlog that there is. Tasks that can't be read are left out.
+        Empty: the task begins at the first binlog that there is. A task that can't be read is left out;
+        ``is_complete``: its error is raised, because it may be one of the set.
         """
         found = {}
         for entry in self.tasks().values():
-            if isinstance(entry, UnreadableEntry) or not isinstance(entry.document, CaptureTask):
+            if isinstance(entry, UnreadableEntry):
+                if is_complete:
+                    raise entry.error
+                continue
+            if not isinstance(entry.document, CaptureTask):
                 continue
             task = entry.document
             if task.set_name == set_name:
