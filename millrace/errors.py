@@ -48,6 +48,12 @@ class MillraceError(Exception):
         return self
 
     @property
+    def own_fix(self) -> str:
+        """The fix of this occurrence; empty if it is the one of the code."""
+        is_own = self.fix != with_names(CATALOGUE[self.code].fix, self.context)
+        return self.fix if is_own else ""
+
+    @property
     def full_message(self) -> str:
         """The message, and the values of the context that it does not mention. For a status, which adds code and fix.
 

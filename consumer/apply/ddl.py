@@ -18,6 +18,9 @@ execution, and a resumed task begins with 2. So it does if an operator lets it e
 The states decide (``consumer.apply.outcome``). The next run may be on another server: a promoted replica has the
 intent, other ids, and the statement's effect or not. If the intent was not replicated, neither was the statement.
 
+A statement that failed on the source (MariaDB logs it if it had changed something before) must fail in 3 with the same
+error. After a crash it is executed again. If it succeeds, an operator decides.
+
 Killed in 3: MySQL and MariaDB 11 execute a statement on one table atomically. On MariaDB a DROP of several tables can
 be half done: Fatal MR-5040, and an operator decides (``decision`` of the intent). CREATE OR REPLACE TABLE can be half
 done too; it is executed again if the table is missing.
@@ -41,7 +44,14 @@ import json
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from consumer.apply.ddl_session import default_database, entered, lock, sql_mode
+from consumer.apply.ddl_session import (
+    default_database,
+    entered,
+    lock,
+    run_failed_statement,
+    run_statement,
+    sql_mode,
+)
 from consumer.apply.outcome import EXECUTE, UNDECIDED, State, decide, emptied_by, is_understood
 from consumer.load.state import set_waiting, task_of
 from consumer.route import Route
@@ -70,7 +80,7 @@ AFTER_EXECUTE = register("apply.ddl_after_execute")
 BEFORE_ASIDE = register("streams.before_aside")
 AFTER_ASIDE = register("streams.after_aside")
 
-REFUSED = "refused"
+REFUSED, UNEXPECTED = "refused", "unexpected"
 
 _log = get_logger("apply.ddl")
 
@@ -158,6 +168,11 @@ def _is_recorded(statement: Statement, route: Route) -> bool:
 
 def _doubted(statement: DdlStatement, doubt: str) -> DdlStatement:
     return replace(statement, session={**statement.session, "in_doubt": doubt})
+
+
+def _succeeding(statement: DdlStatement) -> DdlStatement:
+    session = {name: value for name, value in statement.session.items() if name != "error_code"}
+    return replace(statement, session=session)
 
 
 def _statement(record: DdlRecord) -> Statement:
@@ -255,16 +270,26 @@ def _apply_once(
         decision = EXECUTE if decided == EXECUTE or is_understood(statement) else UNDECIDED
     else:
         before = State(str(found[0][1]), json.loads(str(found[0][0])))
-        decision = decided or decide(before, now, statement, record.statement.sql, sql_mode(record))
+        again = EXECUTE if "error_code" in record.statement.session else ""
+        sql, mode = record.statement.sql, sql_mode(record)
+        decision = decided or again or decide(before, now, statement, sql, mode)
     session.commit()
-    if decision == UNDECIDED:
+    if decision in (UNDECIDED, UNEXPECTED):
         raise _undecided(record, statement, before, now)
     fault_point(AFTER_INTENT)
     if decision == EXECUTE:
+        if decided == EXECUTE:  # an operator wants it executed, whatever happened on the source
+            record = replace(record, statement=_succeeding(record.statement))
         try:
             _execute(executing, owner, record, statement)
-        except Fatal:
-            _store_refusal(session_for(endpoint, owner), owner, record, statement, now)
+        except Fatal as exc:
+            session = session_for(endpoint, owner)
+            if exc.code == "MR-5040":
+                check_fence(session, owner)
+                _decide_intent(session, owner, record, UNEXPECTED)
+                session.commit()
+            else:
+                _store_refusal(session, owner, record, statement, now)
             raise
         fault_point(AFTER_EXECUTE)
         session = session_for(endpoint, owner)  # a stop may have cut the other one meanwhile
@@ -301,11 +326,17 @@ def _store_refusal(
     check_fence(session, owner)
     found = _state(session, record, statement)
     if (found.server, found.objects) == (before.server, before.objects):
-        session.query(
-            f"UPDATE {DATABASE}.ddl_intent SET decision = %s WHERE task = %s AND seq = %s",
-            (REFUSED, owner.task, record.source.seq),
-        )
+        _decide_intent(session, owner, record, REFUSED)
     session.commit()
+
+
+def _decide_intent(
+    session: TargetConnection, owner: Owner, record: DdlRecord, decision: str
+) -> None:
+    session.query(
+        f"UPDATE {DATABASE}.ddl_intent SET decision = %s WHERE task = %s AND seq = %s",
+        (decision, owner.task, record.source.seq),
+    )
 
 
 def _state(session: TargetConnection, record: DdlRecord, statement: Statement) -> State:
@@ -353,13 +384,18 @@ def _execute(
         head, _, _ = sql.rstrip().rstrip(";").rpartition("START")
         sql = head
     try:
-        entered(session, owner, record).query(sql.encode())
+        session = entered(session, owner, record)
+        if error_code := record.statement.session.get("error_code"):
+            run_failed_statement(session, sql, error_code)
+        else:
+            run_statement(session, sql)
     except MillraceError as exc:
         if isinstance(exc, Retryable):
             raise
         raise Fatal(
-            "MR-5041",
+            "MR-5040" if exc.code == "MR-5040" else "MR-5041",
             f"{statement.verb}: {exc.message}",
+            fix=exc.own_fix,
             seq=record.source.seq,
             sql=sql[:200],
             **dict(exc.context),

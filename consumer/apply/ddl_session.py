@@ -6,6 +6,7 @@ that sets fewer of them gets a new session.
 Not done here: deciding whether a statement is executed (``consumer.apply.ddl``).
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from hashlib import blake2b
@@ -14,7 +15,7 @@ from weakref import WeakKeyDictionary
 from consumer.target.connection import TargetConnection
 from consumer.target.progress import Owner
 from consumer.target.sessions import statement_session
-from millrace.errors import Fatal, Retryable
+from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger
 from schemas.gtid import Flavour
 from schemas.record.control import DdlRecord
@@ -32,19 +33,31 @@ _SAME_FLAVOUR = (
     "collation_connection",
     "default_collation_for_utf8mb4",
 )
+# The servers log these only with another value, and records of older versions do not have them.
+_DEFAULTS = {"auto_increment_increment": "1", "auto_increment_offset": "1", "lc_time_names": "0"}
+_MARIADB_DEFAULTS = {"check_constraint_checks": "1", "sql_if_exists": "0"}
+# The modes of both flavours. Without NO_ENGINE_SUBSTITUTION an engine of the other flavour becomes InnoDB.
 _COMMON_MODES = {
-    "ANSI_QUOTES",
-    "PIPES_AS_CONCAT",
-    "IGNORE_SPACE",
-    "NO_BACKSLASH_ESCAPES",
-    "NO_ZERO_DATE",
+    *("ANSI_QUOTES", "PIPES_AS_CONCAT", "IGNORE_SPACE", "NO_BACKSLASH_ESCAPES", "REAL_AS_FLOAT"),
+    *("NO_ZERO_DATE", "NO_ZERO_IN_DATE", "STRICT_TRANS_TABLES", "STRICT_ALL_TABLES"),
+    *("ALLOW_INVALID_DATES", "ERROR_FOR_DIVISION_BY_ZERO", "NO_AUTO_VALUE_ON_ZERO"),
+    *("HIGH_NOT_PRECEDENCE", "NO_UNSIGNED_SUBTRACTION", "PAD_CHAR_TO_FULL_LENGTH"),
 }
-_COMMON_MODES |= {
-    "NO_ZERO_IN_DATE",
-    "STRICT_TRANS_TABLES",
-    "STRICT_ALL_TABLES",
-    "ALLOW_INVALID_DATES",
+# With one of these modes, which MySQL does not have, a statement has another meaning.
+_ONLY_MARIADB_MODES = {"ORACLE", "EMPTY_STRING_IS_NULL", "MAXDB"}
+_UTF8_IS_UTF8MB4 = "INTERPRET_UTF8_AS_UTF8MB4"  # of MySQL; in MariaDB a matter of old_mode
+# A target that is told not to use the directories in statements does not, whatever its source does.
+_VALUES = {
+    "sql_mode": "CONCAT_WS(',', NULLIF(%s, ''),"
+    " IF(FIND_IN_SET('NO_DIR_IN_CREATE', @@GLOBAL.sql_mode), 'NO_DIR_IN_CREATE', NULL))"
 }
+_GENERATED_KEYS_FROM = (8, 0, 30)  # sql_generate_invisible_primary_key of MySQL
+_IF_EXISTS_FROM = (10, 5, 2)  # sql_if_exists of MariaDB
+_OLD_MODES_FROM = (10, 6, 1)  # old_mode UTF8_IS_UTF8MB3 of MariaDB
+
+# Options that innodb_strict_mode refuses, and row sizes. No log has this setting of the source.
+_STRICT_ERRORS = {"1005", "1031", "1118", "1478"}
+_DUPLICATES = {"1022", "1062", "1467", "1586"}  # a replica takes one for the other
 
 
 def default_database(record: DdlRecord) -> str:
@@ -99,26 +112,82 @@ def entered(session: TargetConnection, owner: Owner, record: DdlRecord) -> Targe
         assert collations is not None
         _set_default_collations(session, collations)
     session.query(
-        "SET SESSION " + ", ".join(f"{name} = %s" for name in variables),
+        "SET SESSION " + ", ".join(f"{name} = {_VALUES.get(name, '%s')}" for name in variables),
         list(variables.values()),
     )
+    if session.flavour is Flavour.MYSQL and record.statement.kind in (
+        "create_table",
+        "alter_table",
+    ):
+        _set_key_rules_aside(session)
     _left[session] = _Left(frozenset(variables), database, collations)
     return session
 
 
 def _variables(session: TargetConnection, record: DdlRecord) -> dict[str, object]:
-    values = record.statement.session
+    is_mariadb = session.flavour is Flavour.MARIADB
     is_same = record.source.origin.connector is session.flavour
-    names = (*_ANYWHERE, *(_SAME_FLAVOUR if is_same else ()))
+    has_all = is_mariadb and session.version.numbers >= _IF_EXISTS_FROM
+    defaults = _DEFAULTS | (_MARIADB_DEFAULTS if has_all else {})
+    values = {**defaults, **record.statement.session}
+    names = (*_ANYWHERE, *defaults, *(_SAME_FLAVOUR if is_same else ()))
     found: dict[str, object] = {name: _value(values[name]) for name in names if name in values}
+    if "sql_if_exists" in found and is_same and _may_name_missing_tables(record):
+        found["sql_if_exists"] = 1
     if not is_same and "sql_mode" in values:
-        found["sql_mode"] = ",".join(mode for mode in _modes(record) if mode in _COMMON_MODES)
+        found |= _translated_modes(session, _modes(record))
     # DEFAULT CURRENT_TIMESTAMP of a new column gives old rows the statement's time. A double can not hold it exactly.
     # MySQL rounds it to microseconds and MariaDB truncates it; adding 0.3 microseconds is right for both.
     seconds, micros = record.source.place.ts_ms // 1000, int(values.get("microseconds", "0"))
-    if session.flavour is Flavour.MARIADB:  # the source has accepted the statement
+    if is_mariadb:  # the source has accepted the statement
         found["system_versioning_alter_history"] = "KEEP"
     return found | {"timestamp": Decimal(f"{seconds}.{micros:06}3")}
+
+
+def _may_name_missing_tables(record: DdlRecord) -> bool:
+    """Whether it is a DROP of several tables: MariaDB drops those that exist, and logs all names without an error."""
+    statement = record.statement
+    return statement.kind in ("drop_table", "sequence") and len(statement.tables) > 1
+
+
+def _translated_modes(session: TargetConnection, modes: list[str]) -> dict[str, object]:
+    """The modes of a source of the other flavour. Fatal MR-5041 if the target has no equal.
+
+    By default MySQL rounds the fraction of a second that a column has no place for, and MariaDB cuts it off.
+    """
+    taken = [mode for mode in modes if mode in _COMMON_MODES]
+    if session.flavour is Flavour.MYSQL:
+        if missing := _ONLY_MARIADB_MODES.intersection(modes):
+            names = ", ".join(sorted(missing))
+            raise Fatal("MR-5041", f"MySQL does not have the source's sql_mode {names}")
+        if "TIME_ROUND_FRACTIONAL" not in modes:
+            taken.append("TIME_TRUNCATE_FRACTIONAL")
+        return {"sql_mode": ",".join(taken)}
+    if "TIME_TRUNCATE_FRACTIONAL" not in modes:
+        taken.append("TIME_ROUND_FRACTIONAL")
+    found: dict[str, object] = {"sql_mode": ",".join(taken)}
+    if session.version.numbers >= _OLD_MODES_FROM:
+        found["old_mode"] = "" if _UTF8_IS_UTF8MB4 in modes else "UTF8_IS_UTF8MB3"
+    return found
+
+
+def _set_key_rules_aside(session: TargetConnection) -> None:
+    """The target's own rules for tables without a primary key are not the source's.
+
+    Without the privilege, a required key is left to the server, which says that it is missing; but a generated one
+    would be a column that the source does not have.
+    """
+    if session.version.numbers < _GENERATED_KEYS_FROM:
+        return
+    generates, requires = "sql_generate_invisible_primary_key", "sql_require_primary_key"
+    ((is_generated, is_required),) = session.query(
+        f"SELECT @@SESSION.{generates}, @@SESSION.{requires}"
+    )
+    if is_generated:
+        session.query(f"SET SESSION {generates} = 0")
+    if is_required:
+        with suppress(Fatal):
+            session.query(f"SET SESSION {requires} = 0")
 
 
 def _use(session: TargetConnection, database: str) -> bool:
@@ -154,6 +223,56 @@ def _set_default_collations(session: TargetConnection, pairs: str) -> None:
 
 def _value(text: str) -> object:
     return int(text) if text.isascii() and text.removeprefix("-").isdigit() else text
+
+
+# ---- execution ------------------------------------------------------------------------------------
+
+
+def run_statement(session: TargetConnection, sql: str) -> None:
+    """Run a statement. What InnoDB's strict mode refuses is run without it, as the source must have done.
+
+    Without the privilege to set it (MySQL), the error is the server's, with a fix that says so.
+    """
+    try:
+        session.query(sql.encode())
+    except Fatal as exc:
+        if exc.context.get("errno") not in _STRICT_ERRORS or not _is_strict(session):
+            raise
+        try:
+            session.query("SET SESSION innodb_strict_mode = 0")
+        except Fatal as denied:
+            exc.fix = (
+                "The source may have accepted it with innodb_strict_mode=OFF. Then let the task's account set this:"
+                f" {denied.fix.partition(';')[0]}; and `millrace task resume TASK`. Otherwise: {exc.fix}"
+            )
+            raise exc from denied
+        _log.info("InnoDB's strict mode refused a statement", error=exc.message)
+        try:
+            session.query(sql.encode())
+        finally:
+            if session.is_open:  # otherwise the first error must remain the reason
+                session.query("SET SESSION innodb_strict_mode = 1")
+
+
+def _is_strict(session: TargetConnection) -> bool:
+    return session.query("SELECT @@SESSION.innodb_strict_mode") == [(1,)]
+
+
+def run_failed_statement(session: TargetConnection, sql: str, error_code: str) -> None:
+    """Run a statement that failed on the source, after changes that it left. It must fail here with the same error.
+
+    Fatal MR-5040 if it succeeds; another error is raised.
+    """
+    try:
+        session.query(sql.encode())
+    except MillraceError as exc:
+        errno = exc.context.get("errno", "")
+        if errno != error_code and not {errno, error_code} <= _DUPLICATES:
+            raise
+        return
+    raise Fatal(
+        "MR-5040", f"it failed on the source with error {error_code}, and not on the target"
+    )
 
 
 # ---- the lock of a task's DDL ---------------------------------------------------------------------

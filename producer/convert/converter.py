@@ -342,6 +342,8 @@ class Converter:
         event = events.window[events.offset : events.offset + int(st[s.EVENT_SIZE])].data
         outcome = self._handler.handle(event, events=events, at=self._event_at(events))
         events.offset += int(st[s.EVENT_SIZE])
+        if outcome.statement is not None or outcome.counts:
+            st[s.STATEMENTS] += 1
         if outcome.statement is not None:
             value = encode_control(outcome.statement, schema_id=self._control[RecordKind.DDL].id)
             self._output.append(value, is_unit=True)

@@ -116,7 +116,7 @@ class EventHandler:
         content = bytes(body)
         if kind == t.MARIADB_QUERY_COMPRESSED:
             content = inflated_query(content, at)
-        query = parse_query(content, flavour=self._origin.connector)
+        query = parse_query(content, flavour=self._origin.connector, server=self._server)
         return self._query(query, event, at)
 
     def needed_from(self, here: Coordinates) -> Coordinates:

@@ -21,6 +21,7 @@ from producer.convert.xa import xid_of_prepare, xid_of_statement
 from schemas.documents import TableFilter
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.place import Coordinates
+from schemas.server_version import ServerVersion
 from schemas.table.table_map import parse_table_map
 from tests.kit.binlog.table_map_vectors import (
     MARIADB_NUMBERS,
@@ -54,9 +55,9 @@ def test_table_is_published_by_pattern(
     assert TableFilter(include, exclude).admits(database, table) is is_wanted
 
 
-def query_body(text: bytes, status: bytes, database: bytes = b"shop") -> bytes:
+def query_body(text: bytes, status: bytes, database: bytes = b"shop", error_code: int = 0) -> bytes:
     """Return the body of a QUERY event."""
-    head = struct.pack("<IIBHH", 9, 0, len(database), 0, len(status))
+    head = struct.pack("<IIBHH", 9, 0, len(database), error_code, len(status))
     return head + status + database + b"\0" + text
 
 
@@ -64,7 +65,8 @@ STATUS = (
     b"\x00" + struct.pack("<I", 1 << 26)  # no foreign key checks
     + b"\x01" + struct.pack("<Q", 1 << 22 | 1 << 2)
     + b"\x06\x03std"
-    + b"\x03" + bytes(4)
+    + b"\x03" + struct.pack("<HH", 10, 3)
+    + b"\x07" + struct.pack("<H", 5)
     + b"\x04" + struct.pack("<HHH", 8, 33, 255)
     + b"\x05\x06+02:00"
     + b"\x0c\x02shop\0b\0"
@@ -84,6 +86,9 @@ def test_query_event_gives_its_session_settings() -> None:
         "foreign_key_checks": "0",
         "unique_checks": "1",
         "sql_mode": "ANSI_QUOTES,STRICT_ALL_TABLES",
+        "auto_increment_increment": "10",
+        "auto_increment_offset": "3",
+        "lc_time_names": "5",
         "charset_client": "latin1",
         "collation_connection": "33",
         "collation_server": "255",
@@ -153,6 +158,62 @@ def test_sql_modes_have_the_names_of_their_flavour() -> None:
     """Bit 32 has two meanings."""
     assert sql_mode_text(1 << 32, Flavour.MYSQL) == "TIME_TRUNCATE_FRACTIONAL"
     assert sql_mode_text(1 << 32, Flavour.MARIADB) == "EMPTY_STRING_IS_NULL"
+
+
+# sql_priv.h and query_options.h of the servers, and their modes
+FLAGS = {
+    Flavour.MYSQL: {14, 19, 26, 27},
+    Flavour.MARIADB: {14, 15, 19, 24, 26, 27, 28, 30},
+}
+MODES = {
+    Flavour.MYSQL: {*range(8), *range(18, 28), 29, 30, 31, 32, 33},
+    Flavour.MARIADB: set(range(35)),
+}
+
+
+@pytest.mark.parametrize("flavour", Flavour)
+def test_each_bit_of_a_session_is_known_or_in_doubt(flavour: Flavour) -> None:
+    """The bits of the session's flags, and those of sql_mode."""
+    for known, code, layout, bits in (
+        (FLAGS[flavour], b"\0", "<I", 32),
+        (MODES[flavour], b"\1", "<Q", 64),
+    ):
+        plain = parse_query(query_body(b"", code + bytes(bits // 8)), flavour=flavour).session
+        for bit in range(bits):
+            status = code + struct.pack(layout, 1 << bit)
+            session = parse_query(query_body(b"", status), flavour=flavour).session
+            assert ("in_doubt" not in session) is (bit in known), (bits, bit)
+            if bits == 64 and bit in known:
+                assert session["sql_mode"] != plain["sql_mode"]
+
+
+def test_older_mariadb_does_not_log_timestamp_defaults() -> None:
+    """The bit of explicit_defaults_for_timestamp means nothing in its files."""
+    body = query_body(b"", b"\0" + bytes(4))
+    for text, is_logged in {
+        "10.5.16-MariaDB": False,
+        "10.5.17-MariaDB-log": True,
+        "10.6.8-MariaDB": False,
+        "10.9.2-MariaDB": True,
+        "10.4.33-MariaDB": False,
+        "10.11.2-MariaDB": True,
+        "12.0.1-MariaDB": True,
+        "unknown MariaDB": True,
+    }.items():
+        server = ServerVersion.parse(text)
+        session = parse_query(body, flavour=Flavour.MARIADB, server=server).session
+        assert ("explicit_defaults_for_timestamp" in session) is is_logged, text
+
+
+@pytest.mark.parametrize(
+    ("error_code", "is_certain"), [(1060, True), (1051, True), (1317, False), (1205, False)]
+)
+def test_failed_statement_has_its_error_code(error_code: int, *, is_certain: bool) -> None:
+    """The effect of an interrupted one, or of one that failed on a lock, is not known."""
+    body = query_body(b"CREATE TABLE t (b INT, b INT)", b"", error_code=error_code)
+    session = parse_query(body, flavour=Flavour.MARIADB).session
+    assert session["error_code"] == str(error_code)
+    assert ("in_doubt" not in session) is is_certain
 
 
 def test_xid_is_equal_in_event_and_statement() -> None:

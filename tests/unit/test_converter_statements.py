@@ -4,6 +4,7 @@ import struct
 
 import pytest
 
+from millrace.errors import Fatal
 from schemas.documents import TableFilter
 from schemas.record.control import DdlRecord
 from schemas.record.record import RowRecord
@@ -191,3 +192,27 @@ def test_create_select_is_one_transaction() -> None:
     assert isinstance(row, RowRecord)
     assert [x.transaction.total_order for x in (ddl, row)] == [1, 2]
     assert [x.transaction.is_last for x in (ddl, row)] == [False, True]
+
+
+def test_ddl_before_a_rollback_stays() -> None:
+    """MariaDB logs the DROP of a failed CREATE OR REPLACE TABLE … SELECT so. Rows before a ROLLBACK block."""
+    builder = BinlogBuilder()
+    builder.gtid(1)
+    builder.query("BEGIN")
+    builder.query("DROP TABLE IF EXISTS t")
+    builder.query("DROP TABLE IF EXISTS other.t")  # not published
+    builder.query("ROLLBACK")
+    builder.transaction(2, 7, "t", [(1, "a")])
+    ddl, row = convert(builder, filter=TableFilter(include=("shop.*",))).records()
+    assert isinstance(ddl, DdlRecord)
+    assert ddl.transaction.is_last
+    assert isinstance(row, RowRecord)
+    builder.gtid(3)
+    builder.query("BEGIN")
+    builder.query("DROP TABLE IF EXISTS u")
+    builder.map_shop_table("t", table_id=7)
+    builder.insert(7, [(2, "b")])
+    builder.query("ROLLBACK")
+    with pytest.raises(Fatal) as caught:
+        convert(builder).records()
+    assert caught.value.code == "MR-6507"

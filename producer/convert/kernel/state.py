@@ -50,8 +50,9 @@ from producer.binlog import gtid_events
     LAST_UNIT_ROWS,  # ROWS before LAST_UNIT
     IS_XA,  # 1: a prepared XA group, skipped until its XA COMMIT; 2: a prepared XA group that is done
     GROUP_POS,  # file offset after the GTID event (XA: after XA START)
+    STATEMENTS,  # how many of ROWS are statements
     GTID,  # of the open transaction: the words of producer.binlog.gtid_events, from here on
-) = range(44)
+) = range(45)
 NUMBER = GTID + gtid_events.NUMBER
 DOMAIN = GTID + gtid_events.SOURCE_LOW  # MariaDB
 SERVER = GTID + gtid_events.SOURCE_HIGH  # MariaDB

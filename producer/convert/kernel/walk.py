@@ -151,7 +151,7 @@ def begin_transaction(
     """Begin a group after its GTID event: whether it is done already, whether it is the expected one."""
     st[s.TRANSACTIONS] += 1
     st[s.GROUP] = state_after_gtid(st, s.GTID, st[s.FLAVOUR] == s.MARIADB)
-    st[s.ROWS] = st[s.ROWS_TO_SKIP] = 0
+    st[s.ROWS] = st[s.ROWS_TO_SKIP] = st[s.STATEMENTS] = 0
     st[s.LAST_UNIT] = -1
     st[s.OPEN_RECORDS], st[s.OPEN_OUT_AT], st[s.OPEN_SEQ] = st[s.RECORDS], st[s.OUT_AT], st[s.SEQ]
     covered = is_covered(st, intervals)
@@ -421,7 +421,8 @@ def walk(
             if step == OPENS:
                 st[s.GROUP] = INSIDE
             elif step in (COMMITS, ROLLS_BACK):
-                if step == ROLLS_BACK and st[s.ROWS] > 0 and not covered:
+                # DDL is not rolled back: MariaDB logs the DROP of a failed CREATE OR REPLACE TABLE so
+                if step == ROLLS_BACK and st[s.ROWS] > st[s.STATEMENTS] and not covered:
                     return _fail(st, s.ROLLED_BACK, 0)
                 status = end_transaction(st, intervals, out, bounds)
                 if status == s.POSITION_FULL:
