@@ -12,9 +12,11 @@ if it executes the same change at the same time (``SET timestamp``):
     delete of a row of the history                  DELETE HISTORY up to its end, because the source deleted by time
 
 A row is current if its end is the maximum of TIMESTAMP. Records of one table are written in their order. Any other
-record, or a target that can't insert history, is Fatal MR-5029.
+record, or a target that can't insert history, is Fatal MR-5029. So is a start or end that is no time, because
+any writer of the topic may have sent it.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -41,6 +43,8 @@ from millrace.errors import Fatal
 # MariaDB before and from 11.5
 MAXIMA = (b"2038-01-19 03:14:07.999999", b"2106-02-07 06:28:15.999999")
 HISTORY = b"system_versioning_insert_history"
+_TIME = re.compile(rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}", re.ASCII)
+_SHOWN_MAX = 40  # bytes of a refused time
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,7 @@ def version_of(rows: Rows, table_plan: TablePlan, number: int) -> Version:
     def text(image: int, index: int) -> bytes:
         cell = int(rows.records[number, FIRST_CELL]) + image * width + index
         start, end = (int(place) for place in rows.cells[cell, 1:CELL_WIDTH])
-        return rows.values.payload[start:end].tobytes()
+        return _checked(table_plan, rows.values.payload[start:end].tobytes())
 
     op = int(rows.records[number, OP])
     if op == OP_CREATE:
@@ -75,6 +79,21 @@ def version_of(rows: Rows, table_plan: TablePlan, number: int) -> Version:
     if (end := text(AFTER, end_index)) in MAXIMA:
         return Version("update", text(AFTER, start_index))
     return Version("delete", end)
+
+
+def _checked(table_plan: TablePlan, text: bytes) -> bytes:
+    """The text, if it is a time: it becomes SQL without escapes. Otherwise Fatal MR-5029."""
+    try:
+        is_time = _TIME.fullmatch(text) is not None
+        if is_time:
+            datetime.fromisoformat(text.decode())
+    except ValueError:
+        is_time = False
+    if not is_time:
+        table = table_plan.layout.table.full_name
+        shown = text[:_SHOWN_MAX].decode(errors="replace")
+        raise Fatal("MR-5029", f"{table}: {shown!r} is no time of a row", table=table)
+    return text
 
 
 @dataclass(slots=True)

@@ -81,7 +81,8 @@ class TablePlan:
     """``columns``: pairs of (column index in the record, target column) of all written columns.
 
     ``period``: the same pairs of the row's start and end, if both sides' tables are system-versioned.
-    ``update`` is None if the identity has columns that a join can not compare. Rows are then updated one by one.
+    ``update`` and ``delete`` are None without an identity, or if it has columns that a join can not look up. Rows are
+    then written one by one.
     """
 
     layout: RowLayout
@@ -183,8 +184,8 @@ def plan_table(layout: RowLayout, inventory: Inventory) -> TablePlan:
         tuple(columns),
         identity,
         insert_pieces(layout, target, columns),
-        _delete(layout, target, identity) if identity else None,
-        _update(layout, target, columns, identity, inventory.flavour) if identity else None,
+        _delete(layout, target, identity, inventory.flavour),
+        _update(layout, target, columns, identity, inventory.flavour),
         period,
     )
 
@@ -312,15 +313,29 @@ def insert_pieces(
     return Pieces(lead, b"(", b")", b"", make_shape(layout, written(AFTER, columns)))
 
 
-def _delete(layout: RowLayout, target: TargetTable, identity: tuple[int, ...]) -> Pieces:
-    key = [column.name for _, column in _key_columns(layout, target, identity)]
-    check_names_row(target, key)
-    names = [quoted(name) for name in key]
+def _delete(
+    layout: RowLayout, target: TargetTable, identity: tuple[int, ...], flavour: Flavour
+) -> Pieces | None:
+    """DELETE … IN, or a join: MariaDB finds no row by ``(a, b) IN ((1, 2))``, but scans the table.
+
+    MySQL looks up such a list, and takes less time for it than for a join.
+    """
+    key = _key_columns(layout, target, identity)
+    if not key:
+        return None
+    check_names_row(target, [column.name for _, column in key])
+    name = table_name(target.database, target.table)
+    names = [quoted(column.name) for _, column in key]
     shape = make_shape(layout, compared(BEFORE, identity))
-    lead = b"DELETE FROM " + table_name(target.database, target.table) + b" WHERE "
+    lead = b"DELETE FROM " + name + b" WHERE "
     if len(names) == 1:
         return Pieces(lead + names[0] + b" IN (", b"", b"", b")", shape)
-    return Pieces(lead + b"(" + b",".join(names) + b") IN (", b"(", b")", b")", shape)
+    if flavour is Flavour.MYSQL:
+        return Pieces(lead + b"(" + b",".join(names) + b") IN (", b"(", b")", b")", shape)
+    matches = _matches(layout, target, identity)
+    if matches is None:
+        return None
+    return _joined(b"DELETE " + name + b" FROM ", _key_names(identity), matches, shape, flavour)
 
 
 def _update(
@@ -330,32 +345,58 @@ def _update(
     identity: tuple[int, ...],
     flavour: Flavour,
 ) -> Pieces | None:
-    """UPDATE with the rows as a derived table, which is joined first so that the target is never scanned."""
-    key = _key_columns(layout, target, identity)
-    check_names_row(target, [column.name for _, column in key])
-    matches = []
-    for place, (index, found) in enumerate(key):
-        matched = _join_operand(layout.table.columns[index], found, b"v.k%d" % place)
-        if matched is None:
-            return None
-        matches.append(b"t." + quoted(found.name) + b" = " + matched)
+    matches = _matches(layout, target, identity)
     others = [(index, column) for index, column in columns if index not in identity]
-    if not others:
+    if matches is None or not others:
         return None
-    sets = [b"t." + quoted(column.name) + b" = v.c%d" % at for at, (_, column) in enumerate(others)]
-    names = [b"k%d" % at for at in range(len(identity))] + [
-        b"c%d" % at for at in range(len(others))
+    name = table_name(target.database, target.table)
+    sets = [
+        name + b"." + quoted(column.name) + b" = v.c%d" % at
+        for at, (_, column) in enumerate(others)
     ]
+    names = [*_key_names(identity), *(b"c%d" % at for at in range(len(others)))]
     shape = make_shape(layout, [*compared(BEFORE, identity), *written(AFTER, others)])
-    tail = b" STRAIGHT_JOIN " + table_name(target.database, target.table) + b" AS t ON "
-    tail += b" AND ".join(matches) + b" SET " + b", ".join(sets)
+    return _joined(b"UPDATE ", names, matches + b" SET " + b", ".join(sets), shape, flavour)
+
+
+def _key_names(identity: tuple[int, ...]) -> list[bytes]:
+    return [b"k%d" % at for at in range(len(identity))]
+
+
+def _joined(verb: bytes, names: list[bytes], tail: bytes, shape: Ints, flavour: Flavour) -> Pieces:
+    """A statement with the rows as the derived table ``v``, which is read first. Its columns have these names."""
     if flavour is Flavour.MYSQL:
-        lead, named = b"UPDATE (VALUES ", b") AS v (" + b",".join(names) + b")"
-        return Pieces(lead, b"ROW(", b")", named + tail, shape)
-    lead = b"UPDATE (SELECT " + b",".join(b"NULL AS " + name for name in names)
+        columns = b") AS v (" + b",".join(names) + b")"
+        return Pieces(verb + b"(VALUES ", b"ROW(", b")", columns + tail, shape)
+    lead = verb + b"(SELECT " + b",".join(b"NULL AS " + name for name in names)
     return Pieces(
         lead + b" FROM DUAL WHERE 0 UNION ALL VALUES ", b"(", b")", b") AS v" + tail, shape
     )
+
+
+def _matches(layout: RowLayout, target: TargetTable, identity: tuple[int, ...]) -> bytes | None:
+    """The join of ``v`` and the target's table by its key; None if a column can't be looked up.
+
+    The index is forced: otherwise the servers scan a table that has few rows by their statistics. Only a primary key
+    is, because the servers refuse to force a key that an administrator has hidden.
+    """
+    key = _key_columns(layout, target, identity)
+    if not key:
+        return None
+    check_names_row(target, [column.name for _, column in key])
+    name = table_name(target.database, target.table)
+    matches = []
+    for place, (index, column) in enumerate(key):
+        operand = _join_operand(layout.table.columns[index], column, b"v.k%d" % place)
+        if operand is None:
+            return None
+        matches.append(name + b"." + quoted(column.name) + b" = " + operand)
+    names = {column.name for _, column in key}
+    is_primary = any(
+        each.name == "PRIMARY" and set(each.columns) == names for each in target.unique_keys
+    )
+    forced = b" FORCE INDEX (PRIMARY)" if is_primary else b""
+    return b" STRAIGHT_JOIN " + name + forced + b" ON " + b" AND ".join(matches)
 
 
 _INTEGERS = {"tinyint", "smallint", "mediumint", "int", "bigint", "year"}
@@ -367,21 +408,37 @@ _STRINGS |= {
 }
 _NUMBER_CODES = INTEGER_CODES | {TypeCode.FLOAT, TypeCode.DOUBLE, TypeCode.NEWDECIMAL}
 _NUMBER_CODES |= {TypeCode.YEAR, TypeCode.BIT}
+_FLOATS = {TypeCode.FLOAT, TypeCode.DOUBLE}
+_ADDRESSES = {"uuid", "inet4", "inet6"}
+# (type of the target, type of the source): the literals have the type of the target
+_LIKE_LITERALS = {("decimal", TypeCode.NEWDECIMAL)}
+_LIKE_LITERALS |= {(base, code) for base in ("float", "double") for code in _FLOATS}
+_LIKE_LITERALS |= {(base, TypeCode.STRING) for base in _ADDRESSES}
+_CASTS = {
+    ("bit", TypeCode.BIT): b"UNSIGNED",
+    ("date", TypeCode.DATE): b"DATE",
+    ("time", TypeCode.TIME2): b"TIME",
+    ("datetime", TypeCode.DATETIME2): b"DATETIME",
+    ("timestamp", TypeCode.TIMESTAMP2): b"DATETIME",
+}
 
 
 def _join_operand(column: Column, target: TargetColumn, operand: bytes) -> bytes | None:
     """A column of the derived table in a form that the target's index can look up; None if there is no safe form."""
-    if target.type_text.startswith("bigint") and "unsigned" in target.type_text:
+    code, base = column.type.code, target.base_type
+    if base == "bigint" and "unsigned" in target.type_text:
         return (
             b"CAST(" + operand + b" AS UNSIGNED)"
         )  # a column with values below and above 2**63 is DECIMAL
-    if target.base_type in _INTEGERS and column.type.code is not TypeCode.BIT:
+    if base in _INTEGERS and code is not TypeCode.BIT:
         return operand
-    if target.base_type == "decimal" and column.type.code is TypeCode.NEWDECIMAL:
+    if (base, code) in _LIKE_LITERALS or base in _BINARIES:
         return operand
-    if target.base_type in _BINARIES:
-        return operand
-    if target.base_type in _TEXTS and target.charset and column.type.is_text:
+    if (cast := _CASTS.get((base, code))) is not None:
+        digits = b"(%d)" % column.type.fraction_digits if column.type.fraction_digits else b""
+        return b"CAST(" + operand + b" AS " + cast + digits + b")"
+    is_label = base in ("enum", "set") and code.name.lower() == base
+    if target.charset and (is_label or (base in _TEXTS and column.type.is_text)):
         charset, collation = target.charset.encode(), target.collation.encode()
         return b"CONVERT(" + operand + b" USING " + charset + b") COLLATE " + collation
     return None

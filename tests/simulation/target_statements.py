@@ -77,28 +77,40 @@ def _insert_rows(session: ModelSession, found: Found, _: Values) -> tuple[list[V
     return [], len(rows)
 
 
-@statement(rf"DELETE FROM {_NAME} WHERE \(?(?P<names>[`\w,]*?)\)? IN \((?P<keys>.*)\)$")
-def _delete_rows(session: ModelSession, found: Found, _: Values) -> tuple[list[Values], int]:
+@statement(rf"DELETE FROM {_NAME} WHERE \(?(?P<names>[`\w,]*?)\)? IN \((?P<rows>.*)\)$")
+def _delete_list(session: ModelSession, found: Found, _: Values) -> tuple[list[Values], int]:
+    return _delete_keys(session, found, tuple(re.findall(r"`(\w+)`", found["names"])))
+
+
+def _delete_keys(session: ModelSession, found: Found, names: Values) -> tuple[list[Values], int]:
     session.meet_statement_error()
     table = session.server.tables[_table(found)]
-    assert tuple(re.findall(r"`(\w+)`", found["names"])) == table.key
-    places = [(_table(found), key) for key in _tuples(found["keys"], len(table.key))]
+    assert names == table.key
+    places = [(_table(found), key) for key in _tuples(found["rows"], len(table.key))]
     matched = [place for place in places if session.get(place) is not None]
     for place in matched:
         session.put(place, None)
     return [], len(matched)
 
 
-@statement(
-    r"UPDATE \((?:SELECT (?P<columns>.*?) FROM DUAL WHERE 0 UNION ALL )?VALUES (?P<rows>.*)\) AS v"
-    rf"(?: \((?P<names>[^)]*)\))? STRAIGHT_JOIN {_NAME} AS t ON (?P<on>.*?) SET (?P<sets>.*)$"
+_JOINED = (
+    r"\((?:SELECT (?P<columns>.*?) FROM DUAL WHERE 0 UNION ALL )?VALUES (?P<rows>.*)\) AS v"
+    rf"(?: \((?P<names>[^)]*)\))? STRAIGHT_JOIN {_NAME}(?: FORCE INDEX \(PRIMARY\))? ON (?P<on>.*?)"
 )
+
+
+@statement(rf"DELETE `\w+`\.`\w+` FROM {_JOINED}$")
+def _delete_rows(session: ModelSession, found: Found, _: Values) -> tuple[list[Values], int]:
+    return _delete_keys(session, found, tuple(re.findall(r"\.`(\w+)` = v\.k\d", found["on"])))
+
+
+@statement(rf"UPDATE {_JOINED} SET (?P<sets>.*)$")
 def _update_rows(session: ModelSession, found: Found, _: Values) -> tuple[list[Values], int]:
     session.meet_statement_error()
     table = session.server.tables[_table(found)]
     names = re.findall(r"\b[kc]\d+\b", found["names"] or found["columns"])
-    on = dict(re.findall(r"t\.`(\w+)` = v\.(\w+)", found["on"]))
-    sets = dict(re.findall(r"t\.`(\w+)` = v\.(\w+)", found["sets"]))
+    on = dict(re.findall(r"\.`(\w+)` = v\.(\w+)", found["on"]))
+    sets = dict(re.findall(r"\.`(\w+)` = v\.(\w+)", found["sets"]))
     assert tuple(on) == table.key
     matched: set[Place] = set()  # a row is updated once, however often it is joined
     for values in _tuples(found["rows"], len(names)):

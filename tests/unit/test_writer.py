@@ -1,6 +1,8 @@
-"""The state of a session that writes rows after a statement or the session itself fails."""
+"""Statements of rows with hostile values, and the state of a session after a statement or the session fails."""
 
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass, field, replace
+from itertools import product
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,8 +17,9 @@ from consumer.target.connection import LENIENT_MODE, STRICT_MODE
 from consumer.target.inventory import Inventory, TargetColumn, TargetTable, UniqueKey
 from millrace.errors import Fatal, MillraceError, Retryable
 from schemas.documents import ConflictPolicy
+from schemas.gtid import Flavour
 from schemas.record.avro_schema import envelope_schema
-from schemas.table.structure import Column, ColumnType, TypeCode
+from schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
 from tests.kit.apply.tables import UTF8, integer, table
 from tests.kit.apply.topic import SET, RecordStream
 from tests.kit.apply.values import values_of
@@ -24,6 +27,30 @@ from tests.kit.apply.values import values_of
 LOST = Retryable("MR-5001", "Lost connection to server during query")
 KILLED = Retryable("MR-5001", "Query execution was interrupted")
 TAKEN = Fatal("MR-5010", "Duplicate entry")
+# ends a literal, with and without an escape before the quote
+HOSTILE = "HOSTILE' HOSTILE \\' HOSTILE \\\\' HOSTILE \0 ' -- HOSTILE"
+_LITERAL = re.compile(r"'(?:[^'\\]|\\.|'')*'", re.DOTALL)  # as the servers read it
+BYTES = TextEncoding("binary", 63)
+START, END = "2026-01-02 03:04:05.678901", "2038-01-19 03:14:07.999999"
+# each type whose value in a record is a text or bytes that SQL has as a literal
+TEXTS: dict[str, ColumnType] = {
+    "varchar": ColumnType(TypeCode.VARCHAR, 400, text=UTF8),
+    "char": ColumnType(TypeCode.STRING, 200, text=UTF8),
+    "longtext": ColumnType(TypeCode.BLOB, 4, text=UTF8),
+    "enum": ColumnType(TypeCode.ENUM, 1, text=UTF8, labels=("a",)),
+    "set": ColumnType(TypeCode.SET, 1, text=UTF8, labels=("a",)),
+    "json": ColumnType(TypeCode.JSON, 4),
+    "date": ColumnType(TypeCode.DATE),
+    "time": ColumnType(TypeCode.TIME2, 6),
+    "datetime": ColumnType(TypeCode.DATETIME2, 6),
+    "timestamp": ColumnType(TypeCode.TIMESTAMP2, 6),
+}
+BINARIES: dict[str, ColumnType] = {
+    "varbinary": ColumnType(TypeCode.VARCHAR, 400, text=BYTES),
+    "binary": ColumnType(TypeCode.STRING, 200, text=BYTES),
+    "longblob": ColumnType(TypeCode.BLOB, 4, text=BYTES),
+    "geometry": ColumnType(TypeCode.GEOMETRY, 4),
+}
 
 
 @dataclass
@@ -53,6 +80,72 @@ def _writer(session: Any) -> RowWriter:
         template=lambda *_: None, inventory=SimpleNamespace(packet_bytes_max=1 << 20)
     )
     return RowWriter(session, plans, ConflictRule("task", ConflictPolicy.SKIP))
+
+
+def _hostile_table(*, is_versioned: bool) -> tuple[TableSchema, TargetTable, dict[str, object]]:
+    """A column of each type, all of them hostile; all of a length for keys are the key."""
+    types = TEXTS | BINARIES
+    columns = [Column(name, type_, False) for name, type_ in types.items()]
+    row: dict[str, object] = dict.fromkeys(TEXTS, HOSTILE)
+    row |= dict.fromkeys(BINARIES, HOSTILE.encode())
+    at = {name: TargetColumn(name, name, name, "", "", False, False) for name in types}
+    for name in ("varchar", "char", "longtext", "enum", "set"):
+        at[name] = replace(at[name], charset="utf8mb4", collation="utf8mb4_bin")
+    period = ("row_start", "row_end") if is_versioned else ()
+    moment = ColumnType(TypeCode.TIMESTAMP2, 6)
+    columns += [Column(name, moment, False) for name in period]
+    named = tuple(
+        name for name in types if name not in ("longtext", "json", "longblob", "geometry")
+    )
+    target = TargetTable(
+        "shop", "t", at, (UniqueKey("PRIMARY", named, True),), period=period,
+        is_versioned=is_versioned,
+    )  # fmt: skip
+    return table("shop", "t", *columns, key=()), target, row | dict.fromkeys(period, START)
+
+
+@pytest.mark.parametrize("flavour", list(Flavour))
+@pytest.mark.parametrize("is_versioned", [False, True])
+def test_hostile_value_of_any_field_stays_in_its_literal(
+    flavour: Flavour, *, is_versioned: bool
+) -> None:
+    """Each kind of change, in statements for many rows and for one. The times of a versioned row are checked."""
+    made, target, row = _hostile_table(is_versioned=is_versioned)
+    plans = TablePlans(
+        Catalogue(
+            f"hostile {flavour} {is_versioned}",
+            RowSchemas({100: envelope_schema(SET, made).text}),
+            Inventory(flavour, tables={("shop", "t"): target}),
+        )
+    )
+    current = row | ({"row_end": END} if is_versioned else {})
+    changed = current | {"longtext": HOSTILE * 2}
+    past = row | ({"row_end": START} if is_versioned else {})
+    session: Any = _Session({})
+    stream = RecordStream()
+    stream.insert(made, current)
+    stream.update(made, current, changed)
+    if is_versioned:
+        stream.update(made, changed, past)
+        stream.insert(made, past)
+    stream.delete(made, past)
+    rows = walk_values(values_of(stream.values[1:]), plans.programs)
+    writer = RowWriter(session, plans, ConflictRule("task", ConflictPolicy.OVERWRITE))
+    for number in range(len(rows)):
+        writer.write(rows, np.array([number]))
+        writer.write_carefully(rows, np.array([number]))
+    verbs = {statement.split()[0] for statement in session.statements}
+    assert verbs >= {"INSERT", "UPDATE", "DELETE"}
+    assert any("HOSTILE" in statement for statement in session.statements)
+    for statement in session.statements:
+        assert "HOSTILE" not in _LITERAL.sub("?", statement), statement
+    times = (HOSTILE, f"{START}')", "2026-01-02'03:04:05.678901", "2026-13-01 00:00:00.000000")
+    for name, time in product(("row_start", "row_end") if is_versioned else (), times):
+        stream = RecordStream()
+        stream.insert(made, current | {name: time})
+        rows = walk_values(values_of(stream.values[1:]), plans.programs)
+        with pytest.raises(Fatal, match="MR-5029"):
+            writer.write(rows, np.array([0]))
 
 
 @pytest.mark.parametrize("error", [TAKEN, KILLED, LOST])
