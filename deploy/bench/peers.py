@@ -18,7 +18,7 @@ from schemas.gtid import Flavour
 
 REPLICA_WORKERS = 4
 REPLICA_TIMEOUT_S = 1_800.0
-DECODE_TIMEOUT_S = 300.0
+DECODE_TIMEOUT_S = 1_800.0
 _DECODE = """
 import sys, time
 from pymysqlreplication import BinLogStreamReader

@@ -37,7 +37,7 @@ POLL_S = 0.02
 WAIT_S = 600.0
 WARM_UP_S = 30.0  # a driver's first 20 s are slower: the JVM compiles
 LATENCY_S = 30.0
-ARRIVE_S = 60.0
+ARRIVE_S = 600.0
 LATENCY_RATE = 500.0
 LATENCY_WRITERS = 2
 BEAT_S = 0.02
@@ -60,7 +60,7 @@ def _latency(stack: LocalStack) -> None:
     _say(f"latency: {WARM_UP_S:.0f} s of warm-up, then {LATENCY_S:.0f} s measured")
     root = partial(sql.open_root, stack.source.primary.socket)
     create_shop(root)
-    stack.run_command("task", "wait", APPLY_TASK, "--timeout", "90")
+    stack.run_command("task", "wait", APPLY_TASK, "--timeout", str(WAIT_S))
     shop = partial(root, database="shop")
     acknowledged: dict[int, float] = {}
     commits: list[float] = []

@@ -63,7 +63,7 @@ ADMIN_USER = "admin"
 ADMIN_PRIVILEGES = "ALL PRIVILEGES"
 SOURCE_ROLES = (Role.SOURCE, Role.LOAD, Role.COMPARE, Role.SNAPSHOT)
 TARGET_SERVER_ID = 101
-COMMAND_S = 360.0  # longer than any --timeout that is passed to a command
+COMMAND_S = 3_700.0  # longer than any --timeout that is passed to a command
 SERVICE_STOP_S = 15.0
 Say = Callable[[str], object]
 

@@ -2,19 +2,23 @@
 
 import json
 import sys
+import threading
 from base64 import b64decode
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
 from deploy.bench.apply import bulk
-from deploy.bench.apply.sink.connect import committed_count, failure_of, is_stopped
-from deploy.bench.apply.sink.jars import IVY_FILE, fetch_sink
+from deploy.bench.apply.sink.connect import ConnectWorker, committed_count, failure_of, is_stopped
+from deploy.bench.apply.sink.jars import IVY_FILE, SinkJars, fetch_sink
 from deploy.bench.apply.sink.records import VERSION, SinkTable
+from deploy.bench.figure import Figure, Part, print_parts
 from millrace.errors import Fatal
 from schemas.gtid import Flavour
 from schemas.record.control import EventPlace, Origin, RecordSource, RecordTransaction
@@ -221,3 +225,71 @@ def test_records_name_the_version_that_is_fetched() -> None:
         if each.get("org") == "io.debezium"
     )
     assert found == VERSION
+
+
+def test_failed_part_is_a_line_with_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    """The lines that it has printed stay, and the other parts are measured."""
+
+    def fails() -> Iterator[Figure]:
+        yield Figure("a", 1.0, "s")
+        raise TimeoutError("timed out")
+
+    parts = [Part(("a", "b"), fails), Part(("c",), lambda: iter([Figure("c", 2.0, "s")]))]
+    with pytest.raises(Fatal, match="1 line could not be measured: b"):
+        print_parts(parts, ())
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["name"] for line in lines] == ["a", "b", "c"]
+    assert lines[1] == {"name": "b", "error": "timed out"}
+
+
+class _SlowConnect(BaseHTTPRequestHandler):
+    """Leaves the first request without an answer, though it does what was asked; then it is busy once."""
+
+    asked: list[str]  # of the server
+
+    def do_POST(self) -> None:
+        """Create the connector."""
+        self.server.asked.append("POST")  # type: ignore[attr-defined]
+        if self.server.asked.count("POST") == 1:  # type: ignore[attr-defined]
+            self.close_connection = True
+            return
+        self._answer(409, b"Connector t already exists")
+
+    def do_GET(self) -> None:
+        """The connectors, or the state of one."""
+        self.server.asked.append("GET")  # type: ignore[attr-defined]
+        if self.server.asked.count("GET") == 1:  # type: ignore[attr-defined]
+            self._answer(409, b"rebalance in progress")
+        elif self.path == "/connectors":
+            self._answer(200, b'["t"]')
+        else:
+            self._answer(200, b'{"connector": {"state": "STOPPED"}, "tasks": []}')
+
+    def _answer(self, status: int, body: bytes) -> None:
+        self.send_response(status)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+def test_request_without_an_answer_is_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A busy worker answers late or not at all; a connector that was created then exists already."""
+    jars = SinkJars("", tmp_path)
+    server = HTTPServer(("127.0.0.1", 0), _SlowConnect)
+    server.asked = []  # type: ignore[attr-defined]
+    monkeypatch.setattr("deploy.bench.apply.sink.connect.free_port", lambda: server.server_port)
+    worker = ConnectWorker(tmp_path, jars, "")
+    monkeypatch.setattr(ConnectWorker, "process", SimpleNamespace(is_alive=lambda: True))
+    serving = threading.Thread(target=server.serve_forever, daemon=True)
+    serving.start()
+    try:
+        worker.create("t", {})
+    finally:
+        server.shutdown()
+        server.server_close()
+        serving.join()
+    assert server.asked == ["POST", "POST", "GET", "GET", "GET"]  # type: ignore[attr-defined]

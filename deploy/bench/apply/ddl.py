@@ -15,7 +15,7 @@ from statistics import median
 
 from deploy.bench.apply.backlogs import REPLICA
 from deploy.bench.apply.clock import binlog_clock
-from deploy.bench.apply.scene import Scene, open_scene, say
+from deploy.bench.apply.scene import WAIT_S, Scene, open_scene, say
 from deploy.bench.apply.size import Size
 from deploy.bench.apply.workloads import create_tables, fill_tables
 from deploy.bench.figure import Figure
@@ -76,11 +76,21 @@ def _measure(
 
     with binlog_clock(server) as clock, Background("table files", watch):
         catch_up()
+        _wait_for_files(seen, tables)
     part = tables // PARTS
     marks = [_reached(seen, count) for count in (1, part, tables - part, tables)]
     whole_s = clock.pace().end_s - marks[0]
     ends = [part / (marks[at + 1] - marks[at]) for at in (0, 2)]
     return 2 * tables / whole_s, ends[0], ends[1]
+
+
+def _wait_for_files(seen: list[tuple[float, int]], tables: int) -> None:
+    """Wait until a sample has all tables: the last one may be older than the end of ``catch_up``. Fatal MR-8004."""
+    deadline = time.monotonic() + WAIT_S
+    while not seen or seen[-1][1] < tables:
+        if time.monotonic() > deadline:
+            raise Fatal("MR-8004", f"there are {seen[-1][1] if seen else 0} tables, not {tables}")
+        time.sleep(POLL_S)
 
 
 def _reached(seen: list[tuple[float, int]], count: int) -> float:

@@ -6,6 +6,7 @@ can be run alone.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from deploy.bench.apply import workloads
 from deploy.bench.apply.backlogs import backlog_figure, small_figures
@@ -16,8 +17,7 @@ from deploy.bench.apply.latency import latency_figures
 from deploy.bench.apply.memory import rss_figures
 from deploy.bench.apply.scene import say
 from deploy.bench.apply.size import Size
-from deploy.bench.figure import Figure
-from millrace.errors import Fatal
+from deploy.bench.figure import Figure, Part, check_lines, print_parts
 
 ROWS, TRANSACTIONS = "changes/s", "transactions/s"
 
@@ -36,6 +36,11 @@ class Group:
     def wanted(self, only: Sequence[str]) -> bool:
         """Whether a line of it is in ``only``; without ``only``, unless it is long."""
         return not self.is_long if not only else bool(set(only) & set(self.lines))
+
+    def figures(self, size: Size, only: Sequence[str]) -> Iterator[Figure]:
+        """The result of ``measure``, announced."""
+        say(", ".join(self.lines))
+        yield from self.measure(size, only)
 
 
 GROUPS: Mapping[str, Group] = {
@@ -76,12 +81,12 @@ GROUPS: Mapping[str, Group] = {
 
 def run_bench_apply(size: Size, only: Sequence[str] = ()) -> None:
     """Measure and print the lines in ``only``, or all but the long ones. Fatal MR-8004 for an unknown line."""
-    known = {line for group in GROUPS.values() for line in group.lines}
-    if unknown := sorted(set(only) - known):
-        raise Fatal("MR-8004", f"no such line: {', '.join(unknown)}; there are {sorted(known)}")
-    for name, group in GROUPS.items():
-        if group.wanted(only):
-            say(f"{name}: {', '.join(group.lines)}")
-            for figure in group.measure(size, only):
-                if not only or figure.name in only:
-                    print(figure.as_line(), flush=True)
+    check_lines(only, {line for group in GROUPS.values() for line in group.lines})
+    print_parts(
+        (
+            Part(group.lines, partial(group.figures, size, only))
+            for group in GROUPS.values()
+            if group.wanted(only)
+        ),
+        only,
+    )

@@ -37,7 +37,7 @@ from zk.client.session import Session
 
 POLL_S = 0.1
 WAIT_S = 3_600.0
-COMMAND_WAIT = ("--timeout", "300")
+COMMAND_WAIT = ("--timeout", "3600")
 APPLY_SERVICE = "millrace apply"
 _DURABLE = ("innodb_flush_log_at_trx_commit", "sync_binlog")
 

@@ -19,7 +19,7 @@ from millrace.errors import Fatal
 from schemas.documents import Brokers
 
 POLL_S = 0.01
-END_S = 60.0
+END_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)

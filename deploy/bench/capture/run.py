@@ -6,12 +6,12 @@ can be run alone.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from deploy.bench.apply.size import Size
 from deploy.bench.capture import bulk, latency, relay, small, snapshot, upstream
 from deploy.bench.capture.scene import say
-from deploy.bench.figure import Figure
-from millrace.errors import Fatal
+from deploy.bench.figure import Figure, Part, check_lines, print_parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,11 @@ class Group:
 
     lines: tuple[str, ...]
     measure: Callable[[Size], Iterator[Figure]]
+
+    def figures(self, size: Size) -> Iterator[Figure]:
+        """The result of ``measure``, announced."""
+        say(", ".join(self.lines))
+        yield from self.measure(size)
 
 
 GROUPS: Mapping[str, Group] = {
@@ -34,12 +39,12 @@ GROUPS: Mapping[str, Group] = {
 
 def run_bench_capture(size: Size, only: Sequence[str] = ()) -> None:
     """Measure and print the lines in ``only``, or all. Fatal MR-8004 for an unknown line."""
-    known = {line for group in GROUPS.values() for line in group.lines}
-    if unknown := sorted(set(only) - known):
-        raise Fatal("MR-8004", f"no such line: {', '.join(unknown)}; there are {sorted(known)}")
-    for name, group in GROUPS.items():
-        if not only or set(only) & set(group.lines):
-            say(f"{name}: {', '.join(group.lines)}")
-            for figure in group.measure(size):
-                if not only or figure.name in only:
-                    print(figure.as_line(), flush=True)
+    check_lines(only, {line for group in GROUPS.values() for line in group.lines})
+    print_parts(
+        (
+            Part(group.lines, partial(group.figures, size))
+            for group in GROUPS.values()
+            if not only or set(only) & set(group.lines)
+        ),
+        only,
+    )

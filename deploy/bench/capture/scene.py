@@ -44,7 +44,7 @@ from millrace.home_folder import home
 from schemas.gtid import Flavour
 from zk.client.session import Session
 
-COMMAND_S = 120.0
+COMMAND_S = 900.0
 STOP_S = 15.0
 WAIT_S = 900.0
 POLL_S = 0.1
@@ -79,7 +79,7 @@ class Scene:
             env={**os.environ, **service_environment(self.endpoints)},
             capture_output=True,
             text=True,
-            timeout=COMMAND_S,
+            timeout=COMMAND_S + STOP_S,
             check=False,
         )
         if done.returncode != 0:

@@ -21,7 +21,7 @@ from deploy.bench.comparison.scene import (
     open_scene,
     say,
 )
-from deploy.bench.figure import Figure
+from deploy.bench.figure import Figure, Part, check_lines, print_parts
 from deploy.bench.pace import Pace
 from millrace.errors import Fatal
 
@@ -33,10 +33,8 @@ _OURS = "millrace"
 
 def run_bench_compare(size: Size, only: Sequence[str] = ()) -> None:
     """Measure and print the lines in ``only``, or all. Fatal MR-8004 for an unknown line."""
-    if unknown := sorted(set(only) - set(LINES)):
-        raise Fatal("MR-8004", f"no such line: {', '.join(unknown)}; there are {sorted(LINES)}")
-    for figure in compare_figures(size, only or LINES):
-        print(figure.as_line(), flush=True)
+    check_lines(only, LINES)
+    print_parts([Part(LINES, partial(compare_figures, size, only or LINES))], only)
 
 
 def compare_figures(size: Size, lines: Sequence[str] = LINES) -> Iterator[Figure]:

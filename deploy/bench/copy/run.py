@@ -15,9 +15,8 @@ from consumer.target.connection import Endpoint, connect
 from deploy.bench.apply.size import Size
 from deploy.bench.copy.peers import peers
 from deploy.bench.copy.scene import ROWS, Scene, open_scene, say
-from deploy.bench.figure import Figure
+from deploy.bench.figure import Figure, Part, check_lines, print_parts
 from deploy.bench.pace import Pace
-from millrace.errors import Fatal
 
 COPY, COPY_TWO, CPU = "load.copy", "load.copy.two", "load.copy.cpu"
 RSS = "load.rss"
@@ -28,11 +27,8 @@ WARM_UP_ROWS = 1_000
 
 def run_bench_load(size: Size, only: Sequence[str] = ()) -> None:
     """Measure and print the lines in ``only``, or all. Fatal MR-8004 for an unknown line."""
-    if unknown := sorted(set(only) - set(LINES)):
-        raise Fatal("MR-8004", f"no such line: {', '.join(unknown)}; there are {sorted(LINES)}")
-    for figure in copy_figures(size):
-        if not only or figure.name in only:
-            print(figure.as_line(), flush=True)
+    check_lines(only, LINES)
+    print_parts([Part(LINES, partial(copy_figures, size))], only)
 
 
 def copy_figures(size: Size) -> Iterator[Figure]:

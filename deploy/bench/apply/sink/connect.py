@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from deploy.bench.apply.scene import say
 from deploy.bench.apply.sink.jars import SinkJars
 from deploy.servers.process import ProcessSpec, free_port
 from deploy.servers.properties import property_value
@@ -19,8 +20,9 @@ from deploy.servers.server import Server
 from millrace.errors import Fatal
 from millrace.jvm import java_program
 
-START_S = 180.0
-ANSWER_S = 120.0
+START_S = 600.0
+ANSWER_S = 120.0  # of one request; a worker that is busy or starts up answers none
+WAIT_S = 900.0  # for a request that is repeated, and for a connector that stops
 POLL_S = 0.1
 HEAP = ("-Xms2g", "-Xmx2g")
 _PROPERTIES = """\
@@ -33,6 +35,10 @@ value.converter=org.apache.kafka.connect.json.JsonConverter
 offset.storage.file.filename={offsets}
 offset.flush.interval.ms=1000
 """
+
+
+class _Busy(Fatal):
+    """The worker did not do what was asked, and may do it later."""
 
 
 class ConnectWorker(Server):
@@ -70,7 +76,13 @@ class ConnectWorker(Server):
         """Create a stopped connector."""
         config = {"name": name, **settings}
         created = {"name": name, "config": config, "initial_state": "STOPPED"}
-        self._ask("POST", "connectors", created)
+        try:
+            self._ask("POST", "connectors", created)
+        except Fatal:
+            if name not in self._ask(
+                "GET", "connectors"
+            ):  # an earlier request, without an answer, has made it
+                raise
         self._wait_stopped(name)
 
     def resume_tasks(self, name: str) -> None:
@@ -98,7 +110,7 @@ class ConnectWorker(Server):
             raise Fatal("MR-8004", f"connector {name} failed: {trace}")
 
     def _wait_stopped(self, name: str) -> None:
-        deadline = time.monotonic() + ANSWER_S
+        deadline = time.monotonic() + WAIT_S
         while not is_stopped(self._ask("GET", f"connectors/{name}/status")):
             if time.monotonic() > deadline:
                 raise self.process.failure(f"did not stop connector {name}")
@@ -106,12 +118,32 @@ class ConnectWorker(Server):
 
     def _answers(self) -> bool:
         try:
-            self._ask("GET", "connectors")
+            self._ask_once("GET", "connectors")
         except (OSError, Fatal):  # it listens before it knows this path
             return False
         return True
 
     def _ask(self, method: str, path: str, body: object = None) -> Any:
+        """The answer, as JSON. The request is repeated while there is none, or the worker is busy; Fatal MR-8004."""
+        deadline = time.monotonic() + WAIT_S
+        while True:
+            try:
+                return self._ask_once(method, path, body)
+            except _Busy as busy:
+                if time.monotonic() > deadline:
+                    raise
+                say(f"  {busy.message}: repeated")
+            except OSError as error:
+                if time.monotonic() > deadline:
+                    raise Fatal(
+                        "MR-8004", f"Kafka Connect: {method} {path}: no answer: {error}"
+                    ) from error
+                say(f"  Kafka Connect: {method} {path}: no answer: {error}; repeated")
+            if not self.process.is_alive():
+                raise self.process.failure(f"ended at {method} {path}")
+            time.sleep(POLL_S)
+
+    def _ask_once(self, method: str, path: str, body: object = None) -> Any:
         """The answer, as JSON. OSError if there is none."""
         request = urllib.request.Request(
             f"http://127.0.0.1:{self._port}/{path}",
@@ -124,8 +156,16 @@ class ConnectWorker(Server):
                 text = answer.read()
         except urllib.error.HTTPError as error:
             detail = error.read().decode(errors="replace")
-            raise Fatal("MR-8004", f"Kafka Connect: {method} {path}: {detail}") from error
+            kind = _Busy if is_busy(error.code, detail) else Fatal
+            raise kind("MR-8004", f"Kafka Connect: {method} {path}: {detail}") from error
         return json.loads(text) if text else None
+
+
+def is_busy(status: int, detail: str) -> bool:
+    """Whether the worker starts, stops, or was too slow to do it. A connector that exists already is none of these."""
+    if status in (409, 503):
+        return "already exists" not in detail
+    return status == 500 and "timed out" in detail
 
 
 def is_stopped(status: Any) -> bool:

@@ -12,7 +12,7 @@ from millrace.client import Place, RowRecord, Subscriber
 from millrace.errors import Fatal
 from millrace.kafka import Settings
 
-ANSWER_S = 60.0
+ANSWER_S = 600.0
 FULL_WAIT_S = 0.1
 
 
