@@ -37,5 +37,6 @@ def check_extra(extra: Extra, *, user: str) -> None:
         raise Fatal(
             "MR-8011",
             f"{user} needs {' and '.join(missing)}, which this environment does not have",
-            fix=f"pip install 'millrace[{extra}]'",
+            fix="In the folder with the wheel and `constraints.txt`: `pip install -c constraints.txt"
+            f' "$(ls millrace-*.whl)[{extra}]"`. In a checkout: `make setup`.',
         )

@@ -353,11 +353,18 @@ def _state(session: TargetConnection, record: DdlRecord, statement: Statement) -
     return State(server, read_state(session, statement), empty)
 
 
+_GAP_FIX = (
+    "`millrace compare TASK --now` lists the rows that differ, with the SQL that repairs each. It also lists rows that"
+    " are still on their way. Repair the target, then `millrace apply-ddl TASK --seq N --done`, `millrace task resume"
+    " TASK`. After that, `millrace compare TASK --repair` repairs the rest."
+)
+
+
 def _undecided(record: DdlRecord, statement: Statement, before: State, now: State) -> Fatal:
     if (gap := gap_of(record)) is not None:
         missing = shortened(gap.missing) or "nothing that the task has not applied"
         what = f"a gap in the topic ({gap.kind}, {gap.reason}): it misses {missing}"
-        return Fatal("MR-5042", what, seq=record.source.seq)
+        return Fatal("MR-5042", what, fix=_GAP_FIX, seq=record.source.seq)
     doubt = record.statement.session.get("in_doubt", "")
     what = f"{statement.verb} ({doubt})" if doubt else statement.verb
     what = f"{what}: {record.statement.sql[:200]}"

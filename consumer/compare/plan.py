@@ -113,7 +113,7 @@ def _refuse_hidden(session: TargetConnection, key: TableKey) -> None:
         raise Fatal(
             exc.code,
             f"{at.name}: {exc.message}",
-            fix=f"{statement} (`millrace compare` reads every row of both sides.)",
+            fix=f"{statement} (A comparison reads every row of both sides.)",
             **exc.context,
         ) from exc
 

@@ -54,8 +54,8 @@ CODES: tuple[Code, ...] = (
         "the account has too few privileges",
         "A privilege is missing: on the target for apply, on the source or the target for `millrace compare`.",
         "GRANT what the message names. `millrace grants print SET` prints all that apply needs: on the replicated databases,"
-        " on `millrace`, and PROCESS, REPLICATION CLIENT (MariaDB: PROCESS, SLAVE MONITOR) on *.*. `millrace compare` needs"
-        " SELECT on both sides.",
+        " on `millrace`, and PROCESS, REPLICATION CLIENT (MariaDB: PROCESS, SLAVE MONITOR) on *.*. A comparison needs SELECT"
+        " on both sides.",
         Branch.OPERATOR,
     ),
     Code(
@@ -96,8 +96,8 @@ CODES: tuple[Code, ...] = (
         "MR-5012",
         "a table is missing on the target",
         "The topic has rows of a table that the target does not have.",
-        "Create the table as it was at that position, or start the task before its CREATE TABLE; then `millrace task"
-        " resume TASK`.",
+        "`millrace task load TASK --tables DB.TABLE` creates the table as on the source and copies its rows. Or create it as it"
+        " was at that position. Then `millrace task resume TASK`. A new task can also start before the CREATE TABLE.",
         Branch.OPERATOR,
     ),
     Code(
@@ -286,7 +286,7 @@ CODES: tuple[Code, ...] = (
         " topic. The topic id differs from the one in the target's progress, the topic ends before the task's offset, or a"
         " record has a lower seq or a smaller GTID set than the task has applied. No such record was applied.",
         "If the document names the wrong brokers, correct `kafka` and resume the task. If capture has adopted the new topic"
-        " (`millrace unsafe adopt-topic`), `millrace task resume TASK` follows into it. If the topic is new otherwise, load the"
+        ", `millrace task resume TASK` follows into it. If the topic is new otherwise, load the"
         " target again, delete this task, and create one with another name and `start` at the GTID set of the load. The"
         " topic must reach back to that GTID set.",
         Branch.OPERATOR,
@@ -343,9 +343,9 @@ CODES: tuple[Code, ...] = (
         "a statement is not supported",
         "Apply neither executes nor skips this statement, its effect is not known exactly, or it names a table that the"
         " capture task or the apply task leaves out. The message has the reason. A gap is no statement: an operator let the"
-        " capture task leave out source transactions.",
-        "Execute the intended statement manually, then `millrace apply-ddl TASK --seq N --done`; or use `--execute` to run"
-        " it unchanged. Of a gap: repair the target (`millrace compare` shows the differences), then `--done`.",
+        " capture task leave out source transactions, and its fix is another one.",
+        "Execute the intended statement manually, then `millrace apply-ddl TASK --seq N --done`. Or let the task execute it"
+        " unchanged: `millrace apply-ddl TASK --seq N --execute`. Then `millrace task resume TASK`.",
         Branch.OPERATOR,
     ),
     Code(
@@ -443,8 +443,8 @@ CODES: tuple[Code, ...] = (
         "the new topic misses source transactions that the target needs",
         "The topic was deleted, and an operator let the capture task continue in a new one (`millrace unsafe adopt-topic`)."
         " The source transactions in the message were only in the old topic, and the task had not applied them.",
-        "Repair the target (`millrace compare` shows the differences), or load it again. Then `millrace unsafe follow-topic"
-        " TASK` lets the task continue after the gap; --dry-run shows what is missing.",
+        "Repair the target (`millrace compare TASK --now` shows the differences), or load it again. Then `millrace unsafe follow-topic"
+        " TASK --reason MR-5070` lets the task continue after the gap; --dry-run shows what is missing.",
         Branch.OPERATOR,
     ),
     Code(
@@ -452,7 +452,7 @@ CODES: tuple[Code, ...] = (
         "it is not known what the target has of the old topic",
         "The topic was deleted and adopted, and the task stopped inside a source transaction, or before its start. Its rows"
         " come again in the new topic.",
-        "Compare the target with the source (`millrace compare`). Then `millrace unsafe follow-topic TASK` lets the task"
+        "Compare the target with the source: `millrace compare TASK --now`. Then `millrace unsafe follow-topic TASK --reason MR-5071` lets the task"
         " continue: it applies the rows that come again, and stops at each that does not fit (MR-5010).",
         Branch.OPERATOR,
     ),

@@ -3,13 +3,6 @@
 from dataclasses import dataclass
 from enum import Enum
 
-# How to get past an event that can't be published.
-SKIP = (
-    "To leave out the source transaction in the message, `millrace unsafe skip-gtid TASK --gtid GTID`. To leave out all up"
-    " to a GTID set, `millrace unsafe reset-position TASK --gtid GTID-SET`. The topic will never have their changes: apply tasks"
-    " stop there until you have repaired their targets."
-)
-
 
 class Branch(Enum):
     """The action after an error with the code; the value is the text for users."""
@@ -29,3 +22,12 @@ class Code:
     cause: str
     fix: str
     branch: Branch
+
+
+def skip_fix(code: str) -> str:
+    """How to get past an event that can't be published because of ``code``, which the decision records as its reason."""
+    return (
+        f"To leave out the source transaction in the message, `millrace unsafe skip-gtid TASK --gtid GTID --reason {code}`. To"
+        f" leave out all up to a GTID set, `millrace unsafe reset-position TASK --gtid GTID-SET --reason {code}`. The topic"
+        " will never have their changes: apply tasks stop there until you have repaired their targets."
+    )

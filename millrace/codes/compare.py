@@ -8,8 +8,8 @@ CODES: tuple[Code, ...] = (
         "a comparison waits too long for the target",
         "`millrace compare` has read rows of the source and waits until the task has applied them. The task is paused or"
         " blocked, or its lag is greater than the timeout.",
-        "`millrace status TASK`. Resume the task and repeat the command with `--resume`, or give a longer `--timeout`. `--now`"
-        " compares without waiting, and then lists rows that are still on their way as differences.",
+        "`millrace status TASK`. If it is paused or blocked, `millrace task resume TASK`. Then `millrace compare TASK --resume`, with"
+        " a longer `--timeout` if the lag is large. `millrace compare TASK --now` compares without waiting, and then lists rows that are still on their way as differences.",
         Branch.RETRIES,
     ),
     Code(
@@ -24,7 +24,7 @@ CODES: tuple[Code, ...] = (
         "a row could not be repaired",
         "The target refused the source's row, or has stored other values than those: a column has another type, or"
         " another row has a unique key of the row.",
-        "Compare the definitions of the table on both sides. Then repair the row with the SQL that `millrace compare` lists.",
+        "Compare the definitions of the table on both sides. Then repair the row with the SQL that `millrace compare TASK` lists.",
         Branch.OPERATOR,
     ),
     Code(
@@ -32,7 +32,7 @@ CODES: tuple[Code, ...] = (
         "rows of this table are not repaired",
         "Writing a row would change more than this row: the target's table has a trigger, keeps its history, has a key"
         " WITHOUT OVERLAPS, or is a sequence.",
-        "Drop the trigger, or repair the rows with the SQL that `millrace compare` lists.",
+        "Drop the trigger, or repair the rows with the SQL that `millrace compare TASK` lists.",
         Branch.OPERATOR,
     ),
     Code(

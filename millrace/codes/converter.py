@@ -1,6 +1,6 @@
 """65xx: conversion and DDL."""
 
-from millrace.codes.code import SKIP, Branch, Code
+from millrace.codes.code import Branch, Code, skip_fix
 
 CODES: tuple[Code, ...] = (
     Code(
@@ -8,14 +8,15 @@ CODES: tuple[Code, ...] = (
         "rows were not logged in row format",
         "A session changed rows in statement format (binlog_format=STATEMENT or MIXED), so the binlog does not contain"
         " the rows.",
-        "On every member: `SET GLOBAL binlog_format=ROW`. " + SKIP,
+        "On every member: `SET GLOBAL binlog_format=ROW`. " + skip_fix("MR-6501"),
         Branch.OPERATOR,
     ),
     Code(
         "MR-6502",
         "a binlog event type is not supported",
         "This version does not know the event type and can't exclude that it changes rows.",
-        "Report the event type with the server's version. A newer Millrace may support it. " + SKIP,
+        "Report the event type with the server's version. A newer Millrace may support it. "
+        + skip_fix("MR-6502"),
         Branch.OPERATOR,
     ),
     Code(
@@ -24,7 +25,7 @@ CODES: tuple[Code, ...] = (
         "The source logged an anonymous transaction (gtid_mode is not ON).",
         "On every member, set `gtid_mode` step by step to `ON`. Commit a transaction on the primary, then `FLUSH BINARY LOGS`"
         " on every member. Remove the relay directory of the set on the worker. Then, with `@@GLOBAL.gtid_executed` of the"
-        " primary, `millrace unsafe reset-position TASK --gtid GTID-SET`. The topic will never have the changes without a GTID nor"
+        " primary, `millrace unsafe reset-position TASK --gtid GTID-SET --reason MR-6503`. The topic will never have the changes without a GTID nor"
         " those up to the GTID set: apply tasks stop there until you have repaired their targets.",
         Branch.OPERATOR,
     ),
@@ -32,14 +33,14 @@ CODES: tuple[Code, ...] = (
         "MR-6504",
         "row images are not full",
         "A session logged rows with binlog_row_image=MINIMAL or NOBLOB, so columns are missing.",
-        "On every member: `SET GLOBAL binlog_row_image=FULL`. " + SKIP,
+        "On every member: `SET GLOBAL binlog_row_image=FULL`. " + skip_fix("MR-6504"),
         Branch.OPERATOR,
     ),
     Code(
         "MR-6505",
         "JSON values are logged in parts",
         "A session logged rows with binlog_row_value_options=PARTIAL_JSON, so whole values are missing.",
-        "On every member: `SET GLOBAL binlog_row_value_options=''`. " + SKIP,
+        "On every member: `SET GLOBAL binlog_row_value_options=''`. " + skip_fix("MR-6505"),
         Branch.OPERATOR,
     ),
     Code(
@@ -55,7 +56,7 @@ CODES: tuple[Code, ...] = (
         "A transaction changed transactional and non-transactional tables and was rolled back. The binlog does not show"
         " which rows remained.",
         "Read the rows of the tables in the message from the source, to repair the targets. "
-        + SKIP,
+        + skip_fix("MR-6507"),
         Branch.OPERATOR,
     ),
     Code(
@@ -65,7 +66,7 @@ CODES: tuple[Code, ...] = (
         " or other rows, so continuing could lose or duplicate rows. The task tries the other members, those that"
         " differed last.",
         "Bring back the member that was read before, or the worker with its relay directory. If both are lost: `millrace"
-        " task pause TASK`, then `millrace unsafe skip-gtid TASK --gtid GTID` with the GTID in the message. The topic will"
+        " task pause TASK`, then `millrace unsafe skip-gtid TASK --gtid GTID --reason MR-6508` with the GTID in the message. The topic will"
         " never have the rest of this source transaction: apply tasks stop there until you have repaired their targets.",
         Branch.RETRIES,
     ),
@@ -82,7 +83,7 @@ CODES: tuple[Code, ...] = (
         "MR-6510",
         "the source lost events",
         "The server wrote an incident event: changes are missing in its binlog from this position.",
-        SKIP,
+        skip_fix("MR-6510"),
         Branch.OPERATOR,
     ),
     Code(
@@ -91,7 +92,7 @@ CODES: tuple[Code, ...] = (
         "The binlog contains an XA COMMIT, but neither the relay log nor the source's binlog reaches back to its XA"
         " PREPARE.",
         "While the task retries: nothing to do, it reads the binlog from the first file. If it is blocked: "
-        + SKIP,
+        + skip_fix("MR-6511"),
         Branch.OPERATOR,
     ),
     Code(
@@ -105,7 +106,7 @@ CODES: tuple[Code, ...] = (
         "MR-6513",
         "an ALTER is logged in two phases",
         "MariaDB logged START ALTER (binlog_alter_two_phase=ON).",
-        "On every member: `SET GLOBAL binlog_alter_two_phase=OFF`. " + SKIP,
+        "On every member: `SET GLOBAL binlog_alter_two_phase=OFF`. " + skip_fix("MR-6513"),
         Branch.OPERATOR,
     ),
     Code(

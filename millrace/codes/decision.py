@@ -32,7 +32,7 @@ CODES: tuple[Code, ...] = (
         "The task is not a capture task, or its topic does not exist, has no record, or ends with records that can't be"
         " read.",
         "If the task is new, or only paused, there is nothing to decide: `millrace task resume TASK` loses nothing. If the"
-        " topic has lost its records, use `millrace unsafe adopt-topic TASK`. If its end can't be read, see the code in the"
+        " topic has lost its records, use `millrace unsafe adopt-topic TASK --reason MR-4183`. If its end can't be read, see the code in the"
         " message. Otherwise name a capture task.",
         Branch.OPERATOR,
     ),
@@ -42,8 +42,8 @@ CODES: tuple[Code, ...] = (
         "It is delivered already, the primary has not executed it, it is not the next one of its MariaDB domain, or another"
         " source transaction is published in part. Skipping it would also skip other transactions, or one that is committed"
         " later.",
-        "Take the GTID from the message of the blocked task. To leave out several transactions, use `millrace unsafe"
-        " reset-position`.",
+        "Take the GTID from the message of the blocked task. To leave out several transactions: `millrace unsafe"
+        " reset-position TASK --gtid GTID-SET --reason MR-4184`.",
         Branch.OPERATOR,
     ),
     Code(

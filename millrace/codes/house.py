@@ -78,8 +78,9 @@ CODES: tuple[Code, ...] = (
     Code(
         "MR-8011",
         "an optional part is not installed",
-        "`pip install millrace` installs what a capture host needs. Spark and the local stack are extras.",
-        "Install the extra that the message names: `pip install 'millrace[apply]'` or `pip install 'millrace[local]'`.",
+        "The plain wheel installs what a capture host needs. Spark and the local stack are extras.",
+        "Install the extra with the versions of `constraints.txt`, in the folder that has it and the wheel:"
+        ' `pip install -c constraints.txt "$(ls millrace-*.whl)[apply]"`, or `[local]` for the local stack. In a checkout: `make setup`.',
         Branch.OPERATOR,
     ),
     Code(

@@ -83,7 +83,7 @@ CODES: tuple[Code, ...] = (
         "the topic contains a foreign record",
         "A program other than a Millrace capture task has written to the topic.",
         "Find the writer and revoke its right to write. Let all readers read what they can, delete the topic, then `millrace"
-        " unsafe adopt-topic TASK`: it begins again after the progress in the task's status, with the next seq. Records that"
+        " unsafe adopt-topic TASK --reason MR-3011`: it begins again after the progress in the task's status, with the next seq. Records that"
         " a reader has not read are lost for it. An apply task that had applied all of them continues by itself; any other"
         " one names what it misses (MR-5070).",
         Branch.OPERATOR,
@@ -93,7 +93,7 @@ CODES: tuple[Code, ...] = (
         "the end of the topic does not show where capture must resume",
         "The last records of the topic are out of sequence, or none of them is a resolved record.",
         "Run `millrace topic verify TOPIC`. Let all readers read what they can, delete the topic, then `millrace unsafe"
-        " adopt-topic TASK`: it begins again after the progress in the task's status, with the next seq. Records that a"
+        " adopt-topic TASK --reason MR-3012`: it begins again after the progress in the task's status, with the next seq. Records that a"
         " reader has not read are lost for it. An apply task that had applied all of them continues by itself; any other one"
         " names what it misses (MR-5070).",
         Branch.OPERATOR,
@@ -136,7 +136,7 @@ CODES: tuple[Code, ...] = (
         "MR-3017",
         "the last records of the topic are gone",
         "Retention or a deletion removed them, or the topic was created again. The capture position is lost with them.",
-        "`millrace unsafe adopt-topic TASK`: the topic continues after the progress in the task's status, with the next seq."
+        "`millrace unsafe adopt-topic TASK --reason MR-3017`: the topic continues after the progress in the task's status, with the next seq."
         " Delete the topic before if it has records. Records that a reader has not read are lost for it. If the topic was"
         " deleted, an apply task that had applied all of them continues by itself; any other one names what it misses"
         " (MR-5070).",
@@ -155,7 +155,7 @@ CODES: tuple[Code, ...] = (
         "retention removed rows of a source transaction that is still being published",
         "The first rows of the transaction were removed before the last were published. Millrace can no longer check that"
         " the source still has the same rows in the same order.",
-        "`millrace unsafe skip-gtid TASK --gtid GTID` with the GTID in the message: the topic will never have the rest of"
+        "`millrace unsafe skip-gtid TASK --gtid GTID --reason MR-3019` with the GTID in the message: the topic will never have the rest of"
         " this source transaction, and apply tasks stop there until you have repaired their targets. Set retention.bytes"
         " and retention.ms of the topic so that the largest source transaction fits.",
         Branch.OPERATOR,
@@ -205,8 +205,8 @@ CODES: tuple[Code, ...] = (
         "`millrace topic verify` or a subscriber (`millrace.client`) found records that are missing, repeated, out of"
         " order, or written by a stale owner.",
         "Keep a copy of the topic and the brokers' logs, and report the violation. Repair the targets from the first"
-        " violation on (`millrace compare`). The task can continue in the topic. For a topic without the violation, delete"
-        " it and run `millrace unsafe adopt-topic TASK` (see MR-3017).",
+        " violation on (`millrace compare TASK`). The task can continue in the topic. For a topic without the violation, delete"
+        " it and run `millrace unsafe adopt-topic TASK --reason MR-3503` (see MR-3017).",
         Branch.OPERATOR,
     ),
 )

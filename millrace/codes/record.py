@@ -1,6 +1,6 @@
 """60xx: record schemas and the registry."""
 
-from millrace.codes.code import SKIP, Branch, Code
+from millrace.codes.code import Branch, Code, skip_fix
 
 CODES: tuple[Code, ...] = (
     Code(
@@ -30,14 +30,15 @@ CODES: tuple[Code, ...] = (
         "a table map has no full metadata",
         "The source writes table maps without column names (binlog_row_metadata=MINIMAL).",
         "On every member: `SET GLOBAL binlog_row_metadata=FULL`, and set it in the configuration. Events that are already"
-        " in the binlog do not change. " + SKIP,
+        " in the binlog do not change. " + skip_fix("MR-6004"),
         Branch.OPERATOR,
     ),
     Code(
         "MR-6005",
         "a column type is not supported",
         "A table has a column that Millrace can't represent without loss.",
-        "Exclude the table in the task document, or change the column's type. " + SKIP,
+        "Exclude the table in the task document, or change the column's type. "
+        + skip_fix("MR-6005"),
         Branch.OPERATOR,
     ),
     Code(

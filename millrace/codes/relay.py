@@ -66,7 +66,7 @@ CODES: tuple[Code, ...] = (
         "a binlog file has no checksums",
         "binlog_checksum was NONE when the source opened this file.",
         "`SET GLOBAL binlog_checksum = 'CRC32'; FLUSH BINARY LOGS`. To leave out the file's changes, `millrace"
-        " unsafe reset-position TASK --gtid GTID-SET` with the GTID set before the first file that has checksums. The topic will"
+        " unsafe reset-position TASK --gtid GTID-SET --reason MR-2009` with the GTID set before the first file that has checksums. The topic will"
         " never have them: apply tasks stop there until you have repaired their targets.",
         Branch.OPERATOR,
     ),

@@ -173,7 +173,7 @@ CODES: tuple[Code, ...] = (
         "the source has purged transactions that the task needs",
         "No usable member still has the binlog with the first transaction that the task needs. The binlog was purged, or"
         " the server was restored from a backup without it.",
-        "Restore the binlogs on a member. If no member has them, `millrace unsafe reset-position TASK --gtid GTID-SET` continues"
+        "Restore the binlogs on a member. If no member has them, `millrace unsafe reset-position TASK --gtid GTID-SET --reason MR-1031` continues"
         " later: the topic will never have the purged changes, and apply tasks stop there until you have repaired their"
         " targets. Keep binlogs for longer.",
         Branch.OPERATOR,
@@ -192,7 +192,7 @@ CODES: tuple[Code, ...] = (
         " reset. Other transactions may now have the same GTIDs.",
         "Find the member that has them, and make it the primary. If it is lost and the GTIDs are not reused, inject empty"
         " transactions with these GTIDs on the primary (MariaDB: with `gtid_domain_id`, `server_id` and `gtid_seq_no` of the"
-        " session), resume the task, and repair the targets, which have the lost changes (`millrace compare`). If they are"
+        " session), resume the task, and repair the targets, which have the lost changes (`millrace compare TASK`). If they are"
         " reused, capture to a new topic from the primary's GTID set, and load the targets again.",
         Branch.OPERATOR,
     ),
@@ -263,7 +263,7 @@ CODES: tuple[Code, ...] = (
         "a binlog file of the source is damaged",
         "The server could not read its own file, after a crash, a full disk or a hardware fault.",
         "Check the file with `mysqlbinlog --verify-binlog-checksum`. Read from another member. If no member has the file"
-        " whole, `millrace unsafe reset-position TASK --gtid GTID-SET` continues after it: the topic will never have the changes"
+        " whole, `millrace unsafe reset-position TASK --gtid GTID-SET --reason MR-1043` continues after it: the topic will never have the changes"
         " in between, and apply tasks stop there until you have repaired their targets.",
         Branch.OPERATOR,
     ),

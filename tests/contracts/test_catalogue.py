@@ -2,11 +2,9 @@
 
 import ast
 import re
-import shlex
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,6 +13,7 @@ from millrace.codes import CATALOGUE, Branch
 from millrace.codes.page import markdown
 from tests.fixtures.provocations import missed
 from tests.kit.chaos_marks import chaos_tests
+from tests.kit.fix_commands import problem_of
 from tests.kit.paths import ROOT
 from tests.kit.provocations import PROVOCATIONS
 from tests.kit.sources import names_of_tests, nodes
@@ -93,39 +92,78 @@ def test_errors_page_matches_the_catalogue() -> None:
 
 
 def test_commands_in_fixes_and_documents_parse() -> None:
-    """An operator can type every command that a fix or a document shows; a bare name is only a mention."""
-    texts = [f"{code.cause} {code.fix}" for code in CATALOGUE.values()]
+    """An operator can type every command that a fix or a document shows. A bare name is a mention, except in a fix."""
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
-    shown = {part for text in texts for part in text.split("`")[1::2]}
+    mentions = {part for code in CATALOGUE.values() for part in code.cause.split("`")[1::2]}
     for page in pages:
-        text = page.read_text()
-        shown |= set(re.findall(r"`(millrace [^`\n]+)`", text))
-        shown |= set(re.findall(r"^(?:\.venv/bin/)?(millrace .*)$", text, re.MULTILINE))
-    commands = [command for command in shown if command.startswith("millrace ")]
-    assert len(commands) > 30
-    assert {command: _problem(command) for command in commands if _problem(command)} == {}
+        text = "" if page.name == "errors.md" else page.read_text()
+        mentions |= set(re.findall(r"`(millrace [^`\n]+)`", text))
+        mentions |= set(re.findall(r"^ *(?:\.venv/bin/)?(millrace .*)$", text, re.MULTILINE))
+        mentions |= {
+            f"millrace {part}" for part in re.findall(r"`([^`\n]+)`", text) if _is_short(part)
+        }
+    fixes = {part for code in CATALOGUE.values() for part in code.fix.split("`")[1::2]}
+    for text, is_fix in _texts_of_the_product():
+        shown = set(re.findall(r"`(millrace \w[^`]+)`", text))
+        fixes |= shown if is_fix else set()
+        mentions |= shown
+    commands = dict.fromkeys(mentions, False) | dict.fromkeys(fixes, True)
+    commands = {one: whole for one, whole in commands.items() if one.startswith("millrace ")}
+    assert len(commands) > 100
+    found = {one: problem_of(one, is_whole=is_whole) for one, is_whole in commands.items()}
+    assert {one: problem for one, problem in found.items() if problem} == {}
 
 
-def _problem(command: str) -> str:
-    """Return what the parser has against a command; "" if nothing."""
-    words = shlex.split(command.replace(" N", " 1"), comments=True)[1:]
-    if words[0].startswith("-"):
-        return ""
-    if words[0] not in COMMANDS:
-        return "no such command"
-    if re.search(r"[|…\[]", command):  # a synopsis
-        return ""
-    return _parse(load_command(words[0]), words[1:])
+def _is_short(part: str) -> bool:
+    """Whether a document's code is a command without its first word, such as ``replica unpin SET HOST:PORT``."""
+    words = part.split()
+    return (
+        len(words) > 2
+        and words[0] in COMMANDS
+        and words[1] in getattr(load_command(words[0]), "commands", {})
+    )
 
 
-def _parse(command: Any, words: list[str]) -> str:
-    if hasattr(command, "commands") and not (words and words[0].startswith("-")):
-        if words and words[0] not in command.commands:
-            return f"no such command: {words[0]}"
-        return _parse(command.commands[words[0]], words[1:]) if words else ""
-    try:
-        if words:
-            command.make_context("millrace", words)
-    except Exception as error:  # noqa: BLE001 - the parser has its own classes
-        return str(error)
+def _texts_of_the_product() -> Iterator[tuple[str, bool]]:
+    """Every text outside docstrings, with 1 for values that it gets, and whether it is a fix."""
+    for path in (path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
+        parts: set[int] = set()  # docstrings, and parts of other texts
+        for node in nodes(path):
+            match node:
+                case ast.JoinedStr():
+                    parts |= {id(value) for value in node.values}
+                case ast.Expr(value=ast.Constant()):
+                    parts.add(id(node.value))
+        fixes = {id(text) for node in nodes(path) for text in _fix_texts(node)}
+        for node in nodes(path):
+            if id(node) not in parts and (text := _text_of(node)):
+                yield text, id(node) in fixes
+
+
+def _fix_texts(node: ast.AST) -> Iterator[ast.AST]:
+    """The texts of ``fix=…``, and of a name that ends with FIX."""
+    match node:
+        case ast.keyword(arg="fix", value=value):
+            yield from ast.walk(value)
+        case ast.Assign(targets=[ast.Name(id=name)], value=value) if name.lower().endswith("fix"):
+            yield from ast.walk(value)
+
+
+def _text_of(node: ast.AST) -> str:
+    match node:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.JoinedStr(values=values):
+            return "".join(
+                str(one.value) if isinstance(one, ast.Constant) else "1" for one in values
+            )
     return ""
+
+
+def test_fixes_that_install_millrace_take_the_pinned_versions() -> None:
+    """Without them, pip installs another PySpark than the one that was tested."""
+    texts = [code.fix for code in CATALOGUE.values()]
+    texts += [text for text, _ in _texts_of_the_product()]
+    shown = [text for text in texts if re.search(r"pip install.*\[(apply|local|1)\]", text)]
+    assert len(shown) > 1
+    assert [text for text in shown if "-c constraints.txt" not in text] == []

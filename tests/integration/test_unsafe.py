@@ -33,6 +33,7 @@ from tests.kit.apply.local import (
 from tests.kit.apply.topic import RecordStream
 from tests.kit.capture.task_stage import TASK, TaskStage, use_memory_registry
 from tests.kit.document_programs import checked
+from tests.kit.fix_commands import printed
 from tests.kit.publisher.rig import Rig, topic_named
 from tests.kit.relay.relay import UNVERIFIED, flush, member_of, purge_to
 
@@ -47,6 +48,11 @@ class Scene(TaskStage):
     def unsafe(self, command: str, *words: str, exit_code: int = 0) -> str:
         """Run ``millrace unsafe``."""
         return self.shell("unsafe", command, TASK, *words, exit_code=exit_code)
+
+    def decide_as_printed(self, fix: str, command: str, **filled: str) -> str:
+        """Run the ``millrace unsafe`` command of a fix as it is printed; the operator types yes, and fills places."""
+        (words,) = (one for one in printed(fix) if one[:2] == ["unsafe", command])
+        return self.shell(*(filled.get(word.replace("-", "_"), word) for word in words), "--yes")
 
     def wait_blocked(self, code: str) -> TaskReport:
         """Wait until the task is blocked with this code."""
@@ -202,21 +208,28 @@ def assert_apply_stops_at_the_gap(target: DatabaseServer, scene: Scene) -> None:
     assert found == list(range(1, 10))
 
 
+def _log_as_a_statement(scene: Scene) -> None:
+    """Insert the row 1001 without a row event."""
+    with (
+        sql.root_connection(scene.server.socket) as connection,
+        connection.cursor() as cursor,
+    ):
+        cursor.execute("SET SESSION binlog_format = STATEMENT")
+        cursor.execute(f"INSERT INTO {scene.database}.t VALUES (1001)")
+
+
 @pytest.mark.both_flavours
 def test_event_that_can_not_be_converted_is_skipped(scene: Scene) -> None:
     """MR-6501: rows were logged as a statement. Only this source transaction is left out."""
-    server, table = scene.server, f"{scene.database}.t"
     scene.run_once("w1", 2)
-    with sql.root_connection(server.socket) as connection, connection.cursor() as cursor:
-        cursor.execute("SET SESSION binlog_format = STATEMENT")
-        cursor.execute(f"INSERT INTO {table} VALUES (1001)")
+    _log_as_a_statement(scene)
     scene.write(2)
     with scene.worker("w2"):
         report = scene.wait_blocked("MR-6501")
         gtid = report.why.partition("gtid=")[2].partition(",")[0].partition(")")[0]
         wrong = gtid[: -len(gtid.rpartition("-" if "-" in gtid[-6:] else ":")[2])] + "99999999"
         assert scene.unsafe("skip-gtid", "--gtid", wrong, *WHY, exit_code=4).startswith("MR-4184 ")
-        done = scene.unsafe("skip-gtid", "--gtid", gtid, *WHY)
+        done = scene.decide_as_printed(report.fix, "skip-gtid")
         assert f"{gtid}" in done
         scene.rig.wait_seq(5)
         error = scene.unsafe("skip-gtid", "--gtid", gtid, *WHY, exit_code=4)
@@ -244,12 +257,12 @@ def test_deleted_topic_is_adopted_and_continues_its_seq(mariadb_scene: Scene) ->
     scene.rig.delete()
     scene.write(2)
     with scene.worker("w2"):
-        scene.wait_blocked("MR-3017")
+        report = scene.wait_blocked("MR-3017")
         assert not scene.rig.exists()
         assert scene.unsafe("skip-gtid", "--gtid", "0-1-1", exit_code=4).startswith("MR-4183 ")
         assert "seq 6" in scene.unsafe("adopt-topic", "--dry-run")
         assert not scene.rig.exists()
-        scene.unsafe("adopt-topic", *WHY)
+        scene.decide_as_printed(report.fix, "adopt-topic")
         scene.rig.wait_seq(8)
     found = scene.rig.verdict()
     assert (found.violations, found.first_seq, found.counts.rows) == ([], 6, 2)
@@ -379,6 +392,29 @@ def test_apply_task_that_misses_transactions_needs_a_decision(reader: Reader) ->
     ((_, text),) = reader.left_out()
     assert lost in str(text)
     assert str(text).count("the test lost them") == 2  # of both decisions
+
+
+def test_fixes_of_gaps_work_as_printed(reader: Reader) -> None:
+    """MR-6501 of capture, then MR-5042 of apply: each fix leads on, while the task is blocked."""
+    scene, name = reader.scene, reader.task.name
+    scene.run_once("w1", 2)
+    _log_as_a_statement(scene)
+    scene.write(2)
+    with scene.worker("w2"):
+        scene.decide_as_printed(scene.wait_blocked("MR-6501").fix, "skip-gtid")
+        scene.rig.wait_seq(5)
+    with pytest.raises(Fatal, match="MR-5042") as raised:
+        reader.apply()
+    look, done, resume, repair = printed(raised.value.name(task=name).fix)
+    found = json.loads(scene.shell(*look, "--json", exit_code=1, stream="out"))
+    assert {row["key"] for row in found["details"]} == {"1001", "3", "4"}  # two are on their way
+    (lost,) = (row["repair"] for row in found["details"] if row["key"] == "1001")
+    for statement in filter(None, lost.split(";")):
+        reader.target.execute(statement, db=scene.database)
+    scene.shell(*done)
+    assert reader.apply().seq == 5
+    assert reader.ids() == [1, 2, 3, 4, 1001]
+    assert (resume, repair) == (["task", "resume", name], ["compare", name, "--repair"])
 
 
 def test_one_decision_waits_at_a_time(mariadb_scene: Scene) -> None:
