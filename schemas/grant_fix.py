@@ -14,7 +14,12 @@ needs there (``schemas.grants``): the text does not say which one is missing.
 import re
 
 from millrace.codes import CATALOGUE
-from schemas.grants import DATABASE_PRIVILEGES, META_DATABASE, META_PRIVILEGES
+from schemas.grants import (
+    DATABASE_PRIVILEGES,
+    LOAD_PRIVILEGES,
+    META_DATABASE,
+    META_PRIVILEGES,
+)
 from schemas.gtid import Flavour
 from schemas.sql.quoting import quoted
 
@@ -22,6 +27,10 @@ _NEEDED = re.compile(r"you need \(at least one of\) the (?P<rights>[A-Z_, ]+?) p
 _DATABASE = re.compile(r"Access denied for user '(?P<user>.*)'@'.*' to database '(?P<database>.*)'")
 _TABLE = re.compile(
     r"(?P<rights>[A-Z][A-Z, ]*) command denied to user '(?P<user>.*)'@'.*' for table (?P<database>`.*`)\.`.*`"
+)
+_OF_A_SOURCE = (
+    "Run it on the primary of the source set. `millrace grants print` prints what loads and comparisons need there:"
+    " SELECT, and for loads on MySQL LOCK TABLES."
 )
 _TOO_MUCH = ("SUPER", "ALL PRIVILEGES")  # would suffice, but allow far too much
 # the privilege in a refusal → the privilege in GRANT
@@ -43,12 +52,16 @@ _OF_TABLES = {
 }
 
 
-def privilege_fix(code: str, text: str, *, account: str = "", user: str = "") -> str:
+def privilege_fix(
+    code: str, text: str, *, account: str = "", user: str = "", is_source: bool = False
+) -> str:
     """The fix of ``code`` for the refusal ``text``: the missing GRANT, then everything that is needed.
 
     ``account`` is the answer of CURRENT_USER(), like ``a@%``. ``user`` is the name alone, for a text without one.
+    ``is_source``: rows are read on the source of a task; otherwise a refused database is one that apply writes.
     """
-    grant, needed = _grant_for(text, account, user), CATALOGUE[code].fix
+    grant = _grant_for(text, account, user, is_source=is_source)
+    needed = _OF_A_SOURCE if is_source else CATALOGUE[code].fix
     return f"{grant} (In all: {needed.rstrip('.')})" if grant else needed
 
 
@@ -61,7 +74,7 @@ def grantee(account: str, user: str) -> str:
     return f"{quoted(name).decode()}@{quoted(host).decode()}" if at else quoted(user).decode()
 
 
-def _grant_for(text: str, account: str, user: str) -> str:
+def _grant_for(text: str, account: str, user: str, *, is_source: bool) -> str:
     if (found := _NEEDED.search(text)) is not None:
         rights = [right.strip() for right in found["rights"].split(",")]
         right = next((right for right in rights if right not in _TOO_MUCH), rights[0])
@@ -70,8 +83,11 @@ def _grant_for(text: str, account: str, user: str) -> str:
     if (found := _DATABASE.search(text)) is not None:
         to = grantee(account, found["user"])
         name = found["database"]
-        is_meta = name == META_DATABASE
-        all_rights = META_PRIVILEGES if is_meta else DATABASE_PRIVILEGES[Flavour.MYSQL]
+        all_rights = DATABASE_PRIVILEGES[Flavour.MYSQL]
+        if is_source:  # MariaDB refuses no lock, because none is taken there
+            all_rights = LOAD_PRIVILEGES[Flavour.MYSQL]
+        elif name == META_DATABASE:
+            all_rights = META_PRIVILEGES
         return f"GRANT {', '.join(all_rights)} ON {quoted(name).decode()}.* TO {to};"
     if (found := _TABLE.search(text)) is not None:
         refused = [right.strip() for right in found["rights"].split(",")]

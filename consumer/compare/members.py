@@ -17,7 +17,7 @@ from typing import TypeVar
 from consumer.compare.sides import POLL_S
 from consumer.load.positions import executed, read_end
 from consumer.load.source import Candidate, choose_source
-from consumer.target.connection import Endpoint, connect
+from consumer.target.connection import Endpoint, Side, connect
 from consumer.target.members import primary_member
 from millrace.errors import MillraceError, Retryable
 from millrace.log import get_logger
@@ -48,7 +48,7 @@ class Origin:
 
 def choose_origin(document: SetDocument, *, wait_s: float) -> Origin:
     """See the module. Retryable MR-5001 or MR-5003 without a primary."""
-    primary = primary_member(document, for_writing=False)
+    primary = primary_member(document, for_writing=False, side=Side.SOURCE)
     try:
         found = choose_source(document)
     except Retryable as exc:

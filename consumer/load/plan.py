@@ -31,7 +31,15 @@ from consumer.target.inventory import (
 )
 from consumer.target.progress import Owner
 from millrace.errors import Fatal
-from schemas.grants import Grant, HeldGrants, Role, needed_grants, parse_grants, shown
+from schemas.grants import (
+    Grant,
+    HeldGrants,
+    Role,
+    as_grant_pattern,
+    needed_grants,
+    parse_grants,
+    shown,
+)
 from schemas.gtid import Flavour
 
 _LOGGING_SINCE = (9, 6, 0)  # MySQL: cascades run in SQL, and the rows they change are logged
@@ -83,15 +91,25 @@ def missing_rights(
 ) -> tuple[HeldGrants, tuple[Grant, ...]]:
     """The rights of the account on the source, and those that are missing. A server hides tables without them."""
     held = parse_grants(text_of(line) for (line,) in source.query("SHOW GRANTS"))
-    needed = needed_grants(Role.LOAD, source.flavour, admission.databases)
+    databases = admission.databases or _databases(source, admission)
+    needed = needed_grants(Role.LOAD, source.flavour, databases)
     return held, () if held.has_roles else held.missing(needed)
+
+
+def _databases(source: TargetConnection, admission: Admission) -> tuple[str, ...]:
+    """The databases of the tables that both filters admit, as patterns of GRANT, if the filters name none."""
+    filters = (admission.captured, admission.applied)
+    rows = source.query("SELECT table_schema, table_name FROM information_schema.tables")
+    keys = ((text_of(database), text_of(name)) for database, name in rows)
+    admitted = (key for key in keys if all(one.admits(*key) for one in filters))
+    return tuple(dict.fromkeys(as_grant_pattern(database) for database, _ in admitted))
 
 
 def check_rights(source: TargetConnection, admission: Admission) -> None:
     """Fatal MR-5007 with the GRANT if a right to read the tables is missing."""
     held, missing = missing_rights(source, admission)
     if missing:
-        at = source.endpoint.name
+        at = f"source {source.endpoint.name}"
         fix = " ".join(grant.sql(held.account) for grant in missing)
         what = f"{at}: the account is without {shown(missing)}"
         raise Fatal("MR-5007", what, fix=f"{fix} (A load reads every row.)")

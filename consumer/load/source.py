@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from consumer.load.positions import executed
-from consumer.target.connection import Endpoint, TargetConnection, connect
+from consumer.target.connection import Endpoint, Side, TargetConnection, connect
 from consumer.target.members import endpoints
 from millrace.errors import MillraceError, Retryable
 from schemas.documents import SetDocument
@@ -86,7 +86,7 @@ def choose_source(
     document: SetDocument, *, needed: GtidPosition | None = None, from_primary: bool = False
 ) -> Candidate:
     """The member to read. Retryable MR-5090 if none is admissible now, with the reason of each."""
-    asked = endpoints(document)
+    asked = endpoints(document, Side.SOURCE)
     with ThreadPoolExecutor(max_workers=len(asked), thread_name_prefix="members") as pool:
         answers = list(pool.map(_ask_or_error, asked))
     found = [answer for answer in answers if isinstance(answer, Candidate)]

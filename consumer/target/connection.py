@@ -14,6 +14,7 @@ import ssl
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, cast
 
 import pymysql
@@ -52,6 +53,8 @@ LOCK_WAIT_S = 20  # for rows and tables; a server's default for tables is a day 
 STRICT_MODE = "NO_AUTO_VALUE_ON_ZERO,STRICT_ALL_TABLES,ALLOW_INVALID_DATES"
 LENIENT_MODE = "NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES"  # only for an ENUM's index 0
 
+_OF_SERVERS = frozenset(f"MR-{number}" for number in range(5001, 5008))
+
 # Error numbers of the servers; those below 100 come from the file layer.
 _UNAVAILABLE = {0, 1053, 1152, 1156, 1158, 1159, 1160, 1161, 1180, 1184, 1317, 1927, 1969}
 _UNAVAILABLE |= {2002, 2003, 2006, 2013, 2014, 2055, 3024, 3032, 3168, 3169, 4031}
@@ -88,15 +91,23 @@ class TlsChoice:
     ca_path: str = ""
 
 
+class Side(StrEnum):
+    """The set of a server, where a task works with two: its errors name it."""
+
+    SOURCE = "source"
+    TARGET = "target"
+
+
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One server and the login for it. The password is never printed."""
+    """One server and the login for it. The password is never printed. ``side``: of which set, for errors."""
 
     host: str
     port: int
     user: str
     password: str = field(repr=False)
     tls: TlsChoice = TlsChoice()
+    side: Side | None = None
 
     @property
     def name(self) -> str:
@@ -298,7 +309,7 @@ class Loading:
             inside._write_bytes(len(text).to_bytes(3, "little") + bytes([inside._next_seq_id]))
             inside._write_bytes(text)
         except (pymysql.Error, OSError) as exc:
-            raise translated(exc) from exc
+            raise _translated_with_account(exc, self._connection) from exc
         inside._next_seq_id = (inside._next_seq_id + 1) % 256
 
     def end(self) -> None:
@@ -334,7 +345,7 @@ class RowPackets:
             count = self._file.read(room)
         except OSError as exc:
             self._connection._force_close()
-            raise translated(exc) from exc
+            raise _translated_with_account(exc, self._connection) from exc
         if not count:
             self._connection._force_close()
             raise Retryable("MR-5001", "the server closed the connection during a result")
@@ -382,7 +393,8 @@ def connect(endpoint: Endpoint, *, database: str | None = None) -> TargetConnect
         if isinstance(cause, ssl.SSLCertVerificationError) or exc.args[:1] == (_NO_TLS,):
             fix = certificate_fix(cause) if isinstance(cause, ssl.SSLCertVerificationError) else ""
             raise Fatal("MR-5009", f"{server}: {cause}", fix=fix, server=server) from exc
-        raise translated(exc, server=server) from exc
+        error = translated(exc, side=endpoint.side, server=server)
+        raise _placed(error, endpoint.side, server) from exc
     except RuntimeError as exc:  # PyMySQL can't log in with caching_sha2_password without TLS
         raise Fatal(
             "MR-5002",
@@ -391,6 +403,7 @@ def connect(endpoint: Endpoint, *, database: str | None = None) -> TargetConnect
         ) from exc
     inside: Any = connection  # for its socket and timeout, which PyMySQL does not declare
     inside._read_timeout = READ_S
+    inside.side = endpoint.side  # for the errors of all its statements
     if wire := getattr(inside, "_sock", None):  # a test's server may have none
         _enable_keepalive(wire)
     return TargetConnection(endpoint, connection=connection)
@@ -441,9 +454,18 @@ def _translated_with_account(
     exc: Exception, connection: "pymysql.connections.Connection[Any]"
 ) -> MillraceError:
     """``translated``; the GRANT in the fix of a refusal names the account as the server does."""
-    if not isinstance(exc, pymysql.Error) or not exc.args or exc.args[0] not in _PRIVILEGE:
-        return translated(exc)
-    return translated(exc, account=_account(connection))
+    side = getattr(connection, "side", None)
+    is_refused = isinstance(exc, pymysql.Error) and bool(exc.args) and exc.args[0] in _PRIVILEGE
+    account = _account(connection) if is_refused else ""
+    place = f"{connection.host}:{connection.port}" if side else ""
+    return _placed(translated(exc, account=account, side=side), side, place)
+
+
+def _placed(error: MillraceError, side: Side | None, name: str) -> MillraceError:
+    """The error of a server itself, not of a row or statement, begins with its side and address."""
+    if side and error.code in _OF_SERVERS and not error.message.startswith(side):
+        error.message = f"{side} {name}: {error.message}"
+    return error
 
 
 def _account(connection: "pymysql.connections.Connection[Any]") -> str:
@@ -456,11 +478,13 @@ def _account(connection: "pymysql.connections.Connection[Any]") -> str:
     return str(account)
 
 
-def translated(exc: Exception, *, account: str = "", **context: Any) -> MillraceError:
+def translated(
+    exc: Exception, *, account: str = "", side: Side | None = None, **context: Any
+) -> MillraceError:
     """The branch and code for an error of the driver; ``errno`` is in the context.
 
-    ``account`` is the result of CURRENT_USER(), if known. The message is the server's text without the refused value;
-    it does name a duplicate key.
+    ``account`` is the result of CURRENT_USER(), if known. ``side`` decides which privileges a fix names. The message is
+    the server's text without the refused value; it does name a duplicate key.
     """
     number = exc.args[0] if exc.args and isinstance(exc.args[0], int) else 0
     text = _VALUE.sub("value", str(exc.args[-1])) if exc.args else type(exc).__name__
@@ -487,6 +511,8 @@ def translated(exc: Exception, *, account: str = "", **context: Any) -> Millrace
         (_PACKET, "MR-5014"),
     ):
         if number in numbers:
-            fix = privilege_fix(code, text, account=account) if code == "MR-5007" else ""
+            fix = ""
+            if code == "MR-5007":
+                fix = privilege_fix(code, text, account=account, is_source=side is Side.SOURCE)
             return Fatal(code, text, fix=fix, **context)
     return Fatal("MR-5011", text, **context)

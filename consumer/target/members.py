@@ -12,7 +12,7 @@ Not done here: detecting a failover that happens later, while a run writes.
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from consumer.target.connection import Endpoint, TargetConnection, TlsChoice, connect
+from consumer.target.connection import Endpoint, Side, TargetConnection, TlsChoice, connect
 from millrace.counted import counted
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger
@@ -22,12 +22,12 @@ from schemas.gtid import Flavour
 _log = get_logger("apply.members")
 
 
-def endpoints(document: SetDocument) -> list[Endpoint]:
+def endpoints(document: SetDocument, side: Side = Side.TARGET) -> list[Endpoint]:
     """All members, with the account of the set; Fatal MR-4106 if the password can't be read."""
     password = resolve_secret(document.account.password)
     tls = TlsChoice(str(document.tls.mode), document.tls.ca_path)
     return [
-        Endpoint(member.host, member.port, document.account.user, password, tls)
+        Endpoint(member.host, member.port, document.account.user, password, tls, side)
         for member in document.members
     ]
 
@@ -50,7 +50,9 @@ class _Answer:
     sources: tuple[str, ...]
 
 
-def primary_member(document: SetDocument, *, for_writing: bool = True) -> Endpoint:
+def primary_member(
+    document: SetDocument, *, for_writing: bool = True, side: Side = Side.TARGET
+) -> Endpoint:
     """The primary of a set.
 
     Fatal MR-5002 if a member refuses the account; Retryable MR-5001, MR-5003, MR-5016 without a certain primary.
@@ -59,7 +61,7 @@ def primary_member(document: SetDocument, *, for_writing: bool = True) -> Endpoi
     """
     answers: list[_Answer] = []
     away: dict[str, str] = {}
-    asked = endpoints(document)
+    asked = endpoints(document, side)
     with ThreadPoolExecutor(max_workers=len(asked), thread_name_prefix="members") as pool:
         found_all = list(pool.map(_ask_or_error, asked))
     for endpoint, found_one in zip(asked, found_all, strict=True):

@@ -44,7 +44,9 @@ class AppliedCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
-    """The stage. A task that does not run has only ``commit_ms``, ``counts`` and how it applies.
+    """The stage. A task that does not run has only ``commit_ms``, ``counts`` and how it applies in its report.
+
+    `millrace status` adds the rows that wait, and the lag since ``commit_ms`` (``zk.view``).
 
     ``lag_s``      from the source's commit of the last applied row to the target's commit. 0 if no row and no
                    statement waits in the topic. It grows with the clock while some wait and none is applied.

@@ -2,16 +2,22 @@
 
 import threading
 from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
 from consumer.compare import Ends, compare_sets
 from consumer.load.order import CopyOrder
+from consumer.load.plan import missing_rights
+from consumer.load.positions import begin_exact
 from consumer.load.state import COPIED, COPIES, WAITS
+from consumer.load.tables import Admission
+from consumer.target.connection import Side, connect
 from consumer.target.inventory import TableKey
 from deploy.servers import DatabaseSet, sql
 from millrace.errors import Fatal, Fenced
-from schemas.documents import LoadRules
+from schemas.documents import LoadRules, TableFilter
 from schemas.grants import Role, needed_grants
 from schemas.gtid import Flavour
 from schemas.stages.loaded import Loaded
@@ -118,6 +124,28 @@ def test_each_load_privilege_is_needed(rig: LoadRig) -> None:
         assert f"GRANT {privilege} ON `{NAME}`.* TO" in caught.value.fix
         unlogged(rig, f"GRANT {privilege} ON {NAME}.* TO {to}")
     assert rig.target.execute(f"SHOW DATABASES LIKE '{NAME}'") == []
+
+
+@pytest.mark.both_flavours
+def test_rights_are_known_if_no_filter_names_a_database(rig: LoadRig) -> None:
+    """As by default: each database with a table that is loaded needs them. MySQL locks tables without a key."""
+    everything = Admission(TableFilter(), TableFilter())
+    locks = rig.source.flavour is Flavour.MYSQL
+    if locks:
+        unlogged(rig, f"REVOKE LOCK TABLES ON {NAME}.* FROM '{LOADER.user}'@'%'")
+    with closing(connect(replace(rig.endpoint_of_source(), side=Side.SOURCE))) as session:
+        _, missing = missing_rights(session, everything)
+        assert [grant.privileges for grant in missing if grant.scope == NAME] == (
+            [("LOCK TABLES",)] if locks else []
+        )
+        if locks:
+            with pytest.raises(Fatal, match="MR-5007 source ") as refused:
+                begin_exact(session, [(NAME, "keyless")])
+            assert refused.value.fix.startswith("GRANT SELECT, LOCK TABLES ON ")
+            unlogged(rig, refused.value.fix.partition(";")[0])
+            begin_exact(session, [(NAME, "keyless")])
+        _, missing = missing_rights(session, everything)
+        assert NAME not in {grant.scope for grant in missing}
 
 
 def unlogged(rig: LoadRig, statement: str) -> None:

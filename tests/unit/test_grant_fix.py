@@ -3,8 +3,9 @@
 import pymysql
 import pytest
 
-from consumer.target.connection import translated
+from consumer.target.connection import Endpoint, Side, connect, translated
 from millrace.codes import CATALOGUE
+from millrace.errors import Retryable
 from schemas.grant_fix import privilege_fix
 
 NEEDS = "Access denied; you need (at least one of) the {} privilege(s) for this operation"
@@ -55,3 +56,21 @@ def test_missing_target_privileges_are_not_blamed_on_the_password() -> None:
     error = translated(pymysql.err.OperationalError(1044, refusal))
     assert error.code == "MR-5007"
     assert error.fix.startswith(f"{META_GRANT} `m`;")
+
+
+@pytest.mark.parametrize("side", Side)
+def test_error_of_a_server_names_its_side(side: Side) -> None:
+    """A load and a comparison read the source with the same code that writes the target."""
+    with pytest.raises(Retryable, match=rf"^MR-5001 {side} 127\.0\.0\.1:1: .*refused"):
+        connect(Endpoint("127.0.0.1", 1, "m", "", side=side))
+
+
+def test_refused_lock_on_the_source_is_fixed_there() -> None:
+    """MySQL names only the database when LOCK TABLES is refused: apply's privileges do not help."""
+    refusal = pymysql.err.OperationalError(
+        1044, "Access denied for user 'm'@'%' to database 'shop'"
+    )
+    error = translated(refusal, account="m@%", side=Side.SOURCE)
+    assert error.fix.startswith("GRANT SELECT, LOCK TABLES ON `shop`.* TO `m`@`%`;")
+    assert "primary of the source set" in error.fix
+    assert "REPLICATION CLIENT" not in error.fix
