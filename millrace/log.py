@@ -4,14 +4,19 @@
     log.info("dump started", host=host, port=port, gtid_set=str(wanted))
 
 Guarantees: a value under a secret name (password, token, …) is never printed, also inside nested mappings. Credentials
-in URLs are cut out. A MillraceError is printed with its code and fix.
+in URLs are cut out. A MillraceError is printed with its code and fix. A warning that a loop repeats is printed when it
+changes, then once in ``REPEAT_S`` with ``repeated``, the number of times since the last line.
 Not done here: files and rotation. The owner of the process collects standard error.
 """
 
 import logging
 import re
 import sys
-from collections.abc import Mapping, MutableMapping
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, MutableMapping
+from dataclasses import dataclass, field
 
 import structlog
 from structlog.typing import FilteringBoundLogger
@@ -19,6 +24,10 @@ from structlog.typing import FilteringBoundLogger
 from millrace.errors import URL_CREDENTIALS, MillraceError
 
 REDACTED = "[redacted]"
+REPEAT_S = 60.0
+_THINGS_MAX = 1_000  # that are remembered; the one that was warned about longest ago is forgotten
+_THING = ("task", "set", "member", "worker", "peer", "file", "directory")
+_DURATION = re.compile(r"\d+(\.\d+)? ?(s|ms|seconds)\b")
 _SECRET_NAME = re.compile(r"passw(or)?d|secret|token|credential|private_key|authorization", re.I)
 
 
@@ -44,6 +53,7 @@ def configure(*, json: bool, level: str) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             explain_error,
+            Repeats().drop_repeated,
             redact,
             structlog.processors.format_exc_info,
             renderer,
@@ -67,6 +77,57 @@ def explain_error(
         for name, value in error.context.items():
             event.setdefault(name, value)
     return event
+
+
+@dataclass(slots=True)
+class _Line:
+    """The last warning with its words about one thing."""
+
+    text: tuple[tuple[str, str], ...]
+    at_s: float
+    repeated: int = 0
+
+
+@dataclass(slots=True)
+class Repeats:
+    """The last warnings of a process, by what they are about: a task, a member, a file…, else a component.
+
+    A line of level info about the same thing is a change: warnings after it are printed again.
+    """
+
+    clock: Callable[[], float] = time.monotonic
+    _things: OrderedDict[tuple[str, ...], dict[str, _Line]] = field(default_factory=OrderedDict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def drop_repeated(
+        self, _logger: object, method: str, event: MutableMapping[str, object]
+    ) -> MutableMapping[str, object]:
+        """Processor: DropEvent for a warning that equals the last one with its words, but for numbers and durations."""
+        about = tuple(str(event.get(name, "")) for name in _THING)
+        thing = about if any(about) else (str(event.get("component", "")),)
+        text = tuple(
+            (name, _DURATION.sub("#", value))
+            for name, value in sorted(event.items())
+            if isinstance(value, str) and name != "timestamp"
+        )
+        with self._lock:
+            if method in ("debug", "info"):
+                self._things.pop(thing, None)
+                return event
+            lines = self._things.setdefault(thing, {})
+            self._things.move_to_end(thing)
+            if len(self._things) > _THINGS_MAX:
+                self._things.popitem(last=False)
+            words, now_s = str(event.get("event", "")), self.clock()
+            last = lines.get(words)
+            if last is not None and last.text == text:
+                if now_s - last.at_s < REPEAT_S:
+                    last.repeated += 1
+                    raise structlog.DropEvent
+                if last.repeated:
+                    event["repeated"] = last.repeated
+            lines[words] = _Line(text, now_s)
+        return event
 
 
 def redact(

@@ -31,6 +31,7 @@ from schemas.documents import (
     names_of,
     set_of,
 )
+from schemas.stages.applied import Backlog
 from schemas.stall import REPORT_AGE_S_MAX, with_stall
 from schemas.status import TaskReport, TaskState
 from zk.client.session import Node, Session, Watch
@@ -75,6 +76,7 @@ class TaskView:
         return is_run and self.age_s <= REPORT_AGE_S_MAX
 
 
+_STARTING = "; an apply driver that starts appears here once Spark is ready, after about a minute"
 _FOLDERS = (*WORK_FOLDERS, "workers", "assignments", "owners", "status")
 _OF_A_TASK = ("tasks", "assignments", "owners", "status")
 
@@ -132,6 +134,8 @@ def views(cluster: Cluster, *, now_ms: int | None = None) -> list[TaskView]:
         report = with_stall(status_of(name, entry, cluster), age_s=age_s)
         if not isinstance(entry, UnreadableEntry):
             report = _with_document(report, entry)
+            if isinstance(entry.document, ApplyTask):
+                report = _with_backlog(report, entry.document, cluster, now_ms=now, age_s=age_s)
         names = {"task": name} if isinstance(entry, UnreadableEntry) else names_of(entry.document)
         report = replace(report, fix=with_names(report.fix, names))
         found.append(
@@ -199,6 +203,44 @@ def _with_document(report: TaskReport, entry: WorkEntry) -> TaskReport:
     return replace(report, warnings=(decision.waits, *report.warnings))
 
 
+def _with_backlog(
+    report: TaskReport, task: ApplyTask, cluster: Cluster, *, now_ms: int, age_s: float
+) -> TaskReport:
+    """The report with the rows that wait, and since when, if no run has reported them lately.
+
+    A task that does not run falls behind. Its capture task reports how far the topic is. The lag is at most that of the
+    first row that waits: it counts from the last one that was applied.
+    """
+    stage = report.applied
+    if stage is None or (stage.lag_s is not None and age_s <= REPORT_AGE_S_MAX):
+        return report
+    captured = _captured_seq(task, cluster)
+    if captured is None:
+        return report
+    rows = max(captured - report.seq, 0)
+    lag_s = max(now_ms - stage.commit_ms, 0) / 1000 if rows and stage.commit_ms else None
+    return replace(
+        report,
+        applied=replace(
+            stage, lag_s=lag_s if rows else 0.0, backlog=Backlog(rows=rows), eta_s=None
+        ),
+    )
+
+
+def _captured_seq(task: ApplyTask, cluster: Cluster) -> int | None:
+    """The ``seq`` that the topic's only capture task has reported last; None if there is none."""
+    seqs = [
+        saved.report_for(entry.document).seq
+        for name, entry in cluster.tasks.items()
+        if not isinstance(entry, UnreadableEntry)
+        and isinstance(entry.document, CaptureTask)
+        and entry.document.output.is_same_topic(task.source)
+        and (saved := cluster.saved_reports.get(name)) is not None
+        and saved.is_of(entry.document, created=entry.created)
+    ]
+    return seqs[0] if len(seqs) == 1 and seqs[0] else None
+
+
 def _unreadable(entry: UnreadableEntry, last: TaskReport, *, is_owned: bool) -> TaskReport:
     error: Fatal = entry.error
     if is_owned:
@@ -227,9 +269,9 @@ def _unplaced(
     if kind not in cluster.workers.values():
         gone = f" ({worker} is gone)" if worker else ""
         none = "" if cluster.leader else "; no scheduler is running either"
-        return _with_state(
-            last, TaskState.PENDING, f"no {kind.value} worker is running{gone}{none}"
-        )
+        starts = _STARTING if kind is TaskKind.APPLY else ""
+        why = f"no {kind.value} worker is running{gone}{none}{starts}"
+        return _with_state(last, TaskState.PENDING, why)
     if not cluster.leader:
         return _with_state(
             last, TaskState.PENDING, "no scheduler is running: start `millrace scheduler`"

@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import time
 from typing import Annotated
 
 import typer
@@ -39,21 +40,30 @@ def apply(
     from schemas.documents import TaskKind
     from zk.lease.membership import WorkerIdentity, process_name
     from zk.run.worker import run_worker
+    from zk.tree.store import Store
 
+    log = get_logger("apply")
     worker = WorkerIdentity(  # before a JVM is started
         name=process_name(name), kind=TaskKind.APPLY, labels=labels_of(label), capacity=capacity
     )
     keep_private()
     with open_page(http) as page:
+        began_s = time.monotonic()
+        log.info("starting Spark, which takes about a minute", master=master)
         driver = SparkDriver(master=master, settings=settings_of(conf))
+        log.info("Spark has started", seconds=round(time.monotonic() - began_s, 1))
+
+        def make_runner(store: Store) -> ApplyRunner:
+            log.info("preparing the compiled functions: seconds, or minutes after an installation")
+            return ApplyRunner(driver, store)
 
         def shut_down(error: Retryable) -> None:
-            get_logger("apply").error("the JVM is gone: this process shuts down", error=error)
+            log.error("the JVM is gone: this process shuts down", error=error)
             os.kill(os.getpid(), signal.SIGTERM)
 
         driver.jvm.watch(shut_down)
         try:
-            status = run_worker(worker, lambda store: ApplyRunner(driver, store), page=page)
+            status = run_worker(worker, make_runner, page=page)
         finally:
             driver.stop()
     sys.exit(ExitCode.RESTART if driver.jvm.is_lost else status)

@@ -125,13 +125,14 @@ def compared_text(stage: Compared) -> str:
 def backlog_text(stage: Applied) -> str | None:
     """Rows and bytes that wait; records while the number of rows is unknown; None: unknown."""
     backlog = stage.backlog
-    if backlog.records is None:
-        return None
-    if not backlog.records:
+    if backlog.records == 0 or (backlog.records is None and backlog.rows == 0):
         return "0"
-    amount = (
-        counted(backlog.records, "record") if backlog.rows is None else counted(backlog.rows, "row")
-    )
+    if backlog.rows is not None:
+        amount = counted(backlog.rows, "row")
+    elif backlog.records is not None:
+        amount = counted(backlog.records, "record")
+    else:
+        return None
     return amount if backlog.bytes is None else f"{amount}, {size(backlog.bytes)}"
 
 

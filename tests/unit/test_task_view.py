@@ -2,16 +2,20 @@
 
 from dataclasses import replace
 
+import pytest
+
 from millrace.cli.replica import origin_text
+from millrace.cli.status_line import lines_of
 from schemas.decision import Approval, Decision, DecisionKind
-from schemas.documents import TaskDocument, TaskKind
+from schemas.documents import TaskDocument, TaskKind, address_of
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.progress import Progress
+from schemas.stages.applied import Applied, Backlog
 from schemas.status import TaskReport, TaskState
 from tests.kit.control.control import a_capture, an_apply
 from tests.kit.control.reports import FULL_CAPTURE
 from zk.tree.entries import Desired, TaskEntry
-from zk.tree.reports import SavedReport
+from zk.tree.reports import SavedReport, work_of
 from zk.view import Cluster, TaskView, views
 
 DECISION = Decision(
@@ -81,4 +85,53 @@ def test_fix_of_a_stalled_task_names_it() -> None:
     assert (
         f"`millrace task pause {task.name}` and `millrace task resume {task.name}`"
         in view.report.fix
+    )
+
+
+@pytest.mark.parametrize(
+    ("state", "paused_by"),
+    [
+        (TaskState.BLOCKED, ""),
+        (TaskState.DEGRADED, ""),
+        (TaskState.RUNNING, ""),
+        (TaskState.RUNNING, "ann"),
+    ],
+    ids=["blocked", "degraded", "stalled", "paused"],
+)
+def test_task_that_does_not_run_shows_its_lag_and_backlog(state: TaskState, paused_by: str) -> None:
+    """They matter most then: the rows that the topic has more, and the time since the last applied row's commit."""
+    capture, apply = a_capture(topic="shop"), an_apply(topic="shop")
+    applied = Applied(lag_s=0.2, commit_ms=1_000_000, backlog=Backlog(0, 0, 0))
+    report = TaskReport(state, "no", seq=40, epoch=1, worker="a1", applied=applied)
+    stopped = report if state is TaskState.RUNNING else report.at_rest()
+    captured = TaskReport(TaskState.RUNNING, seq=100, epoch=1, worker="w1")
+    long_ago = 1_000_000 + 1_000
+    cluster = Cluster(
+        tasks={
+            capture.name: TaskEntry(Desired(capture), 0, 5, 1),
+            apply.name: TaskEntry(Desired(apply, paused_by=paused_by), 0, 5, 1),
+        },
+        workers={"a1": TaskKind.APPLY, "w1": TaskKind.CAPTURE},
+        assigned={apply.name: "a1", capture.name: "w1"},
+        owners={apply.name: "a1", capture.name: "w1"},
+        saved_reports={
+            capture.name: _saved(captured, capture, long_ago),
+            apply.name: _saved(stopped, apply, long_ago),
+        },
+        leader="s1",
+    )
+    found = {view.name: view for view in views(cluster, now_ms=1_000_000 + 90_000)}[apply.name]
+    assert found.report.state is not TaskState.RUNNING
+    assert found.report.applied is not None
+    assert (found.report.applied.lag_s, found.report.applied.backlog.rows) == (90.0, 60)
+    assert " | backlog 60 rows" in lines_of(found, name_width=12, width=120)[0]
+
+
+def _saved(report: TaskReport, task: TaskDocument, modified_ms: int) -> SavedReport:
+    return SavedReport(
+        report=report,
+        revision=5,
+        modified_ms=modified_ms,
+        work=work_of(task),
+        brokers=address_of(task).brokers.bootstrap,
     )
