@@ -3,8 +3,6 @@
 A broker lists a topic before it leads its partitions. Until then it refuses questions about them.
 """
 
-from typing import Any
-
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
@@ -15,6 +13,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from tests.kit.waiting import answered, eventually
 
 ANSWER_S = 60.0  # for an answer of a running broker
+ASK_S = 15.0  # for one request that is repeated: a client sometimes waits for a broker that it has just lost
 
 
 def make_topic(
@@ -49,8 +48,13 @@ def log_end(admin: AdminClient, name: str, partition: int = 0) -> int:
     """The end of a partition's log, open transactions included; asks until a broker leads the partition."""
     wanted = TopicPartition(name, partition)
 
-    def ask() -> Any:
-        return admin.list_offsets({wanted: OffsetSpec.latest()})[wanted].result(ANSWER_S)  # type: ignore[no-untyped-call]
+    def ask() -> int:
+        latest = {wanted: OffsetSpec.latest()}  # type: ignore[no-untyped-call]
+        end: int = (
+            admin.list_offsets(latest, request_timeout=ASK_S)[wanted].result(2 * ASK_S).offset
+        )
+        if end < 0:  # so the client answers after its own timeout
+            raise TimeoutError(f"no end of {name}")
+        return end
 
-    end: int = answered(ask, KafkaException).offset
-    return end
+    return answered(ask, KafkaException, TimeoutError)
