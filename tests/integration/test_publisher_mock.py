@@ -62,6 +62,9 @@ class MockCluster:
         self._client = library.rd_kafka_new(0, library.rd_kafka_conf_new(), error, 512)
         self._cluster = library.rd_kafka_mock_cluster_new(self._client, 1)
         self.bootstrap: str = library.rd_kafka_mock_cluster_bootstraps(self._cluster).decode()
+        create = library.rd_kafka_mock_topic_create  # clients do not create it by asking
+        create.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_int]
+        assert create(self._cluster, TOPIC.encode(), 1, 1) == 0
 
     def answer(self, api: int, error: int) -> None:
         """Set the next answer to a request of this kind; TRANSPORT drops the connection instead."""
@@ -93,9 +96,8 @@ class MockCluster:
         return left.value
 
     def lose_leader(self) -> None:
-        """Create the topic with a partition that has no leader."""
+        """From now on the partition has no leader."""
         cluster, topic = ctypes.c_void_p(self._cluster), TOPIC.encode()
-        assert not self._library.rd_kafka_mock_topic_create(cluster, topic, 1, 1)
         assert not self._library.rd_kafka_mock_partition_set_leader(cluster, topic, 0, NOBODY)
 
     def count_records(self) -> int:
