@@ -13,6 +13,7 @@ from consumer.kernel.walk import (
     FLAGS,
     IS_SAFE,
     LOGS_CASCADES,
+    NO_CONSTRAINT_CHECKS,
     NO_FOREIGN_KEY_CHECKS,
     OP,
     OP_CREATE,
@@ -32,10 +33,12 @@ OP_RESTORE, OP_REPLACE = 98, 114
 def changes_of(plans: TablePlans, rows: Rows, numbers: Ints) -> Iterator[Ints]:
     """The changes of these records (in seq order), in groups to be written one after the other.
 
-    Records in and out of the range of safe mode are never merged. Usually all are on one side.
+    Records in and out of the range of safe mode are never merged, nor those with and without checks of constraints.
+    Usually all are on one side.
     """
-    is_safe = rows.records[numbers, IS_SAFE]
-    for run in np.split(numbers, np.flatnonzero(np.diff(is_safe)) + 1):
+    records = rows.records[numbers]
+    side = records[:, IS_SAFE] | unconstrained(records).astype(np.int64) << 1
+    for run in np.split(numbers, np.flatnonzero(np.diff(side)) + 1):
         changes = leveled(plans, rows, run)
         yield repeatable(rows, changes) if rows.records[run[0], IS_SAFE] else changes
 
@@ -82,4 +85,10 @@ def unchecked(records: Ints) -> npt.NDArray[np.bool_]:
     flags = records[..., FLAGS]
     is_logged = (records[..., OP] == OP_DELETE) & ((flags & LOGS_CASCADES) != 0)
     found: npt.NDArray[np.bool_] = ((flags & NO_FOREIGN_KEY_CHECKS) != 0) | is_logged
+    return found
+
+
+def unconstrained(records: Ints) -> npt.NDArray[np.bool_]:
+    """True for each record whose row may break a CHECK: the source did not check it."""
+    found: npt.NDArray[np.bool_] = (records[..., FLAGS] & NO_CONSTRAINT_CHECKS) != 0
     return found

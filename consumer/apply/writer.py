@@ -36,7 +36,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from consumer.apply.changes import OP_REPLACE, OP_RESTORE, changes_of, unchecked
+from consumer.apply.changes import (
+    OP_REPLACE,
+    OP_RESTORE,
+    changes_of,
+    unchecked,
+    unconstrained,
+)
 from consumer.apply.conflict import conflict_kind, make_conflict
 from consumer.apply.sequences import split_sequences
 from consumer.apply.statements import OPS, Single, statement_bytes, statement_parts
@@ -96,7 +102,7 @@ class RowWriter:
         self._connection = connection
         self._plans = plans
         self._conflict_rule = conflict_rule
-        self._checks_foreign_keys = True
+        self._checks_foreign_keys = self._checks_constraints = True
         self._compared: set[tuple[str, str, bool]] = set()  # in this target transaction
         self._versions = VersionWriter(plans, self._run, self._run_one, self._filled)
         self.statement_count = 0
@@ -115,8 +121,10 @@ class RowWriter:
         if not len(numbers):
             return
         for changes in changes_of(self._plans, rows, numbers):
+            if len(changes):
+                self._check_constraints(rows, int(changes[0, PLACE]))
             self._write_changes(rows, changes)
-        self._set_foreign_key_checks(wanted=True)
+        self._restore_checks()
 
     def _write_changes(self, rows: Rows, changes: Ints) -> None:
         about = rows.records[changes[:, PLACE]]
@@ -133,6 +141,7 @@ class RowWriter:
         """In their order; the session's settings are restored at the end."""
         for part in self._versions.parts(rows, numbers):
             self._check_foreign_keys(rows, int(part[0]))
+            self._check_constraints(rows, int(part[0]))
             if len(part) == 1:
                 matched = self._write_one(rows, Single.of(rows, int(part[0])))
             else:
@@ -140,7 +149,7 @@ class RowWriter:
             if matched != len(part):
                 raise Fatal("MR-5010", "the row does not exist")
         self._versions.restore()
-        self._set_foreign_key_checks(wanted=True)
+        self._restore_checks()
 
     def _write_run(self, rows: Rows, run: Ints) -> None:
         """Net changes of one table and operation that share no key."""
@@ -231,6 +240,20 @@ class RowWriter:
             self._connection.run(b"SET SESSION foreign_key_checks=%d" % wanted)
             self._checks_foreign_keys = wanted
 
+    def _check_constraints(self, rows: Rows, number: int) -> None:
+        self._set_constraint_checks(wanted=not unconstrained(rows.records[number]))
+
+    def _set_constraint_checks(self, *, wanted: bool) -> None:
+        """MySQL has no such setting: there a CHECK is enforced or not."""
+        is_settable = self._plans.inventory.flavour is Flavour.MARIADB
+        if is_settable and wanted != self._checks_constraints:
+            self._connection.run(b"SET SESSION check_constraint_checks=%d" % wanted)
+            self._checks_constraints = wanted
+
+    def _restore_checks(self) -> None:
+        self._set_foreign_key_checks(wanted=True)
+        self._set_constraint_checks(wanted=True)
+
     def _write_singly(self, rows: Rows, run: Ints) -> None:
         for change in run:
             single = Single(
@@ -302,9 +325,10 @@ class RowWriter:
 
     def settle(self) -> None:
         """Restore the session's default settings after a failure; close the connection if that fails."""
-        self._checks_foreign_keys = True
+        self._checks_foreign_keys = self._checks_constraints = True
         self.conflicts.clear()
-        usual = b"SET SESSION foreign_key_checks=1, sql_mode='" + STRICT_MODE.encode() + b"'"
+        usual = b"SET SESSION foreign_key_checks=1/*M!, check_constraint_checks=1 */, sql_mode='"
+        usual += STRICT_MODE.encode() + b"'"
         try:
             self._connection.run(usual)
             self._versions.restore()
@@ -319,6 +343,7 @@ class RowWriter:
         self._compared.clear()
         for number in map(int, numbers):
             self._check_foreign_keys(rows, number)
+            self._check_constraints(rows, number)
             refused: Fatal | None = None
             try:
                 why = ""
@@ -337,7 +362,7 @@ class RowWriter:
                 self.conflicts.append(conflict_kind(int(rows.records[number, OP]), refused))
                 self._decide(rows, number, why)
         self._versions.restore()
-        self._set_foreign_key_checks(wanted=True)
+        self._restore_checks()
 
     def _check_unchanged(self, rows: Rows, number: int, refused: Fatal | None) -> None:
         """Retryable MR-5023 if the table was altered since planning. Checked once per target transaction."""

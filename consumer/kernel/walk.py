@@ -46,6 +46,7 @@ _OP_SNAPSHOT = 114  # becomes an OP_CREATE that IS_SAFE: the target may have the
 NO_FOREIGN_KEY_CHECKS = 2  # of FLAGS, which are those of the rows event
 # or foreign keys were handled in SQL (USE_SQL_FOREIGN_KEY_F, MySQL 9.6): rows that a cascade changed have records
 LOGS_CASCADES = NO_FOREIGN_KEY_CHECKS | 16
+NO_CONSTRAINT_CHECKS = 128  # MariaDB, with check_constraint_checks off; MySQL does not use the bit
 OK, TORN, UNKNOWN_SCHEMA, NOT_FRAMED, BAD_OP, OTHER_TABLE = 0, 1, 2, 3, 4, 5
 REASONS = (
     "",

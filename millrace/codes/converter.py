@@ -13,9 +13,9 @@ CODES: tuple[Code, ...] = (
     ),
     Code(
         "MR-6502",
-        "a binlog event type is not supported",
-        "This version does not know the event type and can't exclude that it changes rows.",
-        "Report the event type with the server's version. A newer Millrace may support it. "
+        "a binlog event is not supported",
+        "This version does not know the event's type, or a flag of its rows, and can't exclude that it changes rows.",
+        "Report the message with the server's version. A newer Millrace may support it. "
         + skip_fix("MR-6502"),
         Branch.OPERATOR,
     ),

@@ -36,6 +36,9 @@ def kernel_error(state: Numbers, at: Coordinates) -> Fatal:
     code, kind = int(state[s.ERROR_CODE]), int(state[s.EVENT_TYPE])
     if code == s.TYPE_UNKNOWN:
         return Fatal("MR-6502", f"unknown event type {kind}", coordinates=at)
+    if code == s.FLAGS_UNKNOWN:
+        flags = int(state[s.ERROR_DETAIL])
+        return Fatal("MR-6502", f"unknown flags {flags:#x} of a rows event", coordinates=at)
     if code == s.TYPE_REFUSED:
         if kind == t.PARTIAL_UPDATE_ROWS:
             return Fatal("MR-6505", "partial JSON values", coordinates=at)

@@ -201,6 +201,13 @@ _MARIADB: list[Sequence[str]] = [
         "INSERT INTO checked VALUES (1)",
         "SET check_constraint_checks = OFF",
         "ALTER TABLE checked ADD COLUMN c INT DEFAULT -7 CHECK (c > 0)",
+        "INSERT INTO checked VALUES (2, -2), (3, -3), (4, -4)",
+        "SET check_constraint_checks = ON",
+        "UPDATE checked SET c = 3 WHERE id = 3",
+        "DELETE FROM checked WHERE id = 4",
+        "INSERT INTO checked VALUES (5, 5), (6, 6)",
+        "SET check_constraint_checks = OFF",
+        "UPDATE checked SET c = -c WHERE id > 4",
     ),
 ]
 

@@ -1,8 +1,11 @@
 """The converter refuses events that could lose a row."""
 
+import struct
+
 import pytest
 
 from millrace.errors import Fatal
+from schemas.gtid import Flavour
 from tests.kit.binlog.builder import SOURCE_UUID, BinlogBuilder
 from tests.kit.capture.converter import (
     convert,
@@ -116,3 +119,30 @@ def test_error_names_the_source_transaction_and_its_table(
     assert f"on {table}" in caught.value.message
     assert caught.value.context["gtid"].endswith(":7")
     assert "mysql-bin.000001:" in caught.value.full_message
+
+
+# log_event.h and rows_event.h of the servers
+ROWS_FLAGS = {Flavour.MYSQL: 0b1_1111, Flavour.MARIADB: 0b1000_1111}
+
+
+@pytest.mark.parametrize("flavour", Flavour)
+def test_each_flag_of_rows_is_recorded_or_refused(flavour: Flavour) -> None:
+    """A flag that is not known may change the meaning of the rows."""
+    for bit in range(16):
+        builder = BinlogBuilder("9.7.4" if flavour is Flavour.MYSQL else "11.4.5-MariaDB")
+        if flavour is Flavour.MYSQL:
+            builder.gtid(1)
+            builder.query("BEGIN")
+        else:
+            builder.event(162, struct.pack("<QIB", 1, 0, 0) + bytes(6))
+        builder.map_shop_table("t", table_id=7)
+        builder.insert(7, [(1, "a")], flags=1 << bit)
+        builder.xid()
+        run = convert(builder, flavour=flavour)
+        if ROWS_FLAGS[flavour] >> bit & 1:
+            (row,) = run.rows()
+            assert row.source.place.flags == 1 << bit
+        else:
+            with pytest.raises(Fatal) as caught:
+                run.rows()
+            assert caught.value.code == "MR-6502"

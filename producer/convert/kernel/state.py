@@ -92,7 +92,8 @@ MYSQL, MARIADB = 0, 1
     COMPRESSED_BROKEN,
     GTID_BROKEN,
     OTHER_HISTORY,  # MariaDB: another server's transaction has the number of the last one that is done
-) = range(17)
+    FLAGS_UNKNOWN,  # of a rows event
+) = range(18)
 
 # ---- places in the small byte arrays
 SID_STRIDE = 128  # uuid 16 | tag 32, zero-padded | 8 free | text length 1 | text "uuid:tag:"

@@ -115,6 +115,9 @@ _OPERATIONS = _operations()
 
 
 _HAS_EXTRA, _IS_COMPRESSED = 1, 2
+# STMT_END, NO_FOREIGN_KEY_CHECKS, RELAXED_UNIQUE_CHECKS, COMPLETE_ROWS, and MySQL's USE_SQL_FOREIGN_KEY, or MariaDB's
+# NO_CHECK_CONSTRAINT_CHECKS. Unique checks are never relaxed on the target.
+_FLAGS_OF_MYSQL, _FLAGS_OF_MARIADB = 0x1F, 0x8F
 
 
 def _row_forms() -> NDArray[np.int64]:
@@ -352,6 +355,9 @@ def walk(
                 slot = ids[place, 1]
                 if tables[slot, p.MAPPED_IN] != st[s.TRANSACTIONS]:
                     return _fail(st, s.TABLE_UNMAPPED, table_id)
+                is_mariadb = st[s.FLAVOUR] == s.MARIADB
+                if flags & ~(_FLAGS_OF_MARIADB if is_mariadb else _FLAGS_OF_MYSQL):
+                    return _fail(st, s.FLAGS_UNKNOWN, flags)
                 count, at = _packed(buf, at, body_end)
                 if at < 0:
                     return _fail(st, s.TRUNCATED, pos)

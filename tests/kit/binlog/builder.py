@@ -88,9 +88,9 @@ class BinlogBuilder:
         """A TABLE_MAP event."""
         return self.event(19, shop_table_map(name, table_id, database=database))
 
-    def insert(self, table_id: int, rows: Iterable[Row]) -> int:
+    def insert(self, table_id: int, rows: Iterable[Row], *, flags: int = 1) -> int:
         """A WRITE_ROWS event."""
-        return self._rows(30, table_id, b"\xff", map(packed_row, rows))
+        return self._rows(30, table_id, b"\xff", map(packed_row, rows), flags)
 
     def delete(self, table_id: int, rows: Iterable[Row]) -> int:
         """A DELETE_ROWS event."""
@@ -114,6 +114,8 @@ class BinlogBuilder:
         self.insert(table_id, rows)
         self.xid()
 
-    def _rows(self, kind: int, table_id: int, present: bytes, images: Iterable[bytes]) -> int:
-        head = table_id.to_bytes(6, "little") + struct.pack("<HH", 1, 2) + bytes([2]) + present
+    def _rows(
+        self, kind: int, table_id: int, present: bytes, images: Iterable[bytes], flags: int = 1
+    ) -> int:
+        head = table_id.to_bytes(6, "little") + struct.pack("<HH", flags, 2) + bytes([2]) + present
         return self.event(kind, head + b"".join(images))
