@@ -21,6 +21,16 @@ Settings: TypeAlias = dict[
 ]  # librdkafka's: texts, numbers, callbacks; each client declares other types
 
 SILENCE = "_TIMED_OUT"
+_DAMAGED = "_BAD_MSG"  # a batch whose checksum is wrong; the client continues after it
+_DAMAGE_FIX = (
+    "The bytes are not those that were written: check the disk and the memory of the partition's leader. If another"
+    " replica has them, make it the leader, for example with `kafka-reassign-partitions.sh`."
+)
+
+
+def damage_fix(name: str) -> str:
+    """The fix for librdkafka's error ``name`` if it means damaged bytes; "" for every other error."""
+    return _DAMAGE_FIX if name == _DAMAGED else ""
 
 
 class KafkaAccess(Protocol):

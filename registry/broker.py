@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from millrace.errors import Fenced, MillraceError, Retryable
-from millrace.kafka import ask_kafka
+from millrace.kafka import ask_kafka, damage_fix
 from millrace.kafka_refusals import refusal_of
 from millrace.log import get_logger
 
@@ -51,4 +51,4 @@ def kafka_error(name: str, message: str) -> MillraceError:
     """The error for librdkafka's error ``name``."""
     if name in _FENCED:
         return Fenced("MR-6023", f"{message}: another registry has started on the same topic")
-    return refusal_of(name, message) or Retryable("MR-6020", message, fix=_FIX)
+    return refusal_of(name, message) or Retryable("MR-6020", message, fix=damage_fix(name) or _FIX)

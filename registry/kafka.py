@@ -6,8 +6,9 @@
 One writer: the topic's name is the transactional ID of the producer. A registry that starts fences its predecessor
 before it reads. The predecessor fails with Fenced MR-6023 at its next registration. ``registry.ownership`` refuses a
 start while another registry is alive.
-The store reads ``read_committed`` to the end of the topic. It creates a missing topic; other settings than its own are
-Fatal MR-6022. Errors of the broker are Retryable MR-6020.
+The store reads ``read_committed`` to the end of the log. A start fails with MR-6020 while a transaction of another
+program hides entries. It creates a missing topic; other settings than its own are Fatal MR-6022. Errors of the broker
+are Retryable MR-6020.
 
     a crash …                     leaves
     before the commit is sent     nothing: the client asks again
@@ -23,11 +24,12 @@ from collections.abc import Iterator, Sequence
 from confluent_kafka import (
     OFFSET_BEGINNING,
     Consumer,
+    IsolationLevel,
     KafkaError,
     Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
@@ -40,6 +42,10 @@ from schemas.kafka_names import REGISTRY_TOPIC, registry_id
 
 _TIMEOUT_S = 20.0
 _TAKE_OVER_S = 120.0  # a broker that has just started loads its coordinator first
+_OPEN_FIX = (
+    "Another program has a Kafka transaction open in the topic: find it with `kafka-transactions.sh find-hanging`,"
+    " abort it, and revoke its right to write. Then start the registry again."
+)
 _CONTACT_S = 10.0  # for the first answer of a broker, so that a wrong address is reported soon
 
 
@@ -129,10 +135,12 @@ class KafkaSchemaStore:
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
             "enable.partition.eof": True,
+            "check.crcs": True,
         }
         what = "the registry's topic can't be read"
         consumer = call_kafka(what, lambda: Consumer(settings, logger=driver_log))
         entries: list[Entry] = []
+        end, reached = self._end(), -1
         deadline = time.monotonic() + self._timeout_s
         try:
             beginning = TopicPartition(self._topic, 0, OFFSET_BEGINNING)
@@ -144,15 +152,41 @@ class KafkaSchemaStore:
                 error = message.error()
                 if error is not None:
                     if error.code() == KafkaError._PARTITION_EOF:
-                        return entries
+                        reached = message.offset() or 0
+                        if reached >= end:
+                            return entries
+                        continue  # a transaction that is open hides the rest
                     raise kafka_error(error.name(), f"{what}: {error.str()}")
                 deadline = time.monotonic() + self._timeout_s
                 entries += self._entry(message.value(), message.offset() or 0)
         finally:
             consumer.close()
         raise Retryable(
-            "MR-6020", f"topic {self._topic} was not read to its end in {self._timeout_s} s"
+            "MR-6020",
+            f"topic {self._topic} was read to offset {max(reached, 0)}, not to its end {end}, in {self._timeout_s:g} s",
+            fix=_OPEN_FIX if reached >= 0 else "",
         )
+
+    def _end(self) -> int:
+        """The end of the log, past every transaction that is open.
+
+        Only this registry writes, and its own transactions have ended. Another program's can hide entries, and their
+        IDs would be given again.
+        """
+        what = f"the end of topic {self._topic} can't be read"
+        admin = call_kafka(what, lambda: AdminClient(self._brokers.settings(), logger=driver_log))
+        partition = TopicPartition(self._topic, 0)
+        found = call_kafka(
+            what,
+            lambda: admin.list_offsets(
+                {partition: OffsetSpec.latest()},  # type: ignore[no-untyped-call]
+                isolation_level=IsolationLevel.READ_UNCOMMITTED,
+                request_timeout=self._timeout_s,
+            )[partition].result(self._timeout_s),
+        )
+        if found.offset < 0:  # the client's answer after its timeout, without an error
+            raise Retryable("MR-6020", f"{what}: no answer within {self._timeout_s:g} s")
+        return int(found.offset)
 
     def _entry(self, value: bytes | None, offset: int) -> list[Entry]:
         if value is None:

@@ -19,7 +19,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from millrace.errors import Fatal, MillraceError, Retryable
-from millrace.kafka import KafkaAccess, Settings, ask_kafka, driver_log
+from millrace.kafka import KafkaAccess, Settings, ask_kafka, damage_fix, driver_log
 from millrace.kafka_refusals import refusal_of
 from schemas.kafka_names import READER_GROUP
 from schemas.record.record import seq_of
@@ -289,5 +289,5 @@ def _error(name: str, detail: str) -> MillraceError:
         return refusal
     if name in _FATAL:
         return Fatal("MR-3501", message, answer=name)
-    fix = _UNREACHABLE_FIX if name in _UNREACHABLE else ""
+    fix = _UNREACHABLE_FIX if name in _UNREACHABLE else damage_fix(name)
     return Retryable("MR-3501", message, fix=fix, answer=name)

@@ -20,7 +20,7 @@ from consumer.rows import Values
 from consumer.topic.kafka import PARTITION, READER_SETTINGS, kafka_call
 from consumer.topic.taken import Size, Taken
 from millrace.errors import MillraceError, Retryable
-from millrace.kafka import KafkaAccess, Settings, driver_log
+from millrace.kafka import KafkaAccess, Settings, damage_fix, driver_log
 from millrace.kafka_refusals import refusal_of
 
 CHUNK_RECORDS = 4096  # per call of the driver
@@ -32,7 +32,6 @@ _SETTINGS: Settings = {
     "queued.min.messages": 200_000,
     "queued.max.messages.kbytes": 32 * 1024,
     "fetch.queue.backoff.ms": 10,  # by default a full queue stops fetching for a second, and runs empty
-    "check.crcs": False,  # records carry seq and lengths, and are checked by both
 }
 
 
@@ -119,5 +118,7 @@ class TopicStream:
         if error is not None and error.code() != KafkaError._PARTITION_EOF:
             self._position = -1
             why = f"{self._place}: {error.str()}"
-            raise refusal_of(error.name(), why) or Retryable("MR-5052", why)
+            raise refusal_of(error.name(), why) or Retryable(
+                "MR-5052", why, fix=damage_fix(error.name())
+            )
         self.reached = max(self.reached, message.offset() or 0)

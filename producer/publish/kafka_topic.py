@@ -163,6 +163,7 @@ class KafkaPartition:
                     "MR-3016", f"offset {self._position} is not in the partition: {reported.str()}"
                 )
             if reported.code() != KafkaError._PARTITION_EOF:
+                self._position = -1  # the client may have passed a damaged batch
                 raise error_of(reported.name(), reported.str(), doing="reading")
             self._position = max(self._position, offset)
             if end is not None and offset >= end:

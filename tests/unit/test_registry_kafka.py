@@ -15,7 +15,7 @@ from schemas.documents import Brokers
 from schemas.record.control import DDL_SCHEMA
 from tests.kit.hidden import hide
 
-TOPIC = "schemas"
+TOPIC, END = "schemas", 7
 ENTRY = Entry("shop", 1, 1, DDL_SCHEMA.text)
 OF_A_NEW_TOPIC = {"create_topics", "the topic's making"}
 OF_AN_APPEND = {"begin_transaction", "produce", "commit_transaction"}
@@ -29,6 +29,8 @@ QUESTIONS = (
     "init_transactions",
     *sorted(OF_AN_APPEND),
     "Consumer",
+    "list_offsets",
+    "the log's end",
     "assign",
     "poll",
 )
@@ -53,7 +55,9 @@ class Broker:
     def _answer(self, question: str) -> object:
         topic = SimpleNamespace(partitions={0: None})
         compacted = {"cleanup.policy": SimpleNamespace(value="compact")}
-        end = SimpleNamespace(error=lambda: KafkaError(KafkaError._PARTITION_EOF))
+        end = SimpleNamespace(
+            error=lambda: KafkaError(KafkaError._PARTITION_EOF), offset=lambda: END
+        )
         return {
             "AdminClient": self,
             "Producer": self,
@@ -64,6 +68,10 @@ class Broker:
                 lambda: SimpleNamespace(result=getattr(self, "the settings"))
             ),
             "the settings": compacted,
+            "list_offsets": defaultdict(
+                lambda: SimpleNamespace(result=getattr(self, "the log's end"))
+            ),
+            "the log's end": SimpleNamespace(offset=END),
             "poll": end,
         }.get(question)
 
