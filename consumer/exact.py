@@ -25,6 +25,7 @@ from uuid import UUID
 from consumer.sql.table_plan import SPATIAL_TYPES
 from consumer.target.connection import Row, TargetConnection
 from consumer.target.inventory import TargetColumn, TargetTable
+from schemas.chunks.key import whole_number
 from schemas.sql.quoting import escaped, quoted
 
 DIGEST_SHOWN = 12  # hex digits
@@ -122,9 +123,9 @@ def _whole(column: TargetColumn, other: TargetColumn) -> Exact:
     if base == "float":
         return Exact(f"CAST({name} AS DOUBLE)", Form.NUMBER)  # FLOAT alone prints six digits
     if base == "bit":
-        return Exact(f"({name} + 0)", Form.NUMBER)
+        return Exact(whole_number(name), Form.NUMBER)
     if base == "enum":
-        return Exact(f"CONCAT({name} + 0, ':', HEX({name}))", Form.ENUM, column.charset)
+        return Exact(f"CONCAT({whole_number(name)}, ':', HEX({name}))", Form.ENUM, column.charset)
     if base == "json" or other.base_type == "json":
         return Exact(f"HEX({utf8})", Form.TEXT, "utf8mb4")
     if column.charset and column.charset == other.charset:

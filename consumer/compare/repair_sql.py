@@ -31,6 +31,7 @@ from consumer.sql.json_documents import by_expression
 from consumer.sql.table_plan import SPATIAL_TYPES
 from consumer.target.connection import Row, text_of
 from consumer.target.inventory import TargetColumn
+from schemas.chunks.key import whole_number
 from schemas.sql.quoting import escaped, quoted
 
 _BYTES = SPATIAL_TYPES | {"vector", "binary", "varbinary"}
@@ -98,7 +99,7 @@ def _written(pair: Pair) -> list[tuple[TargetColumn, TargetColumn]]:
 def _read(column: TargetColumn, other: TargetColumn) -> str:
     name, base = quoted(column.name).decode(), column.base_type
     if base == "bit" or _is_same_label(column, other):
-        return f"({name} + 0)"
+        return whole_number(name)
     if base == "float":
         return f"CAST({name} AS DOUBLE)"
     if base == "json":

@@ -4,9 +4,9 @@ A chunk key is the primary key, or else a unique key without NULL. It has a tota
 index on columns of a long type is no chunk key, because MariaDB keeps it as a hash without an order.
 
     column                    read as                              literal
-    number, YEAR, BIT         the server's text                    5
+    number, YEAR              the server's text                    5
     FLOAT                     that of the same DOUBLE              0.10000000149011612
-    ENUM, SET (1)             its number                           3
+    ENUM, SET (1), BIT        its number, with all 64 bits         3
     date, time                the server's text                    '2026-01-01'
     characters                hex digits of its bytes              _latin1 x'41' COLLATE latin1_bin
     bytes                     hex digits                           x'00ff'
@@ -132,6 +132,11 @@ class ChunkKey:
         return tuple(column.collation for column in self.columns)
 
 
+def whole_number(name: str) -> str:
+    """The number of an ENUM, SET or BIT as SQL. ``name + 0`` is a DOUBLE: it has 53 of the bits of a SET."""
+    return f"CAST({name} AS UNSIGNED)"
+
+
 def chunk_key(
     columns: Mapping[str, TableColumn], unique_keys: Sequence[TableIndex]
 ) -> ChunkKey | None:
@@ -167,9 +172,10 @@ def _rank(columns: Mapping[str, TableColumn], key: TableIndex) -> tuple[bool, bo
 def _column(column: TableColumn) -> KeyColumn:
     name, base = quoted(column.name).decode(), column.base_type
     if base in _LABELS:
-        return KeyColumn(column.name, name, f"({name} + 0)", f"({name} + 0)", _Form.NUMBER)
+        number = whole_number(name)
+        return KeyColumn(column.name, name, number, number, _Form.NUMBER)
     if base == "bit":
-        return KeyColumn(column.name, name, name, f"({name} + 0)", _Form.NUMBER)
+        return KeyColumn(column.name, name, name, whole_number(name), _Form.NUMBER)
     if base == "float":
         return KeyColumn(column.name, name, name, f"CAST({name} AS DOUBLE)", _Form.NUMBER)
     if base in _BYTES:

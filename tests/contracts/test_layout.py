@@ -1,6 +1,10 @@
-"""Files and functions are short, no test imports a test, tests use public names, and each mutant names a test."""
+"""Files and functions are short, no test imports a test, tests use public names, each mutant names a test.
+
+And no SQL reads a number through a DOUBLE.
+"""
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -12,6 +16,7 @@ from tests.kit.paths import ROOT, TESTS
 from tests.kit.sources import functions, nodes, parsed, python_files
 from tests.mutants.catalogue import LEVELS
 
+_ADDS_ZERO = re.compile(r"\}`? ?\+ ?0(?![\d.])")
 FILE_LINES_MAX, FUNCTION_LINES_MAX = 900, 120
 # `mutants` takes guards away, which are private
 PUBLIC_ONLY = sorted(
@@ -121,6 +126,18 @@ def test_files_and_functions_are_short() -> None:
             and (node.end_lineno or 0) - node.lineno >= FUNCTION_LINES_MAX
             and "compiled" not in map(ast.unparse, node.decorator_list)
         ]
+    assert found == []
+
+
+def test_no_sql_reads_a_number_by_adding_zero() -> None:
+    """The sum is a DOUBLE for a SET, an ENUM and a text: it has 53 bits. ``schemas.chunks.key.whole_number`` has 64."""
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in python_files()
+        if path.relative_to(ROOT).parts[0] in ("consumer", "producer", "schemas")
+        for node in nodes(path)
+        if isinstance(node, ast.JoinedStr) and _ADDS_ZERO.search(ast.unparse(node))
+    ]
     assert found == []
 
 

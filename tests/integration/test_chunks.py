@@ -40,6 +40,14 @@ KEYS: dict[str, tuple[str, tuple[str, ...]]] = {
         "a ENUM('z','a','m'), b SET('q','b','c'), PRIMARY KEY (a, b)",
         tuple(f"('{a}', '{b}')" for a in "zam" for b in ("", "q", "b", "q,b", "c", "b,c")),
     ),
+    "many_labels": (
+        f"a SET({', '.join(map(repr, map(str, range(64))))}), b BIT(64), PRIMARY KEY (a, b)",
+        tuple(
+            f"({a}, {b})"
+            for a in (0, 1, 2**53, 2**53 + 1, 2**63 - 1, 2**63, 2**63 + 1, 2**64 - 1)
+            for b in (0, 2**63 + 1, 2**64 - 1)
+        ),
+    ),
     "bytes": (
         "a VARBINARY(9), b BINARY(2), c BIT(60), PRIMARY KEY (a, b, c)",
         tuple(

@@ -107,6 +107,40 @@ def test_printed_sql_repairs_in_any_session_without_a_cascade(both: Both) -> Non
     assert both.rows("SELECT * FROM child ORDER BY id") == children
 
 
+@pytest.fixture
+def any_both(server: DatabaseServer, target_server: DatabaseServer, name: str) -> Iterator[Both]:
+    """``Both`` with a source of each flavor."""
+    server.execute(f"CREATE DATABASE IF NOT EXISTS {name}")
+    with following(server, target_server, name):
+        yield Both(server, target_server, name)
+    server.execute(f"DROP DATABASE {name}")
+
+
+@pytest.mark.both_flavours
+def test_labels_beyond_a_double_are_repaired(any_both: Both) -> None:
+    """A SET of 64 labels and a BIT(64), as values and in the key: one bit is a difference, and no other is written.
+
+    ``set + 0`` is a DOUBLE on MySQL, and negative from the 64th label on.
+    """
+    both = any_both
+    labels = ", ".join(f"'m{number}'" for number in range(64))
+    values = [2**53, 2**53 + 1, 2**63, 2**63 + 1, 2**64 - 2]
+    rows = ", ".join(f"({value}, {value}, {value})" for value in values)
+    both.execute(
+        f"CREATE TABLE wide (k SET({labels}) PRIMARY KEY, s SET({labels}), b BIT(64))",
+        f"INSERT INTO wide VALUES {rows}",
+    )
+    both.damage(
+        f"UPDATE wide SET s = {2**53}, b = {2**53} WHERE CAST(k AS UNSIGNED) = {2**53 + 1}",
+        f"UPDATE wide SET s = {2**63} WHERE CAST(k AS UNSIGNED) = {2**63 + 1}",
+        f"DELETE FROM wide WHERE CAST(k AS UNSIGNED) = {2**64 - 2}",
+    )
+    assert both.compared(repairs=True).repaired == 3
+    assert both.compared().is_equal
+    numbers = ", ".join(f"CAST({name} AS UNSIGNED)" for name in "ksb")
+    assert both.rows(f"SELECT {numbers} FROM wide ORDER BY k") == [(v, v, v) for v in values]
+
+
 def test_swapped_unique_values_are_repaired(both: Both) -> None:
     """Each row needs the value that another wrong row has."""
     both.execute(
