@@ -142,12 +142,15 @@ class Rows:
         return out[:length].tobytes()
 
     def inexact(
-        self, numbers: Ints, columns: tuple[int, ...], *, width: int
+        self, numbers: Ints, columns: tuple[int, ...], *, width: int, marks: int
     ) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
-        """True for the records of one table with a JSON text, in either image, that may be an inexact literal."""
+        """True for the records of one table with a JSON text, in either image, that may be an inexact literal.
+
+        ``marks``: see ``kernel.json_numbers``.
+        """
         places = np.array([image * width + at for image in (0, 1) for at in columns], np.int64)
         found: npt.NDArray[np.uint8] = json_numbers.find_inexact(
-            self.values.payload, self.records, numbers, self.cells, places
+            self.values.payload, self.records, numbers, self.cells, places, marks
         )
         return found.astype(np.bool_)
 
@@ -164,6 +167,11 @@ class Template:
     glue: Bytes
     ends: Ints
     shape: Ints
+
+    @property
+    def first(self) -> bytes:
+        """The text before the first literal."""
+        return self.glue[: self.ends[0]].tobytes()
 
     @classmethod
     def of(cls, texts: list[bytes], shape: Ints) -> "Template":

@@ -58,7 +58,7 @@ def warm() -> None:
     bind_groups(*keys, groups, held, slots, 0, bound)
     hold_keys(*keys, lanes, 1, held, slots, 0)
     net_changes(rows, numbers, plans.merge_rules([0]))
-    rows.inexact(numbers, (0,), width=len(_COLUMNS))
+    rows.inexact(numbers, (0,), width=len(_COLUMNS), marks=0)
     pieces = plans.table_plan(0).insert
     firsts = rows.firsts(numbers)
     rows.text_of(firsts, pieces.shape, pieces.around)

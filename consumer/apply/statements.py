@@ -1,6 +1,6 @@
 """The division of rows into statements: one row, or many with limited rows and bytes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,6 +40,19 @@ class Single:
 def statement_bytes(inventory: Inventory) -> int:
     """The limit of the bytes of a statement for many rows, and of a packet of LOAD DATA."""
     return min(STATEMENT_BYTES_MAX, inventory.packet_bytes_max // 2)
+
+
+def byte_parts(texts: Sequence[bytes], inventory: Inventory) -> Iterator[Sequence[bytes]]:
+    """Split texts of rows into statements below the limits, as ``statement_parts``."""
+    bytes_max, first, size = statement_bytes(inventory), 0, 0
+    for number, text in enumerate(texts):
+        if number > first and (
+            size + len(text) > bytes_max or number - first == STATEMENT_ROWS_MAX
+        ):
+            yield texts[first:number]
+            first, size = number, 0
+        size += len(text) + 1
+    yield texts[first:]
 
 
 def statement_parts(

@@ -45,7 +45,13 @@ from consumer.apply.changes import (
 )
 from consumer.apply.conflict import conflict_kind, make_conflict
 from consumer.apply.sequences import split_sequences
-from consumer.apply.statements import OPS, Single, statement_bytes, statement_parts
+from consumer.apply.statements import (
+    OPS,
+    Single,
+    byte_parts,
+    statement_bytes,
+    statement_parts,
+)
 from consumer.apply.versions import VersionWriter
 from consumer.kernel.merge import AFTER, BEFORE, CHANGE_OP, LEVEL, MOVES, OP_ABSENT, PLACE
 from consumer.kernel.walk import (
@@ -61,7 +67,7 @@ from consumer.kernel.walk import (
 from consumer.row_schemas import Ints
 from consumer.rows import Rows
 from consumer.sql import table_plan as images
-from consumer.sql.json_documents import filled_exactly
+from consumer.sql.json_documents import filled_exactly, has_lost_type
 from consumer.sql.load import LOAD_ROWS_MAX
 from consumer.sql.table_plan import Pieces, TablePlan, compared, make_shape
 from consumer.sql.table_plans import TablePlans
@@ -168,7 +174,10 @@ class RowWriter:
         is_counted = not rows.records[place, IS_SAFE]
         alone = self._alone(rows, run, table_plan, pieces)
         if alone.any():
-            self._write_singly(rows, run[alone])
+            if op in (OP_CREATE, OP_REPLACE) and not table_plan.computed:
+                self._insert_expressions(rows, run[alone])
+            else:
+                self._write_singly(rows, run[alone])
             run = run[~alone]
         firsts, around = rows.firsts(run[:, BEFORE], run[:, AFTER]), pieces.around
         if op == OP_CREATE and len(run) >= LOAD_ROWS_MIN and self._load(rows, firsts, slot):
@@ -178,6 +187,21 @@ class RowWriter:
             if is_counted and matched != (0 if op == OP_ABSENT else len(part)):
                 table = table_plan.layout.table.full_name
                 why = f"{OPS[op]} of {counted(len(part), 'row')} of {table} matched {matched}"
+                raise Fatal("MR-5010", why, table=table)
+
+    def _insert_expressions(self, rows: Rows, run: Ints) -> None:
+        """INSERT or REPLACE of rows with JSON by expression, many in a statement."""
+        first = _single(rows, run[0])
+        slot = int(rows.records[first.number, SLOT])
+        head = self._plans.template(slot, first.what).first.removesuffix(b"(")
+        texts = [
+            self._filled(rows, _single(rows, change), first.what)[len(head) :] for change in run
+        ]
+        for part in byte_parts(texts, self._plans.inventory):
+            matched = self._run(head + b",".join(part))
+            if matched != len(part) and not rows.records[first.number, IS_SAFE]:
+                table = self._plans.table_plan(slot).layout.table.full_name
+                why = f"insert of {counted(len(part), 'row')} of {table} matched {matched}"
                 raise Fatal("MR-5010", why, table=table)
 
     def _load(self, rows: Rows, firsts: Ints, slot: int) -> bool:
@@ -217,7 +241,9 @@ class RowWriter:
                 alone |= rows.text_sizes(firsts, pieces.shape) > DERIVED_ROW_BYTES_MAX
         if op in (OP_CREATE, OP_UPDATE, OP_REPLACE) and table_plan.documents:
             width = len(table_plan.layout.branches)
-            alone |= rows.inexact(run[:, AFTER], table_plan.documents, width=width)
+            alone |= rows.inexact(
+                run[:, AFTER], table_plan.documents, width=width, marks=table_plan.marks
+            )
         return alone
 
     def _run(self, sql: bytes) -> int:
@@ -256,11 +282,7 @@ class RowWriter:
 
     def _write_singly(self, rows: Rows, run: Ints) -> None:
         for change in run:
-            single = Single(
-                int(change[PLACE]),
-                rows.firsts(change[BEFORE : BEFORE + 1], change[AFTER : AFTER + 1]),
-                OPS[int(change[CHANGE_OP])],
-            )
+            single = _single(rows, change)
             matched = self._write_one(rows, single)
             if matched != 1 and not rows.records[single.number, IS_SAFE]:
                 raise Fatal("MR-5010", "the row does not exist")
@@ -294,11 +316,25 @@ class RowWriter:
         table = table_plan.layout.table.full_name
         if what not in ("replace", "restore") and matched > 1:
             raise Fatal("MR-5019", f"{what} of a row of {table} matched {matched}", table=table)
-        if what in ("delete", "restore") or not table_plan.is_identity_generated:
+        if what in ("delete", "restore"):
+            return
+        if table_plan.computed and table_plan.marks:
+            self._check_computed(rows, single, table_plan)
+        if not table_plan.is_identity_generated:
             return
         if self._run(self._filled(rows, single, "find")) != 1:
             names = ", ".join(column.name for _, column in table_plan.named if column.generated)
             why = f"what the target generates for {names} of {table} is not the record's value"
+            raise Fatal("MR-5017", why, table=table)
+
+    def _check_computed(self, rows: Rows, single: Single, table_plan: TablePlan) -> None:
+        """Fatal MR-5017 if a type that is lost inside JSON changes what the target computes."""
+        if not has_lost_type(rows, single.firsts, table_plan):
+            return
+        if self._run(self._filled(rows, single, "find_computed")) != 1:
+            table = table_plan.layout.table.full_name
+            names = ", ".join(column.name for _, column in table_plan.computed)
+            why = f"JSON of a row of {table} has a TIMESTAMP or bytes, and {names} is not the record's value"
             raise Fatal("MR-5017", why, table=table)
 
     def _run_one(self, rows: Rows, number: int, sql: bytes) -> int:
@@ -441,6 +477,14 @@ class RowWriter:
             return "(no key)"
         text = rows.text_of(Single.of(rows, number).firsts, shape)
         return text.decode(errors="replace")[:_KEY_TEXT_MAX]
+
+
+def _single(rows: Rows, change: Ints) -> Single:
+    return Single(
+        int(change[PLACE]),
+        rows.firsts(change[BEFORE : BEFORE + 1], change[AFTER : AFTER + 1]),
+        OPS[int(change[CHANGE_OP])],
+    )
 
 
 def _unrepeated(refused: Fatal | None) -> Fatal | None:

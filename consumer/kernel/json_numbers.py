@@ -1,4 +1,4 @@
-"""Finds JSON texts with a number that a server would change when it reads the text.
+"""Finds JSON texts with a value that a server would change when it reads the text.
 
 MySQL reads a number with a decimal point as a DOUBLE. A JSON text that MySQL printed may contain a DECIMAL: ``1.50``,
 or more digits than a DOUBLE has. This module finds candidates in one pass; ``sql.json_documents`` examines them.
@@ -6,6 +6,10 @@ or more digits than a DOUBLE has. This module finds candidates in one pass; ``sq
     no point           19 characters or more (an integer is below 2**64)
     a point            more than 16 characters (a DOUBLE keeps 15 digits), or a zero as last of several decimals
     an exponent        never: only a DOUBLE is printed with one
+
+A blank before ``,``, a closing bracket or the end is a mark of capture (``producer.convert.kernel.json_binary``): one
+after a date, a time, a DECIMAL or bytes, three after a TIMESTAMP, two after an integer whose sign type a server would
+not read. Only texts that capture has made of MySQL's JSON have marks; in others a blank is a blank.
 """
 
 from typing import Any
@@ -18,13 +22,15 @@ from consumer.kernel.walk import FIRST_CELL, STRING
 
 Array = npt.NDArray[Any]
 
+# which marks count: none (the text is not capture's), all but those of integers, all
+NO_MARKS, MARKS, SIGN_MARKS = 0, 1, 2
 _INTEGER_BYTES = 19
 _EXACT_BYTES_MAX = 16
 
 
 @compiled
-def may_be_inexact(data: Array, start: Any, end: Any) -> Any:
-    """Whether the text may contain such a number."""
+def may_be_inexact(data: Array, start: Any, end: Any, marks: Any) -> Any:
+    """Whether the text may contain such a value. ``marks``: NO_MARKS, MARKS, or SIGN_MARKS."""
     at = start
     while at < end:
         byte = data[at]
@@ -33,6 +39,14 @@ def may_be_inexact(data: Array, start: Any, end: Any) -> Any:
             while at < end and data[at] != 34:
                 at += 2 if data[at] == 92 else 1
             at += 1
+            continue
+        if byte == 32 and at > start:
+            first = at
+            while at < end and data[at] == 32:
+                at += 1
+            is_mark = at == end or data[at] == 44 or data[at] == 93 or data[at] == 125
+            if is_mark and (marks == SIGN_MARKS or (marks == MARKS and at - first != 2)):
+                return True
             continue
         if byte != 45 and (byte < 48 or byte > 57):
             at += 1
@@ -58,14 +72,16 @@ def may_be_inexact(data: Array, start: Any, end: Any) -> Any:
 
 
 @compiled
-def find_inexact(data: Array, records: Array, numbers: Array, cells: Array, places: Array) -> Any:
-    """For each record in ``numbers``: 1 if a text in its cells ``places`` may contain such a number, else 0."""
+def find_inexact(
+    data: Array, records: Array, numbers: Array, cells: Array, places: Array, marks: Any
+) -> Any:
+    """For each record in ``numbers``: 1 if a text in its cells ``places`` may contain such a value, else 0."""
     found = np.zeros(len(numbers), np.uint8)
     for at in range(len(numbers)):
         first = records[numbers[at], FIRST_CELL]
         for number in range(len(places)):
             cell = cells[first + places[number]]
-            if cell[0] == STRING and may_be_inexact(data, cell[1], cell[2]):
+            if cell[0] == STRING and may_be_inexact(data, cell[1], cell[2], marks):
                 found[at] = 1
                 break
     return found

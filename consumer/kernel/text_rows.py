@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from consumer.kernel.compiled import compiled
-from consumer.kernel.json_numbers import may_be_inexact
+from consumer.kernel.json_numbers import NO_MARKS, may_be_inexact
 from millrace.text_protocol import walk as w
 from millrace.text_protocol.walk import AT, ROW_END, Array, next_row, value_at
 
@@ -57,7 +57,7 @@ def _is_inexact(data: Array, at: Any, row_end: Any, flags: Array) -> Any:
             return False
         if size == w.NULL:
             continue
-        if flags[column] & IS_DOCUMENT and may_be_inexact(data, at, at + size):
+        if flags[column] & IS_DOCUMENT and may_be_inexact(data, at, at + size, NO_MARKS):
             return True
         at += size
     return False

@@ -1,33 +1,53 @@
-r"""JSON literals for a MySQL target. Numbers that a server would parse as another type are written by expression.
+r"""JSON literals. Values whose text a MySQL server would parse as another type are written by expression.
 
 A DECIMAL in MySQL's JSON has its digits in the record: ``[1.50]``. A server that parses this text makes it a DOUBLE,
-prints ``[1.5]`` and keeps 17 digits. So the statement has
+prints ``[1.5]`` and keeps 17 digits. A date is a string in the text. Capture marks such values with blanks
+(``producer.convert.kernel.json_binary``). So the statement for ``[1.50 , "2024-01-31" ]`` has
 
-    JSON_REPLACE('[1.50]', '$[0]', 1.50)
+    JSON_REPLACE('[1.50 , "2024-01-31" ]', '$[0]', 1.50, '$[1]', CAST('2024-01-31' AS DATE))
 
-Guarantees: the target prints the same text as the source.
-Not done here: types that the text does not show. A DECIMAL with the digits of a DOUBLE or an integer becomes one.
-DATE, TIME, DATETIME and bytes become strings.
+    mark          value                      expression
+    one blank     number with a point        the number
+                  number                     CAST(5 AS DECIMAL(1,0))
+                  "2024-01-31"               CAST('2024-01-31' AS DATE), and so TIME(6), DATETIME(6)
+                  "base64:type15:AP8="       x'00FF'
+    two blanks    5                          CAST(5 AS UNSIGNED); above 2**32 - 1 CAST(… AS SIGNED)
+    three         "2024-01-31 …"             as DATETIME(6)
+
+Guarantees: the target prints the same text as the source, and values have the same types.
+Not done here: types that no expression gives. A TIMESTAMP becomes a DATETIME. A BIT, BINARY, BLOB or TEXT of bytes
+becomes a string with the same text (``has_lost_type``). Rows of a load or a snapshot have no marks, so only their
+numbers are exact. If the target's column is no JSON, its text has no marks.
 """
 
 import re
+from base64 import b64decode
+from collections.abc import Sequence
 from decimal import Decimal
 
 from consumer.kernel.walk import STRING
 from consumer.row_schemas import Ints
 from consumer.rows import Rows, Template
-from consumer.sql.table_plan import TablePlan
+from consumer.sql.table_plan import AFTER, TablePlan
+from consumer.target.inventory import TargetColumn
 from schemas.sql.quoting import escaped
 
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{},]|-?[0-9][0-9.eE+-]*', re.DOTALL)
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{},]|-?[0-9][0-9.eE+-]*| +(?=[,\]}]|\Z)', re.DOTALL)
+_TYPES = {
+    "DATE": re.compile(rb'"\d{4}-\d\d-\d\d"'),
+    "TIME(6)": re.compile(rb'"-?\d{2,3}:\d\d:\d\d\.\d{6}"'),
+    "DATETIME(6)": re.compile(rb'"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}"'),
+}
+_BYTES = re.compile(rb'"base64:type15:([A-Za-z0-9+/=\\]*)"')
 _DECIMAL = re.compile(rb"-?([0-9]+)(?:\.([0-9]+))?")
+_TIMESTAMP = 3  # blanks
 _DIGITS_MAX, _SCALE_MAX = 65, 30  # of the server's DECIMAL
 
 
 def filled_exactly(rows: Rows, firsts: Ints, template: Template, table_plan: TablePlan) -> bytes:
     """As ``Rows.filled``, with JSON values by expression if they need it."""
     width = len(table_plan.layout.branches)
-    documents = set(table_plan.documents)
+    documents, columns = set(table_plan.documents), dict(table_plan.columns)
     glue, parts, start = template.glue.tobytes(), [], 0
     for place, end in enumerate(map(int, template.ends)):
         parts.append(glue[start:end])
@@ -37,19 +57,54 @@ def filled_exactly(rows: Rows, firsts: Ints, template: Template, table_plan: Tab
         image, offset = map(int, template.shape[place, :2])
         kind, text_start, text_end = map(int, rows.cells[firsts[0, image] + offset, :3])
         found = None
-        if kind == STRING and offset % width in documents:
-            found = by_expression(rows.values.payload[text_start:text_end].tobytes())
+        index = offset % width
+        if kind == STRING and index in documents:
+            text = rows.values.payload[text_start:text_end].tobytes()
+            found = _literal(text, columns[index], is_marked=table_plan.is_marked(index))
         shape = template.shape[place : place + 1]
         parts.append(found or rows.text_of(firsts, shape))
     return b"".join(parts)
 
 
-def by_expression(text: bytes) -> bytes | None:
+def _literal(text: bytes, column: TargetColumn, *, is_marked: bool) -> bytes | None:
+    if column.base_type == "json":
+        return by_expression(text, is_marked=is_marked)
+    return b"'" + escaped(unmarked(text)) + b"'"
+
+
+def unmarked(text: bytes) -> bytes:
+    """The text as MySQL prints it, without marks."""
+    return (
+        _TOKEN.sub(lambda found: found.group().strip(b" ") or b"", text) if b" " in text else text
+    )
+
+
+def has_lost_type(rows: Rows, firsts: Ints, table_plan: TablePlan) -> bool:
+    """Whether the JSON of a row that was written has a value whose type no expression gives."""
+    width = len(table_plan.layout.branches)
+    for index in filter(table_plan.is_marked, table_plan.documents):
+        kind, start, end = map(int, rows.cells[firsts[0, AFTER] + width + index, :3])
+        if kind == STRING and _is_lost(rows.values.payload[start:end].tobytes()):
+            return True
+    return False
+
+
+def _is_lost(text: bytes) -> bool:
+    value = b""
+    for found in _TOKEN.finditer(text):
+        token = found.group()
+        if token[:1] == b" " and (len(token) == _TIMESTAMP or not _typed(value, len(token))):
+            return True
+        value = token
+    return False
+
+
+def by_expression(text: bytes, *, is_marked: bool = False) -> bytes | None:
     """The JSON value as SQL; None if its text is enough, or if it is not JSON."""
-    replaced = b""
-    legs: list[
-        int | bytes
-    ] = []  # the index in each open array, the key in each open object (b"" before it)
+    replaced, last = b"", b""  # the arguments of JSON_REPLACE; that of the last number
+    # the index in each open array, the key in each open object (b"" before it)
+    legs: list[int | bytes] = []
+    value = b""
     for found in _TOKEN.finditer(text):
         token = found.group()
         if token in b"[{":
@@ -57,16 +112,45 @@ def by_expression(text: bytes) -> bytes | None:
         elif token in b"]},":
             if not legs:
                 return None
-            leg = legs.pop()
+            leg, value = legs.pop(), b""
             if token == b",":
                 legs.append(leg + 1 if isinstance(leg, int) else b"")
-        elif token[:1] == b'"':
-            if legs and legs[-1] == b"":
-                legs[-1] = token
-        elif not is_read_exactly(token):
-            path = b"".join(b"[%d]" % leg if isinstance(leg, int) else b"." + leg for leg in legs)
-            replaced += b",'$" + escaped(path) + b"'," + token
+        elif token[:1] == b" ":
+            typed = _typed(value, len(token)) if is_marked else b""
+            if typed:
+                replaced = replaced.removesuffix(last) + _argument(legs, typed)
+        elif token[:1] == b'"' and legs and legs[-1] == b"":
+            legs[-1] = token
+        else:
+            value, last = token, b""
+            if token[:1] != b'"' and not is_read_exactly(token):
+                last = _argument(legs, token)
+                replaced += last
     return b"JSON_REPLACE('" + escaped(text) + b"'" + replaced + b")" if replaced else None
+
+
+def _argument(legs: Sequence[int | bytes], value: bytes) -> bytes:
+    path = b"".join(b"[%d]" % leg if isinstance(leg, int) else b"." + leg for leg in legs)
+    return b",'$" + escaped(path) + b"'," + value
+
+
+def _typed(value: bytes, blanks: int) -> bytes:
+    """The expression of a marked value; empty if there is none."""
+    if value[:1] == b'"':
+        for name, form in _TYPES.items():
+            if form.fullmatch(value):
+                return b"CAST('" + value[1:-1] + b"' AS " + name.encode() + b")"
+        if found := _BYTES.fullmatch(value):
+            return b"x'" + b64decode(found[1].replace(b"\\n", b"")).hex().encode() + b"'"
+        return b""
+    if not _DECIMAL.fullmatch(value):
+        return b""
+    if blanks > 1 and b"." not in value:
+        return b"CAST(" + value + (b" AS UNSIGNED)" if int(value) < 1 << 32 else b" AS SIGNED)")
+    if b"." in value or not is_read_exactly(value):
+        return value  # a literal of the server's DECIMAL
+    digits = len(value.lstrip(b"-"))
+    return b"CAST(%b AS DECIMAL(%d,0))" % (value, digits)
 
 
 def is_read_exactly(token: bytes) -> bool:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from consumer.kernel import literals
+from consumer.kernel.json_numbers import MARKS, NO_MARKS, SIGN_MARKS
 from consumer.row_schemas import Ints, literal_form
 from consumer.target.inventory import (
     HIDDEN_PERIOD,
@@ -106,6 +107,15 @@ class TablePlan:
         return key or (*self.columns, *self.period[:1])
 
     @property
+    def computed(self) -> tuple[tuple[int, TargetColumn], ...]:
+        """The columns that the target generates, as ``columns``."""
+        found = (
+            (index, target_column(self.target, column.name))
+            for index, column in enumerate(self.layout.table.columns)
+        )
+        return tuple((index, column) for index, column in found if column and column.generated)
+
+    @property
     def is_identity_generated(self) -> bool:
         """True if the target generates a part of the identity. The generated value is then checked."""
         return bool(self.identity) and any(column.generated for _, column in self.named)
@@ -130,8 +140,28 @@ class TablePlan:
 
     @property
     def documents(self) -> tuple[int, ...]:
-        """The record's columns that are JSON on a MySQL target. MariaDB's JSON is text."""
-        return tuple(index for index, column in self.columns if column.base_type == "json")
+        """The record's columns that are JSON on a MySQL source or target. MariaDB's JSON is text."""
+        return tuple(
+            index
+            for index, column in self.columns
+            if column.base_type == "json" or self.is_marked(index)
+        )
+
+    def is_marked(self, index: int) -> bool:
+        """Whether capture has marked types in the JSON of a column of the record."""
+        return self.layout.table.columns[index].type.code is TypeCode.JSON
+
+    @property
+    def marks(self) -> int:
+        """Which marks need a statement per row (``kernel.json_numbers``).
+
+        The sign type of an integer only shows in what the target computes of it.
+        """
+        if not any(self.is_marked(index) for index, _ in self.columns):
+            return NO_MARKS
+        is_computed = any(column.generated for column in self.target.columns.values())
+        is_computed |= any("" in key.columns for key in self.target.unique_keys)
+        return SIGN_MARKS if is_computed else MARKS
 
 
 def _sql(target: TargetTable) -> str:

@@ -31,6 +31,7 @@ from consumer.sql.sequence import is_set_template, setval_template
 from consumer.sql.table_plan import BEFORE, TablePlan, plan_table
 from consumer.sql.templates import (
     delete_template,
+    find_computed_template,
     find_history_template,
     find_template,
     insert_template,
@@ -214,6 +215,7 @@ _MAKERS: dict[str, Callable[[TablePlan, Flavour], Template]] = {
     "update": update_template,
     "delete": delete_template,
     "find": find_template,
+    "find_computed": find_computed_template,
     "find_history": find_history_template,
 }
 _INSERT_MAKERS: dict[str, Callable[[TablePlan], Template]] = {

@@ -61,6 +61,21 @@ def find_template(table_plan: TablePlan, flavour: Flavour) -> Template:
     return _where(table_plan, flavour, [b"SELECT 1 FROM " + table_plan.name], [], image=AFTER)
 
 
+def find_computed_template(table_plan: TablePlan, flavour: Flavour) -> Template:
+    """SELECT of the row of the after image, if the target has computed what the record has."""
+    texts = [b"SELECT 1 FROM " + table_plan.name]
+    same_on = None if table_plan.identity else flavour
+    _add_condition(texts, table_plan, table_plan.named, same_on=same_on)
+    for _, column in table_plan.computed:
+        before, behind = _same(column, flavour)
+        texts[-1] += b" AND " + before
+        texts.append(behind)
+    texts[-1] += b" LIMIT 1"
+    columns = (*table_plan.named, *table_plan.computed)
+    places = compared(AFTER, (index for index, _ in columns))
+    return Template.of(texts, make_shape(table_plan.layout, places))
+
+
 def find_history_template(table_plan: TablePlan, flavour: Flavour) -> Template:
     """SELECT of the row of the history that is the after image."""
     columns = (*table_plan.named, table_plan.period[1])

@@ -136,9 +136,10 @@ CODES: tuple[Code, ...] = (
     ),
     Code(
         "MR-5017",
-        "the target generates another key than the source",
+        "the target generates another value than the source",
         "A generated column is part of the key that identifies rows, and the target's expression gives another value than"
-        " the record has.",
+        " the record has. Or it depends on the type of a value inside MySQL's JSON that no statement can write: a"
+        " TIMESTAMP, a BIT, a BINARY or a BLOB.",
         "Give the column the source's expression, or make it a plain column, then `millrace task resume TASK`.",
         Branch.OPERATOR,
     ),

@@ -12,7 +12,7 @@ from schemas.record.record import KnownSchemas, RowRecord, decode_record
 from tests.kit.binlog.session import LoggedSession, logged
 from tests.kit.capture.converter import raw_records
 from tests.kit.capture.snapshot_rows import head_of, request_for, session_on, stamped
-from tests.kit.type_values import CASES, CHARSETS
+from tests.kit.type_values import CASES, CHARSETS, without_marks
 
 KEYS = (
     "BIGINT UNSIGNED",
@@ -39,7 +39,10 @@ ROWS = (
 
 @pytest.mark.guarantee("exact")
 def test_snapshot_row_has_the_bytes_of_the_binlogs_row(server: DatabaseServer) -> None:
-    """Every type with extreme values, in the value and in the key: bytes and schema id are equal."""
+    """Every type with extreme values, in the value and in the key: bytes and schema id are equal.
+
+    The text that a SELECT returns of MySQL's JSON shows no types, so a snapshot can't mark them.
+    """
     cases = [case for case in CASES if server.flavour in case.flavours]
     with logged(server, "snapshot_types") as source:
         for number, case in enumerate(cases):
@@ -50,7 +53,8 @@ def test_snapshot_row_has_the_bytes_of_the_binlogs_row(server: DatabaseServer) -
             source.run(f"CREATE TABLE k{number} (v {ddl} NOT NULL PRIMARY KEY, w INT)")
             source.run(f"INSERT INTO k{number} VALUES ({_key_value(ddl)}, 1)")
         source.run(*TABLES, *ROWS, *_of_flavour(server.flavour))
-        _compare(source, server)
+        documents = (f"t{n}" for n, case in enumerate(cases) if case.ddl == "JSON")
+        _compare(source, server, next(documents) if server.flavour is Flavour.MYSQL else "")
 
 
 @pytest.mark.guarantee("exact")
@@ -95,14 +99,21 @@ def _of_flavour(flavour: Flavour) -> Sequence[str]:
     )
 
 
-def _compare(source: LoggedSession, server: DatabaseServer) -> None:
-    """Compare each row of the binlog with the row of a snapshot of its table."""
+def _compare(source: LoggedSession, server: DatabaseServer, documents: str = "") -> None:
+    """Compare each row of the binlog with the row of a snapshot of its table.
+
+    ``documents``: a table with JSON of MySQL. Its rows with marks are left out.
+    """
+    marked = set[bytes | None]()
     conversion, known = source.conversion(), KnownSchemas()
     logged_rows: dict[str, list[tuple[bytes | None, bytes]]] = {}
     for batch in conversion.batches():
         for key, value in raw_records(batch):
             record = decode_record(key, value, known)
             if isinstance(record, RowRecord):
+                after = record.change.after
+                if record.source.table == documents and after != without_marks(after):
+                    marked.add(key)
                 logged_rows.setdefault(record.source.table, []).append((key, value))
     assert len(logged_rows) > 10
     session = session_on(server)
@@ -113,6 +124,10 @@ def _compare(source: LoggedSession, server: DatabaseServer) -> None:
         found = stamped(chunk, conversion.registry)
         expected = {key: head_of(value, server) for key, value in wanted}
         read: dict[bytes | None, bytes] = {key: head_of(value, server) for key, value in found}
+        if table == documents:
+            assert len(marked) > 10
+            for key in marked:
+                del expected[key], read[key]
         if read != expected:
             different.append(table)
             print(table, source.rows(f"SHOW CREATE TABLE `{table}`"))

@@ -7,12 +7,14 @@ converts the record's value to the result of that expression.
 # SQL in long lines is easier to read than in short ones:
 # ruff: noqa: E501
 
-from collections.abc import Callable, Collection
+import re
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
 from schemas.gtid import Flavour
 
+_MARK = re.compile(r'("(?:[^"\\]|\\.)*")| +(?=[,\]}]|\Z)')
 BOTH = (Flavour.MYSQL, Flavour.MARIADB)
 MYSQL, MARIADB = (Flavour.MYSQL,), (Flavour.MARIADB,)
 
@@ -30,6 +32,19 @@ class TypeCase:
 
 def _plain(value: object) -> object:
     return value
+
+
+def _unmarked(value: object) -> str:
+    """The text of MySQL's JSON without the blanks that mark types."""
+    assert isinstance(value, str)
+    return _MARK.sub(lambda found: found[1] or "", value)
+
+
+def without_marks(image: Mapping[str, object] | None) -> Mapping[str, object] | None:
+    """A row without the marks of MySQL's JSON."""
+    if image is None:
+        return None
+    return {k: _unmarked(v) if isinstance(v, str) else v for k, v in image.items()}
 
 
 def _number_text(value: object) -> str:
@@ -312,7 +327,7 @@ JSON_VALUES = (
     "CAST(CAST(-0.05 AS DECIMAL(3,2)) AS JSON)",
     "CAST(x'00FF' AS JSON)",
 )
-CASES.append(TypeCase("JSON", JSON_VALUES, AS_TEXT, _plain, MYSQL))
+CASES.append(TypeCase("JSON", JSON_VALUES, AS_TEXT, _unmarked, MYSQL))
 
 # character set: bytes that are no text in it
 CHARSETS = {

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer.kernel.json_numbers import find_inexact
+from consumer.kernel.json_numbers import MARKS, NO_MARKS, SIGN_MARKS, find_inexact
 from consumer.kernel.walk import CELL_WIDTH, FIRST_CELL, RECORD_WIDTH, STRING
-from consumer.sql.json_documents import by_expression, is_read_exactly
+from consumer.sql.json_documents import by_expression, is_read_exactly, unmarked
 from producer.convert.kernel.doubles import TEXT_BYTES_MAX, write_json_double
 
 
-def _is_found(text: bytes) -> bool:
+def _is_found(text: bytes, marks: int = NO_MARKS) -> bool:
     """Return whether the kernel flags the text."""
     records = np.zeros((1, RECORD_WIDTH), np.int64)
     cells = np.zeros((1, CELL_WIDTH), np.int64)
@@ -21,7 +21,7 @@ def _is_found(text: bytes) -> bool:
     cells[0, :3] = STRING, 0, len(text)
     data = np.frombuffer(text + b"]1.50", np.uint8)  # the kernel must not look past its end
     zero = np.zeros(1, np.int64)
-    return bool(find_inexact(data, records, zero, cells, zero)[0])
+    return bool(find_inexact(data, records, zero, cells, zero, marks)[0])
 
 
 @pytest.mark.parametrize(
@@ -60,6 +60,41 @@ def test_number_that_mysql_would_reformat_is_set_by_path(text: str, wanted: str)
 def test_json_that_mysql_reads_exactly_is_sent_as_text(text: str) -> None:
     """Numbers in strings, doubles and 64-bit integers are sent as text, and so is invalid JSON."""
     assert by_expression(text.encode()) is None
+
+
+MARKED = (
+    ('"2024-01-31" ', "'$',CAST('2024-01-31' AS DATE)"),
+    ('["-838:59:59.000001" ]', "'$[0]',CAST('-838:59:59.000001' AS TIME(6))"),
+    (
+        '{"a": "2024-00-00 10:00:00.500000" }',
+        "'$.\"a\"',CAST('2024-00-00 10:00:00.500000' AS DATETIME(6))",
+    ),
+    ("[1.5 , 1.50 ]", "'$[0]',1.5,'$[1]',1.50"),
+    ("[[2], -3 ]", "'$[1]',CAST(-3 AS DECIMAL(1,0))"),
+    ('"base64:type15:AP8n" ', "'$',x'00ff27'"),
+    ('"base64:type15:' + "YWFh" * 19 + '\\nYQ==" ', f"'$',x'{'61' * 58}'"),
+    ("[7  ]", "'$[0]',CAST(7 AS UNSIGNED)"),
+    ("[5000000000  ]", "'$[0]',CAST(5000000000 AS SIGNED)"),
+)
+
+
+@pytest.mark.parametrize(("text", "wanted"), MARKED)
+def test_marked_value_is_set_with_its_type(text: str, wanted: str) -> None:
+    """Without marks, as in a text of MariaDB, the same blanks mean nothing."""
+    octets = text.encode()
+    found = by_expression(octets, is_marked=True)
+    assert found is not None
+    assert found.endswith(f"',{wanted})".encode())
+    assert _is_found(octets, SIGN_MARKS)
+    assert _is_found(octets, MARKS) == ("  ]" not in text)
+    assert b" ]" not in unmarked(octets)
+    assert not unmarked(octets).endswith(b" ")
+
+
+@pytest.mark.parametrize("text", ['"base64:type16:AAU=" ', '["x" , {"b": 1, "c d": [2, 3]} ]'])
+def test_type_that_no_expression_gives_stays_a_string(text: str) -> None:
+    """Its text is the same."""
+    assert by_expression(text.encode(), is_marked=True) is None
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False).filter(lambda value: abs(value) > 0))

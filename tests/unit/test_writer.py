@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from consumer.apply.statements import STATEMENT_ROWS_MAX, byte_parts
 from consumer.apply.writer import ConflictRule, RowWriter
 from consumer.row_schemas import RowSchemas
 from consumer.rows import walk_values
@@ -179,3 +180,15 @@ def test_session_that_cannot_be_reset_is_closed() -> None:
     with pytest.raises(Retryable):
         _writer(session).settle()
     assert not session.is_open
+
+
+def test_texts_of_rows_are_split_below_both_limits() -> None:
+    """A row above the limit of bytes has its own statement; no row is lost or moved."""
+    inventory = Inventory(packet_bytes_max=2000)
+    texts = [b"x" * size for size in (400, 400, 300, 5000, 1, *[2] * (2 * STATEMENT_ROWS_MAX))]
+    parts = list(byte_parts(texts, inventory))
+    assert [text for part in parts for text in part] == texts
+    assert [len(part) for part in parts[:3]] == [2, 1, 1]
+    assert all(len(part) == 1 or sum(map(len, part)) <= 1000 for part in parts)
+    wide = list(byte_parts([b"x"] * (STATEMENT_ROWS_MAX + 1), Inventory()))
+    assert [len(part) for part in wide] == [STATEMENT_ROWS_MAX, 1]

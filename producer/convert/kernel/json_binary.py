@@ -13,6 +13,10 @@ Text: the separators are ``", "`` and ``": "``. Strings escape ``" \ \b \f \n \r
 opaque values are ``"base64:typeN:…"``; the server writes ``\n`` into base64 after every 76 characters. An empty value
 is ``null``.
 
+Types that the text does not show have marks, which no server prints: one blank after an opaque value, three after a
+TIMESTAMP, two after an integer that a server would read with the other sign type (as unsigned above 2**32 - 1, else as
+signed).
+
 Guarantees: each offset and length is checked against its value. The depth is at most DEPTH_MAX (the server's limit is
 100). Nothing is written at or beyond ``limit``. Only the output bounds a forged document with overlapping values.
 """
@@ -164,6 +168,29 @@ def _open(
 
 @compiled
 def _write_scalar(
+    out: Bytes, at: int, limit: int, buf: Bytes, pos: int, end: int, kind: int
+) -> int:
+    """Write a value and its mark."""
+    at = _write_unmarked(out, at, limit, buf, pos, end, kind)
+    if at < 0:
+        return at
+    blanks = 0
+    if kind == 15:
+        blanks = 3 if load_u8(buf, pos) == 7 else 1
+    elif kind == 6 or kind == 8:
+        blanks = 2
+    elif kind == 9 or kind == 10:
+        is_above = load_i64(buf, pos) > 0xFFFFFFFF or (kind == 10 and load_i64(buf, pos) < 0)
+        blanks = 2 if is_above == (kind == 9) else 0
+    if at + blanks > limit:
+        return FULL
+    for place in range(blanks):
+        store_u8(out, at + place, 32)
+    return at + blanks
+
+
+@compiled
+def _write_unmarked(
     out: Bytes,
     at: int,
     limit: int,

@@ -150,7 +150,7 @@ def read(values: Sequence[bytes]) -> Counter[str]:
             ]
             if pieces is not None and len(mine):
                 width = len(table_plan.layout.branches)
-                rows.inexact(mine, tuple(range(width)), width=width)
+                rows.inexact(mine, tuple(range(width)), width=width, marks=2)
                 rows.text_of(rows.firsts(mine), pieces.shape, pieces.around)
     for number in numbers:
         rows.gtid(int(number))

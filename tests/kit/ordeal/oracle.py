@@ -80,7 +80,8 @@ def _shown(found: Counter[tuple[object, ...]]) -> str:
 
 def _same_checksum(source: DatabaseServer, target: DatabaseServer, table: str) -> bool:
     """CHECKSUM TABLE differs for equal rows with columns that are computed when they are read."""
-    if "VIRTUAL" in str(source.execute(f"SHOW CREATE TABLE {table}")):
+    text = str(source.execute(f"SHOW CREATE TABLE {table}"))
+    if "VIRTUAL" in text or " array)" in text:
         return True
     sums = [server.execute(f"CHECKSUM TABLE {table}") for server in (source, target)]
     return sums[0] == sums[1]

@@ -1,0 +1,20 @@
+-- report: MySQL WL#9687 and bug 74211, TiCDC (ask.pingcap.com 384): explicit_defaults_for_timestamp is a session setting that is in the binlog; right: same table definition (NOT NULL, DEFAULT CURRENT_TIMESTAMP, ON UPDATE) and the same values of existing rows; flavour: both
+CREATE DATABASE explicit_defaults_for_timestamp;
+USE explicit_defaults_for_timestamp;
+SET SESSION sql_mode = 'NO_ENGINE_SUBSTITUTION';
+SET SESSION explicit_defaults_for_timestamp = OFF;
+CREATE TABLE old_way (id INT PRIMARY KEY, ts TIMESTAMP, ts2 TIMESTAMP, n INT);
+INSERT INTO old_way (id, n) VALUES (1, 1), (2, 2);
+INSERT INTO old_way VALUES (3, NULL, NULL, 3);
+CREATE TABLE filled (id INT PRIMARY KEY);
+INSERT INTO filled VALUES (1), (2), (3);
+ALTER TABLE filled ADD COLUMN made TIMESTAMP;
+ALTER TABLE filled ADD COLUMN second_one TIMESTAMP;
+SET SESSION explicit_defaults_for_timestamp = ON;
+CREATE TABLE new_way (id INT PRIMARY KEY, ts TIMESTAMP);
+INSERT INTO new_way (id) VALUES (1);
+ALTER TABLE filled ADD COLUMN third TIMESTAMP;
+INSERT INTO filled (id) VALUES (4);
+UPDATE old_way SET n = n + 1;
+SELECT table_name, column_name, is_nullable, column_default, extra FROM information_schema.columns WHERE table_schema = 'explicit_defaults_for_timestamp' ORDER BY 1, ordinal_position;
+SELECT * FROM filled ORDER BY id;

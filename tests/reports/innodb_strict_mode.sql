@@ -1,0 +1,23 @@
+-- report: bugs.mysql.com 56318 (table options that the source ignored are refused by the replica), MariaDB "row size too large"; right: a table that the source created with innodb_strict_mode = OFF in the session exists on the target with its rows, or the status names the setting; flavour: both; replica: stops
+CREATE DATABASE innodb_strict_mode;
+USE innodb_strict_mode;
+SET SESSION innodb_strict_mode = OFF;
+CREATE TABLE opt (id INT PRIMARY KEY, v VARCHAR(10)) ENGINE = InnoDB ROW_FORMAT = COMPRESSED KEY_BLOCK_SIZE = 7;
+INSERT INTO opt VALUES (1, 'a');
+CREATE TABLE fixd (id INT PRIMARY KEY, v VARCHAR(10)) ENGINE = InnoDB ROW_FORMAT = FIXED;
+INSERT INTO fixd VALUES (1, 'a');
+CREATE TABLE small (id INT PRIMARY KEY, v TEXT) ENGINE = InnoDB ROW_FORMAT = DYNAMIC KEY_BLOCK_SIZE = 4;
+INSERT INTO small VALUES (1, REPEAT('x', 10000));
+SET @c = NULL;
+SET SESSION group_concat_max_len = 1000000;
+CREATE TABLE d (n INT PRIMARY KEY);
+INSERT INTO d VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9);
+SELECT GROUP_CONCAT('c', a.n, b.n, c.n, ' CHAR(40) CHARACTER SET latin1' ORDER BY a.n, b.n, c.n SEPARATOR ', ') INTO @c FROM d a, d b, d c WHERE a.n < 3;
+SET @q = CONCAT('CREATE TABLE wide (id INT PRIMARY KEY, ', @c, ') ENGINE = InnoDB ROW_FORMAT = DYNAMIC');
+PREPARE p FROM @q;
+EXECUTE p;
+INSERT INTO wide (id, c000, c299) VALUES (1, 'first', 'last');
+UPDATE wide SET c150 = 'mid';
+ALTER TABLE opt ADD COLUMN w INT DEFAULT 5;
+UPDATE opt SET w = 6;
+SELECT id, c000, c150, c299 FROM wide;

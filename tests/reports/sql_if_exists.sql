@@ -1,0 +1,20 @@
+-- report: MariaDB sql_if_exists (session; logged in the flags of a query event, mariadb-binlog prints SET @@session.sql_if_exists); right: statements that were accepted only because of the setting do not block the task and have the same effect; flavour: mariadb
+CREATE DATABASE sql_if_exists;
+USE sql_if_exists;
+CREATE TABLE t (id INT PRIMARY KEY, a INT, KEY ia (a));
+INSERT INTO t VALUES (1, 1);
+SET SESSION sql_if_exists = ON;
+DROP TABLE nothing_here;
+ALTER TABLE t ADD COLUMN b INT DEFAULT 2;
+ALTER TABLE absent ADD COLUMN x INT;
+RENAME TABLE absent TO absent2, t TO t2;
+DROP INDEX ia ON absent;
+DROP SEQUENCE no_sequence;
+DROP DATABASE sql_if_exists_absent;
+DROP VIEW no_view;
+INSERT INTO t2 VALUES (2, 2, 3);
+DROP TABLE absent, t2, absent3;
+CREATE TABLE t3 (id INT PRIMARY KEY);
+INSERT INTO t3 VALUES (1);
+SET SESSION sql_if_exists = OFF;
+INSERT INTO t3 VALUES (2);
