@@ -5,6 +5,7 @@ For each table of the target:
     its row identity                 ROW        the row; without an identity BAG, one token for the whole table
     a sequence                       SERIAL     its token
     a system-versioned table         SERIAL     its token, and that of every table that a cascade can reach
+    a table with FTS_DOC_ID          SERIAL     its token, because InnoDB takes these numbers in order only
     each further unique key          UNIQUE     comparable columns or their first characters; otherwise its token
     a key WITHOUT OVERLAPS           ROW        its columns without the period, because overlaps are not computed here
     a foreign key, on the child      REFERENCE  the parent's columns that it refers to
@@ -138,6 +139,9 @@ def key_lines(table_plan: TablePlan, inventory: Inventory) -> tuple[KeyLine, ...
         elif tuple(map(str.casefold, key.columns)) != tuple(map(str.casefold, names)):
             made = _Key(place, key.columns, key.columns)
             lines.append(_line(hashes.UNIQUE, made, table_plan, inventory))
+    if target.has_document_ids:
+        why = "FTS_DOC_ID only grows"
+        lines.append(KeyLine(hashes.SERIAL, 0, _hash("documents", *place), why=why))
     lines.extend(_foreign_lines(place, table_plan, inventory))
     return tuple(lines)
 

@@ -13,8 +13,9 @@ out only if nothing else depends on the state that it leaves. These depend on st
 So a table has one of these modes (``consumer.kernel.merge`` lists what each one merges):
 
     KEEP     no identity, or one that the target generates; a trigger; system versioning; a table that a cascade
-             reaches; a further unique key or foreign key with an expression or with a column that is not written;
-             a table with rows of two schemas in this call, whose chains would not meet
+             reaches; a column FTS_DOC_ID, whose numbers must grow; a further unique key or foreign key with an
+             expression or with a column that is not written; a table with rows of two schemas in this call, whose
+             chains would not meet
     FREE     other tables with a further unique key or a foreign key. Their columns are watched: an UPDATE of other
              columns holds no key but its row's, so no record between it and its neighbor in the chain depends on it
     NET      tables with only an identity that a collation compares. Different bytes may be one row there, so only
@@ -87,6 +88,8 @@ def merge_rule(table_plan: TablePlan, inventory: Inventory) -> MergeRule:
     place = (target.database, target.table)
     kept = MergeRule(merge.KEEP, identity)
     if not identity or table_plan.is_identity_generated or target.is_versioned:
+        return kept
+    if target.has_document_ids:
         return kept
     if place in inventory.triggers or place in cascaded(inventory.foreign_keys):
         return kept

@@ -22,6 +22,7 @@ from schemas.sql.overlaps import has_period
 from schemas.sql.quoting import quoted, table_name
 
 TableKey = tuple[str, str]
+_DOCUMENT_ID = "FTS_DOC_ID"
 _FLOAT_DIGITS_MAX = 38  # before the point; with more, each FLOAT is below the limit
 _FLOAT_SIZES = re.compile(r"float\((\d+),(\d+)\)")
 READS_MAX = 5
@@ -92,6 +93,11 @@ class TargetTable:
     def takes_rows(self) -> bool:
         """Whether rows are applied to it: its engine has transactions, or it is a sequence, which needs none."""
         return self.rolls_back or self.is_sequence
+
+    @property
+    def has_document_ids(self) -> bool:
+        """Whether its rows name their own documents of full-text indexes. InnoDB refuses one below the largest."""
+        return _DOCUMENT_ID in self.columns
 
     @property
     def auto_increment(self) -> str:

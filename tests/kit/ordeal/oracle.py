@@ -20,13 +20,13 @@ CHECKSUM_ROWS = "checksum of equal rows"
 
 def names(server: DatabaseServer, database: str) -> list[str]:
     """The tables."""
-    found = server.execute(f"SHOW FULL TABLES IN {database} WHERE Table_type <> 'VIEW'")
+    found = server.execute(f"SHOW FULL TABLES IN {quoted(database)} WHERE Table_type <> 'VIEW'")
     return sorted(str(name) for name, _ in found)
 
 
 def definition(server: DatabaseServer, database: str, table: str) -> str:
     """SHOW CREATE TABLE without the next number, and without character sets that a collation names."""
-    ((_, text),) = server.execute(f"SHOW CREATE TABLE {database}.{quoted(table)}")
+    ((_, text),) = server.execute(f"SHOW CREATE TABLE {quoted(database)}.{quoted(table)}")
     return _IMPLIED.sub("", _AUTO_INCREMENT.sub("", str(text)))
 
 
@@ -38,7 +38,7 @@ def rows(server: DatabaseServer, database: str, table: str) -> Counter[tuple[obj
         (database, table),
     )
     chosen = ", ".join(_exact(quoted(str(name)), str(kind).lower()) for name, kind in types)
-    return Counter(server.execute(f"SELECT {chosen} FROM {database}.{quoted(table)}"))
+    return Counter(server.execute(f"SELECT {chosen} FROM {quoted(database)}.{quoted(table)}"))
 
 
 def _exact(name: str, kind: str) -> str:
@@ -69,7 +69,7 @@ def differences(source: DatabaseServer, target: DatabaseServer, database: str) -
                 f"{name}: {left.total()} rows, {missing.total()} missing, {extra.total()} extra;"
                 f" {_shown(missing)} / {_shown(extra)}"
             )
-        elif not _same_checksum(source, target, f"{database}.{quoted(name)}"):
+        elif not _same_checksum(source, target, f"{quoted(database)}.{quoted(name)}"):
             found.append(f"{name}: {CHECKSUM_ROWS} differs")
     return found
 

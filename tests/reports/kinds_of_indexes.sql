@@ -1,0 +1,21 @@
+-- report: gh-ost#687, bugs.mysql.com 84786 (descending keys, prefixes, ignored and invisible indexes, keys renamed or replaced); right: the same definitions and rows; flavour: both
+CREATE DATABASE kinds_of_indexes CHARACTER SET utf8mb4;
+USE kinds_of_indexes;
+CREATE TABLE t (a VARCHAR(50) NOT NULL, b INT NOT NULL, c BLOB, d INT, PRIMARY KEY (a(10), b), UNIQUE KEY u (c(5), d), KEY k (a(3), d));
+INSERT INTO t VALUES ('0123456789abc', 1, 'hello world', 1), ('0123456789abc', 2, 'hellx', 1), ('x', 1, NULL, 1), ('y', 1, NULL, 1);
+UPDATE t SET a = '0123456789zzz' WHERE b = 2;
+UPDATE t SET c = 'hello again' WHERE b = 1 AND a LIKE '0%';
+DELETE FROM t WHERE a = 'x';
+ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (b DESC, a DESC);
+UPDATE t SET d = d + 1 ORDER BY b;
+ALTER TABLE t DROP PRIMARY KEY;
+INSERT INTO t SELECT * FROM t WHERE a = 'y';
+UPDATE t SET d = 7 WHERE a = 'y' LIMIT 1;
+DELETE FROM t WHERE a = 'y' AND d <> 7;
+ALTER TABLE t ADD COLUMN id INT NOT NULL AUTO_INCREMENT FIRST, ADD PRIMARY KEY (id);
+UPDATE t SET b = b * 10;
+CREATE UNIQUE INDEX w ON t (b, a(2));
+DROP INDEX u ON t;
+UPDATE t SET c = 'same';
+ALTER TABLE t DISABLE KEYS;
+ALTER TABLE t ENABLE KEYS, FORCE;

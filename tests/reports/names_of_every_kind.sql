@@ -1,0 +1,21 @@
+-- report: debezium DBZ-3020, alibaba/canal#2437 (names with blanks, dots, signs, other scripts, and of both cases); right: the same names and rows; flavour: both
+CREATE DATABASE names_of_every_kind CHARACTER SET utf8mb4;
+USE names_of_every_kind;
+CREATE DATABASE `names of.every-kind 2`;
+CREATE TABLE `names of.every-kind 2`.`a.b` (`id` INT PRIMARY KEY, `c.d` INT);
+INSERT INTO `names of.every-kind 2`.`a.b` VALUES (1, 1);
+CREATE TABLE `日本` (`キー` INT PRIMARY KEY, `ß` VARCHAR(9), `İ` INT);
+INSERT INTO `日本` VALUES (1, 'ß', 2);
+CREATE TABLE Mixed (Id INT PRIMARY KEY, ID2 INT);
+CREATE TABLE mixed (id INT PRIMARY KEY, id2 INT);
+INSERT INTO Mixed VALUES (1, 1);
+INSERT INTO mixed VALUES (2, 2);
+ALTER TABLE Mixed RENAME COLUMN ID2 TO id2;
+UPDATE Mixed SET ID2 = 5;
+CREATE TABLE `$1 \'"%_#-- /*x*/` (`;` INT PRIMARY KEY, `,` INT);
+INSERT INTO `$1 \'"%_#-- /*x*/` VALUES (1, 1), (2, 2);
+DELETE FROM `$1 \'"%_#-- /*x*/` WHERE `;` = 1;
+ALTER TABLE `names of.every-kind 2`.`a.b` RENAME `@a@0020b`;
+UPDATE `@a@0020b` SET `c.d` = 3;
+CREATE TABLE aaaaaaaaaabbbbbbbbbbccccccccccddddddddddeeeeeeeeeeffffffffff1234 (aaaaaaaaaabbbbbbbbbbccccccccccddddddddddeeeeeeeeeeffffffffff1234 INT PRIMARY KEY);
+INSERT INTO aaaaaaaaaabbbbbbbbbbccccccccccddddddddddeeeeeeeeeeffffffffff1234 VALUES (1);

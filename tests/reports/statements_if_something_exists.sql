@@ -1,0 +1,22 @@
+-- report: pingcap/tiflow#2889, debezium DBZ-1435 (IF EXISTS, IF NOT EXISTS, CREATE TABLE … SELECT with IGNORE and REPLACE); right: the tables and rows of the source; flavour: both
+CREATE DATABASE statements_if_something_exists CHARACTER SET utf8mb4;
+USE statements_if_something_exists;
+CREATE TABLE t (id INT PRIMARY KEY, v INT);
+INSERT INTO t VALUES (1, 1);
+CREATE TABLE IF NOT EXISTS t (x INT);
+CREATE TABLE IF NOT EXISTS t SELECT 5 AS id, 5 AS v;
+CREATE DATABASE IF NOT EXISTS statements_if_something_exists CHARACTER SET latin1;
+DROP TABLE IF EXISTS nothing, t, nothing2;
+DROP TABLE IF EXISTS nothing;
+CREATE TABLE t (id INT PRIMARY KEY, v INT) IGNORE SELECT 1 AS id, 1 AS v UNION ALL SELECT 1, 2;
+CREATE TABLE r (id INT PRIMARY KEY, v INT) REPLACE SELECT 1 AS id, 1 AS v UNION ALL SELECT 1, 2;
+CREATE TABLE g (n INT, d INT AS (n * 2) STORED) SELECT v AS n FROM r;
+CREATE TABLE l LIKE g;
+INSERT INTO l (n) VALUES (4);
+DROP VIEW IF EXISTS no_view;
+ALTER DATABASE statements_if_something_exists CHARACTER SET latin1 COLLATE latin1_german2_ci;
+CREATE TABLE c (v VARCHAR(9));
+INSERT INTO c VALUES ('ä');
+ALTER DATABASE CHARACTER SET utf8mb4;
+ALTER TABLE c ADD COLUMN w VARCHAR(9), DEFAULT CHARACTER SET utf8mb4;
+UPDATE c SET w = v;
