@@ -87,6 +87,7 @@ from schemas.gtid import Flavour
 LOAD_ROWS_MIN = 100  # LOAD DATA takes a round trip more, and saves at least 1 us a row
 DERIVED_ROW_BYTES_MAX = 1 << 15  # of a row's literals, far below the limit of 65,536 in `_alone`
 _KEY_TEXT_MAX = 200
+_WRONG_TEXT, _UTF8MB3 = "1366", ("utf8", "utf8mb3")
 
 Flags = npt.NDArray[np.bool_]
 
@@ -394,7 +395,8 @@ class RowWriter:
                 if rows.records[number, IS_SAFE]:
                     refused = _unrepeated(refused)
                 if refused is not None and refused.code != "MR-5010":
-                    raise self._named(rows, number, why, code=refused.code) from refused
+                    fix = self._fix_of_text(rows, number, refused)
+                    raise self._named(rows, number, why, code=refused.code, fix=fix) from refused
                 self.conflicts.append(conflict_kind(int(rows.records[number, OP]), refused))
                 self._decide(rows, number, why)
         self._versions.restore()
@@ -468,6 +470,30 @@ class RowWriter:
             key=self._key_text(rows, number, table_plan),
             seq=rows.records[number, SEQ],
             gtid=rows.gtid(number),
+        )
+
+    def _fix_of_text(self, rows: Rows, number: int, refused: Fatal) -> str:
+        """The fix if a column of the target has no place for 4-byte characters and the source's has; else empty.
+
+        No binlog says whether `utf8` in a statement meant utf8mb4, which is a setting of MariaDB.
+        """
+        table_plan = self._plans.table_plan(int(rows.records[number, SLOT]))
+        columns = table_plan.layout.table.columns
+        names = [
+            target.name
+            for index, target in table_plan.columns
+            if target.charset in _UTF8MB3
+            and (text := columns[index].type.text) is not None
+            and text.charset == "utf8mb4"
+        ]
+        if not names or refused.context.get("errno") != _WRONG_TEXT:
+            return ""
+        table = f"{table_plan.target.database}.{table_plan.target.table}"
+        return (
+            f"{', '.join(names)} of {table}: utf8mb4 on the source, utf8mb3"
+            " on the target. Alter the column there to CHARACTER SET utf8mb4. If the source's statement says utf8,"
+            " the target's `old_mode` (MariaDB) must be the source's: set it globally. Then `millrace task resume"
+            f" {self._conflict_rule.task}`."
         )
 
     def _key_text(self, rows: Rows, number: int, table_plan: TablePlan) -> str:

@@ -8,7 +8,7 @@ the tables does not matter. Triggers, views and routines are not created.
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from consumer.apply.ddl_session import lock
+from consumer.apply.ddl_session import lock, run_statement
 from consumer.load.tables import SourceTable
 from consumer.target.connection import TargetConnection, connect
 from consumer.target.inventory import TableKey, TargetTable
@@ -30,6 +30,9 @@ def _statements(target: TargetConnection, owner: Owner) -> Iterator[TargetConnec
         check_fence(target, owner)
         target.rollback()
         session.query("SET SESSION foreign_key_checks = 0")
+        if session.query("SELECT @@SESSION.explicit_defaults_for_timestamp") == [(0,)]:
+            # SHOW CREATE TABLE does not print that a TIMESTAMP NOT NULL has no default
+            session.query("SET SESSION explicit_defaults_for_timestamp = 1")
         yield session
     finally:
         session.close()
@@ -77,12 +80,12 @@ def _create_table(session: TargetConnection, table: SourceTable, text: str) -> N
 
 def _execute(session: TargetConnection, sql: str, name: str) -> None:
     try:
-        session.query(sql.encode())
+        run_statement(session, sql)
     except Fatal as exc:
         if exc.code == "MR-5007":
             raise
-        what = f"{name}: {exc.message}"
-        raise Fatal("MR-5094", what, sql=sql[:400], **dict(exc.context)) from exc
+        what, fix = f"{name}: {exc.message}", exc.own_fix
+        raise Fatal("MR-5094", what, fix=fix, sql=sql[:400], **dict(exc.context)) from exc
 
 
 def has_rows(target: TargetConnection, key: TableKey) -> bool:

@@ -7,6 +7,7 @@ import re
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
+from dataclasses import replace
 from datetime import datetime
 from itertools import count
 
@@ -14,8 +15,12 @@ import pymysql
 import pytest
 
 from consumer.apply.ddl_session import entered
+from consumer.load.create import create_tables as create_loaded
+from consumer.load.tables import SourceTable
 from consumer.target.connection import TargetConnection, connect
-from consumer.target.progress import Owner, decide_intent
+from consumer.target.fence import raise_fence
+from consumer.target.inventory import read_inventory
+from consumer.target.progress import Owner, create_tables, decide_intent
 from deploy.servers import DatabaseServer
 from deploy.servers.programs import MARIADB_SUITES, mariadb_programs, mysql_programs
 from millrace.errors import Fatal
@@ -242,6 +247,56 @@ def test_statement_has_the_effect_that_its_session_gave_it(
     for name, table in _tables(target_server, source.database).items():
         assert table == found.pop(name), name
     assert not found
+
+
+def test_load_creates_a_table_as_its_definition_says(
+    source: LoggedSession, target_server: DatabaseServer
+) -> None:
+    """The target's strict mode of InnoDB and its defaults of TIMESTAMP columns do not matter."""
+    with closing(_new_session(source)) as connection, connection.cursor() as cursor:
+        cursor.execute("SET innodb_strict_mode = OFF, explicit_defaults_for_timestamp = ON")
+        cursor.execute(
+            "CREATE TABLE t (id INT PRIMARY KEY, ts TIMESTAMP NOT NULL) ROW_FORMAT = COMPRESSED KEY_BLOCK_SIZE = 7"
+        )
+    ((_, text),) = source.rows("SHOW CREATE TABLE t")
+    target_server.execute("SET GLOBAL explicit_defaults_for_timestamp = OFF")
+    try:
+        with (
+            closing(connect(endpoint_of(target_server))) as target,
+            closing(
+                connect(replace(endpoint_of(target_server), port=source.server.port))
+            ) as reader,
+        ):
+            create_tables(target)
+            owner = raise_fence(target, task=source.database, epoch=1)
+            table = read_inventory(reader, with_folds=False).tables[source.database, "t"]
+            wanted = SourceTable((source.database, "t"), table)
+            create_loaded(reader, target, owner, [(wanted, str(text))])
+    finally:
+        target_server.execute("SET GLOBAL explicit_defaults_for_timestamp = DEFAULT")
+    assert target_server.execute("SHOW CREATE TABLE t", db=source.database) == [("t", text)]
+
+
+def test_text_that_utf8_does_not_hold_blocks_with_its_fix(
+    source: LoggedSession, target_server: DatabaseServer
+) -> None:
+    """MDEV-8334: `utf8` is utf8mb4 by old_mode, which no binlog has. The row arrives when the column is altered."""
+    is_mariadb = target_server.flavour is Flavour.MARIADB
+    source.run("SET old_mode = ''" if is_mariadb else "SET sql_mode = ''")
+    charset = "utf8" if is_mariadb else "utf8mb4"
+    source.run(f"CREATE TABLE four (id INT PRIMARY KEY, v VARCHAR(9) CHARACTER SET {charset})")
+    apply_all(source, target_server)
+    narrow = "ALTER TABLE four MODIFY v VARCHAR(9) CHARACTER SET utf8mb3"
+    target_server.execute(narrow, db=source.database)  # already so on MariaDB
+    source.run("INSERT INTO four VALUES (1, '\U0001f600')")
+    with pytest.raises(Fatal) as caught:
+        apply_all(source, target_server)
+    assert caught.value.code == "MR-5011"
+    assert f"v of {source.database}.four: utf8mb4 on the source" in caught.value.fix
+    target_server.execute(narrow.replace("utf8mb3", "utf8mb4"), db=source.database)
+    apply_all(source, target_server)
+    rows = source.rows("SELECT * FROM four")
+    assert target_server.execute("SELECT * FROM four", db=source.database) == rows
 
 
 def test_success_of_a_statement_that_failed_on_the_source_blocks(
