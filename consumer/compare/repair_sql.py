@@ -32,7 +32,7 @@ from consumer.sql.table_plan import SPATIAL_TYPES
 from consumer.target.connection import Row, text_of
 from consumer.target.inventory import TargetColumn
 from schemas.chunks.key import whole_number
-from schemas.sql.quoting import escaped, quoted
+from schemas.sql.quoting import escaped, hex_bytes, number, quoted
 
 _BYTES = SPATIAL_TYPES | {"vector", "binary", "varbinary"}
 _BYTES |= {"tinyblob", "blob", "mediumblob", "longblob"}
@@ -119,9 +119,9 @@ def _literal(column: TargetColumn, other: TargetColumn, value: object) -> str:
         if abs(np.float32(text)) == limit:
             return f"{float(text) / abs(float(text)) * other.float_max:.17e}"
     if base in _NUMBERS or _is_same_label(column, other):
-        return text
+        return number(text)
     if base in _BYTES or (base in _ADDRESSES and other.base_type != base):
-        return f"x'{text.lower()}'"
+        return hex_bytes(text.lower())
     if base == "json" or column.charset:
         return _characters(bytes.fromhex(text), column.charset or "utf8mb4", other)
     return f"'{escaped(text.encode()).decode()}'"

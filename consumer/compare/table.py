@@ -15,6 +15,7 @@ from consumer.target.inventory import TableKey, TargetTable, UniqueKey
 from schemas.chunks.chunk import EVERYTHING, Chunk
 from schemas.chunks.key import ChunkKey, chunk_key
 from schemas.gtid import Flavour
+from schemas.sql.quoting import hex_bytes
 
 Name = tuple[str, ...]  # the texts of a chunk key, or a digest as hex digits
 
@@ -53,18 +54,14 @@ class Side:
     def named(self, names: list[Name]) -> str:
         """The condition of these rows."""
         if self.key is None:
-            digests = ", ".join(f"x'{digest}'" for (digest,) in names)
+            digests = ", ".join(hex_bytes(digest) for (digest,) in names)
             return f"{self.digest.short} IN ({digests})"
         columns = self.key.columns
         if len(columns) == 1:
-            literals = ", ".join(columns[0].literal(text) for (text,) in names)
-            return f"{columns[0].compared} IN ({literals})"
+            return columns[0].is_one_of([text for (text,) in names])
         return " OR ".join(
             "("
-            + " AND ".join(
-                f"{column.compared} = {column.literal(text)}"
-                for column, text in zip(columns, name, strict=True)
-            )
+            + " AND ".join(column.equals(text) for column, text in zip(columns, name, strict=True))
             + ")"
             for name in names
         )

@@ -87,6 +87,11 @@ class CatalogColumn:
         return re.split(r"[ (]", self.full_type.lower(), maxsplit=1)[0]
 
     @property
+    def type_text(self) -> str:
+        """COLUMN_TYPE as ``schemas.chunks.key.TableColumn`` has it."""
+        return self.full_type
+
+    @property
     def generated(self) -> bool:
         """Whether the server computes it."""
         return "GENERATED" in self.extra.replace("DEFAULT_GENERATED", "")

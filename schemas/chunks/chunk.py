@@ -6,14 +6,15 @@ comparison of two row values ``(a, b) > (1, 2)``, so a border is a chain:
     after (1, 2)      a >= 1 AND (a > 1 OR a = 1 AND b > 2)
     through (5, 6)    a <= 5 AND (a < 5 OR a = 5 AND b <= 6)
 
+For an ENUM or a SET, a list of numbers stands for each ``<`` and ``>`` (``KeyColumn.beyond``).
+
 Pure.
 """
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from schemas.chunks.key import ChunkKey
+from schemas.chunks.key import NOTHING, ChunkKey
 
 EVERYTHING = "TRUE"
 
@@ -23,10 +24,6 @@ class Border:
     """The key of one row. ``texts``: as the columns of the key read them."""
 
     texts: tuple[str, ...]
-
-    def literals(self, key: ChunkKey) -> list[str]:
-        """The values as SQL."""
-        return [column.literal(text) for column, text in zip(key.columns, self.texts, strict=True)]
 
 
 def border_to_json(border: Border | None) -> str | None:
@@ -66,22 +63,17 @@ class Chunk:
 
 
 def _beyond(key: ChunkKey, border: Border, sign: str, *, with_border: bool) -> str:
-    compared = [column.compared for column in key.columns]
-    values = border.literals(key)
+    values = list(zip(key.columns, border.texts, strict=True))
     last = len(values) - 1
     branches = [
-        " AND ".join(
-            [
-                *_equal(compared[:place], values[:place]),
-                f"{compared[place]} {sign}{'=' if with_border and place == last else ''} {values[place]}",
-            ]
-        )
-        for place in range(len(values))
+        [
+            *(column.equals(text) for column, text in values[:place]),
+            column.beyond(text, sign, with_border=with_border and place == last),
+        ]
+        for place, (column, text) in enumerate(values)
     ]
     if not last:
-        return branches[0]
-    return f"{compared[0]} {sign}= {values[0]} AND ({' OR '.join(branches)})"
-
-
-def _equal(compared: Sequence[str], values: Sequence[str]) -> list[str]:
-    return [f"{column} = {value}" for column, value in zip(compared, values, strict=True)]
+        return branches[0][0]
+    column, text = values[0]
+    chain = " OR ".join(" AND ".join(branch) for branch in branches if NOTHING not in branch)
+    return f"{column.beyond(text, sign, with_border=True)} AND ({chain or NOTHING})"

@@ -12,22 +12,28 @@ index on columns of a long type is no chunk key, because MariaDB keeps it as a h
     bytes                     hex digits                           x'00ff'
     UUID, INET4, INET6        the server's text                    '10.0.0.1'
 
-(1) The server orders them by number, but compares them with a text as text. So they are compared as numbers, without
-the help of the index.
+(1) The servers order them by number, and compare them with a text as text, so they are compared with numbers. The
+index finds the rows with a number, but none below or above it. So a range is a list of its numbers, if the type has at
+most ``LISTED_MAX``: that is a SET of 8 labels. Above, each range reads the index from its begin.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Protocol
 
-from schemas.sql.quoting import escaped, quoted
+from schemas.sql.quoting import hex_bytes, number, quoted, string
 
 _LONG = {"tinytext", "text", "mediumtext", "longtext"}
 _LONG |= {"tinyblob", "blob", "mediumblob", "longblob", "json", "vector"}
 _BYTES = {"binary", "varbinary"}
 _NUMBERS = {"tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "double", "year"}
 _LABELS = {"enum", "set"}
+_LABEL = re.compile(r"'(?:[^']|'')*'")
+LISTED_MAX = 256  # numbers; with more, the servers stop looking them up one by one
+_DOUBLE_MAX = 1 << 53  # the servers compare a SET with a number as DOUBLE
+NOTHING = "FALSE"
 
 
 class TableColumn(Protocol):
@@ -40,6 +46,10 @@ class TableColumn(Protocol):
     @property
     def base_type(self) -> str:
         """The type without its length, such as ``varchar``."""
+
+    @property
+    def type_text(self) -> str:
+        """The type as in a definition, such as ``enum('a','b')``."""
 
     @property
     def charset(self) -> str:
@@ -80,6 +90,7 @@ class TableIndex(Protocol):
 
 class _Form(Enum):
     NUMBER = auto()
+    LABELS = auto()
     QUOTED = auto()
     CHARACTERS = auto()
     BYTES = auto()
@@ -89,29 +100,53 @@ class _Form(Enum):
 class KeyColumn:
     """A column of a chunk key.
 
-    ``order``: what ORDER BY names. ``compared``: what is compared with a literal. ``read``: the expression that returns
-    the text from which ``literal`` makes a literal.
+    ``order``: its quoted name. ``read``: the expression that returns the text from which ``literal`` makes a literal.
+    ``numbers``: how many numbers the values of an ENUM or a SET have; 0 if they are too many for a list.
     """
 
     name: str
     order: str
-    compared: str
     read: str
     form: _Form
     charset: str = ""
     collation: str = ""
+    numbers: int = 0
 
     def literal(self, text: str) -> str:
         """The value as SQL."""
         match self.form:
-            case _Form.NUMBER:
-                return text
+            case _Form.NUMBER | _Form.LABELS:
+                return number(text)
             case _Form.QUOTED:
-                return f"'{escaped(text.encode()).decode()}'"
+                return string(text)
             case _Form.CHARACTERS:
-                return f"_{self.charset} x'{text}' COLLATE {self.collation}"
+                return f"_{self.charset} {hex_bytes(text)} COLLATE {self.collation}"
             case _Form.BYTES:
-                return f"x'{text}'"
+                return hex_bytes(text)
+
+    def equals(self, text: str) -> str:
+        """The condition of rows with this value."""
+        is_large = self.form is _Form.LABELS and not _is_below(text, _DOUBLE_MAX)
+        return f"{self.read if is_large else self.order} = {self.literal(text)}"
+
+    def is_one_of(self, texts: Sequence[str]) -> str:
+        """The condition of rows with one of these values."""
+        if self.form is _Form.LABELS and not all(_is_below(text, _DOUBLE_MAX) for text in texts):
+            return " OR ".join(f"({self.equals(text)})" for text in texts)
+        return f"{self.order} IN ({', '.join(map(self.literal, texts))})"
+
+    def beyond(self, text: str, sign: str, *, with_border: bool) -> str:
+        """The condition of rows above (``>``) or below (``<``) this value."""
+        if self.form is not _Form.LABELS:
+            return f"{self.order} {sign}{'=' if with_border else ''} {self.literal(text)}"
+        if not self.numbers or not _is_below(text, self.numbers):
+            return f"{self.read} {sign}{'=' if with_border else ''} {self.literal(text)}"
+        border = int(text)
+        if sign == ">":
+            listed = range(border if with_border else border + 1, self.numbers)
+        else:
+            listed = range(border + 1 if with_border else border)
+        return f"{self.order} IN ({', '.join(map(str, listed))})" if listed else NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,16 +207,28 @@ def _rank(columns: Mapping[str, TableColumn], key: TableIndex) -> tuple[bool, bo
 def _column(column: TableColumn) -> KeyColumn:
     name, base = quoted(column.name).decode(), column.base_type
     if base in _LABELS:
-        number = whole_number(name)
-        return KeyColumn(column.name, name, number, number, _Form.NUMBER)
+        return KeyColumn(
+            column.name, name, whole_number(name), _Form.LABELS, numbers=_numbers(column)
+        )
     if base == "bit":
-        return KeyColumn(column.name, name, name, whole_number(name), _Form.NUMBER)
+        return KeyColumn(column.name, name, whole_number(name), _Form.NUMBER)
     if base == "float":
-        return KeyColumn(column.name, name, name, f"CAST({name} AS DOUBLE)", _Form.NUMBER)
+        return KeyColumn(column.name, name, f"CAST({name} AS DOUBLE)", _Form.NUMBER)
     if base in _BYTES:
-        return KeyColumn(column.name, name, name, f"HEX({name})", _Form.BYTES)
+        return KeyColumn(column.name, name, f"HEX({name})", _Form.BYTES)
     if column.charset:
         form, read = _Form.CHARACTERS, f"HEX({name})"
-        return KeyColumn(column.name, name, name, read, form, column.charset, column.collation)
+        return KeyColumn(column.name, name, read, form, column.charset, column.collation)
     form = _Form.NUMBER if base in _NUMBERS else _Form.QUOTED
-    return KeyColumn(column.name, name, name, f"CAST({name} AS CHAR)", form)
+    return KeyColumn(column.name, name, f"CAST({name} AS CHAR)", form)
+
+
+def _numbers(column: TableColumn) -> int:
+    """How many numbers the values of an ENUM or a SET have; 0 above ``LISTED_MAX``. An ENUM also has 0."""
+    labels = len(_LABEL.findall(column.type_text))
+    count = labels + 1 if column.base_type == "enum" else 1 << labels
+    return count if count <= LISTED_MAX else 0
+
+
+def _is_below(text: str, limit: int) -> bool:
+    return text.isascii() and text.isdecimal() and int(text) < limit

@@ -1,4 +1,12 @@
-"""Names and texts as SQL. All names in SQL are quoted here."""
+"""Names and texts as SQL. All names in SQL are quoted here.
+
+A text of a server or of a record never becomes SQL as it is. Any other text becomes a string literal.
+"""
+
+import re
+
+_NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?", re.ASCII)
+_DIGITS = re.compile(r"[0-9A-Fa-f]*", re.ASCII)
 
 
 def quoted(name: str) -> bytes:
@@ -9,6 +17,21 @@ def quoted(name: str) -> bytes:
 def escaped(text: bytes) -> bytes:
     """A text between the quotes of a string literal (UTF-8)."""
     return text.replace(b"\\", b"\\\\").replace(b"'", b"\\'").replace(b"\0", b"\\0")
+
+
+def number(text: str) -> str:
+    """A number as the servers print it."""
+    return text if _NUMBER.fullmatch(text) else string(text)
+
+
+def string(text: str) -> str:
+    """A string literal."""
+    return f"'{escaped(text.encode()).decode()}'"
+
+
+def hex_bytes(digits: str) -> str:
+    """Bytes from their hex digits."""
+    return f"x'{digits}'" if _DIGITS.fullmatch(digits) else f"UNHEX({string(digits)})"
 
 
 def table_name(database: str, table: str) -> bytes:

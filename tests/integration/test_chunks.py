@@ -12,11 +12,16 @@ from schemas.chunks.borders import chunks, parts
 from schemas.chunks.chunk import Border, Chunk
 from schemas.chunks.key import ChunkKey, chunk_key
 from schemas.gtid import Flavour
+from schemas.sql.quoting import table_name
 from tests.kit.apply.local import endpoint_of
+from tests.kit.apply.plans import explained
 
 pytestmark = pytest.mark.both_flavours
 
 CHUNK_ROWS = 3
+LABELLED_ROWS, LABELLED_CHUNK = 20_000, 2_000
+_LABELS = ", ".join(f"'e{number}'" for number in range(254))
+_MEMBERS = ", ".join(f"'m{number}'" for number in range(8))
 
 # the key's columns, and rows of them
 KEYS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -203,3 +208,60 @@ def test_borders_of_a_primary_key_read_only_the_index(session: TargetConnection)
     ((_, read),) = session.query("SHOW SESSION STATUS LIKE 'Handler_read_next'")
     assert found[-1].after == Border(("14", "99"))
     assert int(str(read)) < 30 * 2 * 100 + 100
+
+
+@pytest.mark.parametrize(
+    ("columns", "values"),
+    [
+        ("k ENUM('z', 'a', 'm'), s SET('q', 'b'), i INT, PRIMARY KEY (k, s, i)", "n % 4, n % 3, n"),
+        (f"k ENUM({_LABELS}), i INT, PRIMARY KEY (k, i)", "1 + n % 254, n"),
+        (f"i INT, s SET({_MEMBERS}), j INT, PRIMARY KEY (i, s, j)", "n % 7, n % 256, n"),
+        ("s SET('q', 'b', 'c'), PRIMARY KEY (s)", "n % 8"),
+    ],
+)
+def test_chunk_of_labels_is_a_range_of_the_key(
+    session: TargetConnection, target_server: DatabaseServer, columns: str, values: str
+) -> None:
+    """The servers find no value above or below a label by an index, so a chunk lists numbers. It holds each row once.
+
+    A row is found by its key, too: by a number above what MySQL's comparison distinguishes as well.
+    """
+    session.query(f"CREATE TABLE chunked.labelled ({columns})")
+    digits = " UNION ALL ".join(f"SELECT {digit} AS d" for digit in range(10))
+    session.query(f"CREATE TABLE chunked.digit AS {digits}")
+    session.query("SET SESSION sql_mode = ''")  # for index 0 of an ENUM
+    place = " + ".join(f"{10**power} * t{power}.d" for power in range(5))
+    digit_tables = ", ".join(f"chunked.digit t{power}" for power in range(5))
+    session.query(
+        f"INSERT IGNORE INTO chunked.labelled SELECT {values} FROM (SELECT {place} AS n"
+        f" FROM {digit_tables} WHERE t4.d < {LABELLED_ROWS // 10_000}) AS source"
+    )
+    session.commit()
+    session.query("ANALYZE TABLE chunked.labelled")
+    key, name = _key(session, "labelled"), table_name("chunked", "labelled").decode()
+    count = _count(session, name, "TRUE")
+    rows = min(LABELLED_CHUNK, count // 4)
+    found = list(chunks(session.query, name, key, rows=lambda: rows))
+    held = [_count(session, name, chunk.where(key)) for chunk in found]
+    assert held[:-1] == [rows] * (len(found) - 1)
+    assert sum(held) == count
+    half = len(found) // 2  # near the begin, a range and the whole index are nearly the same
+    with explained(target_server, "chunked") as plans:
+        assert list(chunks(session.query, name, key, rows=lambda: rows, begin=found[half]))
+        for chunk in found[half:]:
+            _count(session, name, chunk.where(key))
+        for chunk in found[:-1]:
+            assert chunk.through is not None
+            named = " AND ".join(
+                column.equals(text)
+                for column, text in zip(key.columns, chunk.through.texts, strict=True)
+            )
+            assert _count(session, name, named) == 1
+    if count > LABELLED_CHUNK:  # a table of 8 rows may be scanned
+        assert not [each for each in plans.accesses if each.kind in ("ALL", "index")]
+
+
+def _count(session: TargetConnection, name: str, where: str) -> int:
+    ((count,),) = session.query(f"SELECT COUNT(*) FROM {name} WHERE {where}")
+    assert isinstance(count, int)
+    return count

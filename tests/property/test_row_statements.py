@@ -1,9 +1,10 @@
-"""Every statement of apply names its row by a whole unique key, or by all columns and LIMIT 1."""
+"""Every statement of apply names its row by a whole unique key, or by all columns and LIMIT 1. Texts stay literals."""
 
+import re
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from consumer.sql.table_plan import TablePlan, check_names_row, plan_table
@@ -12,7 +13,7 @@ from consumer.target.inventory import Inventory, TargetColumn, TargetTable, Uniq
 from millrace.errors import Fatal
 from schemas.gtid import Flavour
 from schemas.record.row_layout import RowLayout
-from schemas.sql.quoting import quoted
+from schemas.sql.quoting import hex_bytes, number, quoted, string
 from tests.kit.apply.tables import integer, table
 from tests.kit.apply.topic import SET
 
@@ -63,12 +64,12 @@ def _cases(draw: st.DrawFn) -> Case:
         _column(name, nullable=draw(st.booleans()), generated=draw(st.booleans())) for name in NAMES
     ]
     keys = []
-    for number in range(draw(st.integers(0, 3))):
+    for place in range(draw(st.integers(0, 3))):
         parts = draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=3, unique=True))
         is_expression = draw(st.integers(0, 5)) == 0
         parts = ["", *parts] if is_expression else parts
         is_whole = not is_expression and draw(st.integers(0, 5)) > 0  # else a prefix
-        keys.append(UniqueKey(f"k{number}", tuple(parts), is_whole))
+        keys.append(UniqueKey(f"k{place}", tuple(parts), is_whole))
     recorded = draw(st.lists(st.sampled_from(NAMES), min_size=1, unique=True))
     return Case(_table(*columns, keys=tuple(keys)), tuple(recorded))
 
@@ -128,3 +129,16 @@ def test_statement_without_a_whole_key_is_refused(
         check_names_row(_table(*columns, keys=keys), named, is_limited=is_limited)
     assert caught.value.code == "MR-5019"
     check_names_row(_table(*columns, keys=keys), ("g", "t"))
+
+
+@given(st.text())
+@example("1' OR 1=1 -- ")
+@example("00' OR ''='")
+@example("1 OR 1=1")
+@example("\\' OR 1=1 -- ")
+@example("-1.5e-300")
+def test_text_of_a_server_stays_a_literal(text: str) -> None:
+    """The number or hex digits of the source become SQL on the target."""
+    for make in (number, hex_bytes, string):
+        rest = re.sub(r"'(?:[^'\\]|\\.)*'", "", make(text), flags=re.DOTALL)
+        assert re.fullmatch(r"-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?|x|UNHEX\(\)|", rest), rest
