@@ -21,6 +21,7 @@ Not done here: the key of the table map if the target has another identity. Two 
 any order; each is found by the target's own key.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -33,14 +34,21 @@ from consumer.plan.collation import Codes, is_exact, make_table
 from consumer.row_schemas import Ints, is_decimal
 from consumer.sql.table_plan import TablePlan, record_indexes, target_column
 from consumer.target.inventory import ForeignKey, Inventory, TableKey, TargetColumn
-from schemas.table.structure import INTEGER_CODES, STRING_CODES, TEMPORAL_CODES, Column, TypeCode
+from schemas.table.structure import (
+    INTEGER_CODES,
+    LABELLED_CODES,
+    STRING_CODES,
+    TEMPORAL_CODES,
+    Column,
+    TypeCode,
+)
 
 _BYTES_TYPES = {"binary", "varbinary", "uuid", "inet4", "inet6"}
 _BYTES_TYPES |= {"tinyblob", "blob", "mediumblob", "longblob"}
 _INTEGER_TYPES = {"tinyint", "smallint", "mediumint", "int", "bigint"}
 _TEXT_TYPES = {"char", "varchar"}
 _FOREIGN_TYPES = {"decimal", "date", "time", "datetime", "timestamp", "year", "binary", "varbinary"}
-
+_LABEL = re.compile(r"'(?:[^']|'')*'")
 
 Part = tuple[int, int, int, int]  # column of the record, method, fold, length
 
@@ -253,19 +261,29 @@ def _line(kind: int, key: _Key, table_plan: TablePlan, inventory: Inventory) -> 
 
 def _method(column: Column, target: TargetColumn, inventory: Inventory) -> tuple[int, int]:
     """How values of this column are compared (``kernel.hashes``): method and fold."""
-    if column.type.is_text or column.type.code is TypeCode.ENUM:
+    if column.type.is_text or column.type.code in LABELLED_CODES:
         return _text_method(column, target, inventory)
     return (hashes.FLOATING if _is_same_float(column, target) else _plain_method(column, target)), 0
 
 
 def _text_method(column: Column, target: TargetColumn, inventory: Inventory) -> tuple[int, int]:
-    """A label of an ENUM is looked up on the target as a text of its collation."""
-    if (column.type.code is TypeCode.ENUM) != (target.base_type == "enum") or not target.charset:
+    """The labels of an ENUM or a SET are looked up on the target as texts of its collation."""
+    code, is_labelled = column.type.code, target.base_type in ("enum", "set")
+    is_other = code.name.lower() != target.base_type
+    if not target.charset or (is_other and (is_labelled or code in LABELLED_CODES)):
+        return hashes.COARSE, 0
+    if code is TypeCode.SET and not _has_same_labels(column, target):
         return hashes.COARSE, 0
     if target.collation in inventory.folds:
         return hashes.FOLDED, sorted(inventory.folds).index(target.collation)
-    is_plain = is_exact(target.collation) and target.base_type != "enum"
+    is_plain = is_exact(target.collation) and not is_labelled
     return (hashes.PADDED if is_plain else hashes.COARSE), 0
+
+
+def _has_same_labels(column: Column, target: TargetColumn) -> bool:
+    """Whether the target has the same labels in the same order. Then two texts are one set only if they are equal."""
+    theirs = [label[1:-1].replace("''", "'") for label in _LABEL.findall(target.type_text)]
+    return [label and label.lower() for label in column.type.labels] == theirs
 
 
 def _is_same_float(column: Column, target: TargetColumn) -> bool:
