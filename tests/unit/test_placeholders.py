@@ -34,6 +34,9 @@ def test_context_of_an_error_fills_its_fix() -> None:
         raise Fatal("MR-5042", "a gap", seq=4)
     assert "`millrace apply-ddl copy --seq 4 --done`" in caught.value.fix
     assert "TASK" not in caught.value.fix
+    with pytest.raises(Fatal) as caught, naming(task="copy"):
+        raise Fatal("MR-5012", "no table", table="shop.odd name")
+    assert "`millrace task load copy --tables 'shop.odd name'`" in caught.value.fix
 
 
 def test_names_follow_from_a_task() -> None:
