@@ -17,7 +17,7 @@ from consumer.compare.work import ChunkResult
 from consumer.report import Comparing
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger
-from schemas.documents import CompareRules
+from schemas.documents import CompareRules, StructureRule
 from schemas.stages.compared import Compared
 
 END_S = 10.0  # a thread that waits for a connection longer than this ends later; it only reads
@@ -61,7 +61,8 @@ class Comparisons(threading.Thread):
     def comparing(self) -> Comparing:
         """For the status."""
         stage = self._stage
-        return Comparing(stage, self._trouble, _warning(self.task, stage))
+        warning = _warning(self.task, stage, fails=self.rules.structure is StructureRule.FAIL)
+        return Comparing(stage, self._trouble, warning)
 
     def run(self) -> None:
         """Compare whenever it is due, until the end of the run."""
@@ -122,10 +123,16 @@ class Comparisons(threading.Thread):
         return pause_s
 
 
-def _warning(task: str, stage: Compared) -> str:
-    """A note for the operator while the last comparison has left differences; else ""."""
-    if stage.result is None or not stage.result.left:
+def _warning(task: str, stage: Compared, *, fails: bool) -> str:
+    """A note for the operator while the last comparison has left differences; else "".
+
+    ``fails``: differences of structure count.
+    """
+    if stage.result is None:
         return ""
+    if not stage.result.left:
+        is_noted = fails and stage.result.counts.structure
+        return f"{stage.result.text}: `millrace compare {task}` lists them." if is_noted else ""
     return (
         f"{stage.result.text}: `millrace compare {task}` lists them, `millrace compare {task} --repair` repairs rows."
         " A table that only one side has is never repaired: the list says how to load or drop it."

@@ -5,7 +5,7 @@ import json
 from consumer.compare.loads import loading
 from consumer.compare.schedule import Last
 from consumer.target.connection import TargetConnection, text_of
-from consumer.target.progress import DATABASE
+from consumer.target.progress import DATABASE, has_column
 from millrace.errors import Fatal
 from schemas.stages.compared import ComparedCounts, ComparedResult
 
@@ -15,7 +15,7 @@ _BUSY = f"COALESCE((SELECT MAX(at) FROM {DATABASE}.compare_chunk WHERE task = %s
 _SQL = (
     f"SELECT IF(ended IS NULL, {_SINCE.format(_BUSY)}, NULL), {_SINCE.format('last_ended')},"
     f" {_UNIX_MS.format('last_began')}, {_UNIX_MS.format('last_ended')},"
-    " tables, row_count, differences, unsettled, repaired, by_table"
+    " tables, row_count, differences, unsettled, repaired, {structure}, by_table"
     f" FROM {DATABASE}.compare_run WHERE task = %s"
 )
 
@@ -24,7 +24,8 @@ def read_last(session: TargetConnection, task: str) -> Last:
     """The last comparisons of a task that has run on this target."""
     is_loading = bool(loading(session, task))
     try:
-        rows = session.query(_SQL, (task, task))
+        structure = "structure" if has_column(session, "compare_run", "structure") else "0"
+        rows = session.query(_SQL.format(structure=structure), (task, task))
     except Fatal as exc:
         if exc.code != "MR-5012":  # no comparison of any task has begun here
             raise
@@ -35,7 +36,9 @@ def read_last(session: TargetConnection, task: str) -> Last:
     ((idle_s, ended_ago_s, began_ms, ended_ms, *counts, by_table),) = rows
     if ended_ms is None:
         return Last(idle_s=_seconds(idle_s), is_loading=is_loading)
-    tables, found, differences, unsettled, repaired = (int(text_of(count)) for count in counts)
+    tables, found, differences, unsettled, repaired, changes = (
+        int(text_of(count)) for count in counts
+    )
     result = ComparedResult(
         began_ms=int(text_of(began_ms)),
         ended_ms=int(text_of(ended_ms)),
@@ -45,6 +48,7 @@ def read_last(session: TargetConnection, task: str) -> Last:
             differences=differences,
             unsettled=unsettled,
             repaired=repaired,
+            structure=changes,
         ),
         by_table=tuple((str(name), int(count)) for name, count in json.loads(text_of(by_table))),
     )

@@ -22,7 +22,7 @@ from consumer.compare.throttle import Throttle
 from consumer.compare.work import ChunkResult
 from consumer.load.run import Origin
 from consumer.target.connection import Endpoint, connect
-from schemas.documents import ApplyTask
+from schemas.documents import ApplyTask, StructureRule
 
 THREADS = 1  # the rows are needed by others; a server has time until the next comparison is due
 WAIT_S = (
@@ -88,7 +88,13 @@ class TaskComparer:
             member = choose_origin(origin.document, wait_s=rules.max_lag_s)
             ends = Ends(member.source, target, name, wait_s, member.primary, self._opened)
             work = Work(throttle, repairs=rules.repair)
-            given = Rules(work=work, pool=Threads(ends, THREADS), state=state, seen=seen)
+            given = Rules(
+                work=work,
+                pool=Threads(ends, THREADS),
+                state=state,
+                seen=seen,
+                with_structure=rules.structure is not StructureRule.IGNORE,
+            )
             admits = admitted(origin.document, origin.capture, self.task)
             compare_sets(ends, admits, written_by=name, rules=given)
 

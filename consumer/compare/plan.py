@@ -5,19 +5,26 @@ are ignored, and a database that remains after a lost DROP DATABASE is found.
 
 Tables are looked at like rows: on the source, on the target after the task has applied what the source had, and on the
 source again. A table that the source has created, altered or dropped in between is no difference, nor is one that a
-load copies now.
+load copies now. The same holds for their definitions.
 
 A server hides tables that the account may not read. If only one side shows a table, the other side is asked for it. Its
 refusal is raised, before the table counts as a difference.
 """
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 
 from consumer.compare.loads import loading
 from consumer.compare.result import Comparison
 from consumer.compare.sides import Sides
-from consumer.compare.table import Pair, pair_of
+from consumer.compare.structure import (
+    Change,
+    Definitions,
+    changes_of_databases,
+    differences,
+    read_definitions,
+)
+from consumer.compare.table import Pair, pair_of, shared_columns
 from consumer.row_schemas import layout_of
 from consumer.target.connection import TargetConnection, text_of
 from consumer.target.inventory import Inventory, TableKey, TargetTable, read_inventory
@@ -29,6 +36,7 @@ from schemas.grants import Role, needed_grants
 from schemas.sql.quoting import table_name
 
 WHOLE_TABLE = "(the whole table)"
+NO_COLUMN = "(no column that both sides have)"
 
 Admits = Callable[[str, str], bool]
 
@@ -39,38 +47,74 @@ def admitted(source: SetDocument, capture: CaptureTask, task: ApplyTask) -> Admi
     return lambda *key: captured.admits(*key) and task.tables.admits(*key)
 
 
-def pairs(sides: Sides, admits: Admits, task: str, found: Comparison) -> list[Pair]:
-    """All pairs to compare, in the order of their names. Notes missing and extra tables and columns.
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """The tables that one server shows at one time. ``definitions`` is empty if they are not compared."""
+
+    inventory: Inventory
+    definitions: Definitions
+
+
+def pairs(
+    sides: Sides, admits: Admits, task: str, found: Comparison, *, with_structure: bool = True
+) -> list[Pair]:
+    """All pairs to compare, in the order of their names. Notes missing and extra tables, and other definitions.
 
     Fatal MR-5007 if an account may not read a table that the other side has.
     """
-    with sides.on_source() as position:
-        earlier = read_inventory(sides.source, with_folds=False)
-        databases = _databases(sides.source)
-    with sides.on_target(position):
-        target = read_inventory(sides.target, with_folds=False)
+    earlier = _seen_on_source(sides, admits, with_structure=with_structure)
+    databases = _databases(sides.source)
+    # asked after the read, which may have seen newer tables than its snapshot
+    with sides.on_target(sides.newest()):
+        inventory = read_inventory(sides.target, with_folds=False)
         databases |= _written(sides.target, task) if task else set()
         loaded = loading(sides.target, sides.ends.task) if sides.ends.task else frozenset()
+        named = {inventory.key(*key)[0] for key in earlier.inventory.tables if admits(*key)}
+        target = _seen(sides, sides.target, inventory, named if with_structure else ())
     with sides.on_source(sides.newest()):
-        later = read_inventory(sides.source, with_folds=False)
-    before, here = (_by_target_name(source, target, admits, found) for source in (earlier, later))
-    there = {k: t for k, t in target.tables.items() if k in here or k in before or admits(*k)}
-    databases = {target.key(name, "")[0] for name in databases}
+        later = _seen_on_source(sides, admits, with_structure=with_structure)
+    before, here = (
+        _by_target_name(source.inventory, inventory, admits, found) for source in (earlier, later)
+    )
+    there = {k: t for k, t in inventory.tables.items() if k in here or k in before or admits(*k)}
+    databases = {inventory.key(name, "")[0] for name in databases}
     flavours = {sides.source.flavour, sides.target.flavour}
     both = []
     for key in sorted(here.keys() | {key for key in there if key[0] in databases}):
         if key in here and key in there:
             found.tables += 1
-            if _has_same_columns(before.get(key), here[key], there[key], found):
+            if not _is_settled(before.get(key), here[key], there[key]):
+                found.unsettled += 1
+            elif not shared_columns(here[key], there[key]):
+                found.note(_name(here[key]), "different", [NO_COLUMN])
+            else:
                 both.append(pair_of(here[key], there[key], flavours=flavours))
+            if with_structure and key not in loaded:
+                _compare_definitions((earlier, target, later), here[key], key, found)
         elif key in loaded:
             found.unsettled += 1
         elif (key in before) == (key in here):
             _refuse_hidden(sides.target if key in here else sides.source, key)
             what = "extra" if key in there else "missing"
             found.note(".".join(key), what, [WHOLE_TABLE])
+    if with_structure:
+        _compare_databases((earlier, target, later), admits, found)
     sides.rollback()
     return both
+
+
+def _seen_on_source(sides: Sides, admits: Admits, *, with_structure: bool) -> _Seen:
+    inventory = read_inventory(sides.source, with_folds=False)
+    databases = {key[0] for key in inventory.tables if with_structure and admits(*key)}
+    return _seen(sides, sides.source, inventory, databases)
+
+
+def _seen(
+    sides: Sides, session: TargetConnection, inventory: Inventory, databases: Collection[str]
+) -> _Seen:
+    is_mixed = sides.source.flavour is not sides.target.flavour
+    read = read_definitions(session, inventory, databases, is_mixed=is_mixed)
+    return _Seen(inventory, read)
 
 
 def _by_target_name(
@@ -84,18 +128,44 @@ def _by_target_name(
     return named
 
 
-def _has_same_columns(
-    before: TargetTable | None, source: TargetTable, target: TargetTable, found: Comparison
-) -> bool:
-    """Whether rows can be compared. Notes columns that only one side has."""
-    unequal = sorted(set(source.columns) ^ set(target.columns))
-    if unequal:
-        name = f"{source.database}.{source.table}"
-        if before is None or set(before.columns) != set(source.columns):
-            found.unsettled += 1
-        else:
-            found.note(name, "different", [f"(column {column})" for column in unequal])
-    return not unequal
+def _name(table: TargetTable) -> str:
+    return f"{table.database}.{table.table}"
+
+
+def _is_settled(before: TargetTable | None, source: TargetTable, target: TargetTable) -> bool:
+    """Whether rows can be compared: columns that only one side has are no trace of a statement under way."""
+    if source.columns.keys() == target.columns.keys():
+        return True
+    return before is not None and before.columns.keys() == source.columns.keys()
+
+
+def _compare_definitions(
+    seen: tuple[_Seen, _Seen, _Seen], source: TargetTable, key: TableKey, found: Comparison
+) -> None:
+    """Note how the definitions of a table differ, unless the source altered it meanwhile."""
+    place = source.database, source.table
+    before, there, here = (
+        each.definitions.tables.get(at, {})
+        for each, at in zip(seen, (place, key, place), strict=True)
+    )
+    target = seen[1].inventory.tables[key]
+    changes = [
+        Change(_name(source), *change)
+        for change in differences(here, there, shared_columns(source, target))
+    ]
+    if changes and before != here:
+        found.unsettled += 1
+        return
+    found.structure += changes
+
+
+def _compare_databases(seen: tuple[_Seen, _Seen, _Seen], admits: Admits, found: Comparison) -> None:
+    """Note how databases and what else is in them differ, as far as the source did not change them meanwhile."""
+    before, there, here = (each.definitions for each in seen)
+    fold = seen[1].inventory.key
+    changes = changes_of_databases(here, there, lambda name: fold(name, "")[0], admits)
+    stable = changes_of_databases(before, there, lambda name: fold(name, "")[0], admits)
+    found.structure += [change for change in changes if change in stable]
 
 
 def _refuse_hidden(session: TargetConnection, key: TableKey) -> None:

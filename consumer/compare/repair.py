@@ -22,8 +22,13 @@ its conflict policy decides.
     killed after the commit      the rows are repaired and recorded; the next comparison finds them equal
     stopped or cut off           the server ends the session after ``IDLE_S``, which releases the fence; apply waits
 
+If a side has further columns, the common ones are written: the target's others keep their values, and get their
+defaults in a row that was missing. No row of the target is deleted for another one then, because the row that replaces
+it would lose these values.
+
 Refused (MR-5123), because writing a row would change more than the row: triggers, system versioning, keys WITHOUT
-OVERLAPS, sequences.
+OVERLAPS, sequences. Also a table without a common key whose target has further columns: rows that are equal in the
+common columns are different rows there, and it is unknown which of them to change.
 """
 
 from collections.abc import Sequence
@@ -89,6 +94,9 @@ def _refusal(pair: Pair) -> str:
         return "the target keeps its history (system versioning)"
     if any(key.has_period for key in table.unique_keys):
         return "the target has a key WITHOUT OVERLAPS"
+    if not pair.is_keyed and pair.only_on_target:
+        more = ", ".join(pair.only_on_target)
+        return f"it has no common key, and the source does not have the target's column {more}"
     return ""
 
 
@@ -209,7 +217,7 @@ def _write_row(
 
 
 def _run(session: TargetConnection, pair: Pair, gap: Gap, values: Row | None) -> None:
-    may_replace = values is not None and pair.has_same_unique_keys
+    may_replace = values is not None and pair.has_same_unique_keys and not pair.only_on_target
     try:
         matched = [session.run(one.encode()) for one in repair_statements(pair, gap, values)]
     except Fatal as exc:

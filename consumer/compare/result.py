@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from consumer.compare.structure import Change
+
 SHOWN_MAX = 20  # rows listed per table
 TEXT_MAX = 200  # characters of a key, and of each row
 
@@ -57,7 +59,7 @@ class Comparison:
     """The result. ``counts``: all differences, by table. ``differences`` lists at most ``SHOWN_MAX`` per table.
 
     ``unsettled``: rows that changed at each look, and chunks of tables that were altered. Nothing is known about them.
-    ``repaired``: of the differences.
+    ``repaired``: of the differences. ``structure``: how definitions differ, and views and others of one side.
     """
 
     tables: int = 0
@@ -66,16 +68,22 @@ class Comparison:
     unsettled: int = 0
     repaired: int = 0
     differences: list[Difference] = field(default_factory=list)
+    structure: list[Change] = field(default_factory=list)
 
     @property
     def difference_count(self) -> int:
-        """All differences."""
+        """All differences of rows."""
         return self.counts.total()
 
     @property
+    def structure_count(self) -> int:
+        """All differences of structure. What is only named is none."""
+        return sum(1 for change in self.structure if not change.is_only_named)
+
+    @property
     def is_equal(self) -> bool:
-        """True without any difference."""
-        return self.difference_count == 0
+        """True without any difference, if nothing was left out."""
+        return not (self.difference_count or self.structure_count or self.unsettled)
 
     def note(self, table: str, what: str, places: Sequence[str]) -> None:
         """Count and list differences of a table that are more than a row."""

@@ -66,7 +66,7 @@ def _was_altered(exc: MillraceError) -> bool:
 class Rules:
     """How to compare. ``pool`` None: ``THREADS`` threads. ``state`` None: nothing is stored.
 
-    ``resumes``: chunks of ``state`` are not compared again. ``seen`` gets each chunk that has ended.
+    ``seen`` gets each chunk that has ended. ``with_structure``: definitions are compared, too.
     """
 
     chunk_rows: int = CHUNK_ROWS
@@ -74,6 +74,7 @@ class Rules:
     pool: Pool | None = None
     state: State | None = None
     seen: Callable[[ChunkResult], None] = field(default=lambda _: None)
+    with_structure: bool = True
 
 
 def compare_sets(
@@ -87,7 +88,8 @@ def compare_sets(
     given = rules or Rules()
     found = Comparison()
     with closing(Sides(ends)) as sides:
-        begun = [_Table(pair, given.state) for pair in pairs(sides, admits, written_by, found)]
+        both = pairs(sides, admits, written_by, found, with_structure=given.with_structure)
+        begun = [_Table(pair, given.state) for pair in both]
         for table in begun:
             for result in table.compared:
                 found.add(table.pair.name, result.part)

@@ -78,7 +78,7 @@ def note_of(one: Difference) -> str:
 def row_texts(
     session: TargetConnection, pair: Pair, side: Side, name: Name
 ) -> tuple[str, str] | None:
-    """The key and the row, in the session's transaction, both cut; None if the row is gone."""
+    """The key and the compared columns, in the session's transaction, both cut; None if the row is gone."""
     found = _texts(session, pair, side, name, Long.BEGINNING)
     return found and (found[0][:TEXT_MAX], found[1][:TEXT_MAX])
 
@@ -86,7 +86,7 @@ def row_texts(
 def row_record(
     session: TargetConnection, pair: Pair, side: Side, name: Name, *, bytes_max: int
 ) -> tuple[str, str] | None:
-    """The key, cut, and the row. Long values of more than ``bytes_max`` in all are only begun."""
+    """The key, cut, and all columns of the row. Long values of more than ``bytes_max`` in all are only begun."""
     columns = [quoted(c.name).decode() for c in side.table.columns.values() if is_long(c)]
     lengths = " + ".join(f"COALESCE(LENGTH({column}), 0)" for column in columns) or "0"
     found = session.query(
@@ -95,15 +95,24 @@ def row_record(
     if not found:
         return None
     is_whole = int(str(found[0][0])) <= bytes_max
-    texts = _texts(session, pair, side, name, Long.WHOLE if is_whole else Long.BEGINNING)
+    length = Long.WHOLE if is_whole else Long.BEGINNING
+    texts = _texts(session, pair, side, name, length, also=pair.only_on(side))
     return texts and (texts[0][:TEXT_MAX], texts[1])
 
 
 def _texts(
-    session: TargetConnection, pair: Pair, side: Side, name: Name, long: Long
+    session: TargetConnection,
+    pair: Pair,
+    side: Side,
+    name: Name,
+    long: Long,
+    *,
+    also: Sequence[str] = (),
 ) -> tuple[str, str] | None:
+    """``also``: further columns, which only this side has."""
     other = pair.target if side is pair.source else pair.source
     row = exact_columns(side.table, pair.columns, other.table, long=long)
+    row += exact_columns(side.table, also, side.table, long=long)
     key = row
     if pair.shown_key != tuple(pair.columns):
         key = exact_columns(side.table, pair.shown_key, other.table)
@@ -116,7 +125,7 @@ def _texts(
     texts = literals(session, [*key, *row], found[0])
     named = (
         f"{quoted(column).decode()}={text}"
-        for column, text in zip(pair.columns, texts[len(key) :], strict=True)
+        for column, text in zip((*pair.columns, *also), texts[len(key) :], strict=True)
     )
     return ",".join(texts[: len(key)]), ", ".join(named)
 

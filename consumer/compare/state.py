@@ -1,14 +1,14 @@
 """The state of a comparison, in the target's database ``millrace``, so that a later one can resume it.
 
     compare_run      task: began, ended               the last comparison that has begun; ended is NULL until its end
-                     last_began, last_ended, tables, row_count, differences, unsettled, repaired, by_table
+                     last_began, last_ended, tables, row_count, differences, unsettled, repaired, by_table, structure
                                                       the last comparison that has ended; by_table is JSON
     compare_chunk    task, database_name, table_name, number: chunk_key, after_key, through_key, row_count, digests,
                      differences, unsettled, repaired, shown, seconds, at            its chunks, each when it has ended
 
 A resumed comparison continues each table after its first chunks without a gap; chunks after a gap are compared again. A
-table whose chunk key has other columns now begins again. What was compared earlier is not compared again, so a resumed
-comparison describes the time since the first one began.
+table whose chunk key has other columns now, or which was compared in other columns, begins again. What was compared
+earlier is not compared again, so a resumed comparison describes the time since the first one began.
 
 A session that compares holds the server's lock of the task (GET_LOCK), which ends with the session. So only one
 comparison of a task runs at a time.
@@ -26,7 +26,7 @@ from consumer.compare.result import Comparison, Difference, Part, Rows
 from consumer.compare.table import Pair
 from consumer.compare.work import ChunkResult, Job
 from consumer.target.connection import Endpoint, Row, TargetConnection, connect, text_of
-from consumer.target.progress import DATABASE
+from consumer.target.progress import DATABASE, add_column
 from millrace.errors import Fatal, Retryable
 from millrace.faults import fault_point, register
 from schemas.chunks.chunk import Chunk, border_of_json, border_to_json
@@ -45,7 +45,7 @@ _TABLES = (
     "compare_run (task VARCHAR(190) NOT NULL PRIMARY KEY, began DATETIME(3) NOT NULL, ended DATETIME(3) NULL,"
     " last_began DATETIME(3) NULL, last_ended DATETIME(3) NULL, by_table LONGTEXT NULL, tables INT NOT NULL DEFAULT 0,"
     " row_count BIGINT NOT NULL DEFAULT 0, differences BIGINT NOT NULL DEFAULT 0,"
-    " unsettled BIGINT NOT NULL DEFAULT 0, repaired BIGINT NOT NULL DEFAULT 0)",
+    " unsettled BIGINT NOT NULL DEFAULT 0, repaired BIGINT NOT NULL DEFAULT 0, structure BIGINT NOT NULL DEFAULT 0)",
     "compare_chunk (task VARCHAR(190) NOT NULL, database_name VARCHAR(64) NOT NULL, table_name VARCHAR(64) NOT NULL,"
     " number BIGINT NOT NULL, chunk_key LONGTEXT NOT NULL, after_key LONGTEXT NULL, through_key LONGTEXT NULL,"
     " row_count BIGINT NOT NULL, digests VARCHAR(64) NOT NULL, differences BIGINT NOT NULL, unsettled BIGINT NOT NULL,"
@@ -74,8 +74,8 @@ class State:
         """
         session = connect(target)
         try:
-            _create(session, task)
             _lock(session, task)
+            _create(session, task)
             state = cls(session, task)
             state._begin(resumes=resumes)
         except BaseException:
@@ -144,13 +144,14 @@ class State:
         self.session.query(
             f"UPDATE {DATABASE}.compare_run SET ended = UTC_TIMESTAMP(3), last_began = began,"
             " last_ended = UTC_TIMESTAMP(3), tables = %s, row_count = %s, differences = %s, unsettled = %s,"
-            " repaired = %s, by_table = %s WHERE task = %s",
+            " repaired = %s, structure = %s, by_table = %s WHERE task = %s",
             (
                 found.tables,
                 found.rows,
                 found.difference_count,
                 found.unsettled,
                 found.repaired,
+                found.structure_count,
                 json.dumps(found.counts.most_common(TABLES_MAX)),
                 self.task,
             ),
@@ -178,6 +179,7 @@ def _create(session: TargetConnection, task: str) -> None:
         raise Fatal("MR-5126", f"{task} has not run on this target", task=task)
     for table in _TABLES:
         session.query(f"CREATE TABLE IF NOT EXISTS {DATABASE}.{table} ENGINE=InnoDB")
+    add_column(session, "compare_run", "structure", "BIGINT NOT NULL DEFAULT 0")
 
 
 def _lock(session: TargetConnection, task: str) -> None:
@@ -215,4 +217,6 @@ def _difference(plain: dict[str, object]) -> Difference:
 
 
 def _key_text(pair: Pair) -> str:
-    return json.dumps([] if pair.source.key is None else pair.source.key.names)
+    """The columns of the chunk key, and the compared ones if there are others."""
+    key = [] if pair.source.key is None else list(pair.source.key.names)
+    return json.dumps(key if pair.has_all_columns else [key, pair.columns])

@@ -4,10 +4,13 @@ by key       both sides have the same chunk key in the same order. A row is name
              chunk by chunk
 by digest    otherwise: without a chunk key, or if the sides order, compare or print it differently. A row is named
              by its digest, its state is how many of it there are, and the table is one chunk
+
+Rows are compared in the columns that both sides have. The others are differences of structure
+(``consumer.compare.structure``).
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from consumer.compare.digest import TableDigest, table_digest
@@ -69,10 +72,14 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A table of the source and the table of the target that shall have its rows."""
+    """A table of the source and the table of the target that shall have its rows.
+
+    ``names``: the columns that both have, as the source writes them.
+    """
 
     source: Side
     target: Side
+    names: tuple[str, ...]
 
     @property
     def name(self) -> str:
@@ -105,8 +112,22 @@ class Pair:
 
     @property
     def columns(self) -> list[str]:
-        """The names of the columns; both sides have the same."""
-        return list(self.source.table.columns)
+        """The names of the compared columns: those that both sides have."""
+        return list(self.names)
+
+    def only_on(self, side: Side) -> list[str]:
+        """The columns that the other side does not have."""
+        return [name for name in side.table.columns if name not in self.names]
+
+    @property
+    def only_on_target(self) -> list[str]:
+        """The columns that the source does not have."""
+        return self.only_on(self.target)
+
+    @property
+    def has_all_columns(self) -> bool:
+        """Whether both sides have the same columns."""
+        return len(self.names) == len(self.source.table.columns) == len(self.target.table.columns)
 
     @property
     def shown_key(self) -> tuple[str, ...]:
@@ -115,15 +136,18 @@ class Pair:
             return self.source.key.names
         keys = self.source.table.unique_keys
         primary = (key.columns for key in keys if key.name == "PRIMARY" and key.is_whole)
-        return next(primary, ()) or tuple(self.columns)
+        shared = (names for names in primary if set(names) <= set(self.names))
+        return next(shared, ()) or self.names
 
 
 def pair_of(
     source: TargetTable, target: TargetTable, *, flavours: Collection[Flavour] = ()
 ) -> Pair:
-    """Both sides; their columns must have the same names. ``flavours``: of the two servers."""
-    names = list(source.columns)
-    key = chunk_key(source.columns, source.unique_keys)
+    """Both sides, which have at least one column in common. ``flavours``: of the two servers."""
+    target = _spelled(target, source)
+    names = tuple(name for name in source.columns if name in target.columns)
+    shared = [key for key in source.unique_keys if set(key.columns) <= set(names)]
+    key = chunk_key(source.columns, shared)
     if key is not None and not _has_same_order(key, source, target):
         key = None
     if key is not None and len(flavours) > 1 and _has_fraction(key, source):
@@ -132,6 +156,29 @@ def pair_of(
     return Pair(
         Side(source, digest(source, names, target), key),
         Side(target, digest(target, names, source), key),
+        names,
+    )
+
+
+def shared_columns(source: TargetTable, target: TargetTable) -> list[str]:
+    """The columns that both sides have, as the source writes them. Servers ignore the case of their names."""
+    there = {name.lower() for name in target.columns}
+    return [name for name in source.columns if name.lower() in there]
+
+
+def _spelled(target: TargetTable, source: TargetTable) -> TargetTable:
+    """The target's table with the source's spelling of the names that both have."""
+    spelled = {name.lower(): name for name in source.columns}
+    names = {name: spelled.get(name.lower(), name) for name in target.columns}
+    if all(name == other for name, other in names.items()):
+        return target
+    return replace(
+        target,
+        columns={names[name]: column for name, column in target.columns.items()},
+        unique_keys=tuple(
+            replace(key, columns=tuple(names.get(name, name) for name in key.columns))
+            for key in target.unique_keys
+        ),
     )
 
 

@@ -159,15 +159,24 @@ def add_missing_columns(connection: TargetConnection) -> None:
 
 def _add_missing(connection: TargetConnection, columns: Sequence[tuple[str, str, str]]) -> None:
     for table, column, definition in columns:
-        find = f"SHOW COLUMNS FROM {DATABASE}.{table} LIKE '{column}'"
-        if connection.query(find):
-            continue
-        try:
-            connection.query(f"ALTER TABLE {DATABASE}.{table} ADD COLUMN {column} {definition}")
-        except Fatal:  # another starting task added it at the same time
-            if not connection.query(find):
-                raise
+        add_column(connection, table, column, definition)
     connection.commit()
+
+
+def add_column(connection: TargetConnection, table: str, column: str, definition: str) -> None:
+    """Add a column to a table of an earlier version, if it is missing."""
+    if has_column(connection, table, column):
+        return
+    try:
+        connection.query(f"ALTER TABLE {DATABASE}.{table} ADD COLUMN {column} {definition}")
+    except Fatal:  # another starting task added it at the same time
+        if not has_column(connection, table, column):
+            raise
+
+
+def has_column(connection: TargetConnection, table: str, column: str) -> bool:
+    """Whether a table of this database has the column. Fatal MR-5012 without the table."""
+    return bool(connection.query(f"SHOW COLUMNS FROM {DATABASE}.{table} LIKE '{column}'"))
 
 
 def register_session(connection: TargetConnection, task: str, run: int, server: str) -> None:

@@ -12,7 +12,7 @@ from millrace.cli.apply import Conf
 from millrace.cli.compare_text import print_plain, print_text
 from millrace.cli.control import Control, control
 from millrace.errors import Fatal, naming
-from schemas.documents import ApplyTask, SetDocument, TaskDocument, address_of
+from schemas.documents import ApplyTask, SetDocument, StructureRule, TaskDocument, address_of
 from zk.tree.entries import TaskEntry
 
 if TYPE_CHECKING:
@@ -46,6 +46,13 @@ Running = Annotated[
 ThreadCount = Annotated[
     int, typer.Option("--threads", min=1, max=64, help="Chunks at the same time.")
 ]
+Structure = Annotated[
+    StructureRule | None,
+    typer.Option(
+        help="Definitions that differ: listed; also exit code 1; or not read. Default: as in the task's document.",
+        show_default=False,
+    ),
+]
 Master = Annotated[
     str,
     typer.Option(help="Compare in Spark: local[N], spark://…, yarn, k8s://….", show_default=False),
@@ -63,6 +70,7 @@ def compare(
     resume: Resume = False,
     max_lag_s: Lag = None,
     max_threads_running: Running = None,
+    structure: Structure = None,
     threads: ThreadCount = 4,
     master: Master = "",
     conf: Conf = [],  # noqa: B006 - Typer copies it
@@ -79,7 +87,14 @@ def compare(
         if not now:
             _wait(cluster, found, timeout)
     work = Work(Throttle(max_lag_s, max_threads_running), repairs=repair)
-    asked = _Asked(work=work, timeout_s=timeout, waits=not now, resumes=resume)
+    rule = structure or found.structure
+    asked = _Asked(
+        work=work,
+        timeout_s=timeout,
+        waits=not now,
+        resumes=resume,
+        with_structure=rule is not StructureRule.IGNORE,
+    )
     with (
         naming(task=found.task, set=found.set_name),
         _pools(found.task, threads, master, conf) as pool,
@@ -89,7 +104,8 @@ def compare(
         print_plain(found.task, origin, compared)
     else:
         print_text(origin, compared)
-    sys.exit(0 if compared.difference_count == compared.repaired else 1)
+    fails = rule is StructureRule.FAIL and compared.structure_count
+    sys.exit(1 if fails or compared.difference_count != compared.repaired else 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,17 +116,22 @@ class _Asked:
     timeout_s: float
     waits: bool
     resumes: bool
+    with_structure: bool
 
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """The tables that both tasks have, the source set, and the target's primary. ``set_name``: of the target."""
+    """The tables that both tasks have, the source set, and the target's primary. ``set_name``: of the target.
+
+    ``structure``: the rule of the task's document.
+    """
 
     task: str
     set_name: str
     admits: "Admits"
     source: SetDocument
     target: "Endpoint"
+    structure: StructureRule
 
 
 def _scope(cluster: Control, name: str) -> _Scope:
@@ -123,7 +144,8 @@ def _scope(cluster: Control, name: str) -> _Scope:
     source = cluster.store.set_entry(captured.set_name).document
     target = primary_member(cluster.store.set_entry(document.target).document, for_writing=False)
     admits = admitted(source, captured, document)
-    return _Scope(document.name, document.target, admits, source, target)
+    structure = document.rules.compare.structure
+    return _Scope(document.name, document.target, admits, source, target, structure)
 
 
 def _agrees(found: _Scope) -> bool:
@@ -188,7 +210,12 @@ def _compared(
     def compare(origin: "Origin") -> tuple["Origin", "Comparison"]:
         task = found.task if asked.waits else ""
         ends = Ends(origin.source, found.target, task, asked.timeout_s, origin.primary)
-        rules = Rules(work=asked.work, pool=pool(ends), state=state)
+        rules = Rules(
+            work=asked.work,
+            pool=pool(ends),
+            state=state,
+            with_structure=asked.with_structure,
+        )
         return origin, compare_sets(ends, found.admits, written_by=found.task, rules=rules)
 
     with ExitStack() as opened:

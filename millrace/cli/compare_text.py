@@ -1,5 +1,6 @@
 """The result of ``millrace compare`` as text and as one JSON object."""
 
+from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -7,9 +8,11 @@ from millrace.cli.control import console, print_json
 from millrace.counted import counted
 
 if TYPE_CHECKING:
-    from consumer.compare import Comparison
+    from consumer.compare import Change, Comparison
     from consumer.compare.members import Origin
     from consumer.compare.result import Difference
+
+STRUCTURE_MAX = 20  # lines for one table
 
 
 def print_plain(task: str, origin: "Origin", found: "Comparison") -> None:
@@ -25,6 +28,7 @@ def print_plain(task: str, origin: "Origin", found: "Comparison") -> None:
         "differences": found.difference_count,
         "unsettled": found.unsettled,
         "repaired": found.repaired,
+        "structure_differences": found.structure_count,
         "is_equal": found.is_equal,
         "details": [
             {
@@ -37,6 +41,16 @@ def print_plain(task: str, origin: "Origin", found: "Comparison") -> None:
                 "note": note_of(one) or None,
             }
             for one in found.differences
+        ],
+        "structure": [
+            {
+                "table": one.table,
+                "place": one.place,
+                "source": one.source or None,
+                "target": one.target or None,
+                "only_named": one.is_only_named,
+            }
+            for one in found.structure
         ],
     }
     print_json(plain)
@@ -55,15 +69,42 @@ def print_text(origin: "Origin", found: "Comparison") -> None:
             lines += _lines(one, note_of(one))
             more -= 1
         lines += [f"{table}: and {more:,} more"] if more > 0 else []
+    for table, changes in groupby(found.structure, key=lambda one: one.table):
+        lines += _structure(table, list(changes))
     for line in lines:
         out.print(printable(line), markup=False, highlight=False, soft_wrap=True)
-    verdict = "equal" if found.is_equal else counted(found.difference_count, "difference")
+    verdict = _verdict(found)
     if found.repaired:
         verdict += f", {found.repaired:,} repaired"
     if found.unsettled:
         verdict += f", {counted(found.unsettled, 'row')} changed at each look"
+    if found.structure_count:
+        verdict += f", {counted(found.structure_count, 'difference')} of structure"
     tables, rows = counted(found.tables, "table"), counted(found.rows, "row")
     out.print(f"{tables}, {rows}: {verdict}")
+
+
+def _verdict(found: "Comparison") -> str:
+    """About the rows. It is only "equal" if nothing was left out."""
+    if found.difference_count:
+        return counted(found.difference_count, "difference")
+    if found.unsettled:
+        return "no difference found"
+    return "equal" if found.is_equal else "rows equal"
+
+
+def _structure(table: str, changes: Sequence["Change"]) -> list[str]:
+    """The lines for the differences of one table's structure, or of a database."""
+    lines = []
+    for one in changes[:STRUCTURE_MAX]:
+        lines.append(f"{table}: structure: {one.place}")
+        lines += [f"  {name}  {text or '-'}" for name, text in _texts(one)]
+    more = len(changes) - STRUCTURE_MAX
+    return [*lines, f"{table}: and {more:,} more of structure"] if more > 0 else lines
+
+
+def _texts(one: "Change") -> tuple[tuple[str, str], tuple[str, str]]:
+    return ("source", one.source), ("target", one.target)
 
 
 def _lines(one: "Difference", note: str) -> list[str]:

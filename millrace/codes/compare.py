@@ -31,7 +31,8 @@ CODES: tuple[Code, ...] = (
         "MR-5123",
         "rows of this table are not repaired",
         "Writing a row would change more than this row: the target's table has a trigger, keeps its history, has a key"
-        " WITHOUT OVERLAPS, or is a sequence.",
+        " WITHOUT OVERLAPS, or is a sequence. Or no key names its rows on both sides, and it has columns that the source"
+        " does not have.",
         "Drop the trigger, or repair the rows with the SQL that `millrace compare TASK` lists.",
         Branch.OPERATOR,
     ),

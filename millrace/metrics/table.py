@@ -370,6 +370,12 @@ SECTIONS: Mapping[str, tuple[Metric, ...]] = MappingProxyType(
                 "rows that changed at each look, so that nothing is known about them",
                 _TASK,
             ),
+            Metric(
+                "millrace_compare_structure_differences",
+                _GAUGE,
+                "places in which the definitions of tables differed",
+                _TASK,
+            ),
         ),
         "Owners and errors": (
             Metric(

@@ -128,8 +128,16 @@ def _plain_load(rules: LoadRules) -> Plain:
 
 
 def _plain_compare(rules: CompareRules) -> Plain:
-    """Like ``_plain_relay``."""
-    return {} if rules == CompareRules() else {"compare": asdict(rules)}
+    """Like ``_plain_relay``. Without ``structure`` if it is the default, which earlier versions do not know."""
+    if rules == CompareRules():
+        return {}
+    structure = rules.structure
+    plain: Plain = {name: value for name, value in asdict(rules).items() if name != "structure"}
+    return {
+        "compare": plain
+        if structure is CompareRules().structure
+        else {**plain, "structure": structure.value}
+    }
 
 
 def _plain_apply(task: ApplyTask) -> Plain:

@@ -264,6 +264,17 @@ class LoadRules:
     new_tables: bool = True
 
 
+class StructureRule(StrEnum):
+    """How a comparison treats definitions that differ.
+
+    REPORT: they are listed. FAIL: they also count as differences. IGNORE: they are not read.
+    """
+
+    REPORT = "report"
+    FAIL = "fail"
+    IGNORE = "ignore"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareRules:
     """How often source and target are compared beside the task (``consumer.compare.beside``).
@@ -275,6 +286,7 @@ class CompareRules:
 
     every_h: int = 0
     repair: bool = False
+    structure: StructureRule = StructureRule.REPORT
     max_lag_s: float = 30.0
     max_threads_running: int = 32
 

@@ -45,6 +45,7 @@ from schemas.documents.model import (
     SetDocument,
     Snapshot,
     SnapshotLimits,
+    StructureRule,
     TaskDocument,
     TaskKind,
     TopicAddress,
@@ -266,6 +267,9 @@ def _compare(fields: Fields) -> CompareRules:
     rules = CompareRules(
         every_h=part.take("every_h", readers.integer(1, EVERY_H_MAX), default.every_h),
         repair=part.take("repair", readers.flag, default.repair, needed=False),
+        structure=part.take(
+            "structure", readers.choice(StructureRule), default.structure, needed=False
+        ),
         max_lag_s=_lag_limit(part, default),
         max_threads_running=_threads_limit(part, default),
     )

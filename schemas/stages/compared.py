@@ -15,13 +15,14 @@ TABLES_NAMED = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedCounts:
-    """The counts of one comparison. ``unsettled``: rows that changed at each look."""
+    """The counts of one comparison. ``unsettled``: rows that changed at each look. ``structure``: of definitions."""
 
     tables: int = 0
     rows: int = 0
     differences: int = 0
     unsettled: int = 0
     repaired: int = 0
+    structure: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,13 +44,17 @@ class ComparedResult:
         """One line, such as ``compared 2026-11-24 03:10: 12 tables, 9,000,000 rows, equal``. The time is UTC."""
         counts = self.counts
         at = datetime.fromtimestamp(self.ended_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")
-        verdict = "equal"
+        verdict = "rows equal" if counts.structure else "equal"
+        if counts.unsettled and not counts.differences:
+            verdict = "no difference found"
         if counts.differences:
             verdict = f"{counted(counts.differences, 'difference')} ({_named(self.by_table)})"
         if counts.repaired:
             verdict += f", {counts.repaired:,} repaired"
         if counts.unsettled:
             verdict += f", {counted(counts.unsettled, 'row')} unsettled"
+        if counts.structure:
+            verdict += f", {counted(counts.structure, 'difference')} of structure"
         return f"compared {at}: {counted(counts.tables, 'table')}, {counted(counts.rows, 'row')}, {verdict}"
 
 
@@ -79,6 +84,7 @@ class Compared:
             "differences": counts.differences if counts else None,
             "unsettled": counts.unsettled if counts else None,
             "repaired": counts.repaired if counts else None,
+            "structure": counts.structure if counts else None,
             "by_table": [{"name": name, "differences": count} for name, count in by_table],
         }
 
@@ -95,10 +101,14 @@ def compared_of(plain: object) -> Compared | None:
     result = None
     if stage["ended_ms"] is not None:
         names = ("tables", "rows", "differences", "unsettled", "repaired")
+        # a worker of an earlier version does not report the last one
+        structure = integer_of(stage.get("structure") or 0)
         result = ComparedResult(
             began_ms=integer_of(stage["began_ms"]),
             ended_ms=integer_of(stage["ended_ms"]),
-            counts=ComparedCounts(**{name: integer_of(stage[name]) for name in names}),
+            counts=ComparedCounts(
+                **{name: integer_of(stage[name]) for name in names}, structure=structure
+            ),
             by_table=tuple(map(_table, list_of(stage["by_table"]))),
         )
     return Compared(

@@ -321,8 +321,10 @@ def test_compare_exits_with_1_and_names_the_difference(
         "differences": 0,
         "unsettled": 0,
         "repaired": 0,
+        "structure_differences": 0,
         "is_equal": True,
         "details": [],
+        "structure": [],
     }
     target_server.execute("UPDATE cli_compared.t SET v = 'zwei' WHERE id = 2")
     target_server.execute("DELETE FROM cli_compared.t WHERE id = 3")
@@ -348,9 +350,24 @@ def test_compare_exits_with_1_and_names_the_difference(
         "differences": 2,
         "unsettled": 0,
         "repaired": 0,
+        "structure_differences": 0,
         "is_equal": False,
         "details": DIFFERENCES,
+        "structure": [],
     }
+    target_server.execute("DELETE FROM cli_compared.t")
+    target_server.execute("INSERT INTO cli_compared.t VALUES (1, 'one'), (2, 'two'), (3, 'three')")
+    target_server.execute("ALTER TABLE cli_compared.t ADD more INT")
+    listed = [
+        "cli_compared.t: structure: column more",
+        "  source  -",
+        "  target  int NULL DEFAULT NULL",
+        f"{counts}rows equal, 1 difference of structure",
+    ]
+    now = ("compare", "shop-apply", "--now")
+    assert shell(*now).splitlines() == listed
+    assert shell(*now, "--structure", "fail", exit_code=1, stream="out").splitlines() == listed
+    assert shell(*now, "--structure", "ignore").splitlines() == [f"{counts}equal"]
     for server in (mariadb_server, target_server):
         server.execute("DROP DATABASE cli_compared")
 

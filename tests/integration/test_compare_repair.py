@@ -390,6 +390,60 @@ def test_key_with_another_collation_is_compared_by_digest(follower: Follower) ->
     assert _rows(follower.source, "c") == _rows(target, "c")
 
 
+def test_columns_of_one_side_keep_their_values_in_a_repair(follower: Follower) -> None:
+    """The common columns are written. Without a common key it is unknown which row to change, so nothing is."""
+    target = follower.target
+    target.execute("ALTER TABLE t ADD more INT NOT NULL DEFAULT 5, DROP COLUMN d", db=DATABASE)
+    target.execute("ALTER TABLE bag ADD more INT NOT NULL DEFAULT 5", db=DATABASE)
+    target.execute("UPDATE t SET more = id", db=DATABASE)
+    target.execute("UPDATE t SET v = 'damaged' WHERE id IN (2, 3)", db=DATABASE)
+    target.execute("DELETE FROM t WHERE id = 4", db=DATABASE)
+    target.execute("INSERT INTO t (id, more) VALUES (-1, 77)", db=DATABASE)
+    target.execute("DELETE FROM bag WHERE n = 1 LIMIT 1", db=DATABASE)
+    with capture_logs() as logs:
+        found = _repaired(follower)
+    assert [(one.table, one.key, one.is_left) for one in found.differences] == [
+        (f"{DATABASE}.bag", "1,'bag'", True),
+        *((f"{DATABASE}.t", key, False) for key in ("2", "3", "4", "-1")),
+    ]
+    assert _codes(logs) == ["MR-5123"]
+    assert [change.place for change in found.structure] == [
+        "column more",
+        "column d",
+        "column more",
+    ]
+    rows = "SELECT id, v, more FROM t WHERE id BETWEEN -1 AND 4 AND id <> 0 ORDER BY id"
+    assert target.execute(rows, db=DATABASE) == [
+        (1, "row 1", 1),
+        (2, "row 2", 2),
+        (3, "row 3", 3),
+        (4, "row 4", 5),
+    ]
+    recorded = target.execute(
+        "SELECT row_before FROM millrace.repair WHERE task = %s AND what = 'extra'",
+        (follower.task,),
+    )
+    assert [("`more`=77" in str(text)) for (text,) in recorded] == [True]
+
+
+def test_repair_deletes_no_row_that_has_further_columns(follower: Follower) -> None:
+    """A row that is deleted for another one would lose the values that only the target has."""
+    for server in (follower.source, follower.target):
+        server.execute("ALTER TABLE t ADD UNIQUE KEY by_v (v)", db=DATABASE)
+    target = follower.target
+    target.execute("ALTER TABLE t ADD more INT NOT NULL DEFAULT 5", db=DATABASE)
+    target.execute("UPDATE t SET v = 'free', more = 6 WHERE id = 2", db=DATABASE)
+    target.execute("UPDATE t SET v = 'row 2', more = 7 WHERE id = 3", db=DATABASE)
+    with capture_logs() as logs:
+        found = _repaired(follower)
+    assert (found.difference_count, found.repaired) == (2, 1)
+    assert _codes(logs) == ["MR-5122"]
+    rows = "SELECT id, v, more FROM t WHERE id IN (2, 3) ORDER BY id"
+    assert target.execute(rows, db=DATABASE) == [(2, "free", 6), (3, "row 3", 7)]
+    assert _repaired(follower).repaired == 1
+    assert target.execute(rows, db=DATABASE) == [(2, "row 2", 6), (3, "row 3", 7)]
+
+
 def test_small_max_allowed_packet_is_refused(follower: Follower) -> None:
     """The server would return NULL for a long row, and no difference in it would be found."""
     target = follower.target

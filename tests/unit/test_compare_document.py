@@ -3,7 +3,14 @@
 import pytest
 
 from millrace.errors import Fatal
-from schemas.documents import ApplyTask, CompareRules, parse_task, plain_from_yaml, plain_task
+from schemas.documents import (
+    ApplyTask,
+    CompareRules,
+    StructureRule,
+    parse_task,
+    plain_from_yaml,
+    plain_task,
+)
 
 APPLY = """
 task: shop-to-warehouse
@@ -30,6 +37,14 @@ def test_compare_names_its_interval_and_its_limits() -> None:
     assert _rules(every_field) == CompareRules(
         every_h=6, repair=True, max_lag_s=5.0, max_threads_running=9
     )
+    failing = CompareRules(every_h=6, structure=StructureRule.FAIL)
+    assert _rules("compare: {every_h: 6, structure: fail}") == failing
+
+
+def test_default_structure_is_not_stored() -> None:
+    """A worker of an earlier version reads the document, too."""
+    task = parse_task(plain_from_yaml(APPLY + "compare: {every_h: 6, structure: report}"))
+    assert "structure" not in str(plain_task(task))
 
 
 @pytest.mark.parametrize(
@@ -38,6 +53,10 @@ def test_compare_names_its_interval_and_its_limits() -> None:
         ("{repair: true}", "compare.every_h: found nothing, wanted a whole number from 1 to 8784"),
         ("{every_h: 0}", "compare.every_h: found 0, wanted a whole number from 1 to 8784"),
         ("{every_h: 1.5}", "compare.every_h: found 1.5, wanted a whole number from 1 to 8784"),
+        (
+            "{every_h: 1, structure: warn}",
+            "compare.structure: found 'warn', wanted report | fail | ignore",
+        ),
         ("{every_h: 1, repair: 1}", "compare.repair: found 1, wanted true | false"),
         (
             "{every_h: 1, max_lag: 3}",

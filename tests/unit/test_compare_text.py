@@ -1,5 +1,6 @@
 """The result of a comparison as text: what is listed, what is only counted, what a repair has left."""
 
+from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -9,10 +10,13 @@ from consumer.compare.members import Origin
 from consumer.compare.result import SHOWN_MAX, Comparison, Difference, Part, Rows, What
 from consumer.compare.settle import Suspect
 from consumer.compare.show import note_of, with_left
+from consumer.compare.structure import Change
 from consumer.target.connection import Endpoint
 from millrace.cli.compare_text import print_text
 
 ORIGIN = Origin(cast(Endpoint, None))
+COLUMN = Change("shop.t", "column note", "", "int NULL DEFAULT NULL")
+VIEW = Change("shop", "view v", "exists", "")
 
 
 def _rows(table: str, count: int) -> tuple[Difference, ...]:
@@ -32,6 +36,43 @@ def test_text_says_how_many_differences_are_not_listed(capsys: pytest.CaptureFix
     assert [line for line in lines if "more" in line] == ["shop.a: and 7 more"]
     assert lines.index("shop.a: and 7 more") == lines.index("shop.b: extra: 0") - 1
     assert lines[-1] == "2 tables, 32 rows: 29 differences"
+
+
+@pytest.mark.parametrize(
+    ("found", "verdict"),
+    [
+        (Comparison(), "equal"),
+        (Comparison(unsettled=2), "no difference found, 2 rows changed at each look"),
+        (Comparison(structure=[COLUMN]), "rows equal, 1 difference of structure"),
+        (Comparison(structure=[VIEW]), "equal"),
+    ],
+)
+def test_verdict_is_equal_only_if_nothing_was_left_out(
+    found: Comparison, verdict: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rows that changed at each look, and columns that one side has, are no part of the answer."""
+    print_text(ORIGIN, found)
+    assert capsys.readouterr().out.splitlines()[-1] == f"0 tables, 0 rows: {verdict}"
+    assert found.is_equal == (verdict == "equal")
+
+
+def test_structure_is_shown_with_both_sides(capsys: pytest.CaptureFixture[str]) -> None:
+    """The first places of each table; a line counts the others."""
+    more = [replace(COLUMN, place=f"column c{number}") for number in range(21)]
+    print_text(ORIGIN, Comparison(structure=[VIEW, *more]))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:6] == [
+        "shop: structure: view v",
+        "  source  exists",
+        "  target  -",
+        "shop.t: structure: column c0",
+        "  source  -",
+        "  target  int NULL DEFAULT NULL",
+    ]
+    assert lines[-2:] == [
+        "shop.t: and 1 more of structure",
+        "0 tables, 0 rows: rows equal, 21 differences of structure",
+    ]
 
 
 def test_rows_that_a_repair_has_left_get_a_note() -> None:

@@ -17,7 +17,7 @@ from consumer.compare.schedule import Last
 from consumer.compare.work import ChunkResult, Job
 from consumer.report import Comparing
 from millrace.errors import Fatal, Retryable
-from schemas.documents import CompareRules, HeartbeatRules, TableFilter
+from schemas.documents import CompareRules, HeartbeatRules, StructureRule, TableFilter
 from schemas.stages.compared import ComparedCounts, ComparedResult
 from tests.kit.control.control import a_capture, a_set, an_apply
 from tests.kit.waiting import eventually
@@ -86,6 +86,24 @@ def test_due_comparison_runs_once_and_its_result_is_shown() -> None:
     assert stage.result is not None
     assert stage.result.text == "compared 2026-11-26 03:10: 12 tables, 9,000,000 rows, equal"
     assert comparing().warning == ""
+
+
+@pytest.mark.parametrize("rule", list(StructureRule))
+def test_structure_warns_only_if_it_shall_fail(rule: StructureRule) -> None:
+    """Otherwise it is in the result, without a warning."""
+    counts = replace(EQUAL.counts, structure=2)
+    comparer = _Comparer(known=Last(replace(EQUAL, counts=counts), 0.0))
+    thread = Comparisons(comparer, "shop-to-dw", CompareRules(every_h=24, structure=rule))
+    thread.start()
+    eventually(lambda: (stage := thread.comparing.stage) and stage.result, what="the result")
+    thread.end()
+    stage = thread.comparing.stage
+    assert stage is not None
+    assert stage.result is not None
+    assert stage.result.text.endswith("rows, rows equal, 2 differences of structure")
+    assert ("2 differences of structure" in thread.comparing.warning) == (
+        rule is StructureRule.FAIL
+    )
 
 
 def test_defect_of_a_comparison_is_shown_and_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

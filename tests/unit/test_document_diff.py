@@ -81,6 +81,7 @@ def _plain(text: str) -> dict[str, object]:
                 ("load.from_primary", None, False),
                 ("load.new_tables", None, True),
                 ("compare.repair", None, False),
+                ("compare.structure", None, "report"),
                 ("compare.max_lag_s", None, 30.0),
                 ("compare.max_threads_running", None, 32),
                 ("set", "shop", None),

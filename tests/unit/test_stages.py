@@ -54,7 +54,9 @@ COMPARED = Compared(
     result=ComparedResult(
         began_ms=1_795_662_000_000,
         ended_ms=1_795_662_600_000,
-        counts=ComparedCounts(tables=12, rows=9_000, differences=5, unsettled=1, repaired=4),
+        counts=ComparedCounts(
+            tables=12, rows=9_000, differences=5, unsettled=1, repaired=4, structure=2
+        ),
         by_table=(("shop.t", 3), ("shop.u", 2)),
     ),
 )

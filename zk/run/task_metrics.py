@@ -128,3 +128,4 @@ def _add_compared(found: Exposition, task: str, stage: Compared) -> None:
     found.add("millrace_compare_differences", result.left, task, "left")
     found.add("millrace_compare_differences", result.counts.repaired, task, "repaired")
     found.add("millrace_compare_unsettled_rows", result.counts.unsettled, task)
+    found.add("millrace_compare_structure_differences", result.counts.structure, task)
