@@ -65,7 +65,14 @@ from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.kafka_refusals import explained
 from millrace.kafka_wire import find_refusal
 from millrace.log import get_logger
-from schemas.documents import ApplyTask, CaptureTask, SetDocument, TopicAddress, Work
+from schemas.documents import (
+    ApplyTask,
+    CaptureTask,
+    Directives,
+    SetDocument,
+    TopicAddress,
+    Work,
+)
 from schemas.kafka_acls import Grants, apply_acls
 from schemas.stages.applied import Applied
 from zk.run.runner import HeldLease, Report
@@ -86,6 +93,9 @@ class Documents(Protocol):
 
     def set_document(self, name: str) -> SetDocument:
         """The current document of a set."""
+
+    def directives(self, set_name: str) -> Directives:
+        """An operator's wishes about the members of a set. Retryable while they are unknown."""
 
     def capture_task_of(self, task: ApplyTask) -> CaptureTask:
         """The task that captures to the apply task's topic."""
@@ -169,7 +179,8 @@ class ApplyRunner:
 
     def _origin(self, task: ApplyTask) -> Origin:
         capture = self._documents.capture_task_of(task)
-        return Origin(self._documents.set_document(capture.set_name), capture)
+        document = self._documents.set_document(capture.set_name)
+        return Origin(document, capture, partial(self._documents.directives, capture.set_name))
 
     def _loader(self, task: ApplyTask, endpoint: Endpoint) -> LaterLoad | None:
         """None if this cluster does not have the task that captures to the topic."""

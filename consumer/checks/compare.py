@@ -23,7 +23,7 @@ def check_compare(use: RowsUse) -> Iterator[Requirement]:
     """Ask both sets. Errors: see ``consumer.compare.members`` and ``consumer.target.members``."""
     subject = Subject(Area.SOURCE, f"comparison of {use.task.name}")
     with ExitStack() as opened:
-        member = choose_origin(use.source, wait_s=WAIT_S)
+        member = choose_origin(use.source, lambda: use.directives, wait_s=WAIT_S)
         source = connect(member.source)
         opened.callback(source.close)
         target = connect(primary_member(use.target, for_writing=False))

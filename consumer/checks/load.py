@@ -6,28 +6,31 @@ The rules are those of a load (``consumer.load``). A task that has progress load
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from consumer.load import state
 from consumer.load.create import has_rows
 from consumer.load.plan import Ends, Sides, missing_rights, read_sides, table_sizes
 from consumer.load.source import choose_source
 from consumer.load.tables import Admission, SourceTable, check_same, missing_on
 from consumer.target.connection import TargetConnection, connect
+from consumer.target.inventory import TableKey
 from consumer.target.members import primary_member
 from consumer.target.progress import Owner, read_mark
 from millrace.checks.requirement import Area, Requirement, Subject, shortened
 from millrace.counted import counted
 from millrace.errors import Fatal
-from schemas.documents import ApplyTask, CaptureTask, SetDocument
+from schemas.documents import ApplyTask, CaptureTask, Directives, SetDocument
 from schemas.grants import shown
 
 
 @dataclass(frozen=True, slots=True)
 class RowsUse:
-    """An apply task, and where its rows come from and go."""
+    """An apply task, and where its rows come from and go. ``directives``: an operator's wishes about the source set."""
 
     task: ApplyTask
     capture: CaptureTask
     source: SetDocument
     target: SetDocument
+    directives: Directives
 
 
 def check_load(use: RowsUse) -> Iterator[Requirement]:
@@ -39,7 +42,8 @@ def check_load(use: RowsUse) -> Iterator[Requirement]:
         if _has_progress(target, task):
             yield subject.ok("start: load", f"not needed: {use.target.name} has progress")
             return
-        member = choose_source(use.source, from_primary=task.rules.load.from_primary)
+        from_primary = task.rules.load.from_primary
+        member = choose_source(use.source, use.directives, from_primary=from_primary)
         yield subject.ok("a member to read", f"{member.name}, lag {member.lag_s:g} s")
         source = connect(member.endpoint)
         try:
@@ -47,7 +51,10 @@ def check_load(use: RowsUse) -> Iterator[Requirement]:
             admission = Admission(captured, task.tables)
             yield _judge_grants(subject, source, admission)
             sides = read_sides(Ends(source, target, Owner(task.name, 0, 0)), admission)
-            yield from _judge_tables(subject, sides, target)
+            copied = _copied(target, task)
+            if copied:
+                yield subject.ok("start: load", f"under way: {counted(len(copied), 'table')}")
+            yield from _judge_tables(subject, sides, target, copied)
             yield _announced(subject, source, sides)
         finally:
             source.close()
@@ -66,6 +73,18 @@ def _has_progress(target: TargetConnection, task: ApplyTask) -> bool:
         target.rollback()
 
 
+def _copied(target: TargetConnection, task: ApplyTask) -> frozenset[TableKey]:
+    """The tables that a load of the task has begun to copy: the rows on the target are its own."""
+    try:
+        return frozenset(state.read_tables(target, task.name))
+    except Fatal as exc:
+        if exc.code in ("MR-5012", "MR-5013"):  # no task has run on this target
+            return frozenset()
+        raise
+    finally:
+        target.rollback()
+
+
 def _judge_grants(subject: Subject, source: TargetConnection, admission: Admission) -> Requirement:
     held, missing = missing_rights(source, admission)
     if missing:
@@ -75,9 +94,9 @@ def _judge_grants(subject: Subject, source: TargetConnection, admission: Admissi
 
 
 def _judge_tables(
-    subject: Subject, sides: Sides, target: TargetConnection
+    subject: Subject, sides: Sides, target: TargetConnection, copied: frozenset[TableKey]
 ) -> Iterator[Requirement]:
-    """MR-5091 and MR-5092 for tables that the target has."""
+    """MR-5091 and MR-5092 for tables that the target has. Those that are being copied may have rows."""
     is_same = sides.source.flavour is sides.target.flavour
     filled = []
     for table in sides.tables:
@@ -88,7 +107,8 @@ def _judge_tables(
             check_same(table, there, is_same_flavour=is_same)
         except Fatal as error:
             yield subject.error("structure on the target", error)
-        if not there.is_sequence and has_rows(target, table.key):
+        is_own = there.is_sequence or table.key in copied
+        if not is_own and has_rows(target, table.key):
             filled.append(".".join(table.key))
     if filled:
         wanted = "empty tables"

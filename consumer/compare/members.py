@@ -2,32 +2,35 @@
 
     a replica      the one that a load would read (``consumer.load.source``), if it gets what the primary has now within
                    the time that the comparison waits for a side
-    the primary    if there is no such replica; the reason is logged
+    the primary    if there is no such replica; the reason is logged. Not if an operator has drained it
 
 A primary must answer in any case: it is asked for its position, which bounds what the target may have
-(``consumer.compare.sides``).
+(``consumer.compare.sides``). A member that is drained during a comparison is left at the end of a chunk (``Watch``).
 """
 
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from consumer.compare.sides import POLL_S
 from consumer.load.positions import executed, read_end
-from consumer.load.source import Candidate, choose_source
+from consumer.load.source import Candidate, check_not_drained, choose_source
 from consumer.target.connection import Endpoint, Side, connect
 from consumer.target.members import primary_member
 from millrace.errors import MillraceError, Retryable
 from millrace.log import get_logger
-from schemas.documents import SetDocument
+from schemas.documents import Directives, SetDocument
 from schemas.gtid import GtidPosition, shortened
 
 T = TypeVar("T")
 
 TRIES_MAX = 3  # of a comparison whose member is lost
-_LOST = {"MR-5001", "MR-5128"}
+_LOST = {"MR-5001", "MR-5128", "MR-5090"}
+WATCH_S = 2.0  # until a drained member is left
+
+Wishes = Callable[[], Directives]
 
 _log = get_logger("compare")
 
@@ -46,36 +49,65 @@ class Origin:
         return self.source.name
 
 
-def choose_origin(document: SetDocument, *, wait_s: float) -> Origin:
-    """See the module. Retryable MR-5001 or MR-5003 without a primary."""
+@dataclass(slots=True)
+class Watch:
+    """Notices that an operator drains the member that is read. Called after each chunk."""
+
+    origin: Origin
+    wishes: Wishes
+    _next_s: float = field(default_factory=lambda: time.monotonic() + WATCH_S)
+
+    def look(self) -> None:
+        """Retryable MR-5090 if it is drained now. It is read on while that is unknown."""
+        if time.monotonic() < self._next_s:
+            return
+        self._next_s = time.monotonic() + WATCH_S
+        try:
+            wishes = self.wishes()
+        except Retryable as exc:
+            _log.warning("the wishes about the members are unknown", error=exc)
+            return
+        check_not_drained(self.origin.source, wishes)
+
+
+def choose_origin(document: SetDocument, wishes: Wishes, *, wait_s: float) -> Origin:
+    """See the module. Retryable MR-5001 or MR-5003 without a primary; MR-5090 if only a drained one is left."""
+    directives = wishes()
     primary = primary_member(document, for_writing=False, side=Side.SOURCE)
     try:
-        found = choose_source(document)
+        found = choose_source(document, directives)
     except Retryable as exc:
+        check_not_drained(primary, directives)
         return _read(Origin(primary, why=exc.message))
     if found.endpoint == primary:
         return _read(Origin(primary))
     if why := _why_late(found, primary, wait_s):
+        check_not_drained(primary, directives)
         return _read(Origin(primary, why=f"{found.name}: {why}"))
     return _read(Origin(found.endpoint, primary))
 
 
 def from_members(
-    document: SetDocument, *, wait_s: float, compare: Callable[[Origin], T], is_stored: bool
+    document: SetDocument,
+    wishes: Wishes,
+    *,
+    wait_s: float,
+    compare: Callable[[Origin], T],
+    is_stored: bool,
 ) -> T:
     """The answer of ``compare`` with a member.
 
-    If that is lost or too late, ``compare`` is called with a member again. Only a comparison that ``is_stored``, which
-    continues after its last chunks.
+    If that is lost, too late or drained, ``compare`` is called with a member again. Only a comparison that
+    ``is_stored``, which continues after its last chunks.
     """
     for _ in range(TRIES_MAX - 1 if is_stored else 0):
         try:
-            return compare(choose_origin(document, wait_s=wait_s))
+            return compare(choose_origin(document, wishes, wait_s=wait_s))
         except Retryable as exc:
             if exc.code not in _LOST:
                 raise
             _log.warning("the comparison continues, perhaps with another member", error=exc)
-    return compare(choose_origin(document, wait_s=wait_s))
+    return compare(choose_origin(document, wishes, wait_s=wait_s))
 
 
 def _read(origin: Origin) -> Origin:

@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 
 from consumer.compare.last import read_last
-from consumer.compare.members import choose_origin
+from consumer.compare.members import Watch, choose_origin
 from consumer.compare.plan import admitted
 from consumer.compare.pool import Threads
 from consumer.compare.run import Rules, Work, compare_sets
@@ -85,14 +85,20 @@ class TaskComparer:
         self.breaker.forget()
         with closing(State.begin(target, name, resumes=resumes)) as state:
             self.breaker.add(state.session.cut)
-            member = choose_origin(origin.document, wait_s=rules.max_lag_s)
+            member = choose_origin(origin.document, origin.wishes, wait_s=rules.max_lag_s)
+            watch = Watch(member, origin.wishes)
+
+            def saw(chunk: ChunkResult) -> None:
+                seen(chunk)
+                watch.look()
+
             ends = Ends(member.source, target, name, wait_s, member.primary, self._opened)
             work = Work(throttle, repairs=rules.repair)
             given = Rules(
                 work=work,
                 pool=Threads(ends, THREADS),
                 state=state,
-                seen=seen,
+                seen=saw,
                 with_structure=rules.structure is not StructureRule.IGNORE,
             )
             admits = admitted(origin.document, origin.capture, self.task)

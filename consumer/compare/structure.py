@@ -126,7 +126,7 @@ class Words:
         return self.flavour is Flavour.MARIADB
 
     def extras(self, extra: str, expression: str) -> str:
-        """What else is written after a column."""
+        """The words that follow the default of a column."""
         lower = extra.lower().replace("persistent", "stored generated")
         parts = []
         if "auto_increment" in lower:

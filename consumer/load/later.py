@@ -19,7 +19,7 @@ from consumer.load.job import Copier
 from consumer.load.plan import Ends, Sides, read_sides
 from consumer.load.positions import executed, read_begin
 from consumer.load.run import Destination, Load, Origin
-from consumer.load.source import Candidate, choose_source
+from consumer.load.source import Candidate
 from consumer.load.state import LoadStream
 from consumer.load.tables import with_linked
 from consumer.target.connection import Endpoint, TargetConnection, connect
@@ -57,7 +57,7 @@ class LaterLoad:
 
     def _sides(self) -> Sides:
         origin = self.find_origin()
-        member = choose_source(origin.document, from_primary=self.task.rules.load.from_primary)
+        member = origin.choose(from_primary=self.task.rules.load.from_primary)
         source, target = connect(member.endpoint), connect(self.target)
         try:
             writer = Owner(self.task.name, 0, 0)

@@ -20,7 +20,7 @@ from consumer.load.order import Sites
 from consumer.load.plan import Ends, plan_first
 from consumer.load.positions import read_begin, read_end
 from consumer.load.progress import Progress
-from consumer.load.source import Candidate, choose_source
+from consumer.load.source import Candidate, check_not_drained, choose_source
 from consumer.load.state import LoadStream
 from consumer.load.tables import Admission
 from consumer.load.throttle import Gauges, measured_or_none
@@ -29,7 +29,7 @@ from consumer.target.inventory import TableKey
 from consumer.target.progress import Owner
 from millrace.errors import Fatal, Retryable
 from millrace.log import get_logger
-from schemas.documents import ApplyTask, CaptureTask, SetDocument
+from schemas.documents import ApplyTask, CaptureTask, Directives, SetDocument
 from schemas.gtid import GtidPosition, parse_gtid_set
 from schemas.stages.loaded import Loaded
 from schemas.throttle import MEASURE_S, SILENT, why_paused
@@ -42,11 +42,31 @@ _log = get_logger("apply.load")
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where the rows come from. ``needed``: what the topic no longer holds, or never did; the member must have it."""
+    """Where the rows come from. ``needed``: what the topic no longer holds, or never did; the member must have it.
+
+    ``wishes``: those of an operator about the members, as they are now. Retryable while they are unknown.
+    """
 
     document: SetDocument
     capture: CaptureTask
+    wishes: Callable[[], Directives]
     needed: GtidPosition | None = None
+
+    def choose(
+        self, *, needed: GtidPosition | None = None, from_primary: bool = False
+    ) -> Candidate:
+        """See ``consumer.load.source``."""
+        wishes = self.wishes()
+        return choose_source(self.document, wishes, needed=needed, from_primary=from_primary)
+
+    def check_not_drained(self, endpoint: Endpoint) -> None:
+        """Retryable MR-5090 if the member that is read is drained. It is read on while that is unknown."""
+        try:
+            wishes = self.wishes()
+        except Retryable as exc:
+            _log.warning("the wishes about the members are unknown", error=exc)
+            return
+        check_not_drained(endpoint, wishes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +100,7 @@ class Load:
         if stream is not None:
             needed = parse_gtid_set(stream.flavour, stream.begin)
         from_primary = self.task.rules.load.from_primary
-        found = choose_source(self.origin.document, needed=needed, from_primary=from_primary)
+        found = self.origin.choose(needed=needed, from_primary=from_primary)
         _log.info("a load reads", task=self.task.name, member=found.name, lag_s=found.lag_s)
         return found
 
@@ -117,6 +137,7 @@ class Load:
                     continue
                 before, paused = paused, self._throttle(job, gauges, paused)
                 self._look(member, ends, paused)
+                self.origin.check_not_drained(member.endpoint)
                 now_s = time.monotonic()
                 since_s = since_s if paused == before else now_s
                 if paused == SILENT and now_s - since_s > SILENT_S:

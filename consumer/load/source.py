@@ -3,7 +3,8 @@
     admissible      answers, replicates without error and without filters, logs what it replicates, has the needed
                     transactions, and none that the primary does not have
     the primary     only if the document says ``from_primary``, or if the set has no other member
-    chosen          the one with the lowest lag, then the first of the document
+    drained         never, as long as an operator has drained it (`millrace replica drain`)
+    chosen          the pinned one (`millrace replica pin`), else that with the lowest lag, then the document's first
 
 All members are asked at the same time. The primary is asked again after them: what a member has then and the primary
 does not, is errant.
@@ -11,13 +12,13 @@ does not, is errant.
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from consumer.load.positions import executed
 from consumer.target.connection import Endpoint, Side, TargetConnection, connect
 from consumer.target.members import endpoints
 from millrace.errors import MillraceError, Retryable
-from schemas.documents import SetDocument
+from schemas.documents import Directives, Member, SetDocument
 from schemas.gtid import (
     Flavour,
     GtidPosition,
@@ -74,16 +75,24 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """``needed``: what the member must have. ``primary``: the primary's history, asked last; None: it is away."""
+    """``needed``: what the member must have. ``primary``: the primary's history, asked last; None: it is away.
+
+    ``directives``: an operator's wishes about the members.
+    """
 
     needed: GtidPosition | None = None
     primary: History | None = None
     from_primary: bool = False
     is_alone: bool = False
+    directives: Directives = field(default_factory=Directives)
 
 
 def choose_source(
-    document: SetDocument, *, needed: GtidPosition | None = None, from_primary: bool = False
+    document: SetDocument,
+    directives: Directives,
+    *,
+    needed: GtidPosition | None = None,
+    from_primary: bool = False,
 ) -> Candidate:
     """The member to read. Retryable MR-5090 if none is admissible now, with the reason of each."""
     asked = endpoints(document, Side.SOURCE)
@@ -96,6 +105,7 @@ def choose_source(
         None if primary is None else _history(primary.endpoint),
         from_primary,
         is_alone=len(asked) == 1,
+        directives=directives,
     )
     refusals = {
         endpoint.name: answer.message
@@ -120,13 +130,34 @@ def choose(
         reasons = {**refusals, **whys}
         texts = "; ".join(f"{name}: {why}" for name, why in reasons.items())
         raise Retryable("MR-5090", f"no member of set {set_name} can be read: {texts}")
-    return min(admissible, key=lambda one: one.lag_s)
+    pinned = wanted.directives.pinned
+    return min(admissible, key=lambda one: (member_of(one.endpoint) != pinned, one.lag_s))
+
+
+def member_of(endpoint: Endpoint) -> Member:
+    """The member as its set's document names it."""
+    return Member(endpoint.host, endpoint.port)
+
+
+def check_not_drained(endpoint: Endpoint, directives: Directives) -> None:
+    """Retryable MR-5090 if an operator has drained the member that is read: another one is chosen."""
+    if why := _why_drained(endpoint, directives):
+        raise Retryable("MR-5090", f"{endpoint.name}: {why}")
+
+
+def _why_drained(endpoint: Endpoint, directives: Directives) -> str:
+    member = member_of(endpoint)
+    if member not in directives.drained:
+        return ""
+    return f"an operator drained it (`millrace replica undrain SET {member}`)"
 
 
 def why_not(one: Candidate, wanted: Wanted) -> str:
     """Why a load does not read this member; "" if it may."""
     if one.is_primary and not (wanted.from_primary or wanted.is_alone):
         return "it is the primary"
+    if why := _why_drained(one.endpoint, wanted.directives):
+        return why
     for each in one.replications:
         if each.lag_s is None:
             return f"it does not replicate{': ' if each.error else ''}{each.error}"

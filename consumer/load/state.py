@@ -295,6 +295,13 @@ def set_waiting(
         )
 
 
+def forget_tables(connection: TargetConnection, task: str, tables: Collection[TableKey]) -> None:
+    """Let tables leave their loads, whatever their state. Does not commit."""
+    for key in sorted(tables):
+        for state in ("load_chunk", "load_table"):
+            connection.query(f"DELETE FROM {DATABASE}.{state} WHERE {_OF_TABLE}", (task, *key))
+
+
 def let_wait(connection: TargetConnection, owner: Owner, key: TableKey, detail: str) -> None:
     """The table is to be loaded by a later batch, again if it has a row; its rows so far stay on the target."""
     check_fence(connection, owner)

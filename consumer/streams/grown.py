@@ -9,14 +9,18 @@ start (``load_filter`` on the target). If they admit more, the source's tables a
 
 With ``load: {new_tables: false}`` in the document no table waits, and only the filter is stored.
 
+A table that is not admitted any more leaves its load, at whatever step that is. It may be on the target in part, so its
+name is kept with the filter: if it is admitted again, it waits for a load although it is on the target.
+
 The tables and the new filter are stored in one target transaction. If the process is killed before its commit, the next
 start compares again; after it, the tables wait.
 """
 
 import json
 from collections.abc import Collection
+from dataclasses import dataclass
 
-from consumer.load.state import set_waiting
+from consumer.load.state import FIRST, FOLLOWS, forget_tables, set_waiting
 from consumer.route import Route
 from consumer.streams.loader import Loader
 from consumer.streams.state import read_tables
@@ -42,34 +46,73 @@ def grown(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Filter:
+    """The filter of the last start. ``incomplete``: tables that it left out in the middle of their load."""
+
+    tables: TableFilter
+    incomplete: frozenset[TableKey] = frozenset()
+
+
 def note_filter(
     session: TargetConnection, owner: Owner, task: ApplyTask, loader: Loader | None
 ) -> None:
-    """At the start of a run: let tables that the task admits since its last start wait. Commits."""
+    """At the start of a run: let tables that the task admits since its last start wait. Commits.
+
+    Tables that it does not admit any more leave their loads.
+    """
     before, tables = _read(session, owner.task), task.tables
-    if before == tables or (before is not None and loader is None):
+    left_out = _left_out(session, task)
+    is_same = before is not None and before.tables == tables
+    if not left_out and (is_same or (before is not None and loader is None)):
         return
     found: frozenset[TableKey] = frozenset()
-    if before is not None and loader is not None and task.rules.load.new_tables:
+    incomplete = left_out | (before.incomplete if before is not None else frozenset())
+    if before is not None and loader is not None:
         on_source = loader.tables()
-        found = grown(before, tables, on_source, read_inventory(session, with_folds=False))
+        target = read_inventory(session, with_folds=False)
+        now = Route(tables, target.folds_names)
+        again = frozenset(name for name in incomplete & on_source if now.chooses(*name))
+        incomplete -= again
+        if task.rules.load.new_tables:
+            found = again | grown(before.tables, tables, on_source, target)
         found -= {table.name for table in read_tables(session, owner.task)}
     check_fence(session, owner)
     detail = "`include` and `exclude` admit it since the last start"
     set_waiting(session, owner.task, found, detail=detail)
-    text = json.dumps({"include": tables.include, "exclude": tables.exclude})
+    forget_tables(session, owner.task, left_out)
+    plain = {
+        "include": tables.include,
+        "exclude": tables.exclude,
+        "incomplete": sorted(incomplete),
+    }
     session.query(
         f"REPLACE INTO {DATABASE}.load_filter (task, filter_text) VALUES (%s, %s)",
-        (owner.task, text),
+        (owner.task, json.dumps(plain)),
     )
     fault_point(BEFORE_GROWN)
     session.commit()
     fault_point(AFTER_GROWN)
 
 
-def _read(session: TargetConnection, task: str) -> TableFilter | None:
+def _left_out(session: TargetConnection, task: ApplyTask) -> frozenset[TableKey]:
+    """The tables with an unfinished load that the task does not admit. Main applies those of its first load."""
+    tables = [
+        table
+        for table in read_tables(session, task.name)
+        if (table.batch, table.state) != (FIRST, FOLLOWS)
+    ]
+    if not tables:
+        return frozenset()
+    ((folds,),) = session.query("SELECT @@lower_case_table_names")
+    route = Route(task.tables, folds == 1)
+    return frozenset(table.name for table in tables if not route.chooses(*table.name))
+
+
+def _read(session: TargetConnection, task: str) -> _Filter | None:
     rows = session.query(f"SELECT filter_text FROM {DATABASE}.load_filter WHERE task = %s", (task,))
     if not rows:
         return None
     plain = json.loads(str(rows[0][0]))
-    return TableFilter(tuple(plain["include"]), tuple(plain["exclude"]))
+    incomplete = frozenset((database, table) for database, table in plain.get("incomplete", ()))
+    return _Filter(TableFilter(tuple(plain["include"]), tuple(plain["exclude"])), incomplete)

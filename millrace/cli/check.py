@@ -206,7 +206,8 @@ def _rows_checks(scope: Scope, task: ApplyTask) -> Iterator[Check]:
     target = sets.get(task.target)
     if capture is None or source is None or target is None:
         return
-    use = RowsUse(task, capture, source, target)
+    directives = scope.known.directives.get(source.name, Directives())
+    use = RowsUse(task, capture, source, target, directives)
     if task.start.is_load:
         subject = Subject(Area.SOURCE, f"load of {task.name}")
         yield Check(subject, functools.partial(check_load, use), "start: load", names_of(task))

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,7 +18,7 @@ from zk.tree.entries import TaskEntry
 
 if TYPE_CHECKING:
     from consumer.compare import Comparison, Ends, Work
-    from consumer.compare.members import Origin
+    from consumer.compare.members import Origin, Wishes
     from consumer.compare.plan import Admits
     from consumer.compare.pool import Pool
     from consumer.target.connection import Endpoint
@@ -80,28 +81,30 @@ def compare(
 
     if now and (repair or resume):
         raise Fatal("MR-5125", f"--now and --{'repair' if repair else 'resume'} are given")
-    with control() as cluster:
+    work = Work(Throttle(max_lag_s, max_threads_running), repairs=repair)
+    with (
+        control() as cluster
+    ):  # also during the comparison: an operator may drain the member that is read
         found = _scope(cluster, task)
         if repair and not yes and (json or not _agrees(found)):
-            raise Fatal("MR-5127", f"no row of {found.task} is changed")
+            raise Fatal("MR-5127", f"no row of {found.task.name} is changed")
         if not now:
             _wait(cluster, found, timeout)
-    work = Work(Throttle(max_lag_s, max_threads_running), repairs=repair)
-    rule = structure or found.structure
-    asked = _Asked(
-        work=work,
-        timeout_s=timeout,
-        waits=not now,
-        resumes=resume,
-        with_structure=rule is not StructureRule.IGNORE,
-    )
-    with (
-        naming(task=found.task, set=found.set_name),
-        _pools(found.task, threads, master, conf) as pool,
-    ):
-        origin, compared = _compared(found, asked, pool)
+        rule = structure or found.task.rules.compare.structure
+        asked = _Asked(
+            work=work,
+            timeout_s=timeout,
+            waits=not now,
+            resumes=resume,
+            with_structure=rule is not StructureRule.IGNORE,
+        )
+        with (
+            naming(task=found.task.name, set=found.task.target),
+            _pools(found.task.name, threads, master, conf) as pool,
+        ):
+            origin, compared = _compared(found, asked, pool)
     if json:
-        print_plain(found.task, origin, compared)
+        print_plain(found.task.name, origin, compared)
     else:
         print_text(origin, compared)
     fails = rule is StructureRule.FAIL and compared.structure_count
@@ -121,17 +124,13 @@ class _Asked:
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """The tables that both tasks have, the source set, and the target's primary. ``set_name``: of the target.
+    """The tables that both tasks have, the source set with an operator's wishes about it, and the target's primary."""
 
-    ``structure``: the rule of the task's document.
-    """
-
-    task: str
-    set_name: str
+    task: ApplyTask
     admits: "Admits"
     source: SetDocument
+    wishes: "Wishes"
     target: "Endpoint"
-    structure: StructureRule
 
 
 def _scope(cluster: Control, name: str) -> _Scope:
@@ -144,8 +143,8 @@ def _scope(cluster: Control, name: str) -> _Scope:
     source = cluster.store.set_entry(captured.set_name).document
     target = primary_member(cluster.store.set_entry(document.target).document, for_writing=False)
     admits = admitted(source, captured, document)
-    structure = document.rules.compare.structure
-    return _Scope(document.name, document.target, admits, source, target, structure)
+    wishes = partial(cluster.store.directives, source.name)
+    return _Scope(document, admits, source, wishes, target)
 
 
 def _agrees(found: _Scope) -> bool:
@@ -160,14 +159,14 @@ def _wait(cluster: Control, found: _Scope, timeout_s: float) -> None:
     from millrace.cli.arrival import wait_until_arrived
 
     try:
-        wait_until_arrived(cluster, found.task, timeout_s=timeout_s)
+        wait_until_arrived(cluster, found.task.name, timeout_s=timeout_s)
     except Fatal as exc:
         if exc.context.get("blocked_by") != "MR-5010":
             raise
-        tables = ",".join(_blocking_tables(found)) or "DB.TABLE"
+        name, tables = found.task.name, ",".join(_blocking_tables(found)) or "DB.TABLE"
         fix = (
-            f"`millrace task load {found.task} --tables {tables}` and `millrace task resume {found.task}` copy the rows"
-            f" of the table again. `millrace compare {found.task} --now` lists the differences before."
+            f"`millrace task load {name} --tables {tables}` and `millrace task resume {name}` copy the rows"
+            f" of the table again. `millrace compare {name} --now` lists the differences before."
         )
         raise Fatal(exc.code, exc.message, fix=fix, **exc.context) from exc
 
@@ -178,7 +177,7 @@ def _blocking_tables(found: _Scope) -> list[str]:
     from consumer.target.connection import connect
 
     with closing(connect(found.target)) as session:
-        return read_tables(session, found.task, decision=STOP)
+        return read_tables(session, found.task.name, decision=STOP)
 
 
 @contextmanager
@@ -205,26 +204,32 @@ def _compared(
 ) -> tuple["Origin", "Comparison"]:
     """The member of the source set that was read, and the result."""
     from consumer.compare import Ends, Rules, State, compare_sets
-    from consumer.compare.members import from_members
+    from consumer.compare.members import Watch, from_members
 
     def compare(origin: "Origin") -> tuple["Origin", "Comparison"]:
-        task = found.task if asked.waits else ""
+        task = found.task.name if asked.waits else ""
         ends = Ends(origin.source, found.target, task, asked.timeout_s, origin.primary)
+        watch = Watch(origin, found.wishes)
         rules = Rules(
             work=asked.work,
             pool=pool(ends),
             state=state,
+            seen=lambda _: watch.look(),
             with_structure=asked.with_structure,
         )
-        return origin, compare_sets(ends, found.admits, written_by=found.task, rules=rules)
+        return origin, compare_sets(ends, found.admits, written_by=found.task.name, rules=rules)
 
     with ExitStack() as opened:
         state = None
         if asked.waits:
-            state = State.begin(found.target, found.task, resumes=asked.resumes)
+            state = State.begin(found.target, found.task.name, resumes=asked.resumes)
             opened.callback(state.close)
         return from_members(
-            found.source, wait_s=asked.timeout_s, compare=compare, is_stored=state is not None
+            found.source,
+            found.wishes,
+            wait_s=asked.timeout_s,
+            compare=compare,
+            is_stored=state is not None,
         )
 
 

@@ -93,14 +93,18 @@ class Survey:
     def needed_by(self, listed: list[ListedFile], positions: Mapping[str, str]) -> dict[str, str]:
         """By task, the file that it resumes with: the newest one that begins at or before its position.
 
-        The position of a task that begins at the first binlog is empty: it needs the oldest file.
+        The position of a task that begins at the first binlog is empty: it needs the oldest file. A task that has
+        published more than this directory has needs no file: another worker's directory has it.
         """
         found = {}
+        end = listed[-1].through if listed else None
         for task, text in positions.items():
             if not text and listed:
                 found[task] = f"{listed[0].at.subdir}/{listed[0].at.file}"
                 continue
             position = parse_gtid_set(self.flavour, text)
+            if end is not None and not end.includes(position):
+                continue
             for file in reversed(listed):
                 if file.before is not None and position.includes(file.before):
                     found[task] = f"{file.at.subdir}/{file.at.file}"

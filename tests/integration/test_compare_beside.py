@@ -22,6 +22,7 @@ from schemas.documents import (
     Brokers,
     CaptureTask,
     CompareRules,
+    Directives,
     TableFilter,
     TopicAddress,
 )
@@ -95,7 +96,7 @@ def test_check_finds_what_a_comparison_needs(rig: LoadRig, monkeypatch: pytest.M
     )
 
     def findings() -> list[tuple[str, str]]:
-        found = check_compare(RowsUse(task, captured, *documents))
+        found = check_compare(RowsUse(task, captured, *documents, Directives()))
         return [(each.code, each.fix) for each in found if each.code]
 
     rig.owner()
@@ -152,7 +153,7 @@ def test_end_of_a_task_breaks_a_waiting_comparison(
         output=TopicAddress(topic="t", brokers=Brokers("")),
         tables=TableFilter((f"{name}.*",)),
     )
-    origin = Origin(OneSet(mariadb_server).set_document("source"), captured)
+    origin = Origin(OneSet(mariadb_server).set_document("source"), captured, Directives)
 
     def comparisons() -> Comparisons:
         comparer = TaskComparer(task, lambda: origin, lambda: endpoint_of(target_server))

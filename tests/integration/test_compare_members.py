@@ -7,14 +7,24 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from consumer.compare import Comparison, Ends, Rules, State, Threads, Work, compare_sets, repair
-from consumer.compare.members import Origin, choose_origin, from_members
+from consumer.compare import (
+    Comparison,
+    Ends,
+    Rules,
+    State,
+    Threads,
+    Work,
+    compare_sets,
+    members,
+    repair,
+)
+from consumer.compare.members import Origin, Watch, choose_origin, from_members
 from consumer.compare.work import ChunkResult
 from consumer.target.connection import Endpoint
 from deploy.servers import DatabaseServer, DatabaseSet, sql
 from millrace import faults
 from millrace.errors import Retryable
-from schemas.documents import SetDocument
+from schemas.documents import Directives, Member, SetDocument
 from schemas.gtid import Flavour
 from tests.kit.apply.loading import LOADER, PASSWORD_VARIABLE, LoadRig, source_document
 from tests.kit.apply.local import apply_task, endpoint_of, started
@@ -96,7 +106,7 @@ def late(replicas: Sequence[DatabaseServer]) -> Iterator[Callable[[], None]]:
 
 
 def _origin(rig: Rig) -> Origin:
-    return choose_origin(rig.document(), wait_s=30.0)
+    return choose_origin(rig.document(), Directives, wait_s=30.0)
 
 
 def _members(rig: Rig) -> set[tuple[str, int]]:
@@ -134,7 +144,7 @@ def test_replica_that_does_not_keep_up_is_not_read(rig: Rig) -> None:
             root = locked.enter_context(sql.root_connection(replica.socket))
             root.cursor().execute("FLUSH TABLES WITH READ LOCK")
         rig.apply("DELETE FROM t WHERE id = 1")
-        origin = choose_origin(rig.document(), wait_s=0.5)
+        origin = choose_origin(rig.document(), Directives, wait_s=0.5)
     assert origin.primary is None
     assert "does not have" in origin.why or "its lag is" in origin.why
 
@@ -203,13 +213,54 @@ def test_comparison_continues_when_its_member_is_lost(rig: Rig) -> None:
             rules = Rules(chunk_rows=20, pool=pool, state=state, seen=lose)
             return rig.compared(origin, rules=rules)
 
-        found = from_members(rig.document(), wait_s=5.0, compare=compare, is_stored=True)
+        found = from_members(
+            rig.document(), Directives, wait_s=5.0, compare=compare, is_stored=True
+        )
     assert (found.difference_count, found.rows) == (2, 300)
     first, last = origins
     assert _at(first.source) in _members(rig)
     assert last.primary is None
     assert "does not replicate" in last.why
     assert seen == sorted(set(seen)), "a chunk was compared twice"
+
+
+def test_drained_member_is_left_at_the_end_of_a_chunk(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next is read; with all replicas drained the primary, and a drained primary never."""
+    monkeypatch.setattr(members, "WATCH_S", 0.0)
+    drained: set[Member] = set()
+    origins: list[Origin] = []
+
+    def wishes() -> Directives:
+        return Directives(drained=frozenset(drained))
+
+    with closing(State.begin(endpoint_of(rig.target), rig.name, resumes=False)) as state:
+
+        def compare(origin: Origin) -> Comparison:
+            origins.append(origin)
+            watch = Watch(origin, wishes)
+
+            def drain(_: ChunkResult) -> None:
+                if len(drained) < len(rig.source.replicas):
+                    drained.add(Member(*_at(origin.source)))
+                watch.look()
+
+            pool = Threads(rig.ends(origin), 1)
+            rules = Rules(chunk_rows=20, pool=pool, state=state, seen=drain)
+            return rig.compared(origin, rules=rules)
+
+        found = from_members(rig.document(), wishes, wait_s=5.0, compare=compare, is_stored=True)
+    assert found.rows == 300
+    read = [_at(origin.source) for origin in origins]
+    primary = rig.source.primary
+    assert set(read[:-1]) == _members(rig)
+    assert read[-1] == (primary.host, primary.port)
+    assert "an operator drained it" in origins[-1].why
+    drained.add(Member(primary.host, primary.port))
+    with pytest.raises(Retryable, match="an operator drained it") as caught:
+        choose_origin(rig.document(), wishes, wait_s=5.0)
+    assert caught.value.code == "MR-5090"
 
 
 def _end_sessions(server: DatabaseServer) -> None:

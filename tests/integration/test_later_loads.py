@@ -5,12 +5,13 @@ from dataclasses import replace
 import pytest
 
 from consumer.apply.ddl_session import lock
+from consumer.load.state import COPIES
 from consumer.streams import later
 from consumer.streams.grown import AFTER_GROWN, BEFORE_GROWN
 from consumer.streams.view import side_of
 from consumer.target.connection import connect
 from deploy.servers import DatabaseServer
-from millrace.errors import Fatal, Retryable
+from millrace.errors import Fatal, Fenced, Retryable
 from schemas.documents import LoadRules, TableFilter
 from tests.kit.apply.live import LiveTask, Source, rows_on, rows_wanted
 from tests.kit.apply.loads import states
@@ -184,6 +185,30 @@ def test_table_that_a_changed_filter_admits_is_loaded(live: LiveTask) -> None:
     live.task = replace(live.task, tables=TableFilter())
     live.run(lambda: source.transactions(2), times=4)
     assert live.loader.loads == 1
+    _assert_equal(live)
+
+
+def test_table_that_is_left_out_again_leaves_its_load(live: LiveTask) -> None:
+    """In the middle of its copies. Nothing about it is shown, and it is loaded whole when it is admitted again."""
+    source, server = live.source, live.server
+    source.add("fresh")
+    source.transactions(3)
+    without = TableFilter(exclude=(f"{source.database}.fresh",))
+    live.task = replace(live.task, tables=without)
+    live.run()
+    live.task = replace(live.task, tables=TableFilter())
+    live.loader.errors.append(Fenced("MR-5020", "the run ends here"))
+    with pytest.raises(Fenced):
+        live.run(lambda: source.transactions(1), times=3)
+    assert [table.state for table in states(server, live.task.name).values()] == [COPIES]
+    server.execute(source.create_sql("fresh"))  # it is there, without its rows
+    live.task = replace(live.task, tables=without)
+    live.run(lambda: source.transactions(1), times=2)
+    assert live.loads.shown.text == ""
+    assert states(server, live.task.name) == {}
+    assert server.execute(f"SELECT COUNT(*) FROM {source.database}.fresh") == [(0,)]
+    live.task = replace(live.task, tables=TableFilter())
+    live.run(lambda: source.transactions(2), times=4)
     _assert_equal(live)
 
 

@@ -7,24 +7,29 @@ from dataclasses import replace
 
 import pytest
 
+from consumer.checks.load import RowsUse, check_load
 from consumer.compare import Ends, compare_sets
+from consumer.load import run
 from consumer.load.order import CopyOrder
 from consumer.load.plan import missing_rights
 from consumer.load.positions import begin_exact
+from consumer.load.source import member_of
 from consumer.load.state import COPIED, COPIES, WAITS
 from consumer.load.tables import Admission
 from consumer.target.connection import Side, connect
 from consumer.target.inventory import TableKey
 from deploy.servers import DatabaseSet, sql
-from millrace.errors import Fatal, Fenced
-from schemas.documents import LoadRules, TableFilter
+from millrace.checks.requirement import Level
+from millrace.errors import Fatal, Fenced, Retryable
+from schemas.documents import Directives, LoadRules, TableFilter
 from schemas.grants import Role, needed_grants
 from schemas.gtid import Flavour
 from schemas.stages.loaded import Loaded
 from tests.fixtures.load import load_rig
 from tests.fixtures.servers import Pool
+from tests.fixtures.spark import OneSet
 from tests.kit.apply.load_tables import create_filled, definitions
-from tests.kit.apply.loading import LOADER, LoadRig, LocalCopier, busy
+from tests.kit.apply.loading import LOADER, LoadRig, LocalCopier, busy, load_task
 from tests.kit.apply.local import endpoint_of
 
 NAME = "loaded"
@@ -161,6 +166,7 @@ def test_stopped_load_continues_with_the_chunks_that_are_left(rig: LoadRig) -> N
     first.before = lambda _: stop.set() if len(first.orders) == 12 else None
     rules = LoadRules(chunk_rows=40)
     assert rig.load(first, rules=rules, stop=stop) is None
+    assert _advice(rig) == {"start: load": "under way: 19 tables"}
     second = LocalCopier()
     assert rig.load(second, rules=rules) is not None
     chunks = [
@@ -169,6 +175,40 @@ def test_stopped_load_continues_with_the_chunks_that_are_left(rig: LoadRig) -> N
         if order.chunk
     ]
     assert len(chunks) == len(set(chunks)) > 60
+    assert_equal(rig)
+
+
+def _advice(rig: LoadRig) -> dict[str, str]:
+    """The findings of `millrace check` about the load itself, and all that are not ok."""
+    task = load_task(rig.name)
+    origin = rig.origin(task)
+    target = OneSet(rig.target).set_document("target")
+    use = RowsUse(task, origin.capture, origin.document, target, Directives())
+    return {
+        each.what: each.found
+        for each in check_load(use)
+        if each.what == "start: load" or each.level is not Level.OK
+    }
+
+
+def test_load_leaves_a_member_that_is_drained(
+    rig: LoadRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run ends with a code that is retried; the next one continues with another member."""
+    monkeypatch.setattr(run, "MEASURE_S", 0.0)
+    first = LocalCopier()
+
+    def drain(order: CopyOrder) -> None:
+        member = member_of(order.sites.source)
+        rig.directives = Directives(drained=frozenset({member}))
+
+    first.before = drain
+    with pytest.raises(Retryable, match="an operator drained it") as caught:
+        rig.load(first, rules=LoadRules(chunk_rows=40, parallel=1))
+    assert caught.value.code == "MR-5090"
+    second = LocalCopier()
+    assert rig.load(second) is not None
+    assert not {member_of(order.sites.source) for order in second.orders} & rig.directives.drained
     assert_equal(rig)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from schemas.decision import Decision
-from schemas.documents import TaskDocument
+from schemas.documents import Directives, TaskDocument
 from schemas.snapshot_request import SnapshotRequests
 from schemas.status import TaskReport
 
@@ -13,6 +13,10 @@ class Alone:
 
     def last_report(self, task: TaskDocument) -> TaskReport | None:
         """No task has run before."""
+
+    def directives(self, set_name: str) -> Directives:
+        """No operator has any."""
+        return Directives()
 
     def waiting_decision(self, task: TaskDocument) -> None:
         """No operator has decided."""

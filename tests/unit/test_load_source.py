@@ -8,6 +8,7 @@ from consumer.load.positions import begin_snapshot, read_begin, read_end
 from consumer.load.source import Candidate, Replication, Wanted, choose, why_not
 from consumer.target.connection import Endpoint, TargetConnection
 from millrace.errors import Retryable
+from schemas.documents import Directives, Member
 from schemas.gtid import Flavour, GtidSet, History, MariadbGtidSet
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
@@ -39,6 +40,26 @@ def test_replica_with_the_lowest_lag_is_read() -> None:
     allowed = Wanted(primary=HISTORY, from_primary=True)
     assert choose("shop", found, allowed, {}).name == "db1:3306"
     assert choose("shop", [PRIMARY], Wanted(is_alone=True), {}).name == "db1:3306"
+
+
+def test_wishes_of_an_operator_are_obeyed() -> None:
+    """A pinned member is read whatever its lag, if it is admissible; a drained one never is."""
+    found = [PRIMARY, _member("db2", lag_s=4.0), _member("db3", lag_s=1.0)]
+
+    def chosen(*drained: str, pinned: str = "", from_primary: bool = False) -> str:
+        wishes = Directives(
+            pinned=Member(pinned, 3306), drained=frozenset(Member(each, 3306) for each in drained)
+        )
+        wanted = Wanted(primary=HISTORY, directives=wishes, from_primary=from_primary)
+        return choose("shop", found, wanted, {}).name
+
+    assert chosen(pinned="db2") == "db2:3306"
+    assert chosen(pinned="db1") == "db3:3306"
+    assert chosen("db3") == "db2:3306"
+    assert chosen("db1", "db3", from_primary=True) == "db2:3306"
+    assert chosen("db2", pinned="db2") == "db3:3306"
+    with pytest.raises(Retryable, match=r"an operator drained it \(`millrace replica undrain SET"):
+        chosen("db2", "db3")
 
 
 @pytest.mark.parametrize(

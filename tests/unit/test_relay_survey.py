@@ -140,3 +140,10 @@ def test_needs_of_tasks_are_shown_by_file(tmp_path: Path) -> None:
         "b": f"{folder}/{NAMES[3]}",
         "c": f"{folder}/{NAMES[1]}",
     }
+
+
+def test_directory_of_a_former_owner_is_not_needed(tmp_path: Path) -> None:
+    """A task that was moved has published what this directory never got."""
+    lay_log(tmp_path)
+    survey = Survey(tmp_path)
+    assert survey.needed_by(survey.list_files(), {"moved": f"{SERVER}:1-17"}) == {}

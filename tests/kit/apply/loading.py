@@ -35,6 +35,7 @@ from schemas.documents import (
     ApplyTask,
     Brokers,
     CaptureTask,
+    Directives,
     LoadRules,
     SetDocument,
     Start,
@@ -129,7 +130,7 @@ def busy(server: DatabaseServer) -> Iterator[None]:
 class LoadRig:
     """One task, whose databases on source and target have its name.
 
-    ``loaded``: the reported stages; ``report`` gets each.
+    ``loaded``: the reported stages; ``report`` gets each. ``directives``: an operator's wishes about the source.
     """
 
     source: DatabaseSet
@@ -137,6 +138,7 @@ class LoadRig:
     name: str
     loaded: list[Loaded] = field(default_factory=list)
     report: Callable[[Loaded], object] = lambda _: None
+    directives: Directives = field(default_factory=Directives)
 
     def create(self) -> None:
         """The source's database, and an account with the rights of capture and load on each member."""
@@ -184,21 +186,23 @@ class LoadRig:
         task = load_task(self.name, rules=rules)
         load = Load(
             task,
-            self._origin(task, needed),
+            self.origin(task, needed),
             Destination(endpoint_of(self.target), owner or self.owner()),
             copier or LocalCopier(),
             self._record,
         )
         return first_load(load, stop or threading.Event())
 
-    def _origin(self, task: ApplyTask, needed: GtidPosition | None = None) -> Origin:
+    def origin(self, task: ApplyTask, needed: GtidPosition | None = None) -> Origin:
+        """Where the rows come from."""
         capture = CaptureTask(
             name="capture",
             set_name="source",
             output=task.source,
             tables=TableFilter(include=(f"{self.name}.*",)),
         )
-        return Origin(source_document("source", self.source.members), capture, needed)
+        document = source_document("source", self.source.members)
+        return Origin(document, capture, lambda: self.directives, needed)
 
     def load_again(self, *names: str) -> LoadStream | None:
         """A later load of these tables, up to the begin of its side stream."""
@@ -219,7 +223,7 @@ class LoadRig:
     def later(self) -> LaterLoad:
         """The later loads of the task."""
         task = load_task(self.name)
-        return LaterLoad(task, lambda: self._origin(task), endpoint_of(self.target), LocalCopier())
+        return LaterLoad(task, lambda: self.origin(task), endpoint_of(self.target), LocalCopier())
 
     def run(self, copier: LocalCopier | None = None, *, rules: LoadRules | None = None) -> bool:
         """A start of the task up to its stream, as the runner makes it; whether it has loaded."""

@@ -10,6 +10,7 @@ from schemas.documents import (
     ApplyTask,
     Brokers,
     CaptureTask,
+    Directives,
     SetDocument,
     TopicAddress,
 )
@@ -27,6 +28,10 @@ class _Sets:
     def set_document(self, name: str) -> SetDocument:
         assert name == "target"
         return self._document
+
+    def directives(self, set_name: str) -> Directives:
+        """No operator has any."""
+        return Directives()
 
     def capture_task_of(self, task: ApplyTask) -> CaptureTask:
         raise Retryable("MR-4203", f"no task captures to {task.source.topic}")

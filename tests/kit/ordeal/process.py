@@ -18,6 +18,7 @@ from schemas.documents import (
     ApplyTask,
     Brokers,
     CaptureTask,
+    Directives,
     LoadRules,
     Registry,
     SetDocument,
@@ -83,6 +84,10 @@ class Place:
             port, user = self.target
             return local_set(name, (port,), user=user, variable=TARGET_PASSWORD)
         return local_set(name, self.ports, user=LOADER.user, variable=SOURCE_PASSWORD)
+
+    def directives(self, set_name: str) -> Directives:
+        """No operator has any."""
+        return Directives()
 
     def capture_task_of(self, task: ApplyTask) -> CaptureTask:
         """The only one."""
