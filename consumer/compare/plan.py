@@ -36,6 +36,8 @@ from schemas.grants import Role, needed_grants
 from schemas.sql.quoting import table_name
 
 WHOLE_TABLE = "(the whole table)"
+ALTERED = "it was altered meanwhile"
+LOADED = "a load copies it now"
 NO_COLUMN = "(no column that both sides have)"
 
 Admits = Callable[[str, str], bool]
@@ -84,7 +86,7 @@ def pairs(
         if key in here and key in there:
             found.tables += 1
             if not _is_settled(before.get(key), here[key], there[key]):
-                found.unsettled += 1
+                found.leave_out(_name(here[key]), ALTERED)
             elif not shared_columns(here[key], there[key]):
                 found.note(_name(here[key]), "different", [NO_COLUMN])
             else:
@@ -92,7 +94,7 @@ def pairs(
             if with_structure and key not in loaded:
                 _compare_definitions((earlier, target, later), here[key], key, found)
         elif key in loaded:
-            found.unsettled += 1
+            found.leave_out(".".join(key), LOADED)
         elif (key in before) == (key in here):
             _refuse_hidden(sides.target if key in here else sides.source, key)
             what = "extra" if key in there else "missing"
@@ -154,7 +156,7 @@ def _compare_definitions(
         for change in differences(here, there, shared_columns(source, target))
     ]
     if changes and before != here:
-        found.unsettled += 1
+        found.leave_out(_name(source), ALTERED)
         return
     found.structure += changes
 

@@ -45,13 +45,17 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The part of one chunk. ``rows``: of the source. ``shown``: the first of ``differing`` rows."""
+    """The part of one chunk. ``rows``: of the source. ``shown``: the first of ``differing`` rows.
+
+    ``left_out``: why it was not compared; "" if it was. Then it counts as one unsettled row.
+    """
 
     rows: int
     differing: int = 0
     unsettled: int = 0
     repaired: int = 0
     shown: tuple[Difference, ...] = ()
+    left_out: str = ""
 
 
 @dataclass(slots=True)
@@ -59,7 +63,8 @@ class Comparison:
     """The result. ``counts``: all differences, by table. ``differences`` lists at most ``SHOWN_MAX`` per table.
 
     ``unsettled``: rows that changed at each look, and chunks of tables that were altered. Nothing is known about them.
-    ``repaired``: of the differences. ``structure``: how definitions differ, and views and others of one side.
+    ``left_out``: why tables, or chunks of them, were not compared. ``repaired``: of the differences.
+    ``structure``: how definitions differ, and views and others of one side.
     """
 
     tables: int = 0
@@ -69,6 +74,7 @@ class Comparison:
     repaired: int = 0
     differences: list[Difference] = field(default_factory=list)
     structure: list[Change] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
 
     @property
     def difference_count(self) -> int:
@@ -81,9 +87,14 @@ class Comparison:
         return sum(1 for change in self.structure if not change.is_only_named)
 
     @property
+    def has_equal_rows(self) -> bool:
+        """True without a row that differs, if none was left out."""
+        return not (self.difference_count or self.unsettled)
+
+    @property
     def is_equal(self) -> bool:
         """True without any difference, if nothing was left out."""
-        return not (self.difference_count or self.structure_count or self.unsettled)
+        return self.has_equal_rows and not self.structure_count
 
     def note(self, table: str, what: str, places: Sequence[str]) -> None:
         """Count and list differences of a table that are more than a row."""
@@ -95,12 +106,18 @@ class Comparison:
         if Difference(table, what, place) not in self.differences:
             self.note(table, what, [place])
 
+    def leave_out(self, table: str, why: str) -> None:
+        """Note a table, or the rest of it, that is not compared. It counts as one unsettled row."""
+        self.add(table, Part(0, unsettled=1, left_out=why))
+
     def add(self, table: str, chunk: "Part") -> None:
         """Add what was found in a chunk of a table."""
         self.rows += chunk.rows
         self.counts += Counter({table: chunk.differing})  # none for a table without a difference
         self.unsettled += chunk.unsettled
         self.repaired += chunk.repaired
+        if chunk.left_out:
+            self.left_out.setdefault(table, chunk.left_out)
         self.show(chunk.shown)
 
     def show(self, found: Sequence[Difference]) -> None:

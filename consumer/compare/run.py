@@ -9,7 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 
 from consumer.compare.loads import loading
-from consumer.compare.plan import Admits, pairs
+from consumer.compare.plan import ALTERED, LOADED, Admits, pairs
 from consumer.compare.pool import Pool, Threads
 from consumer.compare.repair import repair
 from consumer.compare.result import Comparison, Part
@@ -45,9 +45,9 @@ class Work:
             if not _was_altered(exc):
                 raise
             sides.rollback()
-            return ChunkResult(job, Part(0, unsettled=1), "")
+            return ChunkResult(job, Part(0, unsettled=1, left_out=ALTERED), "")
         if found.part.differing and job.pair.place in before | _loading(sides):
-            return ChunkResult(job, Part(0, unsettled=1), "")
+            return ChunkResult(job, Part(0, unsettled=1, left_out=LOADED), "")
         return found
 
 
@@ -94,13 +94,16 @@ def compare_sets(
             for result in table.compared:
                 found.add(table.pair.name, result.part)
         pool = given.pool or Threads(ends, THREADS)
-        jobs = _jobs(sides, begun, given.chunk_rows)
+        altered: list[Pair] = []  # of the pool's threads
+        jobs = _jobs(sides, begun, given.chunk_rows, altered)
         with closing(pool.run(given.work, jobs)) as results:
             for result in results:
                 if given.state is not None:
                     given.state.save(result)
                 found.add(result.job.pair.name, result.part)
                 given.seen(result)
+    for pair in altered:
+        found.leave_out(pair.name, ALTERED)
     found.differences.sort(key=lambda one: one.table)
     if given.state is not None:
         given.state.end(found)
@@ -115,12 +118,18 @@ class _Table:
         self.compared = state.compared(pair) if state is not None else []
 
 
-def _jobs(sides: Sides, begun: list[_Table], chunk_rows: int) -> Iterator[Job]:
-    """Every chunk of every table. The threads of the pool take turns."""
+def _jobs(sides: Sides, begun: list[_Table], chunk_rows: int, altered: list[Pair]) -> Iterator[Job]:
+    """Every chunk of every table. The threads of the pool take turns. ``altered``: tables whose rest is left out."""
     for table in begun:
         last = table.compared[-1].job.chunk if table.compared else None
-        for chunk in _chunks(sides, table.pair, last, chunk_rows):
-            yield Job(table.pair, chunk)
+        try:
+            for chunk in _chunks(sides, table.pair, last, chunk_rows):
+                yield Job(table.pair, chunk)
+        except MillraceError as exc:
+            if not _was_altered(exc):
+                raise
+            sides.rollback()
+            altered.append(table.pair)
 
 
 def _chunks(sides: Sides, pair: Pair, last: Chunk | None, chunk_rows: int) -> Iterator[Chunk]:
@@ -136,9 +145,4 @@ def _chunks(sides: Sides, pair: Pair, last: Chunk | None, chunk_rows: int) -> It
         return found
 
     table = pair.source.digest.table
-    try:
-        yield from chunks(query, table, key, rows=lambda: chunk_rows, begin=last)
-    except MillraceError as exc:
-        if not _was_altered(exc):
-            raise
-        sides.rollback()
+    yield from chunks(query, table, key, rows=lambda: chunk_rows, begin=last)

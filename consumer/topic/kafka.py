@@ -88,7 +88,7 @@ class TopicReader:
     """Reads partition 0 of one topic."""
 
     def __init__(self, brokers: KafkaAccess, topic: str) -> None:
-        self._topic = topic
+        self._brokers, self._topic = brokers, topic
         settings: Settings = {**brokers.settings(), **READER_SETTINGS}
         self._consumer = kafka_call(
             "creating a consumer", lambda: Consumer(settings, logger=driver_log)
@@ -110,6 +110,11 @@ class TopicReader:
         if found is None:
             raise Retryable("MR-3501", "the broker did not report the partition's ends")
         return TopicEnds(*found)
+
+    def hidden_after(self, stable: int) -> int:
+        """How many offsets from this end on belong to Kafka transactions that have not ended."""
+        identity = TopicIdentity(self._brokers, self._topic)
+        return max(0, identity.end(IsolationLevel.READ_UNCOMMITTED) - stable)
 
     def chunks(self, start: int, stop: int) -> Iterator[list[TopicRecord]]:
         """The committed records with start <= offset < stop, in order, in chunks of up to 5001."""
@@ -205,15 +210,18 @@ class TopicIdentity:
         topic_id = str(found.topic_id).replace("+", "-").replace("/", "_")
         return "" if topic_id == _NO_ID else topic_id
 
-    def end(self) -> int:
-        """The end of the records that read_committed can see, with Kafka's markers. MR-3501."""
+    def end(self, isolation: IsolationLevel = IsolationLevel.READ_COMMITTED) -> int:
+        """The end of the records that read_committed can see, with Kafka's markers. MR-3501.
+
+        With READ_UNCOMMITTED, that of all records: beyond the other end, a Kafka transaction has not ended.
+        """
         partition = TopicPartition(self._topic, PARTITION)
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         found = self._ask(
             f"reading the end of topic {self._topic}",
             lambda admin: admin.list_offsets(
                 {partition: latest},
-                isolation_level=IsolationLevel.READ_COMMITTED,
+                isolation_level=isolation,
                 request_timeout=IDENTITY_TIMEOUT_S,
             )[partition].result(),
         )

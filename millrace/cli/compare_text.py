@@ -42,6 +42,7 @@ def print_plain(task: str, origin: "Origin", found: "Comparison") -> None:
             }
             for one in found.differences
         ],
+        "left_out": [{"table": table, "why": why} for table, why in found.left_out.items()],
         "structure": [
             {
                 "table": one.table,
@@ -71,13 +72,14 @@ def print_text(origin: "Origin", found: "Comparison") -> None:
         lines += [f"{table}: and {more:,} more"] if more > 0 else []
     for table, changes in groupby(found.structure, key=lambda one: one.table):
         lines += _structure(table, list(changes))
+    lines += [f"{table}: not compared: {why}" for table, why in found.left_out.items()]
     for line in lines:
         out.print(printable(line), markup=False, highlight=False, soft_wrap=True)
     verdict = _verdict(found)
     if found.repaired:
         verdict += f", {found.repaired:,} repaired"
     if found.unsettled:
-        verdict += f", {counted(found.unsettled, 'row')} changed at each look"
+        verdict += f", {counted(found.unsettled, 'row')} unsettled"
     if found.structure_count:
         verdict += f", {counted(found.structure_count, 'difference')} of structure"
     tables, rows = counted(found.tables, "table"), counted(found.rows, "row")

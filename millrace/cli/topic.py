@@ -183,7 +183,10 @@ def _records(reader: "TopicReader", start: int, stop: int | None) -> "Iterator[T
 def verify(
     topic: Topic, kafka: Kafka = "", kafka_config: KafkaConfig = "", as_json: Json = False
 ) -> None:
-    """Verify that no record is missing, repeated, out of order or from a stale owner. Exits with 1 if one is."""
+    """Verify that no record is missing, repeated, out of order or from a stale owner. Exits with 1 if one is.
+
+    Records of a Kafka transaction that has not ended are not read; the output says how many.
+    """
     from consumer.topic.kafka import TopicReader
     from consumer.topic.verify import TopicVerifier
     from millrace.kafka_refusals import explained
@@ -196,6 +199,7 @@ def verify(
         verifier = TopicVerifier(from_beginning=ends.low == 0)
         began = time.monotonic()
         _feed_all(verifier, reader, ends.low, ends.stable)
+        hidden = reader.hidden_after(reader.ends().stable)
         reader.close()
     summary = verifier.finish()
     took_s = time.monotonic() - began
@@ -205,9 +209,15 @@ def verify(
             "whole": summary.violation_count == 0,
             "took_s": round(took_s, 3),
         }
-        print(json.dumps(verdict | {"low": ends.low, "end": ends.stable} | asdict(summary)))
+        read = {"low": ends.low, "end": ends.stable, "hidden": hidden}
+        print(json.dumps(verdict | read | asdict(summary)))
     else:
         _print_summary(topic, summary, took_s)
+        if hidden:
+            print(
+                f"  not verified  {counted(hidden, 'offset')} after {ends.stable}: a Kafka transaction has not ended."
+                " If this stays so, it hangs, and hides all later records from every reader"
+            )
     if summary.violation_count:
         violations = f"{counted(summary.violation_count, 'violation')} in {topic}"
         raise Finding(Fatal("MR-3503", violations, topic=topic))

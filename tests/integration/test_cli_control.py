@@ -324,6 +324,7 @@ def test_compare_exits_with_1_and_names_the_difference(
         "structure_differences": 0,
         "is_equal": True,
         "details": [],
+        "left_out": [],
         "structure": [],
     }
     target_server.execute("UPDATE cli_compared.t SET v = 'zwei' WHERE id = 2")
@@ -353,6 +354,7 @@ def test_compare_exits_with_1_and_names_the_difference(
         "structure_differences": 0,
         "is_equal": False,
         "details": DIFFERENCES,
+        "left_out": [],
         "structure": [],
     }
     target_server.execute("DELETE FROM cli_compared.t")

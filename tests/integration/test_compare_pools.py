@@ -80,7 +80,7 @@ def test_each_pool_finds_and_repairs_the_same(
     }
     repaired = _compared(follower, make(_ends(follower), spark), repairs=True)
     assert (repaired.difference_count, repaired.repaired) == (16, 16)
-    assert _compared(follower, make(_ends(follower), spark)).is_equal
+    assert _compared(follower, make(_ends(follower), spark)).has_equal_rows
 
 
 def test_killed_executor_repeats_its_chunk(follower: Follower, spark: SparkDriver) -> None:
@@ -114,7 +114,7 @@ def test_killed_executor_repeats_its_chunk(follower: Follower, spark: SparkDrive
     recorded = f"SELECT COUNT(*) FROM millrace.repair WHERE task = '{follower.task}'"
     assert follower.target.execute(recorded) == [(16,)]
     assert 0 < found.repaired < 16
-    assert _compared(follower, Threads(_ends(follower), 2)).is_equal
+    assert _compared(follower, Threads(_ends(follower), 2)).has_equal_rows
 
 
 def test_lost_executors_end_the_comparison_with_a_code(

@@ -170,7 +170,7 @@ def test_damage_is_found_exactly_and_repaired_under_writes(follower: Follower) -
     recorded = f"SELECT COUNT(*) FROM millrace.repair WHERE task = '{follower.task}'"
     assert follower.target.execute(recorded) != [(0,)]
     follower.end()
-    assert _compared(follower).is_equal
+    assert _compared(follower).has_equal_rows
     for table in TABLES:
         assert _rows(follower.source, table) == _rows(follower.target, table)
 
@@ -188,7 +188,7 @@ def test_comparison_under_heavy_writes_finds_no_false_difference(follower: Follo
 def test_paused_task_ends_the_comparison_with_a_code(follower: Follower) -> None:
     """It does not wait for ever for rows that do not come; what the target has already needs no task."""
     follower.is_paused.set()
-    assert _compared(follower, wait_s=0.2).is_equal
+    assert _compared(follower, wait_s=0.2).has_equal_rows
     follower.source.execute(f"DELETE FROM {DATABASE}.t WHERE id = 5")
     with pytest.raises(Retryable) as caught:
         _compared(follower, wait_s=0.2)
@@ -244,7 +244,7 @@ def test_two_mysql_servers_are_repaired_and_chunks_stored(
             rules = Rules(chunk_rows=CHUNK_ROWS, work=Work(repairs=True), state=state)
             found = _compared(follower, rules)
         assert (found.difference_count, found.repaired) == (1, 1)
-        assert _compared(follower).is_equal
+        assert _compared(follower).has_equal_rows
 
 
 def test_second_comparison_of_a_task_is_refused(follower: Follower) -> None:
@@ -337,7 +337,7 @@ def test_table_whose_trigger_would_write_more_is_not_repaired(follower: Follower
         for statement in difference.rows.repair.split("; "):
             session.cursor().execute(statement.replace("%", "%%"))
         session.commit()
-    assert _compared(follower).is_equal
+    assert _compared(follower).has_equal_rows
 
 
 def test_repair_waits_for_the_transactions_of_apply(follower: Follower) -> None:

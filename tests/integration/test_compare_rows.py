@@ -103,7 +103,7 @@ def test_printed_sql_repairs_in_any_session_without_a_cascade(both: Both) -> Non
         with session.cursor() as cursor:
             cursor.execute("SELECT @@foreign_key_checks")
             assert cursor.fetchall() == ((1,),)
-    assert both.compared().is_equal
+    assert both.compared().has_equal_rows
     assert both.rows("SELECT * FROM child ORDER BY id") == children
 
 
@@ -155,7 +155,7 @@ def test_swapped_unique_values_are_repaired(both: Both) -> None:
         "INSERT INTO u VALUES (7, 30)",
     )
     both.compared(repairs=True)
-    assert both.compared().is_equal
+    assert both.compared().has_equal_rows
 
 
 def test_repair_never_deletes_an_equal_row_for_a_stricter_key(both: Both) -> None:
@@ -238,14 +238,14 @@ def test_doubles_are_compared_by_value(both: Both) -> None:
         "CREATE TABLE k (v DOUBLE PRIMARY KEY, n INT)",
         f"INSERT INTO k VALUES {keys}",
     )
-    assert both.compared().is_equal
+    assert both.compared().has_equal_rows
     both.damage(
         "UPDATE d SET v = -7.185044100630329e-9 WHERE id = 0", "UPDATE k SET n = 2 WHERE v = 12.5"
     )
     found = both.compared(repairs=True)
     assert {one.table.rpartition(".")[2] for one in found.differences} == {"d", "k"}
     assert found.difference_count == found.repaired
-    assert both.compared().is_equal
+    assert both.compared().has_equal_rows
 
 
 def test_extra_table_is_listed_with_the_reason_why_it_stays(both: Both) -> None:
@@ -257,4 +257,4 @@ def test_extra_table_is_listed_with_the_reason_why_it_stays(both: Both) -> None:
     note = note_of(one)
     assert "never dropped" in note
     both.target.execute(note.partition("drop it: ")[2])
-    assert both.compared().is_equal
+    assert both.compared().has_equal_rows

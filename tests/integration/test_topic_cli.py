@@ -120,12 +120,34 @@ def test_verify_accepts_a_complete_topic(rig: Rig, capsys: pytest.CaptureFixture
     """Exit code 0 and the figures."""
     assert run(["topic", "verify", rig.topic, "--kafka", rig.bootstrap, "--json"]) == 0
     verdict = json.loads(capsys.readouterr().out)
-    assert verdict["whole"] is True
+    assert (verdict["whole"], verdict["hidden"]) == (True, 0)
     assert (verdict["counts"]["rows"], verdict["last_seq"]) == (ROWS, ROWS)
     assert [epoch for epoch, _ in verdict["epochs"]] == [7, 8]
     assert verdict["gtid_set"].endswith(":1-1005")
     assert run(["topic", "verify", rig.topic, "--kafka", rig.bootstrap]) == 0
     assert "whole" in capsys.readouterr().out
+
+
+def test_verify_names_what_an_open_transaction_hides(
+    kafka: KafkaServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A reader sees nothing after its begin, so nothing is known about the records there."""
+    rig = Rig(kafka.bootstrap, f"cli-hidden-{time.time_ns()}")
+    with rig.running(7) as publisher:
+        publisher.publish(rig.stream(publisher, transaction_rows=5).next_batch(10))
+    foreign = confluent_kafka.Producer(
+        {"bootstrap.servers": kafka.bootstrap, "transactional.id": rig.topic}
+    )
+    foreign.init_transactions()
+    foreign.begin_transaction()
+    foreign.produce(rig.topic, b"hidden", partition=0)
+    foreign.flush()
+    command = ["topic", "verify", rig.topic, "--kafka", rig.bootstrap]
+    assert run([*command, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["hidden"] == 1
+    assert run(command) == 0
+    assert "not verified  1 offset after " in capsys.readouterr().out
+    foreign.abort_transaction()
 
 
 def test_verify_names_the_offset_of_a_violation(

@@ -1,18 +1,25 @@
 """The result of a comparison as text: what is listed, what is only counted, what a repair has left."""
 
+from collections.abc import Generator, Iterator
 from dataclasses import replace
 from typing import cast
 
 import pytest
 
+from consumer.compare import pool, run
 from consumer.compare.gaps import Gap
 from consumer.compare.members import Origin
 from consumer.compare.result import SHOWN_MAX, Comparison, Difference, Part, Rows, What
 from consumer.compare.settle import Suspect
 from consumer.compare.show import note_of, with_left
+from consumer.compare.sides import Ends
 from consumer.compare.structure import Change
+from consumer.compare.table import pair_of
+from consumer.compare.work import ChunkResult, Job
 from consumer.target.connection import Endpoint
+from consumer.target.inventory import TargetColumn, TargetTable, UniqueKey
 from millrace.cli.compare_text import print_text
+from millrace.errors import Fatal
 
 ORIGIN = Origin(cast(Endpoint, None))
 COLUMN = Change("shop.t", "column note", "", "int NULL DEFAULT NULL")
@@ -42,7 +49,7 @@ def test_text_says_how_many_differences_are_not_listed(capsys: pytest.CaptureFix
     ("found", "verdict"),
     [
         (Comparison(), "equal"),
-        (Comparison(unsettled=2), "no difference found, 2 rows changed at each look"),
+        (Comparison(unsettled=2), "no difference found, 2 rows unsettled"),
         (Comparison(structure=[COLUMN]), "rows equal, 1 difference of structure"),
         (Comparison(structure=[VIEW]), "equal"),
     ],
@@ -54,6 +61,61 @@ def test_verdict_is_equal_only_if_nothing_was_left_out(
     print_text(ORIGIN, found)
     assert capsys.readouterr().out.splitlines()[-1] == f"0 tables, 0 rows: {verdict}"
     assert found.is_equal == (verdict == "equal")
+
+
+def test_table_that_was_not_compared_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is known about it, so it is not equal."""
+    found = Comparison(tables=1)
+    found.leave_out("shop.t", "a load copies it now")
+    found.leave_out("shop.t", "it was altered meanwhile")
+    print_text(ORIGIN, found)
+    assert capsys.readouterr().out.splitlines() == [
+        "shop.t: not compared: a load copies it now",
+        "1 table, 0 rows: no difference found, 2 rows unsettled",
+    ]
+    assert not found.is_equal
+
+
+@pytest.mark.parametrize("code", ["MR-5012", "MR-5013"])
+def test_rest_of_a_table_that_was_altered_is_not_equal(
+    code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was dropped or altered when the border of its next chunk was looked for."""
+    table = TargetTable(
+        "shop",
+        "t",
+        {"id": TargetColumn("id", "int", "int", "", "", False, False)},
+        (UniqueKey("PRIMARY", ("id",), True),),
+    )
+
+    class Altered:
+        """Sides whose source was altered."""
+
+        def __init__(self, _: Ends) -> None:
+            self.source = self
+
+        def query(self, sql: str) -> None:
+            raise Fatal(code, sql)
+
+        def rollback(self) -> None:
+            """Nothing to end."""
+
+        close = rollback
+
+    class Pool:
+        """Compares nothing."""
+
+        def run(self, _: object, jobs: Iterator[Job]) -> Generator[ChunkResult, None, None]:
+            assert list(jobs) == []
+            yield from ()
+
+    monkeypatch.setattr(run, "Sides", Altered)
+    monkeypatch.setattr(run, "pairs", lambda *_, **__: [pair_of(table, table)])
+    found = run.compare_sets(
+        cast(Ends, None), lambda *_: True, rules=run.Rules(pool=cast(pool.Pool, Pool()))
+    )
+    assert found.left_out == {"shop.t": "it was altered meanwhile"}
+    assert not found.is_equal
 
 
 def test_structure_is_shown_with_both_sides(capsys: pytest.CaptureFixture[str]) -> None:
