@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from consumer.apply.batch import Figures
 from consumer.target.progress import DATABASE, Mark
+from consumer.target.statement import RunningStatement
 from millrace.counted import counted
 from millrace.errors import Retryable
 from schemas.stages.applied import Applied, AppliedCounts
@@ -62,6 +63,7 @@ def running_report(
     safe_mode: str = "",
     consistency: str = "",
     incidents: Incidents = NONE,
+    statement: str = "",
     loads: Loads = NO_LOADS,
     comparing: Comparing = NO_COMPARISON,
 ) -> TaskReport:
@@ -74,7 +76,7 @@ def running_report(
         TaskState.DEGRADED if silence else TaskState.RUNNING,
         why=shown.message
         if shown
-        else why_running(mark.next_offset, figures, safe_mode, loads.why),
+        else why_running(mark.next_offset, figures, safe_mode, loads.why, statement),
         code=shown.code if shown else "",
         fix=shown.fix if shown else "",
         gtid_set=mark.gtid_set,
@@ -94,6 +96,7 @@ def running_report(
             in_order=in_order_text(figures.in_order),
             consistency=consistency,
             safe_mode=safe_mode,
+            executes=statement,
         ),
         loaded=loads.loaded,
     )
@@ -115,6 +118,13 @@ def loading_report(loaded: Loaded) -> TaskReport:
     )
 
 
+def waiting_report(running: RunningStatement | None) -> TaskReport:
+    """RUNNING while a statement that an earlier run has begun runs on."""
+    what = running.shown() if running is not None else "the target does not answer"
+    why = f"waits for a statement that an earlier run has begun: {what}"
+    return TaskReport(TaskState.RUNNING, why=why)
+
+
 def filter_warning(figures: Figures) -> str:
     """A note for the operator while the task leaves out every table that the topic has rows of; else ""."""
     if not figures.only_left_out:
@@ -132,9 +142,13 @@ def in_order_text(found: Sequence[tuple[str, str]]) -> str:
     return ", ".join([*named, f"{more} more"] if more > 0 else named)
 
 
-def why_running(offset: int, figures: Figures, safe_mode: str = "", loads: str = "") -> str:
-    """The status text of a running task, with safe mode, its loads, and statements that it did not execute."""
+def why_running(
+    offset: int, figures: Figures, safe_mode: str = "", loads: str = "", statement: str = ""
+) -> str:
+    """The status text of a running task: the statement under way, safe mode, loads, statements not executed."""
     why = "waiting for the first record" if offset < 0 else f"applied up to offset {offset}"
+    if statement:
+        why += f"; {statement}"
     if safe_mode:
         why += f"; safe mode {safe_mode}"
     if loads:

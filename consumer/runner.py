@@ -36,7 +36,7 @@ from consumer.load.later import LaterLoad
 from consumer.load.run import Destination, Load, Origin, first_load
 from consumer.load.state import LoadStream
 from consumer.pace import End, Look, Pace
-from consumer.report import loading_report, running_report
+from consumer.report import loading_report, running_report, waiting_report
 from consumer.safe_mode import SafeMode
 from consumer.side_turns import SideTurns
 from consumer.spark.driver import (
@@ -57,6 +57,8 @@ from consumer.target.progress import (
     read_mark,
 )
 from consumer.target.sessions import Kept
+from consumer.target.statement import ANSWER_S, RunningStatement, find_statement
+from consumer.target.statement import LOOK_S as STATEMENT_LOOK_S
 from consumer.topic.begin import topic_begin
 from consumer.topic.kafka import TopicIdentity
 from consumer.topic.waiting import begin_at, waiting_for
@@ -139,7 +141,10 @@ class ApplyRunner:
         topic = TopicIdentity(task.source.brokers, task.source.topic)
         session = connect(endpoint)
         try:
-            owner = owner_of(session, task, epoch=lease.epoch)
+            waiting = partial(_waits, report=report, stop=stop)
+            owner = owner_of(session, task, epoch=lease.epoch, waiting=waiting)
+            if owner is None:
+                return  # stopped
             if has_to_load(session, task):
                 loaded = self._load(task, Destination(endpoint, owner), stop, report)
                 if loaded is None:
@@ -210,6 +215,12 @@ class ApplyRunner:
         return Comparisons(comparer, task.name, task.rules.compare)
 
 
+def _waits(running: RunningStatement | None, *, report: Report, stop: threading.Event) -> bool:
+    """Show the statement of an earlier run, which still runs; False at a stop."""
+    report(waiting_report(running))
+    return not stop.wait(STATEMENT_LOOK_S)
+
+
 class Identity(Protocol):
     """Implemented by ``TopicIdentity``."""
 
@@ -253,10 +264,14 @@ def same_topic(identity: Identity, mark: Mark, *, source: TopicAddress) -> Mark:
 
 @dataclass(frozen=True, slots=True)
 class _MarkRead:
-    """The mark that the last look read on the target, with its lag; None before the first."""
+    """The mark that the last look read on the target, with its lag; None before the first.
+
+    ``statement``: one that the target executes for the task, as text for the status; "" if there is none.
+    """
 
     mark: Mark
     lag_s: float | None = None
+    statement: str = ""
 
 
 _ALONE = Beside()
@@ -348,6 +363,7 @@ class ApplyRun:
                 safe_mode=safe_mode.text(self._mark) if safe_mode else "",
                 consistency=str(applier.assignment.consistency),
                 incidents=self._incidents(),
+                statement=self._read.statement if self._busy.locked() else "",
                 loads=self._beside.loading,
                 comparing=self._beside.comparing,
             )
@@ -423,18 +439,28 @@ class ApplyRun:
             session = self._observing()
             found = read_mark(session, self._applier.owner.task)
             session.rollback()
+            statement = ""
+            if found is not None and _place(found[0]) == _place(self._read.mark):
+                statement = self._statement(session)
         except Retryable:
             return  # the executor finds out
         if found is not None:
             mark, lag_ms = found
-            self._read = _MarkRead(mark, lag_ms / 1000 if mark.commit_ms else 0.0)
+            self._read = _MarkRead(mark, lag_ms / 1000 if mark.commit_ms else 0.0, statement)
+
+    def _statement(self, session: TargetConnection) -> str:
+        task = self._applier.owner.task
+        streams = [task, side_of(task)] if self._applier.is_partial else [task]
+        found = (find_statement(session, stream) for stream in streams)
+        return "; ".join(running.shown() for running in found if running is not None)
 
     def _observing(self) -> TargetConnection:
         """The session that reads the mark; a new one if it is too old."""
         owner, endpoint = self._applier.owner, self._applier.assignment.endpoint
         if self._observer is None or not self._observer.is_usable(endpoint):
             self._close_observer()
-            self._observer = Kept(owner, endpoint, connect(endpoint), time.monotonic())
+            session = connect(endpoint, answer_s=ANSWER_S)
+            self._observer = Kept(owner, endpoint, session, time.monotonic())
         return self._observer.session
 
     def _close_observer(self) -> None:

@@ -1,7 +1,6 @@
 """The start of a run of an apply task on the target: the fence, and the progress from which it continues."""
 
 from consumer.apply.batch import Assignment, BatchApplier
-from consumer.apply.ddl_session import end_earlier_statement
 from consumer.load.state import LoadStream, begin_stream
 from consumer.spark.driver import FIRST_OFFSET, LANES_MAX
 from consumer.streams.state import is_partial
@@ -18,6 +17,7 @@ from consumer.target.progress import (
     insert_mark,
     read_mark,
 )
+from consumer.target.statement import Waiting, await_statement, pause
 from consumer.target.wait_procedure import create_procedure
 from millrace.errors import Fatal
 from millrace.log import get_logger
@@ -31,15 +31,23 @@ def take_over(
     session: TargetConnection, endpoint: Endpoint, task: ApplyTask, *, epoch: int
 ) -> BatchApplier:
     """Raise the fence and read the progress: all requests of a start to the target, unless it loads."""
-    return applier_of(session, endpoint, task, owner_of(session, task, epoch=epoch))
+    owner = owner_of(session, task, epoch=epoch)
+    assert owner is not None  # nothing ends the wait
+    return applier_of(session, endpoint, task, owner)
 
 
-def owner_of(session: TargetConnection, task: ApplyTask, *, epoch: int) -> Owner:
-    """Raise the fence: afterwards no earlier run of the task writes or executes a statement."""
+def owner_of(
+    session: TargetConnection, task: ApplyTask, *, epoch: int, waiting: Waiting = pause
+) -> Owner | None:
+    """Raise the fence: afterwards no earlier run of the task writes or executes a statement.
+
+    A statement that an earlier run has begun is waited for (``await_statement``); None if ``waiting`` ended the wait.
+    """
     create_tables(session)
     create_procedure(session)
     owner = raise_fence(session, task=task.name, epoch=epoch)
-    end_earlier_statement(session, task.name)
+    if not await_statement(session, task.name, waiting):
+        return None
     add_missing_columns(session)
     forget_blocking(session, task.name)
     session.commit()

@@ -59,6 +59,12 @@ def _find(report: TaskReport, age_s: float) -> tuple[str, str]:
             f"no row was published for {published.waits_s:.0f} s, and rows wait in the relay log",
             f"`millrace check TASK` asks the brokers and the registry. {_AGAIN}",
         )
+    if applied is not None and applied.waits_s > STALL_S and applied.executes:
+        return (
+            f"nothing was applied for {applied.waits_s:.0f} s: the target executes a statement",
+            "Nothing to do: the statement is waited for, however long it takes. `millrace apply-ddl TASK --seq"
+            f" {report.seq + 1} --end` ends it.",
+        )
     if applied is not None and applied.waits_s > STALL_S:
         return (
             f"nothing was applied for {applied.waits_s:.0f} s, and records wait in the topic",

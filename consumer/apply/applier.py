@@ -384,7 +384,9 @@ class Applier:
             commit_ms=record.source.place.ts_ms,
         )
         known = self.plans.inventory
-        scope = Scope(self.plans.route, self.overlap.range, known.tables, known.foreign_keys)
+        scope = Scope(
+            self.plans.route, self.overlap.range, known.tables, known.foreign_keys, self.is_over
+        )
         passed = apply_ddl(
             self.order.endpoint, self.owner, record, DdlPlace(self.mark, after), scope
         )

@@ -1,6 +1,6 @@
 """Executes DDL on the target exactly once, between two windows of rows.
 
-    1  lock     GET_LOCK of the task; ``end_earlier_statement`` has ended the lock's session of an earlier run
+    1  lock     GET_LOCK of the task; a start has waited for the statement of an earlier run
     2  intent   check the fence, store the statement, its objects' state and the server that has this state, commit
     3  execute  on the lock's session, with the session variables of the record
     4  done     check the fence, move the mark over the statement, delete the intent, commit
@@ -29,7 +29,8 @@ A statement that has no effect if it is executed twice may be executed twice. Th
 which ALTER SEQUENCE changes.
 
 The statements run on a session of their own (``consumer.apply.ddl_session``), which holds the lock from the first
-statement on.
+statement on. A statement may take days (``consumer.target.statement``): a stop of the task leaves it running, and the
+next run begins when it has ended. Only an operator ends it, and then decides about it (``decision``).
 A gap that an operator decided on the capture task (``schemas.record.gap``) is no statement: it blocks like one that is
 not understood, until an operator has repaired the target.
 
@@ -41,18 +42,26 @@ Not done here: views, routines, triggers, events, accounts. They are recorded in
 """
 
 import json
-from collections.abc import Collection
+import time
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
 from consumer.apply.ddl_session import (
     default_database,
     entered,
-    lock,
     run_failed_statement,
     run_statement,
     sql_mode,
 )
-from consumer.apply.outcome import EXECUTE, UNDECIDED, State, decide, emptied_by, is_understood
+from consumer.apply.outcome import (
+    DONE,
+    EXECUTE,
+    UNDECIDED,
+    State,
+    decide,
+    emptied_by,
+    is_understood,
+)
 from consumer.load.state import set_waiting, task_of
 from consumer.route import Route
 from consumer.streams.range import Range
@@ -62,6 +71,7 @@ from consumer.target.connection import Endpoint, TargetConnection
 from consumer.target.inventory import Changed, ForeignKey, TableKey
 from consumer.target.progress import DATABASE, Mark, Owner, check_fence, move_mark
 from consumer.target.sessions import session_for, statement_session
+from consumer.target.statement import lock, watched
 from consumer.target.table_state import is_empty, read_state, server_of
 from consumer.window import is_covered
 from millrace.errors import Fatal, MillraceError, Retryable
@@ -80,7 +90,8 @@ AFTER_EXECUTE = register("apply.ddl_after_execute")
 BEFORE_ASIDE = register("streams.before_aside")
 AFTER_ASIDE = register("streams.after_aside")
 
-REFUSED, UNEXPECTED = "refused", "unexpected"
+REFUSED, UNEXPECTED, ENDED = "refused", "unexpected", "ended"
+IDLE_S = 30.0
 
 _log = get_logger("apply.ddl")
 
@@ -95,12 +106,16 @@ class DdlPlace:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The tables that a stream applies, the range of its load, and the tables that the target has."""
+    """The tables that a stream applies, the range of its load, and the tables that the target has.
+
+    ``is_over``: no process waits for the outcome.
+    """
 
     route: Route
     range: Range | None = None
     on_target: Collection[TableKey] = ()
     foreign_keys: Collection[ForeignKey] = ()
+    is_over: Callable[[], bool] = lambda: False
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +162,11 @@ def apply_ddl(
             names = ", ".join(f"{name.database}.{name.table}" for name in statement.tables)
             what = f"{statement.verb} {names}, and the target is MySQL"
             raise Fatal("MR-5028", what, seq=record.source.seq, table=names)
-        return Passed(_apply_once(session, owner, record, statement, place))
-    except BaseException:
+        changed = _apply_once(session, owner, record, statement, place, is_over=scope.is_over)
+        return Passed(changed)
+    except BaseException as exc:
+        if isinstance(exc, Retryable) and exc.code == "MR-5001":
+            session.cut()  # a lost server does not answer a ROLLBACK either
         session.rollback()
         raise
 
@@ -253,6 +271,8 @@ def _apply_once(
     record: DdlRecord,
     statement: Statement,
     place: DdlPlace,
+    *,
+    is_over: Callable[[], bool],
 ) -> Changed:
     seq, endpoint = record.source.seq, session.endpoint
     executing = statement_session(endpoint, owner)
@@ -272,18 +292,23 @@ def _apply_once(
         before = State(str(found[0][1]), json.loads(str(found[0][0])))
         again = EXECUTE if "error_code" in record.statement.session else ""
         sql, mode = record.statement.sql, sql_mode(record)
-        decision = decided or again or decide(before, now, statement, sql, mode)
+        judged = again or decide(before, now, statement, sql, mode)
+        if decided == ENDED:  # it may have ended by itself before the operator's KILL
+            decision = DONE if judged == DONE else UNDECIDED
+        else:
+            decision = decided or judged
     session.commit()
     if decision in (UNDECIDED, UNEXPECTED):
-        raise _undecided(record, statement, before, now)
+        raise _undecided(record, statement, before, now, is_ended=decided == ENDED)
     fault_point(AFTER_INTENT)
+    begun_s = time.monotonic()
     if decision == EXECUTE:
         if decided == EXECUTE:  # an operator wants it executed, whatever happened on the source
             record = replace(record, statement=_succeeding(record.statement))
         try:
-            _execute(executing, owner, record, statement)
+            _execute(executing, owner, record, statement, is_over=is_over)
         except Fatal as exc:
-            session = session_for(endpoint, owner)
+            session = session_for(endpoint, owner, is_checked=True)
             if exc.code == "MR-5040":
                 check_fence(session, owner)
                 _decide_intent(session, owner, record, UNEXPECTED)
@@ -292,7 +317,8 @@ def _apply_once(
                 _store_refusal(session, owner, record, statement, now)
             raise
         fault_point(AFTER_EXECUTE)
-        session = session_for(endpoint, owner)  # a stop may have cut the other one meanwhile
+        # the server may have ended the idle session meanwhile
+        session = session_for(endpoint, owner, is_checked=time.monotonic() - begun_s > IDLE_S)
     check_fence(session, owner)
     move_mark(session, owner.task, before=place.before, after=place.after)
     _forget_intent(session, owner, record)
@@ -360,7 +386,9 @@ _GAP_FIX = (
 )
 
 
-def _undecided(record: DdlRecord, statement: Statement, before: State, now: State) -> Fatal:
+def _undecided(
+    record: DdlRecord, statement: Statement, before: State, now: State, *, is_ended: bool
+) -> Fatal:
     if (gap := gap_of(record)) is not None:
         missing = shortened(gap.missing) or "nothing that the task has not applied"
         what = f"a gap in the topic ({gap.kind}, {gap.reason}): it misses {missing}"
@@ -370,6 +398,8 @@ def _undecided(record: DdlRecord, statement: Statement, before: State, now: Stat
     what = f"{what}: {record.statement.sql[:200]}"
     if not is_understood(statement):
         return Fatal("MR-5042", what, seq=record.source.seq)
+    if is_ended:
+        what = f"an operator has ended {what}"
     states = f"Before, {before.shown()}\nNow, {now.shown()}"
     return Fatal("MR-5040", f"{what}\n{states}", seq=record.source.seq)
 
@@ -384,7 +414,12 @@ def _store_intent(session: TargetConnection, owner: Owner, record: DdlRecord, st
 
 
 def _execute(
-    session: TargetConnection, owner: Owner, record: DdlRecord, statement: Statement
+    session: TargetConnection,
+    owner: Owner,
+    record: DdlRecord,
+    statement: Statement,
+    *,
+    is_over: Callable[[], bool],
 ) -> None:
     sql = record.statement.sql
     if statement.opens_transaction:  # the rows of CREATE TABLE … SELECT follow as records
@@ -392,10 +427,11 @@ def _execute(
         sql = head
     try:
         session = entered(session, owner, record)
-        if error_code := record.statement.session.get("error_code"):
-            run_failed_statement(session, sql, error_code)
-        else:
-            run_statement(session, sql)
+        with watched(session, owner.task, is_over=is_over):
+            if error_code := record.statement.session.get("error_code"):
+                run_failed_statement(session, sql, error_code)
+            else:
+                run_statement(session, sql)
     except MillraceError as exc:
         if isinstance(exc, Retryable):
             raise

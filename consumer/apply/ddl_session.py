@@ -9,20 +9,18 @@ Not done here: deciding whether a statement is executed (``consumer.apply.ddl``)
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
-from hashlib import blake2b
 from weakref import WeakKeyDictionary
 
 from consumer.target.connection import TargetConnection
 from consumer.target.progress import Owner
 from consumer.target.sessions import statement_session
-from millrace.errors import Fatal, MillraceError, Retryable
+from consumer.target.statement import lock
+from millrace.errors import Fatal, MillraceError
 from millrace.log import get_logger
 from schemas.gtid import Flavour
 from schemas.record.control import DdlRecord
 from schemas.sql.quoting import quoted
 from schemas.sql.tokens import SqlMode
-
-LOCK_S = 30
 
 _log = get_logger("apply.ddl")
 
@@ -273,31 +271,3 @@ def run_failed_statement(session: TargetConnection, sql: str, error_code: str) -
     raise Fatal(
         "MR-5040", f"it failed on the source with error {error_code}, and not on the target"
     )
-
-
-# ---- the lock of a task's DDL ---------------------------------------------------------------------
-
-
-def _lock_name(task: str) -> str:
-    """A lock name of at most 64 characters. Servers ignore its case."""
-    return f"millrace.ddl.{blake2b(task.encode(), digest_size=16).hexdigest()}"
-
-
-def lock(session: TargetConnection, task: str) -> None:
-    """Take the lock; Retryable MR-5005 if another session keeps it."""
-    if session.query("SELECT GET_LOCK(%s, %s)", (_lock_name(task), LOCK_S)) != [(1,)]:
-        raise Retryable("MR-5005", f"another session is executing a statement of {task}", task=task)
-
-
-def end_earlier_statement(session: TargetConnection, task: str) -> None:
-    """After raising the fence, or after a stream's end: end the session that has the lock, and wait for its end."""
-    ((holder,),) = session.query("SELECT IS_USED_LOCK(%s)", (_lock_name(task),))
-    if holder is not None and holder != session.id:
-        _log.info("ending an earlier DDL session", session=holder)
-        try:
-            session.query(f"KILL {holder}")
-        except Fatal as exc:  # it has ended meanwhile
-            _log.info("the session has ended", error=str(exc))
-    lock(session, task)
-    session.query("SELECT RELEASE_LOCK(%s)", (_lock_name(task),))
-    session.commit()

@@ -1,6 +1,6 @@
 """Creates the tables of a load on the target as the source has them, and empties a table whose read starts over.
 
-The statements run under the lock of the task's statements (``consumer.apply.ddl_session``), so none of an earlier
+The statements run under the lock of the task's statements (``consumer.target.statement``), so none of an earlier
 run comes late. Creating is repeatable: what exists is left as it is. Foreign keys are not checked, so the order of
 the tables does not matter. Triggers, views and routines are not created.
 """
@@ -8,11 +8,12 @@ the tables does not matter. Triggers, views and routines are not created.
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from consumer.apply.ddl_session import lock, run_statement
+from consumer.apply.ddl_session import run_statement
 from consumer.load.tables import SourceTable
 from consumer.target.connection import TargetConnection, connect
 from consumer.target.inventory import TableKey, TargetTable
 from consumer.target.progress import Owner, check_fence
+from consumer.target.statement import lock
 from millrace.errors import Fatal
 from millrace.faults import fault_point, register
 from schemas.gtid import Flavour

@@ -16,7 +16,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from consumer.apply.batch import BatchApplier
-from consumer.apply.ddl_session import end_earlier_statement
 from consumer.load.state import WAITS, set_waiting, task_of
 from consumer.report import Loads
 from consumer.streams.loader import Loader, Turns
@@ -31,6 +30,7 @@ from consumer.target.connection import TargetConnection, connect
 from consumer.target.fence import raise_fence
 from consumer.target.inventory import TableKey
 from consumer.target.progress import Owner, read_mark
+from consumer.target.statement import await_statement
 from millrace.errors import Fatal, Retryable
 from millrace.log import get_logger
 
@@ -142,7 +142,7 @@ class LaterLoads(threading.Thread):
                 return False
             batch = begin(session, Owners(main.owner, side), main.mark)
             main.is_partial = True
-            end_earlier_statement(session, side.task)  # the lock of the last load's statements
+            self._await(session, side.task)  # the lock of the last load's statements
         finally:
             main.gate.release()
         _log.info("a later load begins", task=main.owner.task, batch=batch, seq=main.mark.seq)
@@ -205,10 +205,15 @@ class LaterLoads(threading.Thread):
         main = self.parts.main.owner
         name = side_of(main.task)
         owner = raise_fence(session, task=name, epoch=main.epoch)
-        end_earlier_statement(session, name)
+        self._await(session, name)
         forget_blocking(session, name)
         session.commit()
         return owner
+
+    def _await(self, session: TargetConnection, stream: str) -> None:
+        """Wait for a statement of an earlier run. Retryable MR-5050 at the end of this one."""
+        if not await_statement(session, stream, lambda _: not self._ending.wait(LOOK_S)):
+            raise Retryable("MR-5050", "the run is ending")
 
     def _read(self, session: TargetConnection) -> list[StreamTable]:
         found = read_tables(session, self.parts.main.owner.task)

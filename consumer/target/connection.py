@@ -43,7 +43,9 @@ _CONVERSIONS: dict[Any, Any] = {**encoders, **dict.fromkeys(_INTEGERS, int)}
 
 CONNECT_S = 10
 LOGIN_S = 30  # a stopped server process still accepts connections but does not answer
-READ_S = 3600  # enough for a long DDL; the next run's fence ends a hung lane
+READ_S = (
+    3600  # the next run's fence ends a hung lane; DDL has no limit (``consumer.target.statement``)
+)
 # A lost host does not answer either. By default the system detects it after two hours without traffic, or after a
 # quarter of an hour with unacknowledged bytes. These values detect it in a minute: 4 probes, 10 s apart, after 20 s of
 # silence.
@@ -152,6 +154,16 @@ class TargetConnection:
         with _errors(self._connection), self._connection.cursor() as cursor:
             cursor.execute(cast(str, sql), arguments)
             return list(cursor.fetchall())
+
+    @contextmanager
+    def without_limit(self) -> Iterator[None]:
+        """In the block, an answer may take any time."""
+        inside: Any = self._connection
+        inside._read_timeout = None
+        try:
+            yield
+        finally:
+            inside._read_timeout = READ_S
 
     def named(self, sql: str) -> list[dict[str, object]]:
         """Run one statement and return all rows, each with the names of its columns."""
@@ -360,8 +372,10 @@ class RowPackets:
             raise _translated_with_account(exc, self._connection) from exc
 
 
-def connect(endpoint: Endpoint, *, database: str | None = None) -> TargetConnection:
-    """A session with the settings in the module's docstring."""
+def connect(
+    endpoint: Endpoint, *, database: str | None = None, answer_s: float | None = None
+) -> TargetConnection:
+    """A session with the settings in the module's docstring. ``answer_s``: the limit for each answer."""
     try:
         connection = pymysql.connect(
             host=endpoint.host,
@@ -372,7 +386,7 @@ def connect(endpoint: Endpoint, *, database: str | None = None) -> TargetConnect
             charset="utf8mb4",
             autocommit=False,
             connect_timeout=CONNECT_S,
-            read_timeout=LOGIN_S,
+            read_timeout=answer_s or LOGIN_S,
             write_timeout=READ_S,
             # LOCAL_FILES is for ``load``. Without its own option PyMySQL refuses to send a file.
             client_flag=CLIENT.FOUND_ROWS | CLIENT.LOCAL_FILES,
@@ -402,7 +416,7 @@ def connect(endpoint: Endpoint, *, database: str | None = None) -> TargetConnect
             fix="Set `tls` of the set document to verify-identity, verify-ca or require-unverified.",
         ) from exc
     inside: Any = connection  # for its socket and timeout, which PyMySQL does not declare
-    inside._read_timeout = READ_S
+    inside._read_timeout = answer_s or READ_S
     inside.side = endpoint.side  # for the errors of all its statements
     if wire := getattr(inside, "_sock", None):  # a test's server may have none
         _enable_keepalive(wire)

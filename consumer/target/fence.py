@@ -16,6 +16,7 @@ import threading
 
 from consumer.target.connection import Endpoint, TargetConnection, connect
 from consumer.target.progress import DATABASE, Owner, register_session
+from consumer.target.statement import lock_name
 from consumer.target.table_state import server_of
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 from millrace.log import get_logger
@@ -118,7 +119,9 @@ def end_holders(endpoint: Endpoint, *, task: str, except_session: int) -> None:
     """KILL the registered sessions of a task that have an open transaction, except ``except_session``."""
     observer = connect(endpoint)
     try:
-        holders = observer.query(HOLDERS_SQL, (task, except_session, server_of(observer)))
+        holders = observer.query(
+            HOLDERS_SQL, (task, except_session, server_of(observer), lock_name(task))
+        )
         for (holder,) in holders:
             _log.warning("ending a session that may hold the fence", task=task, session=holder)
             try:
@@ -132,9 +135,11 @@ def end_holders(endpoint: Endpoint, *, task: str, except_session: int) -> None:
 # Only performance_schema, if enabled, knows which session holds the lock. Ending another session of the task is
 # harmless, except one that waits for the same lock here (run 0): such sessions would end each other. An id names a
 # session of one server only. The server restarts its ids when it restarts, and each run registers its sessions again.
+# The session that executes statements never takes the fence, and an ALTER is not ended.
 HOLDERS_SQL = f"""
 SELECT s.id FROM {DATABASE}.session s
   JOIN information_schema.INNODB_TRX t ON t.trx_mysql_thread_id = s.id
   JOIN information_schema.PROCESSLIST p ON p.ID = s.id AND p.USER = SUBSTRING_INDEX(USER(), '@', 1)
-WHERE s.task = %s AND s.id <> %s AND s.server = %s AND (s.run > 0 OR t.trx_state = 'RUNNING')
+WHERE s.task = %s AND s.id <> %s AND s.server = %s AND s.id <> COALESCE(IS_USED_LOCK(%s), 0)
+  AND (s.run > 0 OR t.trx_state = 'RUNNING')
 """

@@ -326,7 +326,7 @@ CODES: tuple[Code, ...] = (
         "MR-5040",
         "the outcome of a DDL statement is unknown",
         "The run ended around the statement, perhaps with a failover of the target, and the tables do not show whether it was"
-        " executed. The message has their states before it and now.",
+        " executed. Or an operator has ended it (`millrace apply-ddl --end`). The message has their states before it and now.",
         "Check the tables in the statement, then run `millrace apply-ddl TASK --seq N --done` or `--execute`, and `millrace"
         " task resume TASK`.",
         Branch.OPERATOR,
@@ -352,7 +352,7 @@ CODES: tuple[Code, ...] = (
     Code(
         "MR-5043",
         "no DDL statement waits for a decision",
-        "The task is not an apply task, or no statement with this seq is blocked.",
+        "The task is not an apply task, or no statement with this seq is blocked. With `--end`: none runs.",
         "Take the seq from `millrace status`. A statement that is not blocked needs no decision.",
         Branch.OPERATOR,
     ),

@@ -56,6 +56,7 @@ class Applied:
     ``eta_s``      the backlog at the current pace
     ``in_order``   tables that one lane applies, and why
     ``safe_mode``  the text of its range; "" if the task has none
+    ``executes``   a DDL statement that the target executes now, with its progress if the server reports it
     """
 
     lag_s: float | None = None
@@ -68,6 +69,7 @@ class Applied:
     in_order: str = ""
     consistency: str = ""
     safe_mode: str = ""
+    executes: str = ""
 
     def to_plain(self) -> dict[str, object]:
         """Its JSON object."""
@@ -89,11 +91,14 @@ class Applied:
             "in_order": self.in_order,
             "consistency": self.consistency,
             "safe_mode": self.safe_mode,
+            "executes": self.executes,
         }
 
     def at_rest(self) -> "Applied":
         """The values that stay true when the task does not run."""
-        return replace(self, lag_s=None, waits_s=0.0, backlog=Backlog(), rates=Rates(), eta_s=None)
+        return replace(
+            self, lag_s=None, waits_s=0.0, backlog=Backlog(), rates=Rates(), eta_s=None, executes=""
+        )
 
 
 def applied_of(plain: object) -> Applied | None:
@@ -123,4 +128,7 @@ def applied_of(plain: object) -> Applied | None:
         in_order=str(stage["in_order"]),
         consistency=str(stage["consistency"]),
         safe_mode=str(stage["safe_mode"]),
+        executes=str(
+            stage.get("executes", "")
+        ),  # a worker of an earlier version does not report it
     )

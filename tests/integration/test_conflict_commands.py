@@ -267,6 +267,8 @@ def test_rows_of_a_load_are_found_under_the_task(
     assert conflict("list").strip() == "no conflicts"
     sql = "INSERT INTO millrace.ddl_intent (task, seq, sql_text, state_text, decision)"
     target_server.execute(f"{sql} VALUES (%s, 9, 'ALTER', '', '')", (side_of(name),))
+    none = conflict.shell("apply-ddl", name, "--seq", "9", "--end", exit_code=4)
+    assert none.startswith("MR-5043 the target executes no statement")
     done = conflict.shell("apply-ddl", name, "--seq", "9", "--done")
     assert "seq 9 of the tables that are loaded is done" in done
     sql = "SELECT decision FROM millrace.ddl_intent WHERE task = %s"

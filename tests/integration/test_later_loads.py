@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from consumer.apply.ddl_session import lock
 from consumer.load.state import COPIES
 from consumer.streams import later
 from consumer.streams.grown import AFTER_GROWN, BEFORE_GROWN
 from consumer.streams.view import side_of
 from consumer.target.connection import connect
+from consumer.target.statement import lock
 from deploy.servers import DatabaseServer
 from millrace.errors import Fatal, Fenced, Retryable
 from schemas.documents import LoadRules, TableFilter

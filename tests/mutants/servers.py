@@ -204,7 +204,7 @@ def views_and_triggers_executed(patch: Patch) -> None:
         session: TargetConnection, owner: Any, record: DdlRecord, statement: Statement, place: Any
     ) -> None:
         if str(statement.kind) in ("view", "trigger"):
-            ddl._execute(session, owner, record, statement)
+            ddl._execute(session, owner, record, statement, is_over=bool)
         leave_out(session, owner, record, statement, place)
 
     patch.setattr(ddl, "_leave_out", executed)

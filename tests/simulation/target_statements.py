@@ -328,7 +328,7 @@ def _kill(session: ModelSession, found: Found, _: Values) -> tuple[list[Values],
 
 @statement(re.escape(HOLDERS_SQL))
 def _holders(session: ModelSession, _: Found, arguments: Values) -> tuple[list[Values], int]:
-    task, but, _ = arguments
+    task, but = arguments[:2]
     rows = session.server.of(f"{OURS}.session")
     runs = {row[1]: row[2] for row in rows if row[0] == task}
     locking = session.server.exclusive.values()

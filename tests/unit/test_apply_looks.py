@@ -12,6 +12,7 @@ from consumer.apply.batch import BatchApplier, Figures
 from consumer.runner import ApplyRun
 from consumer.spark.driver import FIRST_OFFSET, SparkDriver
 from consumer.target.progress import Mark, MarkTopic
+from consumer.target.statement import RunningStatement
 from millrace.errors import MillraceError, Retryable
 from schemas.documents import ApplyTask
 from schemas.status import TaskReport, TaskState
@@ -69,8 +70,9 @@ def _observed(monkeypatch: pytest.MonkeyPatch, seqs: list[int | None]) -> _Targe
     """The target of a run that looks all the time; the mark has these seqs in turn."""
     target = _Target(seqs)
     monkeypatch.setattr(runner, "LOOK_AGAIN_S", -1.0)
-    monkeypatch.setattr(runner, "connect", lambda _: target)
+    monkeypatch.setattr(runner, "connect", lambda _, **__: target)
     monkeypatch.setattr(runner, "read_mark", lambda *_: target.mark())
+    monkeypatch.setattr(runner, "find_statement", lambda *_: None)
     return target
 
 
@@ -115,6 +117,37 @@ def test_progress_is_reported_while_an_executor_applies(monkeypatch: pytest.Monk
     assert (applied.lag_s, applied.backlog.records) == (0.007, 3)
     assert target.rollbacks > 0, "an open transaction would show the same mark forever"
     assert not target.is_open
+
+
+def test_running_statement_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its progress, while the mark waits."""
+    reports, stop = list[TaskReport](), threading.Event()
+
+    def note(report: TaskReport) -> None:
+        reports.append(report)
+        if report.applied is not None and report.applied.executes:
+            stop.set()
+
+    _observed(monkeypatch, [0])
+    altering = RunningStatement("t1:3306", 7, "ALTER TABLE t", "copying", 90, "12.5 %")
+    monkeypatch.setattr(runner, "find_statement", lambda *_: altering)
+    run, applier, thread = _busy(KnownTopic(last=10), note)
+    run.until(stop)
+    applier.release.set()
+    run.end()
+    thread.join(PATIENCE_S)
+    shown = "session 7 on t1:3306 executes ALTER TABLE t (for 90 s, copying, 12.5 %)"
+    assert shown in reports[-1].why
+
+
+def test_stop_ends_the_wait_for_an_earlier_statement() -> None:
+    """The statement is reported, and runs on."""
+    reports, stop = list[TaskReport](), threading.Event()
+    stop.set()
+    running = RunningStatement("t1:3306", 7, "ALTER TABLE t", "", 90)
+    assert not runner._waits(running, report=reports.append, stop=stop)
+    assert reports[0].state is TaskState.RUNNING
+    assert "session 7 on t1:3306 executes ALTER TABLE t (for 90 s)" in reports[0].why
 
 
 def test_topic_recreated_during_a_turn_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,6 +33,7 @@ APPLIED = Applied(
     ),
     in_order="shop.log: no usable key",
     consistency="causal",
+    executes="session 7 executes ALTER TABLE t",
     safe_mode="until 0-1-5",
 )
 LOADED = Loaded(

@@ -26,6 +26,10 @@ STALLED = {
     "has not reported": (replace(RUNNING, silent_s=LONG_S), 0.0),
     "no row was published": (replace(RUNNING, published=Published(waits_s=LONG_S)), 0.0),
     "nothing was applied": (replace(RUNNING, applied=Applied(waits_s=LONG_S)), 0.0),
+    "the target executes a statement": (
+        replace(RUNNING, applied=Applied(waits_s=LONG_S, executes="ALTER")),
+        0.0,
+    ),
     "db2:3306 misses 12 transactions": (_source(missing=12, still_s=LONG_S, lag_s=LONG_S), 0.0),
 }
 MOVING = {

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 
 from pymysql.err import MySQLError
 
-from consumer.apply.ddl_session import end_earlier_statement
 from consumer.apply.order import Answer, result_of
 from consumer.load.later import LaterLoad
 from consumer.load.order import CopyOrder, execute_copy
@@ -29,6 +28,7 @@ from consumer.target.fence import raise_fence
 from consumer.target.inventory import TableKey
 from consumer.target.progress import Owner, create_tables
 from consumer.target.sessions import close_sessions
+from consumer.target.statement import await_statement
 from deploy.servers import Account, DatabaseServer, DatabaseSet, sql
 from schemas.documents import (
     ApplyRules,
@@ -167,7 +167,7 @@ class LoadRig:
         try:
             create_tables(session)
             owner = raise_fence(session, task=self.name, epoch=epoch)
-            end_earlier_statement(session, self.name)
+            await_statement(session, self.name)
             return owner
         finally:
             session.close()
@@ -231,6 +231,7 @@ class LoadRig:
         session = connect(endpoint_of(self.target))
         try:
             owner = owner_of(session, task, epoch=1)
+            assert owner is not None
             is_loading = has_to_load(session, task)
             if is_loading:
                 loaded = self.load(copier, rules=rules, owner=owner)

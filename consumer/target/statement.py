@@ -1,0 +1,290 @@
+"""The statement that a task executes on its target: its lock, and the look from outside while it runs.
+
+    lock                    the session that executes statements of a task holds GET_LOCK of the task
+    StatementWatch.look     a second session finds the lock's holder in the process list, with text and progress
+    await_statement         the next owner waits until an earlier run's statement has ended
+
+A statement may take days, so no time limits it. As long as the server answers and lists it, it is waited for, also by
+the next owner: a closed client does not end it, and its session keeps the lock until the statement has ended. A server
+that does not answer for ``LOST_S`` is lost. Only an operator ends a statement (``end_statement``).
+
+A session that holds the lock and executes nothing belongs to a run that the fence has ended: ``await_statement`` ends
+it with KILL.
+
+Needs PROCESS, to see the process list. Not done here: executing (``consumer.apply.ddl``).
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from consumer.target.connection import Endpoint, TargetConnection, connect
+from consumer.target.table_state import server_of
+from millrace.errors import Fatal, Retryable
+from millrace.log import get_logger
+from schemas.gtid import Flavour
+
+LOCK_S = 30
+LOOK_S = 3.0  # between two looks: a load of one short query
+ANSWER_S = 10.0  # for one look
+LOST_S = 60.0
+MISSING_MAX = 2  # looks that do not find a statement whose answer has not come
+SHOWN_CHARS = 120  # of the text, in a status
+
+_log = get_logger("apply.ddl")
+
+
+@dataclass(frozen=True, slots=True)
+class RunningStatement:
+    """A statement in the server's process list. ``progress``: as the server reports it, "" if it does not."""
+
+    server: str
+    session: int
+    text: str
+    state: str
+    running_s: int
+    progress: str = ""
+
+    def shown(self) -> str:
+        """For the status."""
+        more = " …" if len(self.text) > SHOWN_CHARS else ""
+        parts = [f"for {self.running_s} s", self.state, self.progress]
+        about = ", ".join(part for part in parts if part)
+        return f"session {self.session} on {self.server} executes {self.text[:SHOWN_CHARS]}{more} ({about})"
+
+
+def lock_name(task: str) -> str:
+    """A lock name of at most 64 characters. Servers ignore its case."""
+    return f"millrace.ddl.{blake2b(task.encode(), digest_size=16).hexdigest()}"
+
+
+def lock(session: TargetConnection, task: str) -> None:
+    """Take the lock; Retryable MR-5005 if another session keeps it."""
+    if session.query("SELECT GET_LOCK(%s, %s)", (lock_name(task), LOCK_S)) != [(1,)]:
+        raise Retryable("MR-5005", f"another session is executing a statement of {task}", task=task)
+
+
+def find_statement(session: TargetConnection, task: str) -> RunningStatement | None:
+    """The statement that the holder of the task's lock executes now; None if it executes none."""
+    ((holder,),) = session.query("SELECT IS_USED_LOCK(%s)", (lock_name(task),))
+    session.rollback()
+    return None if holder is None else _listed(session, int(str(holder)))
+
+
+def _listed(session: TargetConnection, holder: int) -> RunningStatement | None:
+    is_mariadb = session.flavour is Flavour.MARIADB
+    rows = session.query(MARIADB_LIST_SQL if is_mariadb else LIST_SQL, (holder,))
+    session.rollback()
+    if not rows:
+        return None
+    command, seconds, state, text, *progress = rows[0]
+    if str(command) == "Sleep" or text is None:
+        return None
+    return RunningStatement(
+        session.endpoint.name,
+        holder,
+        " ".join(str(text).split()),
+        str(state or ""),
+        int(str(seconds or 0)),
+        _of_stages(*progress) if is_mariadb else _of_instruments(session, holder),
+    )
+
+
+LIST_SQL = "SELECT COMMAND, TIME, STATE, INFO FROM information_schema.PROCESSLIST WHERE ID = %s"
+MARIADB_LIST_SQL = LIST_SQL.replace("INFO", "INFO, STAGE, MAX_STAGE, PROGRESS")
+# needs SELECT on performance_schema, and the consumer events_stages_current
+STAGES_SQL = (
+    "SELECT e.WORK_COMPLETED, e.WORK_ESTIMATED FROM performance_schema.events_stages_current e"
+    " JOIN performance_schema.threads t USING (THREAD_ID)"
+    " WHERE t.PROCESSLIST_ID = %s AND e.WORK_ESTIMATED > 0"
+)
+
+
+def _of_stages(stage: object, stages: object, percent: object) -> str:
+    if not int(str(stages or 0)):
+        return ""
+    return f"stage {stage} of {stages}, {float(str(percent)):.1f} %"
+
+
+def _of_instruments(session: TargetConnection, holder: int) -> str:
+    try:
+        rows = session.query(STAGES_SQL, (holder,))
+    except Fatal:  # the account may not read it
+        return ""
+    finally:
+        session.rollback()
+    if not rows:
+        return ""
+    done, all_ = (int(str(number)) for number in rows[0])
+    return f"{100 * done / all_:.1f} %"
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """``statement``: None if it has ended. ``is_answered``: False if the server did not answer this look."""
+
+    statement: RunningStatement | None
+    is_answered: bool = True
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the server answers that the statement is not there."""
+        return self.is_answered and self.statement is None
+
+
+class StatementWatch:
+    """Looks at the statement of a task from a second session. ``server``: it runs there (``server_of``)."""
+
+    def __init__(self, endpoint: Endpoint, task: str, *, server: str) -> None:
+        self._endpoint = endpoint
+        self._task = task
+        self._server = server
+        self._session: TargetConnection | None = None
+        self._answered_s = time.monotonic()
+        self._last: RunningStatement | None = None
+
+    def look(self) -> Look:
+        """One look. Retryable MR-5001 if the server has not answered for ``LOST_S``."""
+        try:
+            self._last = find_statement(self._connected(), self._task)
+        except Retryable as exc:
+            self.close()
+            if exc.code != "MR-5001":  # it answers, but refuses a session
+                self._answered_s = time.monotonic()
+            elif time.monotonic() - self._answered_s >= LOST_S:
+                what = f"{self._endpoint.name} did not answer for {LOST_S:g} s during a statement"
+                raise Retryable("MR-5001", what) from exc
+            return Look(self._last, is_answered=False)
+        self._answered_s = time.monotonic()
+        return Look(self._last)
+
+    def close(self) -> None:
+        """Close the session."""
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+    def _connected(self) -> TargetConnection:
+        if self._session is None:
+            session = connect(self._endpoint, answer_s=ANSWER_S)
+            if server_of(session) != self._server:  # the address leads to another member now
+                session.close()
+                raise Retryable("MR-5001", f"{self._endpoint.name} is another server now")
+            self._session = session
+        return self._session
+
+
+# ---- the run that executes it ---------------------------------------------------------------------
+
+
+@contextmanager
+def watched(session: TargetConnection, task: str, *, is_over: Callable[[], bool]) -> Iterator[None]:
+    """Execute a statement in the block, on the session that holds the lock, however long it takes.
+
+    Retryable MR-5001 if the server is lost or its answer is; MR-5050 if ``is_over``. Then the statement may run on.
+    """
+    watcher = _Watcher(session, task, is_over)
+    watcher.start()
+    try:
+        with session.without_limit():
+            yield
+    except Retryable as exc:
+        if watcher.reason is not None:
+            raise watcher.reason from exc
+        raise
+    finally:
+        watcher.end()
+
+
+class _Watcher(threading.Thread):
+    """Looks at a statement while it runs, and cuts its session if no answer will come."""
+
+    def __init__(self, session: TargetConnection, task: str, is_over: Callable[[], bool]) -> None:
+        super().__init__(name="statement-watch", daemon=True)
+        self.reason: Retryable | None = None
+        self._session = session
+        self._is_over = is_over
+        self._watch = StatementWatch(session.endpoint, task, server=server_of(session))
+        self._ended = threading.Event()
+        self._cutting = threading.Lock()
+
+    def run(self) -> None:
+        missing = 0
+        try:
+            while not self._ended.wait(LOOK_S):
+                if self._is_over():
+                    raise Retryable("MR-5050", "the run is ending")
+                missing = missing + 1 if self._has_ended() else 0
+                if missing == MISSING_MAX:
+                    raise Retryable("MR-5001", "the answer to a statement was lost")
+        except Retryable as exc:
+            with self._cutting:
+                if not self._ended.is_set():
+                    self.reason = exc
+                    self._session.cut()
+        finally:
+            self._watch.close()
+
+    def _has_ended(self) -> bool:
+        try:
+            return self._watch.look().has_ended
+        except (
+            Fatal
+        ) as exc:  # such as a changed password; the statement's own session is not affected
+            self._watch.close()
+            _log.warning("a running statement can't be watched", error=str(exc), code=exc.code)
+            return False
+
+    def end(self) -> None:
+        """The statement has ended: its session is not cut any more."""
+        with self._cutting:
+            self._ended.set()
+
+
+# ---- the next owner, and the operator -------------------------------------------------------------
+
+Waiting = Callable[[RunningStatement | None], bool]
+
+
+def pause(_: RunningStatement | None) -> bool:
+    """Wait until the next look."""
+    time.sleep(LOOK_S)
+    return True
+
+
+def await_statement(session: TargetConnection, task: str, waiting: Waiting = pause) -> bool:
+    """After raising the fence: wait for the end of an earlier run's statement, and of its session.
+
+    ``waiting`` is called after each look that finds it, makes a pause, and returns False to end the wait. Then the
+    result is False.
+    """
+    watch = StatementWatch(session.endpoint, task, server=server_of(session))
+    try:
+        while not (look := watch.look()).has_ended:
+            if not waiting(look.statement):
+                return False
+    finally:
+        watch.close()
+    ((holder,),) = session.query("SELECT IS_USED_LOCK(%s)", (lock_name(task),))
+    if holder is not None and holder != session.id:
+        _log.info("ending an earlier DDL session", session=holder)
+        _kill(session, int(str(holder)))
+    lock(session, task)
+    session.query("SELECT RELEASE_LOCK(%s)", (lock_name(task),))
+    session.commit()
+    return True
+
+
+def end_statement(session: TargetConnection, statement: RunningStatement) -> None:
+    """End it, as an operator decided. The server rolls it back, which may take as long as it has run."""
+    _kill(session, statement.session)
+
+
+def _kill(session: TargetConnection, holder: int) -> None:
+    try:
+        session.query(f"KILL {holder}")
+    except Fatal as exc:  # it has ended meanwhile
+        _log.info("the session has ended", error=str(exc))

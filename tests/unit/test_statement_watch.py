@@ -1,0 +1,175 @@
+"""Looks at a running statement from a second session: listed, ended, refused, silent, or another server."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+import pytest
+
+from consumer.target import statement
+from consumer.target.connection import Endpoint
+from consumer.target.statement import (
+    RunningStatement,
+    StatementWatch,
+    _of_stages,
+    await_statement,
+    watched,
+)
+from millrace.errors import Retryable
+
+RUNNING = RunningStatement("t1:3306", 7, "ALTER TABLE t ADD INDEX (v)", "altering table", 90)
+SILENT, FULL = Retryable("MR-5001", "no answer"), Retryable("MR-5004", "too many connections")
+
+
+class _Session:
+    """A session of the target; ``locks``: the holder of the task's lock."""
+
+    def __init__(self, server: str = "a", holder: int | None = None) -> None:
+        self.server = server
+        self.endpoint = Endpoint("t1", 3306, "", "")
+        self.id = 1
+        self.holder = holder
+        self.asked: list[str] = []
+        self.was_cut = False
+
+    def query(self, sql: str, _: object = None) -> list[tuple[object, ...]]:
+        self.asked.append(sql)
+        return [(self.holder if "IS_USED_LOCK" in sql else 1,)]
+
+    @contextmanager
+    def without_limit(self) -> Iterator[None]:
+        yield
+
+    def cut(self) -> None:
+        self.was_cut = True
+
+    def commit(self) -> None:
+        """Nothing is kept."""
+
+    def close(self) -> None:
+        """Nothing is kept."""
+
+
+def _answers(
+    monkeypatch: pytest.MonkeyPatch,
+    *answers: RunningStatement | Retryable | None,
+    server: str = "a",
+) -> None:
+    """The looks find these in turn, the last one again and again."""
+    left = list(answers)
+
+    def find(*_: object) -> RunningStatement | None:
+        answer = left.pop(0) if len(left) > 1 else left[0]
+        if isinstance(answer, Retryable):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(statement, "find_statement", find)
+    monkeypatch.setattr(statement, "connect", lambda *_, **__: _Session(server))
+    monkeypatch.setattr(statement, "LOOK_S", 0.001)
+
+
+def _watch() -> StatementWatch:
+    return StatementWatch(Endpoint("t1", 3306, "", ""), "task", server="a")
+
+
+def test_silent_server_is_lost_after_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before that, and after a refusal, the statement counts as running."""
+    clock = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    _answers(monkeypatch, RUNNING, SILENT, FULL, SILENT, SILENT)
+    watch = _watch()
+    assert watch.look().statement == RUNNING
+    for clock[0] in (50.0, 59.0, 118.0):
+        look = watch.look()
+        assert (look.statement, look.is_answered, look.has_ended) == (RUNNING, False, False)
+    clock[0] = 119.0
+    with pytest.raises(Retryable, match="did not answer for 60 s during a statement"):
+        watch.look()
+
+
+def test_another_server_at_the_address_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A promoted member does not list the statement, which proves nothing."""
+    _answers(monkeypatch, None, server="b")
+    assert not _watch().look().has_ended
+
+
+def test_next_owner_ends_only_an_idle_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No KILL while the statement is listed; then the session that still has the lock is ended."""
+    session = _Session(holder=7)
+    _answers(monkeypatch, RUNNING, SILENT, RUNNING, None)
+    kills_at: list[int] = []
+
+    def waiting(running: RunningStatement | None) -> bool:
+        assert running == RUNNING
+        kills_at.append(sum(sql.startswith("KILL") for sql in session.asked))
+        return True
+
+    assert await_statement(cast(Any, session), "task", waiting)
+    assert kills_at == [0, 0, 0]
+    assert "KILL 7" in session.asked
+
+
+def test_stopped_wait_leaves_the_statement_running(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither KILL nor the lock."""
+    session = _Session(holder=7)
+    _answers(monkeypatch, RUNNING)
+    assert not await_statement(cast(Any, session), "task", lambda _: False)
+    assert session.asked == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_over", "code"),
+    [(None, False, "MR-5001"), (SILENT, False, "MR-5001"), (RUNNING, True, "MR-5050")],
+)
+def test_session_is_cut_if_no_answer_will_come(
+    monkeypatch: pytest.MonkeyPatch,
+    answer: RunningStatement | Retryable | None,
+    is_over: bool,
+    code: str,
+) -> None:
+    """The statement is not listed any more, the server is silent, or no process waits for the outcome."""
+    monkeypatch.setattr(statement, "LOST_S", 0.0)
+    _answers(monkeypatch, answer)
+    session = _Session()
+
+    def execute() -> None:
+        while not session.was_cut:
+            pass
+        raise Retryable("MR-5001", "the connection broke")
+
+    with (
+        pytest.raises(Retryable) as caught,
+        watched(cast(Any, session), "task", is_over=lambda: is_over),
+    ):
+        execute()
+    assert caught.value.code == code
+    assert caught.value.message != "the connection broke"
+
+
+def test_listed_statement_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often it is looked at."""
+    looks: list[object] = []
+
+    def find(*_: object) -> RunningStatement:
+        looks.append(None)
+        return RUNNING
+
+    _answers(monkeypatch, RUNNING)
+    monkeypatch.setattr(statement, "find_statement", find)
+    session = _Session()
+
+    def execute() -> None:
+        while len(looks) < 50:
+            assert not session.was_cut
+
+    with watched(cast(Any, session), "task", is_over=bool):
+        execute()
+    assert not session.was_cut
+
+
+def test_progress_of_mariadb_is_shown_while_it_has_stages() -> None:
+    """It reports 0 stages otherwise."""
+    assert _of_stages(1, 4, "36.500") == "stage 1 of 4, 36.5 %"
+    assert _of_stages(0, 0, "0.000") == ""
