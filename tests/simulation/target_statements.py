@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from consumer.target import inventory
 from consumer.target.fence import HOLDERS_SQL
 from consumer.target.progress import DATABASE as OURS
+from consumer.target.statement import LIST_SQL, MARIADB_LIST_SQL
 from consumer.target.table_state import SERVER_SQL
 from consumer.target.wait_procedure import COMMENT
 from tests.simulation.binlog import DATABASE
@@ -305,6 +306,12 @@ def _name_case(session: ModelSession, _: Found, __: Values) -> tuple[list[Values
 @statement(r"SELECT IS_USED_LOCK")
 def _lock_holder(session: ModelSession, _: Found, arguments: Values) -> tuple[list[Values], int]:
     return [(session.server.named_locks.get(arguments[0]),)], 0
+
+
+@statement("|".join(map(re.escape, (MARIADB_LIST_SQL, LIST_SQL))))
+def _processes(session: ModelSession, _: Found, arguments: Values) -> tuple[list[Values], int]:
+    there = arguments[0] in session.server.sessions
+    return [("Sleep", 0, "", None)] if there else [], 0  # each statement is over at once
 
 
 @statement(r"SELECT GET_LOCK")
