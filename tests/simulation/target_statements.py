@@ -359,6 +359,11 @@ def _server(session: ModelSession, _: Found, __: Values) -> tuple[list[Values], 
     return [("the model",)], 0
 
 
+@statement(r"SELECT @@SESSION\.sql_generate_invisible_primary_key, ")
+def _key_rules(session: ModelSession, _: Found, __: Values) -> tuple[list[Values], int]:
+    return [(0, 0)], 0
+
+
 @statement(r"SELECT 1$")
 def _ping(session: ModelSession, _: Found, __: Values) -> tuple[list[Values], int]:
     return [(1,)], 0
