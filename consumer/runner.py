@@ -141,7 +141,7 @@ class ApplyRunner:
         topic = TopicIdentity(task.source.brokers, task.source.topic)
         session = connect(endpoint)
         try:
-            waiting = partial(_waits, report=report, stop=stop)
+            waiting = partial(show_wait, report=report, stop=stop)
             owner = owner_of(session, task, epoch=lease.epoch, waiting=waiting)
             if owner is None:
                 return  # stopped
@@ -215,7 +215,7 @@ class ApplyRunner:
         return Comparisons(comparer, task.name, task.rules.compare)
 
 
-def _waits(running: RunningStatement | None, *, report: Report, stop: threading.Event) -> bool:
+def show_wait(running: RunningStatement | None, *, report: Report, stop: threading.Event) -> bool:
     """Show the statement of an earlier run, which still runs; False at a stop."""
     report(waiting_report(running))
     return not stop.wait(STATEMENT_LOOK_S)

@@ -89,7 +89,7 @@ def _listed(session: TargetConnection, holder: int) -> RunningStatement | None:
         " ".join(str(text).split()),
         str(state or ""),
         int(str(seconds or 0)),
-        _of_stages(*progress) if is_mariadb else _of_instruments(session, holder),
+        progress_of_stages(*progress) if is_mariadb else _of_instruments(session, holder),
     )
 
 
@@ -103,7 +103,7 @@ STAGES_SQL = (
 )
 
 
-def _of_stages(stage: object, stages: object, percent: object) -> str:
+def progress_of_stages(stage: object, stages: object, percent: object) -> str:
     if not int(str(stages or 0)):
         return ""
     return f"stage {stage} of {stages}, {float(str(percent)):.1f} %"

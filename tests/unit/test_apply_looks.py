@@ -145,7 +145,7 @@ def test_stop_ends_the_wait_for_an_earlier_statement() -> None:
     reports, stop = list[TaskReport](), threading.Event()
     stop.set()
     running = RunningStatement("t1:3306", 7, "ALTER TABLE t", "", 90)
-    assert not runner._waits(running, report=reports.append, stop=stop)
+    assert not runner.show_wait(running, report=reports.append, stop=stop)
     assert reports[0].state is TaskState.RUNNING
     assert "session 7 on t1:3306 executes ALTER TABLE t (for 90 s)" in reports[0].why
 

@@ -12,8 +12,8 @@ from consumer.target.connection import Endpoint
 from consumer.target.statement import (
     RunningStatement,
     StatementWatch,
-    _of_stages,
     await_statement,
+    progress_of_stages,
     watched,
 )
 from millrace.errors import Retryable
@@ -171,5 +171,5 @@ def test_listed_statement_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_progress_of_mariadb_is_shown_while_it_has_stages() -> None:
     """It reports 0 stages otherwise."""
-    assert _of_stages(1, 4, "36.500") == "stage 1 of 4, 36.5 %"
-    assert _of_stages(0, 0, "0.000") == ""
+    assert progress_of_stages(1, 4, "36.500") == "stage 1 of 4, 36.5 %"
+    assert progress_of_stages(0, 0, "0.000") == ""
