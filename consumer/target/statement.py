@@ -104,6 +104,7 @@ STAGES_SQL = (
 
 
 def progress_of_stages(stage: object, stages: object, percent: object) -> str:
+    """MariaDB's progress as text; "" if it reports none."""
     if not int(str(stages or 0)):
         return ""
     return f"stage {stage} of {stages}, {float(str(percent)):.1f} %"
