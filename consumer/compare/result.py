@@ -96,6 +96,11 @@ class Comparison:
         """True without any difference, if nothing was left out."""
         return self.has_equal_rows and not self.structure_count
 
+    @property
+    def is_done(self) -> bool:
+        """True if all rows that differed were repaired, and every table was compared to its end."""
+        return self.difference_count == self.repaired and not self.left_out
+
     def note(self, table: str, what: str, places: Sequence[str]) -> None:
         """Count and list differences of a table that are more than a row."""
         self.counts[table] += len(places)

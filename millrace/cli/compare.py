@@ -108,7 +108,7 @@ def compare(
     else:
         print_text(origin, compared)
     fails = rule is StructureRule.FAIL and compared.structure_count
-    sys.exit(1 if fails or compared.difference_count != compared.repaired else 0)
+    sys.exit(1 if fails or not compared.is_done else 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
