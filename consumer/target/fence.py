@@ -16,7 +16,7 @@ import threading
 
 from consumer.target.connection import Endpoint, TargetConnection, connect
 from consumer.target.progress import DATABASE, Owner, register_session
-from consumer.target.statement import lock_name
+from consumer.target.statement import LIST_SQL, lock_name
 from consumer.target.table_state import server_of
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 from millrace.log import get_logger
@@ -119,10 +119,7 @@ def end_holders(endpoint: Endpoint, *, task: str, except_session: int) -> None:
     """KILL the registered sessions of a task that have an open transaction, except ``except_session``."""
     observer = connect(endpoint)
     try:
-        holders = observer.query(
-            HOLDERS_SQL, (task, except_session, server_of(observer), lock_name(task))
-        )
-        for (holder,) in holders:
+        for holder in _holders(observer, task, except_session):
             _log.warning("ending a session that may hold the fence", task=task, session=holder)
             try:
                 observer.query(f"KILL {holder}")
@@ -130,6 +127,20 @@ def end_holders(endpoint: Endpoint, *, task: str, except_session: int) -> None:
                 _log.info("the session had already ended", session=holder, error=str(exc))
     finally:
         observer.close()
+
+
+def _holders(observer: TargetConnection, task: str, except_session: int) -> list[int]:
+    """Sessions that may hold the fence; while MySQL can't list transactions, all of the task's runs."""
+    arguments = (task, except_session, server_of(observer), lock_name(task))
+    try:
+        rows = observer.query(HOLDERS_SQL, arguments)
+    except Fatal as exc:
+        if exc.context.get("errno") != NOT_CONVERTED:
+            raise
+        ((user,),) = observer.query("SELECT SUBSTRING_INDEX(USER(), '@', 1)")
+        own = {session for session, login, *_ in observer.query(LIST_SQL) if login == user}
+        rows = [row for row in observer.query(RUNS_SQL, arguments) if row[0] in own]
+    return [int(str(session)) for (session,) in rows]
 
 
 # Only performance_schema, if enabled, knows which session holds the lock. Ending another session of the task is
@@ -142,4 +153,10 @@ SELECT s.id FROM {DATABASE}.session s
   JOIN information_schema.PROCESSLIST p ON p.ID = s.id AND p.USER = SUBSTRING_INDEX(USER(), '@', 1)
 WHERE s.task = %s AND s.id <> %s AND s.server = %s AND s.id <> COALESCE(IS_USED_LOCK(%s), 0)
   AND (s.run > 0 OR t.trx_state = 'RUNNING')
+"""
+# see ``consumer.target.statement.LIST_SQL``
+NOT_CONVERTED = "3854"
+RUNS_SQL = f"""
+SELECT s.id FROM {DATABASE}.session s
+WHERE s.task = %s AND s.id <> %s AND s.server = %s AND s.id <> COALESCE(IS_USED_LOCK(%s), 0) AND s.run > 0
 """

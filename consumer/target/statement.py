@@ -76,7 +76,11 @@ def find_statement(session: TargetConnection, task: str) -> RunningStatement | N
 
 def _listed(session: TargetConnection, holder: int) -> RunningStatement | None:
     is_mariadb = session.flavour is Flavour.MARIADB
-    rows = session.query(MARIADB_LIST_SQL if is_mariadb else LIST_SQL, (holder,))
+    if is_mariadb:
+        rows = session.query(MARIADB_LIST_SQL, (holder,))
+    else:
+        listed = session.query(LIST_SQL)
+        rows = [row[_COMMAND:] for row in listed if row[0] == holder]
     session.rollback()
     if not rows:
         return None
@@ -93,8 +97,14 @@ def _listed(session: TargetConnection, holder: int) -> RunningStatement | None:
     )
 
 
-LIST_SQL = "SELECT COMMAND, TIME, STATE, INFO FROM information_schema.PROCESSLIST WHERE ID = %s"
-MARIADB_LIST_SQL = LIST_SQL.replace("INFO", "INFO, STAGE, MAX_STAGE, PROGRESS")
+# MySQL refuses a SELECT from information_schema.PROCESSLIST, and from INNODB_TRX, while any session executes a text
+# with a character of four bytes (error 3854). id, user, host, database, command, seconds, state, 100 characters of text
+LIST_SQL = "SHOW PROCESSLIST"
+_COMMAND = 4
+MARIADB_LIST_SQL = (
+    "SELECT COMMAND, TIME, STATE, INFO, STAGE, MAX_STAGE, PROGRESS"
+    " FROM information_schema.PROCESSLIST WHERE ID = %s"
+)
 # needs SELECT on performance_schema, and the consumer events_stages_current
 STAGES_SQL = (
     "SELECT e.WORK_COMPLETED, e.WORK_ESTIMATED FROM performance_schema.events_stages_current e"

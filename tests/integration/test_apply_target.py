@@ -5,7 +5,7 @@ The oracle is the content of the server's tables.
 
 import random
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from secrets import randbelow
 from threading import Event
@@ -20,6 +20,7 @@ from consumer.target.connection import TargetConnection, connect
 from consumer.target.fence import raise_fence, take_turn
 from consumer.target.progress import DATABASE, check_fence
 from consumer.target.sessions import session_for
+from consumer.target.statement import find_statement, lock
 from consumer.topic.taken import Size, Taken
 from deploy.servers import DatabaseServer
 from millrace.errors import Fenced, Retryable
@@ -39,6 +40,7 @@ from tests.kit.apply.local import (
 )
 from tests.kit.apply.tables import ACCOUNTS_SQL, account, accounts
 from tests.kit.apply.topic import RecordStream
+from tests.kit.waiting import eventually
 
 LANES_MAX = 8
 
@@ -305,6 +307,39 @@ def test_raising_the_fence_kills_a_hung_lane_transaction(
     assert successor.owner.run == applier.owner.run + 1
     assert target_server.execute(f"SELECT COUNT(*) FROM {name}.accounts") == [(0,)]
     hung.close()
+    applier.close()
+    successor.close()
+
+
+@pytest.mark.both_flavours
+def test_text_of_another_session_hides_no_session(
+    name: str, target_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MySQL refuses to list sessions and transactions while one executes a text with a character of four bytes."""
+    monkeypatch.setattr(fence, "HUNG_S", 0.1)
+    target_server.execute(ACCOUNTS_SQL, db=name)
+    endpoint, waited = endpoint_of(target_server), f"{name}-waited"
+    applier = started(target_server, apply_task(name))
+    hung = session_for(endpoint, applier.owner)
+    share = "LOCK IN SHARE MODE" if target_server.flavour == "mariadb" else "FOR SHARE"
+    hung.query(f"SELECT * FROM millrace.fence WHERE task = %s {share}", (name,))
+    with ExitStack() as opened:
+        guard, other, observer = (
+            opened.enter_context(closing(connect(endpoint))) for _ in range(3)
+        )
+        pool = opened.enter_context(ThreadPoolExecutor(1))
+        opened.callback(hung.close)
+        guard.query("SELECT GET_LOCK(%s, 0)", (waited,))
+        lock(other, f"{name}-other")
+        other.query(f"INSERT INTO {name}.accounts VALUES (1, NULL, NULL, 1)")
+        answer = pool.submit(other.query, f"SELECT GET_LOCK('{waited}', 600), '🛒\", 1'")
+        try:
+            eventually(lambda: find_statement(observer, f"{name}-other") is not None)
+            successor = started(target_server, apply_task(name))
+            assert successor.owner.run == applier.owner.run + 1
+            assert not answer.done()
+        finally:
+            guard.query("SELECT RELEASE_LOCK(%s)", (waited,))
     applier.close()
     successor.close()
 

@@ -308,10 +308,16 @@ def _lock_holder(session: ModelSession, _: Found, arguments: Values) -> tuple[li
     return [(session.server.named_locks.get(arguments[0]),)], 0
 
 
-@statement("|".join(map(re.escape, (MARIADB_LIST_SQL, LIST_SQL))))
-def _processes(session: ModelSession, _: Found, arguments: Values) -> tuple[list[Values], int]:
+@statement(re.escape(MARIADB_LIST_SQL))
+def _process(session: ModelSession, _: Found, arguments: Values) -> tuple[list[Values], int]:
     there = arguments[0] in session.server.sessions
     return [("Sleep", 0, "", None)] if there else [], 0  # each statement is over at once
+
+
+@statement(re.escape(LIST_SQL))
+def _processes(session: ModelSession, _: Found, __: Values) -> tuple[list[Values], int]:
+    numbers = session.server.sessions
+    return [(number, "", "", None, "Sleep", 0, "", None) for number in numbers], 0
 
 
 @statement(r"SELECT GET_LOCK")
