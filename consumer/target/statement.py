@@ -272,13 +272,9 @@ def await_statement(session: TargetConnection, task: str, waiting: Waiting = pau
     ``waiting`` is called after each look that finds it, makes a pause, and returns False to end the wait. Then the
     result is False.
     """
-    watch = StatementWatch(session.endpoint, task, server=server_of(session))
-    try:
-        while not (look := watch.look()).has_ended:
-            if not waiting(look.statement):
-                return False
-    finally:
-        watch.close()
+    is_running = find_statement(session, task) is not None
+    if is_running and not _has_ended(session, task, waiting):
+        return False
     ((holder,),) = session.query("SELECT IS_USED_LOCK(%s)", (lock_name(task),))
     if holder is not None and holder != session.id:
         _log.info("ending an earlier DDL session", session=holder)
@@ -287,6 +283,18 @@ def await_statement(session: TargetConnection, task: str, waiting: Waiting = pau
     session.query("SELECT RELEASE_LOCK(%s)", (lock_name(task),))
     session.commit()
     return True
+
+
+def _has_ended(session: TargetConnection, task: str, waiting: Waiting) -> bool:
+    """Wait, with a session whose answers are due soon: a server that is frozen is lost."""
+    watch = StatementWatch(session.endpoint, task, server=server_of(session))
+    try:
+        while not (look := watch.look()).has_ended:
+            if not waiting(look.statement):
+                return False
+        return True
+    finally:
+        watch.close()
 
 
 def end_statement(session: TargetConnection, statement: RunningStatement) -> None:

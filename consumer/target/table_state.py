@@ -44,7 +44,11 @@ def server_of(connection: TargetConnection) -> str:
         if connection.flavour is Flavour.MYSQL:
             ((name,),) = connection.query("SELECT @@server_uuid")
         else:  # restored from a backup, or copied from another server, the file has another time
-            ((name,),) = connection.query(SERVER_SQL)
+            rows = connection.query(SERVER_SQL)
+            if not rows:  # the account does not see the table
+                connection.query(f"SELECT 1 FROM {DATABASE}.fence LIMIT 0")  # MR-5007 or MR-5012
+                rows = connection.query(SERVER_SQL)
+            ((name,),) = rows
         connection.server = str(name)
     return connection.server
 

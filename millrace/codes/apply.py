@@ -326,7 +326,7 @@ CODES: tuple[Code, ...] = (
         "MR-5040",
         "the outcome of a DDL statement is unknown",
         "The run ended around the statement, perhaps with a failover of the target, and the tables do not show whether it was"
-        " executed. Or an operator has ended it (`millrace apply-ddl --end`). The message has their states before it and now.",
+        " executed. Or an operator has ended it (`millrace apply-ddl TASK --seq N --end`). The message has their states before it and now.",
         "Check the tables in the statement, then run `millrace apply-ddl TASK --seq N --done` or `--execute`, and `millrace"
         " task resume TASK`.",
         Branch.OPERATOR,

@@ -27,6 +27,7 @@ from tests.fixtures.shell import Shell
 from tests.kit.apply.local import apply_task, run_once
 from tests.kit.apply.tables import ACCOUNTS_SQL, account, accounts
 from tests.kit.apply.topic import RecordStream
+from tests.kit.binlog.session import session
 from tests.kit.control.control import scheduled, supervised
 from tests.kit.kafka_topics import ANSWER_S
 from tests.kit.registry_process import started as started_registry
@@ -162,11 +163,9 @@ class Recording:
             )
             texts = [one.decode() if isinstance(one, bytes) else str(one) for (one,) in rows]
             found += [one for one in texts if not _READS.match(one)]
-            for statement in ("SET GLOBAL general_log = OFF", "TRUNCATE mysql.general_log"):
-                server.execute(statement)
+            _empty_log(server)
             server.execute("SET GLOBAL general_log = ON")
-        own = ("SET GLOBAL general_log", "TRUNCATE mysql.general_log")
-        return [one for one in found if not one.startswith(own)]
+        return [one for one in found if not one.startswith("SET GLOBAL general_log")]
 
     @contextmanager
     def logging(self) -> Iterator[None]:
@@ -180,9 +179,16 @@ class Recording:
             yield
         finally:
             for server, output in zip(self.servers, former, strict=True):
-                server.execute("SET GLOBAL general_log = OFF")
-                server.execute("TRUNCATE mysql.general_log")
+                _empty_log(server)
                 server.execute("SET GLOBAL log_output = %s", (output,))
+
+
+def _empty_log(server: DatabaseServer) -> None:
+    """Stop the log and empty it, without a transaction of a replica's own."""
+    server.execute("SET GLOBAL general_log = OFF")
+    with session(server) as cursor:
+        cursor.execute("SET sql_log_bin = 0")
+        cursor.execute("TRUNCATE mysql.general_log")
 
 
 @pytest.fixture(scope="module")

@@ -98,7 +98,7 @@ def test_another_server_at_the_address_is_no_answer(monkeypatch: pytest.MonkeyPa
 def test_next_owner_ends_only_an_idle_session(monkeypatch: pytest.MonkeyPatch) -> None:
     """No KILL while the statement is listed; then the session that still has the lock is ended."""
     session = _Session(holder=7)
-    _answers(monkeypatch, RUNNING, SILENT, RUNNING, None)
+    _answers(monkeypatch, RUNNING, RUNNING, SILENT, RUNNING, None)
     kills_at: list[int] = []
 
     def waiting(running: RunningStatement | None) -> bool:
@@ -108,6 +108,17 @@ def test_next_owner_ends_only_an_idle_session(monkeypatch: pytest.MonkeyPatch) -
 
     assert await_statement(cast(Any, session), "task", waiting)
     assert kills_at == [0, 0, 0]
+    assert "KILL 7" in session.asked
+
+
+def test_start_without_a_running_statement_needs_one_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The target may have no other free connection, and a start would wait for one without a limit."""
+    session = _Session(holder=7)
+    _answers(monkeypatch, None)
+    monkeypatch.setattr(statement, "connect", None)
+    assert await_statement(cast(Any, session), "task")
     assert "KILL 7" in session.asked
 
 

@@ -201,6 +201,8 @@ class Supervisor:
         self._round_at_s = time.monotonic()
         try:
             self._round()
+            if self._is_name_taken:
+                log.info("the worker's name is free")
             self._is_name_taken = False
             self._unready = ""
         except Retryable as error:
