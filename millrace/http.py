@@ -3,18 +3,22 @@
     with open_page(option) as page:     # /readyz: 503 "it starts"
         page.show(Probes(hung=…, unready=…, metrics=…))
 
-Guarantees: no answer waits for the process's work: the probes only read values. A slow client delays no other, and
-loses its connection after ``CLIENT_S``. At most ``REQUESTS_MAX`` requests are answered at the same time; more wait.
+Guarantees: no answer waits for the process's work: the probes only read values. A connection ends ``CLIENT_S`` after
+its begin, whatever its client does. At most ``REQUESTS_MAX`` are open at the same time. If all are, the oldest client
+that has not sent its request within ``ROOM_S`` loses its place to the next one, so slow clients keep no probe out. None
+delays the end of the process.
 Not done here: TLS and logins. The default is loopback.
 """
 
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from socketserver import ThreadingMixIn
 from types import MappingProxyType
+from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 from wsgiref.types import StartResponse, WSGIEnvironment
 
@@ -28,7 +32,9 @@ from millrace.metrics import PROCESS, Exposition
 OFF = "none"
 LOOPBACK = "127.0.0.1"
 CLIENT_S = 10.0
-REQUESTS_MAX = 8  # a thread each
+ROOM_S = 0.25  # a probe sends its request at once
+REQUESTS_MAX = 16  # a thread each
+_ROUND_S = 0.02  # between two looks for a free place
 POLL_S = 0.1  # until a closed page's thread ends
 PORTS: Mapping[str, int] = MappingProxyType(
     {
@@ -139,8 +145,7 @@ def open_page(option: str = "") -> Iterator[Page]:
     try:
         yield page
     finally:
-        server.shutdown()
-        server.server_close()
+        server.end()
         thread.join()
 
 
@@ -159,14 +164,21 @@ def _listen(address: Address) -> "_Server":
 class _Request(WSGIRequestHandler):
     """Logs nothing."""
 
+    server: "_Server"
     timeout = CLIENT_S
+
+    def parse_request(self) -> bool:
+        """Read the head of the request."""
+        is_valid = super().parse_request()
+        self.server.note_request(self.connection)
+        return is_valid
 
     def log_message(self, *_: object) -> None:
         pass
 
 
 class _Server(ThreadingMixIn, WSGIServer):
-    """A thread for each request, and a limit to them."""
+    """A thread for each connection, and a limit to them and to their time."""
 
     daemon_threads = True
     block_on_close = False
@@ -175,7 +187,45 @@ class _Server(ThreadingMixIn, WSGIServer):
 
     def __init__(self, *arguments: object) -> None:
         self._free = threading.BoundedSemaphore(REQUESTS_MAX)
+        self._ends = threading.Event()
+        self._lock = threading.Lock()
+        self._begun_s: dict[socket.socket, float] = {}  # of open connections, oldest first
+        self._silent: set[socket.socket] = set()  # without a whole request
         super().__init__(*arguments)  # type: ignore[arg-type]
+
+    def end(self) -> None:
+        """Accept no more clients and cut those that are connected. Called from another thread than the server's."""
+        self._ends.set()
+        self.shutdown()
+        self.server_close()
+        self._cut(lambda _: True)
+
+    def note_request(self, connection: socket.socket) -> None:
+        """This client has sent its request."""
+        with self._lock:
+            self._silent.discard(connection)
+
+    def service_actions(self) -> None:
+        """Cut connections that are too old. Called several times a second."""
+        before_s = time.monotonic() - CLIENT_S
+        self._cut(lambda connection: self._begun_s[connection] <= before_s)
+
+    def _make_room(self) -> None:
+        """Cut the oldest client that has not sent its request in time."""
+        before_s = time.monotonic() - ROOM_S
+        with self._lock:
+            late = next((one for one in self._begun_s if one in self._silent), None)
+            is_late = late is not None and self._begun_s[late] <= before_s
+        self._cut(lambda connection: is_late and connection is late)
+
+    def _cut(self, is_cut: Callable[[socket.socket], bool]) -> None:
+        """End these connections. Their threads meet the end of the input."""
+        with self._lock:
+            for connection in [one for one in self._begun_s if is_cut(one)]:
+                del self._begun_s[connection]
+                self._silent.discard(connection)
+                with suppress(OSError):  # the client has ended it
+                    connection.shutdown(socket.SHUT_RDWR)
 
     def server_bind(self) -> None:
         """Without the look-up of the host's name in http.server, which may wait for a name server."""
@@ -185,21 +235,35 @@ class _Server(ThreadingMixIn, WSGIServer):
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
         self.setup_environ()
 
-    def process_request(self, request: object, client_address: object) -> None:
+    def process_request(self, request: Any, client_address: object) -> None:
         """Answer in a new thread, once fewer than ``REQUESTS_MAX`` are busy."""
-        self._free.acquire()
+        while not self._free.acquire(timeout=_ROUND_S):
+            if self._ends.is_set():
+                self.shutdown_request(request)
+                return
+            self.service_actions()
+            self._make_room()
+        with self._lock:
+            self._begun_s[request] = time.monotonic()
+            self._silent.add(request)
         try:
-            super().process_request(request, client_address)  # type: ignore[arg-type]
+            super().process_request(request, client_address)
         except BaseException:
-            self._free.release()
+            self._forget(request)
             raise
 
-    def process_request_thread(self, request: object, client_address: object) -> None:
+    def process_request_thread(self, request: Any, client_address: object) -> None:
         """The body of that thread."""
         try:
-            super().process_request_thread(request, client_address)  # type: ignore[arg-type]
+            super().process_request_thread(request, client_address)
         finally:
-            self._free.release()
+            self._forget(request)
+
+    def _forget(self, connection: socket.socket) -> None:
+        with self._lock:
+            self._begun_s.pop(connection, None)
+            self._silent.discard(connection)
+        self._free.release()
 
     def handle_error(self, *_: object) -> None:
         """Log it for developers only: a client may end its connection at any time."""

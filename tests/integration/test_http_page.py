@@ -2,13 +2,17 @@
 
 import socket
 import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from deploy.servers.process import free_port
+from millrace import http
 from millrace.errors import Fatal
-from millrace.http import LOOPBACK, REQUESTS_MAX, Page, Probes, address_of, open_page
+from millrace.http import CLIENT_S, LOOPBACK, REQUESTS_MAX, Page, Probes, address_of, open_page
 from millrace.loopback import is_loopback
 from schemas import stall
 from schemas.documents import Work
@@ -17,7 +21,7 @@ from tests.kit.control.control import ScriptedRunner, a_capture, supervised
 from tests.kit.control.page import Scrape, fetched
 from tests.kit.control.process import launched
 from tests.kit.control.stage import Stage
-from tests.kit.waiting import eventually
+from tests.kit.waiting import PATIENCE_S, eventually
 from zk.run.probes import probes_of
 from zk.run.runner import HeldLease
 from zk.tree import reports
@@ -84,17 +88,68 @@ def test_probe_answers_503_with_the_reason() -> None:
         assert fetched(page.address, "/")[0] == 404
 
 
-def test_silent_client_delays_no_scrape() -> None:
-    """It connects and sends nothing."""
-    with open_page() as page:
-        assert page.address is not None
-        at = (page.address.host, page.address.port)
-        silent = [socket.create_connection(at) for _ in range(REQUESTS_MAX - 1)]
-        try:
+def _drip(connection: socket.socket, content: bytes, ends: threading.Event) -> None:
+    """Send a byte now and then, so that no single wait for the client is long."""
+    with suppress(OSError):  # the page has cut it
+        for byte in content * 1000:
+            connection.sendall(bytes([byte]))
+            if ends.wait(0.05):
+                return
+
+
+@contextmanager
+def _slow_clients(page: Page, count: int, content: bytes) -> Iterator[list[socket.socket]]:
+    """Clients that send this endlessly, byte by byte; closed after the block."""
+    assert page.address is not None
+    at = (page.address.host, page.address.port)
+    ends = threading.Event()
+    clients = [socket.create_connection(at) for _ in range(count)]
+    threads = [threading.Thread(target=_drip, args=(one, content, ends)) for one in clients]
+    for thread in threads:
+        thread.start()
+    try:
+        yield clients
+    finally:
+        ends.set()
+        for client in clients:
+            client.close()
+        for thread in threads:
+            thread.join()
+
+
+@pytest.mark.parametrize(
+    ("count", "content"),
+    [
+        (1, b""),
+        (REQUESTS_MAX, b""),
+        (REQUESTS_MAX, b"GET /livez"),
+        (REQUESTS_MAX, b"GET /livez HTTP/1.1\r\nA: b\r\nC: d"),
+        (2 * REQUESTS_MAX, b"x"),
+    ],
+)
+def test_slow_clients_keep_no_probe_out(count: int, content: bytes) -> None:
+    """They send nothing, or a byte now and then: without a limit, in the first line or the headers."""
+    with open_page() as page, _slow_clients(page, count, content):
+        for _ in range(3):
             assert fetched(page.address, "/livez") == (200, "ok\n")
-        finally:
-            for connection in silent:
-                connection.close()
+
+
+def test_slow_clients_do_not_delay_the_end() -> None:
+    """The page ends while all places are taken and another client waits."""
+    with ExitStack() as clients:
+        with open_page() as page:
+            clients.enter_context(_slow_clients(page, REQUESTS_MAX + 1, b"GET /"))
+            begun_s = time.monotonic()
+        assert time.monotonic() - begun_s < CLIENT_S / 4
+
+
+def test_connection_ends_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if the client keeps sending, and there is room for more."""
+    monkeypatch.setattr(http, "CLIENT_S", 0.5)
+    with open_page() as page, _slow_clients(page, 1, b"GET /") as (client,):
+        client.settimeout(PATIENCE_S)
+        with suppress(ConnectionResetError):
+            assert client.recv(1) == b""
 
 
 def _hang(_task: Work, _lease: HeldLease, stop: threading.Event) -> None:
