@@ -1,7 +1,22 @@
-"""TLS to servers: a client context for each TLS mode, and the reason why a certificate was refused."""
+"""TLS to servers: a client context for each TLS mode, the reason why a certificate was refused, and logins that no
+impostor can read.
+
+A server names the authentication plugin, so an impostor can ask for any. The client answers, by what TLS proves:
+
+    plugin                                              without TLS   not verified   verified
+    mysql_native_password, client_ed25519               answered      answered       answered    a proof
+    caching_sha2_password                               fast only     answered       answered    fast: a proof
+    sha256_password                                     refused       answered       answered
+    mysql_clear_password, dialog, mysql_old_password    refused       refused        answered
+
+Without TLS no public key of a server is asked for or used: an impostor would send its own. "Not verified" is
+``require-unverified``, in which the full form of caching_sha2_password sends the password inside TLS, as MySQL's
+client does.
+"""
 
 import ssl
 from enum import Enum
+from typing import Any, NoReturn
 
 # X509_V_ERR_… of OpenSSL, which no Python module names
 _SELF_SIGNED = 18
@@ -20,6 +35,38 @@ _UNUSABLE = (
 
 class UnusableAuthorityError(Exception):
     """The CA file cannot be used. The text names the file and the reason."""
+
+
+class UnsafeLoginError(RuntimeError):
+    """The server asks for the password in a form that an impostor could read. Nothing was sent."""
+
+
+class RefusedPlugin:
+    """Stands for an authentication plugin that is refused. PyMySQL makes one when a server asks for it."""
+
+    def __init__(self, _connection: object) -> None:
+        pass
+
+    def authenticate(self, _packet: object) -> NoReturn:
+        """Refuse to log in."""
+        raise UnsafeLoginError("the server asks for a password that an impostor could read")
+
+
+NO_KEY = b"no public key"  # PyMySQL asks for none if it has one, and can not use this one
+_PROVES_NOTHING = ("mysql_clear_password", "dialog", "mysql_old_password")
+
+
+def login_guards(*, is_encrypted: bool, is_verified: bool) -> dict[str, Any]:
+    """Arguments of PyMySQL's ``connect``; see the module. With ``NO_KEY``, it raises a RuntimeError or ValueError."""
+    refused = (
+        *(() if is_verified else _PROVES_NOTHING),
+        *(() if is_encrypted else ("sha256_password",)),
+    )
+    return {
+        "auth_plugin_map": dict.fromkeys(refused, RefusedPlugin),
+        "server_public_key": None if is_encrypted else NO_KEY,
+        "local_infile": False,  # a server can ask for any file of the client
+    }
 
 
 class CertificateProblem(Enum):

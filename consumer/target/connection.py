@@ -25,7 +25,14 @@ from pymysql.protocol import MysqlPacket, OKPacketWrapper
 
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.text_protocol.arriving import DrainedFile
-from millrace.tls import UnusableAuthorityError, certificate_fix, unverified, verifying
+from millrace.tls import (
+    UnsafeLoginError,
+    UnusableAuthorityError,
+    certificate_fix,
+    login_guards,
+    unverified,
+    verifying,
+)
 from schemas.grant_fix import privilege_fix
 from schemas.server_version import ServerVersion
 
@@ -398,6 +405,10 @@ def connect(
                 "/*!80030 , show_gipk_in_create_table_and_information_schema=1 */"
             ),
             **_tls_arguments(endpoint),
+            **login_guards(
+                is_encrypted=endpoint.tls.mode != "disabled",
+                is_verified=endpoint.tls.mode in ("verify-ca", "verify-identity"),
+            ),
         )
         # as a statement: the variable has another name before MariaDB 11.1
         connection.query("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
@@ -409,11 +420,12 @@ def connect(
             raise Fatal("MR-5009", f"{server}: {cause}", fix=fix, server=server) from exc
         error = translated(exc, side=endpoint.side, server=server)
         raise _placed(error, endpoint.side, server) from exc
-    except RuntimeError as exc:  # PyMySQL can't log in with caching_sha2_password without TLS
+    except (RuntimeError, ValueError) as exc:  # see ``millrace.tls``
+        fix = "Set `tls` of the set document to verify-identity, verify-ca or require-unverified."
+        if isinstance(exc, UnsafeLoginError) and endpoint.tls.mode == "require-unverified":
+            fix = "Set `tls` of the set document to verify-identity or verify-ca."
         raise Fatal(
-            "MR-5002",
-            f"{endpoint.name} accepts this account's password only over TLS",
-            fix="Set `tls` of the set document to verify-identity, verify-ca or require-unverified.",
+            "MR-5002", f"{endpoint.name} accepts this account's password only over TLS", fix=fix
         ) from exc
     inside: Any = connection  # for its socket and timeout, which PyMySQL does not declare
     inside._read_timeout = answer_s or READ_S
@@ -462,6 +474,8 @@ def _errors(connection: "pymysql.connections.Connection[Any]") -> Iterator[None]
         yield
     except (pymysql.Error, OSError) as exc:
         raise _translated_with_account(exc, connection) from exc
+    except RuntimeError as exc:  # PyMySQL: the server asks for a file
+        raise Fatal("MR-5011", str(exc)) from exc
 
 
 def _translated_with_account(

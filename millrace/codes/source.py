@@ -61,8 +61,10 @@ CODES: tuple[Code, ...] = (
     Code(
         "MR-1008",
         "the account's authentication method needs TLS",
-        "The method sends the password in plain text unless TLS or RSA protects it, and neither is available.",
-        "Set `tls` in the set document to a mode other than `disabled`, or install the package `cryptography`.",
+        "The server asks for the password in a form that an impostor could read: as plain text, or encrypted with a key"
+        " that the server sends. Nothing was sent.",
+        "Set `tls` in the set document to `verify-identity` or `verify-ca`. With `require-unverified` only the methods"
+        " caching_sha2_password, sha256_password, mysql_native_password and ed25519 work.",
         Branch.OPERATOR,
     ),
     Code(

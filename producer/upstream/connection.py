@@ -25,7 +25,13 @@ from pymysql.protocol import MysqlPacket
 
 from millrace.errors import Fatal, Retryable
 from millrace.text_protocol.arriving import DrainedFile, RowPackets
-from millrace.tls import UnusableAuthorityError, certificate_fix, unverified, verifying
+from millrace.tls import (
+    UnusableAuthorityError,
+    certificate_fix,
+    login_guards,
+    unverified,
+    verifying,
+)
 from producer.upstream.dump_errors import explain_dump_error
 from schemas.documents import Member, Tls, TlsMode
 from schemas.documents.secret import SecretReference, resolve_secret
@@ -85,7 +91,7 @@ class SourceConnection:
     @classmethod
     def connect(cls, member: Member, login: Login, *, timeout_s: float = 0.0) -> Self:
         """Connect and log in. ``timeout_s``: for each answer, 0 for the defaults. Errors: see the module."""
-        with _driver_errors(member, login):
+        with _driver_errors(member, login), _login_errors(member):
             return cls(
                 pymysql.connect(
                     host=member.host,
@@ -101,6 +107,10 @@ class SourceConnection:
                     charset="utf8mb4",
                     use_unicode=False,
                     cursorclass=pymysql.cursors.DictCursor,
+                    **login_guards(
+                        is_encrypted=login.tls.mode is not TlsMode.DISABLED,
+                        is_verified=login.tls.mode.verifies,
+                    ),
                 ),
                 member,
                 user=login.user,
@@ -173,7 +183,10 @@ class _SelectPackets:
         self._session = session
         inside = session._internals
         inside._execute_command(COMMAND.COM_QUERY, statement)
-        columns = inside._read_packet().read_length_encoded_integer()
+        head = inside._read_packet()
+        if head.is_load_local_packet():
+            raise RuntimeError("the server asks for a file")
+        columns = head.read_length_encoded_integer()
         for _ in range(columns + 1):  # and one packet after them
             inside._read_packet()
         self.sequence = int(inside._next_seq_id)
@@ -221,6 +234,15 @@ def _tls_context(tls: Tls, member: Member) -> ssl.SSLContext | None:
 
 
 @contextmanager
+def _login_errors(member: Member) -> Iterator[None]:
+    """The driver's own refusals; see ``millrace.tls``."""
+    try:
+        yield
+    except (RuntimeError, ValueError) as error:
+        raise Fatal("MR-1008", f"{member}: {error}", member=member) from error
+
+
+@contextmanager
 def _driver_errors(
     member: Member, login: Login | None = None, *, asked: SourceConnection | None = None
 ) -> Iterator[None]:
@@ -233,8 +255,8 @@ def _driver_errors(
         raise _unverified_certificate(error, member) from error
     except OSError as error:
         raise Retryable("MR-1001", f"{member}: {error}", member=member) from error
-    except RuntimeError as error:  # PyMySQL: 'cryptography' package is required for … auth methods
-        raise Fatal("MR-1008", f"{member}: {error}", member=member) from error
+    except RuntimeError as error:  # PyMySQL: the server asks for a file
+        raise Fatal("MR-1007", f"{member}: {error}", member=member) from error
 
 
 def _translate(

@@ -12,6 +12,11 @@ class TlsMode(StrEnum):
     REQUIRE_UNVERIFIED = "require-unverified"  # encrypted, but the server is not authenticated
     DISABLED = "disabled"  # plain text
 
+    @property
+    def verifies(self) -> bool:
+        """Whether the server proves its identity."""
+        return self in (TlsMode.VERIFY_IDENTITY, TlsMode.VERIFY_CA)
+
 
 @dataclass(frozen=True, slots=True)
 class Tls:

@@ -2,6 +2,7 @@
 
 import email
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -91,13 +92,33 @@ def test_wheel_names_its_extras(wheel: Path) -> None:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = declared["optional-dependencies"]
     packages = {
-        Extra.APPLY: {text.partition("<")[0] for text in extras["apply"]},
-        Extra.LOCAL: {text for text in extras["local"] if not text.startswith("millrace[")},
+        Extra.APPLY: {_bounds(text)[0] for text in extras["apply"]},
+        Extra.LOCAL: {
+            _bounds(text)[0] for text in extras["local"] if not text.startswith("millrace[")
+        },
     }
     packages[Extra.LOCAL] |= packages[Extra.APPLY]
     assert packages == {
         extra: {_DISTRIBUTIONS.get(module, module) for module in modules}
         for extra, modules in MODULES.items()
+    }
+
+
+def _bounds(requirement: str) -> tuple[str, str]:
+    """The name of a required package, and its lower bound or ""."""
+    found = re.match(r"([\w-]+)(?:>=([\w.]+))?", requirement)
+    assert found is not None
+    return found[1], found[2] or ""
+
+
+def test_package_requires_only_versions_that_are_tested() -> None:
+    """An older PyMySQL logs in without TLS, and answers an impostor, so no dependency is without a lower bound."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    required = [*project["dependencies"], *project["optional-dependencies"]["apply"]]
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    tested = dict(line.split("==") for line in lines if "==" in line)
+    assert dict(map(_bounds, required)) == {
+        name: tested[name] for name, _ in map(_bounds, required)
     }
 
 
