@@ -174,7 +174,7 @@ def test_no_impostor_gets_the_password(
 def test_unverified_tls_hides_no_password_from_an_impostor(
     plugin: str, half: object, unknown: ssl.SSLContext
 ) -> None:
-    """``require-unverified`` encrypts for whoever answers."""
+    """``require-unverified`` encrypts for any server that answers."""
     assert callable(half)
     with impostor(SCRIPTS[plugin], unknown) as server, pytest.raises(MillraceError) as caught:
         half(server.port, TlsMode.REQUIRE_UNVERIFIED)
