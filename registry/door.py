@@ -3,17 +3,23 @@
 A token opens it, as ``Authorization: Bearer TOKEN`` or as the password of basic authentication with any user, which
 Confluent's clients can send. The token is read for each request, so a rotated one takes effect. Without TLS or without
 a token, only loopback is listened on (Fatal MR-7016), unless the operator insists.
+
+Loopback keeps out other machines, but not the pages that a browser on this machine shows. Without a token, a request
+that a page has caused is refused: one with an ``Origin``, and on loopback one for a ``Host`` that is not this machine,
+as after a name of a page was changed to 127.0.0.1.
 """
 
 import base64
 import hmac
 import ssl
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from millrace.errors import Fatal
 from millrace.loopback import is_loopback
-from schemas.documents import SecretReference, resolve_secret
+from schemas.documents import SecretReference
+from schemas.documents.secret import AskedSecret
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +29,12 @@ class Door:
     certificate: Path | None = None
     key: Path | None = None
     token: SecretReference | None = None
+    is_local: bool = False  # it listens on loopback
+    _secret: AskedSecret | None = field(init=False, repr=False, default=None)
+
+    def __post_init__(self) -> None:
+        if self.token is not None:
+            object.__setattr__(self, "_secret", AskedSecret(self.token))
 
     @property
     def scheme(self) -> str:
@@ -54,11 +66,23 @@ class Door:
 
     def admits(self, authorization: str) -> bool:
         """True if a request with this header may enter. Fatal MR-4106 if the token can't be read."""
-        if self.token is None:
+        if self._secret is None:
             return True
-        return hmac.compare_digest(
-            _given_secret(authorization), resolve_secret(self.token).encode()
-        )
+        return hmac.compare_digest(_given_secret(authorization), self._secret.value().encode())
+
+    def is_from_a_page(self, headers: Mapping[str, str]) -> bool:
+        """Whether a page in a browser has caused a request with these headers (in lower case), without a token."""
+        if self.token is not None:
+            return False
+        if "origin" in headers or headers.get("sec-fetch-site", "none") != "none":
+            return True
+        return self.is_local and not is_loopback(_host_name(headers.get("host", "")))
+
+
+def _host_name(host: str) -> str:
+    """The host without its port and brackets; ``localhost`` if there is none, as in HTTP/1.0."""
+    name = host.rpartition("]")[0] if host.startswith("[") else host.partition(":")[0]
+    return name.removeprefix("[").lower() or "localhost"
 
 
 def _given_secret(authorization: str) -> bytes:

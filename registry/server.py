@@ -6,6 +6,7 @@ is fenced, because another registry has taken over its topic, the server answers
 ``registry.door`` decides about TLS and tokens.
 """
 
+import asyncio
 import json
 import socket
 from collections.abc import Awaitable, Callable, Mapping
@@ -18,6 +19,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from millrace.errors import Fatal, Fenced, MillraceError
 from millrace.http import Page
@@ -31,11 +33,15 @@ from schemas.record.avro_schema import Json
 
 CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
 BODY_BYTES_MAX = 4 * 1024 * 1024  # a table of 4096 columns with long names is below 2 MiB
+HEAD_S = 10.0  # until the headers of a request have arrived
+BODY_S = 30.0
 _NOT_CHANGED_HERE = 40501
 _PATH_UNKNOWN = 404
 _STORE_FAILED = 50001
 _UNAUTHORIZED = 40101
 _BODY_TOO_LARGE = 41301
+_BODY_TOO_SLOW = 40801
+_FROM_A_PAGE = 40301
 _GRACE_S = 2
 
 _Body: TypeAlias = Mapping[str, Json]
@@ -80,6 +86,7 @@ class RegistryServer:
                 log_config=None,
                 access_log=False,
                 timeout_graceful_shutdown=_GRACE_S,
+                http=_Connection,
                 ssl_certfile=self.door.certificate,
                 ssl_keyfile=self.door.key,
                 callback_notify=pulse.beat,
@@ -91,6 +98,34 @@ class RegistryServer:
             self.store.close()
         if fenced:
             raise fenced[0]
+
+
+class _Connection(H11Protocol):
+    """A connection that ends if no whole head of a request arrives within ``HEAD_S``."""
+
+    _watch: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to watch."""
+        super().connection_made(transport)
+        self._watch_from(self.cycle)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the watch."""
+        if self._watch is not None:
+            self._watch.cancel()
+        super().connection_lost(exc)
+
+    def _watch_from(self, cycle: object) -> None:
+        self._watch = self.loop.call_later(HEAD_S, self._look, cycle)
+
+    def _look(self, cycle: object) -> None:
+        """Close it if the request that it had before is still the last, and is answered."""
+        is_idle = self.cycle is None or self.cycle.response_complete
+        if is_idle and self.cycle is cycle:
+            self.transport.close()
+        else:
+            self._watch_from(self.cycle)
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -119,9 +154,15 @@ def application(
     def endpoint(function: _Function) -> _Endpoint:
         async def answer(request: Request) -> Response:
             try:
-                if not door.admits(request.headers.get("authorization", "")):
+                if door.is_from_a_page(request.headers):
+                    return _error(403, _FROM_A_PAGE, "This registry answers no pages of a browser.")
+                authorization = request.headers.get("authorization", "")
+                if not await run_in_threadpool(door.admits, authorization):
                     return _no_entry()
-                body = await _body(request)
+                try:
+                    body = await asyncio.wait_for(_body(request), BODY_S)
+                except TimeoutError:
+                    return _error(408, _BODY_TOO_SLOW, f"a request arrives within {BODY_S:g} s")
                 given = {**request.query_params, **request.path_params}
                 return _json(200, await run_in_threadpool(function, given, body))
             except Refusal as refusal:

@@ -67,6 +67,7 @@ def registry(
     """Run the built-in schema registry: Confluent's REST API."""
     from millrace.http import open_page
     from millrace.kafka_refusals import explained
+    from millrace.loopback import is_loopback
     from registry.door import Door
     from registry.kafka import KafkaSchemaStore
     from registry.ownership import Ownership
@@ -76,7 +77,7 @@ def registry(
 
     keep_private()
     reference = SecretReference.parse(token)
-    door = Door(certificate=tls_cert, key=tls_key, token=reference)
+    door = Door(certificate=tls_cert, key=tls_key, token=reference, is_local=is_loopback(host))
     door.check_exposure(host, is_accepted=insecure)
     if reference is not None:
         resolve_secret(reference)  # a missing one is reported now, not to the first client

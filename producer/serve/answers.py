@@ -23,7 +23,7 @@ from producer.serve.statements import (
     Show,
     System,
     User,
-    like_pattern,
+    is_like,
     parse_statement,
     refused,
 )
@@ -176,8 +176,7 @@ class Answers:
         found = {**found, **self._state.session}
         names = [*found, *GTID_VARIABLES[self._catalogue.flavour]]
         if show.like is not None:
-            pattern = like_pattern(show.like)
-            names = [name for name in names if pattern.fullmatch(name)]
+            names = [name for name in names if is_like(name, show.like)]
         if show.names is not None:
             names = [name for name in names if name in show.names]
         values = {name: found[name] for name in names if name in found}

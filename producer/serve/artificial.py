@@ -18,6 +18,7 @@ from producer.binlog import events as t
 _HEADER = struct.Struct("<IBIIIH")
 _CREATED_AT = t.HEADER_BYTES + 2 + 50  # of a format description: version 2 | server version 50
 _IN_USE_FLAG = 1
+_POSITION_MAX = 0xFFFFFFFF  # of an event's header
 
 
 def rotate_event(server_id: int, name: str, pos: int, *, has_checksum: bool) -> bytes:
@@ -26,9 +27,15 @@ def rotate_event(server_id: int, name: str, pos: int, *, has_checksum: bool) -> 
     return _event(t.ROTATE, server_id, body, flags=t.ARTIFICIAL_FLAG, has_checksum=has_checksum)
 
 
-def heartbeat_event(server_id: int, name: str, pos: int) -> bytes:
-    """The dump is alive and has nothing new after ``pos``."""
-    return _event(t.HEARTBEAT, server_id, name.encode(), next_pos=pos & 0xFFFFFFFF)
+def sign_of_life(server_id: int, name: str, pos: int) -> bytes:
+    """The dump is alive and has nothing new after ``pos``.
+
+    A heartbeat has room for a position below 4 GiB, and a replica stops at one that is before its own. After a larger
+    transaction, a ROTATE to the place that was reached says the same.
+    """
+    if pos > _POSITION_MAX:
+        return rotate_event(server_id, name, pos, has_checksum=True)
+    return _event(t.HEARTBEAT, server_id, name.encode(), next_pos=pos)
 
 
 def inner_format_description(event: bytes, *, keeps_place: bool = False) -> bytes:

@@ -4,14 +4,19 @@ A second dump with the identity of a running one ends that one, as a server does
 without noticing would otherwise be served twice.
 """
 
+import socket
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from millrace.metrics import gauge
 from producer.serve.dump import Dump
 from producer.serve.requests import DUMP_ERROR, STATE, Registration
 from producer.serve.wire import Refusal
+
+LOGINS_MAX = 64  # clients that have not logged in; a thread each
+SLOW_S = 1.0  # a login takes a few round trips
 
 _REPLACED = (
     "A replica with the same server_uuid/server_id as this replica has connected to the source;"
@@ -28,22 +33,44 @@ class Clients:
         self._connections_max = connections_max
         self._lock = threading.Lock()
         self._threads = 0
+        self._arriving: dict[int, tuple[socket.socket, float]] = {}  # oldest first
         self._connected: set[int] = set()
         self._registered: dict[int, Registration] = {}
         self._dumps: dict[str, Dump] = {}
 
     @contextmanager
-    def connected(self) -> Iterator[int]:
-        """The number of a new connection, until the block ends. Refusal 1040 if there are too many."""
+    def arriving(self, connection: socket.socket) -> Iterator[int]:
+        """The number of a new connection, until it has logged in. Refusal 1040 if too many log in.
+
+        If all places are taken, the oldest client that is slow loses its own.
+        """
         with self._lock:
             self._threads += 1
-            thread = self._threads
+            thread, now_s = self._threads, time.monotonic()
+            if len(self._arriving) >= LOGINS_MAX:
+                oldest, (late, begun_s) = next(iter(self._arriving.items()))
+                if now_s - begun_s < SLOW_S:
+                    raise Refusal(1040, "08004", "Too many connections")
+                del self._arriving[oldest]
+                with suppress(OSError):  # it has left
+                    socket.socket.shutdown(late, socket.SHUT_RDWR)
+            self._arriving[thread] = connection, now_s
+        try:
+            yield thread
+        finally:
+            with self._lock:
+                self._arriving.pop(thread, None)
+
+    @contextmanager
+    def connected(self, thread: int) -> Iterator[None]:
+        """A place for a client that has logged in, until the block ends. Refusal 1040 if there are too many."""
+        with self._lock:
             if len(self._connected) >= self._connections_max:
                 raise Refusal(1040, "08004", "Too many connections")
             self._connected.add(thread)
         CONNECTED.inc()
         try:
-            yield thread
+            yield
         finally:
             CONNECTED.dec()
             with self._lock:

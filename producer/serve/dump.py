@@ -30,7 +30,7 @@ from producer.binlog.crc import TABLES
 from producer.binlog.framing import frame_events
 from producer.binlog.gtid_events import NUMBER, SOURCE_HIGH, SOURCE_LOW
 from producer.relay.stored import StoredFile, open_stored, read_stored
-from producer.serve.artificial import heartbeat_event, inner_format_description, rotate_event
+from producer.serve.artificial import inner_format_description, rotate_event, sign_of_life
 from producer.serve.catalogue import Catalogue, Served, ServedFile
 from producer.serve.done import done_rows, no_rows
 from producer.serve.requests import DUMP_ERROR, STATE, DumpRequest
@@ -285,7 +285,7 @@ class Dump:
         self._wire.check_open()
         if period_s and time.monotonic() - self._sent_at_s >= period_s:
             pos = int(self._state[framing.POS])
-            self._send_event(heartbeat_event(self._server_id, self._file.served_name, pos))
+            self._send_event(sign_of_life(self._server_id, self._file.served_name, pos))
         return True
 
     def _cross(self, following: ServedFile) -> bool:

@@ -27,10 +27,9 @@ from producer.serve.wire import (
     Disconnected,
     Refusal,
     Wire,
-    ok_packet,
     take_packed_number,
 )
-from schemas.documents.secret import SecretReference, resolve_secret
+from schemas.documents.secret import AskedSecret, SecretReference
 from schemas.gtid import Flavour
 
 NATIVE, SHA2 = "mysql_native_password", "caching_sha2_password"
@@ -63,7 +62,8 @@ class Door:
 
     flavour: Flavour
     version: str
-    account: ServedAccount
+    user: str
+    secret: AskedSecret | None
     tls: ssl.SSLContext | None = field(repr=False, default=None)
 
 
@@ -75,7 +75,10 @@ class _Response:
 
 
 def log_in(wire: Wire, door: Door, *, thread: int, peer: str) -> str:
-    """Greet a client and return its user. Disconnected; Refusal if it may not log in; errors of the secret."""
+    """Greet a client and return its user. The OK that ends a login is the caller's.
+
+    Disconnected; Refusal if it may not log in; errors of the secret.
+    """
     scramble = new_scramble()
     plugin = SHA2 if door.flavour is Flavour.MYSQL else NATIVE
     wire.write(_greeting(door, thread, scramble, plugin))
@@ -93,11 +96,12 @@ def log_in(wire: Wire, door: Door, *, thread: int, peer: str) -> str:
         wire.write(b"\xfe" + used.encode() + b"\0" + scramble + b"\0")
         proof = wire.read(bytes_max=RESPONSE_BYTES_MAX)
     proof = b"" if proof == b"\0" else proof  # an empty password
-    if not _is_allowed(door.account, response.user, proof, scramble, used):
+    if not _is_allowed(door, response.user, proof, scramble, used):
         using = "YES" if proof else "NO"
         text = f"Access denied for user '{response.user}'@'{peer}' (using password: {using})"
         raise Refusal(1045, "28000", text)
-    wire.write(*([_FAST_SUCCESS] if used == SHA2 and proof else []), ok_packet())
+    if used == SHA2 and proof:
+        wire.write(_FAST_SUCCESS)
     return response.user
 
 
@@ -120,17 +124,16 @@ def scrambled(password: bytes, scramble: bytes, plugin: str) -> bytes:
     return bytes(a ^ b for a, b in zip(once, mask, strict=True))
 
 
-def _is_allowed(
-    account: ServedAccount, user: str, proof: bytes, scramble: bytes, plugin: str
-) -> bool:
-    is_user = hmac.compare_digest(user.encode(), account.user.encode())
-    if account.password is None:
+def _is_allowed(door: Door, user: str, proof: bytes, scramble: bytes, plugin: str) -> bool:
+    is_user = hmac.compare_digest(user.encode(), door.user.encode())
+    if door.secret is None:
         return is_user
-    password = resolve_secret(account.password).encode()
+    password = door.secret.value().encode()
     return hmac.compare_digest(proof, scrambled(password, scramble, plugin)) and is_user
 
 
 def _with_tls(wire: Wire, context: ssl.SSLContext) -> ssl.SSLSocket:
+    wire.keep_deadline()
     try:
         return context.wrap_socket(wire.socket, server_side=True)
     except OSError as error:

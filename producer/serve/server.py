@@ -21,6 +21,7 @@ from producer.serve.login import Door, ServedAccount
 from producer.serve.session import Session
 from producer.serve.variables import source_version
 from producer.serve.wire import Wire
+from schemas.documents.secret import AskedSecret
 
 CONNECTIONS_MAX = 100  # each dump has two buffers of 9 MiB together
 BACKLOG = 64
@@ -51,6 +52,7 @@ class RelayServer:
     options: ServeOptions
     _catalogue: Catalogue = field(init=False)
     _tls: ssl.SSLContext | None = field(init=False)
+    _secret: AskedSecret | None = field(init=False)
     _listening: socket.socket = field(init=False)
     _round_at_s: float = field(init=False, default_factory=time.monotonic)
 
@@ -58,6 +60,8 @@ class RelayServer:
         options = self.options
         check_exposure(options)
         self._tls = tls_context(options.certificate, options.key)
+        password = options.account.password
+        self._secret = AskedSecret(password) if password is not None else None
         self._catalogue = Catalogue(self.root)
         self._listening = _listen(options.host, options.port)
 
@@ -113,7 +117,8 @@ class RelayServer:
             wire = Wire(connection)
             try:
                 version = source_version(self._catalogue)
-                door = Door(self._catalogue.flavour, version, options.account, self._tls)
+                user = options.account.user
+                door = Door(self._catalogue.flavour, version, user, self._secret, self._tls)
                 Session(wire, self._catalogue, door, clients, peer=peer).run(stop)
             except (OSError, MillraceError) as error:
                 log.warning("client not served", peer=peer, error=error)

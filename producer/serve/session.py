@@ -1,10 +1,12 @@
 """One connection: login, then commands until the client leaves, or a dump until its end.
 
-Guarantees: any other command, and any statement that ``statements`` does not know, gets an error packet. A client that
-is silent at its login, or does not read what it is sent, is disconnected.
+Guarantees: any other command, and any statement that ``statements`` does not know, gets an error packet. A client whose
+login is not over after ``LOGIN_S``, or that does not read what it is sent, is disconnected. A client that has not
+logged in takes no place of the others.
 """
 
 import threading
+import time
 from enum import IntEnum
 
 from millrace.errors import MillraceError
@@ -33,7 +35,7 @@ from producer.serve.wire import (
 )
 
 COMMAND_BYTES_MAX = 64 << 20  # a GTID set of millions of intervals
-LOGIN_S = 10.0
+LOGIN_S = 10.0  # all of it
 IDLE_S = 28_800.0  # as wait_timeout
 WRITE_S = 60.0  # as net_write_timeout
 
@@ -71,10 +73,13 @@ class Session:
     def run(self, stop: threading.Event) -> None:
         """Serve the client until it leaves."""
         try:
-            with self._clients.connected() as thread:
-                self._wire.socket.settimeout(LOGIN_S)
+            with self._clients.arriving(self._wire.socket) as thread:
+                self._wire.until_s = time.monotonic() + LOGIN_S
                 user = log_in(self._wire, self._door, thread=thread, peer=self._peer)
+            with self._clients.connected(thread):
+                self._wire.until_s = 0.0
                 self._wire.socket.settimeout(IDLE_S)
+                self._wire.write(ok_packet())
                 port = self._wire.socket.getsockname()[1]
                 self._serve(ClientState(user, self._peer, thread, port), stop)
         except Disconnected as error:

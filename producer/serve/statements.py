@@ -19,7 +19,7 @@ from producer.serve.wire import Refusal, Value
 DEPTH_MAX = 20  # clients nest two functions
 SHOWN_MAX = 200  # of a refused statement
 _TOKEN = re.compile(
-    r"""(?P<space>\s+|/\*.*?\*/|--\s[^\n]*|\#[^\n]*)
+    r"""(?P<space>[ \t\n\v\f\r]+|/\*.*?\*/|--[ \t\n\v\f\r][^\n]*|\#[^\n]*)
     |(?P<text>'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")
     |(?P<name>`(?:[^`]|``)+`)
     |(?P<system>@@[\w.$]+)
@@ -116,17 +116,38 @@ def parse_statement(sql: str) -> Statement:
     return _Parser(sql).statement()
 
 
-def like_pattern(pattern: str) -> re.Pattern[str]:
-    """A LIKE pattern, without regard to letter case."""
-    parts = {"%": ".*", "_": "."}
-    out, escaped = "", False
-    for letter in pattern:
-        if letter == "\\" and not escaped:
-            escaped = True
+def is_like(text: str, pattern: str) -> bool:
+    """Whether a text matches a LIKE pattern, without regard to letter case.
+
+    At most len(text) × len(pattern) steps: after a mismatch only the last % takes one more letter.
+    """
+    parts, letters = _like_parts(pattern), text.lower()
+    at = part = 0
+    many, tried = -1, 0  # the last %, and the letters before which it has ended
+    while at < len(letters):
+        if part < len(parts) and parts[part] == "%":
+            many, tried = part, at
+            part += 1
+        elif part < len(parts) and parts[part] in ("_", "=" + letters[at]):
+            at, part = at + 1, part + 1
+        elif many >= 0:
+            tried += 1
+            at, part = tried, many + 1
+        else:
+            return False
+    return all(one == "%" for one in parts[part:])
+
+
+def _like_parts(pattern: str) -> list[str]:
+    """``%``, ``_``, and ``=x`` for the letter x."""
+    parts, is_escaped = [], False
+    for letter in pattern.lower():
+        if letter == "\\" and not is_escaped:
+            is_escaped = True
             continue
-        out += re.escape(letter) if escaped else parts.get(letter, re.escape(letter))
-        escaped = False
-    return re.compile(out, re.IGNORECASE | re.DOTALL)
+        parts.append(letter if letter in "%_" and not is_escaped else "=" + letter)
+        is_escaped = False
+    return parts
 
 
 def refused(sql: str) -> Refusal:

@@ -16,6 +16,7 @@ which (``session``), events (``dump``).
 import select
 import socket
 import struct
+import time
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
@@ -48,6 +49,7 @@ class Wire:
     def __init__(self, connection: socket.socket) -> None:
         self.socket = connection
         self.sequence = 0  # of the next packet
+        self.until_s = 0.0  # when all that follows has to be over, on the monotonic clock; 0: each call has its timeout
 
     def read(self, *, bytes_max: int) -> bytes:
         """The payload of the next packet. Disconnected."""
@@ -84,9 +86,18 @@ class Wire:
         if poll.poll(0):
             raise Disconnected("the client closed the connection")
 
+    def keep_deadline(self) -> None:
+        """Limit the next call to what is left of the time. Disconnected."""
+        if self.until_s:
+            rest_s = self.until_s - time.monotonic()
+            if rest_s <= 0:
+                raise Disconnected("the client took too long")
+            self.socket.settimeout(rest_s)
+
     def _exactly(self, length: int) -> bytes:
         parts = bytearray()
         while len(parts) < length:
+            self.keep_deadline()
             try:
                 part = self.socket.recv(length - len(parts))
             except OSError as error:

@@ -16,16 +16,18 @@ import select
 import shlex
 import signal
 import subprocess
+import threading
 import time
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from millrace.errors import Fatal, Retryable
+from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.shortage import shortage_of
 
 SECRET_BYTES_MAX = 64 * 1024  # a password or key file; a larger file is a wrong path
 PROGRAM_S_MAX = 10.0  # a vault answers in less; a login waits for it
+PROGRAM_PAUSE_S = 10.0  # between two runs of the program for clients that have not logged in
 EXEC_ALLOWED = ("MILLRACE_SECRETS_EXEC", "allow")
 
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -79,6 +81,34 @@ def resolve_secret(reference: SecretReference) -> str:
     if not value:
         raise _unreadable(reference, "it is empty")
     return value
+
+
+class AskedSecret:
+    """The secret that a service compares with what its clients send, before it knows them. Thread-safe.
+
+    Clients can't make it run programs: one runs at a time, and its secret or error is kept for ``PROGRAM_PAUSE_S``.
+    """
+
+    def __init__(self, reference: SecretReference) -> None:
+        self._reference = reference
+        self._lock = threading.Lock()
+        self._known: str | MillraceError | None = None
+        self._until_s = 0.0
+
+    def value(self) -> str:
+        """The secret; errors as ``resolve_secret``."""
+        if self._reference.place is not SecretPlace.PROGRAM:
+            return resolve_secret(self._reference)
+        with self._lock:
+            if self._known is None or time.monotonic() >= self._until_s:
+                try:
+                    self._known = resolve_secret(self._reference)
+                except MillraceError as error:
+                    self._known = error
+                self._until_s = time.monotonic() + PROGRAM_PAUSE_S
+            if isinstance(self._known, MillraceError):
+                raise self._known
+            return self._known
 
 
 def _file_content(reference: SecretReference) -> bytes:

@@ -2,6 +2,7 @@
 
 import re
 import socket
+import threading
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from random import Random
@@ -14,6 +15,7 @@ from deploy.servers import DatabaseServer, ServerOptions
 from deploy.servers.tls import tls_files
 from millrace import cli
 from millrace.errors import Fatal
+from producer.serve import clients, session
 from producer.serve.login import ServedAccount
 from schemas.gtid import Flavour
 from tests.fixtures.servers import FLAVOURS, SMALL, NewServer
@@ -30,6 +32,7 @@ from tests.kit.relay.serving import (
     wait_caught_up,
 )
 from tests.kit.relay.stream import DUMP, Address, connected, dump_packets, dump_request
+from tests.kit.waiting import PATIENCE_S
 
 COM_QUIT = 1
 INSECURE = "3159: Connections using insecure transport are prohibited"
@@ -105,6 +108,45 @@ def test_connections_are_limited(relay_root: Path, tmp_path: Path) -> None:
                 pass
             assert refused.value.args[0] == ER.CON_COUNT_ERROR
         dump_packets(address, DUMP, dump_request(file=""))
+
+
+@pytest.mark.guarantee("robust")
+def test_clients_without_a_login_keep_no_place(
+    relay_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are more than all places together, and send a byte now and then. Each is cut when its time is over."""
+    monkeypatch.setattr(clients, "LOGINS_MAX", 4)
+    monkeypatch.setattr(clients, "SLOW_S", 0.0)
+    monkeypatch.setattr(session, "LOGIN_S", 1.0)
+    ends = threading.Event()
+
+    def drip(strangers: list[socket.socket]) -> None:
+        while not ends.wait(0.05):
+            for stranger in strangers:
+                with suppress(OSError):  # the server has cut it
+                    stranger.sendall(b"\1")
+
+    with (
+        served(relay_root, options_in(tmp_path, connections_max=2)) as address,
+        ExitStack() as all_,
+    ):
+        strangers = [
+            all_.enter_context(socket.create_connection(("127.0.0.1", address.port)))
+            for _ in range(9)
+        ]
+        dripping = threading.Thread(target=drip, args=(strangers,))
+        dripping.start()
+        try:
+            for _ in range(2):
+                all_.enter_context(connected(address))
+            for stranger in strangers:
+                stranger.settimeout(PATIENCE_S)
+                with suppress(ConnectionResetError):
+                    while stranger.recv(1 << 16):
+                        pass
+        finally:
+            ends.set()
+            dripping.join()
 
 
 def test_client_without_checksums_or_gtids_is_refused(relay_root: Path, tmp_path: Path) -> None:

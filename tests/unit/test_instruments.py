@@ -90,7 +90,7 @@ def test_damaged_relay_file_is_counted(tmp_path: Path) -> None:
 def test_clients_of_a_served_relay_log_are_counted() -> None:
     """A client that has ended is not counted any more."""
     clients = Clients(3)
-    with _grows("millrace_serve_clients", 0), clients.connected():
+    with _grows("millrace_serve_clients", 0), clients.connected(1):
         assert PROCESS.get_sample_value("millrace_serve_clients") == 1
 
 

@@ -3,8 +3,10 @@
 import asyncio
 import json
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -72,7 +74,14 @@ BODIES = st.one_of(
 )
 
 
-def asked(method: str, path: str, body: bytes) -> tuple[int, bytes]:
+def asked(
+    method: str,
+    path: str,
+    body: bytes,
+    *,
+    headers: Mapping[str, str] = MappingProxyType({}),
+    application: Any = _APPLICATION,
+) -> tuple[int, bytes]:
     """Return (status, answer) of one request, without a socket."""
     answer: list[Mapping[str, Any]] = []
 
@@ -90,11 +99,11 @@ def asked(method: str, path: str, body: bytes) -> tuple[int, bytes]:
         "path": path,
         "raw_path": path.encode(errors="replace"),
         "query_string": b"",
-        "headers": [],
+        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
         "root_path": "",
         "scheme": "http",
     }
-    asyncio.run(_APPLICATION(scope, receive, send))
+    asyncio.run(application(scope, receive, send))
     return int(answer[0]["status"]), b"".join(part.get("body", b"") for part in answer[1:])
 
 
@@ -118,3 +127,35 @@ def test_malformed_request_is_refused_with_a_reason(
     if status >= 400:
         assert str(content["error_code"]).startswith(str(status))
         assert content["message"]
+
+
+@pytest.mark.parametrize(
+    ("is_local", "headers", "is_answered"),
+    [
+        (True, {}, True),
+        (True, {"host": "localhost:8081"}, True),
+        (True, {"host": "127.0.0.1:8081", "content-type": "text/plain"}, True),
+        (True, {"host": "[::1]:8081"}, True),
+        (True, {"host": "127.0.0.1:8081", "origin": "http://pages.example"}, False),
+        (True, {"host": "127.0.0.1:8081", "origin": "null"}, False),
+        (True, {"host": "127.0.0.1:8081", "sec-fetch-site": "cross-site"}, False),
+        (True, {"host": "127.0.0.1:8081", "sec-fetch-site": "none"}, True),
+        (True, {"host": "pages.example:8081"}, False),
+        (True, {"host": "localhost.pages.example"}, False),
+        (False, {"host": "registry1:8081"}, True),
+        (False, {"host": "registry1:8081", "origin": "http://registry1:8081"}, False),
+    ],
+)
+def test_pages_of_a_browser_register_no_schema(
+    is_local: bool, headers: dict[str, str], is_answered: bool
+) -> None:
+    """A page may send a POST to loopback without a question of the browser; clients send no Origin."""
+    service = RegistryService(MemoryStore())
+    app = application(service, Door(is_local=is_local), on_fenced=lambda _: None)
+    body = json.dumps({"schema": DDL_SCHEMA.text}).encode()
+    status, _ = asked("POST", "/subjects/x/versions", body, headers=headers, application=app)
+    assert (status == 200) == is_answered
+    assert service.subjects() == (["x"] if is_answered else [])
+    if not is_answered:
+        assert status == 403
+        assert asked("GET", "/subjects", b"", headers=headers, application=app)[0] == 403

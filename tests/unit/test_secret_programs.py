@@ -2,6 +2,7 @@
 
 import shlex
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from millrace.errors import Fatal, MillraceError, Retryable
 from schemas.documents import SecretReference, resolve_secret
 from schemas.documents import secret as module
+from schemas.documents.secret import AskedSecret
 from tests.kit.waiting import eventually
 
 
@@ -103,3 +105,20 @@ def _lives(pid: int) -> bool:
     except OSError:
         return False
     return state != "Z"
+
+
+@pytest.mark.parametrize("status", [0, 3])
+def test_clients_without_a_login_start_no_program_each(
+    status: int, allowed: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A service asks for its secret at each login; a failure is kept for the same time."""
+    runs = tmp_path / "runs"
+    secret = AskedSecret(_shell(f"echo x >> {runs}; echo canary; exit {status}"))
+    for _ in range(20):
+        with suppress(MillraceError):
+            assert secret.value() == "canary"
+    assert runs.read_text() == "x\n"
+    allowed.setattr(module, "PROGRAM_PAUSE_S", 0.0)
+    rotated = AskedSecret(_shell(f"echo x >> {runs}; echo canary"))
+    assert [rotated.value() for _ in range(2)] == ["canary"] * 2
+    assert runs.read_text() == "x\n" * 3

@@ -1,15 +1,19 @@
 """The protocol of a served relay log: logins, statements, requests, addresses. PyMySQL is the oracle of passwords."""
 
+import re
 import struct
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pymysql._auth import scramble_caching_sha2, scramble_native_password
 
 from millrace.cli.relay_serve import parse_address
 from millrace.errors import Fatal
 from producer.relay.layout import Subdir
 from producer.relay.source_note import read_source_note, write_source_note
+from producer.serve.artificial import sign_of_life
 from producer.serve.login import NATIVE, SHA2, ServedAccount, new_scramble, scrambled
 from producer.serve.names import served_name
 from producer.serve.requests import (
@@ -30,7 +34,7 @@ from producer.serve.statements import (
     Statement,
     System,
     User,
-    like_pattern,
+    is_like,
     parse_statement,
 )
 from producer.serve.wire import Disconnected, Refusal, packed_number, take_packed_number
@@ -129,9 +133,39 @@ def test_other_statements_are_refused(sql: str) -> None:
 
 def test_like_patterns_match_as_on_a_server() -> None:
     """Without regard to case; an escaped wildcard is a letter."""
-    assert like_pattern("SERVER_ID").fullmatch("server_id")
-    assert like_pattern("gtid%").fullmatch("GTID_MODE")
-    assert not like_pattern("server\\_id").fullmatch("serverxid")
+    assert is_like("server_id", "SERVER_ID")
+    assert is_like("GTID_MODE", "gtid%")
+    assert not is_like("serverxid", "server\\_id")
+    assert is_like("server_id", "server\\_id")
+    assert is_like("a%c", "a\\%c")
+    assert is_like("", "%%")
+    assert not is_like("", "_")
+
+
+@given(text=st.text("aB_%", max_size=8), pattern=st.text("ab_%\\", max_size=8))
+def test_like_matches_as_the_regular_expression(text: str, pattern: str) -> None:
+    """Of the same pattern."""
+    expression = re.sub(
+        r"\\(.?)|(%)|(_)|(.)",
+        lambda m: re.escape(m[1] or m[4] or "") if not (m[2] or m[3]) else ".*" if m[2] else ".",
+        pattern,
+    )
+    assert is_like(text, pattern) == bool(re.fullmatch(expression, text, re.IGNORECASE))
+
+
+def test_like_pattern_with_many_wildcards_is_quick() -> None:
+    """A client may send any; a regular expression takes exponential time here, and holds the interpreter."""
+    assert not is_like("a" * 2_000, "%a" * 500 + "%x")
+    assert is_like("a" * 2_000, "%a" * 500 + "%")
+
+
+def test_position_beyond_4_gib_is_not_cut() -> None:
+    """A replica stops at a heartbeat with a position before its own."""
+    for pos, kind in ((4, 27), (0xFFFFFFFF, 27), (1 << 32, 4), ((1 << 40) + 7, 4)):
+        event = sign_of_life(1, "f.000001", pos)
+        assert event[4] == kind
+        shown = event[13:17] if kind == 27 else event[19:27]
+        assert int.from_bytes(shown, "little") == pos
 
 
 def test_dump_requests_are_parsed() -> None:
