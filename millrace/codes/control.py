@@ -268,10 +268,11 @@ CODES: tuple[Code, ...] = (
     ),
     Code(
         "MR-4145",
-        "too many documents for one change",
-        "All documents of a plan, with the former ones, are written in one ZooKeeper transaction of at most 1 MB.",
+        "a change is too large for ZooKeeper",
+        "A request to ZooKeeper has at most 1 MB. All documents of a plan, with the former ones, are one request. So is the"
+        " report of a task, whose GTID set can have very many intervals.",
         "Split the directory and execute one part after the other, sets first. A single document: make it shorter with"
-        " patterns (`shop.*`).",
+        " patterns (`shop.*`). A report: the status shows an older one; find what makes the gaps in the GTID set.",
         Branch.OPERATOR,
     ),
     Code(

@@ -144,7 +144,7 @@ def test_like_patterns_match_as_on_a_server() -> None:
 
 @given(text=st.text("aB_%", max_size=8), pattern=st.text("ab_%\\", max_size=8))
 def test_like_matches_as_the_regular_expression(text: str, pattern: str) -> None:
-    """Of the same pattern."""
+    """Both judge the same pattern."""
     expression = re.sub(
         r"\\(.?)|(%)|(_)|(.)",
         lambda m: re.escape(m[1] or m[4] or "") if not (m[2] or m[3]) else ".*" if m[2] else ".",

@@ -1,12 +1,32 @@
 """When a report is written and when it can be read; the states that a task can go through."""
 
 from dataclasses import replace
+from typing import cast
+from uuid import UUID
 
 import pytest
 
 from millrace.errors import Fatal
 from schemas.status import ALLOWED, TaskReport, TaskState, report_from_json
-from zk.tree.reports import PROGRESS_S, REPEAT_S, Ages, Offered, is_due
+from zk.client.session import (
+    REQUEST_BYTES_MAX,
+    Create,
+    Delete,
+    Node,
+    Put,
+    Session,
+    check_size,
+)
+from zk.tree.paths import Tree
+from zk.tree.reports import (
+    PROGRESS_S,
+    REPEAT_S,
+    Ages,
+    Offered,
+    StatusWriter,
+    is_due,
+    read_status,
+)
 
 LAST = Offered(TaskReport(TaskState.RUNNING, gtid_set="0-1-7", seq=7, worker="w1", epoch=3), 5)
 EVERY = (0.5, PROGRESS_S)
@@ -75,3 +95,52 @@ def test_unreadable_report_is_reported_not_guessed(content: bytes) -> None:
     with pytest.raises(Fatal) as caught:
         report_from_json(content, origin="status/x")
     assert caught.value.code == "MR-4011"
+
+
+class _Nodes:
+    """A session that keeps the nodes in memory."""
+
+    incarnation = 1
+
+    def __init__(self) -> None:
+        self.contents: dict[str, bytes] = {}
+
+    def get(self, path: str) -> Node | None:
+        content = self.contents.get(path)
+        return None if content is None else Node(content, 0, 0, 0, 0, 0)
+
+    def create(self, path: str, content: bytes) -> Node:
+        check_size(Create(path, content))
+        self.contents[path] = content
+        return Node(content, 0, 0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("intervals", [1, 20_000, 150_000])
+def test_report_with_many_intervals_is_written_and_read_back(intervals: int) -> None:
+    """ZooKeeper ends the session that sends more than 1 MiB, again and again."""
+    parts = ":".join(f"{7 * number}-{7 * number + 2}" for number in range(1, intervals + 1))
+    report = TaskReport(TaskState.RUNNING, gtid_set=f"{UUID(int=7)}:{parts}", epoch=1)
+    nodes, tree = _Nodes(), Tree("default")
+    writer = StatusWriter(cast(Session, nodes), tree, report_s=1)
+    writer.offer("t", Offered(report, 5, "work", "brokers"))
+    assert writer.flush("t")
+    (content,) = nodes.contents.values()
+    assert len(content) < REQUEST_BYTES_MAX
+    saved = read_status(cast(Session, nodes), tree, "t")
+    assert saved is not None
+    assert replace(saved.report, silent_s=0) == replace(report, silent_s=0)
+    assert (saved.revision, saved.work) == (5, "work")
+
+
+def test_request_beyond_the_limit_is_not_sent() -> None:
+    """Every write of a node or of several."""
+    check_size(Put("/a", b"x" * 900_000, 1))
+    half = b"x" * (REQUEST_BYTES_MAX // 2)
+    for changes in (
+        [Create("/a", b"x" * REQUEST_BYTES_MAX)],
+        [Put("/a", half, 1), Delete("/c", 1), Create("/b", half)],
+        [Delete("/" + "c" * 1000, 1)] * 1000,
+    ):
+        with pytest.raises(Fatal) as caught:
+            check_size(*changes)
+        assert caught.value.code == "MR-4145"

@@ -43,6 +43,10 @@ SESSION_TIMEOUT_S = (
 )
 CONNECT_TIMEOUT_S = 15.0
 FIRST_LOOK_S = 1.0  # without a connection: look for a refusal, which no waiting helps
+REQUEST_BYTES_MAX = (
+    1_000_000  # ZooKeeper's limit is 1,048,575 bytes; it ends the session that sends more
+)
+_CHANGE_BYTES = 100  # of a change in a request, without path and content
 IN_FLIGHT_MAX = 500  # requests sent before the first answer is read: with paths of 100 bytes, 50 kB
 
 # Reconnect forever, with pauses of at most 0.5 s: kazoo's own grow to a minute, so a session would expire first.
@@ -275,7 +279,8 @@ class Session:
             raise translated(exc, f"listing {path}", is_write=False) from exc
 
     def create(self, path: str, content: bytes, *, ephemeral: bool = False) -> Node | None:
-        """The new node, or ``None`` when it exists already. Creates missing parents."""
+        """The new node, or ``None`` when it exists already. Creates missing parents. Fatal MR-4145."""
+        check_size(Create(path, content))
         try:
             _, stat = self._call(
                 self._client.create_async,
@@ -292,7 +297,11 @@ class Session:
         return _node(content, stat)
 
     def put(self, path: str, content: bytes, *, version: int) -> Node:
-        """Write a node and return it as written. Retryable MR-4007 when its version is not ``version``."""
+        """Write a node and return it as written.
+
+        Retryable MR-4007 when its version is not ``version``; Fatal MR-4145.
+        """
+        check_size(Put(path, content, version))
         try:
             return _node(content, self._call(self._client.set_async, path, content, version))
         except zke.KazooException as exc:
@@ -308,7 +317,11 @@ class Session:
             raise translated(exc, f"deleting {path}", is_write=True) from exc
 
     def commit(self, *changes: Change) -> None:
-        """Make all changes or none. Retryable MR-4007 when a version differs, a node is missing, or one exists."""
+        """Make all changes or none.
+
+        Retryable MR-4007 when a version differs, a node is missing, or one exists; Fatal MR-4145.
+        """
+        check_size(*changes)
         transaction = self._client.transaction()
         for change in changes:
             match change:
@@ -467,6 +480,20 @@ class _KazooWatch:
 
 def _kazoo_watch(watch: Watch | None) -> _KazooWatch | None:
     return None if watch is None else _KazooWatch(watch)
+
+
+def check_size(*changes: Change) -> None:
+    """Fatal MR-4145 if ZooKeeper would end the session instead of answering."""
+    size = sum(
+        len(change.path.encode())
+        + _CHANGE_BYTES
+        + (len(change.content) if isinstance(change, Create | Put) else 0)
+        for change in changes
+    )
+    if size > REQUEST_BYTES_MAX:
+        largest = max(changes, key=lambda one: len(getattr(one, "content", b"")))
+        what = f"{largest.path} takes {size} bytes, more than {REQUEST_BYTES_MAX}"
+        raise Fatal("MR-4145", what if len(changes) == 1 else f"a change of {what}")
 
 
 def _node(content: bytes, stat: Any) -> Node:

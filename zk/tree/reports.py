@@ -9,6 +9,9 @@
     brokers    where the progress was made. While the task has other brokers and no runner has read them, status does
                not show the progress. It is kept: the same topic, with its tail lost, may be at the new address.
 
+A report above ``NODE_BYTES_MAX`` is written compressed: a GTID set can have any number of intervals, and ZooKeeper ends
+the session that sends a larger request. One that is too large even so is not written (MR-4145), and the last one stays.
+
 Guarantees: the latest report wins. A change of the state, its code, the owner or the work is written at once, at most
 every ``report_s``. Progress and stages are written every ``progress_s``, and once in between when the progress comes
 to rest. An unchanged report is repeated, so that an old report reveals a hung worker, and its ``silent_s`` a hung task.
@@ -20,6 +23,7 @@ written later, to an ensemble that was rebuilt meanwhile, its epoch would hide a
 import json
 import threading
 import time
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -28,10 +32,13 @@ from millrace.log import get_logger
 from schemas.documents import Brokers, RelayTask, Work, address_of, set_of
 from schemas.status import TaskReport, TaskState, report_from_json, report_to_plain
 from zk.client.session import Node, Session
+from zk.tree.entries import NODE_BYTES_MAX
 from zk.tree.paths import Tree
 
 PROGRESS_S = 5.0
 REPEAT_S = 5.0  # an unchanged report
+_COMPRESSED = b"\x78"  # the first byte of zlib; JSON begins with {
+_REPORT_BYTES_MAX = 32 << 20
 
 log = get_logger("zk.tree.reports")
 
@@ -239,7 +246,7 @@ class StatusWriter:
             made = self._session.create(path, content)
             return made.version if made is not None else None
         try:
-            saved = report_from_json(node.content, origin=path)
+            saved = report_from_json(_json_of(node.content), origin=path)
         except Fatal:
             saved = None  # can't be read, so it is overwritten
         if saved is not None and saved.epoch > epoch:
@@ -256,8 +263,9 @@ def read_status(session: Session, tree: Tree, task: str) -> SavedReport | None:
 def saved_report_of(node: Node, task: str) -> SavedReport | None:
     """The report in a status node; ``None`` when it can't be read."""
     try:
-        report = report_from_json(node.content, origin=f"status/{task}")
-        plain = json.loads(node.content)
+        content = _json_of(node.content)
+        report = report_from_json(content, origin=f"status/{task}")
+        plain = json.loads(content)
         revision = _revision(plain)
     except (Fatal, ValueError):
         return None
@@ -268,7 +276,20 @@ def saved_report_of(node: Node, task: str) -> SavedReport | None:
 def _content(offered: Offered, *, silent_s: float) -> bytes:
     about = {"revision": offered.revision, "work": offered.work, "brokers": offered.brokers}
     plain = {**report_to_plain(replace(offered.report, silent_s=silent_s)), **about}
-    return json.dumps(plain, separators=(",", ":"), ensure_ascii=False).encode()
+    content = json.dumps(plain, separators=(",", ":"), ensure_ascii=False).encode()
+    return content if len(content) <= NODE_BYTES_MAX else zlib.compress(content)
+
+
+def _json_of(content: bytes) -> bytes:
+    """The JSON of a node; unchanged if it is not compressed, or damaged."""
+    if content[:1] != _COMPRESSED:
+        return content
+    inflater = zlib.decompressobj()
+    try:
+        plain = inflater.decompress(content, _REPORT_BYTES_MAX)
+    except zlib.error:
+        return content
+    return plain if inflater.eof else content
 
 
 def _revision(plain: Mapping[str, object]) -> int:
