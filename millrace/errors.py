@@ -15,6 +15,7 @@ Not done here: retry policy, logging. The context must never hold a secret.
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from types import MappingProxyType
 from typing import Self
 
@@ -95,3 +96,19 @@ class Fenced(MillraceError):
 
 class Fatal(MillraceError):
     """Continuing would lose, duplicate or corrupt rows."""
+
+
+def defect(error: BaseException) -> Fatal:
+    """An error that no part of Millrace expects, as MR-9001: its class and its place.
+
+    Its text is only in the log, which its owner alone can read: a text such as that of a KeyError is a value, perhaps
+    of a row, and the status is read by everyone.
+    """
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    place = ""
+    if trace is not None:
+        file = Path(trace.tb_frame.f_code.co_filename)
+        place = f" at {'/'.join(file.parts[-3:])}:{trace.tb_lineno}"
+    return Fatal("MR-9001", f"{type(error).__name__}{place}")

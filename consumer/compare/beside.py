@@ -15,7 +15,7 @@ from typing import Protocol
 from consumer.compare.schedule import LOOK_S, Last, next_step, retry_s
 from consumer.compare.work import ChunkResult
 from consumer.report import Comparing
-from millrace.errors import Fatal, MillraceError, Retryable
+from millrace.errors import MillraceError, Retryable, defect
 from millrace.log import get_logger
 from schemas.documents import CompareRules, StructureRule
 from schemas.stages.compared import Compared
@@ -73,7 +73,7 @@ class Comparisons(threading.Thread):
             except MillraceError as exc:
                 pause_s = self._note(exc)
             except Exception as exc:  # noqa: BLE001 - a defect must not end the comparisons unseen
-                pause_s = self._note(Fatal("MR-9001", f"{type(exc).__name__}: {exc}"), exc)
+                pause_s = self._note(defect(exc), exc)
 
     def end(self) -> None:
         """End the comparison under way, and the thread."""

@@ -14,12 +14,18 @@ class SecretFiles:
     folder: Path
 
     def text(self, name: str) -> str:
-        """The secret in the file of that name. The first call creates it."""
+        """The secret in the file of that name. The first call creates it; killed, it leaves no empty file.
+
+        An empty file, as an earlier version could leave it, is replaced.
+        """
         path = self.path(name)
-        if not path.exists():
+        if not path.exists() or not path.stat().st_size:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            path.touch(mode=0o600)
-            path.write_text(secrets.token_urlsafe(18))
+            scratch = path.with_name(f"{path.name}.new")
+            scratch.unlink(missing_ok=True)
+            scratch.touch(mode=0o600)
+            scratch.write_text(secrets.token_urlsafe(18))
+            scratch.rename(path)
         return path.read_text()
 
     def path(self, name: str) -> Path:

@@ -9,7 +9,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from pymysql import _auth
 
 from consumer.target import connection as target
 from consumer.target.connection import Endpoint, TlsChoice
@@ -158,7 +157,7 @@ def test_no_impostor_gets_the_password(
         return b"encrypted " + password
 
     if has_rsa:
-        monkeypatch.setattr(_auth, "sha2_rsa_encrypt", encrypt)
+        monkeypatch.setattr("pymysql._auth.sha2_rsa_encrypt", encrypt)
     assert callable(half)
     with impostor(SCRIPTS[plugin]) as server, pytest.raises(MillraceError) as caught:
         half(server.port, TlsMode.DISABLED)

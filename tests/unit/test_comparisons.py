@@ -115,7 +115,7 @@ def test_defect_of_a_comparison_is_shown_and_ends_nothing(monkeypatch: pytest.Mo
         trouble = comparing().trouble
         eventually(lambda: len(comparer.calls) == 2 and not comparing().trouble, what="the retry")
     assert trouble is not None
-    assert trouble.message == "MR-9001 ZeroDivisionError: a bug"
+    assert trouble.message.startswith("MR-9001 ZeroDivisionError at ")
 
 
 @pytest.mark.parametrize("branch", [Retryable, Fatal])

@@ -96,3 +96,25 @@ def test_source_account_suffices_for_tasks_on_any_database(flavour: Flavour, rol
     )
     assert held.missing(needed_grants(role, flavour, ("shop", "my\\_shop", "%"))) == ()
     assert held.excess(needed_grants(Role.SOURCE, flavour)) == ()
+
+
+def test_interrupted_start_leaves_no_empty_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is killed before the text is written; the next start makes a secret and keeps it."""
+    files = SecretFiles(tmp_path / "secrets")
+
+    def killed(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as context:
+        context.setattr(Path, "write_text", killed)
+        with pytest.raises(KeyboardInterrupt):
+            files.text("token")
+    assert not files.path("token").exists()
+    files.path("older").touch()
+    for name in ("token", "older"):
+        text = files.text(name)
+        assert len(text) > 20
+        assert files.text(name) == text
+        assert files.path(name).stat().st_mode & 0o077 == 0

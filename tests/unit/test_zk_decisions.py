@@ -158,6 +158,18 @@ def test_permanent_error_blocks_the_task(error: Exception) -> None:
     assert after(error, Failures(), PACE).error.code == "MR-9001"
 
 
+def test_text_of_a_defect_is_not_in_the_status() -> None:
+    """It can hold a value of a row; its class and its place lead to the log."""
+    rows: dict[str, str] = {}
+    with pytest.raises(KeyError) as caught:
+        rows["4000 1234 5678 9010"]
+    for error in (caught.value, ValueError("canary 4000 1234 5678 9010")):
+        message = after(error, Failures(), PACE).error.full_message
+        assert "4000" not in message
+        assert type(error).__name__ in message
+    assert "tests/unit/test_zk_decisions.py:" in after(caught.value, Failures(), PACE).error.message
+
+
 def test_retry_resets_the_count_of_fences() -> None:
     """Only consecutive fences point to a rebuilt ensemble."""
     fenced = after(Fenced("MR-4003", "x"), Failures(), PACE).failures

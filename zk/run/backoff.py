@@ -15,7 +15,7 @@ anything else        blocked    MR-9001: a defect
 from dataclasses import dataclass, replace
 
 from millrace.codes import CATALOGUE
-from millrace.errors import Fatal, Fenced, MillraceError, Retryable
+from millrace.errors import Fatal, Fenced, MillraceError, Retryable, defect
 from millrace.shortage import shortage_of
 from schemas.status import TaskState
 from zk.lease.starts import KILLS_MAX
@@ -93,8 +93,7 @@ def after(error: BaseException | None, failures: Failures, pace: Pace) -> NextSt
     if error is None:
         ended = Retryable("MR-4010", "the runner returned without being asked to stop")
         return _degraded(ended, counted, failures, pace)
-    defect = Fatal("MR-9001", f"{type(error).__name__}: {str(error)[:300]}")
-    return NextStep(state=TaskState.BLOCKED, error=defect, failures=failures)
+    return NextStep(state=TaskState.BLOCKED, error=defect(error), failures=failures)
 
 
 def wait_s_after(failed: int, pace: Pace) -> float:
