@@ -110,7 +110,6 @@ def test_connections_are_limited(relay_root: Path, tmp_path: Path) -> None:
         dump_packets(address, DUMP, dump_request(file=""))
 
 
-@pytest.mark.guarantee("robust")
 def test_clients_without_a_login_keep_no_place(
     relay_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
