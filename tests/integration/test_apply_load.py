@@ -170,7 +170,7 @@ def test_file_that_the_server_asks_for_is_not_sent(
     target_server.execute("CREATE TABLE f (w VARCHAR(200))", db=name)
     session = connect(endpoint_of(target_server))
     try:
-        with pytest.raises(RuntimeError, match="local_infile option is false"):
+        with pytest.raises(Fatal, match="local_infile option is false"):
             session.run(f"LOAD DATA LOCAL INFILE '/etc/hostname' INTO TABLE {name}.f".encode())
     finally:
         session.close()
