@@ -149,6 +149,7 @@ def _times(f: str) -> tuple[str, ...]:
 
 TEXTS = ("''", "'a'", "CONCAT('x', CHAR(0), 'y')", "' b  '", "REPEAT('ab', 30)")
 _SET64 = ",".join(f"'m{n}'" for n in range(64))
+_SET63 = _SET64.removeprefix("'m0',")
 
 CASES: list[TypeCase] = [
     *_integers("TINYINT", 8),
@@ -220,7 +221,7 @@ CASES: list[TypeCase] = [
     TypeCase("SET('x', 'ü', 'z')", ("''", "'x'", "'x,ü,z'", "'z,ü'"), AS_TEXT, _plain),
     TypeCase(
         f"SET({_SET64})",
-        ("''", "'m0'", "'m63'", "'m0,m31,m63'", "18446744073709551615"),
+        ("''", "'m0'", "'m63'", "'m0,m31,m63'", "'m53'", "'m0,m53'", "18446744073709551615"),
         AS_TEXT,
         _plain,
     ),
@@ -371,6 +372,12 @@ def every_case(flavour: Flavour, charsets: Collection[str]) -> list[TypeCase]:
     more = [
         TypeCase("ENUM('a', 'b')", ("'a'", "'no such'", "'b'"), "v + 0", _plain),
         TypeCase("SET('', 'b')", ("''", "1", "2", "3"), "v + 0", _plain),
+        TypeCase(
+            f"SET('',{_SET63})",
+            ("0", *(f"{2**bit + 1}" for bit in (0, 1, 53, 54, 62, 63))),
+            "CAST(v AS UNSIGNED)",
+            _plain,
+        ),
         *(
             TypeCase(f"{ddl} CHARACTER SET {charset}", values, AS_HEX, _plain)
             for charset in ("latin1", "gbk", "sjis", "ucs2", "utf16", "utf32", "binary")
