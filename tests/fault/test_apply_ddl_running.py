@@ -50,13 +50,18 @@ class _Scene:
         cursor.execute(f"SELECT * FROM {self.name}.t")
         self.thread = threading.Thread(target=self._run)
         self.thread.start()
-        eventually(lambda: self.running() is not None)
+        eventually(self._alters)
 
     def _run(self) -> None:
         try:
             self.task.run_once()
         except MillraceError as exc:
             self.errors.append(exc)
+
+    def _alters(self) -> bool:
+        """Not before: the lock's holder executes others first, and after those a raised fence refuses the ALTER."""
+        running = self.running()
+        return running is not None and ALTER in running.text
 
     def running(self) -> RunningStatement | None:
         """The statement that the server lists."""
