@@ -4,7 +4,6 @@
 #               MYSQLD=PATH runs the MySQL half against a server of yours
 # make chaos    what takes longer: fault campaigns, all outages, MySQL everywhere, all examples of property tests
 # make mutants  guards taken away one by one: the test of each must go red
-# make durations  make test, and keep how long each file took for the next plan (tests/durations.json)
 # make soak     kills by seed: MINUTES=30, SEED=N replays one; its history is kept in $MILLRACE_HOME/soak
 # make demo     setup, then the main job: real servers, a workload, rows arriving, a comparison
 # make bench    figures beside peers, as JSON lines
@@ -25,7 +24,7 @@ endif
 
 TESTS := tests/unit tests/property tests/contracts tests/integration tests/fault tests/stack
 
-.PHONY: setup check test durations chaos mutants soak demo bench bench-capture bench-apply bench-load bench-compare clean
+.PHONY: setup check test chaos mutants soak demo bench bench-capture bench-apply bench-load bench-compare clean
 
 setup: .venv/stamp-$(STAMP)
 	@$(BIN)/python -m deploy.servers.fetch
@@ -44,9 +43,6 @@ check: setup
 
 test: setup
 	@$(BIN)/python -m tests.kit.run $(TESTS)
-
-durations: setup
-	@$(BIN)/python -m tests.kit.run --store $(TESTS)
 
 chaos: setup
 	@$(BIN)/python -m tests.kit.run tests -- --chaos -m chaos

@@ -3,12 +3,15 @@
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
 from tests.kit.paths import ROOT
-from tests.kit.run.plan import Plan, TestFile
+from tests.kit.run.cpu import LaneCpu
+from tests.kit.run.plan import Cost, Plan, TestFile
+from tests.kit.run.uses import shared_fixtures
 from tests.kit.waiting import eventually
 
 # two lanes, without the project's fixtures
@@ -96,21 +99,87 @@ def test_few_files_of_the_servers_stay_in_their_lane() -> None:
     assert plan.take(1) is None
 
 
-@pytest.mark.parametrize("path", [Path(__file__)])
-def test_file_without_a_stored_duration_gets_an_estimate(path: Path) -> None:
-    """A new file is not assumed to be short."""
-    assert TestFile.of(path, {}).expected_s > 1
+def test_time_of_a_file_is_measured_here_or_estimated() -> None:
+    """A new file is not assumed to be short; one that waits keeps its lane, too."""
+    path = Path(__file__)
+    name = str(path.relative_to(ROOT))
+    times = [
+        TestFile.of(path, stored, lanes_per_core=2).expected_s
+        for stored in ({}, {name: Cost(30, 40)}, {name: Cost(1, 40)})
+    ]
+    assert times[0] > 10
+    assert times[1:] == [60, 20]
+
+
+def test_cpu_time_counts_all_processes_of_a_lane() -> None:
+    """A child that has ended and one that runs; a process of others does not count."""
+    cpu = LaneCpu()
+    cpu.since_last()
+    own_s = time.process_time()
+    with _spinning(1.0), _spinning(5.0, env={}):
+        _end(_start_spinning(1.0))
+        assert 2 <= cpu.since_last() < 2 + 4 + time.process_time() - own_s
+
+
+def _start_spinning(cpu_s: float, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
+    """Returns when it has used its time; it runs until its input ends."""
+    spin = f"import time\nwhile time.process_time() < {cpu_s}: pass\nprint(flush=True)\ninput()\n"
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(
+        (sys.executable, "-IS", "-c", spin), stdin=pipe, stdout=pipe, stderr=pipe, env=env
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    return process
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.communicate()
+
+
+@contextmanager
+def _spinning(cpu_s: float, env: Mapping[str, str] | None = None) -> Iterator[None]:
+    process = _start_spinning(cpu_s, env)
+    try:
+        yield
+    finally:
+        _end(process)
 
 
 def test_each_file_has_a_lane() -> None:
     """Shared servers and stacks have different lanes, so a file that needed both was never run."""
-    files = [TestFile.of(path, {}) for path in (ROOT / "tests").rglob("test_*.py")]
+    files = [
+        TestFile.of(path, {}, lanes_per_core=2) for path in (ROOT / "tests").rglob("test_*.py")
+    ]
     assert any("servers" in file.needs for file in files)
     assert any("stack" in file.needs for file in files)
     plan = Plan.of(files, lane_count=3)
     while sum(plan.take(lane) is not None for lane in range(3)):
         pass
     assert [file.path for file in plan.waiting] == []
+
+
+def test_shared_fixtures_are_found_through_others(tmp_path: Path) -> None:
+    """Through a fixture of the file, a mark, a request by name; a parameter of the same name is no fixture."""
+    texts = {
+        "import pytest\n@pytest.fixture\ndef made(target_server): ...\ndef test_a(made): ...\n": {
+            "pool"
+        },
+        "import pytest\npytestmark = pytest.mark.usefixtures('source_set')\n": {
+            "pool",
+            "source_set",
+        },
+        "def test_a(request): request.getfixturevalue(f'{request.param}_server')\n": {"pool"},
+        "import pytest\n@pytest.mark.parametrize('name, spark', [])\ndef test_a(name, spark): ...\n": set(),
+        "import pytest\n@pytest.mark.parametrize('spark', [], indirect=True)\ndef test_a(spark): ...\n": {
+            "spark"
+        },
+        "def other(spark): ...\ndef test_a(tmp_path): ...\n": set(),
+    }
+    path = tmp_path / "test_it.py"
+    for text, expected in texts.items():
+        path.write_text(text)
+        assert shared_fixtures(path, ("pool", "spark", "source_set")) == expected, text
 
 
 def test_ctrl_c_ends_the_lanes(tmp_path: Path) -> None:

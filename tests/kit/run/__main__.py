@@ -1,14 +1,16 @@
 """The runner of `make test`: four lanes, the longest file first. It prints a line per file, and failures twice.
 
-    python -m tests.kit.run [--lanes 4] [--store] PATH... [-- OPTION OF PYTEST...]
+    python -m tests.kit.run [--lanes 4] PATH... [-- OPTION OF PYTEST...]
 
-Failures are printed at once and again at the end. The last line is ``N passed, N failed``. The exit code is 0 only if
-no test failed and at least one passed. If a lane dies (a crash, a test over its time limit), its current test and the
-rest of its file fail, and another lane is started.
+Failures are printed at once and again at the end, with the files that took most CPU time. The last line is
+``N passed, N failed``. The exit code is 0 only if no test failed and at least one passed. What each file took is kept
+in $MILLRACE_HOME for the order of the next run. If a lane dies (a crash, a test over its time limit), its current test
+and the rest of its file fail, and another lane is started.
 """
 
 import argparse
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -22,10 +24,11 @@ from pathlib import Path
 from deploy.servers import die_with_parent
 from tests.kit.paths import ROOT
 from tests.kit.run.messages import Assigned, Begun, Collected, Ended, FileDone, Message
-from tests.kit.run.plan import Measured, Plan, TestFile, store_durations, stored_durations
+from tests.kit.run.plan import Cost, Plan, TestFile, store_costs, stored_costs
 
 END_S = 60.0  # for a lane to stop its servers
 LOG_BYTES = 20_000  # shown of a dead lane's log
+DEAREST = 10  # files that are listed at the end
 DIED = "its lane ended"
 
 
@@ -37,7 +40,7 @@ class Tally:
     passed: int = 0
     skipped: list[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
-    measured: dict[str, Measured] = field(default_factory=dict)
+    costs: dict[str, Cost] = field(default_factory=dict)
     measured_s: float = 0.0
     expected_s: float = 0.0  # of the finished files
 
@@ -135,8 +138,8 @@ class Runner:
             return
         file_run = lane.file_run
         match message:
-            case FileDone(uses):
-                self._finish(file_run, uses)
+            case FileDone(cpu_s):
+                self._finish(file_run, cpu_s)
                 file = self._plan.take(lane.number)
                 lane.assign(file, needs_sets=self._plan.needs_sets())
             case Collected(count) if file_run:
@@ -161,18 +164,18 @@ class Runner:
         self.tally.failed[test] = report
         print(_report(test, report), flush=True)
 
-    def _finish(self, file_run: FileRun | None, uses: tuple[str, ...]) -> None:
+    def _finish(self, file_run: FileRun | None, cpu_s: float) -> None:
         if file_run is None:
             return
         tally, took_s = self.tally, time.monotonic() - file_run.begun_s
-        tally.measured[file_run.file.path] = Measured(took_s, uses)
+        tally.costs[file_run.file.path] = Cost(cpu_s, took_s)
         tally.measured_s += took_s
         tally.expected_s += file_run.file.expected_s
         failed = f", {file_run.failed} FAILED" if file_run.failed else ""
-        done, passed_s = len(tally.measured), time.monotonic() - tally.begun_s
+        done, passed_s = len(tally.costs), time.monotonic() - tally.begun_s
         print(
             f"[{done}/{self._count} {_minutes(passed_s)}, {_minutes(self._left_s())} left] "
-            f"{file_run.file.path}: {file_run.passed} passed{failed}, {took_s:.1f} s",
+            f"{file_run.file.path}: {file_run.passed} passed{failed}, {took_s:.1f} s, {cpu_s:.1f} CPU s",
             flush=True,
         )
 
@@ -196,7 +199,7 @@ class Runner:
                 self._fail(
                     file_run, f"{file_run.file.path} ({number} of the rest)", f"not run: {DIED}"
                 )
-            self._finish(file_run, ())
+            self._finish(file_run, 0.0)
             self._start(lane.number)
         elif status not in (
             0,
@@ -225,17 +228,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.kit.run", description=__doc__)
     parser.add_argument("paths", nargs="+", type=Path)
     parser.add_argument("--lanes", type=int, default=4)
-    parser.add_argument("--store", action="store_true", help="keep the durations for later runs")
     own, options = _split(sys.argv[1:])
     arguments = parser.parse_args(own)
-    durations = stored_durations()
+    costs, lanes_per_core = stored_costs(), arguments.lanes / (os.cpu_count() or 1)
     found = {
         file.resolve()
         for path in arguments.paths
         for file in (path.rglob("test_*.py") if path.is_dir() else [path])
     }
     with tempfile.TemporaryDirectory(prefix="millrace-test-") as folder:
-        files = (TestFile.of(path, durations) for path in found)
+        files = (TestFile.of(path, costs, lanes_per_core=lanes_per_core) for path in found)
         plan = Plan.of(files, lane_count=arguments.lanes)
         runner = Runner(plan, Path(folder), options)
         # a shell starts background processes with Ctrl-C ignored
@@ -247,12 +249,16 @@ def main() -> int:
             print("interrupted", flush=True)
             return 130
     tally = runner.tally
-    if arguments.store:
-        store_durations(tally.measured)
+    store_costs(tally.costs)
     for test, report in tally.failed.items():
         print(_report(test, report))
     for line in tally.skipped:
         print(f"skipped: {line}")
+    for path in sorted(tally.costs, key=lambda path: -tally.costs[path].cpu_s)[:DEAREST]:
+        print(f"{tally.costs[path].cpu_s:7.1f} CPU s in {path}")
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    took = _minutes(time.monotonic() - tally.begun_s)
+    print(f"{used.ru_utime + used.ru_stime:7.1f} CPU s in all, {took}")
     print(f"{tally.passed} passed, {len(tally.failed)} failed")
     return 0 if tally.passed and not tally.failed else 1
 

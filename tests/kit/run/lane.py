@@ -6,14 +6,13 @@ A file is collected only when it is assigned, so only one lane imports it. After
 session fixtures live until the lane ends.
 """
 
-from collections.abc import Iterable
 from itertools import pairwise
 from multiprocessing.connection import Connection
 
 import pytest
 
+from tests.kit.run.cpu import LaneCpu
 from tests.kit.run.messages import Assigned, Begun, Collected, Ended, FileDone, Message
-from tests.kit.run.plan import SHARED
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -24,11 +23,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Connect to the runner."""
     config.pluginmanager.register(Lane(Connection(config.option.lane_fd)))
-
-
-def _shared(items: Iterable[pytest.Item]) -> frozenset[str]:
-    names = [name for item in items for name in getattr(item, "fixturenames", ())]
-    return SHARED.intersection(names)
 
 
 class Between(pytest.Item):
@@ -43,6 +37,7 @@ class Lane:
 
     def __init__(self, line: "Connection[Message, Assigned | None]") -> None:
         self._line = line
+        self._cpu = LaneCpu()
         self._failures: list[str] = []
         self._skipped = ""
 
@@ -54,7 +49,7 @@ class Lane:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Run files until the runner sends None."""
         between = Between.from_parent(session, name="between files")
-        self._line.send(FileDone())
+        self._line.send(FileDone(self._cpu.since_last()))
         while (file := self._line.recv()) is not None:
             if not file.needs_sets:
                 self._free_sets(session.config)
@@ -63,7 +58,7 @@ class Lane:
             self._end_test(file.path)  # reports a failed collection
             for item, following in pairwise([*items, between]):
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-            self._line.send(FileDone(tuple(sorted(_shared(items)))))
+            self._line.send(FileDone(self._cpu.since_last()))
         return True
 
     def _free_sets(self, config: pytest.Config) -> None:

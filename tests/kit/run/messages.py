@@ -36,12 +36,9 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class FileDone:
-    """The lane is ready for a file; the first message after its start.
+    """The lane is ready for a file; the first message after its start. ``cpu_s``: used since the last one."""
 
-    ``uses``: the fixtures of ``plan.SHARED`` that the finished file used, sorted.
-    """
-
-    uses: tuple[str, ...] = ()
+    cpu_s: float
 
 
 Message = Collected | Begun | Ended | FileDone

@@ -1,4 +1,4 @@
-"""Which test file a lane runs next, and the expected time of the rest. No I/O.
+"""Which test file a lane runs next, and the expected time of the rest.
 
 The longest file comes first, so the lanes end together. Files that need the shared database servers run in one lane,
 because each further copy costs memory and time. While they take longer than a lane's share, another lane starts a copy,
@@ -12,28 +12,39 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from millrace.home_folder import home
 from tests.kit.paths import ROOT
+from tests.kit.run.uses import shared_fixtures
 
-DURATIONS = ROOT / "tests" / "durations.json"
-UNKNOWN_S = 10.0  # of a file without a stored duration
+# of a test, by its folder: for files that have not run on this machine
+TEST_S = {
+    "unit": 0.2,
+    "property": 1.3,
+    "contracts": 2.0,
+    "fault": 11.0,
+    "stack": 45.0,
+    "chaos": 60.0,
+}
+OTHER_TEST_S = 4.5
 # of waiting files for each copy of the servers: less than that is done before another copy has paid
 HELP_S = 60.0
 SERVERS = "servers"
 # fixtures (tests/fixtures/servers.py, spark.py) that only one lane may use
 SETS = "source_set"
 SHARED = frozenset({"pool", "spark", SETS})
-# what a file without a stored duration may say of them
-_NAMES = re.compile(
-    r"\b(source_set|target_server|mariadb_server|mysql_server|single_server|spark)\b"
-)
+_TEST = re.compile(r"^ *def test_", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """A file's duration, and the fixtures of ``SHARED`` that its tests use, directly or through others."""
+class Cost:
+    """The time of a file: ``cpu_s`` with all its processes, ``wall_s`` in its lane."""
 
-    seconds: float
-    uses: tuple[str, ...]
+    cpu_s: float
+    wall_s: float
+
+    def lane_s(self, lanes_per_core: float) -> float:
+        """How long it keeps a lane: for its CPU time, or for what it waits for."""
+        return max(self.cpu_s * lanes_per_core, self.wall_s / lanes_per_core)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +59,18 @@ class TestFile:
     uses_sets: bool = False
 
     @classmethod
-    def of(cls, path: Path, stored: Mapping[str, Measured]) -> "TestFile":
-        """From an earlier run; otherwise from the file's text."""
+    def of(cls, path: Path, stored: Mapping[str, Cost], *, lanes_per_core: float) -> "TestFile":
+        """Its time is that of an earlier run here, or estimated."""
         name = os.path.relpath(path, ROOT)
-        measured = stored.get(name)
-        if measured is None:
-            measured = Measured(UNKNOWN_S, tuple(set(_NAMES.findall(path.read_text()))))
+        uses = shared_fixtures(path, SHARED)
+        cost = stored.get(name)
+        expected_s = _estimate(path) if cost is None else cost.lane_s(lanes_per_core)
         # whole stacks: one at a time, and not in the lane of the shared servers, so no file may need both
         if path.parent.name in ("stack", "chaos"):
             needs = {"stack"}
         else:
-            needs = {SERVERS} if measured.uses else set()
-        return cls(name, measured.seconds, frozenset(needs), SETS in measured.uses)
+            needs = {SERVERS} if uses else set()
+        return cls(name, expected_s, frozenset(needs), SETS in uses)
 
 
 @dataclass(slots=True)
@@ -124,20 +135,30 @@ class Plan:
         return sum(file.expected_s for file in self.waiting)
 
 
-def stored_durations() -> dict[str, Measured]:
-    """Return the results of an earlier run by file; empty if none are stored."""
-    if not DURATIONS.exists():
+def _estimate(path: Path) -> float:
+    tests = len(_TEST.findall(path.read_text()))
+    return 1.0 + tests * TEST_S.get(path.parent.name, OTHER_TEST_S)
+
+
+def stored_costs() -> dict[str, Cost]:
+    """The cost of each file in earlier runs on this machine."""
+    try:
+        stored = json.loads(_costs_path().read_text())
+    except FileNotFoundError:
         return {}
-    stored = json.loads(DURATIONS.read_text())
-    return {path: Measured(seconds, tuple(uses)) for path, (seconds, *uses) in stored.items()}
+    return {path: Cost(*seconds) for path, seconds in stored.items()}
 
 
-def store_durations(measured: Mapping[str, Measured]) -> None:
-    """Replace the results of the files that ran; drops files that no longer exist."""
-    kept = {**stored_durations(), **measured}
-    lines = [
-        f" {json.dumps(path)}: {json.dumps([round(kept[path].seconds, 1), *kept[path].uses])}"
-        for path in sorted(kept)
+def store_costs(costs: Mapping[str, Cost]) -> None:
+    """Replace the costs of the files that ran; drop files that no longer exist."""
+    kept = {**stored_costs(), **costs}
+    plain = {
+        path: [round(cost.cpu_s, 1), round(cost.wall_s, 1)]
+        for path, cost in sorted(kept.items())
         if (ROOT / path).exists()
-    ]
-    DURATIONS.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    }
+    _costs_path().write_text(json.dumps(plain, indent=1))
+
+
+def _costs_path() -> Path:
+    return home() / "test-costs.json"
