@@ -5,48 +5,22 @@ never older than the last look.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from consumer.apply.batch import Figures
+from consumer.compare.beside import Comparing
+from consumer.streams.steps import Loads
 from consumer.target.progress import DATABASE, Mark
 from consumer.target.statement import RunningStatement
 from millrace.counted import counted
 from millrace.errors import Retryable
 from schemas.stages.applied import Applied, AppliedCounts
-from schemas.stages.compared import Compared
 from schemas.stages.incidents import Incidents
 from schemas.stages.loaded import Loaded
 from schemas.status import TaskReport, TaskState
 
 NONE = Incidents()
 TABLES_NAMED = 5  # tables in a status
-
-
-@dataclass(frozen=True, slots=True)
-class Loads:
-    """The later loads of a task. ``trouble``: the error of a step that is repeated. ``loaded``: see ``Loader``."""
-
-    text: str = ""
-    trouble: Retryable | None = None
-    loaded: Loaded | None = None
-
-    @property
-    def why(self) -> str:
-        """For the status text."""
-        paused = "" if self.loaded is None else self.loaded.paused
-        return f"{self.text}; the load pauses: {paused}" if paused else self.text
-
-
-@dataclass(frozen=True, slots=True)
-class Comparing:
-    """The comparisons beside a task.
-
-    ``trouble``: the error of one that is repeated. ``warning``: the last one has left differences.
-    """
-
-    stage: Compared | None = None
-    trouble: Retryable | None = None
-    warning: str = ""
 
 
 NO_LOADS = Loads()

@@ -7,20 +7,16 @@ batch. A *record number* counts from 0 in it.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from consumer.kernel import json_numbers, literals, order, walk
-from consumer.kernel.hashes import key_hashes
+from consumer.kernel import json_numbers, literals, walk
 from consumer.kernel.load_text import put_lines
 from consumer.kernel.walk import CELL_WIDTH
-from consumer.plan.keys import KeyPrograms
 from consumer.row_schemas import Ints, Programs
 
 Bytes = npt.NDArray[np.uint8]
-Hashes = npt.NDArray[np.uint64]
 
 # 24 MiB; a window of 32,768 rows reaches it with more than 16 columns. Four windows are in memory at once.
 CELLS_MAX = 1 << 20
@@ -181,30 +177,6 @@ class Template:
         return cls(np.frombuffer(b"".join(texts), np.uint8), ends, shape)
 
 
-@dataclass(frozen=True)
-class KeyEntries:
-    """Causality keys: record ``owners[i]`` holds ``hashes[i]`` in ``modes[i]``."""
-
-    owners: Ints
-    hashes: Hashes
-    modes: npt.NDArray[np.uint8]
-
-    @cached_property
-    def by_hash(self) -> Ints:
-        """The indexes of the entries, sorted by hash."""
-        return np.argsort(self.hashes, kind="stable")
-
-    def groups(self, count: int) -> Ints:
-        """The group of each of ``count`` records."""
-        found: Ints = order.find_groups(self.owners, self.hashes, self.modes, self.by_hash, count)
-        return found
-
-    def levels(self, count: int) -> Ints:
-        """The level of each of ``count`` records in seq order."""
-        found: Ints = order.find_levels(self.owners, self.hashes, self.modes, self.by_hash, count)
-        return found
-
-
 def walk_values(values: Values, programs: Programs) -> Rows:
     """Walk up to the end, to the first value that can not be walked, or as far as the cells go; at least one row."""
     places = (values.payload, values.offsets, 0)
@@ -216,28 +188,3 @@ def walk_values(values: Values, programs: Programs) -> Rows:
         *places, count, *tables, programs.starts, programs.program, programs.names, records, cells
     )
     return Rows(values, programs, records[:done], cells, int(status))
-
-
-def find_keys(rows: Rows, programs: KeyPrograms, numbers: Ints) -> KeyEntries:
-    """The causality keys of these records. Owners are indexes in ``numbers``."""
-    room = programs.entries_max(len(numbers))
-    owners = np.empty(room, np.int64)
-    hashes = np.empty(room, np.uint64)
-    modes = np.empty(room, np.uint8)
-    count = key_hashes(
-        rows.values.payload,
-        rows.records[numbers],
-        len(numbers),
-        rows.cells,
-        rows.programs.widths,
-        programs.key_first,
-        programs.keys,
-        programs.seeds,
-        programs.tokens,
-        programs.parts,
-        programs.folds,
-        owners,
-        hashes,
-        modes,
-    )
-    return KeyEntries(owners[:count], hashes[:count], modes[:count])

@@ -10,9 +10,10 @@ from consumer.copy.columns import CopyColumn
 from consumer.copy.form import load_form
 from consumer.kernel.order import bind_groups, hold_keys, pack_lanes
 from consumer.kernel.text_rows import make_state, put_text_rows
+from consumer.plan.keys import find_keys
 from consumer.plan.merge import net_changes
 from consumer.row_schemas import RowSchemas
-from consumer.rows import Values, find_keys, walk_values
+from consumer.rows import Values, walk_values
 from consumer.sql.table_plans import Catalogue, TablePlans
 from consumer.target.inventory import Inventory, TargetColumn, TargetTable, UniqueKey
 from schemas.gtid import Flavour

@@ -34,9 +34,10 @@ from consumer.apply.part import BitmapClaim, MarkClaim, Writing, apply_part, mov
 from consumer.kernel.order import pack_lanes
 from consumer.kernel.walk import SEQ, SLOT
 from consumer.load.state import task_of
+from consumer.plan.keys import KeyEntries, find_keys
 from consumer.plan.units import cut, numbered, owned_by, units_of
 from consumer.row_schemas import Ints
-from consumer.rows import KeyEntries, Rows, find_keys
+from consumer.rows import Rows
 from consumer.safe_mode import prepare_snapshot_rows
 from consumer.sql.table_plans import Catalogue, TablePlans, slots_of
 from consumer.streams.range import NO_OVERLAP, Overlap

@@ -21,9 +21,10 @@ from consumer.kernel.walk import (
     OP_UPDATE,
     SLOT,
 )
+from consumer.plan.keys import find_keys
 from consumer.plan.merge import net_changes
 from consumer.row_schemas import Ints
-from consumer.rows import Rows, find_keys
+from consumer.rows import Rows
 from consumer.sql.table_plans import TablePlans, slots_of
 
 # a table's changes of one level are sorted by operation, so around OP_DELETE

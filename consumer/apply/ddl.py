@@ -64,9 +64,9 @@ from consumer.apply.outcome import (
 )
 from consumer.load.state import set_waiting, task_of
 from consumer.route import Route
-from consumer.streams.range import Range
 from consumer.streams.related import related
 from consumer.streams.statements import Place, Verdict, Way, verdict
+from consumer.streams.view import Range
 from consumer.target.connection import Endpoint, TargetConnection
 from consumer.target.inventory import Changed, ForeignKey, TableKey
 from consumer.target.progress import DATABASE, Mark, Owner, check_fence, move_mark

@@ -31,8 +31,9 @@ from consumer.apply.order import Counts, Share, ShareEnd, Step
 from consumer.apply.part import BitmapClaim, Writing, apply_part
 from consumer.kernel.order import pack_lanes
 from consumer.kernel.walk import SEQ, SLOT
+from consumer.plan.keys import find_keys
 from consumer.row_schemas import Ints
-from consumer.rows import Rows, find_keys
+from consumer.rows import Rows
 from consumer.safe_mode import prepare_snapshot_rows
 from consumer.sql.table_plans import TablePlans, slots_of
 from consumer.target.inventory import alter_count

@@ -14,7 +14,6 @@ from typing import Protocol
 
 from consumer.compare.schedule import LOOK_S, Last, next_step, retry_s
 from consumer.compare.work import ChunkResult
-from consumer.report import Comparing
 from millrace.errors import MillraceError, Retryable, defect
 from millrace.log import get_logger
 from schemas.documents import CompareRules, StructureRule
@@ -23,6 +22,18 @@ from schemas.stages.compared import Compared
 END_S = 10.0  # a thread that waits for a connection longer than this ends later; it only reads
 
 _log = get_logger("compare")
+
+
+@dataclass(frozen=True, slots=True)
+class Comparing:
+    """The comparisons beside a task.
+
+    ``trouble``: the error of one that is repeated. ``warning``: the last one has left differences.
+    """
+
+    stage: Compared | None = None
+    trouble: Retryable | None = None
+    warning: str = ""
 
 
 class Comparer(Protocol):

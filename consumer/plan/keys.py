@@ -24,14 +24,16 @@ any order; each is found by the target's own key.
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import blake2b
 
 import numpy as np
 import numpy.typing as npt
 
-from consumer.kernel import hashes
+from consumer.kernel import hashes, order
 from consumer.plan.collation import Codes, is_exact, make_table
 from consumer.row_schemas import Ints, is_decimal
+from consumer.rows import Rows
 from consumer.sql.table_plan import TablePlan, record_indexes, target_column
 from consumer.target.inventory import ForeignKey, Inventory, TableKey, TargetColumn
 from schemas.table.structure import (
@@ -82,6 +84,30 @@ class KeyPrograms:
         return 4 * widest * record_count
 
 
+@dataclass(frozen=True)
+class KeyEntries:
+    """Causality keys: record ``owners[i]`` holds ``hashes[i]`` in ``modes[i]``."""
+
+    owners: Ints
+    hashes: npt.NDArray[np.uint64]
+    modes: npt.NDArray[np.uint8]
+
+    @cached_property
+    def by_hash(self) -> Ints:
+        """The indexes of the entries, sorted by hash."""
+        return np.argsort(self.hashes, kind="stable")
+
+    def groups(self, count: int) -> Ints:
+        """The group of each of ``count`` records."""
+        found: Ints = order.find_groups(self.owners, self.hashes, self.modes, self.by_hash, count)
+        return found
+
+    def levels(self, count: int) -> Ints:
+        """The level of each of ``count`` records in seq order."""
+        found: Ints = order.find_levels(self.owners, self.hashes, self.modes, self.by_hash, count)
+        return found
+
+
 def make_key_programs(lines_by_slot: Iterable[tuple[KeyLine, ...]], folds: Codes) -> KeyPrograms:
     """The key lines of all slots as arrays."""
     first, rows, seeds, tokens = [0], [], [], []
@@ -101,6 +127,31 @@ def make_key_programs(lines_by_slot: Iterable[tuple[KeyLine, ...]], folds: Codes
         np.array(parts, np.int64).reshape(-1, 4),
         folds,
     )
+
+
+def find_keys(rows: Rows, programs: KeyPrograms, numbers: Ints) -> KeyEntries:
+    """The causality keys of these records. Owners are indexes in ``numbers``."""
+    room = programs.entries_max(len(numbers))
+    owners = np.empty(room, np.int64)
+    values = np.empty(room, np.uint64)
+    modes = np.empty(room, np.uint8)
+    count = hashes.key_hashes(
+        rows.values.payload,
+        rows.records[numbers],
+        len(numbers),
+        rows.cells,
+        rows.programs.widths,
+        programs.key_first,
+        programs.keys,
+        programs.seeds,
+        programs.tokens,
+        programs.parts,
+        programs.folds,
+        owners,
+        values,
+        modes,
+    )
+    return KeyEntries(owners[:count], values[:count], modes[:count])
 
 
 def fold_table(inventory: Inventory) -> Codes:

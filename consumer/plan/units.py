@@ -12,8 +12,9 @@ from dataclasses import replace
 import numpy as np
 
 from consumer.kernel.walk import LAST, SLOT
+from consumer.plan.keys import KeyEntries
 from consumer.row_schemas import Ints
-from consumer.rows import KeyEntries, Rows
+from consumer.rows import Rows
 
 
 def units_of(rows: Rows, *, is_whole: bool) -> Ints:

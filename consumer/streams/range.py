@@ -1,18 +1,4 @@
-"""The range of a load: the source transactions whose rows the copied tables may already have.
-
-    begin       GTID set of the source before the first row was read. The stream starts with it: it skips what it covers
-    end         GTID set after the last row was read: every row that was read was committed in it
-    covered     by table: everything in it is in the copied rows. Usually the load's begin
-    exact       a table that was read in one snapshot: the copied rows are those of ``covered``, no more and no less
-
-    a row of                    in ``covered``   later in ``end``     later
-    a table that was copied     skipped          safe mode            applied
-    an exact table              skipped          applied (1)          applied
-    any other table             -                skipped              applied
-
-    (1) without foreign key checks, unless a cascade that the source did not log must follow. A related table that was
-        copied may be in a later state: its parent row is deleted already, or its child row is new. Tables that such a
-        cascade links are in one snapshot (``consumer.load.tables``), so it finds the rows that it found on the source
+"""The rows of a window that the range of a load covers: which are left to apply, and how (``consumer.streams.view``).
 
 Rows of another table in ``end``: the load did not find the table, so it existed only for a while. Its DROP is in the
 range, too. If it was created in the range, its CREATE made it wait for a load (``consumer.streams.statements``).
@@ -20,12 +6,11 @@ range, too. If it was created in the range, its CREATE made it wait for a load (
 Rows in ``end`` that do not fit the copied table are from before a statement that the load has seen: the structure is
 from after it. Such a table is set aside at once, because no row may be applied; its statement is met later.
 
-A range is over when the mark is past ``end``. Pure.
+Pure.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from enum import IntEnum
 
 import numpy as np
 import numpy.typing as npt
@@ -35,57 +20,13 @@ from consumer.row_schemas import Ints
 from consumer.safe_mode import SafeMode, refusal, repeat
 from consumer.sql.table_plans import TablePlans, slots_of
 from consumer.streams.related import with_related
+from consumer.streams.view import Fate, Range
 from consumer.target.inventory import TableKey
 from consumer.target.progress import Mark
 from consumer.unlogged import leave_unchecked
 from consumer.window import Window
 from millrace.errors import Fatal
-from schemas.gtid import AnyGtid, Flavour, GtidPosition, parse_gtid, parse_gtid_set
-
-
-@dataclass(frozen=True, slots=True)
-class Copied:
-    """The state of a copied table; see the module."""
-
-    covered: GtidPosition
-    is_exact: bool = False
-
-
-class Fate(IntEnum):
-    """How a row is applied."""
-
-    APPLIED = 0
-    REPEATED = 1  # in safe mode
-    SKIPPED = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """``tables``: those that were copied, by their name on the target."""
-
-    end: GtidPosition
-    tables: Mapping[TableKey, Copied]
-
-    def is_over(self, mark: Mark) -> bool:
-        """Whether all source transactions of the range are before the mark."""
-        if not mark.gtid_set or mark.flavour != self.end.flavour:
-            return False
-        return parse_gtid_set(Flavour(mark.flavour), mark.gtid_set).includes(self.end)
-
-    def fate(self, table: TableKey, gtid: AnyGtid) -> Fate:
-        """How a row of this table is applied, if the stream applies the table and its start does not cover the row."""
-        is_inside = self.end.covers(gtid)
-        copied = self.tables.get(table)
-        if copied is None:
-            return Fate.SKIPPED if is_inside else Fate.APPLIED
-        if copied.covered.covers(gtid):
-            return Fate.SKIPPED
-        return Fate.REPEATED if is_inside and not copied.is_exact else Fate.APPLIED
-
-    def covers(self, table: TableKey, gtid: AnyGtid) -> bool:
-        """Whether the copied rows of a table have everything of this source transaction."""
-        copied = self.tables.get(table)
-        return copied is not None and copied.covered.covers(gtid)
+from schemas.gtid import parse_gtid
 
 
 @dataclass(frozen=True, slots=True)

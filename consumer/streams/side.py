@@ -30,9 +30,8 @@ from consumer.load.state import (
     read_stream,
     task_of,
 )
-from consumer.streams.range import Range
 from consumer.streams.state import read_tables
-from consumer.streams.view import StreamTable, is_side
+from consumer.streams.view import Range, StreamTable, is_side
 from consumer.target.connection import TargetConnection
 from consumer.target.progress import (
     DATABASE,

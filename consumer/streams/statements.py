@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from consumer.route import Route
-from consumer.streams.range import Range
+from consumer.streams.view import Range
 from consumer.target.inventory import TableKey
 from schemas.gtid import AnyGtid
 from schemas.sql.statement import APPLIED_KINDS, Kind, Statement

@@ -8,11 +8,12 @@ One load at a time: tables that come to wait meanwhile are in the next one.
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from consumer.load.state import COPIED, COPIES, FIRST, FOLLOWS, WAITS
 from consumer.streams.view import StreamTable
+from millrace.errors import Retryable
 from schemas.stages.loaded import Loaded
 
 
@@ -23,6 +24,21 @@ class Step(Enum):
     BEGIN = auto()
     COPY = auto()
     CATCH_UP = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Loads:
+    """The later loads of a task. ``trouble``: the error of a step that is repeated. ``loaded``: see ``Loader``."""
+
+    text: str = ""
+    trouble: Retryable | None = None
+    loaded: Loaded | None = None
+
+    @property
+    def why(self) -> str:
+        """For the status text."""
+        paused = "" if self.loaded is None else self.loaded.paused
+        return f"{self.text}; the load pauses: {paused}" if paused else self.text
 
 
 def next_step(tables: Iterable[StreamTable]) -> Step:

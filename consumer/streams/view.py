@@ -6,17 +6,80 @@
     follows, of a later load                            the side stream
     no row                                              main
 
+A range: the source transactions whose rows the copied tables may already have. It is over when the mark is past its
+end.
+
+    begin       GTID set of the source before the first row was read. The stream starts with it: it skips what it covers
+    end         GTID set after the last row was read: every row that was read was committed in it
+    covered     by table: everything in it is in the copied rows. Usually the load's begin
+    exact       a table that was read in one snapshot: the copied rows are those of ``covered``, no more and no less
+
+    a row of                    in ``covered``   later in ``end``     later
+    a table that was copied     skipped          safe mode            applied
+    an exact table              skipped          applied (1)          applied
+    any other table             -                skipped              applied
+
+    (1) without foreign key checks, unless a cascade that the source did not log must follow. A related table that was
+        copied may be in a later state: its parent row is deleted already, or its child row is new. Tables that such a
+        cascade links are in one snapshot (``consumer.load.tables``), so it finds the rows that it found on the source
+
 A task's side stream has the name ``TASK#load`` wherever the target names a task: its progress, fence and sessions are
 its own. Pure.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import IntEnum
 
 from consumer.load.state import FIRST, FOLLOWS, SIDE, LoadStream
-from consumer.streams.range import Copied, Range
 from consumer.target.inventory import TableKey
-from schemas.gtid import parse_gtid_set
+from consumer.target.progress import Mark
+from schemas.gtid import AnyGtid, Flavour, GtidPosition, parse_gtid_set
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """The state of a copied table; see the module."""
+
+    covered: GtidPosition
+    is_exact: bool = False
+
+
+class Fate(IntEnum):
+    """How a row is applied."""
+
+    APPLIED = 0
+    REPEATED = 1  # in safe mode
+    SKIPPED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """``tables``: those that were copied, by their name on the target."""
+
+    end: GtidPosition
+    tables: Mapping[TableKey, Copied]
+
+    def is_over(self, mark: Mark) -> bool:
+        """Whether all source transactions of the range are before the mark."""
+        if not mark.gtid_set or mark.flavour != self.end.flavour:
+            return False
+        return parse_gtid_set(Flavour(mark.flavour), mark.gtid_set).includes(self.end)
+
+    def fate(self, table: TableKey, gtid: AnyGtid) -> Fate:
+        """How a row of this table is applied, if the stream applies the table and its start does not cover the row."""
+        is_inside = self.end.covers(gtid)
+        copied = self.tables.get(table)
+        if copied is None:
+            return Fate.SKIPPED if is_inside else Fate.APPLIED
+        if copied.covered.covers(gtid):
+            return Fate.SKIPPED
+        return Fate.REPEATED if is_inside and not copied.is_exact else Fate.APPLIED
+
+    def covers(self, table: TableKey, gtid: AnyGtid) -> bool:
+        """Whether the copied rows of a table have everything of this source transaction."""
+        copied = self.tables.get(table)
+        return copied is not None and copied.covered.covers(gtid)
 
 
 @dataclass(frozen=True, slots=True)

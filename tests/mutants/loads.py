@@ -8,7 +8,7 @@ from consumer.compare.settle import Looked, States, Suspect
 from consumer.load import positions
 from consumer.load.state import LoadStream
 from consumer.streams import side
-from consumer.streams.range import Fate, Range
+from consumer.streams.view import Fate, Range
 from consumer.target.inventory import TableKey
 from consumer.target.progress import Mark
 from schemas.gtid import AnyGtid, GtidSet

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from consumer.kernel.order import pack_lanes
 from consumer.kernel.walk import OP, SEQ, SLOT
+from consumer.plan.keys import KeyEntries, find_keys
 from consumer.row_schemas import RowSchemas
-from consumer.rows import KeyEntries, Rows, find_keys, walk_values
+from consumer.rows import Rows, walk_values
 from consumer.sql.table_plans import Catalogue, TablePlans, slots_of
 from consumer.target.inventory import Inventory, TargetColumn, TargetTable, UniqueKey
 from schemas.record.avro_schema import envelope_schema

@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 
 from consumer.kernel import hashes
+from consumer.plan.keys import find_keys
 from consumer.row_schemas import RowSchemas
-from consumer.rows import find_keys, walk_values
+from consumer.rows import walk_values
 from consumer.sql.table_plans import Catalogue, TablePlans
 from consumer.target.inventory import (
     ForeignKey,

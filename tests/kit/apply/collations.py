@@ -13,9 +13,9 @@ import numpy as np
 
 from consumer.kernel import hashes
 from consumer.plan.collation import Fold, make_table
-from consumer.plan.keys import KeyLine, make_key_programs
+from consumer.plan.keys import KeyLine, find_keys, make_key_programs
 from consumer.row_schemas import RowSchemas, make_programs
-from consumer.rows import Rows, find_keys, walk_values
+from consumer.rows import Rows, walk_values
 from consumer.target.connection import TargetConnection
 from schemas.gtid import Flavour
 from schemas.record.avro_schema import envelope_schema

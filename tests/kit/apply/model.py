@@ -18,8 +18,9 @@ from consumer.apply.lanes import Done, Work
 from consumer.apply.order import Order, Outcome
 from consumer.kernel.walk import SEQ, SLOT
 from consumer.plan.applied import from_bitmaps
+from consumer.plan.keys import find_keys
 from consumer.row_schemas import Ints, RowSchemas
-from consumer.rows import Rows, find_keys
+from consumer.rows import Rows
 from consumer.sql.table_plans import Catalogue, TablePlans, slots_of
 from consumer.target.connection import Endpoint
 from consumer.target.progress import Mark, MarkTopic, Owner

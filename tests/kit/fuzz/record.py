@@ -20,9 +20,10 @@ import numpy.typing as npt
 from consumer.kernel import walk
 from consumer.kernel.compiled import CHECKED
 from consumer.kernel.walk import SLOT
+from consumer.plan.keys import find_keys
 from consumer.plan.merge import net_changes
 from consumer.row_schemas import RowSchemas
-from consumer.rows import Values, find_keys
+from consumer.rows import Values
 from consumer.sql.table_plans import Catalogue, TablePlans
 from consumer.target.inventory import Inventory, TargetColumn, TargetTable, UniqueKey
 from consumer.target.progress import Mark
