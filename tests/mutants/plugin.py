@@ -43,14 +43,16 @@ def _wanted(config: pytest.Config) -> list[Mutant]:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Replace the items by a copy of the named tests for each mutant."""
-    mutated = []
+    mutated, missing = [], []
     for mutant in _wanted(config):
         for test, harm in mutant.shows.items():
             node = f"{mutant.file}::{test}"
             found = [item for item in items if _is(item.nodeid, node)]
             if not found:
-                raise pytest.UsageError(f"mutant {mutant.name!r}: there is no test {node}")
+                missing.append(f"mutant {mutant.name!r}: there is no test {node}")
             mutated += [_copy(item, mutant, harm) for item in found]
+    if missing:
+        raise pytest.UsageError(*missing)
     items[:] = mutated
 
 
