@@ -126,10 +126,9 @@ class ApplyRunner:
             with explained(task.source.brokers, grants.fix):
                 self._apply(task, lease=lease, stop=stop, report=report)
         except Retryable as exc:
-            if (
-                "errno" in exc.context and not stop.is_set()
-            ):  # of the target; the next run tries again
-                self._driver.tally.retried(task.name, exc.context["errno"])
+            # of the target; the next run tries again
+            if "errno" in exc.context and not stop.is_set():
+                self._driver.tally.retried(task.name, str(exc.errno))
             raise
 
     def _apply(

@@ -49,6 +49,11 @@ class MillraceError(Exception):
         return self
 
     @property
+    def errno(self) -> int:
+        """The number of the database server's error that it translates; 0 without one."""
+        return int(self.context.get("errno", 0))
+
+    @property
     def own_fix(self) -> str:
         """The fix of this occurrence; empty if it is the one of the code."""
         is_own = self.fix != with_names(CATALOGUE[self.code].fix, self.context)

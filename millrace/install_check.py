@@ -12,7 +12,7 @@ from pathlib import Path
 
 from millrace.errors import Fatal
 
-PACKAGES = ("millrace", "schemas", "registry", "zk", "producer", "consumer", "deploy")
+PACKAGES = ("millrace", "schemas", "drivers", "registry", "zk", "producer", "consumer", "deploy")
 
 
 def check_one_root() -> Path:

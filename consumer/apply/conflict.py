@@ -25,9 +25,10 @@ from consumer.sql.table_plan import AFTER, BEFORE, TablePlan, record_indexes, ta
 from consumer.sql.table_plans import TablePlans
 from consumer.sql.templates import rows_template
 from consumer.target.conflicts import STOP, Conflict, store_conflict
-from consumer.target.connection import FOREIGN_KEY_ERRORS, Row, TargetConnection
+from consumer.target.connection import Row, TargetConnection
 from consumer.target.inventory import TargetColumn
 from consumer.target.progress import Owner, check_fence
+from drivers.mysql.errors import FOREIGN_KEY
 from millrace.errors import Fatal, MillraceError
 from millrace.log import get_logger
 from schemas.sql.quoting import quoted
@@ -64,12 +65,16 @@ def make_conflict(
 
 def conflict_kind(op: int, refused: Fatal | None) -> str:
     """One of ``CONFLICT_KINDS``. ``refused``: the server's error; None if a statement found no row."""
-    errno = refused.context.get("errno", "") if refused is not None else ""
-    if errno in FOREIGN_KEY_ERRORS:
+    if is_foreign_key(refused):
         return "foreign-key"
     if op == OP_UPDATE:
-        return "update-exists" if errno else "update-missing"
+        return "update-exists" if refused is not None and refused.errno else "update-missing"
     return "insert-exists" if op == OP_CREATE else "delete-missing"
+
+
+def is_foreign_key(refused: Fatal | None) -> bool:
+    """Whether a foreign key refused the row."""
+    return refused is not None and refused.errno in FOREIGN_KEY
 
 
 def store_blocking(

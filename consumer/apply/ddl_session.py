@@ -54,7 +54,7 @@ _IF_EXISTS_FROM = (10, 5, 2)  # sql_if_exists of MariaDB
 _OLD_MODES_FROM = (10, 6, 1)  # old_mode UTF8_IS_UTF8MB3 of MariaDB
 
 # Options that innodb_strict_mode refuses, and row sizes. No log has this setting of the source.
-_STRICT_ERRORS = {"1005", "1031", "1118", "1478"}
+_STRICT_ERRORS = {1005, 1031, 1118, 1478}
 _DUPLICATES = {"1022", "1062", "1467", "1586"}  # a replica takes one for the other
 
 
@@ -234,7 +234,7 @@ def run_statement(session: TargetConnection, sql: str) -> None:
     try:
         session.query(sql.encode())
     except Fatal as exc:
-        if exc.context.get("errno") not in _STRICT_ERRORS or not _is_strict(session):
+        if exc.errno not in _STRICT_ERRORS or not _is_strict(session):
             raise
         try:
             session.query("SET SESSION innodb_strict_mode = 0")
@@ -264,7 +264,7 @@ def run_failed_statement(session: TargetConnection, sql: str, error_code: str) -
     try:
         session.query(sql.encode())
     except MillraceError as exc:
-        errno = exc.context.get("errno", "")
+        errno = str(exc.errno)
         if errno != error_code and not {errno, error_code} <= _DUPLICATES:
             raise
         return

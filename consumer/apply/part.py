@@ -142,7 +142,7 @@ def apply_part(
                 session.close()
                 raise
             if exc.code == "MR-5005":
-                pending.retried(writing.owner.task, exc.context.get("errno", NO_NUMBER))
+                pending.retried(writing.owner.task, str(exc.errno) if exc.errno else NO_NUMBER)
             careful = careful or isinstance(exc, Fatal)
             writer.settle()
     session.close()

@@ -43,7 +43,7 @@ from consumer.apply.changes import (
     unchecked,
     unconstrained,
 )
-from consumer.apply.conflict import conflict_kind, make_conflict
+from consumer.apply.conflict import conflict_kind, is_foreign_key, make_conflict
 from consumer.apply.sequences import split_sequences
 from consumer.apply.statements import (
     OPS,
@@ -73,12 +73,12 @@ from consumer.sql.table_plan import Pieces, TablePlan, compared, make_shape
 from consumer.sql.table_plans import TablePlans
 from consumer.target.conflicts import Conflict, store_conflict
 from consumer.target.connection import (
-    FOREIGN_KEY_ERRORS,
     LENIENT_MODE,
     STRICT_MODE,
     TargetConnection,
 )
 from consumer.target.inventory import has_changed
+from drivers.mysql.errors import WRONG_TEXT
 from millrace.counted import counted
 from millrace.errors import Fatal, MillraceError, Retryable
 from schemas.documents import ConflictPolicy
@@ -87,7 +87,7 @@ from schemas.gtid import Flavour
 LOAD_ROWS_MIN = 100  # LOAD DATA takes a round trip more, and saves at least 1 us a row
 DERIVED_ROW_BYTES_MAX = 1 << 15  # of a row's literals, far below the limit of 65,536 in `_alone`
 _KEY_TEXT_MAX = 200
-_WRONG_TEXT, _UTF8MB3 = "1366", ("utf8", "utf8mb3")
+_UTF8MB3 = ("utf8", "utf8mb3")
 
 Flags = npt.NDArray[np.bool_]
 
@@ -407,8 +407,7 @@ class RowWriter:
         if refused is not None and refused.code not in ("MR-5010", "MR-5019"):
             return
         target = self._plans.table_plan(int(rows.records[number, SLOT])).target
-        errno = refused.context.get("errno", "") if refused is not None else ""
-        compared = (target.database, target.table, errno in FOREIGN_KEY_ERRORS)
+        compared = (target.database, target.table, is_foreign_key(refused))
         if compared in self._compared:
             return
         self._compared.add(compared)
@@ -486,7 +485,7 @@ class RowWriter:
             and (text := columns[index].type.text) is not None
             and text.charset == "utf8mb4"
         ]
-        if not names or refused.context.get("errno") != _WRONG_TEXT:
+        if not names or refused.errno != WRONG_TEXT:
             return ""
         table = f"{table_plan.target.database}.{table_plan.target.table}"
         return (
@@ -515,7 +514,7 @@ def _single(rows: Rows, change: Ints) -> Single:
 
 def _unrepeated(refused: Fatal | None) -> Fatal | None:
     """The error of a row of safe mode: MR-5025 if a foreign key refuses it, whatever the conflict policy."""
-    if refused is None or refused.context.get("errno", "") not in FOREIGN_KEY_ERRORS:
+    if refused is None or not is_foreign_key(refused):
         return refused
     return Fatal("MR-5025", refused.message)
 

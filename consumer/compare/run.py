@@ -19,12 +19,12 @@ from consumer.compare.table import Pair
 from consumer.compare.throttle import Throttle
 from consumer.compare.work import ChunkResult, Job, compare_chunk
 from consumer.target.inventory import TableKey
+from drivers.mysql.errors import TABLE_CHANGED
 from millrace.errors import MillraceError
 from schemas.chunks.borders import chunks
 from schemas.chunks.chunk import Chunk
 
 CHUNK_ROWS = 100_000  # about 0.1 s on each side
-_ALTERED = "1412"  # the server's error for a table that changed since the snapshot began
 THREADS = 4  # two keep both servers busy; the others wait for the target
 
 
@@ -59,7 +59,7 @@ def _loading(sides: Sides) -> frozenset[TableKey]:
 
 def _was_altered(exc: MillraceError) -> bool:
     """Whether the error is that of a table that was dropped or altered meanwhile."""
-    return exc.code in ("MR-5012", "MR-5013") or exc.context.get("errno") == _ALTERED
+    return exc.code in ("MR-5012", "MR-5013") or exc.errno == TABLE_CHANGED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

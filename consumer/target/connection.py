@@ -23,6 +23,7 @@ from pymysql.converters import encoders
 from pymysql.cursors import Cursor, DictCursor, SSCursor
 from pymysql.protocol import MysqlPacket, OKPacketWrapper
 
+from drivers.mysql.errors import Kind, kind_of, server_error
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.text_protocol.arriving import DrainedFile
 from millrace.tls import (
@@ -64,31 +65,23 @@ LENIENT_MODE = "NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES"  # only for an ENUM's
 
 _OF_SERVERS = frozenset(f"MR-{number}" for number in range(5001, 5008))
 
-# Error numbers of the servers; those below 100 come from the file layer.
-_UNAVAILABLE = {0, 1053, 1152, 1156, 1158, 1159, 1160, 1161, 1180, 1184, 1317, 1927, 1969}
-_UNAVAILABLE |= {2002, 2003, 2006, 2013, 2014, 2055, 3024, 3032, 3168, 3169, 4031}
-# not a working member of its cluster: Galera, NDB, or Group Replication while its primary changes or it stops
-_UNAVAILABLE |= {1047, 1297, 3100, 3781, 3782, 3783, 3796, 3797, 3798, 3799, 4094}
-_LOGIN = {1045, 1129, 1130, 1251, 1698, 1820, 1862, 2061, 3118, 3955, 4151}
-_PRIVILEGE = {1044, 1142, 1143, 1227, 1370, 1410}
-_READ_ONLY = {1036, 1290, 1792, 1836, 1874, 3989}
-_LIMITS = {1040, 1203, 1226}
-_LIMITS |= {1135, 1206, 1587, 1637}  # threads, memory for locks, files, target transactions
-_LIMITS |= {5, 1037, 1041, 1998, 3015, 3044, 3950, 3985, 4081, 4082}  # memory
-_LOCKS = {1205, 1213, 1689, 3572}
-_LOCKS |= {1020, 1412}  # rows that the target transaction has read were changed since
-_LOCKS |= {1964, 3101}  # at commit: the preceding one failed, or another member committed first
-_DISK = {3, 20, 1021, 1026, 1114, 1878, 3675, 3884}
-_FILES = {1, 1030}  # can't create a file, engine failed; only the text names a full disk
-_FULL = re.compile(r"(?:Got error|\(OS errno|\(Errcode:) 28\b|No space left on device")
-_FOREIGN = {1216, 1217, 1451, 1452, 1557, 1761, 1762}
-FOREIGN_KEY_ERRORS = frozenset(map(str, _FOREIGN))  # as in an error's context
-CONFLICTS = {1022, 1062, 1169, 1586} | _FOREIGN
-_NO_TABLE = {1049, 1051, 1146}
-_NO_COLUMN = {1054}
-_PACKET = {1153}
-_NO_TLS = 2026
 _NO_LOAD = {(1148,), (3948,), (4166,)}  # local_infile is off
+_CODES = {
+    Kind.UNAVAILABLE: "MR-5001",
+    Kind.LOST: "MR-5001",
+    Kind.READ_ONLY: "MR-5003",
+    Kind.LIMITED: "MR-5004",
+    Kind.LOCKED: "MR-5005",
+    Kind.DISK_FULL: "MR-5006",
+    Kind.LOGIN_REFUSED: "MR-5002",
+    Kind.PRIVILEGE_MISSING: "MR-5007",
+    Kind.CONFLICT: "MR-5010",
+    Kind.NO_TABLE: "MR-5012",
+    Kind.NO_COLUMN: "MR-5013",
+    Kind.PACKET_TOO_LARGE: "MR-5014",
+    Kind.NO_TLS: "MR-5011",  # of a session; at a login see ``connect``
+    Kind.OTHER: "MR-5011",
+}
 _VALUE = re.compile(r"value: '.*'(?= for column |$)", re.DOTALL)  # 1366, 1292: contents of a row
 
 
@@ -415,7 +408,8 @@ def connect(
     except (pymysql.Error, OSError) as exc:
         server = endpoint.name
         cause = getattr(exc, "original_exception", exc)
-        if isinstance(cause, ssl.SSLCertVerificationError) or exc.args[:1] == (_NO_TLS,):
+        is_untrusted = isinstance(cause, ssl.SSLCertVerificationError)
+        if is_untrusted or kind_of(server_error(exc)) is Kind.NO_TLS:
             fix = certificate_fix(cause) if isinstance(cause, ssl.SSLCertVerificationError) else ""
             raise Fatal("MR-5009", f"{server}: {cause}", fix=fix, server=server) from exc
         error = translated(exc, side=endpoint.side, server=server)
@@ -483,7 +477,7 @@ def _translated_with_account(
 ) -> MillraceError:
     """``translated``; the GRANT in the fix of a refusal names the account as the server does."""
     side = getattr(connection, "side", None)
-    is_refused = isinstance(exc, pymysql.Error) and bool(exc.args) and exc.args[0] in _PRIVILEGE
+    is_refused = kind_of(server_error(exc)) is Kind.PRIVILEGE_MISSING
     account = _account(connection) if is_refused else ""
     place = f"{connection.host}:{connection.port}" if side else ""
     return _placed(translated(exc, account=account, side=side), side, place)
@@ -514,33 +508,12 @@ def translated(
     ``account`` is the result of CURRENT_USER(), if known. ``side`` decides which privileges a fix names. The message is
     the server's text without the refused value; it does name a duplicate key.
     """
-    number = exc.args[0] if exc.args and isinstance(exc.args[0], int) else 0
-    text = _VALUE.sub("value", str(exc.args[-1])) if exc.args else type(exc).__name__
-    if isinstance(exc, OSError):
-        number, text = 0, exc.strerror or str(exc)
-    context = {**context, "errno": number}
-    if number in _FILES and _FULL.search(text):
-        return Retryable("MR-5006", text, **context)
-    for numbers, code in (
-        (_UNAVAILABLE, "MR-5001"),
-        (_READ_ONLY, "MR-5003"),
-        (_LIMITS, "MR-5004"),
-        (_LOCKS, "MR-5005"),
-        (_DISK, "MR-5006"),
-    ):
-        if number in numbers:
-            return Retryable(code, text, **context)
-    for numbers, code in (
-        (_LOGIN, "MR-5002"),
-        (_PRIVILEGE, "MR-5007"),
-        (CONFLICTS, "MR-5010"),
-        (_NO_TABLE, "MR-5012"),
-        (_NO_COLUMN, "MR-5013"),
-        (_PACKET, "MR-5014"),
-    ):
-        if number in numbers:
-            fix = ""
-            if code == "MR-5007":
-                fix = privilege_fix(code, text, account=account, is_source=side is Side.SOURCE)
-            return Fatal(code, text, fix=fix, **context)
-    return Fatal("MR-5011", text, **context)
+    error = server_error(exc)
+    kind, text = kind_of(error), _VALUE.sub("value", error.text)
+    code = _CODES[kind]
+    if kind.is_transient:
+        return Retryable(code, text, errno=error.number, **context)
+    fix = ""
+    if kind is Kind.PRIVILEGE_MISSING:
+        fix = privilege_fix(code, text, account=account, is_source=side is Side.SOURCE)
+    return Fatal(code, text, fix=fix, errno=error.number, **context)

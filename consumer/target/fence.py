@@ -18,6 +18,7 @@ from consumer.target.connection import Endpoint, TargetConnection, connect
 from consumer.target.progress import DATABASE, Owner, register_session
 from consumer.target.statement import LIST_SQL, lock_name
 from consumer.target.table_state import server_of
+from drivers.mysql.errors import NOT_CONVERTED
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 from millrace.log import get_logger
 
@@ -135,7 +136,7 @@ def _holders(observer: TargetConnection, task: str, except_session: int) -> list
     try:
         rows = observer.query(HOLDERS_SQL, arguments)
     except Fatal as exc:
-        if exc.context.get("errno") != NOT_CONVERTED:
+        if exc.errno != NOT_CONVERTED:
             raise
         ((user,),) = observer.query("SELECT SUBSTRING_INDEX(USER(), '@', 1)")
         own = {session for session, login, *_ in observer.query(LIST_SQL) if login == user}
@@ -154,8 +155,6 @@ SELECT s.id FROM {DATABASE}.session s
 WHERE s.task = %s AND s.id <> %s AND s.server = %s AND s.id <> COALESCE(IS_USED_LOCK(%s), 0)
   AND (s.run > 0 OR t.trx_state = 'RUNNING')
 """
-# see ``consumer.target.statement.LIST_SQL``
-NOT_CONVERTED = "3854"
 RUNS_SQL = f"""
 SELECT s.id FROM {DATABASE}.session s
 WHERE s.task = %s AND s.id <> %s AND s.server = %s AND s.id <> COALESCE(IS_USED_LOCK(%s), 0) AND s.run > 0

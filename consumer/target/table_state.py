@@ -16,6 +16,7 @@ from collections.abc import Sequence
 
 from consumer.target.connection import Row, TargetConnection
 from consumer.target.progress import DATABASE
+from drivers.mysql.errors import NO_DATABASE
 from millrace.errors import Fatal
 from schemas.gtid import Flavour
 from schemas.sql.quoting import quoted, table_name
@@ -23,7 +24,6 @@ from schemas.sql.statement import Statement, TableName
 
 _AUTO_INCREMENT = re.compile(r" AUTO_INCREMENT=\d+")
 _SEQUENCE = re.compile(r"^\) ENGINE=\S+ SEQUENCE=1", re.MULTILINE)
-_NO_SUCH_DATABASE = 1049
 SPACES = "tablespaces "
 NO_IDS = "ids unknown"  # for a name that is not ASCII, whose file name has another encoding
 
@@ -135,7 +135,7 @@ def _database_state(connection: TargetConnection, database: str) -> str:
     try:
         rows = connection.query(f"SHOW CREATE DATABASE {quoted(database).decode()}")
     except Fatal as exc:
-        if exc.context.get("errno") == str(_NO_SUCH_DATABASE):
+        if exc.errno == NO_DATABASE:
             return ""
         raise
     return str(rows[0][1])

@@ -36,6 +36,7 @@ from hashlib import blake2b
 
 from consumer.target.connection import LOCK_WAIT_S, TargetConnection
 from consumer.target.progress import DATABASE
+from drivers.mysql.errors import SIGNALED
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
@@ -43,7 +44,6 @@ from millrace.log import get_logger
 NAME = "wait_for_gtid"
 POLL_S = 0.05
 REPLACE_WAIT_S = 2
-_SIGNALED = "1644"  # SIGNAL: the procedure itself refuses the name
 PROCEDURE_DROPPED = register("apply.procedure_dropped")
 
 _log = get_logger("apply.wait_procedure")
@@ -188,7 +188,7 @@ def _answers(session: TargetConnection) -> bool:
     try:
         session.query(f"CALL {DATABASE}.{NAME}('', '0-1-1', 0)")  # no task has an empty name
     except Fatal as exc:
-        return exc.context.get("errno") == _SIGNALED
+        return exc.errno == SIGNALED
     return True
 
 

@@ -5,8 +5,9 @@ from millrace.codes.code import Branch, Code
 CODES: tuple[Code, ...] = (
     Code(
         "MR-1001",
-        "a source server can't be reached",
-        "No server answers at the address, or the server refuses new connections.",
+        "a source server can't be reached, or can't work now",
+        "No server answers at the address, the server refuses new connections, or it has no memory, disk space or lock"
+        " for a statement at the moment. The message has the server's own text.",
         "Check that the server runs and that host and port in `millrace set show SET` are right. The task retries by"
         " itself.",
         Branch.RETRIES,

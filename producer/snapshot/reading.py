@@ -18,7 +18,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from millrace.errors import Fatal
+from drivers.mysql.errors import NO_COLUMN, NO_DATABASE, NO_TABLE, TABLE_CHANGED
+from millrace.errors import MillraceError
 from producer.convert.table_filter import NameFilter
 from producer.snapshot.catalog import Catalog
 from producer.snapshot.encoder import EncodedRows, ReadPlace, RowEncoder
@@ -40,7 +41,7 @@ WAIT_S = 0.005  # between two looks at the member's position
 # One chunk: about 2 ms of the converter's thread, 7 if its table changes meanwhile. So much later are later changes.
 ROWS_MAX = 10_000
 BYTES_MAX = 4 << 20
-_CHANGED = frozenset({"1054", "1146", "1412", "1049"})  # the table changed between two statements
+_CHANGED = frozenset({NO_COLUMN, NO_TABLE, NO_DATABASE, TABLE_CHANGED})  # between two statements
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +142,8 @@ class MemberSession:
             return None
         try:
             return self._read(request)
-        except Fatal as error:
-            if error.code == "MR-1007" and str(error.context.get("number")) in _CHANGED:
+        except MillraceError as error:
+            if error.errno in _CHANGED:
                 self.is_spent = True
                 return None
             raise

@@ -2,12 +2,11 @@
 
 from collections.abc import Collection
 
+from drivers.mysql.errors import NO_COLUMN
 from millrace.errors import Fatal
 from millrace.near import near_names
 from producer.snapshot.structure import CatalogTable
 from schemas.snapshot import Name
-
-_UNKNOWN_COLUMN = "1054"
 
 
 def unpublished(pattern: str, names: Collection[Name], task: str) -> Fatal:
@@ -54,6 +53,6 @@ def wrong_condition(table: CatalogTable, error: Fatal) -> Fatal:
     )
     if error.code == "MR-1005":
         fix = error.fix
-    elif error.context.get("number") == _UNKNOWN_COLUMN:
+    elif error.errno == NO_COLUMN:
         fix = f"Correct --where: the columns of {full} are {', '.join(one.name for one in table.columns)}."
     return Fatal("MR-4240", f"the condition can't be used with {full}: {error.message}", fix=fix)

@@ -20,9 +20,10 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn, Self, TypeAlias, cast
 
 import pymysql
-from pymysql.constants import COMMAND, CR, ER
+from pymysql.constants import COMMAND, ER
 from pymysql.protocol import MysqlPacket
 
+from drivers.mysql.errors import Kind, kind_of, server_error
 from millrace.errors import Fatal, Retryable
 from millrace.text_protocol.arriving import DrainedFile, RowPackets
 from millrace.tls import (
@@ -42,17 +43,6 @@ QUERY_TIMEOUT_S = 30
 
 Value: TypeAlias = str | int | float | None
 Row: TypeAlias = dict[str, Value]
-
-# Transient server errors, one group per line: too many connections, shutdown, startup, blocked host, killed; no memory
-# or threads left; a timed-out packet or statement, an interrupted statement; no space for a temporary file or table,
-# or a node that left its Galera cluster.
-_TRANSIENT = frozenset({1040, 1053, 1129, 1203, 1205, 1226, 1927, 3032, 3168, 3169, 4031})
-_TRANSIENT |= {5, 1037, 1041, 1135, 3015, 3950, 4081, 4082}
-_TRANSIENT |= {1158, 1159, 1160, 1161, 1317, 1969, 3024}
-_TRANSIENT |= {1, 3, 20, 1021, 1026, 1114, 1047}
-_LOST = frozenset({CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, CR.CR_SERVER_LOST_EXTENDED})
-_REFUSED = frozenset({ER.ACCESS_DENIED_ERROR, 1130, 1275, 1698, 1820, 1862, 3118, 3955, 4151})
-_NO_PRIVILEGE = frozenset({1044, 1142, 1143, 1227, 3530})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,38 +252,30 @@ def _driver_errors(
 def _translate(
     error: "pymysql.MySQLError", member: Member, user: str, asked: SourceConnection | None
 ) -> NoReturn:
-    number = error.args[0] if error.args and isinstance(error.args[0], int) else 0
-    text = str(error.args[1]) if len(error.args) > 1 else str(error)
+    found = server_error(error)
+    kind, message = kind_of(found), f"{member}: {found.text}"
     cause = getattr(error, "original_exception", None)
-    account = f"'{user}'" if user else "the account"
     if isinstance(cause, ssl.SSLCertVerificationError):
         raise _unverified_certificate(cause, member) from error
-    if number == CR.CR_SSL_CONNECTION_ERROR:
-        raise Fatal("MR-1004", f"{member}: {text}", member=member) from error
+    if kind is Kind.NO_TLS:
+        raise Fatal("MR-1004", message, member=member, errno=found.number) from error
     # In a session, MariaDB answers 1045 to a dump without REPLICATION SLAVE.
-    is_denied_later = asked is not None and number == ER.ACCESS_DENIED_ERROR
-    if number in _REFUSED and not is_denied_later:
-        raise Fatal("MR-1002", f"{member} refuses {account}: {text}", member=member) from error
-    if number in _NO_PRIVILEGE or is_denied_later:
-        raise Fatal(
-            "MR-1005",
-            f"{member}: {text}",
-            fix=privilege_fix("MR-1005", text, account=asked.account() if asked else "", user=user),
-            member=member,
-        ) from error
-    if number == ER.ERROR_WHEN_EXECUTING_COMMAND:
-        raise explain_dump_error(number, text, member) from error
-    if number in _LOST:
-        raise Retryable("MR-1006", f"{member}: {text}", member=member) from error
-    if (
-        number == CR.CR_CONN_HOST_ERROR
-        or number in _TRANSIENT
-        or isinstance(error, pymysql.InterfaceError)
-    ):
-        raise Retryable("MR-1001", f"{member}: {text}", member=member) from error
-    raise Fatal(
-        "MR-1007", f"{member} answers {number}: {text}", member=member, number=number
-    ) from error
+    is_denied_later = asked is not None and found.number == ER.ACCESS_DENIED_ERROR
+    if kind is Kind.LOGIN_REFUSED and not is_denied_later:
+        account = f"'{user}'" if user else "the account"
+        refusal = f"{member} refuses {account}: {found.text}"
+        raise Fatal("MR-1002", refusal, member=member, errno=found.number) from error
+    if kind is Kind.PRIVILEGE_MISSING or is_denied_later:
+        account = asked.account() if asked else ""
+        fix = privilege_fix("MR-1005", found.text, account=account, user=user)
+        raise Fatal("MR-1005", message, fix=fix, member=member, errno=found.number) from error
+    if found.number == ER.ERROR_WHEN_EXECUTING_COMMAND:
+        raise explain_dump_error(found.number, found.text, member) from error
+    if kind.is_transient:
+        code = "MR-1006" if kind is Kind.LOST else "MR-1001"
+        raise Retryable(code, message, member=member, errno=found.number) from error
+    answer = f"{member} answers {found.number}: {found.text}"
+    raise Fatal("MR-1007", answer, member=member, errno=found.number) from error
 
 
 def _unverified_certificate(error: ssl.SSLCertVerificationError, member: Member) -> Fatal:

@@ -23,6 +23,7 @@ import socket
 import threading
 from collections.abc import Callable, Sequence
 
+from drivers.mysql.errors import NO_DATABASE, NO_TABLE
 from millrace.codes import CATALOGUE
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger
@@ -41,7 +42,6 @@ FIRST_LOOK_S = 0.1  # until the members have been asked once
 RETRY_S = 5.0  # at most, after an error
 FRESH_SHARE = 0.75  # of the interval: a younger row is another worker's
 WORKER_CHARACTERS_MAX = 255
-_NO_TABLE, _NO_DATABASE = 1146, 1049
 _REFUSED = "MR-1005"
 
 log = get_logger("producer.upstream.heartbeat")
@@ -111,7 +111,7 @@ class Heartbeat:
         try:
             self._write(session)
         except Fatal as error:
-            if _number(error) != _NO_TABLE:
+            if error.errno != NO_TABLE:
                 raise
             session.query(_CREATE.format(table=self._table))
             log.info("heartbeat table created", member=str(primary), table=self._table)
@@ -141,12 +141,13 @@ class Heartbeat:
         """MR-1047 with the fix for the cause."""
         if error.code == "MR-1047" and isinstance(error, Retryable):
             return error
-        number = _number(error)
         fix = CATALOGUE["MR-1047"].fix
-        if number == _NO_DATABASE or error.code == _REFUSED:
+        if error.errno == NO_DATABASE or error.code == _REFUSED:
             database = self._document.heartbeat.database
             create = (
-                f"CREATE DATABASE {quoted(database).decode()}; " if number == _NO_DATABASE else ""
+                f"CREATE DATABASE {quoted(database).decode()}; "
+                if error.errno == NO_DATABASE
+                else ""
             )
             account = self._session.account() if self._session is not None else ""
             to = grantee(account, self._login.user)
@@ -169,12 +170,6 @@ def find_primary(looks: Sequence[Look]) -> Member:
         found = " and ".join(map(str, primaries)) or "no member"
         raise Retryable("MR-1047", f"{found} could be the primary")
     return primaries[0]
-
-
-def _number(error: MillraceError) -> int:
-    """The server's error number that caused ``error``; 0 if there is none."""
-    arguments = getattr(error.__cause__, "args", ())
-    return arguments[0] if arguments and isinstance(arguments[0], int) else 0
 
 
 # A statement that waits for a lock must not be executed later, when the member is no primary any more.

@@ -19,7 +19,7 @@ from tests.kit.provocations import PROVOCATIONS
 from tests.kit.sources import names_of_tests, nodes
 
 CODE = re.compile(r"MR-[1-9][0-9]{3}")
-PACKAGES = ("millrace", "schemas", "registry", "zk", "producer", "consumer", "deploy")
+PACKAGES = ("millrace", "schemas", "drivers", "registry", "zk", "producer", "consumer", "deploy")
 
 
 def _paths_with_codes() -> Iterator[Path]:

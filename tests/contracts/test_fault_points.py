@@ -8,7 +8,7 @@ import pytest
 from tests.kit.faults.campaign import ELSEWHERE, POINTS, PROVOCATIONS, victim_of
 from tests.kit.paths import ROOT
 
-PRODUCT = ("millrace", "schemas", "registry", "zk", "producer", "consumer", "deploy")
+PRODUCT = ("millrace", "schemas", "drivers", "registry", "zk", "producer", "consumer", "deploy")
 
 
 def registrations(tree: ast.Module) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from tests.kit.fuzz.structure import BORDERS
 from tests.kit.paths import ROOT
 
-PRODUCT = ("millrace", "schemas", "registry", "zk", "producer", "consumer")
+PRODUCT = ("millrace", "schemas", "drivers", "registry", "zk", "producer", "consumer")
 _MAKERS = {"zeros", "empty", "full", "ones"}
 
 GROWS = "it grows, or is read again, when it is full"

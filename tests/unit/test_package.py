@@ -51,7 +51,16 @@ def test_wheel_holds_the_product_and_no_tests(wheel: Path) -> None:
     """The wheel has every Python file of the seven packages and the data files that they read."""
     names = set(zipfile.ZipFile(wheel).namelist())
     packages = {name.split("/")[0] for name in names if ".dist-info" not in name}
-    assert packages == {"millrace", "schemas", "registry", "zk", "producer", "consumer", "deploy"}
+    assert packages == {
+        "millrace",
+        "schemas",
+        "drivers",
+        "registry",
+        "zk",
+        "producer",
+        "consumer",
+        "deploy",
+    }
     sources = {
         str(path.relative_to(ROOT)) for folder in packages for path in (ROOT / folder).rglob("*.py")
     }

@@ -46,8 +46,8 @@ def test_unknown_table_gets_near_names_and_a_pattern_none() -> None:
 
 def test_condition_gets_the_columns_only_if_one_is_unknown() -> None:
     """A missing privilege keeps the fix with its GRANT."""
-    unknown = Fatal("MR-1007", "no column w", number=1054)
-    syntax = Fatal("MR-1007", "wrong syntax", number=1064)
+    unknown = Fatal("MR-1007", "no column w", errno=1054)
+    syntax = Fatal("MR-1007", "wrong syntax", errno=1064)
     denied = Fatal("MR-1005", "denied", fix="GRANT SELECT")
     table = _table(PRIMARY)
     assert "the columns of shop.t are id, v." in wrong_condition(table, unknown).fix

@@ -25,7 +25,7 @@ from millrace.faults import registered
 from tests.fixtures.stack import RUNNING_WORDS, FaultStack
 from tests.kit.waiting import eventually
 
-PACKAGES = ("schemas", "registry", "zk", "producer", "consumer")
+PACKAGES = ("schemas", "drivers", "registry", "zk", "producer", "consumer")
 VICTIMS = {  # by the longest prefix of a point's name
     "relay.after_eviction_record": "forked",  # tests/fault/test_relay_evictions.py kills it
     "relay.pack.": "forked",  # tests/fault/test_relay_compress.py kills these

@@ -1,17 +1,21 @@
 """A driver's error becomes a branch, a code, and a text without a row's contents."""
 
+from typing import Never
+
 import pymysql
 import pytest
 
 from consumer.target.connection import translated
 from millrace.errors import Fatal, MillraceError, Retryable
+from producer.upstream.connection import Login, SourceConnection
+from schemas.documents import Member, Tls
 
 ERRORS = {
     "MR-5001": (
         *(0, 1053, 1158, 1180, 1317, 1927, 1969, 2003, 2006, 2013, 3024, 3168, 3169, 4031),
-        *(1047, 1297, 3100, 3781, 3782, 3783, 3796, 3797, 3798, 3799, 4094),  # one group
+        *(1047, 1129, 1297, 3100, 3781, 3782, 3783, 3796, 3797, 3798, 3799, 4094),  # one group
     ),
-    "MR-5002": (1045, 1129, 1698, 3955, 4151),
+    "MR-5002": (1045, 1130, 1251, 1275, 1698, 2061, 3955, 4151),
     "MR-5003": (1036, 1290, 1792, 1836, 1874, 3989),
     "MR-5004": (
         *(1040, 1135, 1203, 1206, 1226, 1587, 1637),
@@ -19,7 +23,7 @@ ERRORS = {
     ),
     "MR-5005": (1020, 1205, 1213, 1412, 1689, 1964, 3101, 3572),
     "MR-5006": (3, 20, 1021, 1026, 1114, 1878, 3675, 3884),
-    "MR-5007": (1044, 1142, 1143, 1227, 1370),
+    "MR-5007": (1044, 1142, 1143, 1227, 1370, 1410, 3530),
     "MR-5010": (1022, 1062, 1169, 1216, 1451, 1452),
     "MR-5011": (1048, 1264, 1292, 1364, 1366, 1406, 3819, 4025, 9999),
     "MR-5012": (1049, 1051, 1146),
@@ -27,6 +31,8 @@ ERRORS = {
     "MR-5014": (1153,),
 }
 TRIED_AGAIN = ("MR-5001", "MR-5003", "MR-5004", "MR-5005", "MR-5006")
+CAPTURE_CODES = {"MR-1001", "MR-1002", "MR-1004", "MR-1005", "MR-1006", "MR-1007"}
+OF_DUMPS = 1220  # has the codes of a dump
 WANTED = [(number, code) for code, numbers in ERRORS.items() for number in numbers]
 
 
@@ -39,6 +45,33 @@ def test_each_target_error_has_its_branch_and_code(number: int, code: str) -> No
     assert found.code == code
     assert found.context["errno"] == str(number)
     assert found.fix
+
+
+def test_both_halves_retry_the_same_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For each error number of a query; each half has its own codes."""
+    member, login = Member("db", 3306), Login(user="millrace", password="", tls=Tls())
+    monkeypatch.setattr(pymysql, "connect", lambda **_: _Refusing())
+    session = SourceConnection.connect(member, login)
+    found = {}
+    for number in range(10_000):
+        error = pymysql.err.OperationalError(number, "message")
+        monkeypatch.setattr(_Refusing, "error", error)
+        with pytest.raises(MillraceError) as caught:
+            session.query("SELECT 1")
+        if number != OF_DUMPS:
+            found[number] = caught.value
+            assert type(caught.value) is type(translated(error)), number
+            assert caught.value.errno == number
+    assert {error.code for error in found.values()} == CAPTURE_CODES
+
+
+class _Refusing:
+    """A driver's session that refuses each statement."""
+
+    error: Exception = pymysql.err.OperationalError()
+
+    def cursor(self, *_: object) -> Never:
+        raise self.error
 
 
 @pytest.mark.parametrize(
