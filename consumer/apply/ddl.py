@@ -421,10 +421,7 @@ def _execute(
     *,
     is_over: Callable[[], bool],
 ) -> None:
-    sql = record.statement.sql
-    if statement.opens_transaction:  # the rows of CREATE TABLE … SELECT follow as records
-        head, _, _ = sql.rstrip().rstrip(";").rpartition("START")
-        sql = head
+    sql = statement.without_opening(record.statement.sql)  # the rows follow as records
     try:
         session = entered(session, owner, record)
         with watched(session, owner.task, is_over=is_over):

@@ -53,8 +53,12 @@ _GENERATED_KEYS_FROM = (8, 0, 30)  # sql_generate_invisible_primary_key of MySQL
 _IF_EXISTS_FROM = (10, 5, 2)  # sql_if_exists of MariaDB
 _OLD_MODES_FROM = (10, 6, 1)  # old_mode UTF8_IS_UTF8MB3 of MariaDB
 
-# Options that innodb_strict_mode refuses, and row sizes. No log has this setting of the source.
-_STRICT_ERRORS = {1005, 1031, 1118, 1478}
+# Settings of a session that no log has, by the errors of statements that they refuse: options and row sizes; foreign
+# keys that refer to a key that is not unique (MySQL).
+_REFUSING = {
+    **dict.fromkeys((1005, 1031, 1118, 1478), "innodb_strict_mode"),
+    6125: "restrict_fk_on_non_standard_key",
+}
 _DUPLICATES = {"1022", "1062", "1467", "1586"}  # a replica takes one for the other
 
 
@@ -227,33 +231,34 @@ def _value(text: str) -> object:
 
 
 def run_statement(session: TargetConnection, sql: str) -> None:
-    """Run a statement. What InnoDB's strict mode refuses is run without it, as the source must have done.
+    """Run a statement. If a setting of ``_REFUSING`` refuses it, it is run without, as the source must have done.
 
-    Without the privilege to set it (MySQL), the error is the server's, with a fix that says so.
+    Without the privilege to change the setting (MySQL), the error is the server's, with a fix that says so.
     """
     try:
         session.query(sql.encode())
     except Fatal as exc:
-        if exc.errno not in _STRICT_ERRORS or not _is_strict(session):
+        setting = _REFUSING.get(exc.errno, "")
+        if not setting or not _is_on(session, setting):
             raise
         try:
-            session.query("SET SESSION innodb_strict_mode = 0")
+            session.query(f"SET SESSION {setting} = 0")
         except Fatal as denied:
             exc.fix = (
-                "The source may have accepted it with innodb_strict_mode=OFF. Then let the task's account set this:"
+                f"The source may have accepted it with {setting}=OFF. Then let the task's account set this:"
                 f" {denied.fix.partition(';')[0]}; and `millrace task resume TASK`. Otherwise: {exc.fix}"
             )
             raise exc from denied
-        _log.info("InnoDB's strict mode refused a statement", error=exc.message)
+        _log.info("a setting refused a statement", setting=setting, error=exc.message)
         try:
             session.query(sql.encode())
         finally:
             if session.is_open:  # otherwise the first error must remain the reason
-                session.query("SET SESSION innodb_strict_mode = 1")
+                session.query(f"SET SESSION {setting} = 1")
 
 
-def _is_strict(session: TargetConnection) -> bool:
-    return session.query("SELECT @@SESSION.innodb_strict_mode") == [(1,)]
+def _is_on(session: TargetConnection, setting: str) -> bool:
+    return session.query(f"SELECT @@SESSION.{setting}") == [(1,)]
 
 
 def run_failed_statement(session: TargetConnection, sql: str, error_code: str) -> None:

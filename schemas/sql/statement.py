@@ -111,10 +111,10 @@ class Statement:
 
     ``verb`` holds the deciding keywords, such as "CREATE TABLE". ``tables`` are created, changed, renamed (old, new,
     old, new …) or dropped. ``references`` are only read (LIKE, REFERENCES). ``databases`` is set for statements about
-    databases. ``opens_transaction``: CREATE TABLE … SELECT in row format (MySQL 8), whose rows follow in the same
-    source transaction. ``selects_rows``: CREATE TABLE … SELECT in statement format, whose rows were not logged.
-    ``has_secret``: a table whose text holds a password for another server. ``head`` is the text up to the name, if the
-    rest is not recorded.
+    databases. ``opening``: where CREATE TABLE … SELECT in row format (MySQL 8), whose rows follow in the same source
+    transaction, says START TRANSACTION; options and partitions may follow it. ``selects_rows``: CREATE TABLE … SELECT
+    in statement format, whose rows were not logged. ``has_secret``: a table whose text holds a password for another
+    server. ``head`` is the text up to the name, if the rest is not recorded.
     """
 
     kind: Kind
@@ -122,7 +122,7 @@ class Statement:
     tables: tuple[TableName, ...] = ()
     references: tuple[TableName, ...] = ()
     databases: tuple[str, ...] = ()
-    opens_transaction: bool = False
+    opening: slice | None = None
     selects_rows: bool = False
     has_secret: bool = False
     head: str = ""
@@ -135,6 +135,12 @@ class Statement:
             references=tuple(map(_lower_case, self.references)),
             databases=tuple(map(str.lower, self.databases)),
         )
+
+    def without_opening(self, sql: str) -> str:
+        """The text without ``opening``."""
+        if self.opening is None:
+            return sql
+        return sql[: self.opening.start] + sql[self.opening.stop :]
 
     def recorded_text(self, sql: str) -> str:
         """The text to record or show: without any part that can hold a secret."""
@@ -279,6 +285,13 @@ class _Reader:
             return True
         return False
 
+    def taken(self, *words: str) -> slice | None:
+        """Skip these words if they come next, and return where they are."""
+        first = self._at
+        if not self.take(*words):
+            return None
+        return slice(self._tokens[first].start, self._tokens[self._at - 1].end)
+
     def take_any(self, *words: str) -> bool:
         return any(self.take(word) for word in words)
 
@@ -317,13 +330,13 @@ def _create(reader: _Reader) -> Statement:
     if reader.take("TABLE"):
         reader.take("IF", "NOT", "EXISTS")
         table = reader.table()
-        references, selects, opens = _references(reader)
+        references, selects, opening = _references(reader)
         return Statement(
             Kind.CREATE_TABLE,
             "CREATE TABLE",
             tables=(table,),
             references=references,
-            opens_transaction=opens,
+            opening=opening,
             selects_rows=selects,
         )
     if reader.take_any("DATABASE", "SCHEMA"):
@@ -389,24 +402,24 @@ def _alter_clause(reader: _Reader, tables: list[TableName], references: list[Tab
         reader.advance()
 
 
-def _references(reader: _Reader) -> tuple[tuple[TableName, ...], bool, bool]:
-    """After CREATE TABLE name: (tables that are read, selects_rows, opens_transaction)."""
+def _references(reader: _Reader) -> tuple[tuple[TableName, ...], bool, slice | None]:
+    """After CREATE TABLE name: (tables that are read, selects_rows, opening)."""
     references: list[TableName] = []
-    selects = opens = False
+    selects, opening = False, None
     reader.take_mark("(")
     if reader.take("LIKE"):
         references.append(reader.table())
     while not reader.at_end():
         if reader.take("REFERENCES"):
             references.append(reader.table())
-        elif reader.take("START", "TRANSACTION"):
-            opens = True
+        elif found := reader.taken("START", "TRANSACTION"):
+            opening = found
         else:
             selects = selects or (
                 reader.word() in ("SELECT", "VALUES", "TABLE") and not _is_partition_values(reader)
             )
             reader.advance()
-    return tuple(references), selects and not opens, opens
+    return tuple(references), selects and opening is None, opening
 
 
 def _is_partition_values(reader: _Reader) -> bool:
@@ -505,10 +518,9 @@ def _set(reader: _Reader) -> Statement:
                 return _classify(reader)
             reader.advance()
         raise _NotUnderstoodError
-    if reader.word() in ("PASSWORD", "ROLE") or (
-        reader.word() == "DEFAULT" and reader.word(1) == "ROLE"
-    ):
-        return Statement(Kind.ACCOUNT, f"SET {reader.word()}")
+    for words in (("PASSWORD",), ("ROLE",), ("DEFAULT", "ROLE")):
+        if reader.take(*words):
+            return Statement(Kind.ACCOUNT, " ".join(["SET", *words]))
     raise _NotUnderstoodError
 
 

@@ -156,3 +156,15 @@ def test_load_at_rest_keeps_only_what_is_copied() -> None:
     assert rest is not None
     assert (rest.rows, rest.done, rest.count) == (900, 1, 3)
     assert (rest.eta_s, rest.paused, rest.tables, rest.rates) == (None, "", (), Rates())
+
+
+@pytest.mark.parametrize("number", ["Infinity", "-Infinity", "NaN", "1e999"])
+def test_report_with_a_number_outside_json_is_refused(number: str) -> None:
+    """Python reads it. One such node ended `millrace status` for the whole cluster."""
+    plain = json.dumps(report_to_plain(FULL_CAPTURE))
+    lag = '"lag_s": '
+    before, _, rest = plain.partition(lag)
+    content = f"{before}{lag}{number}{rest[len(rest.split(',')[0]) :]}".encode()
+    with pytest.raises(Fatal, match="status/t") as caught:
+        report_from_json(content, origin="status/t")
+    assert caught.value.code == "MR-4011"

@@ -151,8 +151,7 @@ def test_references_are_separate_from_changed_tables() -> None:
 
 
 def test_create_select_distinguishes_row_and_statement_format() -> None:
-    """START TRANSACTION at the end means that rows follow; a SELECT means that they were not logged."""
-    assert classify("CREATE TABLE t (a int) START TRANSACTION", "d").opens_transaction
+    """START TRANSACTION means that rows follow; a SELECT means that they were not logged."""
     assert classify("CREATE TABLE t AS SELECT 1", "d").selects_rows
     assert not classify(
         "CREATE TABLE t (a int) PARTITION BY RANGE (a) (PARTITION p VALUES LESS THAN (1))", "d"
@@ -162,6 +161,47 @@ def test_create_select_distinguishes_row_and_statement_format() -> None:
     assert classify("CREATE TABLE t AS TABLE u", "d").selects_rows
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("CREATE TABLE t (a int) ", ""),
+        ("create table t (a int comment 'START TRANSACTION') ", " COMMENT='x START TRANSACTION'"),
+        ("CREATE TABLE t (a int) ", " ENGINE=InnoDB PARTITION BY RANGE (a) (PARTITION `START` …)"),
+        ("CREATE TABLE `START` (`TRANSACTION` int) ", " CHARACTER SET latin1 /* RESTART */;"),
+    ],
+)
+def test_options_after_start_transaction_are_kept(before: str, after: str) -> None:
+    """MySQL logs the options and partitions of CREATE TABLE … SELECT after it."""
+    sql = f"{before}START  transaction{after}"
+    assert classify(sql, "d").without_opening(sql) == before + after
+
+
+def test_recorded_text_has_the_kind_of_its_statement() -> None:
+    """Apply sees only this text, and leaves the statement out by its kind."""
+    for sql in (*SECRETS, *ACCOUNTS):
+        statement = classify(sql, "d")
+        if statement.kind is not Kind.UNKNOWN:
+            assert classify(statement.recorded_text(sql), "d").kind is statement.kind, sql
+
+
+ACCOUNTS = (
+    "SET DEFAULT ROLE r",
+    "SET DEFAULT ROLE NONE FOR u@h",
+    "SET ROLE r",
+    "SET PASSWORD = 'x'",
+    "CREATE ROLE r WITH ADMIN CURRENT_USER",
+    "DROP ROLE IF EXISTS r",
+    "ALTER USER u@h DEFAULT ROLE r",
+    "GRANT r TO u@h",
+    "REVOKE ALL PRIVILEGES, GRANT OPTION FROM u@h",
+    "RENAME USER a@h TO b@h",
+    "DROP SERVER s",
+    "DROP VIEW v",
+    "CREATE OR REPLACE DEFINER=a@h SQL SECURITY INVOKER VIEW v AS SELECT 1",
+    "CREATE TRIGGER t AFTER INSERT ON x FOR EACH ROW SET @a = 1",
+    "ALTER EVENT e DISABLE",
+    "CREATE AGGREGATE FUNCTION f RETURNS STRING SONAME 'x.so'",
+)
 SECRETS = (
     "CREATE USER x IDENTIFIED BY 'S3cr3t'",
     "GRANT ALL ON *.* TO x IDENTIFIED BY 'S3cr3t'",
