@@ -29,6 +29,7 @@ from schemas.stages.snapshot import SnapshotStage, snapshot_of
 
 STATUS_FORMAT = 2  # 1 had free-form figures instead of ``published`` and ``warnings``
 WHY_CHARACTERS_MAX = 4000  # keeps a node far below ZooKeeper's 1 MiB
+STAGES = ("captured", "relayed", "published", "applied", "loaded", "snapshot", "compared")
 
 
 class TaskState(Enum):

@@ -272,7 +272,7 @@ CODES: tuple[Code, ...] = (
         "A request to ZooKeeper has at most 1 MB. All documents of a plan, with the former ones, are one request. So is the"
         " report of a task, whose GTID set can have very many intervals.",
         "Split the directory and execute one part after the other, sets first. A single document: make it shorter with"
-        " patterns (`shop.*`). A report: the status shows an older one; find what makes the gaps in the GTID set.",
+        " patterns (`shop.*`). A report: the status is without its largest fields; find what makes the gaps in the GTID set.",
         Branch.OPERATOR,
     ),
     Code(

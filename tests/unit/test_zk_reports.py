@@ -1,12 +1,14 @@
 """When a report is written and when it can be read; the states that a task can go through."""
 
 from dataclasses import replace
+from random import Random
 from typing import cast
 from uuid import UUID
 
 import pytest
 
 from millrace.errors import Fatal
+from schemas.stages.compared import Compared
 from schemas.status import ALLOWED, TaskReport, TaskState, report_from_json
 from zk.client.session import (
     REQUEST_BYTES_MAX,
@@ -129,6 +131,36 @@ def test_report_with_many_intervals_is_written_and_read_back(intervals: int) -> 
     saved = read_status(cast(Session, nodes), tree, "t")
     assert saved is not None
     assert replace(saved.report, silent_s=0) == replace(report, silent_s=0)
+    assert (saved.revision, saved.work) == (5, "work")
+
+
+def test_report_beyond_the_limit_is_written_without_its_largest_fields() -> None:
+    """A GTID set that no compression makes small enough. The state, its reason and the fix are shown, with a note."""
+    random = Random(7)
+    starts = sorted(random.sample(range(1, 1 << 60, 2), 300_000))
+    report = TaskReport(
+        TaskState.BLOCKED,
+        why="a row is missing",
+        code="MR-5010",
+        gtid_set=f"{UUID(int=7)}:{':'.join(map(str, starts))}",
+        seq=9,
+        topic="a topic",
+        topic_end=7,
+        epoch=1,
+        warnings=("a warning",),
+        compared=Compared(every_h=24),
+    )
+    nodes, tree = _Nodes(), Tree("default")
+    writer = StatusWriter(cast(Session, nodes), tree, report_s=1)
+    writer.offer("t", Offered(report, 5, "work", "brokers"))
+    assert writer.flush("t")
+    saved = read_status(cast(Session, nodes), tree, "t")
+    assert saved is not None
+    note, *others = saved.report.warnings
+    assert "gtid_set" in note
+    assert others == ["a warning"]
+    rest = replace(report, gtid_set="", seq=0, topic="", topic_end=0)
+    assert replace(saved.report, warnings=report.warnings, silent_s=0) == rest
     assert (saved.revision, saved.work) == (5, "work")
 
 

@@ -10,7 +10,8 @@
                not show the progress. It is kept: the same topic, with its tail lost, may be at the new address.
 
 A report above ``NODE_BYTES_MAX`` is written compressed: a GTID set can have any number of intervals, and ZooKeeper ends
-the session that sends a larger request. One that is too large even so is not written (MR-4145), and the last one stays.
+the session that sends a larger request. One that is too large even so is written without its largest fields, and a
+warning names them. Without the GTID set it has no progress: a reader does without it, as before a task's first report.
 
 Guarantees: the latest report wins. A change of the state, its code, the owner or the work is written at once, at most
 every ``report_s``. Progress and stages are written every ``progress_s``, and once in between when the progress comes
@@ -24,14 +25,14 @@ import json
 import threading
 import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger
 from schemas.documents import Brokers, RelayTask, Work, address_of, set_of
-from schemas.status import TaskReport, TaskState, report_from_json, report_to_plain
-from zk.client.session import Node, Session
+from schemas.status import STAGES, TaskReport, TaskState, report_from_json, report_to_plain
+from zk.client.session import REQUEST_BYTES_MAX, Node, Session
 from zk.tree.entries import NODE_BYTES_MAX
 from zk.tree.paths import Tree
 
@@ -39,6 +40,13 @@ PROGRESS_S = 5.0
 REPEAT_S = 5.0  # an unchanged report
 _COMPRESSED = b"\x78"  # the first byte of zlib; JSON begins with {
 _REPORT_BYTES_MAX = 32 << 20
+_PACKED_BYTES_MAX = REQUEST_BYTES_MAX - 10_000  # room for the path
+# what can grow with the data, and a report without it
+_LARGE: Mapping[str, Mapping[str, object]] = {
+    "gtid_set": {"gtid_set": "", "seq": 0, "topic": "", "topic_end": 0},
+    "warnings": {"warnings": []},
+    **{name: {name: None} for name in STAGES},
+}
 
 log = get_logger("zk.tree.reports")
 
@@ -276,8 +284,32 @@ def saved_report_of(node: Node, task: str) -> SavedReport | None:
 def _content(offered: Offered, *, silent_s: float) -> bytes:
     about = {"revision": offered.revision, "work": offered.work, "brokers": offered.brokers}
     plain = {**report_to_plain(replace(offered.report, silent_s=silent_s)), **about}
-    content = json.dumps(plain, separators=(",", ":"), ensure_ascii=False).encode()
-    return content if len(content) <= NODE_BYTES_MAX else zlib.compress(content)
+    content, left_out = _packed(plain), list[str]()
+    while len(content) > _PACKED_BYTES_MAX and len(left_out) < len(_LARGE):
+        largest = max(_LARGE, key=lambda name: len(_json(plain[name])))
+        left_out.append(largest)
+        plain |= _LARGE[largest]
+        kept = () if "warnings" in left_out else offered.report.warnings
+        content = _packed(plain | {"warnings": [_note(left_out), *kept]})
+    return content
+
+
+def _packed(plain: Mapping[str, object]) -> bytes:
+    """The content of a node; longer than ``_PACKED_BYTES_MAX`` if a node can't have it, or no reader takes it."""
+    content = _json(plain)
+    if len(content) <= NODE_BYTES_MAX or len(content) > _REPORT_BYTES_MAX:
+        return content
+    return zlib.compress(content)
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _note(left_out: Sequence[str]) -> str:
+    return (
+        f"This report is too large for ZooKeeper (MR-4145), so it is without {', '.join(left_out)}."
+    )
 
 
 def _json_of(content: bytes) -> bytes:
