@@ -6,7 +6,8 @@ a token, only loopback is listened on (Fatal MR-7016), unless the operator insis
 
 Loopback keeps out other machines, but not the pages that a browser on this machine shows. Without a token, a request
 that a page has caused is refused: one with an ``Origin``, and on loopback one for a ``Host`` that is not this machine,
-as after a name of a page was changed to 127.0.0.1.
+as after a name of a page was changed to 127.0.0.1 in the DNS. A name that the hosts file gives to loopback is this
+machine: no page can have it.
 """
 
 import base64
@@ -20,6 +21,9 @@ from millrace.errors import Fatal
 from millrace.loopback import is_loopback
 from schemas.documents import SecretReference
 from schemas.documents.secret import AskedSecret
+
+HOSTS = Path("/etc/hosts")
+_NAME_MAX = 253  # of a host, in the DNS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,19 +74,37 @@ class Door:
             return True
         return hmac.compare_digest(_given_secret(authorization), self._secret.value().encode())
 
-    def is_from_a_page(self, headers: Mapping[str, str]) -> bool:
-        """Whether a page in a browser has caused a request with these headers (in lower case), without a token."""
+    def page_refusal(self, headers: Mapping[str, str]) -> str:
+        """Why a request with these headers (in lower case) may come from a page in a browser; "" if it does not."""
         if self.token is not None:
-            return False
+            return ""
         if "origin" in headers or headers.get("sec-fetch-site", "none") != "none":
-            return True
-        return self.is_local and not is_loopback(_host_name(headers.get("host", "")))
+            return "This registry answers no pages of a browser."
+        name = _host_name(headers.get("host", ""))
+        if not self.is_local or is_loopback(name) or name in _loopback_names():
+            return ""
+        return (
+            f"The host {name[:_NAME_MAX]!r} is not this machine. Use 127.0.0.1 or localhost in the registry's URL, add"
+            f" the name to the line of 127.0.0.1 in {HOSTS}, or start the registry with --token."
+        )
 
 
 def _host_name(host: str) -> str:
     """The host without its port and brackets; ``localhost`` if there is none, as in HTTP/1.0."""
     name = host.rpartition("]")[0] if host.startswith("[") else host.partition(":")[0]
-    return name.removeprefix("[").lower() or "localhost"
+    return name.removeprefix("[").lower().removesuffix(".") or "localhost"
+
+
+def _loopback_names() -> set[str]:
+    """The names, in lower case, that the hosts file gives to loopback. Read each time, as a resolver does."""
+    try:
+        lines = HOSTS.read_text(errors="replace").splitlines()
+    except OSError:
+        return set()
+    entries = (line.partition("#")[0].lower().split() for line in lines)
+    return {
+        name for address, *names in filter(None, entries) if is_loopback(address) for name in names
+    }
 
 
 def _given_secret(authorization: str) -> bytes:

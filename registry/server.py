@@ -154,8 +154,8 @@ def application(
     def endpoint(function: _Function) -> _Endpoint:
         async def answer(request: Request) -> Response:
             try:
-                if door.is_from_a_page(request.headers):
-                    return _error(403, _FROM_A_PAGE, "This registry answers no pages of a browser.")
+                if refusal := door.page_refusal(request.headers):
+                    return _error(403, _FROM_A_PAGE, refusal)
                 authorization = request.headers.get("authorization", "")
                 if not await run_in_threadpool(door.admits, authorization):
                     return _no_entry()

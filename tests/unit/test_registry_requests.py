@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from registry import door
 from registry.door import Door
 from registry.server import BODY_BYTES_MAX, application
 from registry.service import RegistryService
@@ -142,20 +144,36 @@ def test_malformed_request_is_refused_with_a_reason(
         (True, {"host": "127.0.0.1:8081", "sec-fetch-site": "none"}, True),
         (True, {"host": "pages.example:8081"}, False),
         (True, {"host": "localhost.pages.example"}, False),
+        (True, {"host": "Registry1.example.:8081"}, True),  # in the hosts file, as loopback
+        (True, {"host": "db1:8081"}, False),  # there, as another machine
+        (True, {"host": "comment"}, False),
+        (True, {"host": "registry1.example", "origin": "http://registry1.example"}, False),
         (False, {"host": "registry1:8081"}, True),
         (False, {"host": "registry1:8081", "origin": "http://registry1:8081"}, False),
     ],
 )
 def test_pages_of_a_browser_register_no_schema(
-    is_local: bool, headers: dict[str, str], is_answered: bool
+    is_local: bool,
+    headers: dict[str, str],
+    is_answered: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A page may send a POST to loopback without a question of the browser; clients send no Origin."""
+    monkeypatch.setattr(door, "HOSTS", tmp_path / "hosts")
+    (tmp_path / "hosts").write_text(
+        "127.0.1.1\tregistry1.example registry1 # comment\n\n10.0.0.7 db1\n# 127.0.0.1 comment\nnonsense\n"
+    )
     service = RegistryService(MemoryStore())
     app = application(service, Door(is_local=is_local), on_fenced=lambda _: None)
     body = json.dumps({"schema": DDL_SCHEMA.text}).encode()
-    status, _ = asked("POST", "/subjects/x/versions", body, headers=headers, application=app)
+    status, answer = asked("POST", "/subjects/x/versions", body, headers=headers, application=app)
+    message = str(json.loads(answer).get("message", ""))
     assert (status == 200) == is_answered
     assert service.subjects() == (["x"] if is_answered else [])
     if not is_answered:
         assert status == 403
+        assert ("--token" in message) == (
+            "origin" not in headers and "sec-fetch-site" not in headers
+        )
         assert asked("GET", "/subjects", b"", headers=headers, application=app)[0] == 403
