@@ -58,6 +58,9 @@ def _show_diff(key: DocumentKey, first: int | None, second: int | None, *, as_js
     """Print the fields that changed between two revisions: by default the last two, or one and the newest."""
     with control() as now:
         found = now.store.revisions(key)
+    if len(found) < 2 and first is None:
+        what = f"only revision {found[0].number}" if found else "no revision"
+        raise _absent(key, f"{key} has {what}, so there is nothing to compare")
     newest = found[-1].number if found else 0
     numbers = (newest - 1, newest) if first is None else (first, second or newest)
     before, after = (_revision(key, found, number) for number in numbers)

@@ -349,8 +349,10 @@ def test_set_has_a_history_and_is_deleted(shell: Shell) -> None:
 def test_unknown_revision_is_refused(shell: Shell) -> None:
     """A number that was never used, a deletion, and a document without a history."""
     shell("set", "create", "-f", shell.file(SHOP))
-    for words in (("rollback", "shop", "7"), ("diff", "shop", "7"), ("diff", "shop")):
-        assert shell("set", *words, exit_code=4).startswith("MR-4142 set shop has no revision ")
+    for words in (("rollback", "shop", "7"), ("diff", "shop", "7"), ("diff", "shop", "1", "7")):
+        assert shell("set", *words, exit_code=4).startswith("MR-4142 set shop has no revision 7")
+    only = shell("set", "diff", "shop", exit_code=4)
+    assert only.startswith("MR-4142 set shop has only revision 1, so there is nothing to compare")
     shell("set", "delete", "shop")
     assert shell("set", "rollback", "shop", "2", exit_code=4).startswith("MR-4142 revision 2 of")
     assert shell("set", "history", "nope", exit_code=4).startswith("MR-4104 ")
