@@ -4,7 +4,7 @@
 members itself.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import asdict, replace
 
 import typer
@@ -77,7 +77,7 @@ def unpin(
     def change(known: Directives, wanted: Member) -> Directives:
         return replace(known, pinned=None if known.pinned == wanted else known.pinned)
 
-    chosen = _direct(set_name, member, change)
+    chosen = _direct(set_name, member, change, ends=True)
     print(f"set {set_name}: {chosen} is no longer pinned")
 
 
@@ -109,23 +109,33 @@ def undrain(
     def change(known: Directives, wanted: Member) -> Directives:
         return replace(known, drained=known.drained - {wanted})
 
-    chosen = _direct(set_name, member, change)
+    chosen = _direct(set_name, member, change, ends=True)
     print(f"set {set_name}: {chosen} may be read again")
 
 
-def _direct(set_name: str, text: str, change: Callable[[Directives, Member], Directives]) -> Member:
+def _direct(
+    set_name: str,
+    text: str,
+    change: Callable[[Directives, Member], Directives],
+    *,
+    ends: bool = False,
+) -> Member:
+    """Change the wishes about a member. One that ``ends`` may be about a member that the document no longer has."""
     with control() as now:
         document = now.store.set_entry(set_name).document
-        member = _member(document, text)
+        known = now.store.directives(set_name) if ends else Directives()
+        wished = known.drained | {member for member in (known.pinned,) if member is not None}
+        member = _member(document, text, wished - set(document.members))
         now.store.direct(set_name, lambda known: change(known, member))
     return member
 
 
-def _member(document: SetDocument, text: str) -> Member:
-    """The member of the set with this address. Fatal MR-4110."""
-    for member in document.members:
+def _member(document: SetDocument, text: str, former: Collection[Member]) -> Member:
+    """The member with this address, of the document or of ``former``. Fatal MR-4110."""
+    members = (*document.members, *former)
+    for member in members:
         if text in (str(member), member.host) and (
-            text == str(member) or sum(other.host == text for other in document.members) == 1
+            text == str(member) or sum(other.host == text for other in members) == 1
         ):
             return member
     known = ", ".join(map(str, document.members))

@@ -487,6 +487,15 @@ def test_replica_commands_direct_the_stream(shell: Shell) -> None:
         shell("replica", "undrain", "shop", "127.0.0.1:1")
         shell("replica", "unpin", "shop", "127.0.0.1:1")
         assert store.directives("shop") == Directives()
+    for former in ("pin", "drain"):
+        shell("replica", former, "shop", "127.0.0.1:1")
+    shell("set", "create", "--replace", "-f", shell.file(SHOP.replace("port: 1}", "port: 2}")))
+    for ending in ("unpin", "undrain"):
+        shell("replica", ending, "shop", "127.0.0.1:1")
+        assert shell("replica", ending, "shop", "db9:3306", exit_code=4).startswith("MR-4110 ")
+    with shell.ensemble.session() as session:
+        assert Store(session, shell.ensemble.tree).directives("shop") == Directives()
+    shell("set", "create", "--replace", "-f", shell.file(SHOP))
     unknown = shell("replica", "drain", "shop", "db9:3306", exit_code=4)
     assert unknown.startswith("MR-4110 ")
     assert "127.0.0.1:1" in unknown
