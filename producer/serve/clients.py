@@ -42,8 +42,18 @@ class Clients:
     def arriving(self, connection: socket.socket) -> Iterator[int]:
         """The number of a new connection, until it has logged in. Refusal 1040 if too many log in.
 
-        If all places are taken, the oldest client that is slow loses its own.
+        If all places are taken, the oldest client that is slow loses its own, also in the middle of a TLS handshake:
+        ``connection`` is detached then, so its copy is kept.
         """
+        with connection.dup() as line:
+            thread = self._arrive(line)
+            try:
+                yield thread
+            finally:
+                with self._lock:
+                    self._arriving.pop(thread, None)
+
+    def _arrive(self, line: socket.socket) -> int:
         with self._lock:
             self._threads += 1
             thread, now_s = self._threads, time.monotonic()
@@ -53,13 +63,9 @@ class Clients:
                     raise Refusal(1040, "08004", "Too many connections")
                 del self._arriving[oldest]
                 with suppress(OSError):  # it has left
-                    socket.socket.shutdown(late, socket.SHUT_RDWR)
-            self._arriving[thread] = connection, now_s
-        try:
-            yield thread
-        finally:
-            with self._lock:
-                self._arriving.pop(thread, None)
+                    late.shutdown(socket.SHUT_RDWR)
+            self._arriving[thread] = line, now_s
+        return thread
 
     @contextmanager
     def connected(self, thread: int) -> Iterator[None]:

@@ -2,10 +2,13 @@
 
 import re
 import socket
+import struct
 import threading
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from random import Random
+from ssl import SSLContext
+from typing import Any
 
 import pymysql
 import pytest
@@ -146,6 +149,37 @@ def test_clients_without_a_login_keep_no_place(
         finally:
             ends.set()
             dripping.join()
+
+
+def test_client_in_its_tls_handshake_keeps_no_place(
+    relay_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It asks for TLS and says no more: the next client takes its place and ends its connection."""
+    monkeypatch.setattr(clients, "LOGINS_MAX", 1)
+    monkeypatch.setattr(clients, "SLOW_S", 0.0)
+    monkeypatch.setattr(session, "LOGIN_S", 4 * PATIENCE_S)
+    begun, wrap = threading.Event(), SSLContext.wrap_socket
+
+    def noted(*arguments: Any, **options: Any) -> Any:
+        begun.set()
+        return wrap(*arguments, **options)
+
+    monkeypatch.setattr(SSLContext, "wrap_socket", noted)
+    files = tls_files()
+    assert files is not None
+    options = options_in(tmp_path, certificate=files.certificate, key=files.key)
+    with (
+        served(relay_root, options) as address,
+        socket.create_connection(("127.0.0.1", address.port), timeout=PATIENCE_S) as stranger,
+    ):
+        greeting = stranger.recv(1 << 16)
+        asks_for_tls = struct.pack("<IIB23x", 0x8A00, 1 << 24, 45)
+        stranger.sendall(struct.pack("<I", len(asks_for_tls) | 1 << 24) + asks_for_tls)
+        assert greeting
+        assert begun.wait(PATIENCE_S)
+        with socket.create_connection(("127.0.0.1", address.port), timeout=PATIENCE_S) as following:
+            assert following.recv(1 << 16)
+            assert stranger.recv(1 << 16) == b""
 
 
 def test_client_without_checksums_or_gtids_is_refused(relay_root: Path, tmp_path: Path) -> None:
