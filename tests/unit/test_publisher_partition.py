@@ -42,6 +42,8 @@ class _Consumer:
         self._before = before
 
     def assign(self, partitions: list[TopicPartition]) -> None:
+        if self.seeks:  # what was fetched for the earlier place is dropped, but for its errors
+            self._before = [one for one in self._before if one.error()]
         self.seeks.append(partitions[0].offset)
 
     def get_watermark_offsets(self, *_: object) -> tuple[int, int]:
@@ -87,6 +89,18 @@ def test_error_for_an_earlier_offset_is_ignored(reading: Reading) -> None:
     record = partition.next_record(55, timeout_s=1.0)
     assert record is not None
     assert (record.offset, consumer.seeks) == (55, [55, 55, 55])
+
+
+def test_reader_asks_for_a_damaged_batch_again(reading: Reading) -> None:
+    """A client that continues after a damaged batch would return the next record as if it was the one asked for."""
+    damage = KafkaError(KafkaError._BAD_MSG, "failed CRC32C check")
+    partition, consumer = reading(_Message(51), _Message(52, damage), _Message(53))
+    assert partition.next_record(51, timeout_s=1.0) is not None
+    with pytest.raises(Retryable):
+        partition.next_record(52, timeout_s=1.0)
+    record = partition.next_record(52, timeout_s=1.0)
+    assert record is not None
+    assert (record.offset, consumer.seeks) == (52, [51, 52])
 
 
 def test_offset_after_the_end_is_missing(reading: Reading) -> None:
