@@ -154,7 +154,10 @@ def test_documents_need_not_be_in_zookeeper(
     found = {(one["level"], one["code"]) for one in both["requirements"]}
     assert found == {("ok", ""), ("warn", "MR-4161"), ("warn", "MR-3021"), ("fail", "MR-6020")}
     ignored = ("--ignore", "MR-6020", "--ignore", "MR-4161", "--ignore", "MR-3021")
-    assert shell("check", *files, *HOST, *ignored).splitlines()[-1].endswith("3 ignored")
+    counts = shell("check", *files, *HOST, *ignored).splitlines()[-1]
+    assert ", 0 warn, 0 fail, " in counts  # the machine of the test may add ignored findings
+    assert int(counts.split()[-2]) >= 3
+    assert counts.endswith(" ignored")
     assert "MR-4104" in shell("check", "nothing", exit_code=4)
     assert "MR-4207" in shell("check", "--ignore", "MR-0000", exit_code=4)
 
