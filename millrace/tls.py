@@ -52,6 +52,16 @@ class RefusedPlugin:
         raise UnsafeLoginError("the server asks for a password that an impostor could read")
 
 
+def login_fix(error: Exception) -> str:
+    """The fix for a login that PyMySQL can't make without another package; "" for its refusals."""
+    if "package is required" not in str(error):
+        return ""
+    return (
+        "Install the package for the account's authentication method beside Millrace: `pip install pynacl` for ed25519."
+        " Or give the account another method: caching_sha2_password on MySQL, mysql_native_password on MariaDB."
+    )
+
+
 NO_KEY = b"no public key"  # PyMySQL asks for none if it has one, and can not use this one
 _PROVES_NOTHING = ("mysql_clear_password", "dialog", "mysql_old_password")
 

@@ -30,6 +30,7 @@ from millrace.tls import (
     UnsafeLoginError,
     UnusableAuthorityError,
     certificate_fix,
+    login_fix,
     login_guards,
     unverified,
     verifying,
@@ -415,6 +416,8 @@ def connect(
         error = translated(exc, side=endpoint.side, server=server)
         raise _placed(error, endpoint.side, server) from exc
     except (RuntimeError, ValueError) as exc:  # see ``millrace.tls``
+        if fix := login_fix(exc):
+            raise Fatal("MR-5002", f"{endpoint.name}: {exc}", fix=fix) from exc
         fix = "Set `tls` of the set document to verify-identity, verify-ca or require-unverified."
         if isinstance(exc, UnsafeLoginError) and endpoint.tls.mode == "require-unverified":
             fix = "Set `tls` of the set document to verify-identity or verify-ca."

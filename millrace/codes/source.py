@@ -61,11 +61,12 @@ CODES: tuple[Code, ...] = (
     ),
     Code(
         "MR-1008",
-        "the account's authentication method needs TLS",
+        "the account's authentication method can't be used",
         "The server asks for the password in a form that an impostor could read: as plain text, or encrypted with a key"
-        " that the server sends. Nothing was sent.",
+        " that the server sends. Nothing was sent. Or the method needs a package that is not installed.",
         "Set `tls` in the set document to `verify-identity` or `verify-ca`. With `require-unverified` only the methods"
-        " caching_sha2_password, sha256_password, mysql_native_password and ed25519 work.",
+        " caching_sha2_password, sha256_password, mysql_native_password and ed25519 work. MariaDB's ed25519 needs"
+        " `pip install pynacl` beside Millrace.",
         Branch.OPERATOR,
     ),
     Code(

@@ -29,6 +29,7 @@ from millrace.text_protocol.arriving import DrainedFile, RowPackets
 from millrace.tls import (
     UnusableAuthorityError,
     certificate_fix,
+    login_fix,
     login_guards,
     unverified,
     verifying,
@@ -229,7 +230,7 @@ def _login_errors(member: Member) -> Iterator[None]:
     try:
         yield
     except (RuntimeError, ValueError) as error:
-        raise Fatal("MR-1008", f"{member}: {error}", member=member) from error
+        raise Fatal("MR-1008", f"{member}: {error}", fix=login_fix(error), member=member) from error
 
 
 @contextmanager

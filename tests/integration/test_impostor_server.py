@@ -3,6 +3,7 @@
 import socket
 import ssl
 import struct
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -12,7 +13,7 @@ import pytest
 
 from consumer.target import connection as target
 from consumer.target.connection import Endpoint, TlsChoice
-from millrace.errors import MillraceError
+from millrace.errors import Fatal, MillraceError
 from producer.upstream.connection import Login, SourceConnection
 from schemas.documents import Member, Tls, TlsMode
 from tests.kit import canaries
@@ -179,6 +180,19 @@ def test_unverified_tls_hides_no_password_from_an_impostor(
         half(server.port, TlsMode.REQUIRE_UNVERIFIED)
     assert caught.value.code in ("MR-1008", "MR-5002")
     assert not any(canaries.shown(packet, {"password": PASSWORD}) for packet in server.packets)
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_login_that_needs_a_package_names_it(half: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyMySQL signs for MariaDB's ed25519 with a package that Millrace does not need. TLS would not help."""
+    monkeypatch.setitem(sys.modules, "nacl", None)
+    assert callable(half)
+    script = [b"\xfeclient_ed25519\0" + b"a" * 32]
+    with impostor(script) as server, pytest.raises(Fatal) as caught:
+        half(server.port, TlsMode.DISABLED)
+    assert caught.value.code in ("MR-1008", "MR-5002")
+    assert "pip install pynacl" in caught.value.fix
+    assert "tls" not in caught.value.fix
 
 
 @pytest.mark.parametrize("half", HALVES)
