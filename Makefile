@@ -5,7 +5,7 @@
 # make chaos    what takes longer: fault campaigns, all outages, MySQL everywhere, all examples of property tests
 # make mutants  guards taken away one by one: the test of each must go red
 # make soak     kills by seed: MINUTES=30, SEED=N replays one; its history is kept in $MILLRACE_HOME/soak
-# make demo     setup, then the main job: real servers, a workload, rows arriving, a comparison
+# make demo     prepares what it uses, then the main job: real servers, a workload, rows arriving, a comparison
 # make bench    figures beside peers, as JSON lines
 # make bench-capture  the same for capture alone; ONLY, SCALE and ROUNDS as below
 # make bench-load  the same for the copy of a table; FLAVOUR=mariadb measures MariaDB
@@ -26,12 +26,8 @@ TESTS := tests/unit tests/property tests/contracts tests/integration tests/fault
 
 .PHONY: setup check test chaos mutants soak demo bench bench-capture bench-apply bench-load bench-compare clean
 
-setup: .venv/stamp-$(STAMP)
-	@$(BIN)/python -m deploy.servers.fetch
-	@$(BIN)/python -m deploy.local.warm
-
-.venv/stamp-$(STAMP):
-	@bash deploy/local/setup $@
+setup:
+	@bash deploy/local/setup $(STAMP) dev
 
 check: setup
 	$(BIN)/ruff check .
@@ -54,7 +50,8 @@ mutants: setup
 soak: setup
 	$(BIN)/python -m pytest tests/chaos/test_soak.py -s --chaos --soak-minutes=$(or $(MINUTES),30) $(if $(SEED),--soak-seed=$(SEED))
 
-demo: setup
+demo: # needs less than setup
+	@bash deploy/local/setup $(STAMP) local
 	@$(BIN)/millrace demo
 
 bench: # standard output is for the figures alone

@@ -50,6 +50,7 @@ from deploy.servers import (
     ServerOptions,
     ZooKeeperServer,
 )
+from deploy.servers.fetch import fetch_for
 from deploy.servers.process import ServerProcess, free_port
 from millrace.cli import present_commands
 from millrace.errors import Fatal
@@ -157,7 +158,11 @@ class LocalStack:
             raise
 
     def start_servers(self) -> None:
-        """Start databases, broker and ZooKeeper at the same time; create accounts; start replication."""
+        """Start databases, broker and ZooKeeper at the same time; create accounts; start replication.
+
+        Fetches those that the home folder does not have.
+        """
+        fetch_for(self.options.flavour, say=self._say)
         self._say(f"starting {self.options.flavour} (source set and target), Kafka, ZooKeeper")
         self.source.launch()
         self.target.launch()

@@ -70,7 +70,7 @@ def test_missing_mysql_package_is_reported_with_the_alternative(
     monkeypatch.setenv("MILLRACE_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     fetch.fetch_mysql()
-    printed = capsys.readouterr().out
+    printed = capsys.readouterr().err
     assert "Debian amd64 only" in printed
     assert "give MySQL (9.7 or later) with `--mysqld PATH` or MILLRACE_MYSQLD=PATH" in printed
     assert printed.count("\n") == 1
@@ -82,8 +82,8 @@ def test_missing_mariadb_package_is_reported_and_its_tests_fail(
     """`make setup` continues after one sentence; a test that starts the release gets the code and the fix."""
     monkeypatch.setenv("MILLRACE_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
-    fetch.fetch_mariadb("10.11")
-    printed = capsys.readouterr().out
+    fetch.fetch_mariadb_release("10.11")
+    printed = capsys.readouterr().err
     assert (
         "MariaDB 10.11 is fetched on Debian amd64 only; the tests of MariaDB 10.11 will" in printed
     )
@@ -125,14 +125,14 @@ def test_fetched_mysql_that_is_too_old_is_reported_and_removed(
     _program(tmp_path / "mysql", "mysqld  Ver 8.4.6 for Linux")
     fetch.fetch_mysql()
     assert len(fetched) == 1
-    assert "8.4" not in capsys.readouterr().out
+    assert "8.4" not in capsys.readouterr().err
     fetch.fetch_mysql()
     assert len(fetched) == 1, "it is there, and new enough"
     (tmp_path / "mysql" / "mysqld").unlink()
     (tmp_path / "mysql").rmdir()
     check_mysql.cache_clear()  # the path is the same, the program another
     fetch.fetch_mysql()
-    printed = capsys.readouterr().out
+    printed = capsys.readouterr().err
     assert "MySQL could not be fetched" in printed
     assert "Ver 8.4.7" in printed
     assert "--mysqld PATH" in printed
