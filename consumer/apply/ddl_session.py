@@ -236,7 +236,7 @@ def run_statement(session: TargetConnection, sql: str) -> None:
     Without the privilege to change the setting (MySQL), the error is the server's, with a fix that says so.
     """
     try:
-        session.query(sql.encode())
+        session.query(sql.encode(errors="surrogateescape"))
     except Fatal as exc:
         setting = _REFUSING.get(exc.errno, "")
         if not setting or not _is_on(session, setting):
@@ -251,7 +251,7 @@ def run_statement(session: TargetConnection, sql: str) -> None:
             raise exc from denied
         _log.info("a setting refused a statement", setting=setting, error=exc.message)
         try:
-            session.query(sql.encode())
+            session.query(sql.encode(errors="surrogateescape"))
         finally:
             if session.is_open:  # otherwise the first error must remain the reason
                 session.query(f"SET SESSION {setting} = 1")
@@ -267,7 +267,7 @@ def run_failed_statement(session: TargetConnection, sql: str, error_code: str) -
     Fatal MR-5040 if it succeeds; another error is raised.
     """
     try:
-        session.query(sql.encode())
+        session.query(sql.encode(errors="surrogateescape"))
     except MillraceError as exc:
         errno = str(exc.errno)
         if errno != error_code and not {errno, error_code} <= _DUPLICATES:

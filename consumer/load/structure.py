@@ -6,7 +6,7 @@ the same.
 
 import re
 
-from consumer.target.connection import TargetConnection
+from consumer.target.connection import TargetConnection, stored_text
 from consumer.target.inventory import TargetTable
 from schemas.sql.quoting import table_name
 
@@ -14,7 +14,10 @@ _AUTO_INCREMENT = re.compile(r" AUTO_INCREMENT=\d+")
 
 
 def definition(session: TargetConnection, table: TargetTable) -> str:
-    """The statement that creates the table. Fatal MR-5012 if it was dropped meanwhile."""
+    """The statement that creates the table; with surrogates for bytes that are not UTF-8.
+
+    Fatal MR-5012 if it was dropped meanwhile.
+    """
     kind = "SEQUENCE" if table.is_sequence else "TABLE"
     name = table_name(table.database, table.table).decode()
     ((_, text),) = session.query(f"SHOW CREATE {kind} {name}")
@@ -27,5 +30,5 @@ def structure_of(session: TargetConnection, table: TargetTable) -> str:
 
 
 def without_rows(text: str) -> str:
-    """A definition without what rows change."""
-    return _AUTO_INCREMENT.sub("", text)
+    """A definition without what rows change, as it is stored and compared."""
+    return stored_text(_AUTO_INCREMENT.sub("", text))

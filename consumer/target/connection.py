@@ -1,13 +1,15 @@
 """Connections to target servers. The only module of ``consumer`` that uses PyMySQL.
 
 Guarantees: every error of the driver or the server is raised as Retryable or Fatal. Affected rows are *matched*
-rows (CLIENT.FOUND_ROWS), so an update that changes nothing still counts. Sessions use UTC, READ COMMITTED and no
-autocommit. A lost host is detected after a minute. ``commit`` can raise Retryable MR-5001 with an unknown outcome; the
-caller must then read the progress on the target.
+rows (CLIENT.FOUND_ROWS), so an update that changes nothing still counts. Texts of a server may contain bytes that are
+not UTF-8; they are read and sent again without loss (``_codec``). Sessions use UTC, READ COMMITTED and no autocommit.
+A lost host is detected after a minute. ``commit`` can raise Retryable MR-5001 with an unknown outcome; the caller must
+then read the progress on the target.
 
 Not done here: reconnecting, retrying, pooling.
 """
 
+import codecs
 import re
 import socket
 import ssl
@@ -49,6 +51,8 @@ _INTEGERS = (
     FIELD_TYPE.LONGLONG,
 )
 _CONVERSIONS: dict[Any, Any] = {**encoders, **dict.fromkeys(_INTEGERS, int)}
+
+_ENCODING = "millrace_utf8"
 
 CONNECT_S = 10
 LOGIN_S = 30  # a stopped server process still accepts connections but does not answer
@@ -121,6 +125,29 @@ class Endpoint:
 def text_of(value: object) -> str:
     """A value of a row as text."""
     return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def stored_text(text: str) -> str:
+    r"""A text that every server can store and every terminal can print: ``\xff`` for a byte that is not UTF-8."""
+    return text.encode(errors="surrogateescape").decode(errors="backslashreplace")
+
+
+def _codec(name: str) -> codecs.CodecInfo | None:
+    r"""UTF-8 with a lone surrogate for each byte that is not: U+DCFF for ``\xff``.
+
+    MariaDB prints a default of bytes as they are in SHOW CREATE TABLE, and takes them back. PyMySQL has no place for
+    ``errors``, only for the name of an encoding.
+    """
+    if name != _ENCODING:
+        return None
+    return codecs.CodecInfo(
+        lambda text, _="strict": codecs.utf_8_encode(text, "surrogateescape"),
+        lambda read, _="strict": codecs.utf_8_decode(read, "surrogateescape", True),
+        name=_ENCODING,
+    )
+
+
+codecs.register(_codec)
 
 
 class TargetConnection:
@@ -426,6 +453,7 @@ def connect(
         ) from exc
     inside: Any = connection  # for its socket and timeout, which PyMySQL does not declare
     inside._read_timeout = answer_s or READ_S
+    inside.encoding = _ENCODING
     inside.side = endpoint.side  # for the errors of all its statements
     if wire := getattr(inside, "_sock", None):  # a test's server may have none
         _enable_keepalive(wire)

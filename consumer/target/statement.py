@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from consumer.target.connection import Endpoint, TargetConnection, connect
+from consumer.target.connection import Endpoint, TargetConnection, connect, stored_text
 from consumer.target.table_state import server_of
 from millrace.errors import Fatal, Retryable
 from millrace.log import get_logger
@@ -90,7 +90,7 @@ def _listed(session: TargetConnection, holder: int) -> RunningStatement | None:
     return RunningStatement(
         session.endpoint.name,
         holder,
-        " ".join(str(text).split()),
+        stored_text(" ".join(str(text).split())),
         str(state or ""),
         int(str(seconds or 0)),
         progress_of_stages(*progress) if is_mariadb else _of_instruments(session, holder),

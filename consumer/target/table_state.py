@@ -14,7 +14,7 @@ looks through its tables in one pass, which takes 5 ms for 5,000.
 import re
 from collections.abc import Sequence
 
-from consumer.target.connection import Row, TargetConnection
+from consumer.target.connection import Row, TargetConnection, stored_text
 from consumer.target.progress import DATABASE
 from drivers.mysql.errors import NO_DATABASE
 from millrace.errors import Fatal
@@ -86,7 +86,7 @@ def _table_state(connection: TargetConnection, database: str, table: str) -> str
         if exc.code == "MR-5012":
             return ""
         raise
-    definition = _AUTO_INCREMENT.sub("", str(rows[0][1]))
+    definition = stored_text(_AUTO_INCREMENT.sub("", str(rows[0][1])))
     if connection.flavour is Flavour.MARIADB and _SEQUENCE.search(definition):
         definition += f"\n-- {connection.query(f'SELECT * FROM {name}')}"
     return f"{definition}\n-- {_table_ids(connection, database, table)}"
