@@ -5,6 +5,7 @@
     date, time              as the server prints it                  '2026-01-01'
     characters, SET         hex digits of its bytes (1)              '日本'
     ENUM                    its number, a colon, and as above        'new'
+    SET with a label ''     1 for no label or else 0, a colon, …     'a,b'
     UUID, INET4, INET6      hex digits                               '10.0.0.1'
     bytes                   hex digits                               x'00ff'
     long type, at choice    a digest of its bytes                    (digest 1a2b…)
@@ -13,7 +14,8 @@
 
 (1) in the column's character set, or in utf8mb4 if the other side has another one. A server converts them back.
 
-A literal is as in the key of MR-5010, except for bytes. NULL is None as text.
+A literal is as in the key of MR-5010, except for bytes. NULL is None as text. No label, and the label '' of a SET, are
+the numbers 0 and 1, because both print an empty text.
 """
 
 from collections.abc import Sequence
@@ -26,7 +28,7 @@ from consumer.sql.table_plan import SPATIAL_TYPES
 from consumer.target.connection import Row, TargetConnection
 from consumer.target.inventory import TargetColumn, TargetTable
 from schemas.chunks.key import whole_number
-from schemas.sql.quoting import escaped, quoted
+from schemas.sql.quoting import charset_name, escaped, hex_bytes, quoted
 
 DIGEST_SHOWN = 12  # hex digits
 BEGINNING = 40  # characters, of binary values bytes
@@ -60,6 +62,7 @@ class Form(Enum):
     QUOTED = auto()
     TEXT = auto()
     ENUM = auto()
+    SET = auto()
     UUID = auto()
     ADDRESS = auto()
     BYTES = auto()
@@ -68,7 +71,7 @@ class Form(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Exact:
-    """A column. ``sql`` returns its text. ``charset``: that of the bytes in TEXT and ENUM.
+    """A column. ``sql`` returns its text. ``charset``: that of the bytes in TEXT, ENUM and SET.
 
     ``is_beginning``: of a long value; its length and digest come before the text.
     """
@@ -111,6 +114,14 @@ def is_long(column: TargetColumn) -> bool:
     return column.base_type in _LONG
 
 
+def is_ambiguous_set(column: TargetColumn, other: TargetColumn) -> bool:
+    """Whether both are a SET, and in one of them the label '' has the text of no label."""
+    both = column, other
+    return all(one.base_type == "set" for one in both) and any(
+        "''" in one.type_text for one in both
+    )
+
+
 def _whole(column: TargetColumn, other: TargetColumn) -> Exact:
     name, base = quoted(column.name).decode(), column.base_type
     utf8 = f"CONVERT({name} USING utf8mb4)"
@@ -126,6 +137,10 @@ def _whole(column: TargetColumn, other: TargetColumn) -> Exact:
         return Exact(whole_number(name), Form.NUMBER)
     if base == "enum":
         return Exact(f"CONCAT({whole_number(name)}, ':', HEX({name}))", Form.ENUM, column.charset)
+    if is_ambiguous_set(column, other):
+        value = name if column.charset == other.charset else utf8
+        charset = column.charset if value is name else "utf8mb4"
+        return Exact(f"CONCAT({whole_number(name)} = 0, ':', HEX({value}))", Form.SET, charset)
     if base == "json" or other.base_type == "json":
         return Exact(f"HEX({utf8})", Form.TEXT, "utf8mb4")
     if column.charset and column.charset == other.charset:
@@ -144,7 +159,8 @@ def literals(session: TargetConnection, columns: Sequence[Exact], row: Row) -> l
         if column.charset and texts[number] is not None
     ]
     each = (
-        f"HEX(CONVERT(CAST(x'{_digits(texts[number])}' AS CHAR CHARACTER SET {columns[number].charset})"
+        f"HEX(CONVERT(CAST({hex_bytes(_digits(texts[number]))} AS CHAR CHARACTER SET"
+        f" {charset_name(columns[number].charset)})"
         " USING utf8mb4))"
         for number in places
     )
@@ -186,7 +202,11 @@ def _literal(column: Exact, text: str | None, characters: str | None) -> str:
             return text
         case Form.QUOTED:
             return _quoted(text)
-        case Form.TEXT | Form.ENUM:
+        case Form.ENUM if text.startswith("0:"):
+            return "0"
+        case Form.SET if not _digits(text):
+            return "0" if text.startswith("1:") else "1"
+        case Form.TEXT | Form.ENUM | Form.SET:
             # a server may have no characters for bytes that it has stored
             return f"x'{_digits(text).lower()}'" if characters is None else _quoted(characters)
         case Form.UUID:

@@ -28,7 +28,7 @@ it alike, but for the ``.0`` of MySQL. Pure.
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from consumer.exact import exact_column
+from consumer.exact import exact_column, is_ambiguous_set
 from consumer.target.inventory import TargetColumn, TargetTable
 from schemas.gtid import Flavour
 from schemas.sql.quoting import quoted, table_name
@@ -125,7 +125,7 @@ def _masks(columns: Sequence[tuple[TargetColumn, TargetColumn]]) -> list[str]:
 def _value(column: TargetColumn, other: TargetColumn, *, is_mixed: bool) -> _Value:
     name, base = quoted(column.name).decode(), column.base_type
     if (base, column.charset) == (other.base_type, other.charset):
-        if base in _TEXTS | _BYTES:
+        if base in _TEXTS | _BYTES and not is_ambiguous_set(column, other):
             return _Value(name, f"LENGTH({name})")
         if base in _LONG_TEXTS | _LONG_BYTES:
             value = f"CAST({name} AS BINARY)"

@@ -32,7 +32,7 @@ from consumer.sql.table_plan import SPATIAL_TYPES
 from consumer.target.connection import Row, text_of
 from consumer.target.inventory import TargetColumn
 from schemas.chunks.key import whole_number
-from schemas.sql.quoting import escaped, hex_bytes, number, quoted
+from schemas.sql.quoting import characters, escaped, hex_bytes, number, quoted
 
 _BYTES = SPATIAL_TYPES | {"vector", "binary", "varbinary"}
 _BYTES |= {"tinyblob", "blob", "mediumblob", "longblob"}
@@ -139,7 +139,7 @@ def _characters(found: bytes, charset: str, other: TargetColumn) -> str:
             text = "\0"
         if _PRINTABLE.fullmatch(text):
             return f"'{escaped(found).decode()}'"
-    return f"_{charset} x'{found.hex()}'"
+    return characters(found.hex(), charset)
 
 
 def _is_same_label(column: TargetColumn, other: TargetColumn) -> bool:

@@ -29,7 +29,7 @@ from enum import Enum, auto
 
 from consumer.sql.table_plan import SPATIAL_TYPES
 from consumer.target.inventory import TargetColumn
-from schemas.sql.quoting import quoted
+from schemas.sql.quoting import charset_name, quoted
 
 _FLOATS = {"float", "double"}
 _NUMBERS = {"tinyint", "smallint", "mediumint", "int", "bigint", "decimal"} | _FLOATS
@@ -158,7 +158,8 @@ def _utf8mb4(column: TargetColumn, name: str) -> str:
     if charset in ("utf8mb3", "utf8mb4"):
         return name
     text = f"CONVERT({name} USING utf8mb4)"
-    back = f"CAST(CONVERT({text} USING {charset}) AS BINARY) = CAST({name} AS BINARY)"
+    converted = f"CONVERT({text} USING {charset_name(charset)})"
+    back = f"CAST({converted} AS BINARY) = CAST({name} AS BINARY)"
     return f"IF({name} IS NULL OR {back}, CAST({text} AS BINARY), {_NO_CHARACTERS})"
 
 

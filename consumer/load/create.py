@@ -10,14 +10,14 @@ from contextlib import contextmanager
 
 from consumer.apply.ddl_session import run_statement
 from consumer.load.tables import SourceTable
-from consumer.target.connection import TargetConnection, connect
+from consumer.target.connection import TargetConnection, connect, stored_text, text_of
 from consumer.target.inventory import TableKey, TargetTable
 from consumer.target.progress import Owner, check_fence
 from consumer.target.statement import lock
 from millrace.errors import Fatal
 from millrace.faults import fault_point, register
 from schemas.gtid import Flavour
-from schemas.sql.quoting import quoted, table_name
+from schemas.sql.quoting import charset_name, quoted, table_name
 
 AFTER_CREATE = register("load.after_create")
 
@@ -66,8 +66,8 @@ def _create_database(
         (database,),
     )
     sql = (
-        f"CREATE DATABASE IF NOT EXISTS {quoted(name).decode()} DEFAULT CHARACTER SET {charset}"
-        f" COLLATE {collation}"
+        f"CREATE DATABASE IF NOT EXISTS {quoted(name).decode()}"
+        f" DEFAULT CHARACTER SET {charset_name(text_of(charset))} COLLATE {charset_name(text_of(collation))}"
     )
     _execute(session, sql, name)
 
@@ -86,7 +86,8 @@ def _execute(session: TargetConnection, sql: str, name: str) -> None:
         if exc.code == "MR-5007":
             raise
         what, fix = f"{name}: {exc.message}", exc.own_fix
-        raise Fatal("MR-5094", what, fix=fix, sql=sql[:400], **dict(exc.context)) from exc
+        shown = stored_text(sql[:400])
+        raise Fatal("MR-5094", what, fix=fix, sql=shown, **dict(exc.context)) from exc
 
 
 def has_rows(target: TargetConnection, key: TableKey) -> bool:
@@ -108,7 +109,7 @@ def empty_table(
         ((_, text),) = session.query(f"SHOW CREATE TABLE {name}")
         session.query(b"USE " + quoted(key[0]))
         created = str(text).replace("CREATE TABLE", "CREATE OR REPLACE TABLE", 1)
-        session.query(created.encode())
+        session.query(created)
 
 
 def drop_table(target: TargetConnection, owner: Owner, table: TargetTable) -> None:

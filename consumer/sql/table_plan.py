@@ -32,7 +32,7 @@ from consumer.target.inventory import (
 from millrace.errors import Fatal
 from schemas.gtid import Flavour
 from schemas.record.row_layout import RowLayout
-from schemas.sql.quoting import quoted, table_name
+from schemas.sql.quoting import charset_name, quoted, table_name
 from schemas.table.structure import INTEGER_CODES, Column, TableSchema, TypeCode
 
 BEFORE, AFTER = 0, 1
@@ -469,6 +469,8 @@ def _join_operand(column: Column, target: TargetColumn, operand: bytes) -> bytes
         return b"CAST(" + operand + b" AS " + cast + digits + b")"
     is_label = base in ("enum", "set") and code.name.lower() == base
     if target.charset and (is_label or (base in _TEXTS and column.type.is_text)):
-        charset, collation = target.charset.encode(), target.collation.encode()
+        charset, collation = (
+            charset_name(name).encode() for name in (target.charset, target.collation)
+        )
         return b"CONVERT(" + operand + b" USING " + charset + b") COLLATE " + collation
     return None

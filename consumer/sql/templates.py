@@ -23,7 +23,7 @@ from consumer.sql.table_plan import (
 )
 from consumer.target.inventory import TargetColumn
 from schemas.gtid import Flavour
-from schemas.sql.quoting import quoted
+from schemas.sql.quoting import charset_name, quoted
 from schemas.table.structure import Column
 
 
@@ -147,7 +147,9 @@ def _found(source: Column, column: TargetColumn) -> tuple[bytes, bytes]:
         and source.type.text
         and source.type.text.charset == column.charset
     ):
-        charset, collation = column.charset.encode(), column.collation.encode()
+        charset, collation = (
+            charset_name(name).encode() for name in (column.charset, column.collation)
+        )
         return name + b"=CONVERT(", b" USING " + charset + b") COLLATE " + collation
     return name + b"=", b""
 
@@ -169,7 +171,7 @@ def _same(column: TargetColumn, flavour: Flavour) -> tuple[bytes, bytes]:
     if column.base_type in ("float", "double"):  # 0 and -0 are equal
         return b"CAST(CAST(" + name + b" AS DOUBLE) AS CHAR) <=> CAST(", b" AS CHAR)"
     if column.base_type in _TEXTS and column.charset:
-        charset = column.charset.encode()
+        charset = charset_name(column.charset).encode()
         return (
             b"CAST(" + name + b" AS BINARY) <=> CAST(CONVERT(",
             b" USING " + charset + b") AS BINARY)",

@@ -20,6 +20,7 @@ from consumer.plan.collation import (
 )
 from consumer.target.connection import TargetConnection, text_of
 from schemas.gtid import Flavour
+from schemas.sql.quoting import charset_name
 
 KNOWN_MAX = 64  # folds kept in this process; 64 of 150 KB are 10 MB
 _POINTS = 64  # characters in one row of a result
@@ -59,8 +60,8 @@ def _read_fold(connection: TargetConnection, charset: str, collation: str) -> Fo
     level = " LEVEL 1" if tailored and connection.flavour is Flavour.MARIADB else ""
 
     def weight(point: str) -> str:
-        text = f"CONVERT({point} USING {charset})"
-        return f"COALESCE(HEX(WEIGHT_STRING({text} COLLATE {collation}{level})), '')"
+        text = f"CONVERT({point} USING {charset_name(charset)})"
+        return f"COALESCE(HEX(WEIGHT_STRING({text} COLLATE {charset_name(collation)}{level})), '')"
 
     row = ",".join(
         weight(f"CHAR(plane.d*65536+page.d*{PAGE}+part.d*{_POINTS}+{at} USING utf32)")

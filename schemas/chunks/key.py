@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Protocol
 
-from schemas.sql.quoting import hex_bytes, number, quoted, string
+from schemas.sql.quoting import characters, charset_name, hex_bytes, number, quoted, string
 
 _LONG = {"tinytext", "text", "mediumtext", "longtext"}
 _LONG |= {"tinyblob", "blob", "mediumblob", "longblob", "json", "vector"}
@@ -120,7 +120,7 @@ class KeyColumn:
             case _Form.QUOTED:
                 return string(text)
             case _Form.CHARACTERS:
-                return f"_{self.charset} {hex_bytes(text)} COLLATE {self.collation}"
+                return f"{characters(text, self.charset)} COLLATE {charset_name(self.collation)}"
             case _Form.BYTES:
                 return hex_bytes(text)
 

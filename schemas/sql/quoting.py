@@ -6,6 +6,7 @@ A text of a server or of a record never becomes SQL as it is. Any other text bec
 import re
 
 _NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?", re.ASCII)
+_WORD = re.compile(r"[0-9A-Za-z_]+", re.ASCII)
 _DIGITS = re.compile(r"[0-9A-Fa-f]*", re.ASCII)
 
 
@@ -32,6 +33,18 @@ def string(text: str) -> str:
 def hex_bytes(digits: str) -> str:
     """Bytes from their hex digits."""
     return f"x'{digits}'" if _DIGITS.fullmatch(digits) else f"UNHEX({string(digits)})"
+
+
+def charset_name(text: str) -> str:
+    """The name of a character set or a collation, as a server shows it. Not after the _ of an introducer."""
+    return text if _WORD.fullmatch(text) else quoted(text).decode()
+
+
+def characters(digits: str, charset: str) -> str:
+    """A string literal of this character set from the hex digits of its bytes."""
+    if _WORD.fullmatch(charset):
+        return f"_{charset} {hex_bytes(digits)}"
+    return f"CAST({hex_bytes(digits)} AS CHAR CHARACTER SET {charset_name(charset)})"
 
 
 def table_name(database: str, table: str) -> bytes:

@@ -248,6 +248,30 @@ def test_doubles_are_compared_by_value(both: Both) -> None:
     assert both.compared().has_equal_rows
 
 
+@pytest.mark.both_flavours
+def test_values_that_print_the_same_text_are_different(both: Both) -> None:
+    """No label, the label '' and a geometry's SRID; a repair writes each of them."""
+    both.execute(
+        "CREATE TABLE s (id INT PRIMARY KEY, e ENUM('', 'b'), s SET('', 'b'), g GEOMETRY, b BIT(9), f FLOAT)"
+    )
+    values = "(1, 1, 0, ST_GeomFromText('POINT(1 2)', 0), 1, 0.1), (2, 1, 1, NULL, 0, 0), (3, 2, 3, NULL, 0, 1)"
+    both.execute(f"INSERT INTO s VALUES {values}")
+    assert both.compared().has_equal_rows
+    both.damage(
+        "SET sql_mode=''",
+        "UPDATE s SET e = 0, s = 1, g = ST_GeomFromText('POINT(1 2)', 4326) WHERE id = 1",
+        "UPDATE s SET s = 0 WHERE id = 2",
+        "UPDATE s SET s = 2, f = 1.0000001 WHERE id = 3",
+    )
+    found = both.compared(repairs=True)
+    assert (found.difference_count, found.repaired) == (3, 3)
+    second = next(one for one in found.differences if one.key == "2")
+    assert "`s`=1" in second.rows.source
+    assert "`s`=0" in second.rows.target
+    assert both.rows("SELECT e + 0, s + 0 FROM s ORDER BY id") == [(1, 0), (1, 1), (2, 3)]
+    assert both.compared().has_equal_rows
+
+
 def test_extra_table_is_listed_with_the_reason_why_it_stays(both: Both) -> None:
     """A repair leaves it as it is."""
     both.target.execute("CREATE TABLE more (id INT PRIMARY KEY)", db=both.name)

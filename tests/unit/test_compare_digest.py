@@ -1,5 +1,7 @@
 """The text that a server digests: one for each row, and the same on both sides."""
 
+from dataclasses import replace
+
 from consumer.compare.digest import table_digest
 from consumer.compare.table import pair_of
 from consumer.target.inventory import TargetColumn, TargetTable, UniqueKey
@@ -50,6 +52,17 @@ def test_other_charset_is_compared_as_utf8mb4_hex_digits() -> None:
     """As in `consumer.exact`."""
     latin, utf8 = ((column("a", "varchar", charset=charset),) for charset in ("latin1", "utf8mb4"))
     assert text_of(latin, utf8) == "HEX(CONVERT(`a` USING utf8mb4))"
+
+
+def test_set_with_an_empty_label_is_compared_with_its_number() -> None:
+    """No label and the label '' have the same text."""
+    plain, empty = (
+        (replace(column("a", "set", charset="latin1"), type_text=text),)
+        for text in ("set('b','c')", "set('','b')")
+    )
+    assert text_of(plain, plain) == "`a`"
+    number = "CONCAT(CAST(`a` AS UNSIGNED) = 0, ':', HEX(`a`))"
+    assert [text_of(empty, plain), text_of(plain, empty), text_of(empty, empty)] == [number] * 3
 
 
 def test_sum_is_an_xor_only_where_it_is_sound() -> None:

@@ -26,3 +26,29 @@ def test_each_form_has_its_literal(form: Form, text: str | None, wanted: str) ->
     """Text is quoted and escaped, bytes are hex digits, NULL is a word."""
     no_session = cast(TargetConnection, None)
     assert literals(no_session, [Exact("", form)], (text,)) == [wanted]
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "wanted"),
+    [(Form.ENUM, "0:", "0"), (Form.SET, "1:", "0"), (Form.SET, "0:", "1")],
+)
+def test_values_with_an_empty_text_are_numbers(form: Form, text: str, wanted: str) -> None:
+    """No label of an ENUM or a SET, and the label '' of a SET."""
+    no_session = cast(TargetConnection, None)
+    assert literals(no_session, [Exact("", form)], (text,)) == [wanted]
+
+
+def test_charset_of_a_server_is_quoted_in_sql() -> None:
+    """A name that no server has can't become more than a name."""
+    asked: list[str] = []
+
+    class _Session:
+        def query(self, sql: str) -> list[tuple[str]]:
+            asked.append(sql)
+            return [("41",)]
+
+    columns = [Exact("", Form.TEXT, charset) for charset in ("latin1", "x) OR (1")]
+    for column in columns:
+        assert literals(cast(TargetConnection, _Session()), [column], ("41",)) == ["'A'"]
+    assert "AS CHAR CHARACTER SET latin1)" in asked[0]
+    assert "AS CHAR CHARACTER SET `x) OR (1`)" in asked[1]
