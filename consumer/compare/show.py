@@ -61,12 +61,21 @@ def with_left(
     ]
 
 
-def note_of(one: Difference) -> str:
-    """The next step for a table that only one side has, or a row that a repair has left; "" for anything else."""
+def note_of(one: Difference, *, has_waited: bool = True) -> str:
+    """The next step for a table that only one side has, or a row that a repair has left; "" for anything else.
+
+    ``has_waited``: for the task, so that no statement of the source is on its way to the target.
+    """
     if one.is_left:
         return "It was not repaired: it changed meanwhile, or a warning in the log has the reason."
     if one.key != WHOLE_TABLE:
         return ""
+    if not has_waited:
+        statement = "creates" if one.what == What.MISSING else "drops or renames"
+        return (
+            f"The task may not have executed yet the statement that {statement} it."
+            " Compare without --now before you change anything."
+        )
     if one.what == What.MISSING:
         return f"`millrace task load TASK --tables {one.table}` creates and copies it."
     return (

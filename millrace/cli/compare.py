@@ -104,9 +104,9 @@ def compare(
         ):
             origin, compared = _compared(found, asked, pool)
     if json:
-        print_plain(found.task.name, origin, compared)
+        print_plain(found.task.name, origin, compared, has_waited=not now)
     else:
-        print_text(origin, compared)
+        print_text(origin, compared, has_waited=not now)
     fails = rule is StructureRule.FAIL and compared.structure_count
     sys.exit(1 if fails or not compared.is_done else 0)
 

@@ -12,17 +12,24 @@ if TYPE_CHECKING:
     from consumer.compare.members import Origin
     from consumer.compare.result import Difference
 
+NOT_WAITED = (
+    "Compared without waiting: a change that the task has not applied yet is a difference. Execute a statement below"
+    " only if a comparison without --now lists it, too."
+)
 STRUCTURE_MAX = 20  # lines for one table
 
 
-def print_plain(task: str, origin: "Origin", found: "Comparison") -> None:
-    """Print one JSON object."""
+def print_plain(
+    task: str, origin: "Origin", found: "Comparison", *, has_waited: bool = True
+) -> None:
+    """Print one JSON object. ``has_waited``: see ``note_of``."""
     from consumer.compare.show import note_of
 
     plain = {
         "task": task,
         "source": origin.name,
         "why_primary": origin.why or None,
+        "waited": has_waited,
         "tables": found.tables,
         "rows": found.rows,
         "differences": found.difference_count,
@@ -38,7 +45,7 @@ def print_plain(task: str, origin: "Origin", found: "Comparison") -> None:
                 "source": one.rows.source or None,
                 "target": one.rows.target or None,
                 "repair": one.rows.repair or None,
-                "note": note_of(one) or None,
+                "note": note_of(one, has_waited=has_waited) or None,
             }
             for one in found.differences
         ],
@@ -57,17 +64,18 @@ def print_plain(task: str, origin: "Origin", found: "Comparison") -> None:
     print_json(plain)
 
 
-def print_text(origin: "Origin", found: "Comparison") -> None:
-    """Print each difference and a line with the counts."""
+def print_text(origin: "Origin", found: "Comparison", *, has_waited: bool = True) -> None:
+    """Print each difference and a line with the counts. ``has_waited``: see ``note_of``."""
     from consumer.compare.show import note_of
     from consumer.topic.show import printable
 
     out = console()
     lines = [f"The primary {origin.name} is read: {origin.why}"] if origin.why else []
+    lines += [] if has_waited else [NOT_WAITED]
     for table, listed in groupby(found.differences, key=lambda one: one.table):
         more = found.counts[table]
         for one in listed:
-            lines += _lines(one, note_of(one))
+            lines += _lines(one, note_of(one, has_waited=has_waited))
             more -= 1
         lines += [f"{table}: and {more:,} more"] if more > 0 else []
     for table, changes in groupby(found.structure, key=lambda one: one.table):

@@ -9,6 +9,7 @@ import pytest
 from consumer.compare import pool, run
 from consumer.compare.gaps import Gap
 from consumer.compare.members import Origin
+from consumer.compare.plan import WHOLE_TABLE
 from consumer.compare.result import SHOWN_MAX, Comparison, Difference, Part, Rows, What
 from consumer.compare.settle import Suspect
 from consumer.compare.show import note_of, with_left
@@ -145,6 +146,23 @@ def test_structure_is_shown_with_both_sides(capsys: pytest.CaptureFixture[str]) 
         "shop.t: and 1 more of structure",
         "0 tables, 0 rows: rows equal, 21 differences of structure",
     ]
+
+
+@pytest.mark.parametrize(("what", "verb"), [("extra", "drops"), ("missing", "creates")])
+def test_no_drop_is_advised_without_waiting_for_the_task(
+    what: str, verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The source may have dropped the table, or created it, and the task has not got there."""
+    one = Difference("shop.t", what, WHOLE_TABLE)
+    assert "`millrace task load" in note_of(one) or "DROP TABLE" in note_of(one)
+    found = Comparison()
+    found.note("shop.t", what, [WHOLE_TABLE])
+    print_text(ORIGIN, found, has_waited=False)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("Compared without waiting")
+    assert f"executed yet the statement that {verb}" in lines[2]
+    assert "without --now" in lines[2]
+    assert not any("DROP TABLE" in line or "task load" in line for line in lines)
 
 
 def test_rows_that_a_repair_has_left_get_a_note() -> None:
