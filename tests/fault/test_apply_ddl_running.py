@@ -15,7 +15,7 @@ from consumer.target import connection, fence, statement
 from consumer.target.connection import TargetConnection, connect
 from consumer.target.progress import decide_intent
 from consumer.target.statement import RunningStatement, end_statement, find_statement
-from deploy.servers import DatabaseServer, sql
+from deploy.servers import DatabaseServer, ServerOptions, sql
 from millrace.errors import Fatal, MillraceError
 from tests.fixtures.servers import NewServer
 from tests.kit.apply.faults import BadLine, Supervised
@@ -26,6 +26,11 @@ from tests.kit.waiting import PATIENCE_S, eventually
 pytestmark = pytest.mark.both_flavours
 
 ALTER = "ALTER TABLE t ADD INDEX (v)"
+STAGES = (
+    "--performance-schema=ON",
+    "--performance-schema-consumer-events-stages-current=ON",
+    "--performance-schema-instrument=stage/%=ON",
+)
 _names = count(1)
 
 
@@ -228,3 +233,37 @@ def test_lost_answer_of_a_statement_is_noticed(
         scene.release()
         scene.direct.run()
         assert scene.index_count() == 1
+
+
+def test_progress_of_a_mysql_statement_is_shown(
+    new_server: NewServer, mysql_server: DatabaseServer
+) -> None:
+    """One of two rows is copied; the other waits for the lock of its parent."""
+    server = new_server(mysql_server.flavour, options=ServerOptions(extra=STAGES))
+    for text in (
+        "CREATE DATABASE d",
+        "CREATE TABLE d.parent (id INT PRIMARY KEY)",
+        "CREATE TABLE d.t (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES d.parent (id))",
+        "INSERT INTO d.parent VALUES (1), (2)",
+        "INSERT INTO d.t VALUES (1, 1), (2, 2)",
+    ):
+        server.execute(text)
+    executing, looking = connect(endpoint_of(server)), connect(endpoint_of(server))
+    statement.lock(executing, "task")
+    with sql.root_connection(server.socket) as holder:
+        holder.cursor().execute("BEGIN")
+        holder.cursor().execute("SELECT * FROM d.parent WHERE id = 2 FOR UPDATE")
+        copy = "ALTER TABLE d.t ENGINE = InnoDB, ALGORITHM = COPY"
+        thread = threading.Thread(target=executing.query, args=(copy,))
+        thread.start()
+
+        def progress() -> str:
+            found = find_statement(looking, "task")
+            return found.progress if found is not None else ""
+
+        eventually(lambda: progress() == "50.0 %")
+        holder.rollback()
+        thread.join(PATIENCE_S)
+    assert progress() == ""
+    executing.close()
+    looking.close()

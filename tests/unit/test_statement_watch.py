@@ -1,5 +1,6 @@
 """Looks at a running statement from a second session: listed, ended, refused, silent, or another server."""
 
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,13 +11,18 @@ import pytest
 from consumer.target import statement
 from consumer.target.connection import Endpoint
 from consumer.target.statement import (
+    LIST_SQL,
+    STAGES_SQL,
     RunningStatement,
     StatementWatch,
     await_statement,
+    find_statement,
     progress_of_stages,
     watched,
 )
-from millrace.errors import Retryable
+from millrace.errors import Fatal, Retryable
+from schemas.gtid import Flavour
+from tests.kit.waiting import PATIENCE_S
 
 RUNNING = RunningStatement("t1:3306", 7, "ALTER TABLE t ADD INDEX (v)", "altering table", 90)
 SILENT, FULL = Retryable("MR-5001", "no answer"), Retryable("MR-5004", "too many connections")
@@ -31,7 +37,7 @@ class _Session:
         self.id = 1
         self.holder = holder
         self.asked: list[str] = []
-        self.was_cut = False
+        self.was_cut = threading.Event()
 
     def query(self, sql: str, _: object = None) -> list[tuple[object, ...]]:
         self.asked.append(sql)
@@ -42,7 +48,7 @@ class _Session:
         yield
 
     def cut(self) -> None:
-        self.was_cut = True
+        self.was_cut.set()
 
     def commit(self) -> None:
         """Nothing is kept."""
@@ -146,8 +152,7 @@ def test_session_is_cut_if_no_answer_will_come(
     session = _Session()
 
     def execute() -> None:
-        while not session.was_cut:
-            pass
+        assert session.was_cut.wait(PATIENCE_S)
         raise Retryable("MR-5001", "the connection broke")
 
     with (
@@ -160,11 +165,13 @@ def test_session_is_cut_if_no_answer_will_come(
 
 
 def test_listed_statement_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However often it is looked at."""
+    """However often it is looked at, and if a look is refused."""
     looks: list[object] = []
 
     def find(*_: object) -> RunningStatement:
         looks.append(None)
+        if len(looks) == 9:
+            raise Fatal("MR-5002", "the password was changed")
         return RUNNING
 
     _answers(monkeypatch, RUNNING)
@@ -173,14 +180,43 @@ def test_listed_statement_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None
 
     def execute() -> None:
         while len(looks) < 50:
-            assert not session.was_cut
+            assert not session.was_cut.is_set()
 
     with watched(cast(Any, session), "task", is_over=bool):
         execute()
-    assert not session.was_cut
+    assert not session.was_cut.is_set()
 
 
 def test_progress_of_mariadb_is_shown_while_it_has_stages() -> None:
     """It reports 0 stages otherwise."""
     assert progress_of_stages(1, 4, "36.500") == "stage 1 of 4, 36.5 %"
     assert progress_of_stages(0, 0, "0.000") == ""
+
+
+@pytest.mark.parametrize(
+    ("stages", "shown"), [([(250, 1000)], "25.0 %"), ([], ""), (Fatal("MR-5007", "denied"), "")]
+)
+def test_progress_of_mysql_is_read_from_its_stages(
+    stages: list[tuple[int, int]] | Fatal, shown: str
+) -> None:
+    """It reports none if the consumer is off, or if the account may not read it."""
+
+    class _MySql(_Session):
+        flavour = Flavour.MYSQL
+
+        def query(self, sql: str, arguments: object = None) -> list[tuple[object, ...]]:
+            if sql == LIST_SQL:
+                return [(7, "u", "h", "d", "Query", 90, "altering table", "ALTER TABLE t")]
+            if sql == STAGES_SQL:
+                assert arguments == (7,)
+                if isinstance(stages, Fatal):
+                    raise stages
+                return list(stages)
+            return super().query(sql)
+
+        def rollback(self) -> None:
+            """Nothing is kept."""
+
+    found = find_statement(cast(Any, _MySql(holder=7)), "task")
+    assert found is not None
+    assert found.progress == shown
