@@ -10,7 +10,7 @@ five of 128 bits always suffice for 19 digits (N. Mushtak, D. Lemire, "Fast numb
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import SupportsInt, cast
 
 import numpy as np
 
@@ -45,7 +45,7 @@ def _power(exponent: int) -> int:
 _TABLE = [_power(-k) for k in range(_K_MIN, _K_MAX + 1)]
 POWERS_HIGH = np.array([value >> 63 for value in _TABLE], np.uint64)
 POWERS_LOW = np.array([value & (2**63 - 1) for value in _TABLE], np.uint64)
-_int64 = cast(Callable[[Any], int], np.int64)
+_int64 = cast(Callable[[SupportsInt], int], np.int64)
 _MASK32 = np.uint64(0xFFFFFFFF)
 _MASK63 = np.uint64(2**63 - 1)
 _ONE = np.uint64(1)

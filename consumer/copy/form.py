@@ -10,7 +10,7 @@ import numpy as np
 
 from consumer.copy.columns import CopyColumn, Kind
 from consumer.kernel.text_rows import COUNTS_ZERO, IS_DOCUMENT, REFUSES_NULL
-from millrace.text_protocol.walk import Array
+from millrace.text_protocol.walk import Bytes, Ints
 
 _OPENINGS = {Kind.TEXT: b"_utf8mb4'", Kind.DOCUMENT: b"_utf8mb4'", Kind.PLAIN: b"_binary'"}
 _LOAD_ESCAPES = {0: "0", 9: "t", 10: "n", 92: "\\"}
@@ -21,10 +21,10 @@ _INSERT_ESCAPES = {0: "0", 39: "'", 92: "\\"}
 class Form:
     """Arguments of the kernel. ``zeros``: each 0 in such a column is one warning (index 0 of an ENUM)."""
 
-    texts: Array
-    sizes: Array
-    flags: Array
-    escapes: Array
+    texts: Bytes
+    sizes: Ints
+    flags: Bytes
+    escapes: Bytes
     margin: int
 
 

@@ -19,7 +19,7 @@ from consumer.kernel.text_rows import MARK, OUT, ROWS, ROWS_MAX, ZEROS
 from consumer.sql.load import LOAD_ROWS_MAX
 from consumer.target.connection import Loading, TargetConnection, Written
 from millrace.errors import Fatal, Retryable
-from millrace.text_protocol.walk import PACKET_MAX, Array
+from millrace.text_protocol.walk import PACKET_MAX, Bytes, Ints
 
 INSERT_ROWS_MAX = 1000  # as consumer.apply.statements
 ASIDE_BYTES_MAX = 1 << 20
@@ -32,7 +32,7 @@ _REFUSALS = {"MR-5010": "MR-5081", "MR-5011": "MR-5080"}
 class Outgoing(Protocol):
     """``out`` receives the kernel's text from ``begin`` on. ``form``: see there."""
 
-    out: Array
+    out: Bytes
     begin: int
     form: Form
     rows_max: int
@@ -42,17 +42,17 @@ class Outgoing(Protocol):
         """Whether the session is in the middle of a statement."""
         ...
 
-    def full(self, state: Array) -> None:
+    def full(self, state: Ints) -> None:
         """Make room in ``out``, and begin the next statement after so many rows."""
 
     def is_written(self) -> bool:
         """After ``full``: whether every row so far is on the target, in answered statements. Waits for an answer."""
         ...
 
-    def aside(self, state: Array, /, sql: bytes, zeros: int) -> None:
+    def aside(self, state: Ints, /, sql: bytes, zeros: int) -> None:
         """Write one row by a separate statement, between two rows. ``zeros``: the warnings to expect."""
 
-    def finish(self, state: Array) -> None:
+    def finish(self, state: Ints) -> None:
         """Write all that is left."""
 
 
@@ -63,7 +63,7 @@ class LoadWriter:
         self._session, self._pair = session, pair
         self.form = load_form(pair.columns)
         size = min(bytes_max, pair.packet_bytes_max // 2, PACKET_MAX - 1)
-        self.out: Array = np.empty(max(size, 2 * self.form.margin), np.uint8)
+        self.out: Bytes = np.empty(max(size, 2 * self.form.margin), np.uint8)
         self.begin, self.rows_max = 0, LOAD_ROWS_MAX
         self._loading: Loading | None = None
         self._ended: tuple[Loading, int, int] | None = None  # with the rows and zeros to expect
@@ -75,7 +75,7 @@ class LoadWriter:
         """Whether the server has not answered yet."""
         return self._loading is not None or self._ended is not None
 
-    def full(self, state: Array) -> None:
+    def full(self, state: Ints) -> None:
         """See ``Outgoing``."""
         self._send(state)
         if state[ROWS] >= state[ROWS_MAX]:
@@ -88,19 +88,19 @@ class LoadWriter:
         self._settle()
         return True
 
-    def aside(self, state: Array, sql: bytes, zeros: int) -> None:
+    def aside(self, state: Ints, sql: bytes, zeros: int) -> None:
         """Kept until the statement ends, which it does after so many bytes."""
         self._aside.append((sql, zeros))
         if sum(len(kept) for kept, _ in self._aside) > ASIDE_BYTES_MAX:
             self.finish(state)
 
-    def finish(self, state: Array) -> None:
+    def finish(self, state: Ints) -> None:
         """See ``Outgoing``."""
         self._send(state)
         self._end(state)
         self._settle()
 
-    def _send(self, state: Array) -> None:
+    def _send(self, state: Ints) -> None:
         if state[OUT] == 0:
             return
         if self._loading is None:
@@ -114,7 +114,7 @@ class LoadWriter:
         self._loading.send(self.out.data[: state[OUT]])
         state[OUT] = state[MARK] = 0
 
-    def _end(self, state: Array) -> None:
+    def _end(self, state: Ints) -> None:
         """End the file, if there is one. The next rows are read before the server has answered."""
         rows, zeros = _grown(state, self._counted)
         if self._loading is not None:
@@ -147,11 +147,11 @@ class InsertWriter:
         lead = np.frombuffer(pair.insert, np.uint8)
         self.begin, self.rows_max = len(lead), INSERT_ROWS_MAX
         size = max(min(bytes_max, pair.packet_bytes_max // 2), self.begin + 2 * self.form.margin)
-        self.out: Array = np.empty(size, np.uint8)
+        self.out: Bytes = np.empty(size, np.uint8)
         self.out[: self.begin] = lead
         self._counted = (0, 0)
 
-    def full(self, state: Array) -> None:
+    def full(self, state: Ints) -> None:
         """Run a statement with the whole rows; the bytes of the last one stay."""
         mark, out = int(state[MARK]), int(state[OUT])
         if mark == self.begin:
@@ -170,11 +170,11 @@ class InsertWriter:
         """See ``Outgoing``. The bytes of a row that has not arrived wholly stay."""
         return True
 
-    def aside(self, _: Array, sql: bytes, zeros: int) -> None:
+    def aside(self, _: Ints, sql: bytes, zeros: int) -> None:
         """Run at once."""
         insert(self._session, self._pair, sql, rows=1, zeros=zeros)
 
-    def finish(self, state: Array) -> None:
+    def finish(self, state: Ints) -> None:
         """See ``Outgoing``."""
         if state[MARK] > self.begin:
             self.full(state)
@@ -184,12 +184,12 @@ class InsertWriter:
         if len(self.out) >= limit:
             what = f"{self._pair.name}: a row needs a statement of more than {limit} bytes"
             raise Fatal("MR-5014", what, table=self._pair.name)
-        grown: Array = np.empty(min(2 * len(self.out), limit), np.uint8)
+        grown: Bytes = np.empty(min(2 * len(self.out), limit), np.uint8)
         grown[: len(self.out)] = self.out
         self.out = grown
 
 
-def _grown(state: Array, counted: tuple[int, int]) -> tuple[int, int]:
+def _grown(state: Ints, counted: tuple[int, int]) -> tuple[int, int]:
     """The rows and zeros since ``counted``."""
     return int(state[ROWS]) - counted[0], int(state[ZEROS]) - counted[1]
 

@@ -5,11 +5,24 @@ Python.
 """
 
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import SupportsInt, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NBitBase, NDArray
 
 from millrace import doubles
 from millrace.compiled import kernel_compiler
 from millrace.text_protocol import walk
+
+Bytes: TypeAlias = NDArray[np.uint8]
+Ints: TypeAlias = NDArray[np.int64]
+Hashes: TypeAlias = NDArray[np.uint64]
+Letters: TypeAlias = NDArray[np.uint32]  # the tables of ``consumer.plan.collation``
+Offsets: TypeAlias = NDArray[np.integer[NBitBase]]  # Arrow's: 32 or 64 bits
+
+int64 = cast(Callable[[SupportsInt], int], np.int64)  # in kernels: a number of 64 bits
 
 CHECKED = os.environ.get("MILLRACE_KERNEL_CHECKED", "") == "1"
 

@@ -31,12 +31,11 @@ collision of unequal values only reduces parallelism. A key of a table is one ro
              or update, which is exclusive), else exclusive. With ``holds_token`` always exclusive
 """
 
-from typing import Any
+from typing import SupportsInt
 
 import numpy as np
-import numpy.typing as npt
 
-from consumer.kernel.compiled import compiled
+from consumer.kernel.compiled import Bytes, Hashes, Ints, Letters, compiled
 from consumer.kernel.walk import (
     BYTES,
     FIRST_CELL,
@@ -49,8 +48,6 @@ from consumer.kernel.walk import (
     STRING,
 )
 
-Array = npt.NDArray[Any]
-
 ROW, UNIQUE, REFERENCE, TOUCH, CASCADE, BAG, SERIAL = 0, 1, 2, 3, 4, 5, 6
 EXACT, PADDED, FOLDED, COARSE, FLOATING = 0, 1, 2, 3, 4
 SHARED, EXCLUSIVE = 0, 1
@@ -61,19 +58,19 @@ _UNKNOWN, _WORD = 0xFFFFFFFF, 0x80000000  # as in ``collation``
 
 
 @compiled
-def _mix(state: Any, byte: Any) -> Any:
+def _mix(state: np.uint64, byte: SupportsInt) -> np.uint64:
     return (state ^ np.uint64(byte)) * np.uint64(_PRIME)
 
 
 @compiled
-def _finish(state: Any) -> Any:
+def _finish(state: np.uint64) -> np.uint64:
     state ^= state >> np.uint64(32)
     state *= np.uint64(0x9E3779B97F4A7C15)
     return state ^ (state >> np.uint64(29))
 
 
 @compiled
-def _text_end(data: Array, start: Any, end: Any, length: Any) -> Any:
+def _text_end(data: Bytes, start: int, end: int, length: int) -> int:
     """The end of the first ``length`` characters of UTF-8 text."""
     at = start
     while at < end:
@@ -87,8 +84,8 @@ def _text_end(data: Array, start: Any, end: Any, length: Any) -> Any:
 
 @compiled
 def _mix_bytes(
-    state: Any, data: Array, kind: Any, start: Any, end: Any, method: Any, length: Any
-) -> Any:
+    state: np.uint64, data: Bytes, kind: int, start: int, end: int, method: int, length: int
+) -> np.uint64:
     """Mix one value into the hash, by its bytes."""
     if length > 0 and method == EXACT:
         end = min(end, start + length)
@@ -113,7 +110,7 @@ def _mix_bytes(
 
 
 @compiled
-def _rare_code(data: Array, at: Any, end: Any, place: Any, folds: Array) -> Any:
+def _rare_code(data: Bytes, at: int, end: int, place: int, folds: Letters) -> tuple[np.uint32, int]:
     """(code, position after it) of the character at ``at``, which is not ASCII; UNKNOWN if it is not UTF-8."""
     byte = np.uint32(data[at])
     size = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
@@ -129,20 +126,20 @@ def _rare_code(data: Array, at: Any, end: Any, place: Any, folds: Array) -> Any:
 
 
 @compiled
-def _mix_four(state: Any, letters: Any) -> Any:
+def _mix_four(state: np.uint64, letters: np.uint64) -> np.uint64:
     state = (state ^ letters) * np.uint64(_PRIME)
     return state ^ (state >> np.uint64(32))
 
 
 @compiled
 def _mix_letters(
-    state: Any,
-    data: Array,
-    start: Any,
-    end: Any,
-    fold: Any,
-    folds: Array,
-) -> Any:
+    state: np.uint64,
+    data: Bytes,
+    start: int,
+    end: int,
+    fold: int,
+    folds: Letters,
+) -> tuple[np.uint64, bool]:
     """Mix the letters of one text into the hash, four at a time; returns (state, comparable).
 
     Letters of blanks are mixed when another letter follows them. A letter has 16 bits.
@@ -211,8 +208,8 @@ def _mix_letters(
 
 @compiled
 def _differs(
-    data: Array, cells: Array, cell: Any, width: Any, parts: Array, part: Any, part_count: Any
-) -> Any:
+    data: Bytes, cells: Ints, cell: int, width: int, parts: Ints, part: int, part_count: int
+) -> bool:
     for number in range(part, part + part_count):
         before = cells[cell + parts[number, 0]]
         after = cells[cell + width + parts[number, 0]]
@@ -226,15 +223,15 @@ def _differs(
 
 @compiled
 def _hash_image(
-    data: Array,
-    cells: Array,
-    cell: Any,
-    parts: Array,
-    part: Any,
-    part_count: Any,
-    seed: Any,
-    folds: Array,
-) -> Any:
+    data: Bytes,
+    cells: Ints,
+    cell: int,
+    parts: Ints,
+    part: int,
+    part_count: int,
+    seed: np.uint64,
+    folds: Letters,
+) -> tuple[np.uint64, bool, bool, bool]:
     """(hash, is_null, comparable, folded) of one key of one image."""
     state = seed
     folded = False
@@ -267,21 +264,21 @@ def _hash_image(
 
 @compiled
 def key_hashes(
-    data: Array,
-    records: Array,
-    count: Any,
-    cells: Array,
-    widths: Array,
-    key_first: Array,
-    keys: Array,
-    seeds: Array,
-    tokens: Array,
-    parts: Array,
-    folds: Array,
-    owners: Array,
-    hashes: Array,
-    modes: Array,
-) -> Any:
+    data: Bytes,
+    records: Ints,
+    count: int,
+    cells: Ints,
+    widths: Ints,
+    key_first: Ints,
+    keys: Ints,
+    seeds: Hashes,
+    tokens: Hashes,
+    parts: Ints,
+    folds: Letters,
+    owners: Ints,
+    hashes: Hashes,
+    modes: Bytes,
+) -> int:
     """Fill ``owners`` (record numbers), ``hashes`` and ``modes``; returns the number of entries.
 
     The keys of slot ``s`` are ``keys[key_first[s]:key_first[s + 1]]``. Each key of each record needs at most four

@@ -12,15 +12,10 @@ after a date, a time, a DECIMAL or bytes, three after a TIMESTAMP, two after an 
 not read. Only texts that capture has made of MySQL's JSON have marks; in others a blank is a blank.
 """
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
-from consumer.kernel.compiled import compiled
+from consumer.kernel.compiled import Bytes, Ints, compiled
 from consumer.kernel.walk import FIRST_CELL, STRING
-
-Array = npt.NDArray[Any]
 
 # which marks count: none (the text is not capture's), all but those of integers, all
 NO_MARKS, MARKS, SIGN_MARKS = 0, 1, 2
@@ -29,7 +24,7 @@ _EXACT_BYTES_MAX = 16
 
 
 @compiled
-def may_be_inexact(data: Array, start: Any, end: Any, marks: Any) -> Any:
+def may_be_inexact(data: Bytes, start: int, end: int, marks: int) -> bool:
     """Whether the text may contain such a value. ``marks``: NO_MARKS, MARKS, or SIGN_MARKS."""
     at = start
     while at < end:
@@ -73,8 +68,8 @@ def may_be_inexact(data: Array, start: Any, end: Any, marks: Any) -> Any:
 
 @compiled
 def find_inexact(
-    data: Array, records: Array, numbers: Array, cells: Array, places: Array, marks: Any
-) -> Any:
+    data: Bytes, records: Ints, numbers: Ints, cells: Ints, places: Ints, marks: int
+) -> Bytes:
     """For each record in ``numbers``: 1 if a text in its cells ``places`` may contain such a value, else 0."""
     found = np.zeros(len(numbers), np.uint8)
     for at in range(len(numbers)):

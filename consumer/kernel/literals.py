@@ -18,27 +18,22 @@ Only bytes that end or change a string literal are escaped. sql_mode must not co
 has no effect. A number with an exponent is a DOUBLE, which the server reads as the double nearest to it.
 """
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
-from consumer.kernel.compiled import compiled
+from consumer.kernel.compiled import Bytes, Ints, compiled, int64
 from consumer.kernel.walk import BYTES, DECIMAL, DOUBLE, FLOAT, INT, STRING, read_long
 from millrace.doubles import shortest
-
-Array = npt.NDArray[Any]
 
 PLAIN, BITS, BOUNDED = 0, 1, 2
 NUMBER_BYTES_MAX = 96  # DECIMAL(65) with sign and point, a double with exponent
 
 
 @compiled
-def measure(firsts: Array, cells: Array, shape: Array) -> Any:
+def measure(firsts: Ints, cells: Ints, shape: Ints) -> Ints:
     """An upper bound of the literal bytes of each row, without opening and closing."""
     bounds = np.empty(len(firsts), np.int64)
     for number in range(len(firsts)):
-        total = np.int64(0)
+        total = int64(0)
         for place in range(len(shape)):
             cell = firsts[number, shape[place, 0]] + shape[place, 1]
             kind = cells[cell, 0]
@@ -51,7 +46,7 @@ def measure(firsts: Array, cells: Array, shape: Array) -> Any:
 
 
 @compiled
-def _put_number(out: Array, at: Any, value: Any) -> Any:
+def _put_number(out: Bytes, at: int, value: np.uint64) -> int:
     """Write the digits of an unsigned 64-bit number; returns the position after them."""
     digits = 1
     rest = value // np.uint64(10)
@@ -65,7 +60,7 @@ def _put_number(out: Array, at: Any, value: Any) -> Any:
 
 
 @compiled
-def _put_signed(out: Array, at: Any, value: Any) -> Any:
+def _put_signed(out: Bytes, at: int, value: int) -> int:
     if value < 0:
         out[at] = 45
         return _put_number(out, at + 1, np.uint64(0) - np.uint64(value))
@@ -73,7 +68,7 @@ def _put_signed(out: Array, at: Any, value: Any) -> Any:
 
 
 @compiled
-def _put_decimal(out: Array, at: Any, data: Array, start: Any, end: Any, scale: Any) -> Any:
+def _put_decimal(out: Bytes, at: int, data: Bytes, start: int, end: int, scale: int) -> int:
     """Write a two's complement number by dividing it by 10**9; 40 limbs of 16 bits are enough for DECIMAL(65)."""
     limbs = np.zeros(40, np.uint64)
     size = end - start
@@ -116,29 +111,29 @@ def _put_decimal(out: Array, at: Any, data: Array, start: Any, end: Any, scale: 
 
 
 @compiled
-def _put_double(out: Array, at: Any, bits: Any) -> Any:
+def _put_double(out: Bytes, at: int, bits: int) -> int:
     if bits < 0:
         out[at] = 45
         at += 1
-        bits &= np.int64(0x7FFFFFFFFFFFFFFF)
+        bits &= int64(0x7FFFFFFFFFFFFFFF)
     digits, exponent = shortest(bits) if bits else (0, 0)
     at = _put_number(out, at, np.uint64(digits))
     out[at] = 101
-    return _put_signed(out, at + 1, np.int64(exponent))
+    return _put_signed(out, at + 1, int64(exponent))
 
 
 @compiled
-def _double_bits(data: Array, start: Any, kind: Any) -> Any:
-    bits = np.int64(0)
+def _double_bits(data: Bytes, start: int, kind: int) -> int:
+    bits = int64(0)
     for byte in range(8 if kind == DOUBLE else 4):
-        bits |= np.int64(data[start + byte]) << np.int64(8 * byte)
+        bits |= int64(data[start + byte]) << int64(8 * byte)
     if kind == FLOAT:
-        return np.float64(np.uint32(bits).view(np.float32)).view(np.int64)
+        return int64(np.float64(np.uint32(bits).view(np.float32)).view(np.int64))
     return bits
 
 
 @compiled
-def _within(bits: Any, limit: Any) -> Any:
+def _within(bits: int, limit: int) -> int:
     """The limit of a FLOAT(M,D), given as the bits of a double, instead of the FLOAT that is stored for it.
 
     That FLOAT may be larger than the limit, and a strict server refuses it.
@@ -146,12 +141,12 @@ def _within(bits: Any, limit: Any) -> Any:
     value = np.int64(bits).view(np.float64)
     most = np.int64(limit).view(np.float64)
     if np.float32(abs(value)) == np.float32(most):
-        return np.float64(most if value > 0 else -most).view(np.int64)
+        return int64(np.float64(most if value > 0 else -most).view(np.int64))
     return bits
 
 
 @compiled
-def _put_quoted(out: Array, at: Any, data: Array, start: Any, end: Any) -> Any:
+def _put_quoted(out: Bytes, at: int, data: Bytes, start: int, end: int) -> int:
     out[at] = 39
     at += 1
     for place in range(start, end):
@@ -170,7 +165,7 @@ def _put_quoted(out: Array, at: Any, data: Array, start: Any, end: Any) -> Any:
 
 
 @compiled
-def _put_text(out: Array, at: Any, text: Array) -> Any:
+def _put_text(out: Bytes, at: int, text: Bytes) -> int:
     for place in range(len(text)):
         out[at + place] = text[place]
     return at + len(text)
@@ -178,15 +173,15 @@ def _put_text(out: Array, at: Any, text: Array) -> Any:
 
 @compiled
 def put_literal(
-    out: Array,
-    at: Any,
-    data: Array,
-    cells: Array,
-    cell: Any,
-    form: Any,
-    scale: Any,
-    binary: Array,
-) -> Any:
+    out: Bytes,
+    at: int,
+    data: Bytes,
+    cells: Ints,
+    cell: int,
+    form: int,
+    scale: int,
+    binary: Bytes,
+) -> int:
     """Write one literal at ``out[at]``; returns the position after it. ``binary`` is the text ``_binary``."""
     kind, start, end = cells[cell, 0], cells[cell, 1], cells[cell, 2]
     if kind == INT:
@@ -200,10 +195,10 @@ def put_literal(
     if kind == STRING:
         return _put_quoted(out, at, data, start, end)
     if kind == BYTES and form == BITS:
-        bits = np.uint64(0)
+        unsigned = np.uint64(0)
         for place in range(start, end):
-            bits = bits << np.uint64(8) | np.uint64(data[place])
-        return _put_number(out, at, bits)
+            unsigned = unsigned << np.uint64(8) | np.uint64(data[place])
+        return _put_number(out, at, unsigned)
     if kind == BYTES:
         return _put_quoted(out, _put_text(out, at, binary), data, start, end)
     out[at] = 78
@@ -215,17 +210,17 @@ def put_literal(
 
 @compiled
 def put_rows(
-    out: Array,
-    data: Array,
-    firsts: Array,
-    cells: Array,
-    shape: Array,
-    lead: Array,
-    opening: Array,
-    closing: Array,
-    tail: Array,
-    binary: Array,
-) -> Any:
+    out: Bytes,
+    data: Bytes,
+    firsts: Ints,
+    cells: Ints,
+    shape: Ints,
+    lead: Bytes,
+    opening: Bytes,
+    closing: Bytes,
+    tail: Bytes,
+    binary: Bytes,
+) -> int:
     """Write ``lead``, the rows joined by commas, and ``tail`` into ``out``; returns the number of bytes."""
     at = _put_text(out, 0, lead)
     for number in range(len(firsts)):
@@ -245,15 +240,15 @@ def put_rows(
 
 @compiled
 def put_template(
-    out: Array,
-    data: Array,
-    firsts: Array,
-    cells: Array,
-    shape: Array,
-    glue: Array,
-    glue_ends: Array,
-    binary: Array,
-) -> Any:
+    out: Bytes,
+    data: Bytes,
+    firsts: Ints,
+    cells: Ints,
+    shape: Ints,
+    glue: Bytes,
+    glue_ends: Ints,
+    binary: Bytes,
+) -> int:
     """Write one row's literals between fixed texts: text 0, literal 0, text 1, …; returns the number of bytes."""
     at = 0
     start = 0

@@ -12,22 +12,17 @@ r"""Writes rows as the text that LOAD DATA reads: fields end with a tab, lines w
 In utf8mb4 no byte of a longer character equals one of the escaped bytes. Arguments are those of ``kernel.literals``.
 """
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
-from consumer.kernel.compiled import compiled
+from consumer.kernel.compiled import Bytes, Ints, compiled, int64
 from consumer.kernel.literals import BITS, put_literal
 from consumer.kernel.walk import BYTES, NULL, STRING
-
-Array = npt.NDArray[Any]
 
 _NUL, _TAB, _LINE_FEED, _BACKSLASH = 0, 9, 10, 92
 
 
 @compiled
-def _put_escaped(out: Array, at: Any, data: Array, start: Any, end: Any) -> Any:
+def _put_escaped(out: Bytes, at: int, data: Bytes, start: int, end: int) -> int:
     for place in range(start, end):
         byte = data[place]
         if byte in (_BACKSLASH, _TAB, _LINE_FEED, _NUL):
@@ -45,14 +40,14 @@ def _put_escaped(out: Array, at: Any, data: Array, start: Any, end: Any) -> Any:
 
 
 @compiled
-def _hex_digit(value: Any) -> Any:
+def _hex_digit(value: int) -> np.uint8:
     return np.uint8(value + (48 if value < 10 else 55))
 
 
 @compiled
-def _put_hex(out: Array, at: Any, data: Array, start: Any, end: Any) -> Any:
+def _put_hex(out: Bytes, at: int, data: Bytes, start: int, end: int) -> int:
     for place in range(start, end):
-        byte = np.int64(data[place])
+        byte = int64(data[place])
         out[at] = _hex_digit(byte >> 4)
         out[at + 1] = _hex_digit(byte & 15)
         at += 2
@@ -60,9 +55,9 @@ def _put_hex(out: Array, at: Any, data: Array, start: Any, end: Any) -> Any:
 
 
 @compiled
-def put_lines(out: Array, data: Array, firsts: Array, cells: Array, shape: Array) -> Any:
+def put_lines(out: Bytes, data: Bytes, firsts: Ints, cells: Ints, shape: Ints) -> int:
     """Write the rows into ``out``; returns the number of bytes."""
-    at = np.int64(0)
+    at = int64(0)
     for number in range(len(firsts)):
         for place in range(len(shape)):
             if place > 0:

@@ -17,12 +17,9 @@ entry. A hash only finds the entry; the bytes decide, so equal hashes never join
 A record with a NULL in the identity, or with a value in an unusual branch, is never merged and ends its chain.
 """
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
-from consumer.kernel.compiled import compiled
+from consumer.kernel.compiled import Bytes, Ints, compiled, int64
 from consumer.kernel.walk import (
     FIRST_CELL,
     HAS_FALLBACK,
@@ -33,8 +30,6 @@ from consumer.kernel.walk import (
     OP_UPDATE,
     SLOT,
 )
-
-Array = npt.NDArray[Any]
 
 KEEP, FREE, NET, EXACT = 0, 1, 2, 3
 
@@ -57,8 +52,8 @@ _PRIME = 0x100000001B3
 
 @compiled
 def _identity_hash(
-    data: Array, cells: Array, cell: Any, parts: Array, first: Any, count: Any, slot: Any
-) -> Any:
+    data: Bytes, cells: Ints, cell: int, parts: Ints, first: int, count: int, slot: int
+) -> tuple[np.uint64, bool]:
     """(hash, is_null) of the identity in one image."""
     state = np.uint64(0xCBF29CE484222325) ^ np.uint64(slot)
     for part in range(first, first + count):
@@ -75,8 +70,8 @@ def _identity_hash(
 
 @compiled
 def _same(
-    data: Array, cells: Array, one: Any, other: Any, parts: Array, first: Any, count: Any
-) -> Any:
+    data: Bytes, cells: Ints, one: int, other: int, parts: Ints, first: int, count: int
+) -> bool:
     """True if these columns have the same bytes in two images."""
     for part in range(first, first + count):
         left, right = one + parts[part], other + parts[part]
@@ -92,15 +87,15 @@ def _same(
 
 @compiled
 def merge(
-    data: Array,
-    records: Array,
-    numbers: Array,
-    cells: Array,
-    widths: Array,
-    rules: Array,
-    parts: Array,
-    hash_mask: Any,
-) -> Any:
+    data: Bytes,
+    records: Ints,
+    numbers: Ints,
+    cells: Ints,
+    widths: Ints,
+    rules: Ints,
+    parts: Ints,
+    hash_mask: int,
+) -> Ints:
     """The net changes of the records ``numbers`` (in seq order), sorted by PLACE.
 
     ``hash_mask`` cuts hashes, for tests of collisions; -1 keeps them. LEVEL is 0 for tables that are not EXACT.
@@ -137,7 +132,7 @@ def merge(
             continue
 
         # the entries of the chains: left for the before image, right for the after image
-        left, right = np.int64(-1), np.int64(-1)
+        left, right = int64(-1), int64(-1)
         for image in range(2):
             if (image == 0 and op == OP_CREATE) or (image == 1 and op == OP_DELETE):
                 continue
@@ -150,7 +145,7 @@ def merge(
                 changes[count, _IS_SOLE] = 1
                 continue
             found &= np.uint64(hash_mask)
-            at = np.int64(found & np.uint64(size - 1))
+            at = int64(found & np.uint64(size - 1))
             while table[at] >= 0:
                 entry = table[at]
                 equal = entry_hashes[entry] == found and entry_slots[entry] == slot
@@ -165,9 +160,9 @@ def merge(
                 tails[entry_count] = -1
                 entry_count += 1
             if image == 0:
-                left = np.int64(table[at])
+                left = int64(table[at])
             else:
-                right = np.int64(table[at])
+                right = int64(table[at])
 
         own_entry = right if op == OP_CREATE else left
         tail = tails[own_entry] if own_entry >= 0 else -1

@@ -9,21 +9,16 @@
 Results depend only on the arguments: no randomness, no clock, no ``hash()``.
 """
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
-from consumer.kernel.compiled import compiled
+from consumer.kernel.compiled import Bytes, Hashes, Ints, compiled, int64
 from consumer.kernel.hashes import EXCLUSIVE
-
-Array = npt.NDArray[Any]
 
 FLIGHT, LANE, HELD = 0, 1, 2  # columns of ``slots``
 
 
 @compiled
-def _root(parents: Array, node: Any) -> Any:
+def _root(parents: Ints, node: int) -> int:
     while parents[node] != node:
         parents[node] = parents[parents[node]]
         node = parents[node]
@@ -31,7 +26,7 @@ def _root(parents: Array, node: Any) -> Any:
 
 
 @compiled
-def find_groups(owners: Array, hashes: Array, modes: Array, by_hash: Array, count: Any) -> Any:
+def find_groups(owners: Ints, hashes: Hashes, modes: Bytes, by_hash: Ints, count: int) -> Ints:
     """The group of each of ``count`` records, named by its first record's number. ``by_hash`` sorts ``hashes``."""
     parents = np.arange(count)
     at = 0
@@ -54,7 +49,7 @@ def find_groups(owners: Array, hashes: Array, modes: Array, by_hash: Array, coun
     return parents
 
 
-def pack_lanes(groups: Array, weights: Array, lane_count: int, bound: Array | None = None) -> Array:
+def pack_lanes(groups: Ints, weights: Ints, lane_count: int, bound: Ints | None = None) -> Ints:
     """The lane of each record. A group that weighs more than an eighth of a lane goes to the lightest lane.
 
     ``bound``: the lane of each group, -1 if it is free.
@@ -71,12 +66,12 @@ def pack_lanes(groups: Array, weights: Array, lane_count: int, bound: Array | No
     for group in large:
         lane_of[group] = np.argmin(loads)
         loads[lane_of[group]] += totals[group]
-    filled: Array = _fill_lanes(groups, totals, lane_of, loads, share)
+    filled: Ints = _fill_lanes(groups, totals, lane_of, loads, share)
     return filled
 
 
 @compiled
-def _fill_lanes(groups: Array, totals: Array, lane_of: Array, loads: Array, share: Any) -> Any:
+def _fill_lanes(groups: Ints, totals: Ints, lane_of: Ints, loads: Ints, share: int) -> Ints:
     """Assign the small groups in the order of their first records, one lane after the other."""
     lane = 0
     lanes = np.empty(len(groups), np.int64)
@@ -92,7 +87,7 @@ def _fill_lanes(groups: Array, totals: Array, lane_of: Array, loads: Array, shar
 
 
 @compiled
-def find_levels(owners: Array, hashes: Array, modes: Array, by_hash: Array, count: Any) -> Any:
+def find_levels(owners: Ints, hashes: Hashes, modes: Bytes, by_hash: Ints, count: int) -> Ints:
     """The level of each of ``count`` records in seq order; the entries of one record are adjacent."""
     dense = np.empty(len(by_hash), np.int64)
     last = -1
@@ -106,7 +101,7 @@ def find_levels(owners: Array, hashes: Array, modes: Array, by_hash: Array, coun
     at = 0
     while at < len(owners):
         end = at
-        level = np.int64(0)
+        level = int64(0)
         while end < len(owners) and owners[end] == owners[at]:
             key = dense[end]
             level = max(level, exclusive[key] + 1)
@@ -126,22 +121,22 @@ def find_levels(owners: Array, hashes: Array, modes: Array, by_hash: Array, coun
 
 @compiled
 def bind_groups(
-    owners: Array,
-    hashes: Array,
-    modes: Array,
-    groups: Array,
-    table: Array,
-    slots: Array,
-    done_flight: Any,
-    bound: Array,
-) -> Any:
+    owners: Ints,
+    hashes: Hashes,
+    modes: Bytes,
+    groups: Ints,
+    table: Hashes,
+    slots: Ints,
+    done_flight: int,
+    bound: Ints,
+) -> bool:
     """Bind groups to the lanes that hold their keys in earlier flights; False if one needs two lanes.
 
     ``table`` and ``slots`` are as ``hold_keys`` left them. ``bound[group]`` is set to the lane.
     """
     size = np.uint64(len(table))
     for entry in range(len(owners)):
-        place: Any = np.int64(hashes[entry] % size)
+        place: int = int64(hashes[entry] % size)
         while slots[place, FLIGHT] > 0 and table[place] != hashes[entry]:
             place = place + 1 if place + 1 < len(table) else 0
         if slots[place, FLIGHT] <= done_flight:
@@ -157,14 +152,14 @@ def bind_groups(
 
 @compiled
 def hold_keys(
-    owners: Array,
-    hashes: Array,
-    modes: Array,
-    lanes: Array,
-    flight: Any,
-    table: Array,
-    slots: Array,
-    done_flight: Any,
+    owners: Ints,
+    hashes: Hashes,
+    modes: Bytes,
+    lanes: Ints,
+    flight: int,
+    table: Hashes,
+    slots: Ints,
+    done_flight: int,
 ) -> None:
     """Note the lane of every key of a flight. ``lanes``: of each owner. ``table`` must have room for all keys.
 
@@ -172,7 +167,7 @@ def hold_keys(
     """
     size = np.uint64(len(table))
     for entry in range(len(owners)):
-        place: Any = np.int64(hashes[entry] % size)
+        place: int = int64(hashes[entry] % size)
         while slots[place, FLIGHT] > 0 and table[place] != hashes[entry]:
             place = place + 1 if place + 1 < len(table) else 0
         lane = lanes[owners[entry]]

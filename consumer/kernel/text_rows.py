@@ -10,14 +10,12 @@ with three texts, and one more line:
 ``millrace.text_protocol.walk`` has the format of ``data``.
 """
 
-from typing import Any
-
 import numpy as np
 
-from consumer.kernel.compiled import compiled
+from consumer.kernel.compiled import Bytes, Ints, compiled, int64
 from consumer.kernel.json_numbers import NO_MARKS, may_be_inexact
 from millrace.text_protocol import walk as w
-from millrace.text_protocol.walk import AT, ROW_END, Array, next_row, value_at
+from millrace.text_protocol.walk import AT, ROW_END, next_row, value_at
 
 # state after that of the walk: column and end of the value that is being copied (-1: none); positions in out
 COLUMN, VALUE_END, OUT, MARK = range(w.OWN, w.OWN + 4)
@@ -34,7 +32,7 @@ REFUSES_NULL, COUNTS_ZERO, IS_DOCUMENT = 1, 2, 4
 FULL, DOCUMENT = w.DAMAGED + 1, w.DAMAGED + 2
 
 
-def make_state(out: int, rows_max: int) -> Array:
+def make_state(out: int, rows_max: int) -> Ints:
     """The state before the first row. ``out``: where its text begins."""
     state = np.zeros(STATE_WIDTH, np.int64)
     state[VALUE_END], state[OUT], state[MARK], state[ROWS_MAX] = -1, out, out, rows_max
@@ -42,14 +40,15 @@ def make_state(out: int, rows_max: int) -> Array:
 
 
 @compiled
-def _put(out: Array, at: Any, texts: Array, sizes: Array, line: Any, which: Any) -> Any:
-    for place in range(sizes[line, which]):
+def _put(out: Bytes, at: int, texts: Bytes, sizes: Ints, line: int, which: int) -> int:
+    size: int = sizes[line, which]
+    for place in range(size):
         out[at + place] = texts[line, which, place]
-    return at + sizes[line, which]
+    return at + size
 
 
 @compiled
-def _is_inexact(data: Array, at: Any, row_end: Any, flags: Array) -> Any:
+def _is_inexact(data: Bytes, at: int, row_end: int, flags: Bytes) -> bool:
     """Whether a JSON text of the row may need an expression. False for a damaged row."""
     for column in range(len(flags)):
         at, size = value_at(data, at, row_end)
@@ -65,17 +64,17 @@ def _is_inexact(data: Array, at: Any, row_end: Any, flags: Array) -> Any:
 
 @compiled
 def put_text_rows(
-    state: Array,
-    data: Array,
-    end: Any,
-    joined: Any,
-    out: Array,
-    escapes: Array,
-    texts: Array,
-    sizes: Array,
-    flags: Array,
-    margin: Any,
-) -> Any:
+    state: Ints,
+    data: Bytes,
+    end: int,
+    joined: int,
+    out: Bytes,
+    escapes: Bytes,
+    texts: Bytes,
+    sizes: Ints,
+    flags: Bytes,
+    margin: int,
+) -> int:
     """Write rows from ``data[:end]`` to ``out``; returns why it stopped.
 
     ``margin``: at least the bytes of all texts around one value, and of those at the end of a row. ``escapes``: for
@@ -139,7 +138,7 @@ def put_text_rows(
                 stopped = FULL
                 break
             put = _put(out, put, texts, sizes, column, 2)
-            value_end = np.int64(-1)
+            value_end = int64(-1)
             column += 1
         if stopped >= 0:
             break
@@ -147,8 +146,8 @@ def put_text_rows(
             stopped = w.DAMAGED
             break
         put = _put(out, put, texts, sizes, columns, 0)
-        row_end = np.int64(0)
-        column = np.int64(0)
+        row_end = int64(0)
+        column = int64(0)
         state[ROWS] += 1
         state[MARK] = put
         state[ZEROS] = zeros

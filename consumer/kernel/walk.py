@@ -20,14 +20,9 @@ has ``BAD_OP``. A value whose db, table and set do not match its schema has ``OT
 identify the table, because a rebuilt registry may give it to another table.
 """
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
-from consumer.kernel.compiled import compiled
-
-Array = npt.NDArray[Any]
+from consumer.kernel.compiled import Bytes, Ints, Offsets, compiled, int64
 
 NULL, INT, DECIMAL, FLOAT, DOUBLE, BYTES, STRING = 0, 1, 2, 3, 4, 5, 6
 PROGRAM_WIDTH = 5
@@ -60,7 +55,7 @@ DECIMAL_BYTES_MAX = 32  # DECIMAL(65) needs 28; ``kernel.text`` has room for thi
 
 
 @compiled
-def read_long(data: Array, at: Any, end: Any) -> Any:
+def read_long(data: Bytes, at: int, end: int) -> tuple[int, int]:
     """A zigzag number at ``at``: (value, position after it); position -1 if it is truncated."""
     shift = np.uint64(0)
     value = np.uint64(0)
@@ -69,14 +64,14 @@ def read_long(data: Array, at: Any, end: Any) -> Any:
         at += 1
         value |= (byte & np.uint64(0x7F)) << shift
         if byte < np.uint64(0x80):
-            signed = np.int64(value >> np.uint64(1)) ^ -np.int64(value & np.uint64(1))
+            signed = int64(value >> np.uint64(1)) ^ -int64(value & np.uint64(1))
             return signed, at
         shift += np.uint64(7)
-    return np.int64(0), -1
+    return int64(0), -1
 
 
 @compiled
-def _skip_string(data: Array, at: Any, end: Any) -> Any:
+def _skip_string(data: Bytes, at: int, end: int) -> int:
     if at < 0:
         return -1
     length, at = read_long(data, at, end)
@@ -86,7 +81,7 @@ def _skip_string(data: Array, at: Any, end: Any) -> Any:
 
 
 @compiled
-def _skip_long(data: Array, at: Any, end: Any) -> Any:
+def _skip_long(data: Bytes, at: int, end: int) -> int:
     if at < 0:
         return -1
     _, at = read_long(data, at, end)
@@ -94,7 +89,7 @@ def _skip_long(data: Array, at: Any, end: Any) -> Any:
 
 
 @compiled
-def _skip_same(data: Array, at: Any, end: Any, names: Array, start: Any, stop: Any) -> Any:
+def _skip_same(data: Bytes, at: int, end: int, names: Bytes, start: int, stop: int) -> int:
     """The position after the bytes ``names[start:stop]``; -1 if they differ. No early exit: 16 bytes at a time."""
     length = stop - start
     if at < 0 or length > end - at:
@@ -109,19 +104,19 @@ def _skip_same(data: Array, at: Any, end: Any, names: Array, start: Any, stop: A
 
 @compiled
 def walk_row(
-    data: Array, at: Any, end: Any, program: Array, line: Any, count: Any, cells: Array, cell: Any
-) -> Any:
+    data: Bytes, at: int, end: int, program: Ints, line: int, count: int, cells: Ints, cell: int
+) -> tuple[int, int]:
     """Fill ``cells`` from ``cell`` on with one image; (position after it or -1 if truncated, has a fallback)."""
-    fallback = np.int64(0)
+    fallback = int64(0)
     for column in range(count):
-        branch = np.int64(0)
+        branch = int64(0)
         if program[line + column, 0] > 1:
             branch, at = read_long(data, at, end)
             if at < 0 or branch < 0 or branch >= program[line + column, 0]:
                 return -1, fallback
         kind = program[line + column, 1 + branch]
         if branch > 0 and program[line + column, branch] != NULL:
-            fallback = np.int64(1)
+            fallback = int64(1)
         start = at
         if kind == INT:
             _, at = read_long(data, at, end)
@@ -147,18 +142,18 @@ def walk_row(
 
 @compiled
 def _walk_record(
-    data: Array,
-    at: Any,
-    end: Any,
-    program: Array,
-    line: Any,
-    count: Any,
-    cells: Array,
-    record: Array,
-    names: Array,
-    names_start: Any,
-    names_end: Any,
-) -> Any:
+    data: Bytes,
+    at: int,
+    end: int,
+    program: Ints,
+    line: int,
+    count: int,
+    cells: Ints,
+    record: Ints,
+    names: Bytes,
+    names_start: int,
+    names_end: int,
+) -> int:
     cell = record[FIRST_CELL]
     record[HAS_FALLBACK] = 0
     images = 0
@@ -229,16 +224,16 @@ def _walk_record(
 
 @compiled
 def count_cells(
-    data: Array, offsets: Array, first: Any, count: Any, ids: Array, widths: Array, cells_max: Any
-) -> Any:
+    data: Bytes, offsets: Offsets, first: int, count: int, ids: Ints, widths: Ints, cells_max: int
+) -> tuple[int, int]:
     """The first values whose cells are at most ``cells_max``, but at least one row: (values, their cells).
 
     A value that ``walk`` can't walk needs no cells.
     """
-    cell_count = np.int64(0)
+    cell_count = int64(0)
     for number in range(count):
-        start = np.int64(offsets[first + number])
-        if np.int64(offsets[first + number + 1]) - start < 6 or data[start + 5] > 2:
+        start = int64(offsets[first + number])
+        if int64(offsets[first + number + 1]) - start < 6 or data[start + 5] > 2:
             continue
         schema_id = _schema_id(data, start)
         place = np.searchsorted(ids, schema_id)
@@ -251,29 +246,29 @@ def count_cells(
 
 
 @compiled
-def _schema_id(data: Array, start: Any) -> Any:
+def _schema_id(data: Bytes, start: int) -> int:
     return (
-        np.int64(data[start + 1]) << 24
-        | np.int64(data[start + 2]) << 16
-        | np.int64(data[start + 3]) << 8
-        | np.int64(data[start + 4])
+        int64(data[start + 1]) << 24
+        | int64(data[start + 2]) << 16
+        | int64(data[start + 3]) << 8
+        | int64(data[start + 4])
     )
 
 
 @compiled
 def walk(
-    data: Array,
-    offsets: Array,
-    first: Any,
-    count: Any,
-    ids: Array,
-    widths: Array,
-    starts: Array,
-    program: Array,
-    names: Array,
-    records: Array,
-    cells: Array,
-) -> Any:
+    data: Bytes,
+    offsets: Offsets,
+    first: int,
+    count: int,
+    ids: Ints,
+    widths: Ints,
+    starts: Ints,
+    program: Ints,
+    names: Bytes,
+    records: Ints,
+    cells: Ints,
+) -> tuple[int, int]:
     """Walk values ``first`` … ``first + count - 1`` of an Arrow binary array.
 
     The index of an id in ``ids`` (sorted) is its slot. Its program begins at line ``starts[slot, 0]`` and has
@@ -281,10 +276,10 @@ def walk(
     ``starts[slot, 1]`` and end where those of the next slot begin. ``cells`` must have ``2 * widths`` rows per record
     (see ``count_cells``). Returns (records walked, status); it stops before the first record that can't be walked.
     """
-    cell = np.int64(0)
+    cell = int64(0)
     for number in range(count):
-        start = np.int64(offsets[first + number])
-        end = np.int64(offsets[first + number + 1])
+        start = int64(offsets[first + number])
+        end = int64(offsets[first + number + 1])
         record = records[number]
         if end - start < 6 or data[start] != 0:
             return number, NOT_FRAMED

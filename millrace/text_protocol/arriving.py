@@ -14,7 +14,8 @@ from millrace.text_protocol.walk import (
     PACKET_MAX,
     ROW_END,
     SEQUENCE,
-    Array,
+    Bytes,
+    Ints,
     little_number,
 )
 
@@ -43,13 +44,13 @@ class Arriving:
 
     def __init__(self, packets: RowPackets, bytes_max: int) -> None:
         self._packets = packets
-        self._buffer: Array = np.empty(bytes_max, np.uint8)
+        self._buffer: Bytes = np.empty(bytes_max, np.uint8)
         self.data, self.end, self.joined = self._buffer, 0, 0
         self._after = (0, 0)  # position and end in the buffer, while a joined row is read
         self.bytes = 0
         self.is_done = False
 
-    def more(self, state: Array) -> None:
+    def more(self, state: Ints) -> None:
         """Read on: the kernel needs bytes after ``state[AT]``, or has finished a joined row."""
         if self.joined:
             self.data, self.joined = self._buffer, 0
@@ -64,10 +65,10 @@ class Arriving:
         state[AT], self.end = 0, len(tail)
         self.end += self._read(self._buffer.data[self.end :])
 
-    def join(self, state: Array) -> None:
+    def join(self, state: Ints) -> None:
         """Put the packets of one row together, the first of which begins at ``state[AT]``."""
         self._after = (int(state[AT]), self.end)
-        row: Array = np.empty(0, np.uint8)
+        row: Bytes = np.empty(0, np.uint8)
         length = PACKET_MAX
         while length == PACKET_MAX:
             head = np.empty(HEAD_BYTES, np.uint8)
@@ -80,11 +81,11 @@ class Arriving:
         self.data, self.end, self.joined = row, len(row), len(row)
         state[AT] = 0
 
-    def row(self, state: Array) -> bytes:
+    def row(self, state: Ints) -> bytes:
         """The row that begins at ``state[AT]``."""
         return bytes(self.data[state[AT] : state[ROW_END]])
 
-    def finish(self, state: Array) -> None:
+    def finish(self, state: Ints) -> None:
         """Read the last packet; the server's error is raised."""
         self._after = (int(state[AT]), self.end)
         head = np.empty(HEAD_BYTES, np.uint8)
@@ -94,7 +95,7 @@ class Arriving:
         self.is_done = True
         self._packets.end(packet.tobytes())
 
-    def _fill(self, room: Array) -> None:
+    def _fill(self, room: Bytes) -> None:
         """Take the next bytes, first from the buffer."""
         at, end = self._after
         known = min(len(room), end - at)
@@ -110,7 +111,7 @@ class Arriving:
         return count
 
 
-def _length(head: Array) -> int:
+def _length(head: Bytes) -> int:
     return int(little_number(head, 0, 3))
 
 

@@ -11,8 +11,9 @@ packets.
 """
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import SupportsInt, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +25,10 @@ CHECKED = os.environ.get("MILLRACE_KERNEL_CHECKED", "") == "1"
 
 compiled = kernel_compiler("text-protocol", SOURCE, is_checked=CHECKED)
 
-Array = npt.NDArray[Any]
+int64 = cast(Callable[[SupportsInt], int], np.int64)  # in kernels: a number of 64 bits
+
+Bytes: TypeAlias = npt.NDArray[np.uint8]
+Ints: TypeAlias = npt.NDArray[np.int64]
 
 # state: position in data, end of the row there (0: no row has begun), sequence number of the next packet
 AT, ROW_END, SEQUENCE = range(3)
@@ -42,16 +46,16 @@ _NULL, _TWO, _THREE, _EIGHT, _ERROR = 0xFB, 0xFC, 0xFD, 0xFE, 0xFF
 
 
 @compiled
-def little_number(data: Array, at: Any, size: Any) -> Any:
+def little_number(data: Bytes, at: int, size: int) -> int:
     """The number in `size` bytes, little-endian."""
-    value = np.int64(0)
+    value = int64(0)
     for place in range(size):
-        value |= np.int64(data[at + place]) << np.int64(8 * place)
+        value |= int64(data[at + place]) << int64(8 * place)
     return value
 
 
 @compiled
-def next_row(state: Array, data: Array, end: Any, joined: Any) -> Any:
+def next_row(state: Ints, data: Bytes, end: int, joined: int) -> int:
     """Step into the next row of ``data[:end]``: AT is its first byte, ROW_END the offset after it."""
     at = state[AT]
     if joined > 0:
@@ -65,7 +69,7 @@ def next_row(state: Array, data: Array, end: Any, joined: Any) -> Any:
     if size == PACKET_MAX:
         return CONTINUES
     first = data[at + HEAD_BYTES]
-    if size == 0 or np.int64(data[at + 3]) != state[SEQUENCE]:
+    if size == 0 or int64(data[at + 3]) != state[SEQUENCE]:
         return DAMAGED
     if first == _ERROR or (first == _EIGHT and size < 9):
         return END
@@ -78,11 +82,11 @@ def next_row(state: Array, data: Array, end: Any, joined: Any) -> Any:
 
 
 @compiled
-def value_at(data: Array, at: Any, row_end: Any) -> Any:
+def value_at(data: Bytes, at: int, row_end: int) -> tuple[int, int]:
     """The offset of a value's bytes, and their number: NULL, or NO_VALUE if the row is damaged here."""
     if at >= row_end:
         return at, NO_VALUE
-    first = np.int64(data[at])
+    first = int64(data[at])
     if first == _NULL:
         return at + 1, NULL
     if first == _ERROR:

@@ -5,16 +5,27 @@ their callers check the lengths. ``NUMBA_DISABLE_JIT=1`` runs everything as plai
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import ParamSpec, SupportsInt, TypeAlias, TypeVar, cast
 
 import numpy as np
+from llvmlite import ir
+from numba.core.base import BaseContext
+from numba.core.typing.templates import Signature
 from numba.extending import intrinsic
+from numpy.typing import NDArray
 
 from millrace.compiled import IS_INTERPRETED, kernel_compiler
 
-int64 = cast(Callable[[Any], int], np.int64)  # in kernels: widen before a shift
+int64 = cast(Callable[[SupportsInt], int], np.int64)  # in kernels: widen before a shift
+
+Bytes: TypeAlias = NDArray[np.uint8]
+Words: TypeAlias = NDArray[np.int64]
+Sums: TypeAlias = NDArray[np.uint32]  # CRC-32
+# What an intrinsic returns: its signature, and the function that builds its LLVM code from the arguments.
+Build: TypeAlias = Callable[[BaseContext, ir.IRBuilder, object, Sequence[ir.Value]], ir.Value]
+Lowering: TypeAlias = tuple[Signature, Build]
 
 HERE = Path(__file__).parent
 # Every file with a kernel, and every file that kernels import. Changes to other files cause no recompilation.
@@ -38,10 +49,14 @@ CHECKED = os.environ.get("MILLRACE_KERNEL_CHECKED", "") == "1"
 compiled = kernel_compiler("relay", *SOURCES, is_checked=CHECKED)
 
 
-def lowered(plain: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def lowered(plain: Callable[P, R]) -> Callable[[Callable[..., Lowering]], Callable[P, R]]:
     """Makes an intrinsic, which replaces a call in a kernel with LLVM code. ``plain`` does the same in Python."""
 
-    def made(function: Callable[..., Any]) -> Callable[..., Any]:
-        return plain if IS_INTERPRETED else cast(Callable[..., Any], intrinsic(function))
+    def made(build: Callable[..., Lowering]) -> Callable[P, R]:
+        return plain if IS_INTERPRETED else cast(Callable[P, R], intrinsic(build))
 
     return made

@@ -10,17 +10,17 @@ callers' duty.
 """
 
 import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 from llvmlite import binding, ir
 from numba import types
-from numba.core import cgutils as _cgutils
+from numba.core import cgutils
+from numba.core.base import BaseContext
 
 from millrace.compiled import IS_INTERPRETED
-from producer.binlog.compiled import compiled, lowered
+from producer.binlog.compiled import Bytes, Lowering, Sums, compiled, lowered
 
 POLYNOMIAL = 0xEDB88320
 FOLD_BYTES_MIN = 128  # below, setting up the four lanes costs more than it saves
@@ -30,12 +30,11 @@ HAS_CLMUL = not IS_INTERPRETED and bool(binding.get_host_cpu_features().get("pcl
 _FOLD_512 = (0x0154442BD4, 0x01C6E41596)
 _FOLD_128 = (0x01751997D0, 0x00CCAA009E)
 
-cgutils: Any = _cgutils  # untyped
 _I64 = ir.IntType(64)
 _PAIR = ir.VectorType(_I64, 2)
 
 
-def _tables() -> "np.ndarray[Any, np.dtype[np.uint32]]":
+def _tables() -> Sums:
     """``tables[k][b]`` is the checksum of byte ``b`` followed by ``k`` zero bytes."""
     tables = np.zeros((16, 256), np.uint32)
     for byte in range(256):
@@ -64,10 +63,12 @@ def _no_plain_fold(*_given: object) -> None:
 
 
 @lowered(_plain_u64)
-def load_u64(_typing: Any, _address: Any) -> Any:
+def load_u64(_typing: object, _address: object) -> Lowering:
     """Load eight bytes from any address, little-endian."""
 
-    def build(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+    def build(
+        _context: object, builder: ir.IRBuilder, _signature: object, args: Sequence[ir.Value]
+    ) -> ir.Value:
         value = builder.load(builder.inttoptr(args[0], _I64.as_pointer()))
         value.align = 1
         return value
@@ -76,19 +77,23 @@ def load_u64(_typing: Any, _address: Any) -> Any:
 
 
 @lowered(_no_plain_fold)
-def _fold(_typing: Any, _address: Any, _blocks: Any, _sum: Any, _out: Any) -> Any:
+def _fold(
+    _typing: object, _address: object, _blocks: object, _sum: object, _out: object
+) -> Lowering:
     """Fold ``blocks`` (at least 1) blocks of 64 bytes and the running sum into 16 congruent bytes at ``out``."""
     return types.void(types.intp, types.intp, types.uint32, types.intp), _build_fold
 
 
-def _build_fold(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+def _build_fold(
+    context: BaseContext, builder: ir.IRBuilder, _signature: object, args: Sequence[ir.Value]
+) -> ir.Value:
     address, blocks, running, out = args
     multiply = _multiplier(builder)
     at = cgutils.alloca_once_value(builder, address)
     left = cgutils.alloca_once_value(builder, builder.sub(blocks, ir.Constant(_I64, 1)))
     lanes = [cgutils.alloca_once(builder, _PAIR) for _ in range(4)]
 
-    def load(offset: int) -> Any:
+    def load(offset: int) -> ir.Value:
         pointer = builder.add(builder.load(at), ir.Constant(_I64, offset))
         value = builder.load(builder.inttoptr(pointer, _PAIR.as_pointer()))
         value.align = 1
@@ -113,13 +118,13 @@ def _build_fold(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
     return context.get_dummy_value()
 
 
-def _multiplier(builder: Any) -> Callable[[Any, tuple[int, int]], Any]:
+def _multiplier(builder: ir.IRBuilder) -> Callable[[ir.Value, tuple[int, int]], ir.Value]:
     """Returns a function of lane and constants: low*low xor high*high, carry-less."""
     byte = ir.IntType(8)
     signature = ir.FunctionType(_PAIR, [_PAIR, _PAIR, byte])
     function = cgutils.get_or_insert_function(builder.module, signature, "llvm.x86.pclmulqdq")
 
-    def multiply(lane: Any, constants: tuple[int, int]) -> Any:
+    def multiply(lane: ir.Value, constants: tuple[int, int]) -> ir.Value:
         pair = ir.Constant(_PAIR, list(constants))
         low = builder.call(function, [lane, pair, ir.Constant(byte, 0x00)])
         high = builder.call(function, [lane, pair, ir.Constant(byte, 0x11)])
@@ -129,7 +134,7 @@ def _multiplier(builder: Any) -> Callable[[Any, tuple[int, int]], Any]:
 
 
 @contextmanager
-def _while_positive(builder: Any, counter: Any) -> Iterator[None]:
+def _while_positive(builder: ir.IRBuilder, counter: ir.Value) -> Iterator[None]:
     test, body, end = (builder.append_basic_block(name) for name in ("test", "body", "end"))
     builder.branch(test)
     builder.position_at_end(test)
@@ -142,7 +147,7 @@ def _while_positive(builder: Any, counter: Any) -> Iterator[None]:
 
 
 @compiled
-def crc32_tables(address: int, length: int, running: np.uint32, tables: Any) -> np.uint32:
+def crc32_tables(address: int, length: int, running: np.uint32, tables: Sums) -> np.uint32:
     """Extend the checksum ``running`` (0 at the start) over ``length`` bytes at ``address``, with tables only."""
     c = np.uint32(running ^ np.uint32(0xFFFFFFFF))
     i = 0
@@ -177,10 +182,12 @@ def crc32_tables(address: int, length: int, running: np.uint32, tables: Any) -> 
 
 
 @lowered(_plain_u8)
-def load_u8(_typing: Any, _address: Any) -> Any:
+def load_u8(_typing: object, _address: object) -> Lowering:
     """Load one byte from an address."""
 
-    def build(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+    def build(
+        _context: object, builder: ir.IRBuilder, _signature: object, args: Sequence[ir.Value]
+    ) -> ir.Value:
         return builder.load(builder.inttoptr(args[0], ir.IntType(8).as_pointer()))
 
     return types.uint8(types.intp), build
@@ -189,7 +196,9 @@ def load_u8(_typing: Any, _address: Any) -> Any:
 if HAS_CLMUL:
 
     @compiled
-    def crc32(address: int, length: int, running: np.uint32, tables: Any, folded: Any) -> np.uint32:
+    def crc32(
+        address: int, length: int, running: np.uint32, tables: Sums, folded: Bytes
+    ) -> np.uint32:
         """Extend the checksum ``running`` over ``length`` bytes at ``address``; ``folded`` is 16 bytes of scratch."""
         if length < FOLD_BYTES_MIN:
             return crc32_tables(address, length, running, tables)
@@ -206,8 +215,8 @@ else:
         address: int,
         length: int,
         running: np.uint32,
-        tables: Any,
-        folded: Any,  # noqa: ARG001  both variants have one signature
+        tables: Sums,
+        folded: Bytes,  # noqa: ARG001  both variants have one signature
     ) -> np.uint32:
         """Extend the checksum ``running`` over ``length`` bytes at ``address``; ``folded`` is unused."""
         return crc32_tables(address, length, running, tables)

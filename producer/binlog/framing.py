@@ -12,13 +12,11 @@ Guarantees: each event is checked (CRC-32, length, position) before it is framed
 and no part of an event. Not done here: events of 16 MiB or longer than the window, sockets, files.
 """
 
-from typing import Any
-
 import numpy as np
 
 from producer.binlog import events as t
 from producer.binlog import gtid_events
-from producer.binlog.compiled import compiled, int64
+from producer.binlog.compiled import Bytes, Sums, Words, compiled, int64
 from producer.binlog.gtid_events import GTID_WORDS, read_gtid_event
 from producer.binlog.packets import PACKET_HEAD_BYTES, PACKET_PAYLOAD_MAX, _copy
 from producer.binlog.transactions import BAD_BODY, OK
@@ -55,7 +53,14 @@ SENDS, LEAVES_OUT, DIVERGES = 0, 1, 2
 
 @compiled
 def frame_events(
-    buf: Any, fill: int, out: Any, state: Any, done: Any, tables: Any, folded: Any, mariadb: bool
+    buf: Bytes,
+    fill: int,
+    out: Bytes,
+    state: Words,
+    done: Words,
+    tables: Sums,
+    folded: Bytes,
+    mariadb: bool,
 ) -> tuple[int, int, int]:
     """(status, bytes consumed, bytes framed). ``buf[0]`` is at the file offset state[POS]."""
     at = written = 0
@@ -99,7 +104,7 @@ def frame_events(
 
 
 @compiled
-def _put_head(out: Any, at: int, length: int, sequence: int) -> None:
+def _put_head(out: Bytes, at: int, length: int, sequence: int) -> None:
     out[at] = length & 255
     out[at + 1] = length >> 8 & 255
     out[at + 2] = length >> 16
@@ -121,7 +126,7 @@ def _is_outside(kind: int) -> bool:
 
 
 @compiled
-def _judge(state: Any, done: Any, mariadb: bool) -> int:
+def _judge(state: Words, done: Words, mariadb: bool) -> int:
     """Whether the client has the transaction in FOUND."""
     if mariadb:
         return _judge_mariadb(state, done)
@@ -141,7 +146,7 @@ def _judge(state: Any, done: Any, mariadb: bool) -> int:
 
 
 @compiled
-def _judge_mariadb(state: Any, done: Any) -> int:
+def _judge_mariadb(state: Words, done: Words) -> int:
     number = np.uint64(state[FOUND + gtid_events.NUMBER])
     for row in range(len(done)):
         if done[row, gtid_events.SOURCE_LOW] != state[FOUND + gtid_events.SOURCE_LOW]:

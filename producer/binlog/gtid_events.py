@@ -16,12 +16,10 @@ Sources: mysql-server libs/mysql/binlog/event/control_events.h, libs/mysql/seria
 Guarantees: nothing is read outside the event; False means that the event is malformed.
 """
 
-from typing import Any
-
 import numpy as np
 
 from producer.binlog import events as t
-from producer.binlog.compiled import compiled, int64
+from producer.binlog.compiled import Bytes, Words, compiled, int64
 from producer.binlog.loads import u32, u56, u64
 
 # A GTID event is decoded into these words of a state array, which begin at a given slot.
@@ -44,7 +42,7 @@ _ALTER_FLAGS = 14
 
 
 @compiled
-def read_gtid_event(words: Any, base: int, buf: Any, at: int, end: int) -> bool:
+def read_gtid_event(words: Words, base: int, buf: Bytes, at: int, end: int) -> bool:
     """Decode the event ``buf[at:end]`` (without checksum) into ``words[base:base + GTID_WORDS]``."""
     kind = int64(buf[at + 4])
     body = at + t.HEADER_BYTES
@@ -78,7 +76,7 @@ def read_gtid_event(words: Any, base: int, buf: Any, at: int, end: int) -> bool:
 
 
 @compiled
-def _alter_phase(buf: Any, body: int, end: int, flags: int) -> int:
+def _alter_phase(buf: Bytes, body: int, end: int, flags: int) -> int:
     at = body + 13
     if flags & _COMMIT_ID_FLAG:
         at += 8
@@ -92,7 +90,7 @@ def _alter_phase(buf: Any, body: int, end: int, flags: int) -> int:
 
 
 @compiled
-def _read_tagged(words: Any, base: int, buf: Any, at: int, end: int) -> bool:
+def _read_tagged(words: Words, base: int, buf: Bytes, at: int, end: int) -> bool:
     is_named = False
     immediate = original = int64(0)
     for _ in range(3):
@@ -134,7 +132,7 @@ def _read_tagged(words: Any, base: int, buf: Any, at: int, end: int) -> bool:
 
 
 @compiled
-def _varlen(buf: Any, at: int, end: int) -> tuple[int, int]:
+def _varlen(buf: Bytes, at: int, end: int) -> tuple[int, int]:
     """(offset after the number, value); the offset is -1 if the bytes end inside the number."""
     if at < 0 or at >= end:
         return -1, 0

@@ -4,19 +4,15 @@ A run is a range of consecutive GTIDs. A row of ``runs`` has 8 words (see ``gtid
 uuid; MariaDB: domain and server id), four of tag, the first number and the last number.
 """
 
-from typing import Any, TypeAlias
 from uuid import UUID
 
 import numpy as np
-from numpy.typing import NDArray
 
 from producer.binlog import events as t
+from producer.binlog.compiled import Bytes, Words
 from producer.binlog.gtid_events import GTID_WORDS, NUMBER, read_gtid_event
 from producer.binlog.transactions import RUN_WORDS
 from schemas.gtid import Flavour, Gtid, GtidPosition, GtidSet, MariadbGtid, MariadbGtidSet
-
-Words: TypeAlias = NDArray[np.int64]
-Bytes: TypeAlias = NDArray[np.uint8]
 
 RUNS_MAX = 4096  # rows of 64 bytes: 256 KiB; drained after each chunk or when full
 _MASK = (1 << 64) - 1
@@ -54,7 +50,7 @@ def advance_position(position: GtidPosition, runs: Words) -> GtidPosition:
     return position
 
 
-def _advance_mysql(position: GtidSet, rows: list[Any]) -> GtidSet:
+def _advance_mysql(position: GtidSet, rows: list[list[int]]) -> GtidSet:
     if len(rows) == 1:
         low, high, *tag, first, last = rows[0]
         return position.advanced_through(Gtid(_uuid(low, high), first, _tag(tag)), last)

@@ -1,29 +1,27 @@
 """Kernel functions that load little-endian numbers from any offset of a uint8 array. Callers check the length first."""
 
-from typing import Any
-
-from producer.binlog.compiled import compiled, int64
+from producer.binlog.compiled import Bytes, compiled, int64
 
 
 @compiled
-def u16(buf: Any, at: int) -> int:
+def u16(buf: Bytes, at: int) -> int:
     """Two bytes."""
     return int64(buf[at]) | int64(buf[at + 1]) << 8
 
 
 @compiled
-def u32(buf: Any, at: int) -> int:
+def u32(buf: Bytes, at: int) -> int:
     """Four bytes."""
     return u16(buf, at) | u16(buf, at + 2) << 16
 
 
 @compiled
-def u64(buf: Any, at: int) -> int:
+def u64(buf: Bytes, at: int) -> int:
     """Eight bytes, as the int64 of the same bits."""
     return u32(buf, at) | u32(buf, at + 4) << 32
 
 
 @compiled
-def u56(buf: Any, at: int) -> int:
+def u56(buf: Bytes, at: int) -> int:
     """Seven bytes."""
     return u32(buf, at) | u16(buf, at + 4) << 32 | int64(buf[at + 6]) << 48

@@ -16,15 +16,16 @@ Not done here: sockets, files.
 """
 
 import ctypes
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils as _cgutils
+from numba.core import cgutils
+from numba.core.base import BaseContext
 
 from producer.binlog import events as t
-from producer.binlog.compiled import compiled, int64, lowered
+from producer.binlog.compiled import Bytes, Lowering, Sums, Words, compiled, int64, lowered
 from producer.binlog.crc import crc32
 from producer.binlog.loads import u16, u32
 from producer.binlog.transactions import (
@@ -40,8 +41,6 @@ from producer.binlog.transactions import (
     finish_event,
     head_bytes,
 )
-
-cgutils: Any = _cgutils  # untyped
 
 # State slots in addition to those of ``producer.binlog.transactions``.
 PACKET_LEFT = SLOTS  # payload bytes of the current packet still to come
@@ -70,10 +69,12 @@ def _plain_copy(target: int, source: int, length: int) -> None:
 
 
 @lowered(_plain_copy)
-def _copy(_typing: Any, _target: Any, _source: Any, _length: Any) -> Any:
+def _copy(_typing: object, _target: object, _source: object, _length: object) -> Lowering:
     """Copy ``length`` bytes between addresses that don't overlap."""
 
-    def build(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+    def build(
+        context: BaseContext, builder: ir.IRBuilder, _signature: object, args: Sequence[ir.Value]
+    ) -> ir.Value:
         byte = ir.IntType(8).as_pointer()
         target, source = (builder.inttoptr(address, byte) for address in args[:2])
         cgutils.raw_memcpy(builder, target, source, args[2], 1)
@@ -84,14 +85,14 @@ def _copy(_typing: Any, _target: Any, _source: Any, _length: Any) -> Any:
 
 @compiled
 def strip_packets(
-    wire: Any,
+    wire: Bytes,
     at: int,
     fill: int,
-    out: Any,
-    state: Any,
-    runs: Any,
-    tables: Any,
-    folded: Any,
+    out: Bytes,
+    state: Words,
+    runs: Words,
+    tables: Sums,
+    folded: Bytes,
     mariadb: bool,
     stop_pos: int,
 ) -> tuple[int, int, int]:

@@ -20,14 +20,12 @@ Guarantees: BOUNDARY is never inside a source transaction; an unknown sequence o
 Not done here: reading rows, checksums.
 """
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from producer.binlog import events as t
 from producer.binlog import gtid_events
-from producer.binlog.compiled import compiled, int64
+from producer.binlog.compiled import Bytes, Words, compiled, int64
 from producer.binlog.gtid_events import STANDALONE_FLAG, TAG_WORDS, read_gtid_event
 from producer.binlog.loads import u16
 
@@ -115,7 +113,7 @@ _MEANINGS = _meanings()
 
 
 @compiled
-def transaction_step(group: int, buf: Any, at: int, end: int, mariadb: bool) -> int:
+def transaction_step(group: int, buf: Bytes, at: int, end: int, mariadb: bool) -> int:
     """The step of the event ``buf[at:end]`` (without checksum) in the state ``group``; an error from 10 on.
 
     Of a QUERY event only the head and the first bytes of the statement are read.
@@ -141,7 +139,7 @@ def transaction_step(group: int, buf: Any, at: int, end: int, mariadb: bool) -> 
 
 
 @compiled
-def _statement_step(group: int, buf: Any, body: int, end: int, mariadb: bool) -> int:
+def _statement_step(group: int, buf: Bytes, body: int, end: int, mariadb: bool) -> int:
     if body + _QUERY_FIXED_BYTES > end:
         return BAD_BODY
     sql = body + _QUERY_FIXED_BYTES + u16(buf, body + 11) + int64(buf[body + 8]) + 1
@@ -172,7 +170,7 @@ def _statement_step(group: int, buf: Any, body: int, end: int, mariadb: bool) ->
 
 
 @compiled
-def _statement_matches(buf: Any, sql: int, length: int, word: bytes, is_all: bool) -> bool:
+def _statement_matches(buf: Bytes, sql: int, length: int, word: bytes, is_all: bool) -> bool:
     """Whether the statement begins with ``word`` (``is_all``: equals ``word``) in any letter case."""
     if length < len(word) or (is_all and length != len(word)):
         return False
@@ -186,7 +184,7 @@ def _statement_matches(buf: Any, sql: int, length: int, word: bytes, is_all: boo
 
 
 @compiled
-def state_after_gtid(words: Any, base: int, mariadb: bool) -> int:
+def state_after_gtid(words: Words, base: int, mariadb: bool) -> int:
     """INSIDE if the GTID event is also the BEGIN, else AFTER_GTID."""
     if mariadb and words[base + gtid_events.FLAGS] & STANDALONE_FLAG == 0:
         return INSIDE
@@ -204,7 +202,7 @@ def head_bytes(kind: int, size: int) -> int:
 
 
 @compiled
-def begin_event(state: Any, runs: Any, buf: Any, at: int, size: int, mariadb: bool) -> int:
+def begin_event(state: Words, runs: Words, buf: Bytes, at: int, size: int, mariadb: bool) -> int:
     """Advance the state by the head of an event of ``size`` bytes at ``buf[at]``, file offset state[POS]."""
     end = at + size - t.CHECKSUM_BYTES
     step = transaction_step(state[GROUP], buf, at, end, mariadb)
@@ -229,7 +227,7 @@ def begin_event(state: Any, runs: Any, buf: Any, at: int, size: int, mariadb: bo
 
 
 @compiled
-def finish_event(state: Any, runs: Any, size: int) -> None:
+def finish_event(state: Words, runs: Words, size: int) -> None:
     """Advance the state past the event that ``begin_event`` started: all its bytes have arrived."""
     state[POS] += size
     state[EVENT_COUNT] += 1
@@ -244,7 +242,7 @@ def finish_event(state: Any, runs: Any, size: int) -> None:
 
 
 @compiled
-def _begin_group(state: Any, runs: Any, buf: Any, at: int, size: int) -> int:
+def _begin_group(state: Words, runs: Words, buf: Bytes, at: int, size: int) -> int:
     if state[RUN_COUNT] == runs.shape[0]:
         return RUNS_FULL
     kind = buf[at + 4]
@@ -263,7 +261,7 @@ def _begin_group(state: Any, runs: Any, buf: Any, at: int, size: int) -> int:
 
 
 @compiled
-def _gather(state: Any, runs: Any) -> None:
+def _gather(state: Words, runs: Words) -> None:
     """Append the finished group's GTID to the last run, or add a run (``_begin_group`` ensures that there is room)."""
     count = state[RUN_COUNT]
     number = state[GTID + gtid_events.NUMBER]

@@ -10,12 +10,10 @@
 bytes is not an error.
 """
 
-from typing import Any
-
 import numpy as np
 
 from producer.binlog import events as t
-from producer.binlog.compiled import compiled, int64
+from producer.binlog.compiled import Bytes, Sums, Words, compiled, int64
 from producer.binlog.crc import crc32
 from producer.binlog.loads import u16, u32, u64
 from producer.binlog.transactions import (
@@ -36,7 +34,14 @@ _PAYLOAD_METHOD, _PAYLOAD_PLAIN_BYTES = 2, 3
 
 @compiled
 def check_event(
-    buf: Any, at: int, end: int, pos: int, tables: Any, folded: Any, mariadb: bool, verify: bool
+    buf: Bytes,
+    at: int,
+    end: int,
+    pos: int,
+    tables: Sums,
+    folded: Bytes,
+    mariadb: bool,
+    verify: bool,
 ) -> tuple[int, int]:
     """(status, size) of the event at ``buf[at]``, file offset ``pos``; size 0 if ``end`` cuts the event.
 
@@ -62,13 +67,13 @@ def check_event(
 
 @compiled
 def walk_events(
-    buf: Any,
+    buf: Bytes,
     at: int,
     end: int,
-    state: Any,
-    runs: Any,
-    tables: Any,
-    folded: Any,
+    state: Words,
+    runs: Words,
+    tables: Sums,
+    folded: Bytes,
     mariadb: bool,
     verify: bool,
 ) -> tuple[int, int]:
@@ -86,7 +91,7 @@ def walk_events(
 
 @compiled
 def scan_events(
-    buf: Any, end: int, pos: int, tables: Any, folded: Any, mariadb: bool
+    buf: Bytes, end: int, pos: int, tables: Sums, folded: Bytes, mariadb: bool
 ) -> tuple[int, int]:
     """(status, bytes of whole events) from ``buf[0]``, which is at the file offset ``pos``."""
     at = 0
@@ -98,14 +103,14 @@ def scan_events(
 
 
 @compiled
-def extend_sum(running: int, buf: Any, length: int, tables: Any, folded: Any) -> int:
+def extend_sum(running: int, buf: Bytes, length: int, tables: Sums, folded: Bytes) -> int:
     """The CRC-32 ``running`` (0 at the start) extended over the first ``length`` bytes of ``buf``."""
     return int64(crc32(buf.ctypes.data, length, np.uint32(running), tables, folded))
 
 
 @compiled
 def find_prepared(
-    buf: Any, at: int, end: int, group_at: int, found: Any, has_cut: bool
+    buf: Bytes, at: int, end: int, group_at: int, found: Words, has_cut: bool
 ) -> tuple[int, int, int]:
     """Collect the XA_PREPARE, TRANSACTION_PAYLOAD and FORMAT_DESCRIPTION events: (count, offset, group).
 
@@ -135,7 +140,7 @@ def find_prepared(
 
 
 @compiled
-def find_table_maps(buf: Any, at: int, end: int, found: Any) -> tuple[int, int]:
+def find_table_maps(buf: Bytes, at: int, end: int, found: Words) -> tuple[int, int]:
     """Collect the offsets and sizes of the TABLE_MAP events: (count, offset of the next event not seen).
 
     The walk ends when ``found`` is full, at an incomplete event or at an impossible length.
@@ -153,7 +158,7 @@ def find_table_maps(buf: Any, at: int, end: int, found: Any) -> tuple[int, int]:
 
 
 @compiled
-def _read_payload_head(row: Any, buf: Any, at: int, end: int) -> None:
+def _read_payload_head(row: Words, buf: Bytes, at: int, end: int) -> None:
     """Method, inflated bytes and offset of the data; -1 where the head does not name them or is malformed."""
     method = plain_bytes = -1
     while at + 18 <= end:  # a field has at most two packed numbers of 9 bytes before its value
@@ -172,7 +177,7 @@ def _read_payload_head(row: Any, buf: Any, at: int, end: int) -> None:
 
 
 @compiled
-def _packed(buf: Any, at: int) -> tuple[int, int]:
+def _packed(buf: Bytes, at: int) -> tuple[int, int]:
     """(a length-encoded integer, the offset after it); -1 if it is malformed."""
     first = int64(buf[at])
     if first < 0xFB:

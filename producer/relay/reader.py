@@ -28,9 +28,9 @@ import numpy as np
 from millrace.errors import Fatal, Retryable
 from millrace.log import get_logger
 from producer.binlog import transactions
+from producer.binlog.compiled import Bytes
 from producer.binlog.crc import TABLES
 from producer.binlog.events import EVENT_BYTES_MIN, HEADER_BYTES, TRANSACTION_PAYLOAD
-from producer.binlog.gtid_runs import Bytes
 from producer.binlog.walk import scan_events
 from producer.relay.files import disk_errors
 from producer.relay.layout import Subdir, file_number, parse_subdir

@@ -32,10 +32,11 @@ from millrace.errors import Fatal
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
 from producer.binlog import transactions
+from producer.binlog.compiled import Bytes, Words
 from producer.binlog.crc import TABLES
 from producer.binlog.events import HEADER_BYTES, MAGIC_BYTES
 from producer.binlog.file_head import read_file_head
-from producer.binlog.gtid_runs import Bytes, Words, advance_position, new_runs
+from producer.binlog.gtid_runs import advance_position, new_runs
 from producer.binlog.transactions import begin_event, finish_event
 from producer.binlog.walk import walk_events
 from producer.relay import layout

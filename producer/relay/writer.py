@@ -31,7 +31,8 @@ from typing import Self
 from millrace.errors import Retryable
 from millrace.faults import fault_point, is_armed, register
 from millrace.log import get_logger
-from producer.binlog.gtid_runs import Bytes, Words, advance_position, empty_position
+from producer.binlog.compiled import Bytes, Words
+from producer.binlog.gtid_runs import advance_position, empty_position
 from producer.relay import layout
 from producer.relay.closed_file import closed_end
 from producer.relay.durable import note_durable

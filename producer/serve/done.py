@@ -4,9 +4,9 @@ from uuid import UUID
 
 import numpy as np
 
+from producer.binlog.compiled import Words
 from producer.binlog.framing import DONE_WORDS
 from producer.binlog.gtid_events import NUMBER, TAG, TAG_BYTES_MAX
-from producer.binlog.gtid_runs import Words
 from schemas.gtid import GtidPosition, GtidSet, MariadbGtid, MariadbGtidSet
 
 

@@ -7,9 +7,10 @@ import numpy as np
 
 from millrace.errors import Fatal
 from producer.binlog import transactions
+from producer.binlog.compiled import Words
 from producer.binlog.crc import TABLES
 from producer.binlog.events import HEADER_BYTES
-from producer.binlog.gtid_runs import Words, advance_position, new_runs
+from producer.binlog.gtid_runs import advance_position, new_runs
 from producer.binlog.walk import walk_events
 from producer.relay.recovery import WINDOW_BYTES
 from producer.relay.stored import StoredFile

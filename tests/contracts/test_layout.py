@@ -1,6 +1,6 @@
 """Files and functions are short, no test imports a test, tests use public names, each mutant names a test.
 
-And no SQL reads a number through a DOUBLE.
+Kernels have honest types, and no SQL reads a number through a DOUBLE.
 """
 
 import ast
@@ -18,6 +18,8 @@ from tests.mutants.catalogue import LEVELS
 
 _ADDS_ZERO = re.compile(r"\}`? ?\+ ?0(?![\d.])")
 FILE_LINES_MAX, FUNCTION_LINES_MAX = 900, 120
+# machine code of loads and stores: LLVM instructions, and the calls to them, have no types
+_INTRINSICS = {"memory_machine.py", "memory_checked.py"}
 # `mutants` takes guards away, which are private
 PUBLIC_ONLY = sorted(
     {path.name for path in TESTS.iterdir() if path.is_dir()} - {"mutants", "__pycache__"}
@@ -127,6 +129,27 @@ def test_files_and_functions_are_short() -> None:
             and "compiled" not in map(ast.unparse, node.decorator_list)
         ]
     assert found == []
+
+
+def test_kernels_have_honest_types() -> None:
+    """A kernel that takes ``Any`` accepts an array for an offset."""
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in python_files()
+        if _is_of_kernels(path) and path.name not in _INTRINSICS
+        for node in nodes(path)
+        if (isinstance(node, ast.Name) and node.id == "Any")
+        or (isinstance(node, ast.alias) and node.name == "Any")
+    ]
+    assert found == []
+
+
+def _is_of_kernels(path: Path) -> bool:
+    """A folder of kernels, or a file that has one."""
+    return path.parent.name in ("kernel", "binlog") or any(
+        isinstance(node, ast.FunctionDef) and "compiled" in map(ast.unparse, node.decorator_list)
+        for node in nodes(path)
+    )
 
 
 def test_no_sql_reads_a_number_by_adding_zero() -> None:

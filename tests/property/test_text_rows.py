@@ -21,7 +21,7 @@ from consumer.kernel.text_rows import (
     make_state,
     put_text_rows,
 )
-from millrace.text_protocol.walk import AT, CONTINUES, DAMAGED, END, MORE, SEQUENCE, Array
+from millrace.text_protocol.walk import AT, CONTINUES, DAMAGED, END, MORE, SEQUENCE, Ints
 from tests.kit.text_protocol import EOF, ERROR, FIRST, encoded_row, packet, result
 
 FIELDS = st.one_of(
@@ -71,7 +71,7 @@ class Run:
     room: int
     rows_max: int = 1 << 40
 
-    def over(self, data: bytes) -> tuple[bytes, Array, int]:
+    def over(self, data: bytes) -> tuple[bytes, Ints, int]:
         """The text, the state, and why it stopped at last."""
         state = make_state(0, self.rows_max)
         state[SEQUENCE] = FIRST

@@ -8,8 +8,9 @@ import pytest
 
 from millrace.errors import Fatal
 from producer.binlog import transactions
+from producer.binlog.compiled import Words
 from producer.binlog.crc import TABLES
-from producer.binlog.gtid_runs import Words, advance_position, empty_position, new_runs
+from producer.binlog.gtid_runs import advance_position, empty_position, new_runs
 from producer.binlog.walk import walk_events
 from schemas.gtid import Flavour, GtidPosition
 from tests.kit.binlog.builder import BinlogBuilder

@@ -1,12 +1,11 @@
 """``memory`` in plain Python: each access is compared with the array's size. See there."""
 
-from typing import Any
+from typing import SupportsInt
 
 import numpy as np
 from numpy.typing import NDArray
 
 Bytes = NDArray[np.uint8]
-Integer = int | np.integer[Any]
 
 
 def _span(array: Bytes, offset: int, length: int) -> Bytes:
@@ -45,7 +44,7 @@ def load_u32be(array: Bytes, offset: int) -> int:
     return int.from_bytes(_span(array, offset, 4).tobytes(), "big")
 
 
-def store_u8(array: Bytes, offset: int, value: Integer) -> None:
+def store_u8(array: Bytes, offset: int, value: SupportsInt) -> None:
     """The low byte of `value`."""
     _span(array, offset, 1)[0] = int(value) & 0xFF
 
@@ -67,6 +66,6 @@ def move(target: Bytes, to: int, start: int, length: int) -> None:
     _span(target, to, length)[:] = _span(target, start, length).copy()
 
 
-def signed(value: Integer) -> int:
+def signed(value: SupportsInt) -> int:
     """The number as a signed 64-bit number."""
     return int(np.int64(value))

@@ -18,11 +18,9 @@ Guarantees: a value that its column can't hold stops the kernel; it writes no ot
 before it begins.
 """
 
-from typing import Any
-
 from millrace.doubles import DIGITS_MAX, as_float, nearest
 from millrace.text_protocol import walk as w
-from millrace.text_protocol.walk import Array, next_row, value_at
+from millrace.text_protocol.walk import Bytes, Ints, next_row, value_at
 from producer.binlog.compiled import int64
 from producer.convert.kernel.decimals import GROUP_BYTES
 from producer.snapshot.kernel.compiled import compiled
@@ -43,8 +41,8 @@ _YEARS_FROM = 1900
 
 @compiled
 def put_images(
-    state: Array, data: Array, end: Any, joined: Any, out: Array, packs: Array, keys: Any, room: Any
-) -> Any:
+    state: Ints, data: Bytes, end: int, joined: int, out: Bytes, packs: Ints, keys: int, room: int
+) -> int:
     """Write the images of rows from ``data[:end]`` to ``out``; returns why it stopped.
 
     ``keys``: the columns of the key. ``room``: the bytes of an image beside those of its texts, at most.
@@ -90,10 +88,11 @@ def put_images(
 
 @compiled
 def _put_value(
-    out: Array, put: Any, data: Array, at: Any, end: Any, packs: Array, column: Any
-) -> Any:
+    out: Bytes, put: int, data: Bytes, at: int, end: int, packs: Ints, column: int
+) -> int:
     """Write one value; returns the offset after it, -1 if it is wrong."""
-    op, size = packs[column, OP], packs[column, SIZE]
+    op: int = packs[column, OP]
+    size: int = packs[column, SIZE]
     if op == TEXT:
         length = end - at
         put = _put_little(out, put, length, size)
@@ -125,14 +124,14 @@ def _put_value(
 
 
 @compiled
-def _put_little(out: Array, put: Any, value: Any, size: Any) -> Any:
+def _put_little(out: Bytes, put: int, value: int, size: int) -> int:
     for place in range(size):
         out[put + place] = (value >> int64(8 * place)) & 255
     return put + size
 
 
 @compiled
-def _put_double(out: Array, put: Any, data: Array, at: Any, end: Any, is_float: Any) -> Any:
+def _put_double(out: Bytes, put: int, data: Bytes, at: int, end: int, is_float: bool) -> int:
     """Write digits with a point and an exponent."""
     is_negative = at < end and data[at] == _MINUS
     at += is_negative
@@ -175,8 +174,8 @@ def _put_double(out: Array, put: Any, data: Array, at: Any, end: Any, is_float: 
 
 @compiled
 def _put_decimal(
-    out: Array, put: Any, data: Array, at: Any, end: Any, precision: Any, scale: Any
-) -> Any:
+    out: Bytes, put: int, data: Bytes, at: int, end: int, precision: int, scale: int
+) -> int:
     """Write digits with `scale` digits after the point, in groups of nine from the point."""
     is_negative = at < end and data[at] == _MINUS
     at += is_negative
@@ -201,8 +200,8 @@ def _put_decimal(
 
 @compiled
 def _put_groups(
-    out: Array, put: Any, data: Array, at: Any, known: Any, end: Any, short: Any, inverted: Any
-) -> Any:
+    out: Bytes, put: int, data: Bytes, at: int, known: int, end: int, short: int, inverted: int
+) -> int:
     """Write the digits up to `end` in groups; the first has `short` digits if any. Those before `known` are zeros."""
     while at < end:
         size = short if short > 0 else min(end - at, 9)
