@@ -12,6 +12,7 @@ Not done here: comparing definitions (``consumer.apply.outcome``).
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from schemas.sql.statement import Kind, Statement
 from schemas.sql.tokens import SqlMode, Token, tokenize
@@ -31,7 +32,7 @@ _OPTIONS = {
     *("PAGE_COMPRESSION_LEVEL", "AVG_ROW_LENGTH", "MAX_ROWS", "MIN_ROWS", "PACK_KEYS", "TYPE"),
     *("DELAY_KEY_WRITE", "INSERT_METHOD", "PAGE_CHECKSUM", "TRANSACTIONAL", "SECONDARY_ENGINE"),
     *("AUTOEXTEND_SIZE", "ENGINE_ATTRIBUTE", "SECONDARY_ENGINE_ATTRIBUTE"),
-    *("ALGORITHM", "LOCK", "WAIT", "NOWAIT", "WITH", "WITHOUT", "ENABLE", "DISABLE"),
+    *("ALGORITHM", "LOCK", "WITH", "WITHOUT", "ENABLE", "DISABLE"),
 }
 _REPEATABLE = {"MODIFY", "ALTER", "ORDER", "PARTITION", *_OPTIONS}
 _KEY_WORDS = {"INDEX", "KEY", "UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR", "PRIMARY", "FOREIGN"}
@@ -74,14 +75,21 @@ def clauses_of(statement: Statement, sql: str, mode: SqlMode) -> Clauses:
         return _index(tokens, statement.kind)
     if statement.kind is not Kind.ALTER_TABLE:
         return Clauses()
-    body = [token for token in tokens if token.start >= statement.tables[0].end]
+    body = _without_wait([token for token in tokens if token.start >= statement.tables[0].end])
     reading = _Reading()
     for part in _split(body):
-        reading.read(part)
+        rest = [token for token in body if part and token.start >= part[0].start]
+        reading.read(part, rest)
         if reading.takes_rest:
             break
     names = frozenset(token.name.lower() for token in body if token.kind in ("word", "quoted"))
     return reading.result(names, _truncated(body))
+
+
+def _without_wait(body: list[Token]) -> list[Token]:
+    """Without MariaDB's ``WAIT n`` or ``NOWAIT``, which come before the first clause."""
+    first = body[0].word if body else ""
+    return body[{"WAIT": 2, "NOWAIT": 1}.get(first, 0) :]
 
 
 def _truncated(body: list[Token]) -> tuple[str, ...]:
@@ -151,6 +159,13 @@ class _Words:
         self._at += 1
         return self._tokens[self._at - 1].name.lower() if self._at <= len(self._tokens) else ""
 
+    def names(self) -> list[str]:
+        """Take a list of names."""
+        found = [self.name()]
+        while self.take(","):
+            found.append(self.name())
+        return found
+
     def words(self) -> list[str]:
         """All keywords and marks outside of parentheses from here on."""
         found, depth = [], 0
@@ -214,13 +229,13 @@ class _Reading:
             self._is_repeatable,
         )
 
-    def read(self, tokens: list[Token]) -> None:
-        """Add one clause."""
+    def read(self, tokens: list[Token], rest: list[Token]) -> None:
+        """Add one clause. ``rest``: all tokens from its first one on."""
         reader = _Words(tokens)
         first, second = reader.next_word(), reader.next_word(1)
         if second == "PARTITION" and first not in _OPTIONS:
             self.takes_rest = True
-            self._partition(reader)
+            self._partition(_Words(rest))
         elif first == "ADD":
             self._add(reader)
         elif first == "DROP":
@@ -255,13 +270,14 @@ class _Reading:
         if verb in ("ADD", "REORGANIZE"):
             self._added |= {("partition", name) for name in reader.partitions()}
         if verb in ("DROP", "REORGANIZE"):
-            self._dropped.add(("partition", reader.name()))
+            self._dropped |= {("partition", name) for name in reader.names()}
 
     def _add(self, reader: _Words) -> None:
         reader.next()
         is_column = reader.take("COLUMN")
-        if "IF" in (reader.next_word(), reader.next_word(1), reader.next_word(2)):
-            return  # IF NOT EXISTS
+        words = [reader.next_word(ahead) for ahead in range(4)]
+        if ("IF", "NOT") in pairwise(words):
+            return  # IF NOT EXISTS; IF( is a function
         self._is_repeatable = False
         if not is_column and reader.next_word() in _KEY_WORDS:
             self._add_key(reader)
@@ -330,11 +346,14 @@ class _Reading:
     def _rename(self, reader: _Words) -> None:
         reader.next()
         kind = {"COLUMN": "column", "INDEX": "key", "KEY": "key"}.get(reader.next_word())
-        self._is_repeatable = False
         if kind is None:
+            self._is_repeatable = False
             self._moves = True
             return
         reader.next()
+        if reader.next_word() == "IF":
+            return
+        self._is_repeatable = False
         self._replace(kind, reader)
 
     def _change(self, reader: _Words) -> None:

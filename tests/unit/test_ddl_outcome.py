@@ -213,3 +213,57 @@ def test_intent_of_an_unknown_server_is_judged_by_definitions() -> None:
     sql = "ALTER TABLE t ADD x INT"
     was, now = {"d.t": f"{T}\n-- d/t=1"}, {"d.t": f"{T}\n-- d/t=2"}
     assert decide(State("", was), State("", now), classify(sql, "d"), sql) == EXECUTE
+
+
+@pytest.mark.parametrize("wait", ["WAIT 5", "NOWAIT"])
+def test_wait_before_the_clauses_changes_no_decision(wait: str) -> None:
+    """MariaDB: it is no clause. An executed EXCHANGE must not be executed again."""
+    for sql, (after, if_before, if_after) in CASES.items():
+        if sql.startswith("ALTER TABLE t "):
+            waiting = sql.replace(" t ", f" t {wait} ", 1)
+            assert _decide(waiting, {"d.t": T}, {"d.t": T}) == if_before
+            assert _decide(waiting, {"d.t": T}, {"d.t": after or T}) == if_after
+    exchange = f"ALTER TABLE t {wait} EXCHANGE PARTITION p0 WITH TABLE u"
+    was = {"d.t": f"{T}\n-- d/t#p0=1", "d.u": f"{U}\n-- d/u=2"}
+    moved = {"d.t": f"{T}\n-- d/t#p0=2", "d.u": f"{U}\n-- d/u=1"}
+    statement = classify(exchange, "d")
+    assert decide(State("a", was), State("a", moved), statement, exchange) == DONE
+    rename = f"ALTER TABLE t {wait} RENAME TO u"
+    assert _decide(rename, {"d.t": T, "d.u": ""}, {"d.t": "", "d.u": T}) == DONE
+
+
+def test_reorganized_partition_may_keep_its_name() -> None:
+    """Of several partitions, some names are dropped, some added, some both."""
+    merged = changed(
+        ("p0 VALUES LESS THAN (9) ENGINE = InnoDB,\n PARTITION p1", "p0"),
+    )
+    two = "ALTER TABLE t REORGANIZE PARTITION p0, p1 INTO (PARTITION {} VALUES LESS THAN (99))"
+    keeps = two.format("p0")
+    assert _decide(keeps, {"d.t": T}, {"d.t": T}) == UNDECIDED
+    assert _decide(keeps, {"d.t": T}, {"d.t": merged}) == UNDECIDED
+    assert _decide(keeps, {"d.t": T}, {"d.t": merged}, is_same=True) == DONE
+    renames = two.format("p9")
+    assert _decide(renames, {"d.t": T}, {"d.t": T}) == EXECUTE
+    assert _decide(renames, {"d.t": T}, {"d.t": merged.replace("N p0", "N p9")}) == DONE
+    drops = "ALTER TABLE t DROP PARTITION p0, p1"
+    assert _decide(drops, {"d.t": T}, {"d.t": merged}) == UNDECIDED
+
+
+def test_function_if_is_no_if_exists() -> None:
+    """A CHECK that begins with IF() is added by each execution; IF EXISTS has an effect once."""
+    check = "ALTER TABLE t ADD CHECK (IF(c > 0, 1, 0))"
+    after = changed(
+        (
+            "REFERENCES `p` (`id`)",
+            "REFERENCES `p` (`id`),\n  CONSTRAINT `t_chk_1` CHECK (if((`c` > 0),1,0))",
+        )
+    )
+    assert _decide(check, {"d.t": T}, {"d.t": T}) == EXECUTE
+    assert _decide(check, {"d.t": T}, {"d.t": after}) == DONE
+    renamed = changed(("KEY `k`", "KEY `l`"))
+    for sql in (
+        "ALTER TABLE t RENAME INDEX IF EXISTS k TO l",
+        "ALTER TABLE t RENAME KEY IF EXISTS k TO l",
+    ):
+        for now in (T, renamed):
+            assert _decide(sql, {"d.t": T}, {"d.t": now}) == EXECUTE
