@@ -147,15 +147,16 @@ def _holders(observer: TargetConnection, task: str, except_session: int) -> list
 # Only performance_schema, if enabled, knows which session holds the lock. Ending another session of the task is
 # harmless, except one that waits for the same lock here (run 0): such sessions would end each other. An id names a
 # session of one server only. The server restarts its ids when it restarts, and each run registers its sessions again.
+# An earlier version names no server: its ids may be of any.
 # The session that executes statements never takes the fence, and an ALTER is not ended.
 HOLDERS_SQL = f"""
 SELECT s.id FROM {DATABASE}.session s
   JOIN information_schema.INNODB_TRX t ON t.trx_mysql_thread_id = s.id
   JOIN information_schema.PROCESSLIST p ON p.ID = s.id AND p.USER = SUBSTRING_INDEX(USER(), '@', 1)
-WHERE s.task = %s AND s.id <> %s AND s.server = %s AND s.id <> COALESCE(IS_USED_LOCK(%s), 0)
+WHERE s.task = %s AND s.id <> %s AND s.server IN ('', %s) AND s.id <> COALESCE(IS_USED_LOCK(%s), 0)
   AND (s.run > 0 OR t.trx_state = 'RUNNING')
 """
 RUNS_SQL = f"""
 SELECT s.id FROM {DATABASE}.session s
-WHERE s.task = %s AND s.id <> %s AND s.server = %s AND s.id <> COALESCE(IS_USED_LOCK(%s), 0) AND s.run > 0
+WHERE s.task = %s AND s.id <> %s AND s.server IN ('', %s) AND s.id <> COALESCE(IS_USED_LOCK(%s), 0) AND s.run > 0
 """

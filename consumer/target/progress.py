@@ -36,6 +36,8 @@ from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 
 DATABASE = "millrace"
 
+# An earlier version inserts by position. MySQL has invisible columns since 8.0.23.
+_SERVER = "VARCHAR(190) NOT NULL DEFAULT '' /*!80023 INVISIBLE */ /*M!100303 INVISIBLE */"
 _TABLES = (
     "fence (task VARCHAR(190) NOT NULL PRIMARY KEY, epoch BIGINT UNSIGNED NOT NULL, run BIGINT UNSIGNED NOT NULL)",
     "progress (task VARCHAR(190) NOT NULL PRIMARY KEY, seq BIGINT NOT NULL, next_offset BIGINT NOT NULL,"
@@ -48,13 +50,12 @@ _TABLES = (
     "record_schema (task VARCHAR(190) NOT NULL, id BIGINT NOT NULL, schema_text LONGTEXT NOT NULL,"
     " PRIMARY KEY (task, id))",
     "ddl_intent (task VARCHAR(190) NOT NULL, seq BIGINT NOT NULL, sql_text LONGTEXT NOT NULL,"
-    " state_text LONGTEXT NOT NULL, decision VARCHAR(16) NOT NULL, server VARCHAR(190) NOT NULL DEFAULT '',"
-    " PRIMARY KEY (task, seq))",
+    f" state_text LONGTEXT NOT NULL, decision VARCHAR(16) NOT NULL, server {_SERVER}, PRIMARY KEY (task, seq))",
     "conflict (task VARCHAR(190) NOT NULL, seq BIGINT NOT NULL, gtid VARCHAR(190) NOT NULL, table_name VARCHAR(190)"
     " NOT NULL, op CHAR(1) NOT NULL, decision VARCHAR(16) NOT NULL, detail LONGTEXT NOT NULL, record LONGBLOB NOT NULL,"
     " target_rows LONGTEXT NULL, schema_text LONGTEXT NULL, at DATETIME(3) NULL, PRIMARY KEY (task, seq))",
     "session (task VARCHAR(190) NOT NULL, id BIGINT UNSIGNED NOT NULL, run BIGINT UNSIGNED NOT NULL,"
-    " server VARCHAR(190) NOT NULL DEFAULT '', PRIMARY KEY (task, id))",
+    f" server {_SERVER}, PRIMARY KEY (task, id))",
     "left_out (task VARCHAR(190) NOT NULL, seq BIGINT NOT NULL, kind VARCHAR(32) NOT NULL, sql_text LONGTEXT NOT NULL,"
     " PRIMARY KEY (task, seq))",
     "spread (task VARCHAR(190) NOT NULL, run BIGINT UNSIGNED NOT NULL, place INT NOT NULL,"
@@ -139,14 +140,14 @@ _ADDED = (
     ("progress", "commit_ms", "BIGINT NOT NULL DEFAULT 0"),
     ("progress", "lag_ms", "BIGINT NOT NULL DEFAULT 0"),
     ("progress", "whole_seq", "BIGINT NOT NULL DEFAULT -1"),
-    ("ddl_intent", "server", "VARCHAR(190) NOT NULL DEFAULT ''"),
+    ("ddl_intent", "server", _SERVER),
     ("conflict", "target_rows", "LONGTEXT NULL"),
     ("conflict", "schema_text", "LONGTEXT NULL"),
     ("conflict", "at", "DATETIME(3) NULL"),
 )
 
 # Raising the fence writes it. No session keeps a lock on this table.
-_ADDED_BEFORE_THE_FENCE = (("session", "server", "VARCHAR(190) NOT NULL DEFAULT ''"),)
+_ADDED_BEFORE_THE_FENCE = (("session", "server", _SERVER),)
 
 
 def add_missing_columns(connection: TargetConnection) -> None:

@@ -342,7 +342,7 @@ def test_half_done_create_or_replace_is_completed(mariadb_server: DatabaseServer
     applier = started(mariadb_server, apply_task(name))
     state = json.dumps({f"{name}.a": "CREATE TABLE a (n INT)"})
     mariadb_server.execute(
-        "INSERT INTO millrace.ddl_intent VALUES (%s, 1, '', %s, '', '')", (name, state)
+        "INSERT INTO millrace.ddl_intent VALUES (%s, 1, '', %s, '')", (name, state)
     )
     applier.process(LocalRecords(stream.values), ignore)
     applier.close()
@@ -360,7 +360,7 @@ def test_half_done_drop_of_tables_waits_for_an_operator(mariadb_server: Database
     applier = started(mariadb_server, apply_task(name))
     state = json.dumps({f"{name}.a": "CREATE TABLE a", f"{name}.b": "CREATE TABLE b"})
     mariadb_server.execute(
-        "INSERT INTO millrace.ddl_intent VALUES (%s, 1, '', %s, '', '')", (name, state)
+        "INSERT INTO millrace.ddl_intent VALUES (%s, 1, '', %s, '')", (name, state)
     )
     with pytest.raises(Fatal) as caught:
         applier.process(LocalRecords(stream.values), ignore)

@@ -293,16 +293,40 @@ def test_turn_waits_for_records_that_the_topic_has(
     assert applier.mark.seq == stream.seq
 
 
-def test_raising_the_fence_kills_a_hung_lane_transaction(
+@pytest.mark.both_flavours
+def test_earlier_version_can_use_the_progress_tables(
     name: str, target_server: DatabaseServer
 ) -> None:
-    """A hung lane transaction does not block the successor, and its rows are rolled back."""
+    """Its inserts name no columns. The tables may be its own, or those of this version."""
+    started(target_server, apply_task(name)).close()
+    for table in ("session", "ddl_intent"):
+        target_server.execute(f"ALTER TABLE {DATABASE}.{table} DROP COLUMN server")
+    for _ in range(2):
+        started(target_server, apply_task(name)).close()
+        for table, values in (("session", "1, 0"), ("ddl_intent", "1, 'x', '{}', ''")):
+            target_server.execute(f"REPLACE INTO {DATABASE}.{table} VALUES ('{name}', {values})")
+            where = f"{DATABASE}.{table} WHERE task = '{name}'"
+            assert target_server.execute(f"SELECT server FROM {where}") == [("",)]
+            target_server.execute(f"DELETE FROM {where}")
+            target_server.execute(f"DROP TABLE {DATABASE}.{table}")
+
+
+@pytest.mark.parametrize("is_earlier", [False, True])
+def test_raising_the_fence_kills_a_hung_lane_transaction(
+    name: str, target_server: DatabaseServer, *, is_earlier: bool
+) -> None:
+    """A hung lane transaction does not block the successor, and its rows are rolled back.
+
+    An earlier version stored no server for its session.
+    """
     target_server.execute(ACCOUNTS_SQL, db=name)
     applier = started(target_server, apply_task(name))
     hung = session_for(endpoint_of(target_server), applier.owner)
     share = "LOCK IN SHARE MODE" if target_server.flavour == "mariadb" else "FOR SHARE"
     hung.query(f"SELECT * FROM millrace.fence WHERE task = %s {share}", (name,))
     hung.query(f"INSERT INTO {name}.accounts VALUES (1, NULL, NULL, 1)")
+    if is_earlier:
+        target_server.execute(f"UPDATE {DATABASE}.session SET server = '' WHERE task = '{name}'")
     successor = started(target_server, apply_task(name))
     assert successor.owner.run == applier.owner.run + 1
     assert target_server.execute(f"SELECT COUNT(*) FROM {name}.accounts") == [(0,)]
