@@ -72,7 +72,7 @@ from consumer.target.inventory import Changed, ForeignKey, TableKey
 from consumer.target.progress import DATABASE, Mark, Owner, check_fence, move_mark
 from consumer.target.sessions import session_for, statement_session
 from consumer.target.statement import lock, watched
-from consumer.target.table_state import is_empty, read_state, server_of
+from consumer.target.table_state import check_server, is_empty, read_state, server_of
 from consumer.window import is_covered
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.faults import fault_point, register
@@ -283,6 +283,7 @@ def _apply_once(
         (owner.task, seq),
     )
     before = now = _state(session, record, statement)
+    check_server(executing, now.server)
     decided = str(found[0][2]) if found else ""
     if not found or decided in (REFUSED, EXECUTE):
         fault_point(BEFORE_INTENT)
@@ -319,6 +320,7 @@ def _apply_once(
         fault_point(AFTER_EXECUTE)
         # the server may have ended the idle session meanwhile
         session = session_for(endpoint, owner, is_checked=time.monotonic() - begun_s > IDLE_S)
+        check_server(session, now.server)  # another one may not have executed it
     check_fence(session, owner)
     move_mark(session, owner.task, before=place.before, after=place.after)
     _forget_intent(session, owner, record)

@@ -12,9 +12,10 @@ from decimal import Decimal
 from weakref import WeakKeyDictionary
 
 from consumer.target.connection import TargetConnection
-from consumer.target.progress import Owner
+from consumer.target.progress import Owner, check_fence
 from consumer.target.sessions import statement_session
 from consumer.target.statement import lock
+from consumer.target.table_state import check_server, server_of
 from millrace.errors import Fatal, MillraceError
 from millrace.log import get_logger
 from schemas.gtid import Flavour
@@ -98,9 +99,12 @@ def entered(session: TargetConnection, owner: Owner, record: DdlRecord) -> Targe
         not _use(session, database) and left.database
     ):  # what is left would affect the statement
         endpoint = session.endpoint
+        server = server_of(session)
         session.close()
         session, left = statement_session(endpoint, owner), _Left()
         lock(session, owner.task)
+        check_server(session, server)
+        check_fence(session, owner)  # another run may have had the lock meanwhile
         _use(session, database)
     if not left.names:
         # otherwise MariaDB's EXCHANGE PARTITION waits for itself; MySQL sets some variables only without a transaction

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 from consumer.target.connection import Endpoint, TargetConnection, connect, stored_text
-from consumer.target.table_state import server_of
-from millrace.errors import Fatal, Retryable
+from consumer.target.table_state import check_server, server_of
+from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger
 from schemas.gtid import Flavour
 
@@ -85,12 +85,13 @@ def _listed(session: TargetConnection, holder: int) -> RunningStatement | None:
     if not rows:
         return None
     command, seconds, state, text, *progress = rows[0]
-    if str(command) == "Sleep" or text is None:
+    if str(command) == "Sleep":
         return None
     return RunningStatement(
         session.endpoint.name,
         holder,
-        stored_text(" ".join(str(text).split())),
+        # while another thread uses the session, it has no text
+        stored_text(" ".join(str(text or "").split())),
         str(state or ""),
         int(str(seconds or 0)),
         progress_of_stages(*progress) if is_mariadb else _of_instruments(session, holder),
@@ -181,9 +182,11 @@ class StatementWatch:
     def _connected(self) -> TargetConnection:
         if self._session is None:
             session = connect(self._endpoint, answer_s=ANSWER_S)
-            if server_of(session) != self._server:  # the address leads to another member now
+            try:
+                check_server(session, self._server)
+            except MillraceError:
                 session.close()
-                raise Retryable("MR-5001", f"{self._endpoint.name} is another server now")
+                raise
             self._session = session
         return self._session
 

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from consumer.target.connection import Row, TargetConnection, stored_text
 from consumer.target.progress import DATABASE
 from drivers.mysql.errors import NO_DATABASE
-from millrace.errors import Fatal
+from millrace.errors import Fatal, Retryable
 from schemas.gtid import Flavour
 from schemas.sql.quoting import quoted, table_name
 from schemas.sql.statement import Statement, TableName
@@ -25,7 +25,8 @@ from schemas.sql.statement import Statement, TableName
 _AUTO_INCREMENT = re.compile(r" AUTO_INCREMENT=\d+")
 _SEQUENCE = re.compile(r"^\) ENGINE=\S+ SEQUENCE=1", re.MULTILINE)
 SPACES = "tablespaces "
-NO_IDS = "ids unknown"  # for a name that is not ASCII, whose file name has another encoding
+# for a name that is not ASCII, whose file name has another encoding, and for another engine than InnoDB
+NO_IDS = "ids unknown"
 
 
 def read_state(connection: TargetConnection, statement: Statement) -> dict[str, str]:
@@ -51,6 +52,13 @@ def server_of(connection: TargetConnection) -> str:
             ((name,),) = rows
         connection.server = str(name)
     return connection.server
+
+
+def check_server(connection: TargetConnection, server: str) -> None:
+    """Retryable MR-5001 if the session's address leads to another server than it did."""
+    if server_of(connection) != server:
+        what = f"{connection.endpoint.name} is another server now"
+        raise Retryable("MR-5001", what)
 
 
 SERVER_SQL = (
@@ -106,7 +114,7 @@ def _table_ids(connection: TargetConnection, database: str, table: str) -> str:
         " WHERE NAME = %s OR LEFT(NAME, %s) = %s",
         (name, len(name) + 1, f"{name}#"),
     )
-    return _listed(rows)
+    return _listed(rows) or NO_IDS
 
 
 def _spaces(connection: TargetConnection, database: str, table: str) -> list[Row]:

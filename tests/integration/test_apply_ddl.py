@@ -8,9 +8,10 @@ from itertools import count
 
 import pytest
 
-from consumer.apply import ddl
+from consumer.apply import ddl, ddl_session
 from consumer.compare import Ends, compare_sets
-from consumer.target.connection import connect
+from consumer.target.connection import TargetConnection, connect
+from consumer.target.sessions import COORDINATOR, close_sessions, kept_sessions
 from deploy.servers import DatabaseServer, ServerOptions
 from millrace.errors import Fatal, Retryable
 from schemas.gtid import Flavour
@@ -94,7 +95,9 @@ def test_ddl_runs_under_the_source_session_settings(
     assert rows == [("2023-11-15 03:13:20",)]
 
 
-_CRASHES = {
+# tables, statement, question, its answer after one execution
+_Crash = tuple[list[str], str, str, tuple[int, int]]
+_CRASHES: dict[str, _Crash] = {
     "rename that swaps": (
         ["CREATE TABLE a (id INT PRIMARY KEY)", "CREATE TABLE b (id INT PRIMARY KEY)"],
         "RENAME TABLE a TO x, b TO a, x TO b",
@@ -129,11 +132,13 @@ def test_ddl_executes_once_wherever_the_driver_dies(
     point: str,
 ) -> None:
     """After a kill past the intent the next run executes the statement; after a kill past the statement it does not."""
-    _kill_and_resume(name, target_server, case=case, point=point)
+    _kill_and_resume(name, target_server, crash=_CRASHES[case], point=point)
 
 
-def _kill_and_resume(name: str, target_server: DatabaseServer, *, case: str, point: str) -> None:
-    tables, sql, question, wanted = _CRASHES[case]
+def _kill_and_resume(
+    name: str, target_server: DatabaseServer, *, crash: _Crash, point: str
+) -> None:
+    tables, sql, question, wanted = crash
     target_server.execute(f"CREATE DATABASE {name}")
     for statement in tables:
         target_server.execute(statement, db=name)
@@ -331,6 +336,44 @@ def test_create_table_select_gets_its_rows_from_records(
     stream.commit()
     run_once(target_server, apply_task(name), stream)
     assert target_server.execute(f"SELECT id FROM {name}.t") == [(1,)]
+
+
+def test_exchange_that_waits_for_a_lock_executes_once(mariadb_server: DatabaseServer) -> None:
+    """MariaDB takes WAIT before the clauses. A second EXCHANGE would undo the first."""
+    crash = (
+        [
+            "CREATE TABLE a (id INT PRIMARY KEY) PARTITION BY RANGE (id) (PARTITION p VALUES LESS THAN (9))",
+            "CREATE TABLE b (id INT PRIMARY KEY)",
+        ],
+        "ALTER TABLE a WAIT 5 EXCHANGE PARTITION p WITH TABLE b",
+        "SELECT (SELECT MAX(id) FROM a), (SELECT MAX(id) FROM b)",
+        (2, 1),
+    )
+    _kill_and_resume("exchanged", mariadb_server, crash=crash, point="AFTER_EXECUTE")
+    mariadb_server.execute("DROP DATABASE exchanged")
+
+
+def test_answer_of_one_server_moves_no_mark_on_another(
+    name: str, target_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An address can lead to a promoted member meanwhile, which may not have the statement."""
+    target_server.execute(f"CREATE DATABASE {name}")
+    stream, run = RecordStream(), ddl_session.run_statement
+    stream.ddl("CREATE TABLE t (id INT)", database=name)
+
+    def move(session: TargetConnection, sql: str) -> None:
+        run(session, sql)
+        kept_sessions[f"{name}/{COORDINATOR}"].session.server = "promoted"
+
+    monkeypatch.setattr(ddl, "run_statement", move)
+    with pytest.raises(Retryable, match="is another server now"):
+        run_once(target_server, apply_task(name), stream)
+    intents = f"SELECT COUNT(*) FROM millrace.ddl_intent WHERE task = '{name}'"
+    assert target_server.execute(intents) == [(1,)]
+    monkeypatch.undo()
+    close_sessions(name)
+    run_once(target_server, apply_task(name), stream)
+    assert target_server.execute(intents) == [(0,)]
 
 
 def test_half_done_create_or_replace_is_completed(mariadb_server: DatabaseServer) -> None:

@@ -21,9 +21,10 @@ from consumer.target.connection import TargetConnection, connect
 from consumer.target.fence import raise_fence
 from consumer.target.inventory import read_inventory
 from consumer.target.progress import Owner, create_tables, decide_intent
+from consumer.target.sessions import close_sessions, statement_session
 from deploy.servers import DatabaseServer
 from deploy.servers.programs import MARIADB_SUITES, mariadb_programs, mysql_programs
-from millrace.errors import Fatal
+from millrace.errors import Fatal, Fenced
 from schemas.gtid import Flavour
 from tests.kit.apply.local import apply_task, endpoint_of, run_once
 from tests.kit.apply.topic import RecordStream
@@ -474,3 +475,21 @@ def test_session_has_each_setting_that_the_servers_program_prints(
         with closing(connect(endpoint_of(target_server))) as session:
             mine = entered(session, Owner("session", 1, 1), records[number])
             assert _values_of(mine, [name for name, _ in state]) == wanted, state
+
+
+def test_fenced_run_executes_nothing_in_a_new_session(
+    source: LoggedSession, target_server: DatabaseServer
+) -> None:
+    """Between the old session and the new one the lock is free, so another run may have begun."""
+    source.run("CREATE TABLE a (i INT)", "SET foreign_key_checks = 0", "CREATE TABLE b (i INT)")
+    first, *_ = source.conversion().statements()
+    other = replace(first, statement=replace(first.statement, session={}))
+    task, endpoint = f"{source.database}-fenced", endpoint_of(target_server)
+    with closing(connect(endpoint)) as session:
+        create_tables(session)
+        owner = raise_fence(session, task=task, epoch=1)
+        old = entered(statement_session(endpoint, owner), owner, first)
+        raise_fence(session, task=task, epoch=1)
+        with pytest.raises(Fenced, match="run"):
+            entered(old, owner, other)
+    close_sessions(task)

@@ -233,7 +233,7 @@ def test_wait_before_the_clauses_changes_no_decision(wait: str) -> None:
 
 
 def test_reorganized_partition_may_keep_its_name() -> None:
-    """Of several partitions, some names are dropped, some added, some both."""
+    """A list of partitions has all its names, and one that is dropped and added shows nothing."""
     merged = changed(
         ("p0 VALUES LESS THAN (9) ENGINE = InnoDB,\n PARTITION p1", "p0"),
     )

@@ -220,3 +220,30 @@ def test_progress_of_mysql_is_read_from_its_stages(
     found = find_statement(cast(Any, _MySql(holder=7)), "task")
     assert found is not None
     assert found.progress == shown
+
+
+def test_only_a_sleeping_session_executes_nothing() -> None:
+    """MariaDB lists a session without its text while another thread uses it, and MySQL a killed one."""
+    rows: list[tuple[object, ...]] = []
+
+    class _Listing(_Session):
+        flavour = Flavour.MARIADB
+
+        def query(self, sql: str, _: object = None) -> list[tuple[object, ...]]:
+            return [(7,)] if "IS_USED_LOCK" in sql else rows
+
+        def rollback(self) -> None:
+            """Nothing is kept."""
+
+    session = cast(Any, _Listing())
+    for command, text, is_running in (
+        ("Query", "ALTER TABLE t FORCE", True),
+        ("Query", None, True),
+        ("Killed", None, True),
+        ("Sleep", None, False),
+        ("Sleep", "ALTER TABLE t FORCE", False),
+    ):
+        rows[:] = [(command, 90, "Busy", text, 0, 0, 0)]
+        found = statement.find_statement(session, "task")
+        assert (found is not None) is is_running
+        assert found is None or found.text == (text or "")
