@@ -205,6 +205,8 @@ def plan_table(layout: RowLayout, inventory: Inventory) -> TablePlan:
                 table=table.full_name,
                 column=column.name,
             )
+        if found.has_equal_labels:
+            raise _with_equal_labels(table, found)
         if not found.generated:
             columns.append((index, found))
     identity = _identity(layout, target)
@@ -218,6 +220,11 @@ def plan_table(layout: RowLayout, inventory: Inventory) -> TablePlan:
         _update(layout, target, columns, identity, inventory.flavour),
         period,
     )
+
+
+def _with_equal_labels(table: TableSchema, column: TargetColumn) -> Fatal:
+    what = f"{table.full_name}: {column.collation} calls two labels of {column.name} equal"
+    return Fatal("MR-5039", what, table=table.full_name, column=column.name)
 
 
 def _missing(table: TableSchema, flavour: Flavour, *, is_sequence: bool) -> Fatal:

@@ -26,11 +26,20 @@ _DOCUMENT_ID = "FTS_DOC_ID"
 _FLOAT_DIGITS_MAX = 38  # before the point; with more, each FLOAT is below the limit
 _FLOAT_SIZES = re.compile(r"float\((\d+),(\d+)\)")
 READS_MAX = 5
+LABELLED = ("enum", "set")
+LABEL = re.compile(r"'((?:[^']|'')*)'")
+# no two ASCII letters are equal but for their case
+_NO_LANGUAGE = re.compile(
+    r"_(?:general|unicode|unicode_520|0900_a[is]|uca1400_a[is]|swedish)_(?:nopad_)?c[is]"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class TargetColumn:
-    """``type_text`` is COLUMN_TYPE in lower case; ``collation`` is "" for a column without one."""
+    """``type_text`` is COLUMN_TYPE in lower case; ``collation`` is "" for a column without one.
+
+    ``has_equal_labels``: its collation calls two labels of the ENUM or SET equal. A text then means the first of them.
+    """
 
     name: str
     type_text: str
@@ -40,6 +49,7 @@ class TargetColumn:
     nullable: bool
     generated: bool
     is_auto_increment: bool = False
+    has_equal_labels: bool = False
 
     @property
     def float_max(self) -> float:
@@ -357,6 +367,8 @@ def _read_tables(
             nullable == "YES",
             generated != "",
             "auto_increment" in extra.lower(),
+            base.lower() in LABELLED
+            and _has_equal_labels(connection, type_text, charset, collation),
         )
         ends.setdefault(table, {})[generated.upper()] = name
     kinds = {
@@ -393,6 +405,26 @@ def _read_tables(
                 period,
             )
     return tables
+
+
+def _has_equal_labels(
+    connection: TargetConnection, type_text: str, charset: str, collation: str
+) -> bool:
+    """Whether the column's collation calls two of its labels equal. Without strict mode servers take such labels.
+
+    Asks the server only if labels could be equal: they are not ASCII, differ in case, or the language has rules.
+    """
+    labels = [label.replace("''", "'") for label in LABEL.findall(type_text)]
+    if not collation or collation.endswith("_bin") or collation == "binary":
+        return False
+    is_plain = all(label.isascii() and label.isprintable() for label in labels)
+    are_apart = len({label.rstrip().lower() for label in labels}) == len(labels)
+    if is_plain and are_apart and _NO_LANGUAGE.search(collation):
+        return False
+    each = " UNION ALL ".join([f"SELECT CONVERT(%s USING {charset}) AS label"] * len(labels))
+    sql = f"SELECT COUNT(DISTINCT label COLLATE {collation}) FROM ({each}) labels"
+    ((count,),) = connection.query(sql, labels)
+    return int(str(count)) < len(labels)
 
 
 def _read_foreign_keys(

@@ -323,6 +323,16 @@ CODES: tuple[Code, ...] = (
         Branch.RETRIES,
     ),
     Code(
+        "MR-5039",
+        "two labels of an ENUM or SET are equal under its collation",
+        "Servers take such labels without strict mode. A row is written by its label, and the target would store the first"
+        " of the equal ones: another value than the source's.",
+        "Give the column on the target the same labels with a binary collation, such as `ALTER TABLE t MODIFY e"
+        " ENUM('a','A') COLLATE utf8mb4_bin`, then run `millrace task resume TASK`. The column's own comparisons are exact then. Or"
+        " exclude the table.",
+        Branch.OPERATOR,
+    ),
+    Code(
         "MR-5040",
         "the outcome of a DDL statement is unknown",
         "The run ended around the statement, perhaps with a failover of the target, and the tables do not show whether it was"

@@ -4,12 +4,14 @@
 """
 
 import struct
+from contextlib import closing
 from dataclasses import dataclass
 from decimal import Decimal
 
 import pytest
 
-from deploy.servers import DatabaseServer
+from deploy.servers import DatabaseServer, sql
+from millrace.errors import Fatal
 from schemas.gtid import Flavour
 from schemas.table.structure import (
     BINARY,
@@ -263,6 +265,49 @@ def _plain(value: object) -> object:
     if isinstance(value, bytes):
         return value.decode()
     return int(value) if isinstance(value, float) else value
+
+
+@pytest.mark.parametrize(
+    ("labels", "collation", "is_applied"),
+    [
+        (("a", "A"), "utf8mb4_unicode_ci", False),
+        (("ss", "ß"), "utf8mb4_unicode_ci", False),
+        (("a", "ä"), "latin1_german1_ci", False),
+        (("a", "A"), "utf8mb4_bin", True),
+        (("a", "A"), "latin1_general_cs", True),
+        (("a", "ä"), "latin1_general_ci", True),
+    ],
+)
+@pytest.mark.parametrize("kind", ["ENUM", "SET"])
+def test_equal_labels_stop_the_task_until_they_are_distinct(
+    target_server: DatabaseServer,
+    kind: str,
+    labels: tuple[str, str],
+    collation: str,
+    *,
+    is_applied: bool,
+) -> None:
+    """The target would store the first of two labels that its collation calls equal."""
+    target_server.execute("DROP DATABASE IF EXISTS labels")
+    target_server.execute("CREATE DATABASE labels")
+    column = f"{kind}{labels} CHARACTER SET {collation.partition('_')[0]} COLLATE"
+    with closing(sql.open_root(target_server.socket)) as session, session.cursor() as cursor:
+        cursor.execute("SET sql_mode = ''")
+        cursor.execute(f"CREATE TABLE labels.t (id INT PRIMARY KEY, v {column} {collation})")
+    type_ = ColumnType(TypeCode[kind], 1, text=TextEncoding("utf8mb4", 45), labels=labels)
+    made = table("labels", "t", integer("id"), Column("v", type_, nullable=True))
+    stream = RecordStream(flavour=target_server.flavour)
+    stream.insert(made, {"id": 1, "v": labels[1]})
+    stream.commit()
+    task = apply_task(f"labels-{kind}-{labels[1]}-{collation}")
+    if not is_applied:
+        with pytest.raises(Fatal) as caught:
+            run_once(target_server, task, stream, is_large=False)
+        assert caught.value.code == "MR-5039"
+        charset = collation.partition("_")[0]
+        target_server.execute(f"ALTER TABLE labels.t MODIFY v {column} {charset}_bin")
+    run_once(target_server, task, stream, is_large=False)
+    assert target_server.execute("SELECT v + 0 FROM labels.t") == [(2,)]
 
 
 def test_updates_keep_long_values_whole_on_mariadb(mariadb_server: DatabaseServer) -> None:

@@ -207,6 +207,7 @@ PROVOCATIONS: Mapping[str, str] = {
     "MR-5035": "test_records_of_another_topic_after_the_mark_stop_the_task",
     "MR-5036": "test_row_of_a_table_unlike_its_schema_stops_the_task",
     "MR-5037": "test_start_that_the_source_does_not_have_is_refused",
+    "MR-5039": "test_equal_labels_stop_the_task_until_they_are_distinct",
     "MR-5038": "test_status_warns_until_the_topic_reaches_the_start",
     "MR-5040": "test_half_done_drop_of_tables_waits_for_an_operator",
     "MR-5041": "test_unexecutable_ddl_waits_for_an_operator",
