@@ -76,14 +76,13 @@ class TableDigest:
         """128 bits of a row's digest, as bytes."""
         return f"UNHEX(LEFT({self.row}, 32))"
 
-    def sums(self, where: str) -> str:
-        """The query for (rows, sum). The sum has no meaning without rows."""
+    def sums(self, where: str, index: str = "") -> str:
+        """The query for (rows, sum). The sum has no meaning without rows. ``index``: a hint."""
+        rows = f"FROM {self.table}{index} WHERE {where}"
         if self.has_xor:
-            return (
-                f"SELECT COUNT(*), HEX(BIT_XOR(UNHEX({self.row}))) FROM {self.table} WHERE {where}"
-            )
+            return f"SELECT COUNT(*), HEX(BIT_XOR(UNHEX({self.row}))) {rows}"
         number = f"CAST(CONV(LEFT({self.row}, 16), 16, 10) AS UNSIGNED)"
-        return f"SELECT COUNT(*), SUM({number}) FROM {self.table} WHERE {where}"
+        return f"SELECT COUNT(*), SUM({number}) {rows}"
 
 
 def table_digest(

@@ -217,6 +217,7 @@ def _difference(plain: dict[str, object]) -> Difference:
 
 
 def _key_text(pair: Pair) -> str:
-    """The columns of the chunk key, and the compared ones if there are others."""
-    key = [] if pair.source.key is None else list(pair.source.key.names)
+    """The columns of the chunk key with their order, and the compared ones if there are others."""
+    columns = () if pair.source.key is None else pair.source.key.columns
+    key = [f"{column.name} DESC" if column.descends else column.name for column in columns]
     return json.dumps(key if pair.has_all_columns else [key, pair.columns])

@@ -16,7 +16,7 @@ from functools import partial
 from consumer.compare.digest import TableDigest, table_digest
 from consumer.target.inventory import TableKey, TargetTable, UniqueKey
 from schemas.chunks.chunk import EVERYTHING, Chunk
-from schemas.chunks.key import ChunkKey, chunk_key
+from schemas.chunks.key import FORCED, ChunkKey, chunk_key
 from schemas.gtid import Flavour
 from schemas.sql.quoting import hex_bytes
 
@@ -35,11 +35,25 @@ class Side:
         """The condition of a chunk's rows."""
         return EVERYTHING if self.key is None else chunk.where(self.key)
 
+    @property
+    def index(self) -> str:
+        """The hint for reads of chunks. By their statistics, the servers may prefer a scan to many ranges of labels."""
+        names = None if self.key is None else self.key.names
+        is_primary = any(
+            each.name == "PRIMARY" and each.columns == names for each in self.table.unique_keys
+        )
+        return FORCED if is_primary else ""
+
+    def sums(self, chunk: Chunk) -> str:
+        """The query for (rows, sum of their digests) of a chunk."""
+        return self.digest.sums(self.where(chunk), self.index)
+
     def all_rows(self, chunk: Chunk) -> str:
         """The query for (digest, name …) of a chunk's rows in the order of the digests."""
         names = [] if self.key is None else [column.read for column in self.key.columns]
         read = ", ".join([f"{self.digest.short} AS digest", *names])
-        return f"SELECT {read} FROM {self.digest.table} WHERE {self.where(chunk)} ORDER BY digest"
+        rows = f"{self.digest.table}{self.index} WHERE {self.where(chunk)}"
+        return f"SELECT {read} FROM {rows} ORDER BY digest"
 
     def states(self, names: list[Name]) -> str:
         """The query for (state, name …) of these rows: the digest, or the number of rows with this digest."""
@@ -146,7 +160,12 @@ def pair_of(
     """Both sides, which have at least one column in common. ``flavours``: of the two servers."""
     target = _spelled(target, source)
     names = tuple(name for name in source.columns if name in target.columns)
-    shared = [key for key in source.unique_keys if set(key.columns) <= set(names)]
+    there = {key.columns: key.finds_rows for key in target.unique_keys if key.is_whole}
+    shared = [
+        key
+        for key in source.unique_keys
+        if set(key.columns) <= set(names) and there.get(key.columns, True)
+    ]
     key = chunk_key(source.columns, shared)
     if key is not None and not _has_same_order(key, source, target):
         key = None

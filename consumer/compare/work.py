@@ -90,7 +90,7 @@ def compare_chunk(sides: Sides, job: Job, repair: Repair | None = None) -> Chunk
 
 def _sums(session: TargetConnection, side: Side, chunk: Chunk) -> tuple[int, str]:
     """(rows, sum of digests). Without rows "": a server may print a longer neutral value than any sum."""
-    ((count, digests),) = session.query(side.digest.sums(side.where(chunk)))
+    ((count, digests),) = session.query(side.sums(chunk))
     return int(str(count)), str(digests) if count else ""
 
 

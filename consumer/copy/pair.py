@@ -13,6 +13,7 @@ from consumer.sql.load import load_sql
 from consumer.sql.table_plan import target_column
 from consumer.target.inventory import Inventory, TargetColumn, TargetTable
 from millrace.errors import Fatal
+from schemas.chunks.key import FORCED, chunk_key
 from schemas.sql.quoting import quoted, table_name
 
 
@@ -65,8 +66,11 @@ class TablePair:
         """The SELECT of all rows up to its condition."""
         name = table_name(self.source.database, self.source.table).decode()
         read = ", ".join(column.expression for column in self.columns)
-        every = " FOR SYSTEM_TIME ALL" if self.source.is_versioned else ""
-        return f"SELECT {read} FROM {name}{every}"
+        if self.source.is_versioned:
+            return f"SELECT {read} FROM {name} FOR SYSTEM_TIME ALL"
+        # by their statistics, the servers may prefer a scan to many ranges of labels
+        key = chunk_key(self.source.columns, self.source.unique_keys)
+        return f"SELECT {read} FROM {name}{FORCED if key and key.name == 'PRIMARY' else ''}"
 
     @property
     def insert(self) -> bytes:

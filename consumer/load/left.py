@@ -29,6 +29,7 @@ from consumer.load.tables import (
 )
 from consumer.target.inventory import TableKey, TargetTable
 from millrace.errors import Fatal
+from schemas.chunks.key import chunk_key
 from schemas.documents import LoadRules
 
 _LINKED = "it is linked with a table that was changed during the load"
@@ -105,6 +106,11 @@ def _why_changed(ends: Ends, table: SourceTable | None, planned: LoadTable) -> s
         if exc.code != "MR-5012":  # since the structure of all tables was read
             raise
         return _DROPPED
+    if (
+        planned.chunk_key
+    ):  # an earlier version may have divided it by another key, or in another order
+        key = chunk_key(table.table.columns, table.table.unique_keys)
+        is_same &= key is not None and key.order_name == planned.chunk_key
     return "" if is_same else _ALTERED
 
 

@@ -172,7 +172,7 @@ def planned(
         table.key,
         COPIES,
         Reach(stream.begin),
-        table.chunk_key.name if table.chunk_key else "",
+        table.chunk_key.order_name if table.chunk_key else "",
         without_rows(text),
         expected=sizes.get((table.table.database, table.table.table), (0, 0))[0],
         detail=table.why_snapshot,

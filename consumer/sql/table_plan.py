@@ -286,12 +286,13 @@ def _is_never_null(target: TargetTable, key: UniqueKey) -> bool:
 
 
 def _identity(layout: RowLayout, target: TargetTable) -> tuple[int, ...]:
-    def is_generated(key: UniqueKey) -> bool:
-        return any(target.columns[name].generated for name in key.columns)
+    def rank(key: UniqueKey) -> tuple[bool, bool]:
+        """A statement by a key that finds no rows reads the whole table."""
+        return not key.finds_rows, any(target.columns[name].generated for name in key.columns)
 
     usable = [key for key in target.unique_keys if _is_never_null(target, key)]
     columns = layout.table.columns
-    for key in sorted(usable, key=is_generated):
+    for key in sorted(usable, key=rank):
         indexes = record_indexes(layout, key.columns) or ()
         pairs = _key_columns(layout, target, indexes)
         if pairs and not any(_is_loose(columns[index], column) for index, column in pairs):

@@ -70,7 +70,8 @@ class UniqueKey:
 
     ``has_period``: MariaDB's WITHOUT OVERLAPS. The last two columns are the ends of a period; rows that are equal in
     the other columns may not overlap in it. ``lengths``: how many characters (of binary columns: bytes) of each column
-    are in a key that is not whole, 0 for all.
+    are in a key that is not whole, 0 for all. ``finds_rows``: False if an administrator has hidden it, or
+    if MariaDB keeps it as a hash, which only refuses duplicates. ``descending``: the columns in descending order.
     """
 
     name: str
@@ -78,6 +79,8 @@ class UniqueKey:
     is_whole: bool
     has_period: bool = False
     lengths: tuple[int, ...] = ()
+    finds_rows: bool = True
+    descending: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,10 +378,10 @@ def _read_tables(
         _text(table): (_text(kind), _text(engine))
         for table, kind, engine in connection.query(asked(TABLE_KINDS_SQL), wanted)
     }
-    keys: dict[str, dict[str, list[tuple[str, str]]]] = {}
+    keys: dict[str, dict[str, list[_KeyPart]]] = {}
     for row in connection.query(asked(UNIQUE_KEYS_SQL), wanted):
-        table, index, column, prefix = map(_text, row)
-        keys.setdefault(table, {}).setdefault(index, []).append((column, prefix))
+        table, index, *part = map(_text, row)
+        keys.setdefault(table, {}).setdefault(index, []).append(_KeyPart(*part))
     tables = {}
     for table, found in columns.items():
         kind, engine = kinds.get(table, ("", ""))
@@ -463,21 +466,40 @@ def _text(value: object) -> str:
     return value.decode() if isinstance(value, bytes) else "" if value is None else str(value)
 
 
+@dataclass(frozen=True, slots=True)
+class _KeyPart:
+    """A row of information_schema.STATISTICS. ``prefix``: SUB_PART. ``order``: COLLATION."""
+
+    column: str
+    prefix: str
+    order: str
+    kind: str
+    is_hidden: str
+
+
 def _without(
-    indexes: Mapping[str, list[tuple[str, str]]], period: tuple[str, ...]
-) -> Mapping[str, list[tuple[str, str]]]:
+    indexes: Mapping[str, list[_KeyPart]], period: tuple[str, ...]
+) -> Mapping[str, list[_KeyPart]]:
     found = {
-        name: [part for part in parts if part[0] not in period] for name, parts in indexes.items()
+        name: [part for part in parts if part.column not in period]
+        for name, parts in indexes.items()
     }
     return {name: parts for name, parts in found.items() if parts}
 
 
-def _unique_keys(indexes: Mapping[str, list[tuple[str, str]]]) -> Iterable[UniqueKey]:
+def _unique_keys(indexes: Mapping[str, list[_KeyPart]]) -> Iterable[UniqueKey]:
     for name in sorted(indexes, key=lambda name: (name != "PRIMARY", name)):
         parts = indexes[name]
-        whole = all(column and not prefix for column, prefix in parts)
-        lengths = () if whole else tuple(int(prefix or 0) for _, prefix in parts)
-        yield UniqueKey(name, tuple(column for column, _ in parts), whole, lengths=lengths)
+        whole = all(part.column and not part.prefix for part in parts)
+        lengths = () if whole else tuple(int(part.prefix or 0) for part in parts)
+        yield UniqueKey(
+            name,
+            tuple(part.column for part in parts),
+            whole,
+            lengths=lengths,
+            finds_rows=not any(part.kind == "HASH" or part.is_hidden == "1" for part in parts),
+            descending=tuple(part.column for part in parts if part.order == "D"),
+        )
 
 
 def of_one_table(sql: str) -> str:
@@ -529,7 +551,9 @@ TABLE_KINDS_SQL = (
     "SELECT TABLE_NAME, TABLE_TYPE, ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s"
 )
 UNIQUE_KEYS_SQL = """
-SELECT TABLE_NAME, INDEX_NAME, COLUMN_NAME, SUB_PART FROM information_schema.STATISTICS
+SELECT TABLE_NAME, INDEX_NAME, COLUMN_NAME, SUB_PART, COLLATION, INDEX_TYPE,
+       0 /*!80000 + (IS_VISIBLE = 'NO') */ /*M!100600 + (IGNORED = 'YES') */
+FROM information_schema.STATISTICS
 WHERE TABLE_SCHEMA = %s AND NON_UNIQUE = 0 ORDER BY TABLE_NAME, INDEX_NAME, SEQ_IN_INDEX
 """
 FOREIGN_RULES_SQL = """

@@ -33,7 +33,8 @@ SELECT COLUMN_NAME AS name, COLUMN_TYPE AS type, IS_NULLABLE AS nullable, CHARAC
 FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY ORDINAL_POSITION
 """
 _KEYS = """
-SELECT INDEX_NAME AS name, COLUMN_NAME AS `column`, SUB_PART AS prefix, INDEX_TYPE AS kind
+SELECT INDEX_NAME AS name, COLUMN_NAME AS `column`, SUB_PART AS prefix, INDEX_TYPE AS kind,
+  COLLATION AS `order`
 FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s AND NON_UNIQUE = 0
 ORDER BY INDEX_NAME, SEQ_IN_INDEX
 """
@@ -108,6 +109,7 @@ class Catalog:
                     _text(row, "column"),
                     int(row["prefix"] or 0),
                     _text(row, "kind") == "HASH" and not is_memory,
+                    _text(row, "order") == "D",
                 )
                 for row in self._connection.query(_KEYS, name)
             ]

@@ -29,6 +29,7 @@ from producer.snapshot.structure import CatalogTable, table_schema
 from producer.upstream.connection import Login, SourceConnection
 from producer.upstream.members import ask_position
 from schemas.chunks.chunk import EVERYTHING, Border, Chunk
+from schemas.chunks.key import FORCED
 from schemas.documents import Member
 from schemas.gtid import Flavour, GtidPosition, GtidSet, MariadbGtidSet
 from schemas.record.control import Origin
@@ -239,9 +240,9 @@ def chunk_select(
     name = table_name(table.database, table.table).decode()
     read = ", ".join(column.read for column in key.columns)
     return (
-        f"SELECT {read}, {selection.columns} FROM {name} FORCE INDEX (PRIMARY)"
+        f"SELECT {read}, {selection.columns} FROM {name}{FORCED}"
         + (f" WHERE {wanted}" if wanted else "")
-        + f" ORDER BY {', '.join(column.order for column in key.columns)} LIMIT {limit}"
+        + f" ORDER BY {', '.join(column.sorting for column in key.columns)} LIMIT {limit}"
     )
 
 

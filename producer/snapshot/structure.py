@@ -109,18 +109,27 @@ class CatalogColumn:
 
 @dataclass(frozen=True, slots=True)
 class CatalogKey:
-    """A unique key (``schemas.chunks.key.TableIndex``). ``prefixes``: characters in the key, 0 for the whole column."""
+    """A unique key (``schemas.chunks.key.TableIndex``).
+
+    ``prefixes``: characters in the key, 0 for the whole column. ``descending``: the columns in descending order.
+    """
 
     name: str
     columns: tuple[str, ...]
     prefixes: tuple[int, ...]
     has_period: bool = False
     is_hash: bool = False  # MariaDB's key over long columns
+    descending: tuple[str, ...] = ()
 
     @property
     def is_whole(self) -> bool:
         """Whether it has no prefix and no expression."""
         return not any(self.prefixes) and not self.is_hash and all(self.columns)
+
+    @property
+    def finds_rows(self) -> bool:
+        """A primary key can't be hidden, and no other key is used."""
+        return not self.is_hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,17 +264,21 @@ def _text(column: CatalogColumn, collations: Mapping[str, int]) -> TextEncoding:
     return TextEncoding(column.charset, collations[column.collation])
 
 
-def keys_of(rows: Sequence[tuple[str, str, int, bool]]) -> tuple[CatalogKey, ...]:
-    """The unique keys from (key, column, prefix, is a hash), in key order. A column is "" for an expression."""
-    found: dict[str, list[tuple[str, int, bool]]] = {}
-    for name, column, prefix, is_hash in rows:
-        found.setdefault(name, []).append((column, prefix, is_hash))
+def keys_of(rows: Sequence[tuple[str, str, int, bool, bool]]) -> tuple[CatalogKey, ...]:
+    """The unique keys from (key, column, prefix, is a hash, descends), in key order.
+
+    A column is "" for an expression.
+    """
+    found: dict[str, list[tuple[str, int, bool, bool]]] = {}
+    for name, column, prefix, is_hash, descends in rows:
+        found.setdefault(name, []).append((column, prefix, is_hash, descends))
     return tuple(
         CatalogKey(
             name,
-            tuple(column for column, _, _ in parts),
-            tuple(prefix for _, prefix, _ in parts),
-            is_hash=any(is_hash for *_, is_hash in parts),
+            tuple(column for column, *_ in parts),
+            tuple(prefix for _, prefix, *_ in parts),
+            is_hash=any(is_hash for _, _, is_hash, _ in parts),
+            descending=tuple(column for column, *_, descends in parts if descends),
         )
         for name, parts in found.items()
     )

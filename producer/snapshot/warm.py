@@ -18,7 +18,7 @@ from schemas.record.control import Origin, RegisteredSchema
 def warm_snapshot() -> None:
     """Encode and stamp one row of a table with one column, and find its key."""
     columns = (CatalogColumn(name="a", full_type="int", nullable=False),)
-    table = CatalogTable("warm", "t", columns, keys_of([("PRIMARY", "a", 0, False)]), {})
+    table = CatalogTable("warm", "t", columns, keys_of([("PRIMARY", "a", 0, False, False)]), {})
     schema = table_schema(table, Flavour.MYSQL)
     selection = Selection.of(table, schema)
     gtid = any_gtid_of(parse_gtid_set(Flavour.MYSQL, ""))

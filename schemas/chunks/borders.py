@@ -7,7 +7,7 @@ was asked for, but the chunks of a table still cover each key exactly once. The 
 from collections.abc import Callable, Iterator, Sequence
 
 from schemas.chunks.chunk import EVERYTHING, Border, Chunk
-from schemas.chunks.key import ChunkKey
+from schemas.chunks.key import FORCED, ChunkKey
 
 Query = Callable[[str], Sequence[Sequence[object]]]  # runs one statement and returns its rows
 
@@ -21,9 +21,9 @@ def next_border(
     name.
     """
     where = whole.where(key)
-    order = ", ".join(column.order for column in key.columns)
+    order = ", ".join(column.sorting for column in key.columns)
     read = ", ".join(column.read for column in key.columns)
-    index = " FORCE INDEX (PRIMARY)" if key.name == "PRIMARY" else ""
+    index = FORCED if key.name == "PRIMARY" else ""
     found = query(
         f"SELECT {read} FROM {table}{index}"
         + (f" WHERE {where}" if where != EVERYTHING else "")

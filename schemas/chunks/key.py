@@ -1,7 +1,11 @@
 """The key by which a table is divided into chunks, and its values as SQL that any server reads back without loss.
 
-A chunk key is the primary key, or else a unique key without NULL. It has a total order, so each row is in one chunk. An
-index on columns of a long type is no chunk key, because MariaDB keeps it as a hash without an order.
+A chunk key is the primary key, or else a unique key without NULL. It has a total order, so each row is in one chunk. No
+chunk key is an index that MariaDB keeps as a hash without an order, as it does for long columns, or one that an
+administrator has hidden from the optimizer.
+
+The order is that of the index, so that the server reads the rows in it without sorting them. An index whose columns all
+descend is read in the reverse order. MySQL does so for no other one.
 
     column                    read as                              literal
     number, YEAR              the server's text                    5
@@ -19,7 +23,7 @@ most ``LISTED_MAX``: that is a SET of 8 labels. Above, each range reads the inde
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Protocol
 
@@ -34,6 +38,7 @@ _LABEL = re.compile(r"'(?:[^']|'')*'")
 LISTED_MAX = 256  # numbers; with more, the servers stop looking them up one by one
 _DOUBLE_MAX = 1 << 53  # the servers compare a SET with a number as DOUBLE
 NOTHING = "FALSE"
+FORCED = " FORCE INDEX (PRIMARY)"  # no primary key can be hidden
 
 
 class TableColumn(Protocol):
@@ -87,6 +92,14 @@ class TableIndex(Protocol):
     def has_period(self) -> bool:
         """MariaDB's WITHOUT OVERLAPS."""
 
+    @property
+    def finds_rows(self) -> bool:
+        """Whether the server looks for rows in it: it is neither hidden nor kept as a hash."""
+
+    @property
+    def descending(self) -> tuple[str, ...]:
+        """The names of the columns in descending order."""
+
 
 class _Form(Enum):
     NUMBER = auto()
@@ -102,6 +115,7 @@ class KeyColumn:
 
     ``order``: its quoted name. ``read``: the expression that returns the text from which ``literal`` makes a literal.
     ``numbers``: how many numbers the values of an ENUM or a SET have; 0 if they are too many for a list.
+    ``descends``: in the order of the key, larger values come first.
     """
 
     name: str
@@ -111,6 +125,12 @@ class KeyColumn:
     charset: str = ""
     collation: str = ""
     numbers: int = 0
+    descends: bool = False
+
+    @property
+    def sorting(self) -> str:
+        """Its part of an ORDER BY."""
+        return f"{self.order} DESC" if self.descends else self.order
 
     def literal(self, text: str) -> str:
         """The value as SQL."""
@@ -136,7 +156,9 @@ class KeyColumn:
         return f"{self.order} IN ({', '.join(map(self.literal, texts))})"
 
     def beyond(self, text: str, sign: str, *, with_border: bool) -> str:
-        """The condition of rows above (``>``) or below (``<``) this value."""
+        """The condition of rows after (``>``) or before (``<``) this value in the order of the key."""
+        if self.descends:
+            sign = "<" if sign == ">" else ">"
         if self.form is not _Form.LABELS:
             return f"{self.order} {sign}{'=' if with_border else ''} {self.literal(text)}"
         if not self.numbers or not _is_below(text, self.numbers):
@@ -162,6 +184,12 @@ class ChunkKey:
         return tuple(column.name for column in self.columns)
 
     @property
+    def order_name(self) -> str:
+        """The index and its order, for storage beside borders of it, in at most 64 characters."""
+        down = "".join("-" if column.descends else "+" for column in self.columns)
+        return self.name if "-" not in down else f"{down} {self.name}"[:64]
+
+    @property
     def collations(self) -> tuple[str, ...]:
         """The collation of each column, "" without one. Two sides with other collations have other ranges."""
         return tuple(column.collation for column in self.columns)
@@ -180,11 +208,18 @@ def chunk_key(
     if not usable:
         return None
     chosen = min(usable, key=lambda key: _rank(columns, key))
-    return ChunkKey(chosen.name, tuple(_column(columns[name]) for name in chosen.columns))
+    is_reversed = set(chosen.descending) == set(chosen.columns)
+    return ChunkKey(
+        chosen.name,
+        tuple(
+            replace(_column(columns[name]), descends=name in chosen.descending and not is_reversed)
+            for name in chosen.columns
+        ),
+    )
 
 
 def _is_usable(columns: Mapping[str, TableColumn], key: TableIndex) -> bool:
-    if not key.is_whole or key.has_period or not key.columns:
+    if not key.is_whole or key.has_period or not key.columns or not key.finds_rows:
         return False
     named = [columns.get(name) for name in key.columns]
     return all(

@@ -77,6 +77,14 @@ KEYS: dict[str, tuple[str, tuple[str, ...]]] = {
         tuple(f"({a}, NULL)" for a in range(10)),
     ),
     "downward": ("a INT, PRIMARY KEY (a DESC)", tuple(f"({a})" for a in range(10))),
+    "mixed": (
+        "a INT, b VARCHAR(9), c INT, PRIMARY KEY (a DESC, b, c DESC)",
+        tuple(f"({a}, '{b}', {c})" for a in range(3) for b in ("", "a", "É") for c in (-1, 0, 7)),
+    ),
+    "mixed_labels": (
+        "a ENUM('z','a','m'), b SET('q','b','c'), c INT, PRIMARY KEY (a, b DESC, c)",
+        tuple(f"('{a}', '{b}', {c})" for a in "zam" for b in ("", "q", "b,c") for c in (1, 2)),
+    ),
 }
 OWN_KEYS = {
     Flavour.MARIADB: {
@@ -134,7 +142,7 @@ def _chunks(
 
 
 def _keys(session: TargetConnection, name: str, key: ChunkKey, chunk: Chunk) -> list[object]:
-    read, order = (", ".join(getattr(c, what) for c in key.columns) for what in ("read", "order"))
+    read, order = (", ".join(getattr(c, what) for c in key.columns) for what in ("read", "sorting"))
     where = chunk.where(key)
     return list(session.query(f"SELECT {read} FROM chunked.{name} WHERE {where} ORDER BY {order}"))
 
@@ -154,7 +162,7 @@ def test_chunks_of_any_key_hold_each_row_once(session: TargetConnection) -> None
 def test_chunks_continue_after_any_known_chunk(session: TargetConnection) -> None:
     """The chunks after the fourth are those of an unbroken search."""
     _filled(session)
-    for name in ("texts", "times"):
+    for name in ("texts", "times", "mixed"):
         key = _key(session, name)
         every = list(_chunks(session, name, key, CHUNK_ROWS))
         begin = every[3]
@@ -165,7 +173,7 @@ def test_chunks_continue_after_any_known_chunk(session: TargetConnection) -> Non
 def test_parts_of_a_chunk_hold_its_rows_once(session: TargetConnection) -> None:
     """Those of a chunk in the middle, and those of the last, begin and end where the chunk does."""
     _filled(session)
-    for name in ("texts", "times", "downward"):
+    for name in ("texts", "times", "downward", "mixed", "mixed_labels"):
         key = _key(session, name)
         for chunk in list(_chunks(session, name, key, 2 * CHUNK_ROWS + 1))[-2:]:
             found = list(
@@ -208,6 +216,49 @@ def test_borders_of_a_primary_key_read_only_the_index(session: TargetConnection)
     ((_, read),) = session.query("SHOW SESSION STATUS LIKE 'Handler_read_next'")
     assert found[-1].after == Border(("14", "99"))
     assert int(str(read)) < 30 * 2 * 100 + 100
+
+
+@pytest.mark.parametrize("directions", ["a DESC, b", "a, b DESC", "a DESC, b DESC"])
+def test_borders_of_descending_keys_sort_nothing(
+    session: TargetConnection, target_server: DatabaseServer, directions: str
+) -> None:
+    """The order of the chunks is that of the index, or its reverse, and each look reads the rows of its chunk."""
+    session.query(f"CREATE TABLE chunked.big (a INT, b INT, v INT, PRIMARY KEY ({directions}))")
+    for number in range(20):
+        values = ", ".join(f"({number}, {n}, 0)" for n in range(200))
+        session.query(f"INSERT INTO chunked.big VALUES {values}")
+    session.commit()
+    session.query("ANALYZE TABLE chunked.big")
+    key = _key(session, "big")
+    with explained(target_server, "chunked") as plans:
+        found = list(_chunks(session, "big", key, 150))
+    assert len(found) == 27
+    assert not [each for each in plans.accesses if "filesort" in each.extra], plans.accesses
+    session.query("FLUSH STATUS")
+    assert len(list(_chunks(session, "big", key, 150))) == 27
+    read = session.query("SHOW SESSION STATUS LIKE 'Handler_read%'")
+    assert sum(int(str(count)) for _, count in read) < 3 * 4_000
+    held = [_keys(session, "big", key, chunk) for chunk in found]
+    assert {len(rows) for rows in held[:-1]} == {150}
+    assert len(set(chain(*held))) == 4_000
+
+
+def test_hidden_and_hash_keys_divide_no_table(
+    session: TargetConnection, target_server: DatabaseServer
+) -> None:
+    """The servers find no row by a key that is hidden from them, nor by MariaDB's hashes of long columns."""
+    columns = "a INT NOT NULL, b INT NOT NULL, UNIQUE KEY z (b)"
+    if session.flavour is Flavour.MARIADB:
+        session.query(f"CREATE TABLE chunked.hidden ({columns}, UNIQUE KEY y (a) IGNORED)")
+        long = "v VARCHAR(5000) NOT NULL, w TEXT NOT NULL, i INT NOT NULL"
+        session.query(f"CREATE TABLE chunked.hashed ({long}, UNIQUE (v), UNIQUE (w), UNIQUE z (i))")
+        session.query("CREATE TABLE chunked.only (v VARCHAR(5000) NOT NULL, UNIQUE (v))")
+        assert _key(session, "hashed").name == "z"
+        table = read_inventory(session, with_folds=False).tables["chunked", "only"]
+        assert chunk_key(table.columns, table.unique_keys) is None
+    else:
+        session.query(f"CREATE TABLE chunked.hidden ({columns}, UNIQUE KEY y (a) INVISIBLE)")
+    assert _key(session, "hidden").name == "z"
 
 
 @pytest.mark.parametrize(

@@ -449,9 +449,9 @@ def _engines(session: ModelSession, _: Found, __: Values) -> tuple[list[Values],
 def _unique_keys(session: ModelSession, _: Found, asked: Values) -> tuple[list[Values], int]:
     found: list[Values] = []
     for name, table in _shop(session, asked):
-        found += [(name, "PRIMARY", column, None) for column in table.key]
+        found += [(name, "PRIMARY", column, None, "A", "BTREE", 0) for column in table.key]
         for key in table.unique:
-            found += [(name, key[0], column, None) for column in key]
+            found += [(name, key[0], column, None, "A", "BTREE", 0) for column in key]
     return found, 0
 
 

@@ -82,3 +82,5 @@ def test_rows_are_named_by_key_if_sides_sort_alike() -> None:
     assert not pair_of(table(key), table(folded)).is_keyed
     assert not pair_of(table(column("id", "int")), table(column("id", "bigint"))).is_keyed
     assert not pair_of(table(key), table(key, keys=())).is_keyed
+    hidden = replace(table(key).unique_keys[0], finds_rows=False)
+    assert not pair_of(table(key), table(key, keys=(hidden,))).is_keyed

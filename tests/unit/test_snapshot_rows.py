@@ -42,7 +42,7 @@ TABLE = CatalogTable(
     "shop",
     "t",
     COLUMNS,
-    keys_of([("PRIMARY", "b", 0, False), ("PRIMARY", "a", 0, False)]),
+    keys_of([("PRIMARY", "b", 0, False, False), ("PRIMARY", "a", 0, False, False)]),
     {"utf8mb4_bin": 46},
 )
 

@@ -144,6 +144,20 @@ def _forms(flavour: Flavour) -> Iterator[KeyedTable]:
         "n",
         "CONCAT('k', n)",
     )
+    hidden = "INVISIBLE" if flavour is Flavour.MYSQL else "IGNORED"
+    yield _table(
+        "hidden",
+        f"a INT NOT NULL, b INT NOT NULL, UNIQUE KEY z (b), UNIQUE KEY a (a) {hidden}",
+        "n",
+        "n",
+    )
+    if flavour is Flavour.MARIADB:  # it keeps a key over more than 3,072 bytes as a hash
+        yield _table(
+            "hashed",
+            "a VARCHAR(3000) NOT NULL, b INT NOT NULL, UNIQUE KEY z (b), UNIQUE KEY a (a)",
+            "CONCAT('k', n)",
+            "n",
+        )
     wide = [f"c{number}" for number in range(16)]
     yield _table(
         "wide",
