@@ -324,6 +324,8 @@ def run_once(
 ) -> LocalApplier:
     """Start and apply the whole stream as one micro-batch."""
     applier = started(server, task)
-    applier.process(LocalRecords(stream.values, is_large=is_large), ignore)
-    applier.close()
+    try:
+        applier.process(LocalRecords(stream.values, is_large=is_large), ignore)
+    finally:
+        applier.close()  # its sessions would hold the tables
     return applier

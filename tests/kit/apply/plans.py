@@ -21,7 +21,7 @@ from millrace.text_protocol.arriving import RowPackets
 from producer.upstream.connection import SourceConnection
 from schemas.gtid import Flavour
 
-_EXPLAINED = re.compile(r"\s*(?:SELECT|UPDATE|DELETE)\b(?! HISTORY)")
+_EXPLAINED = re.compile(r"\s*(?:SELECT|UPDATE|DELETE|INSERT\b.*\bSELECT)\b(?! HISTORY)", re.DOTALL)
 _TEXT_MAX = 300
 _SCANS = ("ALL", "index")
 
@@ -40,9 +40,14 @@ class Access:
     @property
     def is_scan(self) -> bool:
         """Whether it may read rows that the statement does not need, to the end of the table or index."""
-        if self.kind == "index" and self.has_limit and "Using where" not in self.extra:
-            return False  # it ends after LIMIT rows
+        if self.kind == "index" and self.ends_early and "Using where" not in self.extra:
+            return False
         return self.kind in _SCANS
+
+    @property
+    def ends_early(self) -> bool:
+        """Whether it ends after LIMIT rows, because it needs no order or reads in it."""
+        return self.has_limit and "filesort" not in self.extra and "temporary" not in self.extra
 
     @property
     def has_limit(self) -> bool:
@@ -58,15 +63,20 @@ class Plans:
     flavour: Flavour
     databases: Collection[str]
     accesses: list[Access] = field(default_factory=list)
+    statements: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def explain(self, text: str) -> None:
+    def explain(self, sql: str | bytes) -> None:
         """Add the plan of a statement."""
+        if isinstance(sql, str):
+            sql = sql.encode()
+        text = sql.decode(errors="replace")
         if not _EXPLAINED.match(text) or not any(self._names(text)):
             return
         with self._lock, self.connection.cursor() as cursor:
-            traditional = "FORMAT=TRADITIONAL " if self.flavour is Flavour.MYSQL else ""
-            cursor.execute(f"EXPLAIN {traditional}{text}")
+            self.statements += 1
+            form = b"FORMAT=TRADITIONAL " if self.flavour is Flavour.MYSQL else b""
+            cursor.execute(cast(str, b"EXPLAIN " + form + sql))
             for row in cursor.fetchall():
                 self._add(text, row)
 
@@ -76,7 +86,7 @@ class Plans:
 
     def _add(self, text: str, row: dict[str, Any]) -> None:
         table, kind = row["table"], row["type"]
-        if not table or table.startswith("<") or not kind:
+        if not table or table.startswith("<") or not kind or row["select_type"] == "INSERT":
             return
         shown = text if len(text) <= _TEXT_MAX else f"{text[:_TEXT_MAX]} … {text[-_TEXT_MAX:]}"
         access = Access(
@@ -86,7 +96,19 @@ class Plans:
 
     def scans(self, *, rows_max: int) -> list[Access]:
         """The accesses that scan, or that read more than so many rows."""
-        return [each for each in self.accesses if each.is_scan or each.rows > rows_max]
+        return [
+            each
+            for each in self.accesses
+            if each.is_scan or (each.rows > rows_max and not each.ends_early)
+        ]
+
+    def shown(self, *, rows_max: int) -> str:
+        """The same for people, a line for each."""
+        lines = {
+            f"{each.table}: {each.kind} {each.rows} {each.extra} {each.statement}"
+            for each in self.scans(rows_max=rows_max)
+        }
+        return "\n".join(sorted(lines))
 
 
 @contextmanager
@@ -106,12 +128,12 @@ def explained(server: DatabaseServer, *databases: str) -> Iterator[Plans]:
 
     def explain_query(self: Any, sql: str | bytes, unbuffered: bool = False) -> int:
         if self.port == server.port and self is not connection:
-            plans.explain(sql if isinstance(sql, str) else sql.decode(errors="surrogateescape"))
+            plans.explain(sql)
         return query(self, cast(str, sql), unbuffered)
 
     def explain_packets(self: TargetConnection, sql: bytes) -> RowPackets:
         if self.endpoint.port == server.port:
-            plans.explain(sql.decode())
+            plans.explain(sql)
         return packets(self, sql)
 
     def explain_images(self: SourceConnection, statement: str) -> RowPackets:
