@@ -41,7 +41,7 @@ AFTER_CHUNK = register("compare.after_chunk_commit")
 BEFORE_END = register("compare.before_end_commit")
 AFTER_END = register("compare.after_end_commit")
 
-_TABLES = (
+TABLES = (
     "compare_run (task VARCHAR(190) NOT NULL PRIMARY KEY, began DATETIME(3) NOT NULL, ended DATETIME(3) NULL,"
     " last_began DATETIME(3) NULL, last_ended DATETIME(3) NULL, by_table LONGTEXT NULL, tables INT NOT NULL DEFAULT 0,"
     " row_count BIGINT NOT NULL DEFAULT 0, differences BIGINT NOT NULL DEFAULT 0,"
@@ -177,7 +177,7 @@ def _create(session: TargetConnection, task: str) -> None:
         known = []
     if not known:
         raise Fatal("MR-5126", f"{task} has not run on this target", task=task)
-    for table in _TABLES:
+    for table in TABLES:
         session.query(f"CREATE TABLE IF NOT EXISTS {DATABASE}.{table} ENGINE=InnoDB")
     add_column(session, "compare_run", "structure", "BIGINT NOT NULL DEFAULT 0")
 

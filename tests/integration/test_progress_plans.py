@@ -83,7 +83,7 @@ def session(server: DatabaseServer) -> Iterator[TargetConnection]:
     """A session on a server whose tables have rows of many tasks."""
     with closing(connect(endpoint_of(server))) as made:
         create_tables(made)
-        for table in (*state._TABLES, repair.TABLE):
+        for table in (*state.TABLES, repair.TABLE):
             made.query(f"CREATE TABLE IF NOT EXISTS {DATABASE}.{table} ENGINE=InnoDB")
         made.query("CREATE DATABASE progress_plans")
         made.query("CREATE TABLE progress_plans.number (n INT PRIMARY KEY)")
