@@ -11,12 +11,19 @@ from tests.mutants import (
     publisher_model,
     relay,
     servers,
+    statements,
     target,
 )
 from tests.mutants.mutant import Mutant
 
 LEVELS: Mapping[str, Sequence[Mutant]] = {
-    "unit": (*parts.MUTANTS, *publisher_model.MUTANTS, *decisions.MUTANTS, *loads.MUTANTS),
+    "unit": (
+        *parts.MUTANTS,
+        *publisher_model.MUTANTS,
+        *decisions.MUTANTS,
+        *loads.MUTANTS,
+        *statements.MUTANTS,
+    ),
     "relay": relay.MUTANTS,
     "broker": publisher_broker.MUTANTS,
     "servers": (*servers.MUTANTS, *target.MUTANTS, *documents.MUTANTS),
