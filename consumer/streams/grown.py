@@ -73,17 +73,19 @@ def note_filter(
         target = read_inventory(session, with_folds=False)
         now = Route(tables, target.folds_names)
         again = frozenset(name for name in incomplete & on_source if now.chooses(*name))
-        incomplete -= again
         if task.rules.load.new_tables:
             found = again | grown(before.tables, tables, on_source, target)
+            incomplete -= again
         found -= {table.name for table in read_tables(session, owner.task)}
     check_fence(session, owner)
     detail = "`include` and `exclude` admit it since the last start"
     set_waiting(session, owner.task, found, detail=detail)
     forget_tables(session, owner.task, left_out)
+    # without a loader, what the filter admits now is found at a later start
+    noted = tables if before is None or loader is not None else before.tables
     plain = {
-        "include": tables.include,
-        "exclude": tables.exclude,
+        "include": noted.include,
+        "exclude": noted.exclude,
         "incomplete": sorted(incomplete),
     }
     session.query(

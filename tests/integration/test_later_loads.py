@@ -1,20 +1,23 @@
 """Tables are loaded live beside main, which continues: a side stream follows the copies and joins."""
 
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
 
 from consumer.load.state import COPIES
 from consumer.streams import later
-from consumer.streams.grown import AFTER_GROWN, BEFORE_GROWN
+from consumer.streams.grown import AFTER_GROWN, BEFORE_GROWN, note_filter
 from consumer.streams.view import side_of
 from consumer.target.connection import connect
+from consumer.target.fence import raise_fence
+from consumer.target.progress import DATABASE
 from consumer.target.statement import lock
 from deploy.servers import DatabaseServer
 from millrace.errors import Fatal, Fenced, Retryable
 from schemas.documents import LoadRules, TableFilter
 from tests.kit.apply.live import LiveTask, Source, rows_on, rows_wanted
-from tests.kit.apply.loads import states
+from tests.kit.apply.loads import states, waiting
 from tests.kit.apply.local import endpoint_of
 from tests.kit.apply.topic import RecordStream
 from tests.kit.forked import killed_at
@@ -243,3 +246,20 @@ def test_killed_start_finds_the_admitted_table(live: LiveTask, point: str) -> No
     )
     live.run(lambda: source.transactions(1), times=2)
     _assert_equal(live)
+
+
+def test_filter_that_grows_without_a_loader_is_noticed_later(live: LiveTask) -> None:
+    """Meanwhile a table may leave its load. What the task admits again is found when the source can be asked."""
+    database = live.source.database
+    narrow = replace(live.task, tables=TableFilter(include=(f"{database}.kept", f"{database}.t")))
+    wider = replace(live.task, tables=TableFilter(include=(f"{database}.kept", f"{database}.bag")))
+    with closing(connect(endpoint_of(live.server))) as session:
+        owner = raise_fence(session, task=live.task.name, epoch=1)
+        session.query(f"DELETE FROM {DATABASE}.load_filter WHERE task = '{live.task.name}'")
+        note_filter(session, owner, narrow, None)
+        live.wait_for("t")
+        note_filter(session, owner, wider, None)
+        assert states(live.server, live.task.name) == {}
+        live.server.execute(f"DROP TABLE {database}.bag")
+        note_filter(session, owner, wider, live.loader)
+    assert waiting(live.server, live.task.name) == {"bag"}
