@@ -23,6 +23,7 @@ from zk.tree.paths import Tree
 from zk.tree.reports import (
     PROGRESS_S,
     REPEAT_S,
+    REST_S,
     Ages,
     Offered,
     StatusWriter,
@@ -56,7 +57,8 @@ MOVED = _with(gtid_set="0-1-8", seq=8)
         (MOVED, 0.5, 99, 0.1, False),  # it still moves
         (MOVED, PROGRESS_S, 99, 0.1, True),
         (MOVED, 0.5, 99, 0.5, True),  # at rest
-        (MOVED, 0.5, PROGRESS_S - 0.1, 0.5, False),  # at most once
+        (MOVED, 0.5, REST_S, 0.5, True),
+        (MOVED, 0.5, REST_S - 0.1, 0.5, False),  # a task that often comes to rest
         (_with(why="caught up"), 0.5, 99, 0.5, True),
     ],
 )

@@ -14,11 +14,12 @@ the session that sends a larger request. One that is too large even so is writte
 warning names them. Without the GTID set it has no progress: a reader does without it, as before a task's first report.
 
 Guarantees: the latest report wins. A change of the state, its code, the owner or the work is written at once, at most
-every ``report_s``. Progress and stages are written every ``progress_s``, and once in between when the progress comes
-to rest. An unchanged report is repeated, so that an old report reveals a hung worker, and its ``silent_s`` a hung task.
-A report is one request, because it is written with the version of the last one. It never replaces one of a greater
-epoch. While the ensemble is away, reports wait and runners do not. A report under a lease is dropped with its session:
-written later, to an ensemble that was rebuilt meanwhile, its epoch would hide all new reports.
+every ``report_s``. Progress and stages are written every ``progress_s``. Progress that comes to rest is written
+earlier, at most every ``REST_S``: `millrace task wait` waits for it. An unchanged report is repeated, so that an old
+report reveals a hung worker, and its ``silent_s`` a hung task. A report is one request, because it is written with the
+version of the last one. It never replaces one of a greater epoch. While the ensemble is away, reports wait and runners
+do not. A report under a lease is dropped with its session: written later, to an ensemble that was rebuilt meanwhile,
+its epoch would hide all new reports.
 """
 
 import json
@@ -37,6 +38,7 @@ from zk.tree.entries import NODE_BYTES_MAX
 from zk.tree.paths import Tree
 
 PROGRESS_S = 5.0
+REST_S = 1.0  # between two reports that the progress has come to rest
 REPEAT_S = 5.0  # an unchanged report
 _COMPRESSED = b"\x78"  # the first byte of zlib; JSON begins with {
 _REPORT_BYTES_MAX = 32 << 20
@@ -153,7 +155,7 @@ def is_due(
     if ages.written_s < report_s:
         return False
     is_at_rest = now.progress != written.progress and ages.moved_s >= report_s
-    return now.head != written.head or (is_at_rest and ages.early_s >= progress_s)
+    return now.head != written.head or (is_at_rest and ages.early_s >= min(REST_S, progress_s))
 
 
 class StatusWriter:
