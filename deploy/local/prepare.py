@@ -92,17 +92,17 @@ def steps_for(goal: str, *, has_packages: bool) -> tuple[Step, ...]:
         _fetch("kafka", "Kafka", 40, needs=packages),
         _fetch("spark", "Spark's Kafka connector", 12, needs=packages),
         _fetch("mariadb", "MariaDB", 20, needs=packages),
-    )
-    further = (
-        _fetch("mysql", "MySQL", 25, needs=first),
-        _fetch("mariadb-10.11", "MariaDB 10.11", 20, needs=first),
-        _fetch("mariadb-11.8", "MariaDB 11.8", 20, needs=first),
         Step(
             "JVM archive of Spark",
             _module("consumer.spark.jvm_archive"),
             25,
             (packages, "Spark's Kafka connector"),
         ),
+    )
+    further = (
+        _fetch("mysql", "MySQL", 25, needs=first),
+        _fetch("mariadb-10.11", "MariaDB 10.11", 20, needs=first),
+        _fetch("mariadb-11.8", "MariaDB 11.8", 20, needs=first),
         Step(
             "JVM archives of servers",
             _module("deploy.servers.jvm_archives"),

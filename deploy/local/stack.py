@@ -13,8 +13,10 @@ import os
 import secrets
 import subprocess
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -144,14 +146,17 @@ class LocalStack:
         """ZooKeeper, as the stack's processes reach it."""
         return ensemble_of(self.endpoints)
 
-    def start(self) -> None:
-        """Start everything and wait until every task runs. A failed start leaves nothing behind."""
+    def start(self, *, before_services: Callable[[], None] | None = None) -> None:
+        """Start everything and wait until every task runs. A failed start leaves nothing behind.
+
+        ``before_services`` is called when the servers run.
+        """
         try:
             self.start_servers()
+            if before_services is not None:
+                before_services()
             self.start_services()
-            for command in self.write_documents():
-                self._say("$ millrace " + " ".join(command))
-                self.run_command(*command)
+            self.create_documents()
             self.wait_running()
         except BaseException:
             self.stop()
@@ -206,8 +211,16 @@ class LocalStack:
         self._say(f"starting {', '.join(spec.name for spec in specs) or 'no service'}")
         for service in self.services:
             service.launch()
-        if "registry" not in missing:
-            wait_for_registry(self.endpoints.registry_login, check=self.check_services)
+
+    def create_documents(self) -> None:
+        """Create the sets, then the tasks: commands of a kind at the same time, while the services still start."""
+        commands = self.write_documents()
+        with ThreadPoolExecutor() as pool:
+            for _, kind in groupby(commands, key=lambda command: command[0]):
+                of_kind = list(kind)
+                for command in of_kind:
+                    self._say("$ millrace " + " ".join(command))
+                list(pool.map(lambda command: self.run_command(*command), of_kind))
 
     def restart_apply(self, spark: tuple[str, ...]) -> None:
         """Start the apply driver again with these arguments."""
@@ -261,7 +274,9 @@ class LocalStack:
         )
 
     def wait_running(self) -> None:
-        """Wait until every task runs that this installation can run."""
+        """Wait until the registry answers, and every task runs that this installation can run."""
+        if "registry" not in missing_services():
+            wait_for_registry(self.endpoints.registry_login, check=self.check_services)
         tasks = [*self.description.capture_tasks, *self.description.apply_tasks]
         if tasks and "scheduler" not in missing_services():
             wait_for_tasks(self.ensemble, tasks, check=self.check_services)
@@ -278,10 +293,9 @@ class LocalStack:
             service.terminate()
         for service in self.services:
             service.stop(timeout_s=SERVICE_STOP_S)
-        for server in (self.kafka, self.zookeeper):
-            server.discard()
-        self.source.discard()
-        self.target.discard()
+        servers = (self.kafka, self.zookeeper, *self.source.members, self.target)
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(lambda server: server.discard(), servers))
 
     @property
     def description(self) -> StackDescription:
