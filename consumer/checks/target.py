@@ -140,6 +140,10 @@ def judge_settings(subject: Subject, found: Settings, use: TargetUse) -> Iterato
         yield subject.warn(
             "MR-4172", "lower_case_table_names", found=str(folds), wanted="0, as on the source"
         )
+    elif not folds and use.source_folds:
+        yield subject.fail(
+            "MR-4172", "lower_case_table_names", found="0", wanted="1, as on the source"
+        )
     else:
         yield subject.ok("lower_case_table_names", str(folds))
 

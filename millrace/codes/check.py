@@ -97,9 +97,12 @@ CODES: tuple[Code, ...] = (
     ),
     Code(
         "MR-4172",
-        "the target ignores the case of table names, and the source does not",
-        "Two tables of the source whose names differ only in case become one table on the target.",
-        "Initialize the target with `lower_case_table_names=0`, or `exclude` one of such tables.",
+        "source and target differ in the case of table names",
+        "If only the target ignores case, two tables of the source whose names differ only in case become one table there. If"
+        " only the source ignores it, a statement that names a table in other letters than its own blocks the task or, with"
+        " IF EXISTS or OR REPLACE, misses the table.",
+        "Initialize the target with the source's `lower_case_table_names`. If only the target ignores case, it is enough to"
+        " `exclude` one of such tables.",
         Branch.OPERATOR,
     ),
     Code(

@@ -249,6 +249,7 @@ CASES: tuple[tuple[str, Level, Callable[[], Iterable[Requirement]]], ...] = (
     ("MR-4011", Level.FAIL, lambda: judge_documents(SUBJECT, "sets", {"s": UNREADABLE})),
     ("MR-4171", Level.WARN, lambda: judge_settings(SUBJECT, Settings(0, 20, 0), TargetUse())),
     ("MR-4172", Level.WARN, lambda: judge_settings(SUBJECT, Settings(1, 20, 1), TargetUse(source_folds=False))),
+    ("MR-4172", Level.FAIL, lambda: judge_settings(SUBJECT, Settings(1, 20, 0), TargetUse(source_folds=True))),
     ("MR-4173", Level.WARN, lambda: judge_settings(SUBJECT, Settings(1, 5, 0), TargetUse())),
     ("MR-4174", Level.WARN, lambda: [judge_disk(SUBJECT, HostUse(Path("/"), relay_free_gb=10**9))]),
     ("MR-4175", Level.WARN, lambda: [judge_open_files(SUBJECT, 1024)]),

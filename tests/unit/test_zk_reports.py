@@ -1,5 +1,6 @@
 """When a report is written and when it can be read; the states that a task can go through."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 from typing import cast
@@ -178,3 +179,22 @@ def test_request_beyond_the_limit_is_not_sent() -> None:
         with pytest.raises(Fatal) as caught:
             check_size(*changes)
         assert caught.value.code == "MR-4145"
+
+
+TOO_LARGE = b"x" * REQUEST_BYTES_MAX
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda session: session.create("/a", TOO_LARGE),
+        lambda session: session.put("/a", TOO_LARGE, version=1),
+        lambda session: session.commit(Put("/a", TOO_LARGE, 1)),
+    ],
+)
+def test_session_refuses_a_large_write_before_it_sends(write: Callable[[Session], object]) -> None:
+    """Without an ensemble, so a request would end with another code."""
+    session = Session("127.0.0.1:1")
+    with pytest.raises(Fatal) as caught:
+        write(session)
+    assert caught.value.code == "MR-4145"
