@@ -122,8 +122,10 @@ class VersionWriter:
         before: tuple[str, int, int] | None = None
         for number in map(int, numbers):
             slot, flags = int(rows.records[number, SLOT]), int(rows.records[number, FLAGS])
-            what = version_of(rows, self.plans.table_plan(slot), number).what
+            table_plan = self.plans.table_plan(slot)
+            what = version_of(rows, table_plan, number).what
             is_joined = what in ("insert", "forget") and not rows.records[number, HAS_FALLBACK]
+            is_joined &= not table_plan.verified  # which is done for each row
             kind = (what, slot, flags) if is_joined else None
             if kind is not None and kind == before and len(found[-1]) < STATEMENT_ROWS_MAX:
                 found[-1].append(number)

@@ -31,6 +31,7 @@ unchanged, even if a cascade that the source does not log would have changed the
 refer to the new row with that key, or to none.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -52,7 +53,7 @@ from consumer.apply.statements import (
     statement_bytes,
     statement_parts,
 )
-from consumer.apply.versions import VersionWriter
+from consumer.apply.versions import VersionWriter, version_of
 from consumer.kernel.merge import AFTER, BEFORE, CHANGE_OP, LEVEL, MOVES, OP_ABSENT, PLACE
 from consumer.kernel.walk import (
     HAS_FALLBACK,
@@ -77,7 +78,8 @@ from consumer.target.connection import (
     STRICT_MODE,
     TargetConnection,
 )
-from consumer.target.inventory import has_changed
+from consumer.target.generated import fix_of_columns, fix_of_refusal
+from consumer.target.inventory import TargetColumn, has_changed
 from drivers.mysql.errors import WRONG_TEXT
 from millrace.counted import counted
 from millrace.errors import Fatal, MillraceError, Retryable
@@ -173,6 +175,7 @@ class RowWriter:
             self._write_singly(rows, run)
             return
         is_counted = not rows.records[place, IS_SAFE]
+        written = run
         alone = self._alone(rows, run, table_plan, pieces)
         if alone.any():
             if op in (OP_CREATE, OP_REPLACE) and not table_plan.computed:
@@ -182,6 +185,7 @@ class RowWriter:
             run = run[~alone]
         firsts, around = rows.firsts(run[:, BEFORE], run[:, AFTER]), pieces.around
         if op == OP_CREATE and len(run) >= LOAD_ROWS_MIN and self._load(rows, firsts, slot):
+            self._verify(rows, written, table_plan)
             return
         for part in statement_parts(rows, firsts, pieces, self._plans.inventory):
             matched = self._run(rows.text_of(part, pieces.shape, around))
@@ -189,6 +193,39 @@ class RowWriter:
                 table = table_plan.layout.table.full_name
                 why = f"{OPS[op]} of {counted(len(part), 'row')} of {table} matched {matched}"
                 raise Fatal("MR-5010", why, table=table)
+        if op in (OP_CREATE, OP_UPDATE, OP_REPLACE):
+            self._verify(rows, written, table_plan)
+
+    def _verify(self, rows: Rows, run: Ints, table_plan: TablePlan) -> None:
+        """Fatal MR-5017 if the target has stored another generated value than a record of these has."""
+        if not table_plan.verified:
+            return
+        pieces = self._plans.verifying(int(rows.records[run[0, PLACE], SLOT]))
+        if pieces is not None:
+            firsts = rows.firsts(run[:, BEFORE], run[:, AFTER])
+            parts = statement_parts(rows, firsts, pieces, self._plans.inventory)
+            texts = ((len(part), rows.text_of(part, pieces.shape, pieces.around)) for part in parts)
+            if all(self._run(text) == count for count, text in texts):
+                return
+        for change in run:
+            self._verify_one(rows, _single(rows, change), table_plan)
+
+    def _verify_one(
+        self, rows: Rows, single: Single, table_plan: TablePlan, which: str = "find_verified"
+    ) -> None:
+        if self._run(self._filled(rows, single, which)):
+            return
+        found = self._connection.query(self._filled(rows, single, "each_verified"))
+        each = found[0] if found else (0,) * len(table_plan.verified)
+        raise not_generated_alike(
+            table_plan,
+            [
+                column
+                for (_, column), is_same in zip(table_plan.verified, each, strict=True)
+                if not is_same
+            ],
+            self._conflict_rule.task,
+        )
 
     def _insert_expressions(self, rows: Rows, run: Ints) -> None:
         """INSERT or REPLACE of rows with JSON by expression, many in a statement."""
@@ -321,12 +358,17 @@ class RowWriter:
             return
         if table_plan.computed and table_plan.marks:
             self._check_computed(rows, single, table_plan)
-        if not table_plan.is_identity_generated:
+        is_keyed = table_plan.is_identity_generated
+        if is_keyed and self._run(self._filled(rows, single, "find")) != 1:
+            found = [column for _, column in table_plan.named if column.generated]
+            raise not_generated_alike(table_plan, found, self._conflict_rule.task)
+        if not table_plan.verified:
             return
-        if self._run(self._filled(rows, single, "find")) != 1:
-            names = ", ".join(column.name for _, column in table_plan.named if column.generated)
-            why = f"what the target generates for {names} of {table} is not the record's value"
-            raise Fatal("MR-5017", why, table=table)
+        what = version_of(rows, table_plan, single.number).what if table_plan.period else "insert"
+        if what == "history":
+            self._verify_one(rows, single, table_plan, "find_verified_history")
+        elif what in ("insert", "update"):
+            self._verify_one(rows, single, table_plan)
 
     def _check_computed(self, rows: Rows, single: Single, table_plan: TablePlan) -> None:
         """Fatal MR-5017 if a type that is lost inside JSON changes what the target computes."""
@@ -352,7 +394,8 @@ class RowWriter:
     def _filled(self, rows: Rows, single: Single, which: str) -> bytes:
         slot = int(rows.records[single.number, SLOT])
         template, table_plan = self._plans.template(slot, which), self._plans.table_plan(slot)
-        if table_plan.documents:  # without a key, the before image is compared, too
+        # without a key, the before image is compared, too
+        if table_plan.documents or table_plan.generated_documents:
             return filled_exactly(rows, single.firsts, template, table_plan)
         return rows.filled(single.firsts, template)
 
@@ -395,10 +438,12 @@ class RowWriter:
                 if rows.records[number, IS_SAFE]:
                     refused = _unrepeated(refused)
                 if refused is not None and refused.code != "MR-5010":
-                    fix = self._fix_of_text(rows, number, refused)
+                    fix = self._fix_of_text(rows, number, refused) or refused.own_fix
+                    fix = fix or self._fix_of_refusal(rows, number, refused)
                     raise self._named(rows, number, why, code=refused.code, fix=fix) from refused
                 self.conflicts.append(conflict_kind(int(rows.records[number, OP]), refused))
-                self._decide(rows, number, why)
+                fix = self._fix_of_refusal(rows, number, refused) if refused else ""
+                self._decide(rows, number, why, fix)
         self._versions.restore()
         self._restore_checks()
 
@@ -416,9 +461,9 @@ class RowWriter:
             name = f"{target.database}.{target.table}"
             raise Retryable("MR-5023", f"{name} was altered on the target", table=name)
 
-    def _decide(self, rows: Rows, number: int, why: str) -> None:
+    def _decide(self, rows: Rows, number: int, why: str, fix: str) -> None:
         slot = int(rows.records[number, SLOT])
-        policy, fix = self._conflict_rule.policy, ""
+        policy = self._conflict_rule.policy
         if policy is ConflictPolicy.OVERWRITE and not self._plans.table_plan(slot).identity:
             why = f"{why}; a table without a key has no row to overwrite"
             fix = _without_overwrite(self._conflict_rule.task, int(rows.records[number, SEQ]))
@@ -471,6 +516,12 @@ class RowWriter:
             gtid=rows.gtid(number),
         )
 
+    def _fix_of_refusal(self, rows: Rows, number: int, refused: Fatal) -> str:
+        if refused.code not in ("MR-5010", "MR-5011"):
+            return ""
+        target = self._plans.table_plan(int(rows.records[number, SLOT])).target
+        return fix_of_refusal(target, refused.message, self._conflict_rule.task)
+
     def _fix_of_text(self, rows: Rows, number: int, refused: Fatal) -> str:
         """The fix if a column of the target has no place for 4-byte characters and the source's has; else empty.
 
@@ -502,6 +553,18 @@ class RowWriter:
             return "(no key)"
         text = rows.text_of(Single.of(rows, number).firsts, shape)
         return text.decode(errors="replace")[:_KEY_TEXT_MAX]
+
+
+def not_generated_alike(table_plan: TablePlan, columns: Sequence[TargetColumn], task: str) -> Fatal:
+    """MR-5017 for these generated columns."""
+    name = table_plan.layout.table.full_name
+    names = ", ".join(column.name for column in columns)
+    why = f"what the target generates for {names} of {name} is not the record's value"
+    fix = ""
+    if any(column.by_session for column in columns):
+        why += "; its expression may depend on the session's time_zone, sql_mode or lc_time_names"
+        fix = fix_of_columns(table_plan.target, columns, task)
+    return Fatal("MR-5017", why, fix=fix, table=name)
 
 
 def _single(rows: Rows, change: Ints) -> Single:

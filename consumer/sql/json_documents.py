@@ -47,7 +47,8 @@ _DIGITS_MAX, _SCALE_MAX = 65, 30  # of the server's DECIMAL
 def filled_exactly(rows: Rows, firsts: Ints, template: Template, table_plan: TablePlan) -> bytes:
     """As ``Rows.filled``, with JSON values by expression if they need it."""
     width = len(table_plan.layout.branches)
-    documents, columns = set(table_plan.documents), dict(table_plan.columns)
+    documents = {*table_plan.documents, *table_plan.generated_documents}
+    columns = dict((*table_plan.columns, *table_plan.verified))
     glue, parts, start = template.glue.tobytes(), [], 0
     for place, end in enumerate(map(int, template.ends)):
         parts.append(glue[start:end])

@@ -84,6 +84,7 @@ class TablePlan:
     ``period``: the same pairs of the row's start and end, if both sides' tables are system-versioned.
     ``update`` and ``delete`` are None without an identity, or if it has columns that a join can not look up. Rows are
     then written one by one.
+    ``verified``: the pairs of the stored columns that the target may compute otherwise than the source's session did.
     """
 
     layout: RowLayout
@@ -94,6 +95,7 @@ class TablePlan:
     delete: Pieces | None
     update: Pieces | None
     period: tuple[tuple[int, TargetColumn], ...] = ()
+    verified: tuple[tuple[int, TargetColumn], ...] = ()
 
     @property
     def name(self) -> bytes:
@@ -147,6 +149,11 @@ class TablePlan:
             if column.base_type == "json" or self.is_marked(index)
         )
 
+    @property
+    def generated_documents(self) -> tuple[int, ...]:
+        """Those of ``verified``."""
+        return tuple(index for index, _ in self.verified if self.is_marked(index))
+
     def is_marked(self, index: int) -> bool:
         """Whether capture has marked types in the JSON of a column of the record."""
         return self.layout.table.columns[index].type.code is TypeCode.JSON
@@ -190,7 +197,7 @@ def plan_table(layout: RowLayout, inventory: Inventory) -> TablePlan:
             engine=target.engine,
         )
     period = _period(layout, target)
-    columns = []
+    columns, verified = [], []
     for index, column in enumerate(table.columns):
         if index in [at for at, _ in period]:
             continue
@@ -209,6 +216,8 @@ def plan_table(layout: RowLayout, inventory: Inventory) -> TablePlan:
             raise _with_equal_labels(table, found)
         if not found.generated:
             columns.append((index, found))
+        elif found.by_session and found.is_stored:
+            verified.append((index, found))
     identity = _identity(layout, target)
     return TablePlan(
         layout,
@@ -219,6 +228,7 @@ def plan_table(layout: RowLayout, inventory: Inventory) -> TablePlan:
         _delete(layout, target, identity, inventory.flavour),
         _update(layout, target, columns, identity, inventory.flavour),
         period,
+        tuple(verified),
     )
 
 
@@ -370,10 +380,10 @@ def _delete(
         return Pieces(lead + names[0] + b" IN (", b"", b"", b")", shape)
     if flavour is Flavour.MYSQL:
         return Pieces(lead + b"(" + b",".join(names) + b") IN (", b"(", b")", b")", shape)
-    matches = _matches(layout, target, identity)
+    matches = key_matches(layout, target, identity)
     if matches is None:
         return None
-    return _joined(b"DELETE " + name + b" FROM ", _key_names(identity), matches, shape, flavour)
+    return joined(b"DELETE " + name + b" FROM ", key_names(identity), matches, shape, flavour)
 
 
 def _update(
@@ -383,7 +393,7 @@ def _update(
     identity: tuple[int, ...],
     flavour: Flavour,
 ) -> Pieces | None:
-    matches = _matches(layout, target, identity)
+    matches = key_matches(layout, target, identity)
     others = [(index, column) for index, column in columns if index not in identity]
     if matches is None or not others:
         return None
@@ -392,16 +402,17 @@ def _update(
         name + b"." + quoted(column.name) + b" = v.c%d" % at
         for at, (_, column) in enumerate(others)
     ]
-    names = [*_key_names(identity), *(b"c%d" % at for at in range(len(others)))]
+    names = [*key_names(identity), *(b"c%d" % at for at in range(len(others)))]
     shape = make_shape(layout, [*compared(BEFORE, identity), *written(AFTER, others)])
-    return _joined(b"UPDATE ", names, matches + b" SET " + b", ".join(sets), shape, flavour)
+    return joined(b"UPDATE ", names, matches + b" SET " + b", ".join(sets), shape, flavour)
 
 
-def _key_names(identity: tuple[int, ...]) -> list[bytes]:
+def key_names(identity: tuple[int, ...]) -> list[bytes]:
+    """The names of the columns of ``joined`` that have the key."""
     return [b"k%d" % at for at in range(len(identity))]
 
 
-def _joined(verb: bytes, names: list[bytes], tail: bytes, shape: Ints, flavour: Flavour) -> Pieces:
+def joined(verb: bytes, names: list[bytes], tail: bytes, shape: Ints, flavour: Flavour) -> Pieces:
     """A statement with the rows as the derived table ``v``, which is read first. Its columns have these names."""
     if flavour is Flavour.MYSQL:
         columns = b") AS v (" + b",".join(names) + b")"
@@ -412,7 +423,7 @@ def _joined(verb: bytes, names: list[bytes], tail: bytes, shape: Ints, flavour: 
     )
 
 
-def _matches(layout: RowLayout, target: TargetTable, identity: tuple[int, ...]) -> bytes | None:
+def key_matches(layout: RowLayout, target: TargetTable, identity: tuple[int, ...]) -> bytes | None:
     """The join of ``v`` and the target's table by its key; None if a column can't be looked up.
 
     The index is forced: otherwise the servers scan a table that has few rows by their statistics. Only a primary key
@@ -425,7 +436,7 @@ def _matches(layout: RowLayout, target: TargetTable, identity: tuple[int, ...]) 
     name = table_name(target.database, target.table)
     matches = []
     for place, (index, column) in enumerate(key):
-        operand = _join_operand(layout.table.columns[index], column, b"v.k%d" % place)
+        operand = join_operand(layout.table.columns[index], column, b"v.k%d" % place)
         if operand is None:
             return None
         matches.append(name + b"." + quoted(column.name) + b" = " + operand)
@@ -461,7 +472,7 @@ _CASTS = {
 }
 
 
-def _join_operand(column: Column, target: TargetColumn, operand: bytes) -> bytes | None:
+def join_operand(column: Column, target: TargetColumn, operand: bytes) -> bytes | None:
     """A column of the derived table in a form that the target's index can look up; None if there is no safe form."""
     code, base = column.type.code, target.base_type
     if base == "bigint" and "unsigned" in target.type_text:

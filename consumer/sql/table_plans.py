@@ -28,14 +28,18 @@ from consumer.row_schemas import Ints, RowSchemas, make_programs
 from consumer.rows import Template
 from consumer.sql.load import load_statement
 from consumer.sql.sequence import is_set_template, setval_template
-from consumer.sql.table_plan import BEFORE, TablePlan, plan_table
+from consumer.sql.table_plan import BEFORE, Pieces, TablePlan, plan_table
 from consumer.sql.templates import (
     delete_template,
+    each_verified_template,
     find_computed_template,
     find_history_template,
     find_template,
+    find_verified_history_template,
+    find_verified_template,
     insert_template,
     update_template,
+    verifying_pieces,
 )
 from consumer.target.inventory import Inventory, TableKey, TargetTable
 from millrace.errors import Fatal
@@ -63,6 +67,7 @@ class TablePlans:
         self._key_lines: dict[str, tuple[KeyLine, ...]] = {}
         self._templates: dict[tuple[str, str], Template] = {}
         self._loads: dict[str, bytes | None] = {}
+        self._verifying: dict[str, Pieces | None] = {}
         # each with the slots that it has; replaced as a whole, because several threads use the plans
         self._key_programs: tuple[frozenset[int], KeyPrograms] | None = None
         self._merge_rules: tuple[frozenset[int], tuple[MergeRule, ...], MergeRules] | None = None
@@ -86,6 +91,7 @@ class TablePlans:
         made = TablePlans(Catalogue("", schemas, self.inventory, route))
         made._table_plans, made._key_lines = self._table_plans, self._key_lines
         made._templates, made._loads, made._folds = self._templates, self._loads, self._folds
+        made._verifying = self._verifying
         return made
 
     def table_plan(self, slot: int) -> TablePlan:
@@ -118,6 +124,14 @@ class TablePlans:
             else:
                 self._templates[place] = _MAKERS[which](table_plan, flavour)
         return self._templates[place]
+
+    def verifying(self, slot: int) -> Pieces | None:
+        """The statement that verifies rows of this table (``templates.verifying_pieces``)."""
+        text = self._text(slot)
+        if text not in self._verifying:
+            made = verifying_pieces(self.table_plan(slot), self.inventory.flavour)
+            self._verifying[text] = made
+        return self._verifying[text]
 
     def load_statement(self, slot: int) -> bytes | None:
         """LOAD DATA for rows of this table; None if it takes INSERT."""
@@ -216,6 +230,9 @@ _MAKERS: dict[str, Callable[[TablePlan, Flavour], Template]] = {
     "delete": delete_template,
     "find": find_template,
     "find_computed": find_computed_template,
+    "find_verified": find_verified_template,
+    "find_verified_history": find_verified_history_template,
+    "each_verified": each_verified_template,
     "find_history": find_history_template,
 }
 _INSERT_MAKERS: dict[str, Callable[[TablePlan], Template]] = {

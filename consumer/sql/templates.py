@@ -14,10 +14,15 @@ from consumer.sql.table_plan import (
     AFTER,
     BEFORE,
     SPATIAL_TYPES,
+    Pieces,
     Place,
     TablePlan,
     check_names_row,
     compared,
+    join_operand,
+    joined,
+    key_matches,
+    key_names,
     make_shape,
     written,
 )
@@ -63,17 +68,72 @@ def find_template(table_plan: TablePlan, flavour: Flavour) -> Template:
 
 def find_computed_template(table_plan: TablePlan, flavour: Flavour) -> Template:
     """SELECT of the row of the after image, if the target has computed what the record has."""
+    return _find_values(table_plan, flavour, table_plan.computed)
+
+
+def find_verified_template(table_plan: TablePlan, flavour: Flavour) -> Template:
+    """The same for the values that depend on the session."""
+    return _find_values(table_plan, flavour, table_plan.verified)
+
+
+def find_verified_history_template(table_plan: TablePlan, flavour: Flavour) -> Template:
+    """The same for a row of the history."""
+    return _find_values(table_plan, flavour, table_plan.verified, is_history=True)
+
+
+def _find_values(
+    table_plan: TablePlan,
+    flavour: Flavour,
+    values: tuple[tuple[int, TargetColumn], ...],
+    *,
+    is_history: bool = False,
+) -> Template:
     texts = [b"SELECT 1 FROM " + table_plan.name]
+    named = table_plan.named
+    if is_history:
+        texts[-1] += b" FOR SYSTEM_TIME ALL"
+        named = (*named, table_plan.period[1])
     same_on = None if table_plan.identity else flavour
-    _add_condition(texts, table_plan, table_plan.named, same_on=same_on)
-    for _, column in table_plan.computed:
+    _add_condition(texts, table_plan, named, same_on=same_on)
+    for _, column in values:
         before, behind = _same(column, flavour)
         texts[-1] += b" AND " + before
         texts.append(behind)
     texts[-1] += b" LIMIT 1"
-    columns = (*table_plan.named, *table_plan.computed)
-    places = compared(AFTER, (index for index, _ in columns))
+    places = compared(AFTER, (index for index, _ in (*named, *values)))
     return Template.of(texts, make_shape(table_plan.layout, places))
+
+
+def each_verified_template(table_plan: TablePlan, flavour: Flavour) -> Template:
+    """SELECT whether each of these values of the row is the record's."""
+    texts = [b"SELECT "]
+    for place, (_, column) in enumerate(table_plan.verified):
+        before, behind = _same(column, flavour)
+        texts[-1] += (b"," if place else b"") + before
+        texts.append(behind)
+    texts[-1] += b" FROM " + table_plan.name
+    places = compared(AFTER, (index for index, _ in table_plan.verified))
+    return _where(table_plan, flavour, texts, places, image=AFTER)
+
+
+def verifying_pieces(table_plan: TablePlan, flavour: Flavour) -> Pieces | None:
+    """SELECT of the rows of many after images whose values are the records'; None without a key to look up.
+
+    A comparison with a column of a derived table may be stricter than one with a literal, never looser.
+    """
+    layout, target, identity = table_plan.layout, table_plan.target, table_plan.identity
+    matches = key_matches(layout, target, identity)
+    if matches is None or not table_plan.verified:
+        return None
+    for place, (index, column) in enumerate(table_plan.verified):
+        operand = b"v.c%d" % place
+        cast = join_operand(layout.table.columns[index], column, operand)
+        before, behind = _same(column, flavour, of=table_plan.name + b".")
+        is_text = column.base_type in _TEXTS
+        matches += b" AND " + before + (operand if is_text else cast or operand) + behind
+    names = [*key_names(identity), *(b"c%d" % at for at in range(len(table_plan.verified)))]
+    places = [*compared(AFTER, identity), *written(AFTER, table_plan.verified)]
+    return joined(b"SELECT 1 FROM ", names, matches, make_shape(layout, places), flavour)
 
 
 def find_history_template(table_plan: TablePlan, flavour: Flavour) -> Template:
@@ -158,9 +218,12 @@ _AS_HEX = SPATIAL_TYPES | {"vector", "uuid", "inet4", "inet6"}
 _TEXTS = {"char", "varchar", "tinytext", "text", "mediumtext", "longtext"}
 
 
-def _same(column: TargetColumn, flavour: Flavour) -> tuple[bytes, bytes]:
-    """The texts before and after a literal. The condition is true for the same value, or if both are NULL."""
-    name = quoted(column.name)
+def _same(column: TargetColumn, flavour: Flavour, *, of: bytes = b"") -> tuple[bytes, bytes]:
+    """The texts before and after a literal. The condition is true for the same value, or if both are NULL.
+
+    ``of``: the qualifier of the column.
+    """
+    name = of + quoted(column.name)
     if column.base_type in _AS_HEX:
         return b"HEX(" + name + b") <=> HEX(", b")"
     if column.base_type == "json" and flavour is Flavour.MYSQL:

@@ -18,6 +18,7 @@ from consumer.target.folds import read_folds
 from millrace.errors import Fatal, Retryable
 from schemas.documents.table_filter import SYSTEM_DATABASES
 from schemas.gtid import Flavour
+from schemas.sql.expressions import Operand, depends_on_session
 from schemas.sql.overlaps import has_period
 from schemas.sql.quoting import quoted, table_name
 
@@ -39,6 +40,8 @@ class TargetColumn:
     """``type_text`` is COLUMN_TYPE in lower case; ``collation`` is "" for a column without one.
 
     ``has_equal_labels``: its collation calls two labels of the ENUM or SET equal. A text then means the first of them.
+    ``by_session``: its generated value may depend on the session (``schemas.sql.expressions``). ``is_stored``: the
+    server stores its generated value.
     """
 
     name: str
@@ -50,6 +53,8 @@ class TargetColumn:
     generated: bool
     is_auto_increment: bool = False
     has_equal_labels: bool = False
+    by_session: bool = False
+    is_stored: bool = False
 
     @property
     def float_max(self) -> float:
@@ -357,6 +362,7 @@ def _read_tables(
     wanted = (database, table_name) if table_name else (database,)
     columns: dict[str, dict[str, TargetColumn]] = {}
     ends: dict[str, dict[str, str]] = {}
+    expressions: dict[str, dict[str, str]] = {}
     for row in connection.query(asked(COLUMNS_SQL), wanted):
         table, name, type_text, base, charset, collation, nullable, generated, extra = map(
             _text, row
@@ -372,8 +378,13 @@ def _read_tables(
             "auto_increment" in extra.lower(),
             base.lower() in LABELLED
             and _has_equal_labels(connection, type_text, charset, collation),
+            is_stored=generated != "" and any(word in extra.upper() for word in _STORED),
         )
         ends.setdefault(table, {})[generated.upper()] = name
+        if generated and generated.upper() not in _ENDS:
+            expressions.setdefault(table, {})[name] = generated
+    for table, found_expressions in expressions.items():
+        columns[table] |= _by_session(columns[table], found_expressions)
     kinds = {
         _text(table): (_text(kind), _text(engine))
         for table, kind, engine in connection.query(asked(TABLE_KINDS_SQL), wanted)
@@ -428,6 +439,23 @@ def _has_equal_labels(
     sql = f"SELECT COUNT(DISTINCT label COLLATE {collation}) FROM ({each}) labels"
     ((count,),) = connection.query(sql, labels)
     return int(str(count)) < len(labels)
+
+
+def _by_session(
+    columns: Mapping[str, TargetColumn], expressions: Mapping[str, str]
+) -> dict[str, TargetColumn]:
+    """The generated columns with ``by_session``."""
+    operands = [
+        Operand(column.name, column.type_text, column.base_type, column.generated)
+        for column in columns.values()
+    ]
+    return {
+        name: replace(
+            columns[name],
+            by_session=depends_on_session(expression, columns[name].base_type, operands),
+        )
+        for name, expression in expressions.items()
+    }
 
 
 def _read_foreign_keys(
@@ -524,6 +552,8 @@ def _with_periods(
     return tuple(replace(key, has_period=has_period(_text(text), key.name)) for key in keys)
 
 
+_STORED = ("STORED", "PERSISTENT")
+_ENDS = ("ROW START", "ROW END")
 HIDDEN_PERIOD = ("row_start", "row_end")
 _TABLE_KINDS = ("BASE TABLE", "SYSTEM VERSIONED", "SEQUENCE")
 _PERIOD_TYPES = {"date", "datetime", "timestamp"}

@@ -138,9 +138,11 @@ CODES: tuple[Code, ...] = (
         "MR-5017",
         "the target generates another value than the source",
         "A generated column is part of the key that identifies rows, and the target's expression gives another value than"
-        " the record has. Or it depends on the type of a value inside MySQL's JSON that no statement can write: a"
-        " TIMESTAMP, a BIT, a BINARY or a BLOB.",
-        "Give the column the source's expression, or make it a plain column, then `millrace task resume TASK`.",
+        " the record has. Or the expression of a stored column depends on the session: on the time zone of a TIMESTAMP, on"
+        " lc_time_names or on sql_mode. Or it depends on the type of a value inside MySQL's JSON that no statement can"
+        " write: a TIMESTAMP, a BIT, a BINARY or a BLOB.",
+        "Make the column a plain one on the target (`ALTER TABLE … MODIFY`), or give it the source's expression if it has"
+        " another. Then `millrace task resume TASK`: it writes the record's value into a plain column.",
         Branch.OPERATOR,
     ),
     Code(
