@@ -53,9 +53,10 @@ CODES: tuple[Code, ...] = (
     Code(
         "MR-6507",
         "the binlog contains rows that were rolled back",
-        "A transaction changed transactional and non-transactional tables and was rolled back. The binlog does not show"
-        " which rows remained.",
-        "Read the rows of the tables in the message from the source, to repair the targets. "
+        "MariaDB logs rolled-back rows if their transaction creates or drops a temporary table. Capture drops them, but"
+        " here some are already published (a ROLLBACK TO SAVEPOINT in a transaction larger than a batch), or the"
+        " transaction also has statements, or its savepoint is not clear.",
+        "Don't create or drop temporary tables in large transactions with savepoints. "
         + skip_fix("MR-6507"),
         Branch.OPERATOR,
     ),

@@ -4,6 +4,7 @@
 - ``scan_events`` serves readers: their span ends with a whole transaction, so only the events are checked.
 - ``find_prepared`` finds XA PREPARE in events that have been checked.
 - ``find_table_maps`` finds the structures of tables in events that have been checked.
+- ``find_group_end`` finds how a source transaction ends whose events have been checked.
 - ``extend_sum`` serves both for an event that is read in pieces (``producer.relay.pieces``).
 
 ``walk_events`` and ``scan_events`` stop at the first bad event and return the reason. An event cut by the end of the
@@ -20,10 +21,13 @@ from producer.binlog.transactions import (
     BAD_CHECKSUM,
     BAD_LENGTH,
     BAD_POSITION,
+    INSIDE,
     OK,
     POS,
+    STAYS,
     begin_event,
     finish_event,
+    transaction_step,
 )
 
 # Columns of a row that ``find_prepared`` fills. Of a payload, the last three are from its head.
@@ -155,6 +159,23 @@ def find_table_maps(buf: Bytes, at: int, end: int, found: Words) -> tuple[int, i
             count += 1
         at += size
     return count, at
+
+
+@compiled
+def find_group_end(buf: Bytes, at: int, end: int, checksum_bytes: int) -> tuple[int, int]:
+    """The step that ends MariaDB's source transaction around the event at ``at``, and the offset of its event.
+
+    STAYS with the offset of the next event not seen, if the bytes end first.
+    """
+    while at + t.HEADER_BYTES <= end:
+        size = u32(buf, at + 9)
+        if size < t.HEADER_BYTES + checksum_bytes or at + size > end:
+            break
+        step = transaction_step(INSIDE, buf, at, at + size - checksum_bytes, True)
+        if step != STAYS:
+            return step, at
+        at += size
+    return STAYS, at
 
 
 @compiled

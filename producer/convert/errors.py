@@ -18,7 +18,6 @@ _PLAIN = {
     ),
     s.VALUE_BROKEN: ("MR-6003", "a column's value does not have the format of its type"),
     s.COLUMNS_DIFFER: ("MR-6003", "rows and their table map have different numbers of columns"),
-    s.ROLLED_BACK: ("MR-6507", "rows that the binlog rolls back"),
     s.NOT_EXPECTED: ("MR-6508", "the source transaction to resume is not the next one"),
     s.BACKWARDS: ("MR-6002", "a GTID sequence went backwards in its domain"),
     s.ENCRYPTED: ("MR-6509", "an encrypted binlog"),

@@ -21,7 +21,8 @@ import pyarrow as pa
 from millrace.errors import Fatal
 from millrace.shortage import shortage_of
 from producer.binlog.events import CHECKSUM_ALGORITHM_CRC32, CHECKSUM_BYTES, HEADER_BYTES
-from producer.binlog.walk import find_table_maps
+from producer.binlog.transactions import ROLLS_BACK, STAYS
+from producer.binlog.walk import find_group_end, find_table_maps
 from producer.convert.arrays import RECORD_BYTES_MAX, Bytes
 from schemas.byte_reader import ByteReader
 from schemas.gtid import Flavour
@@ -152,6 +153,19 @@ class RelayEvents(EventSource):
     def here(self) -> Coordinates:
         """The coordinates of the next event."""
         return self.at.at(self.at.pos + self.offset)
+
+    def ends_with_rollback(self) -> bool:
+        """Whether MariaDB's source transaction with the event at ``offset`` ends with ROLLBACK: reads to its end."""
+        window, offset, here = self.window, self.offset, self.here
+        while True:
+            step, end = find_group_end(window, offset, window.size, self.checksum_bytes)
+            if step != STAYS:
+                return step == ROLLS_BACK
+            here = here.at(here.pos + end - offset)
+            span = self._reader.read(here, bytes_max=WINDOW_BYTES)
+            if not len(span.payload):
+                return False
+            window, offset = writable(span.payload), 0
 
     def read_first_event(self) -> Bytes:
         """The FORMAT_DESCRIPTION of the file, for a start in the middle of it."""

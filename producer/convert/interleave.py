@@ -77,9 +77,13 @@ class Interleaver:
     append: Callable[[ControlRecord], None]
     scanned: int = 0  # records of the output that were scanned
 
-    def scan(self) -> None:
-        """Scan the records that the kernel has written since."""
-        end = int(self.arrays.state[s.RECORDS])
+    def scan(self, leaving: int = 0) -> None:
+        """Scan the records of source transactions that have ended since, and the first ``leaving`` ones.
+
+        Others wait: if the source rolled them back, they change no key.
+        """
+        st = self.arrays.state
+        end = max(leaving, int(st[s.RECORDS] if st[s.GROUP] == OUTSIDE else st[s.OPEN_RECORDS]))
         if end > self.scanned:
             if self.inserts.watched:
                 bounds = self.output.bounds[self.scanned : end]

@@ -18,11 +18,14 @@ from millrace.errors import Fatal
 from producer.binlog.transactions import OUTSIDE
 from producer.convert.arrays import RECORD_BYTES_MAX, Bytes, Numbers, grown
 from producer.convert.kernel import state as s
+from schemas.record.control import RecordKind
+from schemas.record.framing import peek_kind
 
 ROOM_BYTES = (
     1 << 16
 )  # beyond the soft bound, so that most transactions that reach it still end in the buffer
 BUFFERS_KEPT = 4
+_UNITS = (RecordKind.ROW, RecordKind.DDL)
 
 
 class Output:
@@ -86,6 +89,33 @@ class Output:
         st[s.ROWS_WRITTEN] += len(bounds)
         st[s.OUT_AT] = st[s.OPEN_OUT_AT] = end
         st[s.RECORDS] = st[s.OPEN_RECORDS] = after
+
+    def drop(self, count: int) -> list[bytes]:
+        """Drop the last ``count`` units, and the records after the first of them, which are returned.
+
+        The last unit before them becomes LAST_UNIT; it may be one of an earlier source transaction.
+        """
+        st = self._state
+        end, left, others = int(st[s.RECORDS]), count, list[bytes]()
+        first = end
+        while left:
+            first -= 1
+            if self._is_unit(first):
+                left -= 1
+            else:
+                others.append(self._value(first))
+        st[s.OUT_AT], st[s.RECORDS] = self.bounds[first, 2], first
+        st[s.SEQ] -= count
+        while first > 0 and not self._is_unit(first - 1):
+            first -= 1
+        st[s.LAST_UNIT] = first - 1
+        return others[::-1]
+
+    def _value(self, record: int) -> bytes:
+        return self.out[self.bounds[record, 2] : self.bounds[record, 3]].tobytes()
+
+    def _is_unit(self, record: int) -> bool:
+        return bool(self.bounds[record, 0] >= 0) or peek_kind(self._value(record)) in _UNITS
 
     def cut(self, record: int) -> tuple[Bytes, Numbers]:
         """Cut off the records before `record` and return their buffer and bounds. The others move to another buffer.

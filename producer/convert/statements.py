@@ -14,7 +14,14 @@ from dataclasses import dataclass, replace
 
 from millrace.errors import Fatal
 from producer.binlog import events as t
-from producer.binlog.transactions import AFTER_GTID, ENDS, INSIDE, OPENS_XA, OUTSIDE
+from producer.binlog.transactions import (
+    AFTER_GTID,
+    ENDS,
+    INSIDE,
+    OPENS_XA,
+    OUTSIDE,
+    ROLLS_BACK,
+)
 from producer.convert.arrays import Bytes, KernelArrays, Numbers
 from producer.convert.event_sources import (
     EventSource,
@@ -28,6 +35,7 @@ from producer.convert.kernel import state as s
 from producer.convert.kernel.walk import end_transaction
 from producer.convert.position import make_room
 from producer.convert.query import Query, parse_query
+from producer.convert.savepoints import Mark, Savepoints
 from producer.convert.table_filter import NameFilter
 from producer.convert.xa import Release, XaGroup, XaGroups, xid_of_prepare, xid_of_statement
 from schemas.place import Coordinates
@@ -59,13 +67,14 @@ class Outcome:
     """The result of one event.
 
     ``statement``: a record to write. ``counts``: a unit of the transaction that is not written. ``events``: read these
-    events first. ``ends_group``: the source transaction ends here.
+    events first. ``ends_group``: the source transaction ends here. ``drops_to``: drop its records since there first.
     """
 
     statement: DdlRecord | None = None
     counts: bool = False
     events: EventSource | None = None
     ends_group: bool = False
+    drops_to: Mark | None = None
 
 
 NOTHING = Outcome()
@@ -82,6 +91,7 @@ class EventHandler:
         self._filter = filter_
         self._reader = reader
         self._xa = XaGroups(reader)
+        self._savepoints = Savepoints()
         self._file = self._outer_file = ""
         self._checksum_bytes = 0
         self._server = ServerVersion(origin.connector, NO_NUMBERS)  # that wrote the file
@@ -256,8 +266,12 @@ class EventHandler:
             return self._handle_xa(words[1] if len(words) > 1 else "", query, at)
         if st[s.GROUP] != INSIDE:
             raise Fatal("MR-6506", f"{statement.verb} outside a source transaction", coordinates=at)
-        if statement.verb == "ROLLBACK" and st[s.ROWS] > 0 and not st[s.IS_COVERED]:
-            raise Fatal("MR-6507", "a rollback to a savepoint after rows", coordinates=at)
+        if st[s.STEP] == ROLLS_BACK:
+            return Outcome(drops_to=Mark.start(st), ends_group=True)
+        if statement.verb == "SAVEPOINT" and not st[s.IS_COVERED]:
+            self._savepoints.set(query.text, st)
+        if statement.verb == "ROLLBACK" and not st[s.IS_COVERED]:
+            return Outcome(drops_to=self._savepoints.back_to(query.text, st, at))
         if statement.verb in ("COMMIT", "BEGIN", "START TRANSACTION"):
             raise Fatal(
                 "MR-6506", f"{query.text[:40]!r} inside a source transaction", coordinates=at

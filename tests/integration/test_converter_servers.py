@@ -162,6 +162,80 @@ def test_large_compressed_transaction_is_split_into_batches(server: DatabaseServ
     assert [row.key for row in conversion.rows()] == [{"id": n} for n in range(9000)]
 
 
+def test_other_engines_keep_their_rows_of_a_rolled_back_transaction(
+    mariadb_server: DatabaseServer,
+) -> None:
+    """MariaDB logs InnoDB's rows with a ROLLBACK if there is a temporary table, and those of other engines apart."""
+    with logged(mariadb_server, "rollback_rows") as source:
+        source.run(
+            "CREATE TABLE t (id INT PRIMARY KEY, v INT)",
+            "CREATE TABLE m (id INT PRIMARY KEY, v INT) ENGINE=MyISAM",
+            "CREATE TABLE by_trigger (id INT PRIMARY KEY) ENGINE=MyISAM",
+            "CREATE TABLE a (id INT PRIMARY KEY) ENGINE=Aria TRANSACTIONAL=1",
+            "CREATE TABLE a0 (id INT PRIMARY KEY) ENGINE=Aria TRANSACTIONAL=0",
+            "CREATE SEQUENCE s CACHE 2",
+            "CREATE TABLE numbered (id INT PRIMARY KEY DEFAULT NEXTVAL(s), v INT)",
+            "CREATE TRIGGER r AFTER INSERT ON t FOR EACH ROW INSERT INTO by_trigger VALUES (NEW.id)",
+            "INSERT INTO numbered (v) VALUES (0)",
+        )
+        for number, mode in enumerate(("ROW", "MIXED")):
+            first = 10 * number
+            source.run(
+                f"SET binlog_format={mode}",
+                "BEGIN",
+                f"INSERT INTO t SELECT {first + 1}, UUID_SHORT() MOD 9",
+                f"INSERT INTO m SELECT {first + 1}, UUID_SHORT() MOD 9",
+                f"INSERT INTO a SELECT {first + 1} + 0 * UUID_SHORT()",
+                f"INSERT INTO a0 SELECT {first + 1} + 0 * UUID_SHORT()",
+                "SELECT NEXTVAL(s), NEXTVAL(s), NEXTVAL(s)",
+                "INSERT INTO numbered (v) VALUES (1), (2), (3)",
+                "CREATE TEMPORARY TABLE x (id INT) ENGINE=MyISAM",
+                "INSERT INTO x SELECT UUID_SHORT() MOD 9",
+                f"INSERT INTO m SELECT {first + 2}, UUID_SHORT() MOD 9 FROM x",
+                "UPDATE m JOIN numbered ON TRUE SET m.v = 9 - 0 * UUID_SHORT(), numbered.v = 9",
+                "ROLLBACK",
+                "BEGIN",
+                f"INSERT INTO t SELECT {first + 3}, UUID_SHORT() MOD 9",
+                "SAVEPOINT one",
+                f"INSERT INTO m SELECT {first + 3}, UUID_SHORT() MOD 9",
+                f"INSERT INTO t SELECT {first + 4}, UUID_SHORT() MOD 9",
+                "DROP TEMPORARY TABLE x",
+                "ROLLBACK TO one",
+                "COMMIT",
+            )
+        sequence = source.rows("SELECT * FROM s")
+        records = source.conversion().records()
+        tables = applied(records)
+        numbers = list(tables.pop("s").elements())
+        assert tables.pop("numbered") == server_tables(source, {"numbered": Counter()})["numbered"]
+        assert tables == server_tables(source, tables)
+        assert {"t", "m", "by_trigger", "a", "a0"} == set(tables)
+        assert sequence == numbers[-1:]
+
+
+def test_large_rolled_back_transaction_publishes_nothing(mariadb_server: DatabaseServer) -> None:
+    """It is larger than a batch, so its end is looked up before a part of it leaves."""
+    with logged(mariadb_server, "large_rollback") as source:
+        source.run(
+            "CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(200))",
+            "CREATE TEMPORARY TABLE x (id INT)",
+            "INSERT INTO t VALUES (-1, '')",
+        )
+        for temporary, end in (
+            ("DROP TEMPORARY TABLE x", "ROLLBACK"),
+            ("CREATE TEMPORARY TABLE y (id INT)", "COMMIT"),
+        ):
+            source.run("BEGIN")
+            for start in range(0, 9000, 3000):
+                values = ",".join(f"({n}, REPEAT('{n} ', 30))" for n in range(start, start + 3000))
+                source.run(f"INSERT INTO t VALUES {values}")
+            source.run(temporary, end)
+        conversion = source.conversion()
+    batches = list(conversion.batches(rows_max=500, bytes_max=100_000))
+    assert sum(batch.rows for batch in batches) == 9001
+    assert [row.key for row in conversion.rows()] == [{"id": n} for n in range(-1, 9000)]
+
+
 def test_tagged_gtids_are_reported_in_full(mysql_server: DatabaseServer) -> None:
     """``uuid:tag:number``, as the server prints it."""
     with logged(mysql_server, "tagged_rows") as source:

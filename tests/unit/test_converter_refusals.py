@@ -43,7 +43,7 @@ def _rolled_back() -> BinlogBuilder:
     builder.query("BEGIN")
     builder.map_shop_table("t", table_id=7)
     builder.insert(7, [(1, "a")])
-    builder.query("ROLLBACK")
+    builder.query("ROLLBACK TO `never set`")
     return builder
 
 

@@ -195,7 +195,7 @@ def test_create_select_is_one_transaction() -> None:
 
 
 def test_ddl_before_a_rollback_stays() -> None:
-    """MariaDB logs the DROP of a failed CREATE OR REPLACE TABLE … SELECT so. Rows before a ROLLBACK block."""
+    """MariaDB logs the DROP of a failed CREATE OR REPLACE TABLE … SELECT so. With rows, it is unclear what stays."""
     builder = BinlogBuilder()
     builder.gtid(1)
     builder.query("BEGIN")

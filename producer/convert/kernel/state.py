@@ -85,7 +85,6 @@ MYSQL, MARIADB = 0, 1
     TABLE_UNMAPPED,
     VALUE_BROKEN,
     COLUMNS_DIFFER,
-    ROLLED_BACK,  # rows, then ROLLBACK
     NOT_EXPECTED,  # the transaction to resume is not the next one
     BACKWARDS,  # MariaDB: a sequence number that goes backwards
     ENCRYPTED,
@@ -93,7 +92,7 @@ MYSQL, MARIADB = 0, 1
     GTID_BROKEN,
     OTHER_HISTORY,  # MariaDB: another server's transaction has the number of the last one that is done
     FLAGS_UNKNOWN,  # of a rows event
-) = range(18)
+) = range(17)
 
 # ---- places in the small byte arrays
 SID_STRIDE = 128  # uuid 16 | tag 32, zero-padded | 8 free | text length 1 | text "uuid:tag:"

@@ -429,7 +429,8 @@ def walk(
             elif step in (COMMITS, ROLLS_BACK):
                 # DDL is not rolled back: MariaDB logs the DROP of a failed CREATE OR REPLACE TABLE so
                 if step == ROLLS_BACK and st[s.ROWS] > st[s.STATEMENTS] and not covered:
-                    return _fail(st, s.ROLLED_BACK, 0)
+                    st[s.STEP] = step
+                    return s.EVENT_FOR_PYTHON
                 status = end_transaction(st, intervals, out, bounds)
                 if status == s.POSITION_FULL:
                     return status
