@@ -25,8 +25,8 @@ from ipaddress import ip_address
 from uuid import UUID
 
 from consumer.sql.table_plan import SPATIAL_TYPES
-from consumer.target.connection import Row, TargetConnection
-from consumer.target.inventory import TargetColumn, TargetTable
+from drivers.mysql.catalog import TargetColumn, TargetTable
+from drivers.mysql.connection import Row, TargetConnection
 from schemas.chunks.key import whole_number
 from schemas.sql.quoting import charset_name, escaped, hex_bytes, quoted
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 from consumer.apply.part import MarkClaim, move_over
 from consumer.apply.resolve import lock_fence
-from consumer.target.connection import TargetConnection
 from consumer.target.progress import DATABASE, Mark, Owner, move_mark, read_position
 from consumer.topic.adopted import Beginning, Continuation, continuation, read_beginning
+from drivers.mysql.connection import TargetConnection
 from millrace.errors import Fatal
 from millrace.faults import fault_point, register
 from millrace.log import get_logger

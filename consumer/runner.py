@@ -50,8 +50,6 @@ from consumer.streams.later import LaterLoads, Parts
 from consumer.streams.loader import Loader
 from consumer.streams.state import is_partial
 from consumer.streams.view import side_of
-from consumer.target.connection import Endpoint, TargetConnection, connect
-from consumer.target.members import primary_member, renewed
 from consumer.target.progress import (
     Mark,
     read_mark,
@@ -63,6 +61,8 @@ from consumer.topic.begin import topic_begin
 from consumer.topic.kafka import TopicIdentity
 from consumer.topic.waiting import begin_at, waiting_for
 from consumer.warm import warm
+from drivers.mysql.connection import Endpoint, TargetConnection, connect
+from drivers.mysql.primary import primary_member, renewed
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.kafka_refusals import explained
 from millrace.kafka_wire import find_refusal

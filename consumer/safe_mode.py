@@ -57,11 +57,11 @@ from consumer.row_schemas import Ints
 from consumer.rows import Rows
 from consumer.sql.table_plan import TablePlan
 from consumer.sql.table_plans import TablePlans, slots_of
-from consumer.target.connection import TargetConnection
-from consumer.target.inventory import ForeignKey, Inventory, hold_triggers
 from consumer.target.progress import Mark
 from consumer.unlogged import Flags, followed_changes, followed_deletions
 from consumer.window import Window, in_gtid_set
+from drivers.mysql.catalog import ForeignKey, Inventory, hold_triggers
+from drivers.mysql.connection import TargetConnection
 from millrace.errors import Fatal
 from schemas.gtid import Flavour, GtidPosition, parse_any_gtid_set, parse_gtid_set, shortened
 

@@ -5,7 +5,6 @@ from consumer.load.state import LoadStream, begin_stream
 from consumer.spark.driver import FIRST_OFFSET, LANES_MAX
 from consumer.streams.state import is_partial
 from consumer.target.conflicts import forget_blocking
-from consumer.target.connection import Endpoint, TargetConnection
 from consumer.target.fence import raise_fence
 from consumer.target.progress import (
     Mark,
@@ -19,6 +18,7 @@ from consumer.target.progress import (
 )
 from consumer.target.statement import Waiting, await_statement, pause
 from consumer.target.wait_procedure import create_procedure
+from drivers.mysql.connection import Endpoint, TargetConnection
 from millrace.errors import Fatal
 from millrace.log import get_logger
 from schemas.documents import ApplyTask

@@ -15,8 +15,8 @@ from consumer.row_schemas import Ints
 from consumer.rows import Rows
 from consumer.sql.table_plan import TablePlan, record_indexes
 from consumer.sql.table_plans import TablePlans, slots_of
-from consumer.target.actions import Action
-from consumer.target.inventory import ForeignKey, TableKey
+from drivers.mysql.actions import Action
+from drivers.mysql.catalog import ForeignKey, TableKey
 
 Flags = npt.NDArray[np.bool_]
 

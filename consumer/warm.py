@@ -15,7 +15,7 @@ from consumer.plan.merge import net_changes
 from consumer.row_schemas import RowSchemas
 from consumer.rows import Values, walk_values
 from consumer.sql.table_plans import Catalogue, TablePlans
-from consumer.target.inventory import Inventory, TargetColumn, TargetTable, UniqueKey
+from drivers.mysql.catalog import Inventory, TargetColumn, TargetTable, UniqueKey
 from schemas.gtid import Flavour
 from schemas.record.avro_codec import encode
 from schemas.record.avro_schema import envelope_schema

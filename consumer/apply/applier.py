@@ -42,8 +42,6 @@ from consumer.safe_mode import prepare_snapshot_rows
 from consumer.sql.table_plans import Catalogue, TablePlans, slots_of
 from consumer.streams.range import NO_OVERLAP, Overlap
 from consumer.streams.state import set_unfit
-from consumer.target.connection import TargetConnection
-from consumer.target.inventory import Inventory, TableKey, alter_count, read_again, read_inventory
 from consumer.target.progress import Mark, Owner, check_fence
 from consumer.target.sessions import session_for
 from consumer.topic.bounded import BoundedSource
@@ -58,6 +56,8 @@ from consumer.window import (
     check_statement_begin,
     read_window,
 )
+from drivers.mysql.catalog import Inventory, TableKey, alter_count, read_again, read_inventory
+from drivers.mysql.connection import TargetConnection
 from schemas.documents import Consistency
 from schemas.record.control import DdlRecord, SchemaRecord
 from schemas.record.record import decode_control

@@ -16,9 +16,9 @@ from typing import Protocol
 from consumer.apply.conductor import Cluster, Conductor, spread_turn
 from consumer.apply.order import Counts, Order, Outcome
 from consumer.streams.gate import TurnGate
-from consumer.target.connection import Endpoint
 from consumer.target.progress import Mark, Owner
 from consumer.target.sessions import SESSION_AGE_S
+from drivers.mysql.connection import Endpoint
 from millrace.errors import Retryable
 from schemas.documents import ConflictPolicy, Consistency, TableFilter, TopicAddress
 from schemas.gtid import Flavour, beyond, parse_gtid_set, shortened

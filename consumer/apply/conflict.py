@@ -25,9 +25,9 @@ from consumer.sql.table_plan import AFTER, BEFORE, TablePlan, record_indexes, ta
 from consumer.sql.table_plans import TablePlans
 from consumer.sql.templates import rows_template
 from consumer.target.conflicts import STOP, Conflict, store_conflict
-from consumer.target.connection import Row, TargetConnection
-from consumer.target.inventory import TargetColumn
 from consumer.target.progress import Owner, check_fence
+from drivers.mysql.catalog import TargetColumn
+from drivers.mysql.connection import Row, TargetConnection
 from drivers.mysql.errors import FOREIGN_KEY
 from millrace.errors import Fatal, MillraceError
 from millrace.log import get_logger

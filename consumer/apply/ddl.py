@@ -67,13 +67,13 @@ from consumer.route import Route
 from consumer.streams.related import related
 from consumer.streams.statements import Place, Verdict, Way, verdict
 from consumer.streams.view import Range
-from consumer.target.connection import Endpoint, TargetConnection
-from consumer.target.inventory import Changed, ForeignKey, TableKey
 from consumer.target.progress import DATABASE, Mark, Owner, check_fence, move_mark
 from consumer.target.sessions import session_for, statement_session
 from consumer.target.statement import lock, watched
 from consumer.target.table_state import check_server, is_empty, read_state, server_of
 from consumer.window import is_covered
+from drivers.mysql.catalog import Changed, ForeignKey, TableKey
+from drivers.mysql.connection import Endpoint, TargetConnection
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.faults import fault_point, register
 from millrace.log import get_logger

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 from weakref import WeakKeyDictionary
 
-from consumer.target.connection import TargetConnection
 from consumer.target.progress import Owner, check_fence
 from consumer.target.sessions import statement_session
 from consumer.target.statement import lock
 from consumer.target.table_state import check_server, server_of
+from drivers.mysql.connection import TargetConnection
 from millrace.errors import Fatal, MillraceError
 from millrace.log import get_logger
 from schemas.gtid import Flavour

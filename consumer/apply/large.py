@@ -27,11 +27,11 @@ from consumer.safe_mode import check_triggers, prepare_snapshot_rows
 from consumer.sql.table_plans import TablePlans
 from consumer.streams.range import Overlap
 from consumer.streams.state import set_unfit
-from consumer.target.connection import TargetConnection
 from consumer.target.progress import Mark, check_fence
 from consumer.target.sessions import session_for
 from consumer.topic.taken import Taken
 from consumer.window import LookUp, Window, advanced, read_window
+from drivers.mysql.connection import TargetConnection
 from millrace.errors import Fatal, MillraceError
 from millrace.faults import fault_point, register
 from schemas.record.control import SchemaRecord

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from consumer.apply.tally import pending
-from consumer.target.connection import Endpoint
 from consumer.target.progress import Mark, Owner
+from drivers.mysql.connection import Endpoint
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 from schemas.documents import ConflictPolicy, Consistency, TableFilter, TopicAddress
 from schemas.stages.incidents import Incidents

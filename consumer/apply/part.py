@@ -25,7 +25,6 @@ from consumer.row_schemas import Ints
 from consumer.rows import Rows
 from consumer.safe_mode import check_triggers
 from consumer.sql.table_plans import TablePlans
-from consumer.target.connection import Endpoint, TargetConnection
 from consumer.target.progress import (
     DATABASE,
     Mark,
@@ -37,6 +36,7 @@ from consumer.target.progress import (
     save_schemas,
 )
 from consumer.target.sessions import session_for
+from drivers.mysql.connection import Endpoint, TargetConnection
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.faults import fault_point, register
 from schemas.documents import ConflictPolicy

@@ -37,10 +37,10 @@ from consumer.row_schemas import RowSchemas
 from consumer.rows import Rows, Values, walk_values
 from consumer.sql.table_plans import Catalogue, TablePlans
 from consumer.target.conflicts import SKIP, STOP, Conflict, no_conflict, read_conflict, schema_of
-from consumer.target.connection import Endpoint, TargetConnection
-from consumer.target.inventory import read_inventory
 from consumer.target.progress import DATABASE, Owner
 from consumer.target.sessions import open_session
+from drivers.mysql.catalog import read_inventory
+from drivers.mysql.connection import Endpoint, TargetConnection
 from millrace.errors import Fatal
 from millrace.faults import fault_point, register
 from schemas.documents import ConflictPolicy

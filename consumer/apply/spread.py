@@ -36,12 +36,12 @@ from consumer.row_schemas import Ints
 from consumer.rows import Rows
 from consumer.safe_mode import prepare_snapshot_rows
 from consumer.sql.table_plans import TablePlans, slots_of
-from consumer.target.inventory import alter_count
 from consumer.target.progress import Mark
 from consumer.target.sessions import session_for
 from consumer.topic.cut import Cutter
 from consumer.topic.taken import Taken
 from consumer.window import LookUp, Window, read_window
+from drivers.mysql.catalog import alter_count
 
 TURN_KEYS_MAX = 1 << 20  # 64 MB for the table; about 1M rows, which take some seconds
 DIGEST_BYTES = 16

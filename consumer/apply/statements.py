@@ -11,7 +11,7 @@ from consumer.kernel.walk import OP, OP_CREATE, OP_DELETE, OP_UPDATE
 from consumer.row_schemas import Ints
 from consumer.rows import Rows
 from consumer.sql.table_plan import Pieces
-from consumer.target.inventory import Inventory
+from drivers.mysql.catalog import Inventory
 
 STATEMENT_ROWS_MAX = 1000  # with more, a statement gains little and its locks and plan cost more
 STATEMENT_BYTES_MAX = 1 << 20

@@ -22,13 +22,13 @@ from consumer.streams.range import Overlap
 from consumer.streams.related import RELATED, related
 from consumer.streams.state import current_view
 from consumer.streams.view import WHOLE, View
-from consumer.target.connection import TargetConnection
 from consumer.target.fence import take_turn
-from consumer.target.inventory import Inventory, alter_count, read_inventory
 from consumer.target.progress import Mark, Owner, check_fence, read_position, read_schemas
 from consumer.target.sessions import session_for
 from consumer.topic.taken import Source
 from consumer.window import LookUp
+from drivers.mysql.catalog import Inventory, alter_count, read_inventory
+from drivers.mysql.connection import TargetConnection
 from millrace.errors import Fatal
 from millrace.faults import fault_point, register
 

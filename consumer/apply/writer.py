@@ -73,13 +73,9 @@ from consumer.sql.load import LOAD_ROWS_MAX
 from consumer.sql.table_plan import Pieces, TablePlan, compared, make_shape
 from consumer.sql.table_plans import TablePlans
 from consumer.target.conflicts import Conflict, store_conflict
-from consumer.target.connection import (
-    LENIENT_MODE,
-    STRICT_MODE,
-    TargetConnection,
-)
 from consumer.target.generated import fix_of_columns, fix_of_refusal
-from consumer.target.inventory import TargetColumn, has_changed
+from drivers.mysql.catalog import TargetColumn, has_changed
+from drivers.mysql.connection import LENIENT_MODE, STRICT_MODE, TargetConnection
 from drivers.mysql.errors import WRONG_TEXT
 from millrace.counted import counted
 from millrace.errors import Fatal, MillraceError, Retryable

@@ -11,8 +11,8 @@ from consumer.checks.load import RowsUse
 from consumer.compare.digest import PACKET_BYTES_MIN
 from consumer.compare.members import choose_origin
 from consumer.load.tables import Admission
-from consumer.target.connection import TargetConnection, connect, text_of
-from consumer.target.members import primary_member
+from drivers.mysql.connection import TargetConnection, connect, text_of
+from drivers.mysql.primary import primary_member
 from millrace.checks.requirement import Area, Requirement, Subject
 from schemas.grants import Role, needed_grants, parse_grants, shown
 
@@ -20,7 +20,7 @@ WAIT_S = 5.0  # for a replica
 
 
 def check_compare(use: RowsUse) -> Iterator[Requirement]:
-    """Ask both sets. Errors: see ``consumer.compare.members`` and ``consumer.target.members``."""
+    """Ask both sets. Errors: see ``consumer.compare.members`` and ``drivers.mysql.primary``."""
     subject = Subject(Area.SOURCE, f"comparison of {use.task.name}")
     with ExitStack() as opened:
         member = choose_origin(use.source, lambda: use.directives, wait_s=WAIT_S)

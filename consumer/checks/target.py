@@ -1,6 +1,6 @@
 """Checks a target set: whether apply can write to it, and what would make it slow or wrong.
 
-The primary is found by the rule that a start uses (``consumer.target.members``). Tables are compared with the schemas
+The primary is found by the rule that a start uses (``drivers.mysql.primary``). Tables are compared with the schemas
 that the task has learned so far (``consumer.sql.table_plan``), so a new task compares none. Nothing is written, so
 missing privileges are found by comparing SHOW GRANTS with ``schemas.grants``. A server hides the databases on which an
 account has no right, so the databases that need a grant are also taken from the documents and from the schemas.
@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from consumer.plan.cascades import inexact
 from consumer.row_schemas import layout_of
 from consumer.sql.table_plan import plan_table
-from consumer.target.connection import LOCK_WAIT_S, TargetConnection, connect, text_of
-from consumer.target.inventory import Inventory, TableKey, TargetTable, read_inventory
-from consumer.target.members import primary_member
 from consumer.target.progress import DATABASE, read_schemas
+from drivers.mysql.catalog import Inventory, TableKey, TargetTable, read_inventory
+from drivers.mysql.connection import LOCK_WAIT_S, TargetConnection, connect, text_of
+from drivers.mysql.primary import primary_member
 from millrace.checks.clock import CLOCK_SQL, judge_clock, read_clock
 from millrace.checks.requirement import Area, Level, Requirement, Subject, shortened
 from millrace.counted import counted

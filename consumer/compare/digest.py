@@ -29,7 +29,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from consumer.exact import exact_column, is_ambiguous_set
-from consumer.target.inventory import TargetColumn, TargetTable
+from drivers.mysql.catalog import TargetColumn, TargetTable
 from schemas.gtid import Flavour
 from schemas.sql.quoting import quoted, table_name
 

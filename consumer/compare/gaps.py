@@ -12,7 +12,7 @@ from consumer.compare.settle import Suspect
 from consumer.compare.sides import Sides, batches, named
 from consumer.compare.table import Name, Pair, Side
 from consumer.exact import exact_columns
-from consumer.target.connection import TargetConnection
+from drivers.mysql.connection import TargetConnection
 
 PAIRED_MAX = 2_000  # rows without a chunk key whose primary keys are read
 _BATCH = 500

@@ -4,8 +4,8 @@ import json
 
 from consumer.compare.loads import loading
 from consumer.compare.schedule import Last
-from consumer.target.connection import TargetConnection, text_of
 from consumer.target.progress import DATABASE, has_column
+from drivers.mysql.connection import TargetConnection, text_of
 from millrace.errors import Fatal
 from schemas.stages.compared import ComparedCounts, ComparedResult
 

@@ -2,8 +2,8 @@
 
 from consumer.streams.state import read_tables
 from consumer.streams.view import view_of
-from consumer.target.connection import TargetConnection
-from consumer.target.inventory import TableKey
+from drivers.mysql.catalog import TableKey
+from drivers.mysql.connection import TargetConnection
 
 
 def loading(target: TargetConnection, task: str) -> frozenset[TableKey]:

@@ -1,6 +1,6 @@
 """Chooses the member of the source set that a comparison reads, and another one if that is lost.
 
-    a replica      the one that a load would read (``consumer.load.source``), if it gets what the primary has now within
+    a replica      the one that a load would read (``drivers.mysql.members``), if it gets what the primary has now within
                    the time that the comparison waits for a side
     the primary    if there is no such replica; the reason is logged. Not if an operator has drained it
 
@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from consumer.compare.sides import POLL_S
-from consumer.load.positions import executed, read_end
-from consumer.load.source import Candidate, check_not_drained, choose_source
-from consumer.target.connection import Endpoint, Side, connect
-from consumer.target.members import primary_member
+from drivers.mysql.connection import Endpoint, Side, connect
+from drivers.mysql.members import Candidate, check_not_drained, choose_source
+from drivers.mysql.primary import primary_member
+from drivers.mysql.snapshot_position import executed, read_end
 from millrace.errors import MillraceError, Retryable
 from millrace.log import get_logger
 from schemas.documents import Directives, SetDocument

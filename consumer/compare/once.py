@@ -21,7 +21,7 @@ from consumer.compare.state import State
 from consumer.compare.throttle import Throttle
 from consumer.compare.work import ChunkResult
 from consumer.load.run import Origin
-from consumer.target.connection import Endpoint, connect
+from drivers.mysql.connection import Endpoint, connect
 from schemas.documents import ApplyTask, StructureRule
 
 THREADS = 1  # the rows are needed by others; a server has time until the next comparison is due

@@ -26,9 +26,9 @@ from consumer.compare.structure import (
 )
 from consumer.compare.table import Pair, pair_of, shared_columns
 from consumer.row_schemas import layout_of
-from consumer.target.connection import TargetConnection, text_of
-from consumer.target.inventory import Inventory, TableKey, TargetTable, read_inventory
 from consumer.target.progress import read_schemas
+from drivers.mysql.catalog import Inventory, TableKey, TargetTable, read_inventory
+from drivers.mysql.connection import TargetConnection, text_of
 from millrace.errors import Fatal
 from schemas.documents import ApplyTask, CaptureTask, SetDocument
 from schemas.grant_fix import grantee

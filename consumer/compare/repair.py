@@ -42,9 +42,9 @@ from consumer.compare.result import What
 from consumer.compare.show import RECORD_BYTES_MAX, row_record, source_values
 from consumer.compare.sides import Sides, batches, contains, states
 from consumer.compare.table import Pair
-from consumer.target.connection import LENIENT_MODE, Row, TargetConnection, connect
-from consumer.target.inventory import hold_triggers
 from consumer.target.progress import DATABASE
+from drivers.mysql.catalog import hold_triggers
+from drivers.mysql.connection import LENIENT_MODE, Row, TargetConnection, connect
 from millrace.errors import Fatal, Retryable
 from millrace.faults import fault_point, register
 from millrace.log import get_logger

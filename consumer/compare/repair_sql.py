@@ -29,8 +29,8 @@ from consumer.compare.gaps import Gap
 from consumer.compare.table import Name, Pair
 from consumer.sql.json_documents import by_expression
 from consumer.sql.table_plan import SPATIAL_TYPES
-from consumer.target.connection import Row, text_of
-from consumer.target.inventory import TargetColumn
+from drivers.mysql.catalog import TargetColumn
+from drivers.mysql.connection import Row, text_of
 from schemas.chunks.key import whole_number
 from schemas.sql.quoting import characters, escaped, hex_bytes, number, quoted
 

@@ -18,7 +18,7 @@ from consumer.compare.state import State
 from consumer.compare.table import Pair
 from consumer.compare.throttle import Throttle
 from consumer.compare.work import ChunkResult, Job, compare_chunk
-from consumer.target.inventory import TableKey
+from drivers.mysql.catalog import TableKey
 from drivers.mysql.errors import TABLE_CHANGED
 from millrace.errors import MillraceError
 from schemas.chunks.borders import chunks

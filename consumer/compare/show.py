@@ -14,7 +14,7 @@ from consumer.compare.result import SHOWN_MAX, TEXT_MAX, Difference, Rows, What
 from consumer.compare.sides import Sides
 from consumer.compare.table import Name, Pair, Side
 from consumer.exact import Long, exact_columns, is_long, literals
-from consumer.target.connection import LENIENT_MODE, Row, TargetConnection
+from drivers.mysql.connection import LENIENT_MODE, Row, TargetConnection
 from schemas.sql.quoting import quoted, table_name
 
 SQL_MAX = 10_000  # characters; a longer statement is not listed

@@ -20,9 +20,9 @@ from typing import TypeVar
 
 from consumer.compare.digest import PACKET_BYTES_MIN
 from consumer.compare.table import Name
-from consumer.load.positions import begin_snapshot, executed, read_end
-from consumer.target.connection import Endpoint, Row, TargetConnection, connect, text_of
 from consumer.target.progress import read_mark
+from drivers.mysql.connection import Endpoint, Row, TargetConnection, connect, text_of
+from drivers.mysql.snapshot_position import begin_snapshot, executed, read_end
 from millrace.errors import Fatal, Retryable
 from schemas.gtid import Flavour, GtidPosition, parse_gtid_set, shortened
 

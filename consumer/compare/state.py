@@ -25,8 +25,8 @@ from dataclasses import asdict, dataclass
 from consumer.compare.result import Comparison, Difference, Part, Rows
 from consumer.compare.table import Pair
 from consumer.compare.work import ChunkResult, Job
-from consumer.target.connection import Endpoint, Row, TargetConnection, connect, text_of
 from consumer.target.progress import DATABASE, add_column
+from drivers.mysql.connection import Endpoint, Row, TargetConnection, connect, text_of
 from millrace.errors import Fatal, Retryable
 from millrace.faults import fault_point, register
 from schemas.chunks.chunk import Chunk, border_of_json, border_to_json

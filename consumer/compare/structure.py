@@ -38,9 +38,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from consumer.target.actions import Action
-from consumer.target.connection import TargetConnection, text_of
-from consumer.target.inventory import ForeignKey, Inventory, TableKey
+from drivers.mysql.actions import Action
+from drivers.mysql.catalog import ForeignKey, Inventory, TableKey
+from drivers.mysql.connection import TargetConnection, text_of
 from schemas.gtid import Flavour
 
 Definition = Mapping[str, str]  # the text of each place

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from consumer.compare.digest import TableDigest, table_digest
-from consumer.target.inventory import TableKey, TargetTable, UniqueKey
+from drivers.mysql.catalog import TableKey, TargetTable, UniqueKey
 from schemas.chunks.chunk import EVERYTHING, Chunk
 from schemas.chunks.key import FORCED, ChunkKey, chunk_key
 from schemas.gtid import Flavour

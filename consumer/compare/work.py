@@ -21,7 +21,7 @@ from consumer.compare.settle import LOOKS_MAX, Suspect, look, unmatched
 from consumer.compare.show import shown, with_left
 from consumer.compare.sides import Sides, batches, rows, states
 from consumer.compare.table import Name, Pair, Side
-from consumer.target.connection import TargetConnection
+from drivers.mysql.connection import TargetConnection
 from schemas.chunks.borders import parts
 from schemas.chunks.chunk import Chunk
 

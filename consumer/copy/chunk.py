@@ -21,7 +21,7 @@ from consumer.kernel.text_rows import (
     make_state,
     put_text_rows,
 )
-from consumer.target.connection import LENIENT_MODE, READ_S, STRICT_MODE, TargetConnection
+from drivers.mysql.connection import LENIENT_MODE, READ_S, STRICT_MODE, TargetConnection
 from millrace.errors import Fatal, Retryable
 from millrace.text_protocol.arriving import Arriving, RowPackets
 from millrace.text_protocol.walk import AT, CONTINUES, END, MORE, ROW_END, SEQUENCE

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from consumer.sql.table_plan import SPATIAL_TYPES
-from consumer.target.inventory import TargetColumn
+from drivers.mysql.catalog import TargetColumn
 from schemas.sql.quoting import charset_name, quoted
 
 _FLOATS = {"float", "double"}

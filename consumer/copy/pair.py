@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from consumer.copy.columns import CopyColumn, copy_column
 from consumer.sql.load import load_sql
 from consumer.sql.table_plan import target_column
-from consumer.target.inventory import Inventory, TargetColumn, TargetTable
+from drivers.mysql.catalog import Inventory, TargetColumn, TargetTable
 from millrace.errors import Fatal
 from schemas.chunks.key import FORCED, chunk_key
 from schemas.sql.quoting import quoted, table_name

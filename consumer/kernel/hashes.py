@@ -25,7 +25,7 @@ collision of unequal values only reduces parallelism. A key of a table is one ro
     EXACT    by its bytes
     FLOATING by its bytes, but 0 and -0 are equal
     PADDED   by its bytes without trailing blanks; in a text that is not valid in its character set, zeros are blanks
-    FOLDED   by the letters of ``fold`` (``consumer.plan.collation``) without trailing blanks. A text with unknown
+    FOLDED   by the letters of ``fold`` (``drivers.mysql.collation``) without trailing blanks. A text with unknown
              characters holds the whole index, exclusive; each other value holds the index shared
     COARSE   not compared: the whole index, shared for inserts (between two inserts of equal keys there must be a delete
              or update, which is exclusive), else exclusive. With ``holds_token`` always exclusive

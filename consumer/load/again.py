@@ -22,7 +22,7 @@ from consumer.load.plan import (
 from consumer.load.state import COPIED, COPIES, LoadStream
 from consumer.load.structure import structure_of, without_rows
 from consumer.load.tables import Admission, SourceTable, differences
-from consumer.target.inventory import TableKey, TargetTable
+from drivers.mysql.catalog import TableKey, TargetTable
 from millrace.errors import Fatal
 
 _LINKED = "linked with a table that the target refuses"

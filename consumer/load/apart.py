@@ -18,7 +18,7 @@ from consumer.load import state
 from consumer.load.plan import Ends, Sides
 from consumer.load.state import COPIED, COPIES
 from consumer.load.tables import families, with_linked
-from consumer.target.inventory import ForeignKey, TableKey
+from drivers.mysql.catalog import ForeignKey, TableKey
 
 _APART = "a foreign key links it with a table that was not in its load, or one of that load with it"
 

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 
 from consumer.apply.ddl_session import run_statement
 from consumer.load.tables import SourceTable
-from consumer.target.connection import TargetConnection, connect, stored_text, text_of
-from consumer.target.inventory import TableKey, TargetTable
 from consumer.target.progress import Owner, check_fence
 from consumer.target.statement import lock
+from drivers.mysql.catalog import TableKey, TargetTable
+from drivers.mysql.connection import TargetConnection, connect, stored_text, text_of
 from millrace.errors import Fatal
 from millrace.faults import fault_point, register
 from schemas.gtid import Flavour

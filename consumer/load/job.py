@@ -25,8 +25,8 @@ from consumer.load.state import (
     save_found,
 )
 from consumer.load.tables import SourceTable
-from consumer.target.connection import Endpoint, TargetConnection, connect
-from consumer.target.inventory import TableKey
+from drivers.mysql.catalog import TableKey
+from drivers.mysql.connection import Endpoint, TargetConnection, connect
 from millrace.errors import Fatal, Retryable
 from schemas.chunks.borders import chunks
 from schemas.chunks.chunk import Chunk

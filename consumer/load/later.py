@@ -17,14 +17,14 @@ from consumer.load import state
 from consumer.load.again import prepare_again
 from consumer.load.job import Copier
 from consumer.load.plan import Ends, Sides, read_sides
-from consumer.load.positions import executed, read_begin
 from consumer.load.run import Destination, Load, Origin
-from consumer.load.source import Candidate
 from consumer.load.state import LoadStream
 from consumer.load.tables import with_linked
-from consumer.target.connection import Endpoint, TargetConnection, connect
-from consumer.target.inventory import TableKey
 from consumer.target.progress import Owner
+from drivers.mysql.catalog import TableKey
+from drivers.mysql.connection import Endpoint, TargetConnection, connect
+from drivers.mysql.members import Candidate
+from drivers.mysql.snapshot_position import executed, read_begin
 from millrace.errors import Retryable
 from schemas.documents import ApplyTask
 from schemas.gtid import GtidPosition, beyond, shortened

@@ -27,7 +27,7 @@ from consumer.load.tables import (
     groups,
     missing_on,
 )
-from consumer.target.inventory import TableKey, TargetTable
+from drivers.mysql.catalog import TableKey, TargetTable
 from millrace.errors import Fatal
 from schemas.chunks.key import chunk_key
 from schemas.documents import LoadRules

@@ -16,13 +16,13 @@ from itertools import count
 
 from consumer.apply.order import Answer, guarded
 from consumer.copy import Copied, Parts, TablePair, copy_chunk
-from consumer.load.positions import begin_exact, read_end
 from consumer.load.state import Amount, Reach, commit_rows
 from consumer.load.structure import structure_of
-from consumer.target.connection import Endpoint, TargetConnection, connect
-from consumer.target.inventory import TableKey
 from consumer.target.progress import Owner, check_fence
 from consumer.target.sessions import session_for
+from drivers.mysql.catalog import TableKey
+from drivers.mysql.connection import Endpoint, TargetConnection, connect
+from drivers.mysql.snapshot_position import begin_exact, read_end
 from millrace.errors import Fatal, Retryable
 from schemas.chunks.borders import chunks
 from schemas.chunks.chunk import EVERYTHING, Chunk

@@ -22,14 +22,9 @@ from consumer.load.tables import (
     tables_to_load,
 )
 from consumer.route import Route
-from consumer.target.connection import TargetConnection, text_of
-from consumer.target.inventory import (
-    ForeignKey,
-    Inventory,
-    TableKey,
-    read_inventory,
-)
 from consumer.target.progress import Owner
+from drivers.mysql.catalog import ForeignKey, Inventory, TableKey, read_inventory
+from drivers.mysql.connection import TargetConnection, text_of
 from millrace.errors import Fatal
 from schemas.grants import (
     Grant,

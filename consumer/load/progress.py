@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from consumer.load.state import COPIED, COPIES, FOLLOWS, WAITS, LoadTable
-from consumer.target.inventory import TableKey
+from drivers.mysql.catalog import TableKey
 from millrace.rates import LONG_S, SHORT_S, Meter
 from schemas.stages.loaded import TABLES_MAX, Loaded, LoadedTable
 from schemas.stages.rates import Rates

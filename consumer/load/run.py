@@ -1,6 +1,6 @@
 """The first load of a task, before its stream starts: copies the tables that exist on the source.
 
-    1  choose   a member of the source set (``consumer.load.source``)
+    1  choose   a member of the source set (``drivers.mysql.members``)
     2  plan     read the GTID set ``begin``; create missing tables; store range and tables (``consumer.load.plan``)
     3  copy     ``consumer.load.job``; paused while a limit is passed (``consumer.load.throttle``)
     4  end      read the GTID set ``end``. The caller stores it together with the first mark, whose start is ``begin``
@@ -18,15 +18,15 @@ from consumer.load.job import Copier, Job
 from consumer.load.left import groups_left, let_changed_wait
 from consumer.load.order import Sites
 from consumer.load.plan import Ends, plan_first
-from consumer.load.positions import read_begin, read_end
 from consumer.load.progress import Progress
-from consumer.load.source import Candidate, check_not_drained, choose_source
 from consumer.load.state import LoadStream
 from consumer.load.tables import Admission
 from consumer.load.throttle import Gauges, measured_or_none
-from consumer.target.connection import Endpoint, connect
-from consumer.target.inventory import TableKey
 from consumer.target.progress import Owner
+from drivers.mysql.catalog import TableKey
+from drivers.mysql.connection import Endpoint, connect
+from drivers.mysql.members import Candidate, check_not_drained, choose_source
+from drivers.mysql.snapshot_position import read_begin, read_end
 from millrace.errors import Fatal, Retryable
 from millrace.log import get_logger
 from schemas.documents import ApplyTask, CaptureTask, Directives, SetDocument
@@ -55,7 +55,7 @@ class Origin:
     def choose(
         self, *, needed: GtidPosition | None = None, from_primary: bool = False
     ) -> Candidate:
-        """See ``consumer.load.source``."""
+        """See ``drivers.mysql.members``."""
         wishes = self.wishes()
         return choose_source(self.document, wishes, needed=needed, from_primary=from_primary)
 

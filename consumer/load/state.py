@@ -23,9 +23,9 @@ target transaction (``begin_stream``).
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from consumer.target.connection import Row, TargetConnection
-from consumer.target.inventory import TableKey
 from consumer.target.progress import DATABASE, Mark, Owner, check_fence, insert_mark
+from drivers.mysql.catalog import TableKey
+from drivers.mysql.connection import Row, TargetConnection
 from millrace.errors import Fenced
 from millrace.faults import fault_point, register
 from schemas.chunks.chunk import Chunk, border_of_json, border_to_json

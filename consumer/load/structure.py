@@ -6,8 +6,8 @@ the same.
 
 import re
 
-from consumer.target.connection import TargetConnection, stored_text
-from consumer.target.inventory import TargetTable
+from drivers.mysql.catalog import TargetTable
+from drivers.mysql.connection import TargetConnection, stored_text
 from schemas.sql.quoting import table_name
 
 _AUTO_INCREMENT = re.compile(r" AUTO_INCREMENT=\d+")

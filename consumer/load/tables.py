@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from consumer.route import Route
-from consumer.target.inventory import (
+from drivers.mysql.catalog import (
     ForeignKey,
     Inventory,
     TableKey,

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from consumer.load.source import replication_lag_s
-from consumer.target.connection import Endpoint, TargetConnection, connect
+from drivers.mysql.connection import Endpoint, TargetConnection, connect
+from drivers.mysql.members import replication_lag_s
 from millrace.errors import Retryable
 from schemas.throttle import Measured
 

@@ -31,11 +31,11 @@ import numpy as np
 import numpy.typing as npt
 
 from consumer.kernel import hashes, order
-from consumer.plan.collation import Codes, is_exact, make_table
 from consumer.row_schemas import Ints, is_decimal
 from consumer.rows import Rows
 from consumer.sql.table_plan import TablePlan, record_indexes, target_column
-from consumer.target.inventory import ForeignKey, Inventory, TableKey, TargetColumn
+from drivers.mysql.catalog import ForeignKey, Inventory, TableKey, TargetColumn
+from drivers.mysql.collation import Codes, is_exact, make_table
 from schemas.table.structure import (
     INTEGER_CODES,
     LABELLED_CODES,

@@ -42,7 +42,7 @@ from consumer.kernel import merge
 from consumer.row_schemas import Ints
 from consumer.rows import Rows
 from consumer.sql.table_plan import TablePlan, record_indexes
-from consumer.target.inventory import ForeignKey, Inventory, TableKey
+from drivers.mysql.catalog import ForeignKey, Inventory, TableKey
 from schemas.table.structure import INTEGER_CODES
 
 _INTEGERS = {"tinyint", "smallint", "mediumint", "int", "bigint"}

@@ -11,7 +11,7 @@ from hashlib import blake2b
 from operator import attrgetter
 
 from consumer.sql.table_plans import TablePlans
-from consumer.target.inventory import ForeignKey, Inventory, TargetColumn, UniqueKey
+from drivers.mysql.catalog import ForeignKey, Inventory, TargetColumn, UniqueKey
 from millrace import __version__
 
 KNOWN_MAX = 4  # inventories; one of 5,000 tables takes about 0.2 s

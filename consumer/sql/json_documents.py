@@ -29,7 +29,7 @@ from consumer.kernel.walk import STRING
 from consumer.row_schemas import Ints
 from consumer.rows import Rows, Template
 from consumer.sql.table_plan import AFTER, TablePlan
-from consumer.target.inventory import TargetColumn
+from drivers.mysql.catalog import TargetColumn
 from schemas.sql.quoting import escaped
 
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{},]|-?[0-9][0-9.eE+-]*| +(?=[,\]}]|\Z)', re.DOTALL)

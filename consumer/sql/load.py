@@ -23,7 +23,7 @@ from collections.abc import Iterable
 
 from consumer.row_schemas import is_decimal
 from consumer.sql.table_plan import TablePlan
-from consumer.target.inventory import Inventory, TargetColumn, TargetTable
+from drivers.mysql.catalog import Inventory, TargetColumn, TargetTable
 from schemas.sql.quoting import quoted, table_name
 from schemas.table.structure import INTEGER_CODES, Column, TypeCode
 

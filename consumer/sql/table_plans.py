@@ -13,7 +13,6 @@ from functools import partial
 import numpy as np
 
 from consumer.kernel.merge import KEEP
-from consumer.plan.collation import Codes
 from consumer.plan.keys import (
     KeyLine,
     KeyPrograms,
@@ -41,7 +40,8 @@ from consumer.sql.templates import (
     update_template,
     verifying_pieces,
 )
-from consumer.target.inventory import Inventory, TableKey, TargetTable
+from drivers.mysql.catalog import Inventory, TableKey, TargetTable
+from drivers.mysql.collation import Codes
 from millrace.errors import Fatal
 from schemas.gtid import Flavour
 

@@ -26,7 +26,7 @@ from consumer.sql.table_plan import (
     make_shape,
     written,
 )
-from consumer.target.inventory import TargetColumn
+from drivers.mysql.catalog import TargetColumn
 from schemas.gtid import Flavour
 from schemas.sql.quoting import charset_name, quoted
 from schemas.table.structure import Column

@@ -17,7 +17,7 @@ from functools import cached_property
 
 from consumer.load.tables import Admission, check_engine
 from consumer.route import Route
-from consumer.target.inventory import Inventory, TableKey, TargetTable
+from drivers.mysql.catalog import Inventory, TableKey, TargetTable
 from millrace.errors import Fatal
 from millrace.near import near_names
 from schemas.documents import TableFilter

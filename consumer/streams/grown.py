@@ -24,9 +24,9 @@ from consumer.load.state import FIRST, FOLLOWS, forget_tables, set_waiting
 from consumer.route import Route
 from consumer.streams.loader import Loader
 from consumer.streams.state import read_tables
-from consumer.target.connection import TargetConnection
-from consumer.target.inventory import Inventory, TableKey, read_inventory
 from consumer.target.progress import DATABASE, Owner, check_fence
+from drivers.mysql.catalog import Inventory, TableKey, read_inventory
+from drivers.mysql.connection import TargetConnection
 from millrace.faults import fault_point, register
 from schemas.documents import ApplyTask, TableFilter
 

@@ -25,11 +25,11 @@ from consumer.streams.state import is_partial, read_tables
 from consumer.streams.steps import Loads, Step, as_shown, next_step, text_of
 from consumer.streams.view import StreamTable, side_of
 from consumer.target.conflicts import forget_blocking
-from consumer.target.connection import TargetConnection, connect
 from consumer.target.fence import raise_fence
-from consumer.target.inventory import TableKey
 from consumer.target.progress import Owner, read_mark
 from consumer.target.statement import await_statement
+from drivers.mysql.catalog import TableKey
+from drivers.mysql.connection import TargetConnection, connect
 from millrace.errors import Fatal, Retryable
 from millrace.log import get_logger
 

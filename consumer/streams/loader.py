@@ -6,8 +6,8 @@ from typing import Protocol
 
 from consumer.apply.batch import RecordsLike
 from consumer.load.state import LoadStream
-from consumer.target.inventory import TableKey
 from consumer.target.progress import Owner
+from drivers.mysql.catalog import TableKey
 from schemas.stages.loaded import Loaded
 
 

@@ -21,10 +21,10 @@ from consumer.safe_mode import SafeMode, refusal, repeat
 from consumer.sql.table_plans import TablePlans, slots_of
 from consumer.streams.related import with_related
 from consumer.streams.view import Fate, Range
-from consumer.target.inventory import TableKey
 from consumer.target.progress import Mark
 from consumer.unlogged import leave_unchecked
 from consumer.window import Window
+from drivers.mysql.catalog import TableKey
 from millrace.errors import Fatal
 from schemas.gtid import parse_gtid
 

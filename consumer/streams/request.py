@@ -20,9 +20,9 @@ from consumer.load.tables import Admission
 from consumer.route import Route
 from consumer.streams.asked import Known, chosen, every
 from consumer.streams.related import related
-from consumer.target.connection import TargetConnection, text_of
-from consumer.target.inventory import TableKey, read_inventory
 from consumer.target.progress import DATABASE
+from drivers.mysql.catalog import TableKey, read_inventory
+from drivers.mysql.connection import TargetConnection, text_of
 from millrace.errors import Fatal
 from millrace.faults import fault_point, register
 from schemas.documents import ApplyTask

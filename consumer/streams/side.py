@@ -32,7 +32,6 @@ from consumer.load.state import (
 )
 from consumer.streams.state import read_tables
 from consumer.streams.view import Range, StreamTable, is_side
-from consumer.target.connection import TargetConnection
 from consumer.target.progress import (
     DATABASE,
     Mark,
@@ -41,6 +40,7 @@ from consumer.target.progress import (
     insert_mark,
     read_mark,
 )
+from drivers.mysql.connection import TargetConnection
 from millrace.errors import Fatal, Retryable
 from millrace.faults import fault_point, register
 from schemas.gtid import parse_gtid_set, shortened

@@ -20,8 +20,8 @@ from consumer.streams.gate import TurnGate
 from consumer.streams.loader import Turns
 from consumer.streams.side import Owners, can_join, following, join
 from consumer.streams.view import StreamTable
-from consumer.target.connection import TargetConnection
 from consumer.target.progress import Mark, read_mark
+from drivers.mysql.connection import TargetConnection
 from millrace.log import get_logger
 
 PAUSE_S = 2.0

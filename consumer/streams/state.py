@@ -17,9 +17,9 @@ from collections.abc import Mapping
 
 from consumer.load.state import end_stream, read_stream, set_waiting, task_of
 from consumer.streams.view import StreamTable, View, streams_of, view_of
-from consumer.target.connection import TargetConnection
-from consumer.target.inventory import TableKey
 from consumer.target.progress import DATABASE, Mark, Owner, check_fence
+from drivers.mysql.catalog import TableKey
+from drivers.mysql.connection import TargetConnection
 
 
 def read_tables(connection: TargetConnection, task: str) -> list[StreamTable]:

@@ -31,7 +31,7 @@ from enum import Enum, auto
 
 from consumer.route import Route
 from consumer.streams.view import Range
-from consumer.target.inventory import TableKey
+from drivers.mysql.catalog import TableKey
 from schemas.gtid import AnyGtid
 from schemas.sql.statement import APPLIED_KINDS, Kind, Statement
 

@@ -32,8 +32,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from consumer.load.state import FIRST, FOLLOWS, SIDE, LoadStream
-from consumer.target.inventory import TableKey
 from consumer.target.progress import Mark
+from drivers.mysql.catalog import TableKey
 from schemas.gtid import AnyGtid, Flavour, GtidPosition, parse_gtid_set
 
 

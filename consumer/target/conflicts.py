@@ -16,8 +16,8 @@ Not done here: finding conflicts (``consumer.apply.writer``), and deciding about
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from consumer.target.connection import Row, TargetConnection
 from consumer.target.progress import DATABASE
+from drivers.mysql.connection import Row, TargetConnection
 from millrace.errors import Fatal
 
 STOP = "stop"

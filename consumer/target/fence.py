@@ -14,10 +14,10 @@ Not done here: detecting a lost lease (``zk``).
 
 import threading
 
-from consumer.target.connection import Endpoint, TargetConnection, connect
 from consumer.target.progress import DATABASE, Owner, register_session
 from consumer.target.statement import LIST_SQL, lock_name
 from consumer.target.table_state import server_of
+from drivers.mysql.connection import Endpoint, TargetConnection, connect
 from drivers.mysql.errors import NOT_CONVERTED
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 from millrace.log import get_logger

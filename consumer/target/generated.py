@@ -7,7 +7,7 @@ has been checked by the source. Pure.
 import re
 from collections.abc import Sequence
 
-from consumer.target.inventory import TargetColumn, TargetTable, UniqueKey
+from drivers.mysql.catalog import TargetColumn, TargetTable, UniqueKey
 from schemas.sql.quoting import charset_name, quoted, table_name
 
 _KEY = re.compile(r"for key '(?:[^']*\.)?([^'.]+)'")

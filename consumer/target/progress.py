@@ -31,7 +31,7 @@ from dataclasses import dataclass
 
 from consumer.plan.applied import from_bitmaps
 from consumer.row_schemas import Ints, RowSchemas
-from consumer.target.connection import Row, TargetConnection
+from drivers.mysql.connection import Row, TargetConnection
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 
 DATABASE = "millrace"

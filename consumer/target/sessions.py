@@ -13,9 +13,9 @@ One more session executes DDL, under the source's session variables.
 import time
 from dataclasses import dataclass, replace
 
-from consumer.target.connection import Endpoint, TargetConnection, connect
 from consumer.target.progress import Owner, register_session
 from consumer.target.table_state import server_of
+from drivers.mysql.connection import Endpoint, TargetConnection, connect
 from millrace.errors import Retryable
 
 COORDINATOR = -1  # the session that moves the mark

@@ -21,8 +21,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from consumer.target.connection import Endpoint, TargetConnection, connect, stored_text
 from consumer.target.table_state import check_server, server_of
+from drivers.mysql.connection import Endpoint, TargetConnection, connect, stored_text
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger
 from schemas.gtid import Flavour

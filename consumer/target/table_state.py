@@ -14,8 +14,8 @@ looks through its tables in one pass, which takes 5 ms for 5,000.
 import re
 from collections.abc import Sequence
 
-from consumer.target.connection import Row, TargetConnection, stored_text
 from consumer.target.progress import DATABASE
+from drivers.mysql.connection import Row, TargetConnection, stored_text
 from drivers.mysql.errors import NO_DATABASE
 from millrace.errors import Fatal, Retryable
 from schemas.gtid import Flavour

@@ -34,8 +34,8 @@ does not show its rights, and only an account that may read ``mysql.user`` sees 
 
 from hashlib import blake2b
 
-from consumer.target.connection import LOCK_WAIT_S, TargetConnection
 from consumer.target.progress import DATABASE
+from drivers.mysql.connection import LOCK_WAIT_S, TargetConnection
 from drivers.mysql.errors import SIGNALED
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.faults import fault_point, register

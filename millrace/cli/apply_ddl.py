@@ -10,7 +10,7 @@ import typer
 from millrace.cli.control import control
 
 if TYPE_CHECKING:
-    from consumer.target.connection import TargetConnection
+    from drivers.mysql.connection import TargetConnection
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -42,9 +42,9 @@ def apply_ddl(
     """
     from consumer.streams.state import stream_with
     from consumer.streams.view import is_side
-    from consumer.target.connection import connect
-    from consumer.target.members import primary_member
     from consumer.target.progress import decide_intent
+    from drivers.mysql.connection import connect
+    from drivers.mysql.primary import primary_member
     from millrace.errors import Fatal
     from schemas.documents import ApplyTask
 

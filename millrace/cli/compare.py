@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from consumer.compare.members import Origin, Wishes
     from consumer.compare.plan import Admits
     from consumer.compare.pool import Pool
-    from consumer.target.connection import Endpoint
+    from drivers.mysql.connection import Endpoint
 
 Timeout = Annotated[
     float,
@@ -135,7 +135,7 @@ class _Scope:
 
 def _scope(cluster: Control, name: str) -> _Scope:
     from consumer.compare.plan import admitted
-    from consumer.target.members import primary_member
+    from drivers.mysql.primary import primary_member
     from millrace.cli.arrival import capture_task_of
 
     document = apply_task_of(cluster, cluster.store.task_entry(name).document)
@@ -174,7 +174,7 @@ def _wait(cluster: Control, found: _Scope, timeout_s: float) -> None:
 def _blocking_tables(found: _Scope) -> list[str]:
     """The tables whose changes block the task, as the source names them."""
     from consumer.target.conflicts import STOP, read_tables
-    from consumer.target.connection import connect
+    from drivers.mysql.connection import connect
 
     with closing(connect(found.target)) as session:
         return read_tables(session, found.task.name, decision=STOP)

@@ -21,7 +21,7 @@ from schemas.status import TaskState
 if TYPE_CHECKING:
     from consumer.apply.resolve import Discarded
     from consumer.target.conflicts import StoredConflict
-    from consumer.target.connection import Endpoint, TargetConnection
+    from drivers.mysql.connection import Endpoint, TargetConnection
 
 OPERATIONS = {"c": "insert", "u": "update", "d": "delete"}
 
@@ -193,7 +193,7 @@ def _not_passed(task: str) -> str:
 
 def _endpoint(now: Control, task: str, *, for_writing: bool = True) -> "Endpoint":
     """The primary of the target set; Fatal MR-5061 for a capture task."""
-    from consumer.target.members import primary_member
+    from drivers.mysql.primary import primary_member
 
     document = now.store.task_entry(task).document
     if not isinstance(document, ApplyTask):
@@ -204,7 +204,7 @@ def _endpoint(now: Control, task: str, *, for_writing: bool = True) -> "Endpoint
 
 @contextmanager
 def _reading(endpoint: "Endpoint", task: str) -> Iterator["TargetConnection"]:
-    from consumer.target.connection import connect
+    from drivers.mysql.connection import connect
 
     session = connect(endpoint)
     try:

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from consumer.follow import NewTopic, find_new_topic, follow_decided
-from consumer.target.connection import TargetConnection
-from consumer.target.members import primary_member
 from consumer.target.progress import Owner, add_missing_columns
 from consumer.target.sessions import open_session
 from consumer.topic.kafka import TopicIdentity
+from drivers.mysql.connection import TargetConnection
+from drivers.mysql.primary import primary_member
 from millrace.cli.control import Control, operator
 from millrace.cli.deciding import stopped_entry
 from millrace.errors import Fatal

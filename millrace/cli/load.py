@@ -14,7 +14,7 @@ from schemas.documents import ApplyTask
 if TYPE_CHECKING:
     from consumer.load.tables import Admission
     from consumer.streams.request import Request
-    from consumer.target.connection import Endpoint
+    from drivers.mysql.connection import Endpoint
 
 
 def load(
@@ -40,7 +40,7 @@ def load(
     The task may run, or be paused. A running task begins within seconds; see docs/load.md.
     """
     from consumer.streams.request import check_progress, prepare, read_known, store
-    from consumer.target.connection import connect
+    from drivers.mysql.connection import connect
 
     names = [part.strip() for part in tables.split(",") if part.strip()]
     if every == bool(names):
@@ -83,7 +83,7 @@ class _Sides:
 def _sides(now: Control, name: str) -> _Sides:
     """Fatal MR-4203 if this cluster does not capture the topic: without its source nothing can be loaded."""
     from consumer.load.tables import Admission
-    from consumer.target.members import primary_member
+    from drivers.mysql.primary import primary_member
     from millrace.cli.arrival import capture_task_of
 
     task = now.store.task_entry(name).document

@@ -74,7 +74,7 @@ class TableColumn(Protocol):
 
 
 class TableIndex(Protocol):
-    """A unique key, see ``consumer.target.inventory.UniqueKey``."""
+    """A unique key, see ``drivers.mysql.catalog.UniqueKey``."""
 
     @property
     def name(self) -> str:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from consumer.plan.collation import has_fold
-from consumer.target.connection import connect
-from consumer.target.folds import read_folds
 from deploy.servers import DatabaseServer
+from drivers.mysql.collation import has_fold
+from drivers.mysql.connection import connect
+from drivers.mysql.folds import read_folds
 from tests.kit.apply.collations import (
     TextRows,
     adversarial_texts,

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from consumer.apply import ddl
-from consumer.target.connection import TargetConnection, connect
 from consumer.target.progress import decide_intent
 from deploy.servers import DatabaseServer, ServerOptions, sql, start_set
+from drivers.mysql.connection import TargetConnection, connect
 from millrace.errors import Fatal
 from schemas.gtid import Flavour
 from tests.fixtures.servers import FLAVOURS, SERVICE, SMALL

@@ -11,11 +11,12 @@ from itertools import count
 import pytest
 
 from consumer.start import owner_of
-from consumer.target import connection, fence, statement
-from consumer.target.connection import TargetConnection, connect
+from consumer.target import fence, statement
 from consumer.target.progress import decide_intent
 from consumer.target.statement import RunningStatement, end_statement, find_statement
 from deploy.servers import DatabaseServer, ServerOptions, sql
+from drivers.mysql import connection
+from drivers.mysql.connection import TargetConnection, connect
 from millrace.errors import Fatal, MillraceError
 from tests.fixtures.servers import NewServer
 from tests.kit.apply.faults import BadLine, Supervised

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from consumer.spark.driver import SparkDriver
-from consumer.target.connection import connect
 from deploy.servers import DatabaseServer, KafkaServer
 from deploy.servers.process import ProcessSpec, ServerProcess
+from drivers.mysql.connection import connect
 from schemas.documents import Consistency
 from tests.fixtures.servers import NewServer
 from tests.fixtures.spark import armed, running

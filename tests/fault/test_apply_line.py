@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from consumer.apply import writer
-from consumer.target.connection import TargetConnection
 from deploy.servers import DatabaseServer
+from drivers.mysql.connection import TargetConnection
 from schemas.gtid import Flavour
 from tests.kit.apply.faults import BadLine, Loss, Supervised
 from tests.kit.apply.local import apply_task

@@ -10,9 +10,9 @@ import pytest
 from consumer.apply import part
 from consumer.apply.writer import RowWriter
 from consumer.spark.driver import SparkDriver
-from consumer.target import connection as connections
-from consumer.target.connection import LOCK_WAIT_S
 from deploy.servers import DatabaseServer, KafkaServer
+from drivers.mysql import connection as connections
+from drivers.mysql.connection import LOCK_WAIT_S
 from millrace.errors import Retryable
 from tests.fixtures.spark import running
 from tests.kit.apply.fault_tables import (

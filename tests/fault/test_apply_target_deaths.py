@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from consumer.apply.part import AFTER_LANE_COMMIT, AFTER_MARK
-from consumer.target.connection import TargetConnection
 from deploy.servers import DatabaseServer
+from drivers.mysql.connection import TargetConnection
 from millrace import faults
 from millrace.errors import Retryable
 from schemas.gtid import Flavour

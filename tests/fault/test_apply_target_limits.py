@@ -11,8 +11,8 @@ import pymysql
 import pytest
 
 from consumer.apply import part
-from consumer.target.connection import Endpoint, TargetConnection, TlsChoice, connect
 from deploy.servers import Account, DatabaseServer, ServerOptions, sql
+from drivers.mysql.connection import Endpoint, TargetConnection, TlsChoice, connect
 from millrace.errors import Fatal, Retryable
 from schemas.gtid import Flavour
 from schemas.table.structure import Column, ColumnType, TypeCode

@@ -4,10 +4,10 @@ import pytest
 
 from consumer import follow
 from consumer.follow import NewTopic, follow_decided
-from consumer.target.connection import connect
 from consumer.target.progress import Mark, read_mark
 from consumer.topic.adopted import Beginning, continuation
 from deploy.servers import DatabaseServer
+from drivers.mysql.connection import connect
 from millrace.errors import Fenced, Retryable
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.progress import Progress

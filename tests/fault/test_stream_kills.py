@@ -5,8 +5,8 @@ import pytest
 from consumer.apply import ddl
 from consumer.load.tables import Admission
 from consumer.streams import request, side
-from consumer.target.connection import connect
 from deploy.servers import DatabaseServer
+from drivers.mysql.connection import connect
 from schemas.documents import TableFilter
 from schemas.gtid import Flavour
 from tests.kit.apply.live import LiveTask, Source, rows_on, rows_wanted

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from consumer.target.connection import TargetConnection, connect
 from deploy.servers import DatabaseServer
+from drivers.mysql.connection import TargetConnection, connect
 from millrace.errors import Fatal
 from schemas.documents import ApplyTask, ConflictPolicy
 from tests.kit.apply.family import COLUMNS, Family, State, create_tables, read_rows

@@ -10,9 +10,9 @@ import pytest
 
 from consumer.apply import ddl, ddl_session
 from consumer.compare import Ends, compare_sets
-from consumer.target.connection import TargetConnection, connect
 from consumer.target.sessions import COORDINATOR, close_sessions, kept_sessions
 from deploy.servers import DatabaseServer, ServerOptions
+from drivers.mysql.connection import TargetConnection, connect
 from millrace.errors import Fatal, Retryable
 from schemas.gtid import Flavour
 from tests.fixtures.servers import NewServer

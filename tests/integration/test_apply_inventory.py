@@ -5,11 +5,11 @@ from itertools import count
 
 import pytest
 
-from consumer.target import inventory
-from consumer.target.actions import NO_ACTIONS, Action, Actions
-from consumer.target.connection import TargetConnection, connect
-from consumer.target.inventory import Inventory, read_inventory
 from deploy.servers import DatabaseServer
+from drivers.mysql import catalog
+from drivers.mysql.actions import NO_ACTIONS, Action, Actions
+from drivers.mysql.catalog import Inventory, read_inventory
+from drivers.mysql.connection import TargetConnection, connect
 from millrace.errors import Retryable
 from tests.kit.apply.ddl_process import INSERT, script_for
 from tests.kit.apply.local import LocalRecords, apply_task, endpoint_of, ignore, started
@@ -41,7 +41,7 @@ def _database_wide(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The queries about whole databases that follow."""
     asked: list[str] = []
     query = TargetConnection.query
-    wide = (inventory.COLUMNS_SQL, inventory.UNIQUE_KEYS_SQL, inventory.FOREIGN_COLUMNS_SQL)
+    wide = (catalog.COLUMNS_SQL, catalog.UNIQUE_KEYS_SQL, catalog.FOREIGN_COLUMNS_SQL)
 
     def noting(session: TargetConnection, sql: str | bytes, *given: object) -> object:
         if sql in wide:
@@ -56,7 +56,7 @@ def _comparable(found: Inventory) -> tuple[object, ...]:
     return dict(found.tables), set(found.foreign_keys), found.alter_count
 
 
-@pytest.mark.parametrize("times", [1, inventory.READS_MAX])
+@pytest.mark.parametrize("times", [1, catalog.READS_MAX])
 def test_tables_that_change_places_meanwhile_are_not_mixed(
     name: str, target_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
@@ -70,13 +70,13 @@ def test_tables_that_change_places_meanwhile_are_not_mixed(
     query = TargetConnection.query
 
     def swapping(session: TargetConnection, sql: str | bytes, *given: object) -> object:
-        if left and sql == inventory.TABLE_KINDS_SQL and given == ((name,),):
+        if left and sql == catalog.TABLE_KINDS_SQL and given == ((name,),):
             target_server.execute(left.pop())
         return query(session, sql, *given)  # type: ignore[arg-type]
 
     session = connect(endpoint_of(target_server))
     monkeypatch.setattr(TargetConnection, "query", swapping)
-    if times == inventory.READS_MAX:
+    if times == catalog.READS_MAX:
         with pytest.raises(Retryable) as caught:
             read_inventory(session)
         assert caught.value.code == "MR-5023"

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from consumer.sql.table_plans import TablePlans
-from consumer.target.connection import connect
 from deploy.servers import DatabaseServer
+from drivers.mysql.connection import connect
 from millrace.errors import Fatal
 from schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
 from tests.kit.apply.local import LocalRecords, apply_task, endpoint_of, ignore, run_once, started

@@ -7,9 +7,9 @@ from consumer.apply.writer import ConflictRule, RowWriter
 from consumer.row_schemas import RowSchemas
 from consumer.rows import walk_values
 from consumer.sql.table_plans import Catalogue, TablePlans
-from consumer.target.connection import connect
-from consumer.target.inventory import read_inventory
 from deploy.servers import DatabaseServer
+from drivers.mysql.catalog import read_inventory
+from drivers.mysql.connection import connect
 from millrace.errors import Fatal
 from schemas.documents import ConflictPolicy
 from schemas.record.avro_schema import envelope_schema

@@ -11,9 +11,9 @@ from consumer.apply.lanes import ThreadLanes
 from consumer.apply.order import Order
 from consumer.apply.part import BitmapClaim
 from consumer.apply.turn import Tools
-from consumer.target.connection import TargetConnection
 from consumer.target.progress import Owner
 from deploy.servers import DatabaseServer
+from drivers.mysql.connection import TargetConnection
 from millrace.errors import Fatal
 from schemas.documents import Brokers, TopicAddress
 from tests.kit.apply.local import (

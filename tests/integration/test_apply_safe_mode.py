@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from consumer.target.connection import connect
-from consumer.target.inventory import hold_triggers
 from deploy.servers import DatabaseServer
+from drivers.mysql.catalog import hold_triggers
+from drivers.mysql.connection import connect
 from millrace.errors import Fatal, Retryable
 from schemas.documents import ApplyTask, Consistency
 from schemas.gtid import Flavour

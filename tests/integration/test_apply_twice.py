@@ -18,9 +18,9 @@ from consumer.apply.lanes import Work
 from consumer.apply.order import Order, Outcome
 from consumer.apply.turn import Tools
 from consumer.target import fence, sessions
-from consumer.target.connection import TargetConnection
 from consumer.target.progress import Mark, read_mark
 from deploy.servers import DatabaseServer
+from drivers.mysql.connection import TargetConnection
 from millrace.errors import Fenced, MillraceError, Retryable
 from tests.kit.apply.local import (
     InlineLanes,

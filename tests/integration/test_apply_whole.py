@@ -8,9 +8,9 @@ import pytest
 
 from consumer.apply.large import INSIDE_LARGE
 from consumer.apply.part import AFTER_LANE_COMMIT, AFTER_MARK, BEFORE_LANE_COMMIT
-from consumer.target.connection import Row
 from consumer.target.progress import Mark
 from deploy.servers import DatabaseServer
+from drivers.mysql.connection import Row
 from millrace.errors import Fatal
 from millrace.faults import watched
 from schemas.documents import ApplyTask, ConflictPolicy, Consistency

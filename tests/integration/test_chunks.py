@@ -5,9 +5,9 @@ from itertools import chain, islice
 
 import pytest
 
-from consumer.target.connection import TargetConnection, connect
-from consumer.target.inventory import read_inventory
 from deploy.servers import DatabaseServer
+from drivers.mysql.catalog import read_inventory
+from drivers.mysql.connection import TargetConnection, connect
 from schemas.chunks.borders import chunks, parts
 from schemas.chunks.chunk import Border, Chunk
 from schemas.chunks.key import ChunkKey, chunk_key

@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from consumer.target.conflicts import Conflict, store_conflict
-from consumer.target.connection import connect
 from deploy.servers import DatabaseServer
+from drivers.mysql.connection import connect
 from millrace.cli import run
 from millrace.cli.exits import ExitCode
 from millrace.errors import Fatal

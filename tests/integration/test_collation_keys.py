@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from consumer.plan.collation import has_fold
-from consumer.target.connection import TargetConnection, connect
-from consumer.target.folds import read_folds
 from deploy.servers import DatabaseServer
+from drivers.mysql.collation import has_fold
+from drivers.mysql.connection import TargetConnection, connect
+from drivers.mysql.folds import read_folds
 from schemas.gtid import Flavour
 from tests.kit.apply.collations import TextRows, adversarial_texts, fill, ranks, unequal_keys
 from tests.kit.apply.local import endpoint_of

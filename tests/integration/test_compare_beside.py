@@ -15,8 +15,8 @@ from consumer.compare.beside import Comparisons
 from consumer.compare.once import TaskComparer
 from consumer.load.run import Origin
 from consumer.spark.driver import SparkDriver
-from consumer.target.connection import connect
 from deploy.servers import DatabaseServer, DatabaseSet, KafkaServer
+from drivers.mysql.connection import connect
 from schemas.documents import (
     ApplyRules,
     Brokers,

@@ -20,8 +20,8 @@ from consumer.compare import (
 )
 from consumer.compare.members import Origin, Watch, choose_origin, from_members
 from consumer.compare.work import ChunkResult
-from consumer.target.connection import Endpoint
 from deploy.servers import DatabaseServer, DatabaseSet, sql
+from drivers.mysql.connection import Endpoint
 from millrace import faults
 from millrace.errors import Retryable
 from schemas.documents import Directives, Member, SetDocument

@@ -24,8 +24,8 @@ from consumer.compare import (
 from consumer.compare.pool import Threads
 from consumer.compare.work import ChunkResult
 from consumer.load.state import set_waiting
-from consumer.target.connection import connect
 from deploy.servers import DatabaseServer, sql
+from drivers.mysql.connection import connect
 from millrace.errors import Fatal, Retryable
 from schemas.gtid import Flavour
 from tests.fixtures.servers import Pool

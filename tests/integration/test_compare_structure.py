@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from consumer.compare import Change, Comparison, Difference, Ends, Rules, compare_sets
-from consumer.target.connection import Endpoint
 from deploy.servers import DatabaseServer
+from drivers.mysql.connection import Endpoint
 from schemas.grants import Role, needed_grants
 from schemas.gtid import Flavour
 from tests.kit.apply.local import endpoint_of

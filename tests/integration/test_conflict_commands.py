@@ -9,9 +9,9 @@ import yaml
 from consumer.apply.resolve import discard, replay
 from consumer.streams.view import side_of
 from consumer.target.conflicts import read_conflict, schema_of
-from consumer.target.connection import connect
 from consumer.target.progress import save_schemas
 from deploy.servers import DatabaseServer
+from drivers.mysql.connection import connect
 from millrace.errors import Fatal, Fenced
 from schemas.documents import ConflictPolicy
 from schemas.table.structure import Column, ColumnType, TypeCode
@@ -239,7 +239,7 @@ def test_replay_waits_for_open_target_transactions_of_the_task(
     lane.query(f"{fence} LOCK IN SHARE MODE")
     lane.query("SET SESSION innodb_lock_wait_timeout = 1")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("consumer.target.connection.LOCK_WAIT_S", 1)
+        patch.setattr("drivers.mysql.connection.LOCK_WAIT_S", 1)
         with pytest.raises(Exception, match="MR-5005"):
             replay(endpoint_of(target_server), name, 1)
     lane.close()

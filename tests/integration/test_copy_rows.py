@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from consumer.copy import Copied, Parts, TablePair, copy_chunk
-from consumer.target.connection import TlsChoice, connect
-from consumer.target.inventory import read_inventory
 from deploy.servers import DatabaseServer
+from drivers.mysql.catalog import read_inventory
+from drivers.mysql.connection import TlsChoice, connect
 from schemas.gtid import Flavour
 from tests.kit.apply.copying import ALL, SOURCE, TARGET, Copying, copying
 from tests.kit.apply.local import endpoint_of

@@ -17,13 +17,13 @@ import pytest
 from consumer.apply.ddl_session import entered
 from consumer.load.create import create_tables as create_loaded
 from consumer.load.tables import SourceTable
-from consumer.target.connection import TargetConnection, connect
 from consumer.target.fence import raise_fence
-from consumer.target.inventory import read_inventory
 from consumer.target.progress import Owner, create_tables, decide_intent
 from consumer.target.sessions import close_sessions, statement_session
 from deploy.servers import DatabaseServer
 from deploy.servers.programs import MARIADB_SUITES, mariadb_programs, mysql_programs
+from drivers.mysql.catalog import read_inventory
+from drivers.mysql.connection import TargetConnection, connect
 from millrace.errors import Fatal, Fenced
 from schemas.gtid import Flavour
 from tests.kit.apply.local import apply_task, endpoint_of, run_once

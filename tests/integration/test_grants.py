@@ -11,9 +11,9 @@ import pytest
 
 from consumer.compare import Ends, compare_sets
 from consumer.start import take_over
-from consumer.target.connection import Endpoint, connect
-from consumer.target.inventory import read_triggers
 from deploy.servers import Account, DatabaseServer
+from drivers.mysql.catalog import read_triggers
+from drivers.mysql.connection import Endpoint, connect
 from millrace.errors import Fatal, MillraceError
 from producer.snapshot.reading import MemberSession, ReadChunk
 from producer.upstream.choice import choose

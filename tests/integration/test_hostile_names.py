@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import pytest
 
 from consumer.compare import Ends, compare_sets
-from consumer.target.connection import connect
 from consumer.target.table_state import read_state
 from consumer.topic.show import as_json, line
 from deploy.servers import DatabaseServer
+from drivers.mysql.connection import connect
 from schemas.documents import TableFilter
 from schemas.gtid import Flavour
 from schemas.place import FIRST_POS, Coordinates

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from consumer.target import connection as target
-from consumer.target.connection import Endpoint, TlsChoice
+from drivers.mysql import connection as target
+from drivers.mysql.connection import Endpoint, TlsChoice
 from millrace.errors import Fatal, MillraceError
 from producer.upstream.connection import Login, SourceConnection
 from schemas.documents import Member, Tls, TlsMode

@@ -9,11 +9,11 @@ from consumer.load.state import COPIES
 from consumer.streams import later
 from consumer.streams.grown import AFTER_GROWN, BEFORE_GROWN, note_filter
 from consumer.streams.view import side_of
-from consumer.target.connection import connect
 from consumer.target.fence import raise_fence
 from consumer.target.progress import DATABASE
 from consumer.target.statement import lock
 from deploy.servers import DatabaseServer
+from drivers.mysql.connection import connect
 from millrace.errors import Fatal, Fenced, Retryable
 from schemas.documents import LoadRules, TableFilter
 from tests.kit.apply.live import LiveTask, Source, rows_on, rows_wanted

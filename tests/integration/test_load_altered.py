@@ -8,7 +8,7 @@ from consumer.load import again, create, plan
 from consumer.load.order import CopyOrder
 from consumer.load.state import COPIED, WAITS, set_waiting
 from consumer.load.tables import SourceTable
-from consumer.target.connection import connect
+from drivers.mysql.connection import connect
 from millrace.errors import Fatal, Retryable
 from schemas.documents import LoadRules
 from schemas.stages.loaded import Loaded

@@ -12,9 +12,9 @@ from dataclasses import replace
 
 import pytest
 
-from consumer.load.positions import begin_exact, read_begin, read_end
-from consumer.target.connection import TargetConnection, connect
 from deploy.servers import Account, DatabaseServer, DatabaseSet, sql
+from drivers.mysql.connection import TargetConnection, connect
+from drivers.mysql.snapshot_position import begin_exact, read_begin, read_end
 from schemas.grants import Role, needed_grants
 from schemas.gtid import AnyGtid, Flavour, GtidPosition, parse_gtid
 from tests.kit.apply.loading import LOADER, create_loader
@@ -153,7 +153,7 @@ def test_writer_that_holds_a_table_is_waited_for(
     source_set: DatabaseSet, loader: Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """MySQL's lock is asked for again after its short wait. MariaDB's snapshot needs none, and sees no open row."""
-    monkeypatch.setattr("consumer.load.positions.LOCK_WAIT_S", 1)
+    monkeypatch.setattr("drivers.mysql.snapshot_position.LOCK_WAIT_S", 1)
     primary = source_set.primary
     primary.execute(f"CREATE TABLE {DATABASE}.held (id INT PRIMARY KEY)")
     session = _session(primary, loader)

@@ -9,8 +9,8 @@ import pytest
 
 from consumer.load.state import set_waiting
 from consumer.spark.driver import SparkDriver
-from consumer.target.connection import connect
 from deploy.servers import DatabaseSet, KafkaServer, sql
+from drivers.mysql.connection import connect
 from schemas.documents import ApplyRules, LoadRules
 from tests.fixtures.load import load_rig
 from tests.fixtures.servers import Pool

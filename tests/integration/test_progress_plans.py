@@ -14,9 +14,9 @@ import pytest
 
 import consumer
 from consumer.compare import repair, state
-from consumer.target.connection import TargetConnection, connect
 from consumer.target.progress import DATABASE, create_tables
 from deploy.servers import DatabaseServer
+from drivers.mysql.connection import TargetConnection, connect
 from tests.kit.apply.local import endpoint_of
 from tests.kit.apply.plans import explained
 

@@ -12,12 +12,12 @@ from itertools import count
 import pymysql
 import pytest
 
-from consumer.target.connection import Endpoint, TargetConnection, TlsChoice, connect
-from consumer.target.inventory import read_inventory
-from consumer.target.members import primary_member
 from consumer.target.progress import decide_intent, move_mark
 from deploy.servers import DatabaseServer
 from deploy.servers.sql import execute_unlogged
+from drivers.mysql.catalog import read_inventory
+from drivers.mysql.connection import Endpoint, TargetConnection, TlsChoice, connect
+from drivers.mysql.primary import primary_member
 from millrace.cli import control
 from millrace.errors import Fatal, MillraceError, Retryable
 from producer.upstream.connection import Login, SourceConnection

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from consumer.target.members import primary_member
 from deploy.servers import DatabaseServer
+from drivers.mysql.primary import primary_member
 from producer.upstream.upstream import Site
 from producer.upstream.upstreams import Upstreams
 from schemas.documents import (

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from consumer.target.connection import Endpoint, TlsChoice, connect
 from deploy.servers import DatabaseServer, DatabaseSet, sql
+from drivers.mysql.connection import Endpoint, TlsChoice, connect
 from millrace.errors import Fatal, MillraceError, Retryable
 from producer.upstream.choice import choose
 from producer.upstream.connection import Login, SourceConnection

@@ -18,10 +18,10 @@ from consumer.compare.sides import Ends, Sides
 from consumer.compare.table import pair_of
 from consumer.compare.work import Job, compare_chunk
 from consumer.copy import TablePair, copy_chunk
-from consumer.target.connection import connect
-from consumer.target.inventory import Inventory, TargetTable, read_inventory
 from consumer.target.progress import Mark, create_tables, insert_mark
 from deploy.servers import DatabaseServer
+from drivers.mysql.catalog import Inventory, TargetTable, read_inventory
+from drivers.mysql.connection import connect
 from producer.snapshot.reading import ReadChunk
 from schemas.chunks.borders import chunks, next_border
 from schemas.chunks.chunk import Chunk

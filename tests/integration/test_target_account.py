@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from consumer.target import fence
-from consumer.target.connection import connect
-from consumer.target.members import sources_of
 from consumer.target.sessions import session_for
 from deploy.servers import DatabaseServer
+from drivers.mysql.connection import connect
+from drivers.mysql.primary import sources_of
 from millrace.errors import Fatal
 from schemas.gtid import Flavour
 from tests.kit.apply.faults import Supervised

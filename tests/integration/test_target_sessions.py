@@ -7,11 +7,11 @@ import pytest
 
 from consumer.apply import batch
 from consumer.target import sessions
-from consumer.target.connection import Endpoint
 from consumer.target.fence import take_turn
 from consumer.target.progress import check_fence
 from consumer.target.sessions import session_for
 from deploy.servers import DatabaseServer
+from drivers.mysql.connection import Endpoint
 from millrace.errors import Fatal
 from tests.kit.apply.local import LocalRecords, apply_task, endpoint_of, ignore, started_at
 from tests.kit.apply.tables import integer, table

@@ -11,10 +11,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from consumer.target import wait_procedure
-from consumer.target.connection import Endpoint, TargetConnection, connect
 from consumer.target.progress import Mark, insert_mark
 from consumer.target.wait_procedure import COMMENT, create_procedure
 from deploy.servers import DatabaseServer
+from drivers.mysql.connection import Endpoint, TargetConnection, connect
 from millrace.errors import Fatal
 from schemas.gtid import Flavour, GtidSet, MariadbGtidSet
 from tests.kit.apply.local import LocalRecords, apply_task, endpoint_of, ignore, started, started_at

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 from consumer.compare import settle
 from consumer.compare.settle import Looked, States, Suspect
-from consumer.load import positions
 from consumer.load.state import LoadStream
 from consumer.streams import side
 from consumer.streams.view import Fate, Range
-from consumer.target.inventory import TableKey
 from consumer.target.progress import Mark
+from drivers.mysql import snapshot_position
+from drivers.mysql.catalog import TableKey
 from schemas.gtid import AnyGtid, GtidSet
 from tests.mutants.mutant import Mutant, Patch
 
@@ -22,7 +22,7 @@ def owned_gtids_ignored(patch: Patch) -> None:
 
 def begin_at_the_end_of_the_binlog(patch: Patch) -> None:
     """MariaDB's binlog has transactions that no read sees yet."""
-    patch.setattr(positions, "begin_snapshot", positions.executed)
+    patch.setattr(snapshot_position, "begin_snapshot", snapshot_position.executed)
 
 
 def _fate(changed: Mapping[Fate, Fate], *, is_exact: bool) -> Callable[[Patch], None]:

@@ -12,11 +12,11 @@ from consumer import runner, window
 from consumer.apply import part
 from consumer.spark import driver
 from consumer.target import fence
-from consumer.target.connection import TargetConnection
 from consumer.target.progress import Owner, delete_applied, delete_earlier
 from consumer.topic.decode import TopicLookUp
 from consumer.topic.verify import Check, TopicVerifier
 from deploy.servers import process
+from drivers.mysql.connection import TargetConnection
 from millrace.errors import Fatal
 from producer.publish.audit import Audit
 from producer.relay import layout, reader

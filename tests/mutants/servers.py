@@ -12,10 +12,10 @@ from consumer.apply.writer import RowWriter
 from consumer.compare import plan as compare_plan
 from consumer.sql import table_plans, templates
 from consumer.sql.table_plan import TablePlan, plan_table
-from consumer.target import connection as connections
 from consumer.target import fence, progress
-from consumer.target.connection import TargetConnection
-from consumer.target.inventory import Inventory
+from drivers.mysql import connection as connections
+from drivers.mysql.catalog import Inventory
+from drivers.mysql.connection import TargetConnection
 from producer.convert import statements
 from producer.convert.kernel import state as s
 from producer.convert.statements import EventHandler

@@ -15,7 +15,7 @@ from consumer.load import again, left, order
 from consumer.row_schemas import Ints
 from consumer.rows import Rows
 from consumer.streams import range as load_range
-from consumer.target.connection import TargetConnection
+from drivers.mysql.connection import TargetConnection
 from schemas.gtid import GtidPosition
 from tests.mutants.mutant import Mutant, Patch
 

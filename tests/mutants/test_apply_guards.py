@@ -17,10 +17,10 @@ from consumer.kernel.order import bind_groups
 from consumer.plan import keys
 from consumer.plan.units import units_of
 from consumer.row_schemas import Ints
-from consumer.target.connection import TargetConnection
 from consumer.target.progress import Owner, delete_applied
 from consumer.topic import whole
 from consumer.topic.taken import Taken
+from drivers.mysql.connection import TargetConnection
 from millrace.errors import MillraceError
 from tests.kit.apply.model import whole_turn
 from tests.kit.apply.model_run import OTHER_ROWS, REFUSED, TORN, run_history

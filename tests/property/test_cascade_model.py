@@ -12,8 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from consumer.plan.cascades import followers, why_change_is_inexact, why_deletion_is_inexact
-from consumer.target.actions import Action, Actions
-from consumer.target.inventory import ForeignKey
+from drivers.mysql.actions import Action, Actions
+from drivers.mysql.catalog import ForeignKey
 
 TABLES, COLUMNS = "abc", ("up", "side")
 IDS, CHANGES = 3, 25

@@ -17,7 +17,7 @@ from consumer.plan.keys import KeyEntries, find_keys
 from consumer.row_schemas import RowSchemas
 from consumer.rows import Rows, walk_values
 from consumer.sql.table_plans import Catalogue, TablePlans, slots_of
-from consumer.target.inventory import Inventory, TargetColumn, TargetTable, UniqueKey
+from drivers.mysql.catalog import Inventory, TargetColumn, TargetTable, UniqueKey
 from schemas.record.avro_schema import envelope_schema
 from tests.kit.apply.folds import general_fold
 from tests.kit.apply.tables import accounts

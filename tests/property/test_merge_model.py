@@ -16,7 +16,7 @@ from consumer.plan.merge import merge_rule
 from consumer.row_schemas import Ints, RowSchemas
 from consumer.rows import Rows, walk_values
 from consumer.sql.table_plans import Catalogue, TablePlans
-from consumer.target.inventory import Inventory
+from drivers.mysql.catalog import Inventory
 from schemas.record.avro_schema import envelope_schema
 from tests.kit.apply.history import (
     IDS,

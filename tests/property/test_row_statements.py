@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from consumer.sql.table_plan import TablePlan, check_names_row, plan_table
 from consumer.sql.templates import delete_template, insert_template, update_template
-from consumer.target.inventory import Inventory, TargetColumn, TargetTable, UniqueKey
+from drivers.mysql.catalog import Inventory, TargetColumn, TargetTable, UniqueKey
 from millrace.errors import Fatal
 from schemas.gtid import Flavour
 from schemas.record.row_layout import RowLayout

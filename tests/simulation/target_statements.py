@@ -7,12 +7,12 @@ user's tables are numbers.
 import re
 from collections.abc import Callable, Iterable
 
-from consumer.target import inventory
 from consumer.target.fence import HOLDERS_SQL
 from consumer.target.progress import DATABASE as OURS
 from consumer.target.statement import LIST_SQL, MARIADB_LIST_SQL
 from consumer.target.table_state import SERVER_SQL
 from consumer.target.wait_procedure import COMMENT
+from drivers.mysql import catalog
 from tests.simulation.binlog import DATABASE
 from tests.simulation.model_target import (
     Found,
@@ -406,12 +406,12 @@ def _alterations(session: ModelSession, _: Found, __: Values) -> tuple[list[Valu
     return [("Com_alter_table", 0)], 0
 
 
-@statement(re.escape(inventory.TRIGGERS_SQL))
+@statement(re.escape(catalog.TRIGGERS_SQL))
 def _triggers(session: ModelSession, _: Found, __: Values) -> tuple[list[Values], int]:
     return [], 0
 
 
-@statement(re.escape(inventory.LIMITS_SQL) + "$")
+@statement(re.escape(catalog.LIMITS_SQL) + "$")
 def _packet(session: ModelSession, _: Found, __: Values) -> tuple[list[Values], int]:
     return [(1 << 22, 0, 0)], 0
 
@@ -423,10 +423,10 @@ def _shop(session: ModelSession, asked: Values) -> list[tuple[str, TargetTable]]
 
 
 def _asked(sql: str) -> str:
-    return "|".join(map(re.escape, (sql, inventory.of_one_table(sql))))
+    return "|".join(map(re.escape, (sql, catalog.of_one_table(sql))))
 
 
-@statement(_asked(inventory.COLUMNS_SQL))
+@statement(_asked(catalog.COLUMNS_SQL))
 def _columns(session: ModelSession, _: Found, asked: Values) -> tuple[list[Values], int]:
     return [
         (name, column, "int", "int", None, None, "NO" if column in table.key else "YES", "", "")
@@ -435,17 +435,17 @@ def _columns(session: ModelSession, _: Found, asked: Values) -> tuple[list[Value
     ], 0
 
 
-@statement(_asked(inventory.TABLE_KINDS_SQL))
+@statement(_asked(catalog.TABLE_KINDS_SQL))
 def _kinds(session: ModelSession, _: Found, asked: Values) -> tuple[list[Values], int]:
     return [(name, "BASE TABLE", "InnoDB") for name, _table in _shop(session, asked)], 0
 
 
-@statement(re.escape(inventory.ENGINES_SQL))
+@statement(re.escape(catalog.ENGINES_SQL))
 def _engines(session: ModelSession, _: Found, __: Values) -> tuple[list[Values], int]:
     return [("InnoDB",)], 0
 
 
-@statement(_asked(inventory.UNIQUE_KEYS_SQL))
+@statement(_asked(catalog.UNIQUE_KEYS_SQL))
 def _unique_keys(session: ModelSession, _: Found, asked: Values) -> tuple[list[Values], int]:
     found: list[Values] = []
     for name, table in _shop(session, asked):
@@ -455,7 +455,7 @@ def _unique_keys(session: ModelSession, _: Found, asked: Values) -> tuple[list[V
     return found, 0
 
 
-@statement("|".join((_asked(inventory.FOREIGN_RULES_SQL), _asked(inventory.FOREIGN_COLUMNS_SQL))))
+@statement("|".join((_asked(catalog.FOREIGN_RULES_SQL), _asked(catalog.FOREIGN_COLUMNS_SQL))))
 def _foreign_keys(session: ModelSession, _: Found, __: Values) -> tuple[list[Values], int]:
     return [], 0
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from consumer.target.connection import Endpoint, TlsChoice, connect
+from drivers.mysql.connection import Endpoint, TlsChoice, connect
 from millrace.errors import Fatal, Retryable
 from producer.upstream.connection import Login, SourceConnection
 from schemas.documents import Member, Tls, TlsMode

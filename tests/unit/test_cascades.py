@@ -3,8 +3,8 @@
 import pytest
 
 from consumer.plan.cascades import inexact, why_deletion_is_inexact
-from consumer.target.actions import NO_ACTIONS, Action, Actions
-from consumer.target.inventory import ForeignKey
+from drivers.mysql.actions import NO_ACTIONS, Action, Actions
+from drivers.mysql.catalog import ForeignKey
 
 DELETES, NULLS = Actions(on_delete=Action.CASCADE), Actions(on_delete=Action.SET_NULL)
 MOVES = Actions(on_update=Action.CASCADE)

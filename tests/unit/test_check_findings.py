@@ -18,8 +18,8 @@ from consumer.checks.target import (
     judge_tables,
     written_databases,
 )
-from consumer.target.actions import Action, Actions
-from consumer.target.inventory import ForeignKey, Inventory, TargetColumn, TargetTable, UniqueKey
+from drivers.mysql.actions import Action, Actions
+from drivers.mysql.catalog import ForeignKey, Inventory, TargetColumn, TargetTable, UniqueKey
 from millrace.checks.areas import Check, run_checks
 from millrace.checks.clock import Clock, judge_clock
 from millrace.checks.host import (

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from consumer.compare.digest import table_digest
 from consumer.compare.table import pair_of
-from consumer.target.inventory import TargetColumn, TargetTable, UniqueKey
+from drivers.mysql.catalog import TargetColumn, TargetTable, UniqueKey
 from schemas.gtid import Flavour
 
 PRIMARY = UniqueKey("PRIMARY", ("id",), is_whole=True)

@@ -17,8 +17,8 @@ from consumer.compare.sides import Ends
 from consumer.compare.structure import Change
 from consumer.compare.table import pair_of
 from consumer.compare.work import ChunkResult, Job
-from consumer.target.connection import Endpoint
-from consumer.target.inventory import TargetColumn, TargetTable, UniqueKey
+from drivers.mysql.catalog import TargetColumn, TargetTable, UniqueKey
+from drivers.mysql.connection import Endpoint
 from millrace.cli.compare_text import print_text
 from millrace.errors import Fatal
 

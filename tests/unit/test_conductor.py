@@ -8,8 +8,8 @@ import pytest
 from consumer.apply.applier import TURN_S
 from consumer.apply.conductor import BACKLOG_MIN, SOLO_S, STEPS_MIN, Conductor, common_steps
 from consumer.apply.order import Order, Share, ShareEnd, Step
-from consumer.target.connection import Endpoint
 from consumer.target.progress import Mark, Owner
+from drivers.mysql.connection import Endpoint
 from millrace.errors import Fatal
 from schemas.documents import Brokers, ConflictPolicy, TopicAddress
 

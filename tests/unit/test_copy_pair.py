@@ -7,7 +7,7 @@ import pytest
 from consumer.copy import TablePair
 from consumer.copy.columns import CopyColumn, Kind, copy_column
 from consumer.copy.document_rows import document_insert
-from consumer.target.inventory import Inventory, TargetColumn, TargetTable
+from drivers.mysql.catalog import Inventory, TargetColumn, TargetTable
 from millrace.errors import Fatal
 
 INVENTORY = Inventory(loads=True)

@@ -5,7 +5,7 @@ from typing import cast
 import pytest
 
 from consumer.exact import Exact, Form, literals
-from consumer.target.connection import TargetConnection
+from drivers.mysql.connection import TargetConnection
 
 
 @pytest.mark.parametrize(

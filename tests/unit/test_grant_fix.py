@@ -3,7 +3,7 @@
 import pymysql
 import pytest
 
-from consumer.target.connection import Endpoint, Side, connect, translated
+from drivers.mysql.connection import Endpoint, Side, connect, translated
 from millrace.codes import CATALOGUE
 from millrace.errors import Retryable
 from schemas.grant_fix import privilege_fix

@@ -9,7 +9,7 @@ from consumer.plan.keys import find_keys
 from consumer.row_schemas import RowSchemas
 from consumer.rows import walk_values
 from consumer.sql.table_plans import Catalogue, TablePlans
-from consumer.target.inventory import (
+from drivers.mysql.catalog import (
     ForeignKey,
     Inventory,
     TableKey,

@@ -12,9 +12,9 @@ from consumer.load.job import Group, Job
 from consumer.load.order import CopyOrder, CopyTable, Sites
 from consumer.load.state import Amount
 from consumer.load.tables import SourceTable
-from consumer.target.connection import Endpoint
-from consumer.target.inventory import TableKey, TargetTable
 from consumer.target.progress import Owner
+from drivers.mysql.catalog import TableKey, TargetTable
+from drivers.mysql.connection import Endpoint
 from millrace.errors import Fatal, Retryable
 from tests.kit.waiting import PATIENCE_S, eventually
 

@@ -4,9 +4,9 @@ from typing import cast
 
 import pytest
 
-from consumer.load.positions import begin_snapshot, read_begin, read_end
-from consumer.load.source import Candidate, Replication, Wanted, choose, why_not
-from consumer.target.connection import Endpoint, TargetConnection
+from drivers.mysql.connection import Endpoint, TargetConnection
+from drivers.mysql.members import Candidate, Replication, Wanted, choose, why_not
+from drivers.mysql.snapshot_position import begin_snapshot, read_begin, read_end
 from millrace.errors import Retryable
 from schemas.documents import Directives, Member
 from schemas.gtid import Flavour, GtidSet, History, MariadbGtidSet

@@ -4,7 +4,7 @@ import pytest
 
 from consumer.sql.load import load_statement
 from consumer.sql.table_plan import plan_table
-from consumer.target.inventory import Inventory, TargetColumn, TargetTable, UniqueKey
+from drivers.mysql.catalog import Inventory, TargetColumn, TargetTable, UniqueKey
 from schemas.record.row_layout import RowLayout
 from schemas.table.structure import Column, ColumnType, TextEncoding, TypeCode
 from tests.kit.apply.tables import integer, table

@@ -17,14 +17,8 @@ from consumer.load.tables import (
     with_linked,
 )
 from consumer.streams.asked import Known, chosen
-from consumer.target.actions import NO_ACTIONS, Action, Actions
-from consumer.target.inventory import (
-    ForeignKey,
-    Inventory,
-    TargetColumn,
-    TargetTable,
-    UniqueKey,
-)
+from drivers.mysql.actions import NO_ACTIONS, Action, Actions
+from drivers.mysql.catalog import ForeignKey, Inventory, TargetColumn, TargetTable, UniqueKey
 from millrace.errors import Fatal
 from schemas.documents import TableFilter
 

@@ -5,7 +5,7 @@ from typing import Never
 import pymysql
 import pytest
 
-from consumer.target.connection import translated
+from drivers.mysql.connection import translated
 from millrace.errors import Fatal, MillraceError, Retryable
 from producer.upstream.connection import Login, SourceConnection
 from schemas.documents import Member, Tls

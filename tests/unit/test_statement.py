@@ -2,7 +2,7 @@
 
 import pytest
 
-from consumer.target.actions import Action, Actions
+from drivers.mysql.actions import Action, Actions
 from schemas.server_version import NO_NUMBERS, ServerVersion
 from schemas.sql.overlaps import has_period
 from schemas.sql.statement import Kind, changed_table, classify

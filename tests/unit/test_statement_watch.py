@@ -9,7 +9,6 @@ from typing import Any, cast
 import pytest
 
 from consumer.target import statement
-from consumer.target.connection import Endpoint
 from consumer.target.statement import (
     LIST_SQL,
     STAGES_SQL,
@@ -20,6 +19,7 @@ from consumer.target.statement import (
     progress_of_stages,
     watched,
 )
+from drivers.mysql.connection import Endpoint
 from millrace.errors import Fatal, Retryable
 from schemas.gtid import Flavour
 from tests.kit.waiting import PATIENCE_S

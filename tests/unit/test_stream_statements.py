@@ -7,7 +7,7 @@ import pytest
 from consumer.route import Route
 from consumer.streams.statements import Place, Way, verdict
 from consumer.streams.view import Copied, Range
-from consumer.target.inventory import TableKey
+from drivers.mysql.catalog import TableKey
 from schemas.documents import TableFilter
 from schemas.gtid import Flavour, parse_gtid, parse_gtid_set
 from schemas.sql.statement import classify

@@ -10,7 +10,7 @@ from consumer.streams.gate import TurnGate
 from consumer.streams.related import related, with_related
 from consumer.streams.steps import Step, as_shown, next_step, text_of
 from consumer.streams.view import StreamTable, side_of
-from consumer.target.inventory import ForeignKey
+from drivers.mysql.catalog import ForeignKey
 from schemas.documents import TableFilter
 from schemas.stages.loaded import Loaded, LoadedTable
 from tests.kit.waiting import PATIENCE_S

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from consumer.sql.table_plan import plan_table
-from consumer.target.inventory import Inventory, TargetTable
+from drivers.mysql.catalog import Inventory, TargetTable
 from millrace.codes import CATALOGUE
 from millrace.errors import Fatal
 from schemas.gtid import Flavour

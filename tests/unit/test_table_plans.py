@@ -5,7 +5,7 @@ import tracemalloc
 
 from consumer.row_schemas import RowSchemas
 from consumer.sql.table_plans import Catalogue, TablePlans
-from consumer.target.inventory import Inventory, TargetColumn, TargetTable, UniqueKey
+from drivers.mysql.catalog import Inventory, TargetColumn, TargetTable, UniqueKey
 from schemas.record.avro_schema import envelope_schema
 from tests.kit.apply.tables import integer, table
 from tests.kit.apply.topic import SET

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from consumer.target import members
-from consumer.target.connection import Endpoint
-from consumer.target.members import primary_member
+from drivers.mysql import primary
+from drivers.mysql.connection import Endpoint
+from drivers.mysql.primary import primary_member
 from millrace.errors import Retryable
 from schemas.documents import Account, Member, SecretReference, SetDocument, Tls
 from schemas.gtid import Flavour
@@ -56,7 +56,7 @@ def _chosen(
     reference = SecretReference.parse("env:MILLRACE_TEST_MEMBERS")
     assert reference is not None
     patch.setenv("MILLRACE_TEST_MEMBERS", "secret")
-    patch.setattr(members, "connect", connect)
+    patch.setattr(primary, "connect", connect)
     document = SetDocument(
         name="warehouse",
         members=tuple(Member(f"m{number}", 3306) for number in range(len(says))),

@@ -14,8 +14,8 @@ from consumer.apply.writer import ConflictRule, RowWriter
 from consumer.row_schemas import RowSchemas
 from consumer.rows import walk_values
 from consumer.sql.table_plans import Catalogue, TablePlans
-from consumer.target.connection import LENIENT_MODE, STRICT_MODE
-from consumer.target.inventory import Inventory, TargetColumn, TargetTable, UniqueKey
+from drivers.mysql.catalog import Inventory, TargetColumn, TargetTable, UniqueKey
+from drivers.mysql.connection import LENIENT_MODE, STRICT_MODE
 from millrace.errors import Fatal, MillraceError, Retryable
 from schemas.documents import ConflictPolicy
 from schemas.gtid import Flavour

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from consumer.compare import Ends
 from consumer.start import take_over
-from consumer.target.connection import Endpoint, TlsChoice, connect
 from deploy.servers import Account, DatabaseServer, ServerOptions
+from drivers.mysql.connection import Endpoint, TlsChoice, connect
 from millrace.home_folder import home
 from schemas.documents import ApplyRules, ApplyTask, Brokers, Start, TableFilter, TopicAddress
 from schemas.gtid import Flavour

@@ -11,12 +11,12 @@ from multiprocessing import get_context
 from resource import RUSAGE_SELF, getrusage
 
 from consumer.copy import TablePair, copy_chunk
-from consumer.target.connection import Endpoint, connect
 from deploy.bench.apply.size import Size
 from deploy.bench.copy.peers import peers
 from deploy.bench.copy.scene import ROWS, Scene, open_scene, say
 from deploy.bench.figure import Figure, Part, check_lines, print_parts
 from deploy.bench.pace import Pace
+from drivers.mysql.connection import Endpoint, connect
 
 COPY, COPY_TWO, CPU = "load.copy", "load.copy.two", "load.copy.cpu"
 RSS = "load.rss"

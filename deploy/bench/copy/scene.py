@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from consumer.copy import TablePair
-from consumer.target.connection import Endpoint, TlsChoice, connect
-from consumer.target.inventory import read_inventory
 from deploy.servers import Account, DatabaseServer, ServerOptions
+from drivers.mysql.catalog import read_inventory
+from drivers.mysql.connection import Endpoint, TlsChoice, connect
 from millrace.errors import Fatal
 from millrace.home_folder import home
 from schemas.gtid import Flavour

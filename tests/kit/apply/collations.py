@@ -12,11 +12,11 @@ from unicodedata import normalize
 import numpy as np
 
 from consumer.kernel import hashes
-from consumer.plan.collation import Fold, make_table
 from consumer.plan.keys import KeyLine, find_keys, make_key_programs
 from consumer.row_schemas import RowSchemas, make_programs
 from consumer.rows import Rows, walk_values
-from consumer.target.connection import TargetConnection
+from drivers.mysql.collation import Fold, make_table
+from drivers.mysql.connection import TargetConnection
 from schemas.gtid import Flavour
 from schemas.record.avro_schema import envelope_schema
 from tests.kit.apply.tables import table, text

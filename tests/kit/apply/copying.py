@@ -5,9 +5,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from consumer.copy import Copied, TablePair, copy_chunk
-from consumer.target.connection import Row, TargetConnection, connect
-from consumer.target.inventory import read_inventory
 from deploy.servers import DatabaseServer
+from drivers.mysql.catalog import read_inventory
+from drivers.mysql.connection import Row, TargetConnection, connect
 from tests.kit.apply.local import endpoint_of
 
 SOURCE, TARGET = "copy_source", "copy_target"  # on one server; on two, both have ``SOURCE``

@@ -10,8 +10,8 @@ import sys
 from dataclasses import dataclass, field
 from typing import Any
 
-from consumer.target.connection import Endpoint, TargetConnection, TlsChoice
 from consumer.warm import warm
+from drivers.mysql.connection import Endpoint, TargetConnection, TlsChoice
 from millrace import faults
 from millrace.log import configure
 from schemas.gtid import Flavour

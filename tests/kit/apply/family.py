@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from consumer.target.connection import TargetConnection
+from drivers.mysql.connection import TargetConnection
 from millrace.errors import Fatal
 from schemas.table.structure import TableSchema
 from tests.kit.apply.tables import integer, table

@@ -11,8 +11,8 @@ from enum import StrEnum
 from itertools import pairwise
 
 from consumer.apply.tally import Tally
-from consumer.target.connection import Endpoint
 from deploy.servers import DatabaseServer
+from drivers.mysql.connection import Endpoint
 from millrace.errors import MillraceError, Retryable
 from schemas.documents import ApplyTask
 from tests.kit.apply.local import LocalApplier, LocalRecords, endpoint_of, ignore, started_at

@@ -3,7 +3,7 @@
 import unicodedata
 from functools import cache
 
-from consumer.plan.collation import PAGE, Fold, make_fold
+from drivers.mysql.collation import PAGE, Fold, make_fold
 
 
 @cache

@@ -11,14 +11,8 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from consumer.target.actions import Action, Actions
-from consumer.target.inventory import (
-    ForeignKey,
-    Inventory,
-    TargetColumn,
-    TargetTable,
-    UniqueKey,
-)
+from drivers.mysql.actions import Action, Actions
+from drivers.mysql.catalog import ForeignKey, Inventory, TargetColumn, TargetTable, UniqueKey
 from schemas.gtid import Flavour
 from schemas.table.structure import Column, TableSchema
 from tests.kit.apply.folds import general_fold

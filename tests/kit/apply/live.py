@@ -15,11 +15,11 @@ from consumer.streams.grown import note_filter
 from consumer.streams.later import LaterLoads, Parts
 from consumer.streams.state import read_tables
 from consumer.streams.view import StreamTable, side_of
-from consumer.target.connection import TargetConnection, connect
-from consumer.target.inventory import TableKey
 from consumer.target.progress import Owner, check_fence, create_tables
 from consumer.target.sessions import close_sessions
 from deploy.servers import DatabaseServer
+from drivers.mysql.catalog import TableKey
+from drivers.mysql.connection import TargetConnection, connect
 from millrace.errors import MillraceError
 from schemas.documents import ApplyTask
 from schemas.stages.loaded import Loaded

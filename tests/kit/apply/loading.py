@@ -23,13 +23,13 @@ from consumer.load.state import (
 )
 from consumer.start import applier_of, end_load, has_to_load, owner_of
 from consumer.streams.view import side_of
-from consumer.target.connection import Endpoint, connect
 from consumer.target.fence import raise_fence
-from consumer.target.inventory import TableKey
 from consumer.target.progress import Owner, create_tables
 from consumer.target.sessions import close_sessions
 from consumer.target.statement import await_statement
 from deploy.servers import Account, DatabaseServer, DatabaseSet, sql
+from drivers.mysql.catalog import TableKey
+from drivers.mysql.connection import Endpoint, connect
 from schemas.documents import (
     ApplyRules,
     ApplyTask,

@@ -7,11 +7,11 @@ from consumer.load.state import COPIED, FIRST, FOLLOWS, WAITS, LoadStream, set_w
 from consumer.streams.side import Owners, begin, follow
 from consumer.streams.state import read_tables
 from consumer.streams.view import StreamTable, side_of
-from consumer.target.connection import connect
 from consumer.target.fence import raise_fence
-from consumer.target.inventory import TableKey
 from consumer.target.progress import create_tables
 from deploy.servers import DatabaseServer
+from drivers.mysql.catalog import TableKey
+from drivers.mysql.connection import connect
 from schemas.gtid import Flavour
 from tests.kit.apply.local import endpoint_of
 

@@ -21,12 +21,12 @@ from consumer.apply.turn import Tools, residents, run_turn
 from consumer.registry import look_up_at
 from consumer.row_schemas import Ints
 from consumer.start import take_over
-from consumer.target.connection import Endpoint, TlsChoice, connect
-from consumer.target.inventory import Inventory
 from consumer.target.progress import Mark, read_position
 from consumer.target.sessions import close_sessions
 from consumer.topic.taken import Size, Taken
 from deploy.servers import DatabaseServer
+from drivers.mysql.catalog import Inventory
+from drivers.mysql.connection import Endpoint, TlsChoice, connect
 from millrace import faults
 from millrace.errors import Retryable
 from schemas.documents import (

@@ -22,9 +22,9 @@ from consumer.plan.keys import find_keys
 from consumer.row_schemas import Ints, RowSchemas
 from consumer.rows import Rows
 from consumer.sql.table_plans import Catalogue, TablePlans, slots_of
-from consumer.target.connection import Endpoint
 from consumer.target.progress import Mark, MarkTopic, Owner
 from consumer.topic.taken import Size, Taken
+from drivers.mysql.connection import Endpoint
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 from schemas.documents import Brokers, ConflictPolicy, Consistency, TopicAddress
 from schemas.gtid import Flavour

@@ -15,8 +15,8 @@ import pymysql
 import pytest
 from pymysql.cursors import DictCursor
 
-from consumer.target.connection import TargetConnection
 from deploy.servers import DatabaseServer
+from drivers.mysql.connection import TargetConnection
 from millrace.text_protocol.arriving import RowPackets
 from producer.upstream.connection import SourceConnection
 from schemas.gtid import Flavour

@@ -25,9 +25,9 @@ from consumer.plan.merge import net_changes
 from consumer.row_schemas import RowSchemas
 from consumer.rows import Values
 from consumer.sql.table_plans import Catalogue, TablePlans
-from consumer.target.inventory import Inventory, TargetColumn, TargetTable, UniqueKey
 from consumer.target.progress import Mark
 from consumer.window import read_window
+from drivers.mysql.catalog import Inventory, TargetColumn, TargetTable, UniqueKey
 from millrace.compiled import IS_INTERPRETED
 from millrace.errors import Fatal, MillraceError
 from schemas.record.record import KnownSchemas, decode_record

@@ -11,8 +11,8 @@ from consumer.load.tables import Admission
 from consumer.runner import ApplyRunner
 from consumer.spark.driver import SparkDriver
 from consumer.streams import later, request
-from consumer.target.connection import connect
-from consumer.target.members import primary_member
+from drivers.mysql.connection import connect
+from drivers.mysql.primary import primary_member
 from millrace.errors import Fenced, MillraceError, Retryable
 from schemas.documents import (
     ApplyTask,

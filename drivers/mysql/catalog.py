@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 
-from consumer.layered import LayeredMap, layered
-from consumer.plan.collation import Fold
-from consumer.target.actions import NO_ACTIONS, Actions
-from consumer.target.connection import TargetConnection
-from consumer.target.folds import read_folds
+from drivers.mysql.actions import NO_ACTIONS, Actions
+from drivers.mysql.collation import Fold
+from drivers.mysql.connection import TargetConnection
+from drivers.mysql.folds import read_folds
+from drivers.mysql.layered import LayeredMap, layered
 from millrace.errors import Fatal, Retryable
 from schemas.documents.table_filter import SYSTEM_DATABASES
 from schemas.gtid import Flavour

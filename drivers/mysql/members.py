@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
-from consumer.load.positions import executed
-from consumer.target.connection import Endpoint, Side, TargetConnection, connect
-from consumer.target.members import endpoints
+from drivers.mysql.connection import Endpoint, Side, TargetConnection, connect
+from drivers.mysql.primary import endpoints
+from drivers.mysql.snapshot_position import executed
 from millrace.errors import MillraceError, Retryable
 from schemas.documents import Directives, Member, SetDocument
 from schemas.gtid import (

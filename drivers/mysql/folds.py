@@ -1,4 +1,4 @@
-"""Reads from a target server how its collations weigh characters, and makes folds of it (``consumer.plan.collation``).
+"""Reads from a target server how its collations weigh characters, and makes folds of it (``drivers.mysql.collation``).
 
 The server that compares the keys is the only one that knows: MariaDB has other weights under the name
 ``utf8mb4_0900_ai_ci`` than MySQL. One collation takes the server and this process about 0.2 s each, once per
@@ -7,7 +7,7 @@ process and server version. Weights are part of a server's index files, so a ver
 
 from collections.abc import Callable, Iterable, Mapping
 
-from consumer.plan.collation import (
+from drivers.mysql.collation import (
     PAGE,
     PLANES,
     PROBE_LENGTH_MAX,
@@ -18,7 +18,7 @@ from consumer.plan.collation import (
     make_fold,
     probes,
 )
-from consumer.target.connection import TargetConnection, text_of
+from drivers.mysql.connection import TargetConnection, text_of
 from schemas.gtid import Flavour
 from schemas.sql.quoting import charset_name
 

@@ -4,7 +4,7 @@ A fold replaces each character by letters and joins them. Two texts that are equ
 apart from blanks at the end. The reverse is not true: a fold compares only the first level, so case, accents and more
 never matter. That costs parallelism, and no row.
 
-The letters are the server's own weights (``consumer.target.folds`` reads them):
+The letters are the server's own weights (``drivers.mysql.folds`` reads them):
 
     unit     a weight has two bytes in Unicode's algorithm (``is_tailored``), else each byte of a weight is a letter
     level    letters up to the first zero weight; the next levels only separate case and accents

@@ -17,8 +17,8 @@ never logged, and it gets a transaction with the transaction's own commit.
 
 from collections.abc import Sequence
 
-from consumer.target.connection import TargetConnection, connect
-from consumer.target.inventory import TableKey
+from drivers.mysql.catalog import TableKey
+from drivers.mysql.connection import TargetConnection, connect
 from millrace.errors import Retryable
 from schemas.gtid import Flavour, GtidPosition, GtidSet, parse_gtid_set, unite
 from schemas.sql.quoting import table_name

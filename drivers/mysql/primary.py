@@ -12,7 +12,7 @@ Not done here: detecting a failover that happens later, while a run writes.
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from consumer.target.connection import Endpoint, Side, TargetConnection, TlsChoice, connect
+from drivers.mysql.connection import Endpoint, Side, TargetConnection, TlsChoice, connect
 from millrace.counted import counted
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger
