@@ -58,9 +58,9 @@ from consumer.target.sessions import Kept
 from consumer.target.statement import ANSWER_S, RunningStatement, find_statement
 from consumer.target.statement import LOOK_S as STATEMENT_LOOK_S
 from consumer.topic.begin import topic_begin
-from consumer.topic.kafka import TopicIdentity
 from consumer.topic.waiting import begin_at, waiting_for
 from consumer.warm import warm
+from drivers.kafka.reader import TopicIdentity
 from drivers.mysql.connection import Endpoint, TargetConnection, connect
 from drivers.mysql.primary import primary_member, renewed
 from millrace.errors import Fatal, MillraceError, Retryable

@@ -22,8 +22,8 @@ from types import TracebackType
 from typing import Self, TypeAlias
 
 from consumer.topic.decode import TopicLookUp
-from consumer.topic.kafka import TopicReader, TopicRecord
 from consumer.topic.verify import TopicVerifier
+from drivers.kafka.reader import TopicReader, TopicRecord
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.kafka import GivenAccess
 from schemas.record.control import (

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import closing
 
-from consumer.topic.kafka import NO_TOPIC, TopicReader
+from drivers.kafka.reader import NO_TOPIC, TopicReader
 from millrace.checks.requirement import Area, Requirement, Subject
 from millrace.errors import MillraceError
 from schemas.documents import ApplyTask

@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from consumer.target.progress import Mark
-from consumer.topic.kafka import TopicReader, TopicRecord
+from drivers.kafka.reader import TopicReader, TopicRecord
 from millrace.errors import Fatal
 from millrace.kafka import KafkaAccess
 from schemas.decision import DecisionKind, missing_between

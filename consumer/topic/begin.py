@@ -1,6 +1,6 @@
 """The source transactions before the first record of a topic, which it does not have."""
 
-from consumer.topic.kafka import TopicReader
+from drivers.kafka.reader import TopicReader
 from millrace.errors import Fatal, Retryable
 from schemas.documents import TopicAddress
 from schemas.gtid import GtidPosition, parse_gtid

@@ -9,7 +9,7 @@ given the id to another schema since. A schema id that is in none of these place
 
 from collections.abc import Callable, Iterator
 
-from consumer.topic.kafka import TopicReader
+from drivers.kafka.reader import TopicReader
 from millrace.errors import Fatal
 from schemas.record.control import RecordKind, SchemaRecord
 from schemas.record.framing import peek_kind

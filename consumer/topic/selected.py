@@ -6,7 +6,7 @@ The table of a row is that of its schema, and its op is read from its end.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from consumer.topic.kafka import TopicReader, TopicRecord
+from drivers.kafka.reader import TopicReader, TopicRecord
 from schemas.documents import TableFilter
 from schemas.record.control import DdlRecord, RecordKind
 from schemas.record.framing import peek_kind, unframe

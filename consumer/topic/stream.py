@@ -17,8 +17,8 @@ import numpy.typing as npt
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 
 from consumer.rows import Values
-from consumer.topic.kafka import PARTITION, READER_SETTINGS, kafka_call
 from consumer.topic.taken import Size, Taken
+from drivers.kafka.reader import PARTITION, READER_SETTINGS, kafka_call
 from millrace.errors import MillraceError, Retryable
 from millrace.kafka import KafkaAccess, Settings, damage_fix, driver_log
 from millrace.kafka_refusals import refusal_of

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from consumer.topic.kafka import NO_TOPIC, first_offset
+from drivers.kafka.reader import NO_TOPIC, first_offset
 from millrace.errors import MillraceError, Retryable
 from schemas.documents import TopicAddress
 

@@ -12,7 +12,6 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 
-from consumer.topic.kafka import TopicReader
 from deploy.bench import load, peers
 from deploy.bench.figure import Figure
 from deploy.local.readiness import task_report
@@ -27,6 +26,7 @@ from deploy.workload.beats import (
     write_beats,
 )
 from deploy.workload.shop import Connect, create_shop
+from drivers.kafka.reader import TopicReader
 from millrace.errors import Fatal
 from millrace.home_folder import home
 from schemas.documents import Brokers

@@ -20,7 +20,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from consumer.topic.kafka import TopicReader
 from deploy.demo.view import LiveView, Stage
 from deploy.local.readiness import task_report
 from deploy.local.services import APPLY_TASK, CAPTURE_TASK, TOPIC
@@ -28,6 +27,7 @@ from deploy.local.stack import LocalStack, StackOptions
 from deploy.servers import sql
 from deploy.workload.beats import Arrivals, percentile, watch_target, watch_topic, write_beats
 from deploy.workload.shop import Counts, create_shop, run_shop
+from drivers.kafka.reader import TopicReader
 from millrace.counted import counted
 from millrace.errors import Fatal
 from millrace.home_folder import home

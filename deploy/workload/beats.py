@@ -24,9 +24,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from consumer.topic.kafka import TopicReader
 from deploy.workload.background import Background
 from deploy.workload.shop import BEATS, Connect
+from drivers.kafka.reader import TopicReader
 from schemas.documents import Brokers
 from schemas.record.control import SchemaRecord
 from schemas.record.record import KnownSchemas, RowRecord, decode_record

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from consumer.follow import NewTopic, find_new_topic, follow_decided
 from consumer.target.progress import Owner, add_missing_columns
 from consumer.target.sessions import open_session
-from consumer.topic.kafka import TopicIdentity
+from drivers.kafka.reader import TopicIdentity
 from drivers.mysql.connection import TargetConnection
 from drivers.mysql.primary import primary_member
 from millrace.cli.control import Control, operator

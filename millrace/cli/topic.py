@@ -15,9 +15,9 @@ from millrace.counted import counted
 from millrace.errors import Fatal, naming
 
 if TYPE_CHECKING:
-    from consumer.topic.kafka import TopicReader, TopicRecord
     from consumer.topic.selected import Wanted
     from consumer.topic.verify import Summary, TopicVerifier
+    from drivers.kafka.reader import TopicReader, TopicRecord
     from schemas.documents import Brokers, Registry
 
 app = typer.Typer(no_args_is_help=True, help="Read a topic, or verify that it is complete.")
@@ -105,10 +105,10 @@ def tail(
     With --table or --op, the rows and statements that were passed over are counted on standard error.
     """
     from consumer.topic.decode import TopicLookUp
-    from consumer.topic.kafka import TopicReader
     from consumer.topic.selected import Selected, offset_of_last
     from consumer.topic.show import as_json as object_of
     from consumer.topic.show import line
+    from drivers.kafka.reader import TopicReader
     from millrace.kafka_refusals import explained
     from registry.client import RegistryClient
     from schemas.kafka_acls import Grants, subscriber_acls
@@ -187,8 +187,8 @@ def verify(
 
     Records of a Kafka transaction that has not ended are not read; the output says how many.
     """
-    from consumer.topic.kafka import TopicReader
     from consumer.topic.verify import TopicVerifier
+    from drivers.kafka.reader import TopicReader
     from millrace.kafka_refusals import explained
     from schemas.kafka_acls import Grants, subscriber_acls
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from consumer.topic.kafka import TopicReader
 from deploy.local.services import TOPIC
+from drivers.kafka.reader import TopicReader
 from schemas.documents import Brokers
 from schemas.gtid import Flavour
 from schemas.record.control import ResolvedRecord

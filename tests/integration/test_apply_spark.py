@@ -12,9 +12,9 @@ from consumer.apply.applier import TURN_S, WINDOW
 from consumer.spark.driver import FIRST_OFFSET, SparkDriver
 from consumer.target.fence import raise_fence
 from consumer.target.progress import Mark
-from consumer.topic.kafka import TopicIdentity, TopicReader, first_offset
 from consumer.topic.stream import TopicStream
 from deploy.servers import DatabaseServer, KafkaServer
+from drivers.kafka.reader import TopicIdentity, TopicReader, first_offset
 from drivers.mysql.connection import connect
 from millrace.errors import Fatal, Retryable
 from schemas.documents import Brokers, TopicAddress

@@ -4,8 +4,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from consumer.topic.kafka import TopicIdentity
 from deploy.servers import DatabaseServer, KafkaServer
+from drivers.kafka.reader import TopicIdentity
 from millrace.errors import Retryable
 from schemas.documents import Brokers
 from schemas.status import TaskReport

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from consumer.topic.kafka import TopicReader
 from deploy.servers.tls import tls_files
+from drivers.kafka.reader import TopicReader
 from millrace.cli import run
 from millrace.cli.exits import ExitCode
 from millrace.kafka_wire import find_refusal

@@ -12,10 +12,10 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from consumer.topic.kafka import TopicReader
 from consumer.topic.stream import TopicStream
 from consumer.topic.taken import Size
 from deploy.servers import KafkaServer
+from drivers.kafka.reader import TopicReader
 from millrace.client import Subscriber
 from millrace.errors import MillraceError, Retryable
 from producer.publish.kafka_topic import KafkaPartition

@@ -14,8 +14,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ConfigResource,
 )
 
-from consumer.topic.kafka import TopicReader
 from deploy.servers import KafkaServer
+from drivers.kafka.reader import TopicReader
 from millrace import kafka_wire
 from millrace.errors import Fatal, Fenced, Retryable
 from producer.publish import bulk, kafka_topic, opening

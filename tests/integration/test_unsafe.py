@@ -11,8 +11,8 @@ import pytest
 from consumer.runner import followed, same_topic
 from consumer.start import take_over
 from consumer.target.progress import Mark, decide_intent
-from consumer.topic.kafka import TopicIdentity, TopicReader, TopicRecord
 from deploy.servers import DatabaseServer, KafkaServer, sql
+from drivers.kafka.reader import TopicIdentity, TopicReader, TopicRecord
 from drivers.mysql.connection import connect
 from millrace.errors import Fatal, Retryable
 from schemas.documents import ApplyTask, Brokers, SetDocument

@@ -16,10 +16,10 @@ import pymysql
 import pytest
 
 from consumer.spark.scratch import PREFIX
-from consumer.topic.kafka import TopicReader
 from deploy.local.background import records
 from deploy.local.services import APPLY_TASK, CAPTURE_TASK, SERVICES
 from deploy.servers.process import is_running, session_members
+from drivers.kafka.reader import TopicReader
 from millrace.cli.status_json import as_plain
 from millrace.home_folder import home, local_stack_folder
 from schemas.documents import Brokers

@@ -6,7 +6,7 @@ import pytest
 
 from consumer.target.progress import Mark, MarkTopic
 from consumer.topic.adopted import Beginning, Continuation, beginning_of, continuation
-from consumer.topic.kafka import TopicRecord
+from drivers.kafka.reader import TopicRecord
 from millrace.errors import Fatal
 from schemas.decision import Approval, Decision, DecisionKind
 from schemas.gtid import Flavour, GtidPosition, parse_gtid_set

@@ -16,12 +16,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from consumer.spark.driver import SparkDriver, TopicQuery
-from consumer.topic.kafka import kafka_call
 from deploy.local.background import KEEPER, start_background
 from deploy.local.description import ServiceAddresses, StackDescription
 from deploy.local.stack import StackOptions
 from deploy.servers import fetch, programs
 from deploy.servers.process import ProcessSpec, ServerProcess
+from drivers.kafka.reader import kafka_call
 from drivers.mysql.connection import translated
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.home_folder import local_stack_folder

@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from consumer.topic.decode import TopicLookUp
-from consumer.topic.kafka import TopicEnds, TopicReader, TopicRecord
+from drivers.kafka.reader import TopicEnds, TopicReader, TopicRecord
 from millrace.errors import Fatal
 from schemas.record.avro_schema import AvroSchema, envelope_schema
 from schemas.record.control import RegisteredSchema, SchemaRecord

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from consumer.topic.kafka import TopicRecord
 from consumer.topic.selected import Selected, Wanted
+from drivers.kafka.reader import TopicRecord
 from schemas.record.avro_codec import encode
 from schemas.record.avro_schema import envelope_schema
 from schemas.record.control import RegisteredSchema, SchemaRecord

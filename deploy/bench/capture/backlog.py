@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
-from consumer.topic.kafka import TopicReader
 from deploy.bench.apply.workloads import Workload
 from deploy.bench.capture.scene import Scene, say
 from deploy.local.services import TOPIC
 from deploy.workload.background import sampled
+from drivers.kafka.reader import TopicReader
 from millrace.errors import Fatal
 from schemas.documents import Brokers
 

@@ -12,7 +12,6 @@ from statistics import median
 
 import numpy as np
 
-from consumer.topic.kafka import TopicReader
 from deploy.bench.apply import workloads
 from deploy.bench.apply.size import Size
 from deploy.bench.capture.backlog import Backlog, capture_backlog, end_clock, write_backlog
@@ -20,6 +19,7 @@ from deploy.bench.capture.scene import Scene, open_scene, say
 from deploy.bench.capture.topics import RECORD_BYTES_MAX, create_topic
 from deploy.bench.figure import Figure
 from deploy.local.services import TOPIC
+from drivers.kafka.reader import TopicReader
 from producer.publish.driver import Bounds, Octets
 from schemas.documents import Brokers
 from schemas.record.control import RecordKind

@@ -18,13 +18,13 @@ from contextlib import closing
 from pathlib import Path
 from statistics import median
 
-from consumer.topic.kafka import TopicReader
 from deploy.bench.apply.size import Size
 from deploy.bench.capture.scene import Scene, open_scene, say
 from deploy.bench.figure import Figure
 from deploy.local.services import TOPIC
 from deploy.servers import sql
 from deploy.workload.beats import percentile
+from drivers.kafka.reader import TopicReader
 from millrace.errors import Fatal
 from schemas.documents import Brokers
 from schemas.record.control import SchemaRecord

@@ -69,11 +69,11 @@ class KnownTopic:
     last: int = 0
 
     def ask(self) -> str:
-        """See ``consumer.topic.kafka.TopicIdentity``."""
+        """See ``drivers.kafka.reader.TopicIdentity``."""
         return self.ids.pop(0) if self.ids else ""
 
     def end(self) -> int:
-        """See ``consumer.topic.kafka.TopicIdentity``."""
+        """See ``drivers.kafka.reader.TopicIdentity``."""
         return self.last
 
     def seq_before(self, end: int) -> int | None:

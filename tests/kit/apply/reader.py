@@ -6,7 +6,7 @@ from typing import cast
 
 from consumer.runner import ApplyRunner
 from consumer.spark.driver import SparkDriver
-from consumer.topic.kafka import TopicReader, TopicRecord
+from drivers.kafka.reader import TopicReader, TopicRecord
 from millrace.errors import MillraceError
 from schemas.documents import TopicAddress
 from tests.kit.apply.local import LocalRecords

@@ -15,9 +15,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from consumer.topic.kafka import TopicReader
 from consumer.topic.verify import TopicVerifier, Violation
 from deploy.servers import DatabaseServer, KafkaServer, sql
+from drivers.kafka.reader import TopicReader
 from millrace.errors import MillraceError, Retryable
 from producer.capture import CaptureRunner
 from producer.upstream.upstream import Site

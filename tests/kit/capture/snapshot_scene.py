@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from consumer.topic.kafka import TopicReader
 from consumer.topic.verify import Summary, TopicVerifier
 from deploy.servers import DatabaseServer
+from drivers.kafka.reader import TopicReader
 from schemas.documents import Brokers, Snapshot
 from tests.kit.capture.cluster import CaptureCluster, Source
 from tests.kit.capture.restless import TABLES, Restless

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from consumer.topic.kafka import TopicReader
+from drivers.kafka.reader import TopicReader
 from millrace.errors import MillraceError, Retryable
 from millrace.kafka import GivenAccess
 from producer.publish.kafka import KafkaTransactions

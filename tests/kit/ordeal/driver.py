@@ -9,7 +9,7 @@ from consumer.apply.tally import Tally
 from consumer.apply.worker import execute
 from consumer.load.order import CopyOrder, execute_copy
 from consumer.load.state import Amount
-from consumer.topic.kafka import TopicIdentity
+from drivers.kafka.reader import TopicIdentity
 from millrace.errors import MillraceError, Retryable
 from schemas.documents import TopicAddress
 from tests.kit.apply.reader import ThreadQuery

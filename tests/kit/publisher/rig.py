@@ -12,8 +12,8 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 import producer.publish.publisher as publishing
-from consumer.topic.kafka import TopicEnds, TopicReader
 from consumer.topic.verify import Summary, TopicVerifier
+from drivers.kafka.reader import TopicEnds, TopicReader
 from millrace.errors import MillraceError, Retryable
 from millrace.kafka import GivenAccess, KafkaAccess
 from producer.publish.codec import RecordCodec

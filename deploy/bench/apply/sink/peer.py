@@ -13,7 +13,6 @@ import time
 from collections.abc import Mapping
 from contextlib import closing
 
-from consumer.topic.kafka import TopicReader
 from deploy.bench.apply.clock import Pace, binlog_clock
 from deploy.bench.apply.scene import POLL_S, WAIT_S, Scene, say
 from deploy.bench.apply.sink.connect import ConnectWorker
@@ -24,6 +23,7 @@ from deploy.bench.apply.size import Size
 from deploy.bench.apply.workloads import Workload
 from deploy.local.services import TOPIC
 from deploy.servers import DatabaseServer
+from drivers.kafka.reader import TopicReader
 from millrace.errors import Fatal
 from schemas.documents import Brokers
 from schemas.gtid import Flavour

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from consumer.topic.kafka import kafka_call
 from deploy.bench.apply.sink.records import SinkTable
+from drivers.kafka.reader import kafka_call
 from millrace.client import Place, RowRecord, Subscriber
 from millrace.errors import Fatal
 from millrace.kafka import Settings

@@ -1,0 +1,4 @@
+"""Kafka as clients meet it.
+
+reader   reads a topic's partition
+"""
