@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from consumer.kernel import json_numbers, literals, walk
-from consumer.kernel.load_text import put_lines
+from consumer.kernel.load_data import put_lines
 from consumer.kernel.walk import CELL_WIDTH
 from consumer.row_schemas import Ints, Programs
 

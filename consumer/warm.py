@@ -8,7 +8,7 @@ import numpy as np
 
 from consumer.copy.columns import CopyColumn
 from consumer.copy.form import load_form
-from consumer.kernel.order import bind_groups, hold_keys, pack_lanes
+from consumer.kernel.groups import bind_groups, hold_keys, pack_lanes
 from consumer.kernel.text_rows import make_state, put_text_rows
 from consumer.plan.keys import find_keys
 from consumer.plan.merge import net_changes

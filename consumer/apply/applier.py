@@ -31,7 +31,7 @@ from consumer.apply.lanes import Lanes
 from consumer.apply.large import LargeTransaction
 from consumer.apply.order import Counts, Order, Outcome
 from consumer.apply.part import BitmapClaim, MarkClaim, Writing, apply_part, move_over
-from consumer.kernel.order import pack_lanes
+from consumer.kernel.groups import pack_lanes
 from consumer.kernel.walk import SEQ, SLOT
 from consumer.load.state import task_of
 from consumer.plan.keys import KeyEntries, find_keys

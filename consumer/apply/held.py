@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from consumer.kernel.order import bind_groups, hold_keys
+from consumer.kernel.groups import bind_groups, hold_keys
 from consumer.plan.keys import KeyEntries
 from consumer.row_schemas import Ints
 

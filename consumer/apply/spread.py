@@ -29,7 +29,7 @@ from consumer.apply.held import HeldKeys
 from consumer.apply.lanes import Lanes
 from consumer.apply.order import Counts, Share, ShareEnd, Step
 from consumer.apply.part import BitmapClaim, Writing, apply_part
-from consumer.kernel.order import pack_lanes
+from consumer.kernel.groups import pack_lanes
 from consumer.kernel.walk import SEQ, SLOT
 from consumer.plan.keys import find_keys
 from consumer.row_schemas import Ints

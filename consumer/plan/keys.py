@@ -30,7 +30,8 @@ from hashlib import blake2b
 import numpy as np
 import numpy.typing as npt
 
-from consumer.kernel import hashes, order
+from consumer.kernel import groups as order
+from consumer.kernel import hashes
 from consumer.row_schemas import Ints, is_decimal
 from consumer.rows import Rows
 from consumer.sql.table_plan import TablePlan, record_indexes, target_column

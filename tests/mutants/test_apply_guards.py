@@ -13,7 +13,7 @@ import pytest
 from consumer import window
 from consumer.apply import applier, held, large, part
 from consumer.kernel import hashes
-from consumer.kernel.order import bind_groups
+from consumer.kernel.groups import bind_groups
 from consumer.plan import keys
 from consumer.plan.units import units_of
 from consumer.row_schemas import Ints

@@ -11,7 +11,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consumer.kernel.order import pack_lanes
+from consumer.kernel.groups import pack_lanes
 from consumer.kernel.walk import OP, SEQ, SLOT
 from consumer.plan.keys import KeyEntries, find_keys
 from consumer.row_schemas import RowSchemas

@@ -8,7 +8,7 @@ import pytest
 from pymysql.converters import escape_string
 
 from consumer.kernel import walk
-from consumer.kernel.order import bind_groups, hold_keys, pack_lanes
+from consumer.kernel.groups import bind_groups, hold_keys, pack_lanes
 from consumer.plan.applied import from_bitmaps, not_applied, to_bitmap
 from consumer.plan.keys import KeyEntries
 from consumer.row_schemas import RowSchemas, make_programs
