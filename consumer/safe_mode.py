@@ -53,8 +53,8 @@ from dataclasses import dataclass
 
 from consumer.kernel import walk
 from consumer.plan.cascades import why_change_is_inexact, why_deletion_is_inexact
-from consumer.row_schemas import Ints
-from consumer.rows import Rows
+from consumer.records.row_schemas import Ints
+from consumer.records.rows import Rows
 from consumer.sql.table_plan import TablePlan
 from consumer.sql.table_plans import TablePlans, slots_of
 from consumer.target.progress import Mark

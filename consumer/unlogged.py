@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from consumer.kernel import walk
 from consumer.plan.cascades import followers
-from consumer.row_schemas import Ints
-from consumer.rows import Rows
+from consumer.records.row_schemas import Ints
+from consumer.records.rows import Rows
 from consumer.sql.table_plan import TablePlan, record_indexes
 from consumer.sql.table_plans import TablePlans, slots_of
 from drivers.mysql.actions import Action

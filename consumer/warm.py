@@ -12,8 +12,8 @@ from consumer.kernel.groups import bind_groups, hold_keys, pack_lanes
 from consumer.kernel.text_rows import make_state, put_text_rows
 from consumer.plan.keys import find_keys
 from consumer.plan.merge import net_changes
-from consumer.row_schemas import RowSchemas
-from consumer.rows import Values, walk_values
+from consumer.records.row_schemas import RowSchemas
+from consumer.records.rows import Values, walk_values
 from consumer.sql.table_plans import Catalogue, TablePlans
 from drivers.mysql.catalog import Inventory, TargetColumn, TargetTable, UniqueKey
 from schemas.gtid import Flavour

@@ -25,8 +25,8 @@ import numpy.typing as npt
 
 from consumer.kernel import walk
 from consumer.plan.applied import not_applied
-from consumer.row_schemas import Ints, RowSchemas, layout_of
-from consumer.rows import Rows, Values, walk_values
+from consumer.records.row_schemas import Ints, RowSchemas, layout_of
+from consumer.records.rows import Rows, Values, walk_values
 from consumer.sql.table_plans import TablePlans
 from consumer.target.progress import Mark
 from millrace.errors import Fatal, MillraceError

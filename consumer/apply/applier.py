@@ -36,17 +36,17 @@ from consumer.kernel.walk import SEQ, SLOT
 from consumer.load.state import task_of
 from consumer.plan.keys import KeyEntries, find_keys
 from consumer.plan.units import cut, numbered, owned_by, units_of
-from consumer.row_schemas import Ints
-from consumer.rows import Rows
+from consumer.records.bounded_source import BoundedSource
+from consumer.records.pieces import Size, Source, Taken
+from consumer.records.row_schemas import Ints
+from consumer.records.rows import Rows
+from consumer.records.source_transactions import WholeReader, first_transaction, last_end
 from consumer.safe_mode import prepare_snapshot_rows
 from consumer.sql.table_plans import Catalogue, TablePlans, slots_of
 from consumer.streams.range import NO_OVERLAP, Overlap
 from consumer.streams.state import set_unfit
 from consumer.target.progress import Mark, Owner, check_fence
 from consumer.target.sessions import session_for
-from consumer.topic.bounded import BoundedSource
-from consumer.topic.taken import Size, Source, Taken
-from consumer.topic.whole import WholeReader, first_transaction, last_end
 from consumer.window import (
     Barrier,
     LookUp,

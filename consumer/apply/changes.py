@@ -23,8 +23,8 @@ from consumer.kernel.walk import (
 )
 from consumer.plan.keys import find_keys
 from consumer.plan.merge import net_changes
-from consumer.row_schemas import Ints
-from consumer.rows import Rows
+from consumer.records.row_schemas import Ints
+from consumer.records.rows import Rows
 from consumer.sql.table_plans import TablePlans, slots_of
 
 # a table's changes of one level are sorted by operation, so around OP_DELETE

@@ -20,7 +20,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from consumer.kernel.walk import OP, OP_CREATE, OP_DELETE, OP_UPDATE, SCHEMA_ID, SEQ, SLOT
-from consumer.rows import Rows
+from consumer.records.rows import Rows
 from consumer.sql.table_plan import AFTER, BEFORE, TablePlan, record_indexes, target_column
 from consumer.sql.table_plans import TablePlans
 from consumer.sql.templates import rows_template

@@ -2,7 +2,7 @@
 
 A group whose key an earlier flight holds must go to that flight's lane, whose parts run in order. A group that needs
 two lanes has to wait until the earlier flights have ended.
-Not done here: computing keys and groups (``consumer.rows``), packing free groups into lanes.
+Not done here: computing keys and groups (``consumer.records.rows``), packing free groups into lanes.
 """
 
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ import numpy as np
 
 from consumer.kernel.groups import bind_groups, hold_keys
 from consumer.plan.keys import KeyEntries
-from consumer.row_schemas import Ints
+from consumer.records.row_schemas import Ints
 
 HELD_KEYS_MAX = 1 << 18  # the table has twice as many places of 32 bytes
 

@@ -22,14 +22,14 @@ from consumer.apply.part import AFTER_LANE_COMMIT, BEFORE_LANE_COMMIT, MarkClaim
 from consumer.apply.tally import pending
 from consumer.apply.writer import ConflictRule, RowWriter
 from consumer.load.state import task_of
-from consumer.row_schemas import Ints
+from consumer.records.pieces import Taken
+from consumer.records.row_schemas import Ints
 from consumer.safe_mode import check_triggers, prepare_snapshot_rows
 from consumer.sql.table_plans import TablePlans
 from consumer.streams.range import Overlap
 from consumer.streams.state import set_unfit
 from consumer.target.progress import Mark, check_fence
 from consumer.target.sessions import session_for
-from consumer.topic.taken import Taken
 from consumer.window import LookUp, Window, advanced, read_window
 from drivers.mysql.connection import TargetConnection
 from millrace.errors import Fatal, MillraceError

@@ -21,8 +21,8 @@ from consumer.apply.conflict import store_blocking
 from consumer.apply.tally import pending
 from consumer.apply.writer import ConflictRule, RowWriter
 from consumer.plan.applied import to_bitmap
-from consumer.row_schemas import Ints
-from consumer.rows import Rows
+from consumer.records.row_schemas import Ints
+from consumer.records.rows import Rows
 from consumer.safe_mode import check_triggers
 from consumer.sql.table_plans import TablePlans
 from consumer.target.progress import (

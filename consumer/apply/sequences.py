@@ -3,8 +3,8 @@
 import numpy as np
 
 from consumer.kernel.walk import SLOT
-from consumer.row_schemas import Ints
-from consumer.rows import Rows
+from consumer.records.row_schemas import Ints
+from consumer.records.rows import Rows
 from consumer.sql.table_plans import TablePlans, slots_of
 
 

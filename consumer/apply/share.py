@@ -13,9 +13,9 @@ from consumer.apply.order import Share, ShareEnd
 from consumer.apply.spread import SpreadApplier
 from consumer.apply.turn import Resident, Tools, known_plans, known_position, residents
 from consumer.plan.plan_key import plan_key
+from consumer.records.transaction_cut import Cutter
 from consumer.target.claims import claim_share
 from consumer.target.sessions import session_for
-from consumer.topic.cut import Cutter
 
 
 def run_share(share: Share, tools: Tools) -> ShareEnd:

@@ -1,6 +1,6 @@
 """One share of a spread turn: several Spark tasks plan the same windows, and each applies the lanes that are its own.
 
-    window     cut by ``consumer.topic.cut`` and ``read_window``, which depend only on the records: every share has the
+    window     cut by ``consumer.records.transaction_cut`` and ``read_window``, which depend only on the records: every share has the
                same windows
     lane       of a row: the same in every share. A key stays bound to its lane until the turn ends, because a share
                does not know what the others have applied
@@ -32,14 +32,14 @@ from consumer.apply.part import BitmapClaim, Writing, apply_part
 from consumer.kernel.groups import pack_lanes
 from consumer.kernel.walk import SEQ, SLOT
 from consumer.plan.keys import find_keys
-from consumer.row_schemas import Ints
-from consumer.rows import Rows
+from consumer.records.pieces import Taken
+from consumer.records.row_schemas import Ints
+from consumer.records.rows import Rows
+from consumer.records.transaction_cut import Cutter
 from consumer.safe_mode import prepare_snapshot_rows
 from consumer.sql.table_plans import TablePlans, slots_of
 from consumer.target.progress import Mark
 from consumer.target.sessions import session_for
-from consumer.topic.cut import Cutter
-from consumer.topic.taken import Taken
 from consumer.window import LookUp, Window, read_window
 from drivers.mysql.catalog import alter_count
 

@@ -8,8 +8,8 @@ import numpy as np
 from consumer.apply.changes import OP_REPLACE, OP_RESTORE
 from consumer.kernel.merge import OP_ABSENT
 from consumer.kernel.walk import OP, OP_CREATE, OP_DELETE, OP_UPDATE
-from consumer.row_schemas import Ints
-from consumer.rows import Rows
+from consumer.records.row_schemas import Ints
+from consumer.records.rows import Rows
 from consumer.sql.table_plan import Pieces
 from drivers.mysql.catalog import Inventory
 

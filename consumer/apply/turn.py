@@ -14,8 +14,9 @@ from consumer.apply.applier import DEFAULT_LIMITS, Applier, Limits
 from consumer.apply.lanes import Lanes
 from consumer.apply.order import Order, Outcome
 from consumer.load.state import set_waiting
+from consumer.records.pieces import Source
+from consumer.records.row_schemas import Ints
 from consumer.route import Route
-from consumer.row_schemas import Ints
 from consumer.safe_mode import SafeMode
 from consumer.sql.table_plans import Catalogue, TablePlans
 from consumer.streams.range import Overlap
@@ -25,7 +26,6 @@ from consumer.streams.view import WHOLE, View
 from consumer.target.fence import take_turn
 from consumer.target.progress import Mark, Owner, check_fence, read_position, read_schemas
 from consumer.target.sessions import session_for
-from consumer.topic.taken import Source
 from consumer.window import LookUp
 from drivers.mysql.catalog import Inventory, alter_count, read_inventory
 from drivers.mysql.connection import TargetConnection

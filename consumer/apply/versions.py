@@ -34,8 +34,8 @@ from consumer.kernel.walk import (
     OP_DELETE,
     SLOT,
 )
-from consumer.row_schemas import Ints
-from consumer.rows import Rows
+from consumer.records.row_schemas import Ints
+from consumer.records.rows import Rows
 from consumer.sql.table_plan import AFTER, BEFORE, TablePlan, insert_pieces
 from consumer.sql.table_plans import TablePlans, slots_of
 from millrace.errors import Fatal

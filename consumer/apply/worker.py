@@ -15,10 +15,10 @@ from consumer.apply.lanes import ThreadLanes
 from consumer.apply.order import Answer, Order, Outcome, Share, ShareEnd, guarded
 from consumer.apply.share import run_share
 from consumer.apply.turn import Tools, residents, run_turn
-from consumer.registry import look_up_at
+from consumer.records.registry import look_up_at
+from consumer.records.stream import TopicStream
 from consumer.streams.view import side_of
 from consumer.target.sessions import close_sessions
-from consumer.topic.stream import TopicStream
 from millrace.errors import MillraceError, Retryable
 from schemas.documents import TopicAddress
 

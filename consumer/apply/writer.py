@@ -65,8 +65,8 @@ from consumer.kernel.walk import (
     SEQ,
     SLOT,
 )
-from consumer.row_schemas import Ints
-from consumer.rows import Rows
+from consumer.records.row_schemas import Ints
+from consumer.records.rows import Rows
 from consumer.sql import table_plan as images
 from consumer.sql.json_documents import filled_exactly, has_lost_type
 from consumer.sql.load import LOAD_ROWS_MAX

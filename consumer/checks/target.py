@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from consumer.plan.cascades import inexact
-from consumer.row_schemas import layout_of
+from consumer.records.row_schemas import layout_of
 from consumer.sql.table_plan import plan_table
 from consumer.target.progress import DATABASE, read_schemas
 from drivers.mysql.catalog import Inventory, TableKey, TargetTable, read_inventory

@@ -25,7 +25,7 @@ from consumer.compare.structure import (
     read_definitions,
 )
 from consumer.compare.table import Pair, pair_of, shared_columns
-from consumer.row_schemas import layout_of
+from consumer.records.row_schemas import layout_of
 from consumer.target.progress import read_schemas
 from drivers.mysql.catalog import Inventory, TableKey, TargetTable, read_inventory
 from drivers.mysql.connection import TargetConnection, text_of

@@ -10,5 +10,5 @@
     json_numbers  finds JSON texts with numbers that a server reading them would change
 
 The code is Python compiled by numba: no build step, no GIL. All functions take and return numpy arrays;
-``consumer.rows`` gives them names. Not here: any I/O, any SQL keyword.
+``consumer.records.rows`` gives them names. Not here: any I/O, any SQL keyword.
 """

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from consumer.row_schemas import Ints
+from consumer.records.row_schemas import Ints
 
 
 def to_bitmap(seqs: Ints) -> tuple[int, bytes]:

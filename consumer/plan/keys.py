@@ -32,8 +32,8 @@ import numpy.typing as npt
 
 from consumer.kernel import groups as order
 from consumer.kernel import hashes
-from consumer.row_schemas import Ints, is_decimal
-from consumer.rows import Rows
+from consumer.records.row_schemas import Ints, is_decimal
+from consumer.records.rows import Rows
 from consumer.sql.table_plan import TablePlan, record_indexes, target_column
 from drivers.mysql.catalog import ForeignKey, Inventory, TableKey, TargetColumn
 from drivers.mysql.collation import Codes, is_exact, make_table

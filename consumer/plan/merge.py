@@ -39,8 +39,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from consumer.kernel import merge
-from consumer.row_schemas import Ints
-from consumer.rows import Rows
+from consumer.records.row_schemas import Ints
+from consumer.records.rows import Rows
 from consumer.sql.table_plan import TablePlan, record_indexes
 from drivers.mysql.catalog import ForeignKey, Inventory, TableKey
 from schemas.table.structure import INTEGER_CODES

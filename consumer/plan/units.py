@@ -13,8 +13,8 @@ import numpy as np
 
 from consumer.kernel.walk import LAST, SLOT
 from consumer.plan.keys import KeyEntries
-from consumer.row_schemas import Ints
-from consumer.rows import Rows
+from consumer.records.row_schemas import Ints
+from consumer.records.rows import Rows
 
 
 def units_of(rows: Rows, *, is_whole: bool) -> Ints:

@@ -26,8 +26,8 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 from consumer.kernel.walk import STRING
-from consumer.row_schemas import Ints
-from consumer.rows import Rows, Template
+from consumer.records.row_schemas import Ints
+from consumer.records.rows import Rows, Template
 from consumer.sql.table_plan import AFTER, TablePlan
 from drivers.mysql.catalog import TargetColumn
 from schemas.sql.quoting import escaped

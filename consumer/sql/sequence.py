@@ -12,7 +12,7 @@ SETVAL and INSERT one each. CREATE, ALTER and DROP are DDL. So the last row of a
 None of them is rolled back with the target transaction. Each has the same result if it is repeated.
 """
 
-from consumer.rows import Template
+from consumer.records.rows import Template
 from consumer.sql.table_plan import AFTER, TablePlan, compared, make_shape, record_indexes
 from schemas.sql.quoting import quoted
 

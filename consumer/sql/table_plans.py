@@ -22,9 +22,9 @@ from consumer.plan.keys import (
     ordered_tables,
 )
 from consumer.plan.merge import MergeRule, MergeRules, make_merge_rules, merge_rule
+from consumer.records.row_schemas import Ints, RowSchemas, make_programs
+from consumer.records.rows import Template
 from consumer.route import Route
-from consumer.row_schemas import Ints, RowSchemas, make_programs
-from consumer.rows import Template
 from consumer.sql.load import load_statement
 from consumer.sql.sequence import is_set_template, setval_template
 from consumer.sql.table_plan import BEFORE, Pieces, TablePlan, plan_table

@@ -9,7 +9,7 @@ selects one of several equal rows; it does not matter which one.
 
 from collections.abc import Iterable
 
-from consumer.rows import Template
+from consumer.records.rows import Template
 from consumer.sql.table_plan import (
     AFTER,
     BEFORE,

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from consumer.kernel import walk
-from consumer.row_schemas import Ints
+from consumer.records.row_schemas import Ints
 from consumer.safe_mode import SafeMode, refusal, repeat
 from consumer.sql.table_plans import TablePlans, slots_of
 from consumer.streams.related import with_related

@@ -30,7 +30,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from consumer.plan.applied import from_bitmaps
-from consumer.row_schemas import Ints, RowSchemas
+from consumer.records.row_schemas import Ints, RowSchemas
 from drivers.mysql.connection import Row, TargetConnection
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 

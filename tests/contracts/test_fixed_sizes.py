@@ -74,7 +74,7 @@ FIXED = {
     "producer/serve/walked.py _state": OWN,
     "producer/upstream/dump_stream.py _state": OWN,
     "consumer/kernel/text_rows.py state": OWN,
-    "consumer/row_schemas.py programs": "the program of no schema",
+    "consumer/records/row_schemas.py programs": "the program of no schema",
     "millrace/text_protocol/arriving.py head": SCRATCH,
     "producer/relay/pieces.py folded": SCRATCH,
     "producer/relay/reader.py _folded": SCRATCH,

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from consumer.apply.writer import ConflictRule, RowWriter
-from consumer.row_schemas import RowSchemas
-from consumer.rows import walk_values
+from consumer.records.row_schemas import RowSchemas
+from consumer.records.rows import walk_values
 from consumer.sql.table_plans import Catalogue, TablePlans
 from deploy.servers import DatabaseServer
 from drivers.mysql.catalog import read_inventory

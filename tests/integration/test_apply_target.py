@@ -15,12 +15,12 @@ import pytest
 from consumer.apply.lanes import Done
 from consumer.apply.order import Order
 from consumer.apply.turn import Tools
+from consumer.records.pieces import Size, Taken
 from consumer.target import fence
 from consumer.target.fence import raise_fence, take_turn
 from consumer.target.progress import DATABASE, check_fence
 from consumer.target.sessions import session_for
 from consumer.target.statement import find_statement, lock
-from consumer.topic.taken import Size, Taken
 from deploy.servers import DatabaseServer
 from drivers.mysql.connection import TargetConnection, connect
 from millrace.errors import Fenced, Retryable

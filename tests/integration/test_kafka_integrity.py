@@ -12,8 +12,8 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from consumer.topic.stream import TopicStream
-from consumer.topic.taken import Size
+from consumer.records.pieces import Size
+from consumer.records.stream import TopicStream
 from deploy.servers import KafkaServer
 from drivers.kafka.reader import TopicReader
 from millrace.client import Subscriber

@@ -19,7 +19,7 @@ from consumer.apply import applier, ddl, outcome, part
 from consumer.kernel import hashes
 from consumer.plan.applied import not_applied
 from consumer.plan.keys import key_lines
-from consumer.row_schemas import Ints
+from consumer.records.row_schemas import Ints
 from consumer.sql import table_plans
 from consumer.target import progress
 from millrace.errors import Retryable

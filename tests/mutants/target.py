@@ -12,8 +12,8 @@ from consumer.copy import columns, form, outgoing
 from consumer.kernel import walk
 from consumer.kernel.merge import CHANGE_OP, MOVES
 from consumer.load import again, left, order
-from consumer.row_schemas import Ints
-from consumer.rows import Rows
+from consumer.records.row_schemas import Ints
+from consumer.records.rows import Rows
 from consumer.streams import range as load_range
 from drivers.mysql.connection import TargetConnection
 from schemas.gtid import GtidPosition

@@ -16,10 +16,10 @@ from consumer.kernel import hashes
 from consumer.kernel.groups import bind_groups
 from consumer.plan import keys
 from consumer.plan.units import units_of
-from consumer.row_schemas import Ints
+from consumer.records import source_transactions
+from consumer.records.pieces import Taken
+from consumer.records.row_schemas import Ints
 from consumer.target.progress import Owner, delete_applied
-from consumer.topic import whole
-from consumer.topic.taken import Taken
 from drivers.mysql.connection import TargetConnection
 from millrace.errors import MillraceError
 from tests.kit.apply.model import whole_turn
@@ -109,7 +109,7 @@ def _units(patch: pytest.MonkeyPatch) -> None:
 
 def _ends(patch: pytest.MonkeyPatch) -> None:
     """Windows end anywhere."""
-    patch.setattr(whole, "last_end", len)
+    patch.setattr(source_transactions, "last_end", len)
 
 
 def _windows_of_many_cells(patch: pytest.MonkeyPatch) -> None:
@@ -119,7 +119,7 @@ def _windows_of_many_cells(patch: pytest.MonkeyPatch) -> None:
 
 def _open_transactions(patch: pytest.MonkeyPatch) -> None:
     """A ``resolved`` record inside a source transaction counts as its end."""
-    patch.setattr(whole, "_ends", lambda _: True)
+    patch.setattr(source_transactions, "_ends", lambda _: True)
 
 
 def _one_target_transaction(patch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from consumer.apply import conductor, share, spread
 from consumer.apply.held import HeldKeys
 from consumer.apply.order import ShareEnd, Step
 from consumer.apply.spread import SpreadApplier
-from consumer.row_schemas import Ints
+from consumer.records.row_schemas import Ints
 from consumer.target import claims
 from millrace.errors import MillraceError
 from tests.kit.apply import model_spread

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from consumer.row_schemas import RowSchemas, make_programs
+from consumer.records.row_schemas import RowSchemas, make_programs
 from millrace.errors import Fatal, MillraceError
 from producer.relay import layout
 from schemas.binary_gtid import decode_gtid_list, decode_previous_gtids

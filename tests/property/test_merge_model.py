@@ -13,8 +13,8 @@ from consumer.apply.changes import leveled
 from consumer.kernel import merge
 from consumer.kernel.walk import OP_CREATE, OP_DELETE, SLOT
 from consumer.plan.merge import merge_rule
-from consumer.row_schemas import Ints, RowSchemas
-from consumer.rows import Rows, walk_values
+from consumer.records.row_schemas import Ints, RowSchemas
+from consumer.records.rows import Rows, walk_values
 from consumer.sql.table_plans import Catalogue, TablePlans
 from drivers.mysql.catalog import Inventory
 from schemas.record.avro_schema import envelope_schema

@@ -8,8 +8,8 @@ from decimal import Decimal
 import pytest
 
 from consumer.kernel import walk
-from consumer.row_schemas import RowSchemas, make_programs
-from consumer.rows import walk_values
+from consumer.records.row_schemas import RowSchemas, make_programs
+from consumer.records.rows import walk_values
 from millrace.errors import Fatal
 from schemas.record.avro_codec import decode, encode
 from schemas.record.avro_schema import envelope_schema

@@ -12,10 +12,10 @@ from consumer.apply.ddl import DdlPlace, Passed
 from consumer.apply.lanes import Done
 from consumer.apply.order import Order
 from consumer.plan.applied import from_bitmaps, to_bitmap
-from consumer.row_schemas import Ints, RowSchemas
+from consumer.records.pieces import Size
+from consumer.records.row_schemas import Ints, RowSchemas
 from consumer.sql.table_plans import Catalogue, TablePlans
 from consumer.target.progress import Owner
-from consumer.topic.taken import Size
 from millrace.errors import Retryable
 from schemas.documents import Brokers, ConflictPolicy, Consistency, TopicAddress
 from tests.kit.apply.history import History, inventory, schemas

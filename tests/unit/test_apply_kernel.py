@@ -11,8 +11,8 @@ from consumer.kernel import walk
 from consumer.kernel.groups import bind_groups, hold_keys, pack_lanes
 from consumer.plan.applied import from_bitmaps, not_applied, to_bitmap
 from consumer.plan.keys import KeyEntries
-from consumer.row_schemas import RowSchemas, make_programs
-from consumer.rows import Rows, walk_values
+from consumer.records.row_schemas import RowSchemas, make_programs
+from consumer.records.rows import Rows, walk_values
 from consumer.sql.table_plan import AFTER, compared, make_shape
 from schemas.record.avro_schema import envelope_schema
 from schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode

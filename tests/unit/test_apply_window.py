@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from consumer.kernel import walk
-from consumer.registry import look_up_at
-from consumer.row_schemas import Ints, RowSchemas
+from consumer.records.registry import look_up_at
+from consumer.records.row_schemas import Ints, RowSchemas
 from consumer.sql.table_plans import Catalogue, TablePlans
 from consumer.target.progress import Mark
 from consumer.window import LookUp, Window, read_window
@@ -273,7 +273,7 @@ def test_wide_rows_end_a_window_early(
     if is_looked_up:
         del values[0]
     for cells_max, most in ((600, 3), (1, 1)):
-        monkeypatch.setattr("consumer.rows.CELLS_MAX", cells_max)
+        monkeypatch.setattr("consumer.records.rows.CELLS_MAX", cells_max)
         seen, first, seqs, learned, ends = Mark(0, 0), 0, list[int](), dict[int, str](), 0
         while first < len(values):
             window = _read(values[first:], seen, look_up=lambda _: known)

@@ -6,8 +6,8 @@ import numpy as np
 
 from consumer.kernel import hashes
 from consumer.plan.keys import find_keys
-from consumer.row_schemas import RowSchemas
-from consumer.rows import walk_values
+from consumer.records.row_schemas import RowSchemas
+from consumer.records.rows import walk_values
 from consumer.sql.table_plans import Catalogue, TablePlans
 from drivers.mysql.catalog import (
     ForeignKey,

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
 
-from consumer.topic import stream
-from consumer.topic.stream import CHUNK_RECORDS, TopicStream
-from consumer.topic.taken import Size
+from consumer.records import stream
+from consumer.records.pieces import Size
+from consumer.records.stream import CHUNK_RECORDS, TopicStream
 from millrace.errors import Retryable
 from schemas.documents import Brokers
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from consumer.kernel import hashes
 from consumer.plan.keys import KeyLine, find_keys, make_key_programs
-from consumer.row_schemas import RowSchemas, make_programs
-from consumer.rows import Rows, walk_values
+from consumer.records.row_schemas import RowSchemas, make_programs
+from consumer.records.rows import Rows, walk_values
 from drivers.mysql.collation import Fold, make_table
 from drivers.mysql.connection import TargetConnection
 from schemas.gtid import Flavour

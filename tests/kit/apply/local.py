@@ -18,12 +18,12 @@ from consumer.apply.part import BEFORE_LANE_COMMIT
 from consumer.apply.share import run_share
 from consumer.apply.tally import Tally
 from consumer.apply.turn import Tools, residents, run_turn
-from consumer.registry import look_up_at
-from consumer.row_schemas import Ints
+from consumer.records.pieces import Size, Taken
+from consumer.records.registry import look_up_at
+from consumer.records.row_schemas import Ints
 from consumer.start import take_over
 from consumer.target.progress import Mark, read_position
 from consumer.target.sessions import close_sessions
-from consumer.topic.taken import Size, Taken
 from deploy.servers import DatabaseServer
 from drivers.mysql.catalog import Inventory
 from drivers.mysql.connection import Endpoint, TlsChoice, connect

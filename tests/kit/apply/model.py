@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from consumer import rows
 from consumer.apply import applier, conductor, large, part, share, spread
 from consumer.apply.applier import Applier, Limits
 from consumer.apply.lanes import Done, Work
@@ -19,11 +18,12 @@ from consumer.apply.order import Order, Outcome
 from consumer.kernel.walk import SEQ, SLOT
 from consumer.plan.applied import from_bitmaps
 from consumer.plan.keys import find_keys
-from consumer.row_schemas import Ints, RowSchemas
-from consumer.rows import Rows
+from consumer.records import rows
+from consumer.records.pieces import Size, Taken
+from consumer.records.row_schemas import Ints, RowSchemas
+from consumer.records.rows import Rows
 from consumer.sql.table_plans import Catalogue, TablePlans, slots_of
 from consumer.target.progress import Mark, MarkTopic, Owner
-from consumer.topic.taken import Size, Taken
 from drivers.mysql.connection import Endpoint
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 from schemas.documents import Brokers, ConflictPolicy, Consistency, TopicAddress

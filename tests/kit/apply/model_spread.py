@@ -17,10 +17,10 @@ from consumer.apply.lanes import Work
 from consumer.apply.order import Order, Outcome, Share, ShareEnd
 from consumer.apply.turn import Tools, residents
 from consumer.plan.applied import from_bitmaps
-from consumer.row_schemas import Ints
+from consumer.records.pieces import Size
+from consumer.records.row_schemas import Ints
 from consumer.sql.table_plans import Catalogue, TablePlans
 from consumer.target.progress import Mark, Owner
-from consumer.topic.taken import Size
 from schemas.gtid import Flavour
 from tests.kit.apply.local import ALL
 from tests.kit.apply.model import (

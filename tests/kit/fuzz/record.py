@@ -22,8 +22,8 @@ from consumer.kernel.compiled import CHECKED
 from consumer.kernel.walk import SLOT
 from consumer.plan.keys import find_keys
 from consumer.plan.merge import net_changes
-from consumer.row_schemas import RowSchemas
-from consumer.rows import Values
+from consumer.records.row_schemas import RowSchemas
+from consumer.records.rows import Values
 from consumer.sql.table_plans import Catalogue, TablePlans
 from consumer.target.progress import Mark
 from consumer.window import read_window

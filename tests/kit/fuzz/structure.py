@@ -25,8 +25,8 @@ from functools import partial
 import numpy as np
 
 from consumer.kernel import literals, walk
-from consumer.row_schemas import RowSchemas, make_programs
-from consumer.rows import walk_values
+from consumer.records.row_schemas import RowSchemas, make_programs
+from consumer.records.rows import walk_values
 from millrace.errors import MillraceError
 from producer.binlog import transactions
 from producer.binlog.crc import TABLES

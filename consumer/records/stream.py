@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 
-from consumer.rows import Values
-from consumer.topic.taken import Size, Taken
+from consumer.records.pieces import Size, Taken
+from consumer.records.rows import Values
 from drivers.kafka.reader import PARTITION, READER_SETTINGS, kafka_call
 from millrace.errors import MillraceError, Retryable
 from millrace.kafka import KafkaAccess, Settings, damage_fix, driver_log

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from consumer.topic.taken import Size, Source, Taken
+from consumer.records.pieces import Size, Source, Taken
 
 
 @dataclass(slots=True)

@@ -7,8 +7,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from consumer.row_schemas import Ints
-from consumer.rows import Values
+from consumer.records.row_schemas import Ints
+from consumer.records.rows import Values
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from consumer.rows import Values
-from consumer.topic.taken import Size, Source, Taken, joined
+from consumer.records.pieces import Size, Source, Taken, joined
+from consumer.records.rows import Values
 from millrace.errors import Fatal, Retryable
 from schemas.record.control import (
     DdlRecord,

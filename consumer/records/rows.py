@@ -14,7 +14,7 @@ import numpy.typing as npt
 from consumer.kernel import json_numbers, literals, walk
 from consumer.kernel.load_data import put_lines
 from consumer.kernel.walk import CELL_WIDTH
-from consumer.row_schemas import Ints, Programs
+from consumer.records.row_schemas import Ints, Programs
 
 Bytes = npt.NDArray[np.uint8]
 
