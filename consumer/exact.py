@@ -24,7 +24,7 @@ from enum import Enum, auto
 from ipaddress import ip_address
 from uuid import UUID
 
-from consumer.sql.table_plan import SPATIAL_TYPES
+from consumer.tables.table_plan import SPATIAL_TYPES
 from drivers.mysql.catalog import TargetColumn, TargetTable
 from drivers.mysql.connection import Row, TargetConnection
 from schemas.chunks.key import whole_number

@@ -35,7 +35,7 @@ Refused before a row of their window is written (MR-5024), because a REPLACE wou
     a key WITHOUT OVERLAPS                      MariaDB has no REPLACE for it
 
 Refused in the same way (MR-5025): a change whose cascade the source did not log, and which can't be repeated exactly
-(``consumer.plan.cascades``). The task is also blocked with this code if the target refuses a DELETE with checks: a row
+(``consumer.tables.cascades``). The task is also blocked with this code if the target refuses a DELETE with checks: a row
 of a later state refers to the row by a foreign key without a cascade.
 
 A row of a snapshot in the topic (`op: r`) is written by REPLACE wherever it comes, with the same refusals: the target
@@ -52,11 +52,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from consumer.kernel import walk
-from consumer.plan.cascades import why_change_is_inexact, why_deletion_is_inexact
 from consumer.records.row_schemas import Ints
 from consumer.records.rows import Rows
-from consumer.sql.table_plan import TablePlan
-from consumer.sql.table_plans import TablePlans, slots_of
+from consumer.tables.cascades import why_change_is_inexact, why_deletion_is_inexact
+from consumer.tables.table_plan import TablePlan
+from consumer.tables.table_plans import TablePlans, slots_of
 from consumer.target.progress import Mark
 from consumer.unlogged import Flags, followed_changes, followed_deletions
 from consumer.window import Window, in_gtid_set

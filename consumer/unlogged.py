@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from consumer.kernel import walk
-from consumer.plan.cascades import followers
 from consumer.records.row_schemas import Ints
 from consumer.records.rows import Rows
-from consumer.sql.table_plan import TablePlan, record_indexes
-from consumer.sql.table_plans import TablePlans, slots_of
+from consumer.tables.cascades import followers
+from consumer.tables.table_plan import TablePlan, record_indexes
+from consumer.tables.table_plans import TablePlans, slots_of
 from drivers.mysql.actions import Action
 from drivers.mysql.catalog import ForeignKey, TableKey
 

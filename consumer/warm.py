@@ -10,11 +10,11 @@ from consumer.copy.columns import CopyColumn
 from consumer.copy.form import load_form
 from consumer.kernel.groups import bind_groups, hold_keys, pack_lanes
 from consumer.kernel.text_rows import make_state, put_text_rows
-from consumer.plan.keys import find_keys
-from consumer.plan.merge import net_changes
 from consumer.records.row_schemas import RowSchemas
 from consumer.records.rows import Values, walk_values
-from consumer.sql.table_plans import Catalogue, TablePlans
+from consumer.tables.causality_keys import find_keys
+from consumer.tables.merge_rules import net_changes
+from consumer.tables.table_plans import Catalogue, TablePlans
 from drivers.mysql.catalog import Inventory, TargetColumn, TargetTable, UniqueKey
 from schemas.gtid import Flavour
 from schemas.record.avro_codec import encode

@@ -27,7 +27,7 @@ from consumer.kernel import walk
 from consumer.plan.applied import not_applied
 from consumer.records.row_schemas import Ints, RowSchemas, layout_of
 from consumer.records.rows import Rows, Values, walk_values
-from consumer.sql.table_plans import TablePlans
+from consumer.tables.table_plans import TablePlans
 from consumer.target.progress import Mark
 from millrace.errors import Fatal, MillraceError
 from schemas.gtid import Flavour, GtidPosition, parse_gtid, parse_gtid_set

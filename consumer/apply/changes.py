@@ -21,11 +21,11 @@ from consumer.kernel.walk import (
     OP_UPDATE,
     SLOT,
 )
-from consumer.plan.keys import find_keys
-from consumer.plan.merge import net_changes
 from consumer.records.row_schemas import Ints
 from consumer.records.rows import Rows
-from consumer.sql.table_plans import TablePlans, slots_of
+from consumer.tables.causality_keys import find_keys
+from consumer.tables.merge_rules import net_changes
+from consumer.tables.table_plans import TablePlans, slots_of
 
 # a table's changes of one level are sorted by operation, so around OP_DELETE
 OP_RESTORE, OP_REPLACE = 98, 114

@@ -21,9 +21,9 @@ import numpy as np
 
 from consumer.kernel.walk import OP, OP_CREATE, OP_DELETE, OP_UPDATE, SCHEMA_ID, SEQ, SLOT
 from consumer.records.rows import Rows
-from consumer.sql.table_plan import AFTER, BEFORE, TablePlan, record_indexes, target_column
-from consumer.sql.table_plans import TablePlans
-from consumer.sql.templates import rows_template
+from consumer.tables.row_statements import rows_template
+from consumer.tables.table_plan import AFTER, BEFORE, TablePlan, record_indexes, target_column
+from consumer.tables.table_plans import TablePlans
 from consumer.target.conflicts import STOP, Conflict, store_conflict
 from consumer.target.progress import Owner, check_fence
 from drivers.mysql.catalog import TargetColumn

@@ -63,10 +63,10 @@ from consumer.apply.outcome import (
     is_understood,
 )
 from consumer.load.state import set_waiting, task_of
-from consumer.route import Route
-from consumer.streams.related import related
 from consumer.streams.statements import Place, Verdict, Way, verdict
 from consumer.streams.view import Range
+from consumer.tables.filter import Route
+from consumer.tables.related import related
 from consumer.target.progress import DATABASE, Mark, Owner, check_fence, move_mark
 from consumer.target.sessions import session_for, statement_session
 from consumer.target.statement import lock, watched

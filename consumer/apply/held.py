@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from consumer.kernel.groups import bind_groups, hold_keys
-from consumer.plan.keys import KeyEntries
 from consumer.records.row_schemas import Ints
+from consumer.tables.causality_keys import KeyEntries
 
 HELD_KEYS_MAX = 1 << 18  # the table has twice as many places of 32 bytes
 

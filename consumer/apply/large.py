@@ -25,9 +25,9 @@ from consumer.load.state import task_of
 from consumer.records.pieces import Taken
 from consumer.records.row_schemas import Ints
 from consumer.safe_mode import check_triggers, prepare_snapshot_rows
-from consumer.sql.table_plans import TablePlans
 from consumer.streams.range import Overlap
 from consumer.streams.state import set_unfit
+from consumer.tables.table_plans import TablePlans
 from consumer.target.progress import Mark, check_fence
 from consumer.target.sessions import session_for
 from consumer.window import LookUp, Window, advanced, read_window

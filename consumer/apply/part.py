@@ -24,7 +24,7 @@ from consumer.plan.applied import to_bitmap
 from consumer.records.row_schemas import Ints
 from consumer.records.rows import Rows
 from consumer.safe_mode import check_triggers
-from consumer.sql.table_plans import TablePlans
+from consumer.tables.table_plans import TablePlans
 from consumer.target.progress import (
     DATABASE,
     Mark,

@@ -35,7 +35,7 @@ from consumer.kernel import walk
 from consumer.plan.applied import to_bitmap
 from consumer.records.row_schemas import RowSchemas
 from consumer.records.rows import Rows, Values, walk_values
-from consumer.sql.table_plans import Catalogue, TablePlans
+from consumer.tables.table_plans import Catalogue, TablePlans
 from consumer.target.conflicts import SKIP, STOP, Conflict, no_conflict, read_conflict, schema_of
 from consumer.target.progress import DATABASE, Owner
 from consumer.target.sessions import open_session

@@ -1,11 +1,11 @@
-"""Which records of a part set a sequence (``consumer.sql.sequence``)."""
+"""Which records of a part set a sequence (``consumer.tables.sequence``)."""
 
 import numpy as np
 
 from consumer.kernel.walk import SLOT
 from consumer.records.row_schemas import Ints
 from consumer.records.rows import Rows
-from consumer.sql.table_plans import TablePlans, slots_of
+from consumer.tables.table_plans import TablePlans, slots_of
 
 
 def split_sequences(plans: TablePlans, rows: Rows, numbers: Ints) -> tuple[Ints, list[int]]:

@@ -12,8 +12,8 @@ from dataclasses import replace
 from consumer.apply.order import Share, ShareEnd
 from consumer.apply.spread import SpreadApplier
 from consumer.apply.turn import Resident, Tools, known_plans, known_position, residents
-from consumer.plan.plan_key import plan_key
 from consumer.records.transaction_cut import Cutter
+from consumer.tables.plan_key import plan_key
 from consumer.target.claims import claim_share
 from consumer.target.sessions import session_for
 

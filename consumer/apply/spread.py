@@ -31,13 +31,13 @@ from consumer.apply.order import Counts, Share, ShareEnd, Step
 from consumer.apply.part import BitmapClaim, Writing, apply_part
 from consumer.kernel.groups import pack_lanes
 from consumer.kernel.walk import SEQ, SLOT
-from consumer.plan.keys import find_keys
 from consumer.records.pieces import Taken
 from consumer.records.row_schemas import Ints
 from consumer.records.rows import Rows
 from consumer.records.transaction_cut import Cutter
 from consumer.safe_mode import prepare_snapshot_rows
-from consumer.sql.table_plans import TablePlans, slots_of
+from consumer.tables.causality_keys import find_keys
+from consumer.tables.table_plans import TablePlans, slots_of
 from consumer.target.progress import Mark
 from consumer.target.sessions import session_for
 from consumer.window import LookUp, Window, read_window

@@ -10,7 +10,7 @@ from consumer.kernel.merge import OP_ABSENT
 from consumer.kernel.walk import OP, OP_CREATE, OP_DELETE, OP_UPDATE
 from consumer.records.row_schemas import Ints
 from consumer.records.rows import Rows
-from consumer.sql.table_plan import Pieces
+from consumer.tables.table_plan import Pieces
 from drivers.mysql.catalog import Inventory
 
 STATEMENT_ROWS_MAX = 1000  # with more, a statement gains little and its locks and plan cost more

@@ -16,13 +16,13 @@ from consumer.apply.order import Order, Outcome
 from consumer.load.state import set_waiting
 from consumer.records.pieces import Source
 from consumer.records.row_schemas import Ints
-from consumer.route import Route
 from consumer.safe_mode import SafeMode
-from consumer.sql.table_plans import Catalogue, TablePlans
 from consumer.streams.range import Overlap
-from consumer.streams.related import RELATED, related
 from consumer.streams.state import current_view
 from consumer.streams.view import WHOLE, View
+from consumer.tables.filter import Route
+from consumer.tables.related import RELATED, related
+from consumer.tables.table_plans import Catalogue, TablePlans
 from consumer.target.fence import take_turn
 from consumer.target.progress import Mark, Owner, check_fence, read_position, read_schemas
 from consumer.target.sessions import session_for

@@ -36,8 +36,8 @@ from consumer.kernel.walk import (
 )
 from consumer.records.row_schemas import Ints
 from consumer.records.rows import Rows
-from consumer.sql.table_plan import AFTER, BEFORE, TablePlan, insert_pieces
-from consumer.sql.table_plans import TablePlans, slots_of
+from consumer.tables.table_plan import AFTER, BEFORE, TablePlan, insert_pieces
+from consumer.tables.table_plans import TablePlans, slots_of
 from millrace.errors import Fatal
 
 # MariaDB before and from 11.5

@@ -1,6 +1,6 @@
 """Writes rows to the target inside an open target transaction: fast in multi-row statements, or one by one.
 
-``write`` merges the changes of one row into a net change (``consumer.plan.merge``) and sorts net changes into levels
+``write`` merges the changes of one row into a net change (``consumer.tables.merge_rules``) and sorts net changes into levels
 (``consumer.apply.changes``). It sorts each level by table and operation and makes multi-row statements with limited
 rows and bytes. Matched rows are counted. An INSERT of an existing row, or
 an UPDATE or DELETE that does not match all of its rows, is Fatal MR-5010. The caller then rolls back and uses
@@ -67,11 +67,11 @@ from consumer.kernel.walk import (
 )
 from consumer.records.row_schemas import Ints
 from consumer.records.rows import Rows
-from consumer.sql import table_plan as images
-from consumer.sql.json_documents import filled_exactly, has_lost_type
-from consumer.sql.load import LOAD_ROWS_MAX
-from consumer.sql.table_plan import Pieces, TablePlan, compared, make_shape
-from consumer.sql.table_plans import TablePlans
+from consumer.tables import table_plan as images
+from consumer.tables.json_documents import filled_exactly, has_lost_type
+from consumer.tables.load_data import LOAD_ROWS_MAX
+from consumer.tables.table_plan import Pieces, TablePlan, compared, make_shape
+from consumer.tables.table_plans import TablePlans
 from consumer.target.conflicts import Conflict, store_conflict
 from consumer.target.generated import fix_of_columns, fix_of_refusal
 from drivers.mysql.catalog import TargetColumn, has_changed
@@ -337,7 +337,7 @@ class RowWriter:
         return matched
 
     def _set_sequence(self, rows: Rows, number: int) -> None:
-        """SETVAL, then the whole row if the sequence is not as the record says (``consumer.sql.sequence``)."""
+        """SETVAL, then the whole row if the sequence is not as the record says (``consumer.tables.sequence``)."""
         for which in ("setval", "is_set", "insert"):
             matched = self._run(self._filled(rows, Single.of(rows, number), which))
             if which == "is_set" and matched:

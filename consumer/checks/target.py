@@ -1,7 +1,7 @@
 """Checks a target set: whether apply can write to it, and what would make it slow or wrong.
 
 The primary is found by the rule that a start uses (``drivers.mysql.primary``). Tables are compared with the schemas
-that the task has learned so far (``consumer.sql.table_plan``), so a new task compares none. Nothing is written, so
+that the task has learned so far (``consumer.tables.table_plan``), so a new task compares none. Nothing is written, so
 missing privileges are found by comparing SHOW GRANTS with ``schemas.grants``. A server hides the databases on which an
 account has no right, so the databases that need a grant are also taken from the documents and from the schemas.
 """
@@ -9,9 +9,9 @@ account has no right, so the databases that need a grant are also taken from the
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from consumer.plan.cascades import inexact
 from consumer.records.row_schemas import layout_of
-from consumer.sql.table_plan import plan_table
+from consumer.tables.cascades import inexact
+from consumer.tables.table_plan import plan_table
 from consumer.target.progress import DATABASE, read_schemas
 from drivers.mysql.catalog import Inventory, TableKey, TargetTable, read_inventory
 from drivers.mysql.connection import LOCK_WAIT_S, TargetConnection, connect, text_of

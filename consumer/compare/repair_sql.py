@@ -27,8 +27,8 @@ import numpy as np
 
 from consumer.compare.gaps import Gap
 from consumer.compare.table import Name, Pair
-from consumer.sql.json_documents import by_expression
-from consumer.sql.table_plan import SPATIAL_TYPES
+from consumer.tables.json_documents import by_expression
+from consumer.tables.table_plan import SPATIAL_TYPES
 from drivers.mysql.catalog import TargetColumn
 from drivers.mysql.connection import Row, text_of
 from schemas.chunks.key import whole_number

@@ -16,7 +16,7 @@ as they are. So most values are copied as bytes. The others:
 
 (1) FLOAT alone prints six digits. DOUBLE with decimals prints no others.
 (2) The server takes a text for a label first. So the number must not look like a label, and not be in UCS-2.
-(3) ``consumer.sql.json_documents`` finds the texts that need an expression.
+(3) ``consumer.tables.json_documents`` finds the texts that need an expression.
 (4) The largest FLOAT(M,D) may be above its own limit, and is read as the limit.
 
 All other pairs of types are Fatal MR-5082. Pure.
@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from consumer.sql.table_plan import SPATIAL_TYPES
+from consumer.tables.table_plan import SPATIAL_TYPES
 from drivers.mysql.catalog import TargetColumn
 from schemas.sql.quoting import charset_name, quoted
 
@@ -69,7 +69,7 @@ class Kind(Enum):
 class CopyColumn:
     """``name`` is the target's; ``expression`` reads the value on the source.
 
-    ``load``: the form for LOAD DATA, as in ``consumer.sql.load.load_sql``. ``refuses_null``: only the source may have
+    ``load``: the form for LOAD DATA, as in ``consumer.tables.load_data.load_sql``. ``refuses_null``: only the source may have
     NULL, for which the target would take another value.
     """
 

@@ -1,4 +1,4 @@
-"""Single rows with JSON that SQL must write by expression (``consumer.sql.json_documents``), as an INSERT each."""
+"""Single rows with JSON that SQL must write by expression (``consumer.tables.json_documents``), as an INSERT each."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ from consumer.copy.columns import Kind
 from consumer.copy.form import opening_of
 from consumer.copy.outgoing import null_refused
 from consumer.copy.pair import TablePair
-from consumer.sql.json_documents import by_expression
+from consumer.tables.json_documents import by_expression
 from schemas.sql.quoting import escaped
 
 _SIZES = {0xFC: 2, 0xFD: 3, 0xFE: 8}

@@ -16,7 +16,7 @@ from consumer.copy.columns import CopyColumn
 from consumer.copy.form import Form, insert_form, load_form
 from consumer.copy.pair import TablePair
 from consumer.kernel.text_rows import MARK, OUT, ROWS, ROWS_MAX, ZEROS
-from consumer.sql.load import LOAD_ROWS_MAX
+from consumer.tables.load_data import LOAD_ROWS_MAX
 from drivers.mysql.connection import Loading, TargetConnection, Written
 from millrace.errors import Fatal, Retryable
 from millrace.text_protocol.walk import PACKET_MAX, Bytes, Ints

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from consumer.copy.columns import CopyColumn, copy_column
-from consumer.sql.load import load_sql
-from consumer.sql.table_plan import target_column
+from consumer.tables.load_data import load_sql
+from consumer.tables.table_plan import target_column
 from drivers.mysql.catalog import Inventory, TargetColumn, TargetTable
 from millrace.errors import Fatal
 from schemas.chunks.key import FORCED, chunk_key

@@ -1,4 +1,4 @@
-"""Merges changes of one row into net changes. The rules of each table are in ``consumer.plan.merge``.
+"""Merges changes of one row into net changes. The rules of each table are in ``consumer.tables.merge_rules``.
 
 A row's changes form a chain by its identity: the bytes of the identity's columns in one image. Each chain has a hash
 entry. A hash only finds the entry; the bytes decide, so equal hashes never join two rows.

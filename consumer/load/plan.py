@@ -21,7 +21,7 @@ from consumer.load.tables import (
     on_target,
     tables_to_load,
 )
-from consumer.route import Route
+from consumer.tables.filter import Route
 from consumer.target.progress import Owner
 from drivers.mysql.catalog import ForeignKey, Inventory, TableKey, read_inventory
 from drivers.mysql.connection import TargetConnection, text_of

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from consumer.route import Route
+from consumer.tables.filter import Route
 from drivers.mysql.catalog import (
     ForeignKey,
     Inventory,

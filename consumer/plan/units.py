@@ -12,9 +12,9 @@ from dataclasses import replace
 import numpy as np
 
 from consumer.kernel.walk import LAST, SLOT
-from consumer.plan.keys import KeyEntries
 from consumer.records.row_schemas import Ints
 from consumer.records.rows import Rows
+from consumer.tables.causality_keys import KeyEntries
 
 
 def units_of(rows: Rows, *, is_whole: bool) -> Ints:

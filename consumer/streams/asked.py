@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from consumer.load.tables import Admission, check_engine
-from consumer.route import Route
+from consumer.tables.filter import Route
 from drivers.mysql.catalog import Inventory, TableKey, TargetTable
 from millrace.errors import Fatal
 from millrace.near import near_names

@@ -21,9 +21,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from consumer.load.state import FIRST, FOLLOWS, forget_tables, set_waiting
-from consumer.route import Route
 from consumer.streams.loader import Loader
 from consumer.streams.state import read_tables
+from consumer.tables.filter import Route
 from consumer.target.progress import DATABASE, Owner, check_fence
 from drivers.mysql.catalog import Inventory, TableKey, read_inventory
 from drivers.mysql.connection import TargetConnection

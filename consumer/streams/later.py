@@ -18,12 +18,12 @@ from dataclasses import dataclass, field, replace
 from consumer.apply.batch import BatchApplier
 from consumer.load.state import WAITS, set_waiting, task_of
 from consumer.streams.loader import Loader, Turns
-from consumer.streams.related import RELATED
 from consumer.streams.side import Owners, begin, follow
 from consumer.streams.side_stream import SideStream
 from consumer.streams.state import is_partial, read_tables
 from consumer.streams.steps import Loads, Step, as_shown, next_step, text_of
 from consumer.streams.view import StreamTable, side_of
+from consumer.tables.related import RELATED
 from consumer.target.conflicts import forget_blocking
 from consumer.target.fence import raise_fence
 from consumer.target.progress import Owner, read_mark

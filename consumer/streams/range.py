@@ -18,9 +18,9 @@ import numpy.typing as npt
 from consumer.kernel import walk
 from consumer.records.row_schemas import Ints
 from consumer.safe_mode import SafeMode, refusal, repeat
-from consumer.sql.table_plans import TablePlans, slots_of
-from consumer.streams.related import with_related
 from consumer.streams.view import Fate, Range
+from consumer.tables.related import with_related
+from consumer.tables.table_plans import TablePlans, slots_of
 from consumer.target.progress import Mark
 from consumer.unlogged import leave_unchecked
 from consumer.window import Window

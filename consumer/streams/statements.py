@@ -20,7 +20,7 @@
     (2) set aside, if the database has a table of others. An empty one is dropped, then or by the load.
     (3) main is ahead and has executed or recorded it. DROP DATABASE: its tables are set aside.
 
-Tables that foreign keys relate to those that are set aside are set aside with them (``consumer.streams.related``).
+Tables that foreign keys relate to those that are set aside are set aside with them (``consumer.tables.related``).
 A statement that is set aside is not executed later: the load copies the structure and the rows that result from it, or
 drops a table that the source no longer has. Pure.
 """
@@ -29,8 +29,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from consumer.route import Route
 from consumer.streams.view import Range
+from consumer.tables.filter import Route
 from drivers.mysql.catalog import TableKey
 from schemas.gtid import AnyGtid
 from schemas.sql.statement import APPLIED_KINDS, Kind, Statement

@@ -4,7 +4,7 @@
 
 A second execution of one share is refused by the primary key. Of two shares, the one that commits its claim later reads
 the other's, so at least one of them sees that their plan keys differ. It then writes nothing.
-Not done here: the plan key (``consumer.plan.plan_key``).
+Not done here: the plan key (``consumer.tables.plan_key``).
 """
 
 from consumer.target.progress import DATABASE, Owner, check_fence

@@ -3,7 +3,7 @@
 It is read at the start. After a DDL statement only the tables that it changed are read again, so the cost of a
 statement does not grow with the number of tables. An inventory holds only values, so that Spark can send it to
 executors. A table that is not in it is not on the target. Names are as the server reports them (``Inventory.key``). Not
-done here: decisions about records (``consumer.sql.table_plan``).
+done here: decisions about records (``consumer.tables.table_plan``).
 """
 
 import re

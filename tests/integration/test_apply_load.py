@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from consumer.sql.table_plans import TablePlans
+from consumer.tables.table_plans import TablePlans
 from deploy.servers import DatabaseServer
 from drivers.mysql.connection import connect
 from millrace.errors import Fatal

@@ -6,7 +6,7 @@ import pytest
 from consumer.apply.writer import ConflictRule, RowWriter
 from consumer.records.row_schemas import RowSchemas
 from consumer.records.rows import walk_values
-from consumer.sql.table_plans import Catalogue, TablePlans
+from consumer.tables.table_plans import Catalogue, TablePlans
 from deploy.servers import DatabaseServer
 from drivers.mysql.catalog import read_inventory
 from drivers.mysql.connection import connect

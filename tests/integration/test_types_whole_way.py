@@ -14,7 +14,7 @@ import pytest
 
 from consumer.apply import writer
 from consumer.compare import Ends, compare_sets
-from consumer.sql.table_plans import TablePlans
+from consumer.tables.table_plans import TablePlans
 from deploy.servers import DatabaseServer
 from schemas.gtid import Flavour
 from tests.fixtures.servers import in_turn

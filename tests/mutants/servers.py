@@ -10,8 +10,8 @@ import pytest
 from consumer.apply import applier, conflict, ddl, ddl_session, outcome, part, turn, writer
 from consumer.apply.writer import RowWriter
 from consumer.compare import plan as compare_plan
-from consumer.sql import table_plans, templates
-from consumer.sql.table_plan import TablePlan, plan_table
+from consumer.tables import row_statements, table_plans
+from consumer.tables.table_plan import TablePlan, plan_table
 from consumer.target import fence, progress
 from drivers.mysql import connection as connections
 from drivers.mysql.catalog import Inventory
@@ -117,7 +117,7 @@ def single_rows_not_counted(patch: Patch) -> None:
 
 def values_compared_by_collation(patch: Patch) -> None:
     """A row without a key is found by equal values under the collation, not by identical bytes."""
-    patch.setattr(templates, "_same", lambda column, _: (quoted(column.name) + b" <=> ", b""))
+    patch.setattr(row_statements, "_same", lambda column, _: (quoted(column.name) + b" <=> ", b""))
 
 
 def mode_not_strict(patch: Patch) -> None:

@@ -18,9 +18,9 @@ from consumer import window
 from consumer.apply import applier, ddl, outcome, part
 from consumer.kernel import hashes
 from consumer.plan.applied import not_applied
-from consumer.plan.keys import key_lines
 from consumer.records.row_schemas import Ints
-from consumer.sql import table_plans
+from consumer.tables import table_plans
+from consumer.tables.causality_keys import key_lines
 from consumer.target import progress
 from millrace.errors import Retryable
 from producer.binlog import file_head

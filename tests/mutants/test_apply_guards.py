@@ -14,11 +14,11 @@ from consumer import window
 from consumer.apply import applier, held, large, part
 from consumer.kernel import hashes
 from consumer.kernel.groups import bind_groups
-from consumer.plan import keys
 from consumer.plan.units import units_of
 from consumer.records import source_transactions
 from consumer.records.pieces import Taken
 from consumer.records.row_schemas import Ints
+from consumer.tables import causality_keys
 from consumer.target.progress import Owner, delete_applied
 from drivers.mysql.connection import TargetConnection
 from millrace.errors import MillraceError
@@ -75,29 +75,29 @@ def _flights_under_way(patch: pytest.MonkeyPatch) -> None:
 
 
 def _further_unique_keys(patch: pytest.MonkeyPatch) -> None:
-    made = keys.key_lines
+    made = causality_keys.key_lines
     patch.setattr(
-        "consumer.sql.table_plans.key_lines",
+        "consumer.tables.table_plans.key_lines",
         lambda *given: tuple(line for line in made(*given) if line.kind != hashes.UNIQUE),
     )
 
 
 def _collations(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(keys, "_method", lambda *_: (hashes.EXACT, 0))
+    patch.setattr(causality_keys, "_method", lambda *_: (hashes.EXACT, 0))
 
 
 def _foreign_keys(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(keys, "_foreign_lines", lambda *_: ())
+    patch.setattr(causality_keys, "_foreign_lines", lambda *_: ())
 
 
 def _cascades(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(keys, "_reach", lambda *_: set())
+    patch.setattr(causality_keys, "_reach", lambda *_: set())
 
 
 def _bags(patch: pytest.MonkeyPatch) -> None:
-    made = keys.key_lines
+    made = causality_keys.key_lines
     patch.setattr(
-        "consumer.sql.table_plans.key_lines",
+        "consumer.tables.table_plans.key_lines",
         lambda *given: tuple(line for line in made(*given) if line.kind != hashes.BAG),
     )
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from consumer.plan.cascades import followers, why_change_is_inexact, why_deletion_is_inexact
+from consumer.tables.cascades import followers, why_change_is_inexact, why_deletion_is_inexact
 from drivers.mysql.actions import Action, Actions
 from drivers.mysql.catalog import ForeignKey
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from consumer.kernel.groups import pack_lanes
 from consumer.kernel.walk import OP, SEQ, SLOT
-from consumer.plan.keys import KeyEntries, find_keys
 from consumer.records.row_schemas import RowSchemas
 from consumer.records.rows import Rows, walk_values
-from consumer.sql.table_plans import Catalogue, TablePlans, slots_of
+from consumer.tables.causality_keys import KeyEntries, find_keys
+from consumer.tables.table_plans import Catalogue, TablePlans, slots_of
 from drivers.mysql.catalog import Inventory, TargetColumn, TargetTable, UniqueKey
 from schemas.record.avro_schema import envelope_schema
 from tests.kit.apply.folds import general_fold

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from consumer.sql.table_plan import TablePlan, check_names_row, plan_table
-from consumer.sql.templates import delete_template, insert_template, update_template
+from consumer.tables.row_statements import delete_template, insert_template, update_template
+from consumer.tables.table_plan import TablePlan, check_names_row, plan_table
 from drivers.mysql.catalog import Inventory, TargetColumn, TargetTable, UniqueKey
 from millrace.errors import Fatal
 from schemas.gtid import Flavour

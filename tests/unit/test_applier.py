@@ -14,7 +14,7 @@ from consumer.apply.order import Order
 from consumer.plan.applied import from_bitmaps, to_bitmap
 from consumer.records.pieces import Size
 from consumer.records.row_schemas import Ints, RowSchemas
-from consumer.sql.table_plans import Catalogue, TablePlans
+from consumer.tables.table_plans import Catalogue, TablePlans
 from consumer.target.progress import Owner
 from millrace.errors import Retryable
 from schemas.documents import Brokers, ConflictPolicy, Consistency, TopicAddress

@@ -9,7 +9,7 @@ import pytest
 from consumer.kernel import walk
 from consumer.records.registry import look_up_at
 from consumer.records.row_schemas import Ints, RowSchemas
-from consumer.sql.table_plans import Catalogue, TablePlans
+from consumer.tables.table_plans import Catalogue, TablePlans
 from consumer.target.progress import Mark
 from consumer.window import LookUp, Window, read_window
 from millrace.errors import Fatal

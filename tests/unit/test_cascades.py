@@ -2,7 +2,7 @@
 
 import pytest
 
-from consumer.plan.cascades import inexact, why_deletion_is_inexact
+from consumer.tables.cascades import inexact, why_deletion_is_inexact
 from drivers.mysql.actions import NO_ACTIONS, Action, Actions
 from drivers.mysql.catalog import ForeignKey
 

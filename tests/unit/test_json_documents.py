@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from consumer.kernel.json_numbers import MARKS, NO_MARKS, SIGN_MARKS, find_inexact
 from consumer.kernel.walk import CELL_WIDTH, FIRST_CELL, RECORD_WIDTH, STRING
-from consumer.sql.json_documents import by_expression, is_read_exactly, unmarked
+from consumer.tables.json_documents import by_expression, is_read_exactly, unmarked
 from producer.convert.kernel.doubles import TEXT_BYTES_MAX, write_json_double
 
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 
 from consumer.kernel import hashes
-from consumer.plan.keys import find_keys
 from consumer.records.row_schemas import RowSchemas
 from consumer.records.rows import walk_values
-from consumer.sql.table_plans import Catalogue, TablePlans
+from consumer.tables.causality_keys import find_keys
+from consumer.tables.table_plans import Catalogue, TablePlans
 from drivers.mysql.catalog import (
     ForeignKey,
     Inventory,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from consumer.sql.load import load_statement
-from consumer.sql.table_plan import plan_table
+from consumer.tables.load_data import load_statement
+from consumer.tables.table_plan import plan_table
 from drivers.mysql.catalog import Inventory, TargetColumn, TargetTable, UniqueKey
 from schemas.record.row_layout import RowLayout
 from schemas.table.structure import Column, ColumnType, TextEncoding, TypeCode

@@ -1,6 +1,6 @@
 """The tables of a topic that an apply task applies."""
 
-from consumer.route import Route
+from consumer.tables.filter import Route
 from schemas.documents import TableFilter
 from schemas.sql.statement import classify
 

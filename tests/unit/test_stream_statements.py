@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 import pytest
 
-from consumer.route import Route
 from consumer.streams.statements import Place, Way, verdict
 from consumer.streams.view import Copied, Range
+from consumer.tables.filter import Route
 from drivers.mysql.catalog import TableKey
 from schemas.documents import TableFilter
 from schemas.gtid import Flavour, parse_gtid, parse_gtid_set

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from consumer.sql.table_plan import plan_table
+from consumer.tables.table_plan import plan_table
 from drivers.mysql.catalog import Inventory, TargetTable
 from millrace.codes import CATALOGUE
 from millrace.errors import Fatal

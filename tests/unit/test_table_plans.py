@@ -4,7 +4,7 @@ import random
 import tracemalloc
 
 from consumer.records.row_schemas import RowSchemas
-from consumer.sql.table_plans import Catalogue, TablePlans
+from consumer.tables.table_plans import Catalogue, TablePlans
 from drivers.mysql.catalog import Inventory, TargetColumn, TargetTable, UniqueKey
 from schemas.record.avro_schema import envelope_schema
 from tests.kit.apply.tables import integer, table

@@ -13,7 +13,7 @@ from consumer.apply.statements import STATEMENT_ROWS_MAX, byte_parts
 from consumer.apply.writer import ConflictRule, RowWriter
 from consumer.records.row_schemas import RowSchemas
 from consumer.records.rows import walk_values
-from consumer.sql.table_plans import Catalogue, TablePlans
+from consumer.tables.table_plans import Catalogue, TablePlans
 from drivers.mysql.catalog import Inventory, TargetColumn, TargetTable, UniqueKey
 from drivers.mysql.connection import LENIENT_MODE, STRICT_MODE
 from millrace.errors import Fatal, MillraceError, Retryable

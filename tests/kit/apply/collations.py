@@ -12,9 +12,9 @@ from unicodedata import normalize
 import numpy as np
 
 from consumer.kernel import hashes
-from consumer.plan.keys import KeyLine, find_keys, make_key_programs
 from consumer.records.row_schemas import RowSchemas, make_programs
 from consumer.records.rows import Rows, walk_values
+from consumer.tables.causality_keys import KeyLine, find_keys, make_key_programs
 from drivers.mysql.collation import Fold, make_table
 from drivers.mysql.connection import TargetConnection
 from schemas.gtid import Flavour

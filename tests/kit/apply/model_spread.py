@@ -19,7 +19,7 @@ from consumer.apply.turn import Tools, residents
 from consumer.plan.applied import from_bitmaps
 from consumer.records.pieces import Size
 from consumer.records.row_schemas import Ints
-from consumer.sql.table_plans import Catalogue, TablePlans
+from consumer.tables.table_plans import Catalogue, TablePlans
 from consumer.target.progress import Mark, Owner
 from schemas.gtid import Flavour
 from tests.kit.apply.local import ALL

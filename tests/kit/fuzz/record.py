@@ -20,11 +20,11 @@ import numpy.typing as npt
 from consumer.kernel import walk
 from consumer.kernel.compiled import CHECKED
 from consumer.kernel.walk import SLOT
-from consumer.plan.keys import find_keys
-from consumer.plan.merge import net_changes
 from consumer.records.row_schemas import RowSchemas
 from consumer.records.rows import Values
-from consumer.sql.table_plans import Catalogue, TablePlans
+from consumer.tables.causality_keys import find_keys
+from consumer.tables.merge_rules import net_changes
+from consumer.tables.table_plans import Catalogue, TablePlans
 from consumer.target.progress import Mark
 from consumer.window import read_window
 from drivers.mysql.catalog import Inventory, TargetColumn, TargetTable, UniqueKey

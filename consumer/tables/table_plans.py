@@ -13,7 +13,9 @@ from functools import partial
 import numpy as np
 
 from consumer.kernel.merge import KEEP
-from consumer.plan.keys import (
+from consumer.records.row_schemas import Ints, RowSchemas, make_programs
+from consumer.records.rows import Template
+from consumer.tables.causality_keys import (
     KeyLine,
     KeyPrograms,
     fold_table,
@@ -21,14 +23,10 @@ from consumer.plan.keys import (
     make_key_programs,
     ordered_tables,
 )
-from consumer.plan.merge import MergeRule, MergeRules, make_merge_rules, merge_rule
-from consumer.records.row_schemas import Ints, RowSchemas, make_programs
-from consumer.records.rows import Template
-from consumer.route import Route
-from consumer.sql.load import load_statement
-from consumer.sql.sequence import is_set_template, setval_template
-from consumer.sql.table_plan import BEFORE, Pieces, TablePlan, plan_table
-from consumer.sql.templates import (
+from consumer.tables.filter import Route
+from consumer.tables.load_data import load_statement
+from consumer.tables.merge_rules import MergeRule, MergeRules, make_merge_rules, merge_rule
+from consumer.tables.row_statements import (
     delete_template,
     each_verified_template,
     find_computed_template,
@@ -40,6 +38,8 @@ from consumer.sql.templates import (
     update_template,
     verifying_pieces,
 )
+from consumer.tables.sequence import is_set_template, setval_template
+from consumer.tables.table_plan import BEFORE, Pieces, TablePlan, plan_table
 from drivers.mysql.catalog import Inventory, TableKey, TargetTable
 from drivers.mysql.collation import Codes
 from millrace.errors import Fatal

@@ -34,7 +34,7 @@ from consumer.kernel import groups as order
 from consumer.kernel import hashes
 from consumer.records.row_schemas import Ints, is_decimal
 from consumer.records.rows import Rows
-from consumer.sql.table_plan import TablePlan, record_indexes, target_column
+from consumer.tables.table_plan import TablePlan, record_indexes, target_column
 from drivers.mysql.catalog import ForeignKey, Inventory, TableKey, TargetColumn
 from drivers.mysql.collation import Codes, is_exact, make_table
 from schemas.table.structure import (

@@ -22,7 +22,7 @@ variables. With LOCAL the server makes errors of rows warnings and skips rows, s
 from collections.abc import Iterable
 
 from consumer.records.row_schemas import is_decimal
-from consumer.sql.table_plan import TablePlan
+from consumer.tables.table_plan import TablePlan
 from drivers.mysql.catalog import Inventory, TargetColumn, TargetTable
 from schemas.sql.quoting import quoted, table_name
 from schemas.table.structure import INTEGER_CODES, Column, TypeCode

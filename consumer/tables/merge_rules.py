@@ -41,7 +41,7 @@ import numpy as np
 from consumer.kernel import merge
 from consumer.records.row_schemas import Ints
 from consumer.records.rows import Rows
-from consumer.sql.table_plan import TablePlan, record_indexes
+from consumer.tables.table_plan import TablePlan, record_indexes
 from drivers.mysql.catalog import ForeignKey, Inventory, TableKey
 from schemas.table.structure import INTEGER_CODES
 

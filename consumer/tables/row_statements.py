@@ -10,7 +10,7 @@ selects one of several equal rows; it does not matter which one.
 from collections.abc import Iterable
 
 from consumer.records.rows import Template
-from consumer.sql.table_plan import (
+from consumer.tables.table_plan import (
     AFTER,
     BEFORE,
     SPATIAL_TYPES,

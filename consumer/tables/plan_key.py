@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from operator import attrgetter
 
-from consumer.sql.table_plans import TablePlans
+from consumer.tables.table_plans import TablePlans
 from drivers.mysql.catalog import ForeignKey, Inventory, TargetColumn, UniqueKey
 from millrace import __version__
 

@@ -13,7 +13,7 @@ None of them is rolled back with the target transaction. Each has the same resul
 """
 
 from consumer.records.rows import Template
-from consumer.sql.table_plan import AFTER, TablePlan, compared, make_shape, record_indexes
+from consumer.tables.table_plan import AFTER, TablePlan, compared, make_shape, record_indexes
 from schemas.sql.quoting import quoted
 
 NEXT, CYCLE = "next_not_cached_value", "cycle_count"

@@ -28,7 +28,7 @@ from decimal import Decimal
 from consumer.kernel.walk import STRING
 from consumer.records.row_schemas import Ints
 from consumer.records.rows import Rows, Template
-from consumer.sql.table_plan import AFTER, TablePlan
+from consumer.tables.table_plan import AFTER, TablePlan
 from drivers.mysql.catalog import TargetColumn
 from schemas.sql.quoting import escaped
 

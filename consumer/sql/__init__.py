@@ -1,1 +1,0 @@
-"""The SQL of each table: its columns, its row identity, statements for many rows and for one row."""
