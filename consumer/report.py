@@ -11,7 +11,7 @@ from consumer.apply.batch import Figures
 from consumer.compare.beside import Comparing
 from consumer.streams.steps import Loads
 from consumer.target.progress import DATABASE, Mark
-from consumer.target.statement import RunningStatement
+from consumer.target.running_statement import RunningStatement
 from millrace.counted import counted
 from millrace.errors import Retryable
 from schemas.stages.applied import Applied, AppliedCounts

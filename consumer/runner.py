@@ -34,7 +34,6 @@ from consumer.compare.once import TaskComparer
 from consumer.follow import follow
 from consumer.load.later import LaterLoad
 from consumer.load.run import Destination, Load, Origin, first_load
-from consumer.load.state import LoadStream
 from consumer.pace import End, Look, Pace
 from consumer.report import loading_report, running_report, waiting_report
 from consumer.safe_mode import SafeMode
@@ -48,15 +47,16 @@ from consumer.start import applier_of, end_load, has_to_load, owner_of
 from consumer.streams.grown import note_filter
 from consumer.streams.later import LaterLoads, Parts
 from consumer.streams.loader import Loader
-from consumer.streams.state import is_partial
-from consumer.streams.view import side_of
+from consumer.target.load_range import side_of
+from consumer.target.loads import LoadStream
 from consumer.target.progress import (
     Mark,
     read_mark,
 )
+from consumer.target.running_statement import ANSWER_S, RunningStatement, find_statement
+from consumer.target.running_statement import LOOK_S as STATEMENT_LOOK_S
 from consumer.target.sessions import Kept
-from consumer.target.statement import ANSWER_S, RunningStatement, find_statement
-from consumer.target.statement import LOOK_S as STATEMENT_LOOK_S
+from consumer.target.streams import is_partial
 from consumer.topic.begin import topic_begin
 from consumer.topic.waiting import begin_at, waiting_for
 from consumer.warm import warm

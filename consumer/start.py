@@ -1,11 +1,10 @@
 """The start of a run of an apply task on the target: the fence, and the progress from which it continues."""
 
 from consumer.apply.batch import Assignment, BatchApplier
-from consumer.load.state import LoadStream, begin_stream
 from consumer.spark.driver import FIRST_OFFSET, LANES_MAX
-from consumer.streams.state import is_partial
 from consumer.target.conflicts import forget_blocking
 from consumer.target.fence import raise_fence
+from consumer.target.loads import LoadStream, begin_stream
 from consumer.target.progress import (
     Mark,
     MarkTopic,
@@ -16,7 +15,8 @@ from consumer.target.progress import (
     insert_mark,
     read_mark,
 )
-from consumer.target.statement import Waiting, await_statement, pause
+from consumer.target.running_statement import Waiting, await_statement, pause
+from consumer.target.streams import is_partial
 from consumer.target.wait_procedure import create_procedure
 from drivers.mysql.connection import Endpoint, TargetConnection
 from millrace.errors import Fatal

@@ -24,10 +24,10 @@ import numpy as np
 import numpy.typing as npt
 
 from consumer.kernel import walk
-from consumer.plan.applied import not_applied
 from consumer.records.row_schemas import Ints, RowSchemas, layout_of
 from consumer.records.rows import Rows, Values, walk_values
 from consumer.tables.table_plans import TablePlans
+from consumer.target.bitmap import not_applied
 from consumer.target.progress import Mark
 from millrace.errors import Fatal, MillraceError
 from schemas.gtid import Flavour, GtidPosition, parse_gtid, parse_gtid_set

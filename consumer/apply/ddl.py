@@ -29,7 +29,7 @@ A statement that has no effect if it is executed twice may be executed twice. Th
 which ALTER SEQUENCE changes.
 
 The statements run on a session of their own (``consumer.apply.ddl_session``), which holds the lock from the first
-statement on. A statement may take days (``consumer.target.statement``): a stop of the task leaves it running, and the
+statement on. A statement may take days (``consumer.target.running_statement``): a stop of the task leaves it running, and the
 next run begins when it has ended. Only an operator ends it, and then decides about it (``decision``).
 A gap that an operator decided on the capture task (``schemas.record.gap``) is no statement: it blocks like one that is
 not understood, until an operator has repaired the target.
@@ -62,14 +62,14 @@ from consumer.apply.outcome import (
     emptied_by,
     is_understood,
 )
-from consumer.load.state import set_waiting, task_of
 from consumer.streams.statements import Place, Verdict, Way, verdict
-from consumer.streams.view import Range
 from consumer.tables.filter import Route
 from consumer.tables.related import related
+from consumer.target.load_range import Range
+from consumer.target.loads import set_waiting, task_of
 from consumer.target.progress import DATABASE, Mark, Owner, check_fence, move_mark
+from consumer.target.running_statement import lock, watched
 from consumer.target.sessions import session_for, statement_session
-from consumer.target.statement import lock, watched
 from consumer.target.table_state import check_server, is_empty, read_state, server_of
 from consumer.window import is_covered
 from drivers.mysql.catalog import Changed, ForeignKey, TableKey

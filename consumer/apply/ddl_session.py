@@ -12,8 +12,8 @@ from decimal import Decimal
 from weakref import WeakKeyDictionary
 
 from consumer.target.progress import Owner, check_fence
+from consumer.target.running_statement import lock
 from consumer.target.sessions import statement_session
-from consumer.target.statement import lock
 from consumer.target.table_state import check_server, server_of
 from drivers.mysql.connection import TargetConnection
 from millrace.errors import Fatal, MillraceError

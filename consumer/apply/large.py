@@ -21,15 +21,15 @@ from consumer.apply.conflict import store_blocking
 from consumer.apply.part import AFTER_LANE_COMMIT, BEFORE_LANE_COMMIT, MarkClaim, Writing
 from consumer.apply.tally import pending
 from consumer.apply.writer import ConflictRule, RowWriter
-from consumer.load.state import task_of
 from consumer.records.pieces import Taken
 from consumer.records.row_schemas import Ints
 from consumer.safe_mode import check_triggers, prepare_snapshot_rows
 from consumer.streams.range import Overlap
-from consumer.streams.state import set_unfit
 from consumer.tables.table_plans import TablePlans
+from consumer.target.loads import task_of
 from consumer.target.progress import Mark, check_fence
 from consumer.target.sessions import session_for
+from consumer.target.streams import set_unfit
 from consumer.window import LookUp, Window, advanced, read_window
 from drivers.mysql.connection import TargetConnection
 from millrace.errors import Fatal, MillraceError

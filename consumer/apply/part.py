@@ -20,11 +20,11 @@ from typing import Protocol
 from consumer.apply.conflict import store_blocking
 from consumer.apply.tally import pending
 from consumer.apply.writer import ConflictRule, RowWriter
-from consumer.plan.applied import to_bitmap
 from consumer.records.row_schemas import Ints
 from consumer.records.rows import Rows
 from consumer.safe_mode import check_triggers
 from consumer.tables.table_plans import TablePlans
+from consumer.target.bitmap import to_bitmap
 from consumer.target.progress import (
     DATABASE,
     Mark,

@@ -32,10 +32,10 @@ import numpy.typing as npt
 
 from consumer.apply.writer import ConflictRule, RowWriter
 from consumer.kernel import walk
-from consumer.plan.applied import to_bitmap
 from consumer.records.row_schemas import RowSchemas
 from consumer.records.rows import Rows, Values, walk_values
 from consumer.tables.table_plans import Catalogue, TablePlans
+from consumer.target.bitmap import to_bitmap
 from consumer.target.conflicts import SKIP, STOP, Conflict, no_conflict, read_conflict, schema_of
 from consumer.target.progress import DATABASE, Owner
 from consumer.target.sessions import open_session

@@ -13,19 +13,19 @@ from dataclasses import dataclass, replace
 from consumer.apply.applier import DEFAULT_LIMITS, Applier, Limits
 from consumer.apply.lanes import Lanes
 from consumer.apply.order import Order, Outcome
-from consumer.load.state import set_waiting
 from consumer.records.pieces import Source
 from consumer.records.row_schemas import Ints
 from consumer.safe_mode import SafeMode
 from consumer.streams.range import Overlap
-from consumer.streams.state import current_view
-from consumer.streams.view import WHOLE, View
 from consumer.tables.filter import Route
 from consumer.tables.related import RELATED, related
 from consumer.tables.table_plans import Catalogue, TablePlans
 from consumer.target.fence import take_turn
+from consumer.target.load_range import WHOLE, View
+from consumer.target.loads import set_waiting
 from consumer.target.progress import Mark, Owner, check_fence, read_position, read_schemas
 from consumer.target.sessions import session_for
+from consumer.target.streams import current_view
 from consumer.window import LookUp
 from drivers.mysql.catalog import Inventory, alter_count, read_inventory
 from drivers.mysql.connection import TargetConnection

@@ -17,7 +17,7 @@ from consumer.apply.share import run_share
 from consumer.apply.turn import Tools, residents, run_turn
 from consumer.records.registry import look_up_at
 from consumer.records.stream import TopicStream
-from consumer.streams.view import side_of
+from consumer.target.load_range import side_of
 from consumer.target.sessions import close_sessions
 from millrace.errors import MillraceError, Retryable
 from schemas.documents import TopicAddress

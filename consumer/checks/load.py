@@ -6,10 +6,10 @@ The rules are those of a load (``consumer.load``). A task that has progress load
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from consumer.load import state
 from consumer.load.create import has_rows
 from consumer.load.plan import Ends, Sides, missing_rights, read_sides, table_sizes
 from consumer.load.tables import Admission, SourceTable, check_same, missing_on
+from consumer.target import loads
 from consumer.target.progress import Owner, read_mark
 from drivers.mysql.catalog import TableKey
 from drivers.mysql.connection import TargetConnection, connect
@@ -76,7 +76,7 @@ def _has_progress(target: TargetConnection, task: ApplyTask) -> bool:
 def _copied(target: TargetConnection, task: ApplyTask) -> frozenset[TableKey]:
     """The tables that a load of the task has begun to copy: the rows on the target are its own."""
     try:
-        return frozenset(state.read_tables(target, task.name))
+        return frozenset(loads.read_tables(target, task.name))
     except Fatal as exc:
         if exc.code in ("MR-5012", "MR-5013"):  # no task has run on this target
             return frozenset()

@@ -1,7 +1,7 @@
 """The tables of a task that a load copies now. The task's progress is not about their rows."""
 
-from consumer.streams.state import read_tables
-from consumer.streams.view import view_of
+from consumer.target.load_range import view_of
+from consumer.target.streams import read_tables
 from drivers.mysql.catalog import TableKey
 from drivers.mysql.connection import TargetConnection
 

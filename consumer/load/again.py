@@ -7,7 +7,6 @@ Each is empty then and has the source's structure, or waits for another load: be
 
 from collections.abc import Mapping
 
-from consumer.load import state
 from consumer.load.apart import let_apart_wait, let_linked_wait
 from consumer.load.create import create_tables, drop_table, empty_table
 from consumer.load.plan import (
@@ -19,9 +18,10 @@ from consumer.load.plan import (
     read_sides,
     table_sizes,
 )
-from consumer.load.state import COPIED, COPIES, LoadStream
 from consumer.load.structure import structure_of, without_rows
 from consumer.load.tables import Admission, SourceTable, differences
+from consumer.target import loads
+from consumer.target.loads import COPIED, COPIES, LoadStream
 from drivers.mysql.catalog import TableKey, TargetTable
 from millrace.errors import Fatal
 
@@ -62,7 +62,7 @@ def prepare_again(ends: Ends, admission: Admission, stream: LoadStream, batch: i
     refused: dict[TableKey, Fatal] = {}
     for table in left:
         if table.key not in found:
-            state.finish_tables(ends.target, ends.owner, [table.key])
+            loads.finish_tables(ends.target, ends.owner, [table.key])
             continue
         if (old := present.get(table.key)) is None:
             try:
@@ -74,7 +74,7 @@ def prepare_again(ends: Ends, admission: Admission, stream: LoadStream, batch: i
                 continue
         elif not old.is_sequence:
             empty_table(ends.target, ends.owner, table.key, is_versioned=old.is_versioned)
-        state.reset(ends.target, ends.owner, planned(*found[table.key], stream, sizes))
+        loads.reset(ends.target, ends.owner, planned(*found[table.key], stream, sizes))
     if refused:
         _let_refused_wait(ends, sides, batch, refused)
 

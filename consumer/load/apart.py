@@ -14,10 +14,10 @@ table that is linked with them has no row that a cascade could reach, and no str
 
 from collections.abc import Collection, Iterable, Mapping
 
-from consumer.load import state
 from consumer.load.plan import Ends, Sides
-from consumer.load.state import COPIED, COPIES
 from consumer.load.tables import families, with_linked
+from consumer.target import loads
+from consumer.target.loads import COPIED, COPIES
 from drivers.mysql.catalog import ForeignKey, TableKey
 
 _APART = "a foreign key links it with a table that was not in its load, or one of that load with it"
@@ -53,7 +53,7 @@ def let_linked_wait(
     """
     waiting = with_linked(reasons, sides.foreign_keys).intersection(among)
     for key in sorted(waiting):
-        state.let_wait(ends.target, ends.owner, key, reasons.get(key, linked))
+        loads.let_wait(ends.target, ends.owner, key, reasons.get(key, linked))
     return waiting
 
 
@@ -69,5 +69,5 @@ def let_apart_wait(
     inside = {key for key, one in stored if one.batch == batch and one.state in (COPIES, COPIED)}
     waiting = linked_apart(tables, inside, sides.known, foreign_keys)
     for key in sorted(waiting):
-        state.let_wait(ends.target, ends.owner, key, _APART)
+        loads.let_wait(ends.target, ends.owner, key, _APART)
     return waiting

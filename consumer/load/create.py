@@ -1,6 +1,6 @@
 """Creates the tables of a load on the target as the source has them, and empties a table whose read starts over.
 
-The statements run under the lock of the task's statements (``consumer.target.statement``), so none of an earlier
+The statements run under the lock of the task's statements (``consumer.target.running_statement``), so none of an earlier
 run comes late. Creating is repeatable: what exists is left as it is. Foreign keys are not checked, so the order of
 the tables does not matter. Triggers, views and routines are not created.
 """
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from consumer.apply.ddl_session import run_statement
 from consumer.load.tables import SourceTable
 from consumer.target.progress import Owner, check_fence
-from consumer.target.statement import lock
+from consumer.target.running_statement import lock
 from drivers.mysql.catalog import TableKey, TargetTable
 from drivers.mysql.connection import TargetConnection, connect, stored_text, text_of
 from millrace.errors import Fatal

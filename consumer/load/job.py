@@ -18,13 +18,8 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from consumer.load.order import BYTES_MAX, CopyOrder, CopyTable, Sites
-from consumer.load.state import (
-    Amount,
-    finish_tables,
-    read_chunks,
-    save_found,
-)
 from consumer.load.tables import SourceTable
+from consumer.target.loads import Amount, finish_tables, read_chunks, save_found
 from drivers.mysql.catalog import TableKey
 from drivers.mysql.connection import Endpoint, TargetConnection, connect
 from millrace.errors import Fatal, Retryable

@@ -13,13 +13,13 @@ import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from consumer.load import state
 from consumer.load.again import prepare_again
 from consumer.load.job import Copier
 from consumer.load.plan import Ends, Sides, read_sides
 from consumer.load.run import Destination, Load, Origin
-from consumer.load.state import LoadStream
 from consumer.load.tables import with_linked
+from consumer.target import loads
+from consumer.target.loads import LoadStream
 from consumer.target.progress import Owner
 from drivers.mysql.catalog import TableKey
 from drivers.mysql.connection import Endpoint, TargetConnection, connect
@@ -71,7 +71,7 @@ class LaterLoad:
         origin = self.find_origin()
         target = connect(self.target)
         try:
-            stream = state.read_stream(target, owner.task)
+            stream = loads.read_stream(target, owner.task)
             target.rollback()
             load = self._load(origin, owner, batch)
             member = load.choose(stream)
@@ -82,7 +82,7 @@ class LaterLoad:
                     stream = _begun(ends, member, stop)
                     if stream is None:
                         return None
-                    state.store_stream(target, owner, stream, batch)
+                    loads.store_stream(target, owner, stream, batch)
                 prepare_again(ends, load.admission, stream, batch)
                 return load.copied(member, ends, stream, stop)
             finally:
@@ -91,7 +91,7 @@ class LaterLoad:
             target.close()
             self.shown = None
 
-    def _load(self, origin: Origin, owner: Owner | None = None, batch: int = state.FIRST) -> Load:
+    def _load(self, origin: Origin, owner: Owner | None = None, batch: int = loads.FIRST) -> Load:
         destination = Destination(self.target, owner or Owner(self.task.name, 0, 0))
         return Load(self.task, origin, destination, self.copier, self._show, batch)
 

@@ -12,13 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from consumer.copy import TablePair
-from consumer.load import state
 from consumer.load.apart import let_apart_wait, let_linked_wait
 from consumer.load.create import create_tables, empty_table
 from consumer.load.job import Group
 from consumer.load.order import CopyTable
 from consumer.load.plan import Ends, Sides, definition_of, read_sides, table_sizes
-from consumer.load.state import COPIES, WAITS, LoadTable, Reach
 from consumer.load.structure import structure_of, without_rows
 from consumer.load.tables import (
     Admission,
@@ -27,6 +25,8 @@ from consumer.load.tables import (
     groups,
     missing_on,
 )
+from consumer.target import loads
+from consumer.target.loads import COPIES, WAITS, LoadTable, Reach
 from drivers.mysql.catalog import TableKey, TargetTable
 from millrace.errors import Fatal
 from schemas.chunks.key import chunk_key
@@ -41,16 +41,16 @@ def groups_left(ends: Ends, admission: Admission, rules: LoadRules, batch: int) 
     wanted = _copied_now(ends, batch)
     if not wanted:
         return []
-    if batch == state.FIRST:
+    if batch == loads.FIRST:
         _create_missing(ends, admission, wanted)
     sides = read_sides(ends, admission)
     there = {table.key: table for table in sides.tables}
     waiting = _let_wait(ends, sides, wanted)
-    if batch != state.FIRST:
+    if batch != loads.FIRST:
         left = wanted.keys() - waiting
         waiting |= let_apart_wait(ends, sides, batch, left, sides.target.foreign_keys)
     kept = [_as_planned(there[key], wanted[key]) for key in wanted if key not in waiting]
-    if batch == state.FIRST:
+    if batch == loads.FIRST:
         _check_same(kept, sides)
     structures = {key: table.structure for key, table in wanted.items()}
     sizes = table_sizes(ends.source)
@@ -192,4 +192,4 @@ def _start_over(ends: Ends, group: Group, stored: Mapping[TableKey, LoadTable]) 
     for source, table in zip(group.tables, planned, strict=True):
         if not source.table.is_sequence:
             empty_table(ends.target, ends.owner, table.key, is_versioned=source.table.is_versioned)
-        state.reset(ends.target, ends.owner, replace(table, reach=Reach(table.reach.begin)))
+        loads.reset(ends.target, ends.owner, replace(table, reach=Reach(table.reach.begin)))

@@ -16,8 +16,8 @@ from itertools import count
 
 from consumer.apply.order import Answer, guarded
 from consumer.copy import Copied, Parts, TablePair, copy_chunk
-from consumer.load.state import Amount, Reach, commit_rows
 from consumer.load.structure import structure_of
+from consumer.target.loads import Amount, Reach, commit_rows
 from consumer.target.progress import Owner, check_fence
 from consumer.target.sessions import session_for
 from drivers.mysql.catalog import TableKey

@@ -10,9 +10,7 @@ whatever the source does with a table after its creation is in the stored range,
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from consumer.load import state
 from consumer.load.create import has_rows
-from consumer.load.state import COPIES, LoadStream, LoadTable, Reach
 from consumer.load.structure import definition, without_rows
 from consumer.load.tables import (
     Admission,
@@ -22,6 +20,8 @@ from consumer.load.tables import (
     tables_to_load,
 )
 from consumer.tables.filter import Route
+from consumer.target import loads
+from consumer.target.loads import COPIES, LoadStream, LoadTable, Reach
 from consumer.target.progress import Owner
 from drivers.mysql.catalog import ForeignKey, Inventory, TableKey, read_inventory
 from drivers.mysql.connection import TargetConnection, text_of
@@ -54,7 +54,7 @@ class Ends:
 
     def stored(self) -> dict[TableKey, LoadTable]:
         """The tables of the task's loads, as the target has them now. Ends the transaction there."""
-        found = state.read_tables(self.target, self.owner.task)
+        found = loads.read_tables(self.target, self.owner.task)
         self.target.rollback()
         return found
 
@@ -142,7 +142,7 @@ def plan_first(ends: Ends, admission: Admission, stream: LoadStream) -> None:
             name = ".".join(table.key)
             raise Fatal("MR-5091", f"{name} has rows on the target", table=name)
     sizes = table_sizes(ends.source)
-    state.plan_load(
+    loads.plan_load(
         ends.target,
         ends.owner,
         stream,

@@ -8,7 +8,7 @@ not counted: this load does not copy the rest of it.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from consumer.load.state import COPIED, COPIES, FOLLOWS, WAITS, LoadTable
+from consumer.target.loads import COPIED, COPIES, FOLLOWS, WAITS, LoadTable
 from drivers.mysql.catalog import TableKey
 from millrace.rates import LONG_S, SHORT_S, Meter
 from schemas.stages.loaded import TABLES_MAX, Loaded, LoadedTable

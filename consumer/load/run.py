@@ -13,15 +13,15 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from consumer.load import state
 from consumer.load.job import Copier, Job
 from consumer.load.left import groups_left, let_changed_wait
 from consumer.load.order import Sites
 from consumer.load.plan import Ends, plan_first
 from consumer.load.progress import Progress
-from consumer.load.state import LoadStream
 from consumer.load.tables import Admission
 from consumer.load.throttle import Gauges, measured_or_none
+from consumer.target import loads
+from consumer.target.loads import LoadStream
 from consumer.target.progress import Owner
 from drivers.mysql.catalog import TableKey
 from drivers.mysql.connection import Endpoint, connect
@@ -86,7 +86,7 @@ class Load:
     destination: Destination
     copier: Copier
     report: Callable[[Loaded], None]
-    batch: int = state.FIRST
+    batch: int = loads.FIRST
     _progress: Progress = field(default_factory=Progress, init=False)
 
     @property
@@ -123,7 +123,7 @@ class Load:
             return None
         read = ends.stored().values()
         of_tables = [table.reach.end for table in read if table.batch == self.batch]
-        end = state.united([*of_tables, str(read_end(ends.source))], stream.flavour)
+        end = loads.united([*of_tables, str(read_end(ends.source))], stream.flavour)
         return replace(stream, end=end)
 
     def _copy(self, job: Job, member: Candidate, ends: Ends, stop: threading.Event) -> bool:
@@ -189,7 +189,7 @@ def first_load(load: Load, stop: threading.Event) -> LoadStream | None:
     """Load all tables of a task: the range. None if ``stop`` was set before the end."""
     target = connect(load.destination.endpoint)
     try:
-        stream = state.read_stream(target, load.destination.owner.task)
+        stream = loads.read_stream(target, load.destination.owner.task)
         target.rollback()
         member = load.choose(stream)
 

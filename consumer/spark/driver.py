@@ -37,7 +37,6 @@ from consumer.apply.tally import Tally
 from consumer.apply.worker import execute, execute_share
 from consumer.compare.order import CompareOrder, execute_compare
 from consumer.load.order import CopyOrder, execute_copy
-from consumer.load.state import Amount
 from consumer.spark.jvm import Jvm
 from consumer.spark.kafka_source import ALLOWED_URLS, source_options, token_url
 from consumer.spark.scratch import (
@@ -47,6 +46,7 @@ from consumer.spark.scratch import (
     shuffle_folder,
     temporary,
 )
+from consumer.target.loads import Amount
 from consumer.warm import warm
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.home_folder import home

@@ -20,11 +20,11 @@ import json
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from consumer.load.state import FIRST, FOLLOWS, forget_tables, set_waiting
 from consumer.streams.loader import Loader
-from consumer.streams.state import read_tables
 from consumer.tables.filter import Route
+from consumer.target.loads import FIRST, FOLLOWS, forget_tables, set_waiting
 from consumer.target.progress import DATABASE, Owner, check_fence
+from consumer.target.streams import read_tables
 from drivers.mysql.catalog import Inventory, TableKey, read_inventory
 from drivers.mysql.connection import TargetConnection
 from millrace.faults import fault_point, register

@@ -16,18 +16,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from consumer.apply.batch import BatchApplier
-from consumer.load.state import WAITS, set_waiting, task_of
 from consumer.streams.loader import Loader, Turns
 from consumer.streams.side import Owners, begin, follow
 from consumer.streams.side_stream import SideStream
-from consumer.streams.state import is_partial, read_tables
 from consumer.streams.steps import Loads, Step, as_shown, next_step, text_of
-from consumer.streams.view import StreamTable, side_of
 from consumer.tables.related import RELATED
 from consumer.target.conflicts import forget_blocking
 from consumer.target.fence import raise_fence
+from consumer.target.load_range import StreamTable, side_of
+from consumer.target.loads import WAITS, set_waiting, task_of
 from consumer.target.progress import Owner, read_mark
-from consumer.target.statement import await_statement
+from consumer.target.running_statement import await_statement
+from consumer.target.streams import is_partial, read_tables
 from drivers.mysql.catalog import TableKey
 from drivers.mysql.connection import TargetConnection, connect
 from millrace.errors import Fatal, Retryable

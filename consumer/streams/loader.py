@@ -5,7 +5,7 @@ from collections.abc import Collection
 from typing import Protocol
 
 from consumer.apply.batch import RecordsLike
-from consumer.load.state import LoadStream
+from consumer.target.loads import LoadStream
 from consumer.target.progress import Owner
 from drivers.mysql.catalog import TableKey
 from schemas.stages.loaded import Loaded

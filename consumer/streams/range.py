@@ -1,4 +1,4 @@
-"""The rows of a window that the range of a load covers: which are left to apply, and how (``consumer.streams.view``).
+"""The rows of a window that the range of a load covers: which are left to apply, and how (``consumer.target.load_range``).
 
 Rows of another table in ``end``: the load did not find the table, so it existed only for a while. Its DROP is in the
 range, too. If it was created in the range, its CREATE made it wait for a load (``consumer.streams.statements``).
@@ -18,9 +18,9 @@ import numpy.typing as npt
 from consumer.kernel import walk
 from consumer.records.row_schemas import Ints
 from consumer.safe_mode import SafeMode, refusal, repeat
-from consumer.streams.view import Fate, Range
 from consumer.tables.related import with_related
 from consumer.tables.table_plans import TablePlans, slots_of
+from consumer.target.load_range import Fate, Range
 from consumer.target.progress import Mark
 from consumer.unlogged import leave_unchecked
 from consumer.window import Window

@@ -15,11 +15,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from consumer.load.plan import check_rights, table_sizes
-from consumer.load.state import set_waiting
 from consumer.load.tables import Admission
 from consumer.streams.asked import Known, chosen, every
 from consumer.tables.filter import Route
 from consumer.tables.related import related
+from consumer.target.loads import set_waiting
 from consumer.target.progress import DATABASE
 from drivers.mysql.catalog import TableKey, read_inventory
 from drivers.mysql.connection import TargetConnection, text_of

@@ -19,7 +19,8 @@ state that it expects. The fence of a side stream stays for ever, so that no run
 
 from dataclasses import dataclass, replace
 
-from consumer.load.state import (
+from consumer.target.load_range import Range, StreamTable, is_side
+from consumer.target.loads import (
     COPIED,
     COPIES,
     FIRST,
@@ -30,8 +31,6 @@ from consumer.load.state import (
     read_stream,
     task_of,
 )
-from consumer.streams.state import read_tables
-from consumer.streams.view import Range, StreamTable, is_side
 from consumer.target.progress import (
     DATABASE,
     Mark,
@@ -40,6 +39,7 @@ from consumer.target.progress import (
     insert_mark,
     read_mark,
 )
+from consumer.target.streams import read_tables
 from drivers.mysql.connection import TargetConnection
 from millrace.errors import Fatal, Retryable
 from millrace.faults import fault_point, register

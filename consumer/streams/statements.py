@@ -29,8 +29,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from consumer.streams.view import Range
 from consumer.tables.filter import Route
+from consumer.target.load_range import Range
 from drivers.mysql.catalog import TableKey
 from schemas.gtid import AnyGtid
 from schemas.sql.statement import APPLIED_KINDS, Kind, Statement

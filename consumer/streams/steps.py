@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
-from consumer.load.state import COPIED, COPIES, FIRST, FOLLOWS, WAITS
-from consumer.streams.view import StreamTable
+from consumer.target.load_range import StreamTable
+from consumer.target.loads import COPIED, COPIES, FIRST, FOLLOWS, WAITS
 from millrace.errors import Retryable
 from schemas.stages.loaded import Loaded
 

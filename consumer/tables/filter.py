@@ -10,7 +10,7 @@ them so. Skipped rows stay skipped when the task admits the table again. If the 
 loaded (``consumer.streams.grown``).
 
 While tables are loaded, a stream of the task applies a part of the tables that the document admits (``elsewhere``,
-``only``; ``consumer.streams.view``). Rows of the others are skipped in the same way. Pure.
+``only``; ``consumer.target.load_range``). Rows of the others are skipped in the same way. Pure.
 """
 
 from dataclasses import dataclass, field, replace

@@ -45,7 +45,7 @@ class Conflict:
 class StoredConflict:
     """A row of ``millrace.conflict``. ``at``: as the server prints it; "" if stored by an earlier version.
 
-    ``stream``: the task or its side stream (``consumer.streams.view``), which has stored it.
+    ``stream``: the task or its side stream (``consumer.target.load_range``), which has stored it.
     """
 
     conflict: Conflict

@@ -15,7 +15,7 @@ Not done here: detecting a lost lease (``zk``).
 import threading
 
 from consumer.target.progress import DATABASE, Owner, register_session
-from consumer.target.statement import LIST_SQL, lock_name
+from consumer.target.running_statement import LIST_SQL, lock_name
 from consumer.target.table_state import server_of
 from drivers.mysql.connection import Endpoint, TargetConnection, connect
 from drivers.mysql.errors import NOT_CONVERTED

@@ -13,7 +13,7 @@
     session         task, id: run, server     sessions that may hold the fence, for a later run on this server to end
     left_out        task, seq: kind, sql_text     statements that were recorded but not applied
     spread          task, run, place: plan_key    shares of a turn of several Spark tasks (``consumer.target.claims``)
-    load_…          tables, chunks and range of a load (``consumer.load.state``)
+    load_…          tables, chunks and range of a load (``consumer.target.loads``)
     load_filter     task: filter_text         ``include`` and ``exclude`` of the last start (``consumer.streams.grown``)
 
 Crash table: a target transaction commits entirely, with its row in ``applied`` or its move of ``progress``, or not at
@@ -29,8 +29,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from consumer.plan.applied import from_bitmaps
 from consumer.records.row_schemas import Ints, RowSchemas
+from consumer.target.bitmap import from_bitmaps
 from drivers.mysql.connection import Row, TargetConnection
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 

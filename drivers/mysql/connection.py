@@ -56,9 +56,7 @@ _ENCODING = "millrace_utf8"
 
 CONNECT_S = 10
 LOGIN_S = 30  # a stopped server process still accepts connections but does not answer
-READ_S = (
-    3600  # the next run's fence ends a hung lane; DDL has no limit (``consumer.target.statement``)
-)
+READ_S = 3600  # the next run's fence ends a hung lane; DDL has no limit (``consumer.target.running_statement``)
 # A lost host does not answer either. By default the system detects it after two hours without traffic, or after a
 # quarter of an hour with unacknowledged bytes. These values detect it in a minute: 4 probes, 10 s apart, after 20 s of
 # silence.

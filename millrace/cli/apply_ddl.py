@@ -40,9 +40,9 @@ def apply_ddl(
 
     Then run `millrace task resume TASK`.
     """
-    from consumer.streams.state import stream_with
-    from consumer.streams.view import is_side
+    from consumer.target.load_range import is_side
     from consumer.target.progress import decide_intent
+    from consumer.target.streams import stream_with
     from drivers.mysql.connection import connect
     from drivers.mysql.primary import primary_member
     from millrace.errors import Fatal
@@ -74,7 +74,7 @@ def apply_ddl(
 def _ended(session: "TargetConnection", task: str, stream: str, seq: int) -> str:
     """End the running statement; the text for the operator. Fatal MR-5043 if the target executes none."""
     from consumer.target.progress import decide_intent
-    from consumer.target.statement import end_statement, find_statement
+    from consumer.target.running_statement import end_statement, find_statement
     from millrace.errors import Fatal
 
     running = find_statement(session, stream)

@@ -48,8 +48,8 @@ def list_(
     json: Json = False,
 ) -> None:
     """List conflicts in the order of the source's changes, one line each."""
-    from consumer.streams.view import streams_of
     from consumer.target.conflicts import count_conflicts, list_conflicts
+    from consumer.target.load_range import streams_of
 
     with control() as now, _reading(_endpoint(now, task, for_writing=False), task) as session:
         streams = streams_of(task)
@@ -73,8 +73,8 @@ def list_(
 @app.command()
 def show(task: Task, seq: Seq, *, json: Json = False) -> None:
     """Show one conflict: the change, the target's rows in its way, the reason and the decision."""
-    from consumer.streams.state import stream_with
     from consumer.target.conflicts import read_conflict, schema_of
+    from consumer.target.streams import stream_with
     from consumer.topic.show import as_json
     from schemas.record.record import KnownSchemas, RowRecord, decode_record
 
@@ -137,7 +137,7 @@ def discard(
     """Delete conflicts. A change that blocks the task is left out when the task resumes."""
     from consumer.apply.resolve import discard as discard_these
     from consumer.apply.resolve import discard_resolved
-    from consumer.streams.view import streams_of
+    from consumer.target.load_range import streams_of
 
     if every == bool(seqs):
         raise typer.BadParameter("give either SEQ or --all")
@@ -172,8 +172,8 @@ def _done(discarded: "Discarded", task: str, seq: int) -> str:
 
 def _by_stream(endpoint: "Endpoint", task: str, seqs: Sequence[int]) -> dict[str, list[int]]:
     """The seqs in their order, by the stream that has stored the conflict. Fatal MR-5061 if one does not exist."""
-    from consumer.streams.state import stream_with
     from consumer.target.conflicts import read_conflict
+    from consumer.target.streams import stream_with
 
     found: dict[str, list[int]] = {}
     with _reading(endpoint, task) as session:
@@ -282,7 +282,7 @@ def _print_head(task: str, stored: "StoredConflict") -> None:
 
 
 def _stream(stored: "StoredConflict") -> str:
-    from consumer.streams.view import is_side
+    from consumer.target.load_range import is_side
 
     return "load" if is_side(stored.stream) else "main"
 

@@ -87,7 +87,7 @@ FIXED = {
     "consumer/warm.py held": WARM,
     "consumer/warm.py out": WARM,
     "consumer/apply/applier.py NO_ROWS": EMPTY,
-    "consumer/plan/applied.py return": EMPTY,
+    "consumer/target/bitmap.py return": EMPTY,
     "millrace/text_protocol/arriving.py row": EMPTY,
     "producer/convert/charset_tables.py codes": EMPTY,
     "producer/convert/dump.py name": EMPTY,

@@ -11,9 +11,9 @@ from itertools import count
 import pytest
 
 from consumer.start import owner_of
-from consumer.target import fence, statement
+from consumer.target import fence, running_statement
 from consumer.target.progress import decide_intent
-from consumer.target.statement import RunningStatement, end_statement, find_statement
+from consumer.target.running_statement import RunningStatement, end_statement, find_statement
 from deploy.servers import DatabaseServer, ServerOptions, sql
 from drivers.mysql import connection
 from drivers.mysql.connection import TargetConnection, connect
@@ -113,7 +113,7 @@ def test_statement_outlives_the_limit_of_other_answers(
 ) -> None:
     """A session waits an hour for other answers, here a second."""
     monkeypatch.setattr(connection, "READ_S", 1.0)
-    monkeypatch.setattr(statement, "LOOK_S", 0.1)
+    monkeypatch.setattr(running_statement, "LOOK_S", 0.1)
     with _scene(target_server) as scene:
         eventually(lambda: (found := scene.running()) is not None and found.running_s >= 2)
         scene.release()
@@ -207,7 +207,7 @@ def test_frozen_server_is_lost_during_a_statement(
 ) -> None:
     """Its system still acknowledges packets, so only the looks find out. The next run finds the statement again."""
     for name, value in (("LOOK_S", 0.1), ("ANSWER_S", 0.5), ("LOST_S", 1.0)):
-        monkeypatch.setattr(statement, name, value)
+        monkeypatch.setattr(running_statement, name, value)
     server = new_server(target_server.flavour)
     with _scene(server) as scene:
         server.pause()
@@ -225,8 +225,8 @@ def test_lost_answer_of_a_statement_is_noticed(
     target_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server does not list the statement any more, and its session gets no answer."""
-    monkeypatch.setattr(statement, "LOOK_S", 0.1)
-    monkeypatch.setattr(statement, "find_statement", lambda *_: None)
+    monkeypatch.setattr(running_statement, "LOOK_S", 0.1)
+    monkeypatch.setattr(running_statement, "find_statement", lambda *_: None)
     with _scene(target_server) as scene:
         assert scene.ended() == ["MR-5001"]
         assert scene.errors[0].message == "the answer to a statement was lost"
@@ -250,7 +250,7 @@ def test_progress_of_a_mysql_statement_is_shown(
     ):
         server.execute(text)
     executing, looking = connect(endpoint_of(server)), connect(endpoint_of(server))
-    statement.lock(executing, "task")
+    running_statement.lock(executing, "task")
     with sql.root_connection(server.socket) as holder:
         holder.cursor().execute("BEGIN")
         holder.cursor().execute("SELECT * FROM d.parent WHERE id = 2 FOR UPDATE")

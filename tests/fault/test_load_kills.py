@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from consumer.compare import Ends, compare_sets
-from consumer.load import create, order, state
+from consumer.load import create, order
+from consumer.target import loads
 from schemas.documents import LoadRules
 from tests.fixtures.load import load_rig, source_of_one
 from tests.fixtures.servers import FLAVOURS, Pool
@@ -19,13 +20,13 @@ RULES = LoadRules(chunk_rows=200, parallel=1)
 # one after the other, each in a separate run; snapshots are read first
 KILLS = (
     (f"{create.AFTER_CREATE}:kill@3",),
-    (f"{state.AFTER_PLAN}:kill",),
-    (f"{state.AFTER_FOUND}:kill@2",),
-    (f"{state.BEFORE_CHUNK_COMMIT}:kill@9", f"{state.AFTER_CHUNK_COMMIT}:kill@9"),
-    (f"{state.AFTER_CHUNK_COMMIT}:kill", f"{state.AFTER_RESET}:kill"),
-    (f"{state.BEFORE_CHUNK_COMMIT}:kill", f"{state.AFTER_TABLE}:kill@4"),
-    (f"{state.BEFORE_STREAM}:kill",),
-    (f"{state.AFTER_STREAM}:kill",),
+    (f"{loads.AFTER_PLAN}:kill",),
+    (f"{loads.AFTER_FOUND}:kill@2",),
+    (f"{loads.BEFORE_CHUNK_COMMIT}:kill@9", f"{loads.AFTER_CHUNK_COMMIT}:kill@9"),
+    (f"{loads.AFTER_CHUNK_COMMIT}:kill", f"{loads.AFTER_RESET}:kill"),
+    (f"{loads.BEFORE_CHUNK_COMMIT}:kill", f"{loads.AFTER_TABLE}:kill@4"),
+    (f"{loads.BEFORE_STREAM}:kill",),
+    (f"{loads.AFTER_STREAM}:kill",),
 )
 
 
@@ -50,7 +51,7 @@ def test_killed_load_continues_and_copies_each_row_once(
     """Chunks that are copied stay; a snapshot that was read in part starts over."""
     for kill in kills:
         killed_at(kill, lambda: rig.run(rules=RULES))
-    before = {key: table for key, table in rig.tables().items() if table.state == state.COPIED}
+    before = {key: table for key, table in rig.tables().items() if table.state == loads.COPIED}
     copier = LocalCopier()
     assert rig.run(copier, rules=RULES) is (kills[-1] != KILLS[-1][0])
     copied_again = {table.key for order in copier.orders for table in order.tables}
@@ -61,7 +62,7 @@ def test_killed_load_continues_and_copies_each_row_once(
     )
     assert found.differences == []
     assert found.tables >= len(definitions(NAME))
-    assert {table.state for table in rig.tables().values()} == {state.FOLLOWS}
+    assert {table.state for table in rig.tables().values()} == {loads.FOLLOWS}
 
 
 @pytest.mark.parametrize("rig", [0, 1], indirect=True)
@@ -77,7 +78,7 @@ def test_killed_copy_of_a_keyless_table_starts_over(
     rig.source.execute(f"DROP TABLE {NAME}.parent")
     rig.source.execute(f"ALTER TABLE {NAME}.keyless MODIFY b VARCHAR(4000)")
     rig.source.execute(f"UPDATE {NAME}.keyless SET b = REPEAT('x', 2000)")
-    killed_at(f"{state.AFTER_CHUNK_COMMIT}:kill@3", lambda: rig.run(rules=RULES))
+    killed_at(f"{loads.AFTER_CHUNK_COMMIT}:kill@3", lambda: rig.run(rules=RULES))
     done = rig.tables()[NAME, "keyless"].done
     assert 0 < done.rows < COUNT
     assert rig.target.execute(f"SELECT COUNT(*) FROM {NAME}.keyless") == [(done.rows,)]

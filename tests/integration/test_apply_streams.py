@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from consumer.load.state import WAITS, LoadStream
+from consumer.target.loads import WAITS, LoadStream
 from deploy.servers import DatabaseServer
 from millrace.errors import Retryable
 from schemas.documents import ApplyTask, Consistency

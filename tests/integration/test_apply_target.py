@@ -19,8 +19,8 @@ from consumer.records.pieces import Size, Taken
 from consumer.target import fence
 from consumer.target.fence import raise_fence, take_turn
 from consumer.target.progress import DATABASE, check_fence
+from consumer.target.running_statement import find_statement, lock
 from consumer.target.sessions import session_for
-from consumer.target.statement import find_statement, lock
 from deploy.servers import DatabaseServer
 from drivers.mysql.connection import TargetConnection, connect
 from millrace.errors import Fenced, Retryable

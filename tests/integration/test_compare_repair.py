@@ -23,7 +23,7 @@ from consumer.compare import (
 )
 from consumer.compare.pool import Threads
 from consumer.compare.work import ChunkResult
-from consumer.load.state import set_waiting
+from consumer.target.loads import set_waiting
 from deploy.servers import DatabaseServer, sql
 from drivers.mysql.connection import connect
 from millrace.errors import Fatal, Retryable

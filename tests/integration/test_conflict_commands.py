@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from consumer.apply.resolve import discard, replay
-from consumer.streams.view import side_of
 from consumer.target.conflicts import read_conflict, schema_of
+from consumer.target.load_range import side_of
 from consumer.target.progress import save_schemas
 from deploy.servers import DatabaseServer
 from drivers.mysql.connection import connect

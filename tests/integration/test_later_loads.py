@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from consumer.load.state import COPIES
 from consumer.streams import later
 from consumer.streams.grown import AFTER_GROWN, BEFORE_GROWN, note_filter
-from consumer.streams.view import side_of
 from consumer.target.fence import raise_fence
+from consumer.target.load_range import side_of
+from consumer.target.loads import COPIES
 from consumer.target.progress import DATABASE
-from consumer.target.statement import lock
+from consumer.target.running_statement import lock
 from deploy.servers import DatabaseServer
 from drivers.mysql.connection import connect
 from millrace.errors import Fatal, Fenced, Retryable

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from consumer.spark.driver import SparkDriver
-from consumer.streams.view import side_of
+from consumer.target.load_range import side_of
 from deploy.servers import DatabaseServer, KafkaServer
 from tests.fixtures.spark import running
 from tests.kit.apply.live import LiveLoader, LiveTask, Source, rows_on, rows_wanted

@@ -6,8 +6,8 @@ import pytest
 
 from consumer.load import again, create, plan
 from consumer.load.order import CopyOrder
-from consumer.load.state import COPIED, WAITS, set_waiting
 from consumer.load.tables import SourceTable
+from consumer.target.loads import COPIED, WAITS, set_waiting
 from drivers.mysql.connection import connect
 from millrace.errors import Fatal, Retryable
 from schemas.documents import LoadRules

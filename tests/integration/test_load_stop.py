@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from consumer.load.state import set_waiting
 from consumer.spark.driver import SparkDriver
+from consumer.target.loads import set_waiting
 from deploy.servers import DatabaseSet, KafkaServer, sql
 from drivers.mysql.connection import connect
 from schemas.documents import ApplyRules, LoadRules

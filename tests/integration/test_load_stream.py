@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from consumer.compare import Ends, compare_sets
-from consumer.load.state import set_waiting
 from consumer.spark.driver import SparkDriver
+from consumer.target.loads import set_waiting
 from deploy.servers import DatabaseSet, KafkaServer
 from drivers.mysql.connection import connect
 from schemas.documents import ApplyRules, LoadRules

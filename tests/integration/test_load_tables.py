@@ -12,8 +12,8 @@ from consumer.compare import Ends, compare_sets
 from consumer.load import run
 from consumer.load.order import CopyOrder
 from consumer.load.plan import missing_rights
-from consumer.load.state import COPIED, COPIES, WAITS
 from consumer.load.tables import Admission
+from consumer.target.loads import COPIED, COPIES, WAITS
 from deploy.servers import DatabaseSet, sql
 from drivers.mysql.catalog import TableKey
 from drivers.mysql.connection import Side, connect

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 from consumer.compare import settle
 from consumer.compare.settle import Looked, States, Suspect
-from consumer.load.state import LoadStream
 from consumer.streams import side
-from consumer.streams.view import Fate, Range
+from consumer.target.load_range import Fate, Range
+from consumer.target.loads import LoadStream
 from consumer.target.progress import Mark
 from drivers.mysql import snapshot_position
 from drivers.mysql.catalog import TableKey

@@ -3,23 +3,23 @@
 import math
 
 from consumer.compare import digest
-from consumer.target import statement
+from consumer.target import running_statement
 from tests.mutants.mutant import Mutant, Patch
 
 
 def running_statement_ended(patch: Patch) -> None:
     """The next owner waits for no statement of an earlier run, and ends its session."""
-    patch.setattr(statement, "_has_ended", lambda *_: True)
+    patch.setattr(running_statement, "_has_ended", lambda *_: True)
 
 
 def silence_without_limit(patch: Patch) -> None:
     """A server that does not answer is never lost."""
-    patch.setattr(statement, "LOST_S", math.inf)
+    patch.setattr(running_statement, "LOST_S", math.inf)
 
 
 def servers_not_compared(patch: Patch) -> None:
     """Another server that does not list the statement shows that it has ended."""
-    patch.setattr(statement, "server_of", lambda _: "a")
+    patch.setattr(running_statement, "server_of", lambda _: "a")
 
 
 def sets_compared_by_text(patch: Patch) -> None:

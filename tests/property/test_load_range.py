@@ -5,8 +5,8 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer.load.state import COPIED, COPIES, FIRST, FOLLOWS, WAITS, LoadStream
-from consumer.streams.view import WHOLE, Copied, Fate, Range, StreamTable, view_of
+from consumer.target.load_range import WHOLE, Copied, Fate, Range, StreamTable, view_of
+from consumer.target.loads import COPIED, COPIES, FIRST, FOLLOWS, WAITS, LoadStream
 from consumer.target.progress import Mark
 from schemas.gtid import Flavour, parse_gtid, parse_gtid_set
 from tests.kit.apply.topic import UUID

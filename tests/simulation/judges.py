@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from consumer.plan.applied import from_bitmaps
+from consumer.target.bitmap import from_bitmaps
 from consumer.topic.verify import TopicVerifier
 from producer.publish.driver import TopicRecord
 from schemas.place import Coordinates

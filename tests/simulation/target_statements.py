@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 from consumer.target.fence import HOLDERS_SQL
 from consumer.target.progress import DATABASE as OURS
-from consumer.target.statement import LIST_SQL, MARIADB_LIST_SQL
+from consumer.target.running_statement import LIST_SQL, MARIADB_LIST_SQL
 from consumer.target.table_state import SERVER_SQL
 from consumer.target.wait_procedure import COMMENT
 from drivers.mysql import catalog

@@ -9,11 +9,11 @@ from pymysql.converters import escape_string
 
 from consumer.kernel import walk
 from consumer.kernel.groups import bind_groups, hold_keys, pack_lanes
-from consumer.plan.applied import from_bitmaps, not_applied, to_bitmap
 from consumer.records.row_schemas import RowSchemas, make_programs
 from consumer.records.rows import Rows, walk_values
 from consumer.tables.causality_keys import KeyEntries
 from consumer.tables.table_plan import AFTER, compared, make_shape
+from consumer.target.bitmap import from_bitmaps, not_applied, to_bitmap
 from schemas.record.avro_schema import envelope_schema
 from schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
 from tests.kit.apply.tables import accounts, integer, table

@@ -10,8 +10,8 @@ import pytest
 from consumer.copy import TablePair
 from consumer.load.job import Group, Job
 from consumer.load.order import CopyOrder, CopyTable, Sites
-from consumer.load.state import Amount
 from consumer.load.tables import SourceTable
+from consumer.target.loads import Amount
 from consumer.target.progress import Owner
 from drivers.mysql.catalog import TableKey, TargetTable
 from drivers.mysql.connection import Endpoint

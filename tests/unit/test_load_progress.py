@@ -8,9 +8,9 @@ from consumer.apply.batch import Figures
 from consumer.load.job import ROWS_FIRST, ChunkSize
 from consumer.load.order import BYTES_MAX
 from consumer.load.progress import Progress
-from consumer.load.state import COPIED, COPIES, WAITS, Amount, LoadTable, Reach
 from consumer.report import loading_report, running_report
 from consumer.streams.steps import Loads
+from consumer.target.loads import COPIED, COPIES, WAITS, Amount, LoadTable, Reach
 from consumer.target.progress import Mark
 from schemas.documents import LoadRules
 from schemas.stages.applied import Applied

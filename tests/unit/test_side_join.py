@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from consumer.load.state import LoadStream
 from consumer.streams import side
+from consumer.target.loads import LoadStream
 from consumer.target.progress import Mark
 from schemas.gtid import Flavour
 

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from consumer.target import statement
-from consumer.target.statement import (
+from consumer.target import running_statement
+from consumer.target.running_statement import (
     LIST_SQL,
     STAGES_SQL,
     RunningStatement,
@@ -71,9 +71,9 @@ def _answers(
             raise answer
         return answer
 
-    monkeypatch.setattr(statement, "find_statement", find)
-    monkeypatch.setattr(statement, "connect", lambda *_, **__: _Session(server))
-    monkeypatch.setattr(statement, "LOOK_S", 0.001)
+    monkeypatch.setattr(running_statement, "find_statement", find)
+    monkeypatch.setattr(running_statement, "connect", lambda *_, **__: _Session(server))
+    monkeypatch.setattr(running_statement, "LOOK_S", 0.001)
 
 
 def _watch() -> StatementWatch:
@@ -123,7 +123,7 @@ def test_start_without_a_running_statement_needs_one_connection(
     """The target may have no other free connection, and a start would wait for one without a limit."""
     session = _Session(holder=7)
     _answers(monkeypatch, None)
-    monkeypatch.setattr(statement, "connect", None)
+    monkeypatch.setattr(running_statement, "connect", None)
     assert await_statement(cast(Any, session), "task")
     assert "KILL 7" in session.asked
 
@@ -147,7 +147,7 @@ def test_session_is_cut_if_no_answer_will_come(
     code: str,
 ) -> None:
     """The statement is not listed any more, the server is silent, or no process waits for the outcome."""
-    monkeypatch.setattr(statement, "LOST_S", 0.0)
+    monkeypatch.setattr(running_statement, "LOST_S", 0.0)
     _answers(monkeypatch, answer)
     session = _Session()
 
@@ -175,7 +175,7 @@ def test_listed_statement_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None
         return RUNNING
 
     _answers(monkeypatch, RUNNING)
-    monkeypatch.setattr(statement, "find_statement", find)
+    monkeypatch.setattr(running_statement, "find_statement", find)
     session = _Session()
 
     def execute() -> None:
@@ -244,6 +244,6 @@ def test_only_a_sleeping_session_executes_nothing() -> None:
         ("Sleep", "ALTER TABLE t FORCE", False),
     ):
         rows[:] = [(command, 90, "Busy", text, 0, 0, 0)]
-        found = statement.find_statement(session, "task")
+        found = running_statement.find_statement(session, "task")
         assert (found is not None) is is_running
         assert found is None or found.text == (text or "")

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 import pytest
 
 from consumer.streams.statements import Place, Way, verdict
-from consumer.streams.view import Copied, Range
 from consumer.tables.filter import Route
+from consumer.target.load_range import Copied, Range
 from drivers.mysql.catalog import TableKey
 from schemas.documents import TableFilter
 from schemas.gtid import Flavour, parse_gtid, parse_gtid_set

@@ -10,13 +10,21 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from consumer.apply.turn import residents
-from consumer.load.state import COPIED, COPIES, WAITS, LoadStream, read_stream, set_waiting, task_of
 from consumer.streams.grown import note_filter
 from consumer.streams.later import LaterLoads, Parts
-from consumer.streams.state import read_tables
-from consumer.streams.view import StreamTable, side_of
+from consumer.target.load_range import StreamTable, side_of
+from consumer.target.loads import (
+    COPIED,
+    COPIES,
+    WAITS,
+    LoadStream,
+    read_stream,
+    set_waiting,
+    task_of,
+)
 from consumer.target.progress import Owner, check_fence, create_tables
 from consumer.target.sessions import close_sessions
+from consumer.target.streams import read_tables
 from deploy.servers import DatabaseServer
 from drivers.mysql.catalog import TableKey
 from drivers.mysql.connection import TargetConnection, connect

@@ -12,7 +12,10 @@ from consumer.apply.order import Answer, result_of
 from consumer.load.later import LaterLoad
 from consumer.load.order import CopyOrder, execute_copy
 from consumer.load.run import Destination, Load, Origin, first_load
-from consumer.load.state import (
+from consumer.start import applier_of, end_load, has_to_load, owner_of
+from consumer.target.fence import raise_fence
+from consumer.target.load_range import side_of
+from consumer.target.loads import (
     COPIES,
     WAITS,
     Amount,
@@ -21,12 +24,9 @@ from consumer.load.state import (
     read_tables,
     set_waiting,
 )
-from consumer.start import applier_of, end_load, has_to_load, owner_of
-from consumer.streams.view import side_of
-from consumer.target.fence import raise_fence
 from consumer.target.progress import Owner, create_tables
+from consumer.target.running_statement import await_statement
 from consumer.target.sessions import close_sessions
-from consumer.target.statement import await_statement
 from deploy.servers import Account, DatabaseServer, DatabaseSet, sql
 from drivers.mysql.catalog import TableKey
 from drivers.mysql.connection import Endpoint, connect

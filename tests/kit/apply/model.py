@@ -16,13 +16,13 @@ from consumer.apply.applier import Applier, Limits
 from consumer.apply.lanes import Done, Work
 from consumer.apply.order import Order, Outcome
 from consumer.kernel.walk import SEQ, SLOT
-from consumer.plan.applied import from_bitmaps
 from consumer.records import rows
 from consumer.records.pieces import Size, Taken
 from consumer.records.row_schemas import Ints, RowSchemas
 from consumer.records.rows import Rows
 from consumer.tables.causality_keys import find_keys
 from consumer.tables.table_plans import Catalogue, TablePlans, slots_of
+from consumer.target.bitmap import from_bitmaps
 from consumer.target.progress import Mark, MarkTopic, Owner
 from drivers.mysql.connection import Endpoint
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable

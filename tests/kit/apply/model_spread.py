@@ -16,10 +16,10 @@ from consumer.apply.applier import Limits
 from consumer.apply.lanes import Work
 from consumer.apply.order import Order, Outcome, Share, ShareEnd
 from consumer.apply.turn import Tools, residents
-from consumer.plan.applied import from_bitmaps
 from consumer.records.pieces import Size
 from consumer.records.row_schemas import Ints
 from consumer.tables.table_plans import Catalogue, TablePlans
+from consumer.target.bitmap import from_bitmaps
 from consumer.target.progress import Mark, Owner
 from schemas.gtid import Flavour
 from tests.kit.apply.local import ALL

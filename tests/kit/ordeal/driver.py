@@ -8,7 +8,7 @@ from consumer.apply.order import Order, Outcome, Share, ShareEnd, result_of
 from consumer.apply.tally import Tally
 from consumer.apply.worker import execute
 from consumer.load.order import CopyOrder, execute_copy
-from consumer.load.state import Amount
+from consumer.target.loads import Amount
 from drivers.kafka.reader import TopicIdentity
 from millrace.errors import MillraceError, Retryable
 from schemas.documents import TopicAddress

@@ -31,7 +31,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from consumer.load.state import FIRST, FOLLOWS, SIDE, LoadStream
+from consumer.target.loads import FIRST, FOLLOWS, SIDE, LoadStream
 from consumer.target.progress import Mark
 from drivers.mysql.catalog import TableKey
 from schemas.gtid import AnyGtid, Flavour, GtidPosition, parse_gtid_set
@@ -84,7 +84,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class StreamTable:
-    """The part of a table's load that a stream must know. ``state``: see ``consumer.load.state``.
+    """The part of a table's load that a stream must know. ``state``: see ``consumer.target.loads``.
 
     ``begin``, ``exact``: GTID sets. ``is_exact``: it was read in one snapshot, at ``exact``. ``detail``: why it waits.
     """

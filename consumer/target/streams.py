@@ -1,4 +1,4 @@
-"""Reads and writes what streams know of the loads of a task (``consumer.load.state``).
+"""Reads and writes what streams know of the loads of a task (``consumer.target.loads``).
 
 Each writer checks the fence of a stream of the task in the same target transaction, and changes a table's state only
 from the one that it has read. So of two writers one comes first, and the other sees it:
@@ -15,8 +15,8 @@ Nothing here commits.
 
 from collections.abc import Mapping
 
-from consumer.load.state import end_stream, read_stream, set_waiting, task_of
-from consumer.streams.view import StreamTable, View, streams_of, view_of
+from consumer.target.load_range import StreamTable, View, streams_of, view_of
+from consumer.target.loads import end_stream, read_stream, set_waiting, task_of
 from consumer.target.progress import DATABASE, Mark, Owner, check_fence
 from drivers.mysql.catalog import TableKey
 from drivers.mysql.connection import TargetConnection
