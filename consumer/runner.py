@@ -12,7 +12,7 @@ A start takes these steps in order:
     8  start the query at the offset of the mark, or at the first offset that retention has left
 
 The topic's ID is compared again before a micro-batch, and every ``LOOK_AGAIN_S`` while an executor applies. If a topic
-is deleted, created again and filled beyond the mark in less time, ``consumer.window`` detects it by seq and GTID set.
+is deleted, created again and filled beyond the mark in less time, ``consumer.window.window`` detects it by seq and GTID set.
 
 Looks once a second at the topic's end, and at the mark on the target while an executor applies. Reports ``gtid_set``
 and ``seq`` of the mark, the pace (``consumer.pace``) and figures; DEGRADED while the broker is silent. Ends when
@@ -36,7 +36,6 @@ from consumer.load.later import LaterLoad
 from consumer.load.run import Destination, Load, Origin, first_load
 from consumer.pace import End, Look, Pace
 from consumer.report import loading_report, running_report, waiting_report
-from consumer.safe_mode import SafeMode
 from consumer.side_turns import SideTurns
 from consumer.spark.driver import (
     Records,
@@ -60,6 +59,7 @@ from consumer.target.streams import is_partial
 from consumer.topic.begin import topic_begin
 from consumer.topic.waiting import begin_at, waiting_for
 from consumer.warm import warm
+from consumer.window.safe_mode import SafeMode
 from drivers.kafka.reader import TopicIdentity
 from drivers.mysql.connection import Endpoint, TargetConnection, connect
 from drivers.mysql.primary import primary_member, renewed

@@ -33,21 +33,21 @@ from consumer.apply.order import Counts, Order, Outcome
 from consumer.apply.part import BitmapClaim, MarkClaim, Writing, apply_part, move_over
 from consumer.kernel.groups import pack_lanes
 from consumer.kernel.walk import SEQ, SLOT
-from consumer.plan.units import cut, numbered, owned_by, units_of
 from consumer.records.bounded_source import BoundedSource
 from consumer.records.pieces import Size, Source, Taken
 from consumer.records.row_schemas import Ints
 from consumer.records.rows import Rows
 from consumer.records.source_transactions import WholeReader, first_transaction, last_end
-from consumer.safe_mode import prepare_snapshot_rows
-from consumer.streams.range import NO_OVERLAP, Overlap
 from consumer.tables.causality_keys import KeyEntries, find_keys
 from consumer.tables.table_plans import Catalogue, TablePlans, slots_of
 from consumer.target.loads import task_of
 from consumer.target.progress import Mark, Owner, check_fence
 from consumer.target.sessions import session_for
 from consumer.target.streams import set_unfit
-from consumer.window import (
+from consumer.window.overlap import NO_OVERLAP, Overlap
+from consumer.window.safe_mode import prepare_snapshot_rows
+from consumer.window.units import cut, numbered, owned_by, units_of
+from consumer.window.window import (
     Barrier,
     LookUp,
     Window,

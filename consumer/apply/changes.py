@@ -61,7 +61,7 @@ def leveled(plans: TablePlans, rows: Rows, numbers: Ints) -> Ints:
 
 
 def repeatable(rows: Rows, changes: Ints) -> Ints:
-    """The same changes as DELETE and REPLACE (``consumer.safe_mode``).
+    """The same changes as DELETE and REPLACE (``consumer.window.safe_mode``).
 
     An UPDATE of the key is both. Its DELETE is first, because the new key may equal the old one under the collation. A
     DELETE with foreign key checks first restores the row, so that the target's cascade finds it.

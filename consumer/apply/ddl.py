@@ -71,7 +71,7 @@ from consumer.target.progress import DATABASE, Mark, Owner, check_fence, move_ma
 from consumer.target.running_statement import lock, watched
 from consumer.target.sessions import session_for, statement_session
 from consumer.target.table_state import check_server, is_empty, read_state, server_of
-from consumer.window import is_covered
+from consumer.window.window import is_covered
 from drivers.mysql.catalog import Changed, ForeignKey, TableKey
 from drivers.mysql.connection import Endpoint, TargetConnection
 from millrace.errors import Fatal, MillraceError, Retryable

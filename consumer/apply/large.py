@@ -23,14 +23,14 @@ from consumer.apply.tally import pending
 from consumer.apply.writer import ConflictRule, RowWriter
 from consumer.records.pieces import Taken
 from consumer.records.row_schemas import Ints
-from consumer.safe_mode import check_triggers, prepare_snapshot_rows
-from consumer.streams.range import Overlap
 from consumer.tables.table_plans import TablePlans
 from consumer.target.loads import task_of
 from consumer.target.progress import Mark, check_fence
 from consumer.target.sessions import session_for
 from consumer.target.streams import set_unfit
-from consumer.window import LookUp, Window, advanced, read_window
+from consumer.window.overlap import Overlap
+from consumer.window.safe_mode import check_triggers, prepare_snapshot_rows
+from consumer.window.window import LookUp, Window, advanced, read_window
 from drivers.mysql.connection import TargetConnection
 from millrace.errors import Fatal, MillraceError
 from millrace.faults import fault_point, register

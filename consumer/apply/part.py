@@ -22,7 +22,6 @@ from consumer.apply.tally import pending
 from consumer.apply.writer import ConflictRule, RowWriter
 from consumer.records.row_schemas import Ints
 from consumer.records.rows import Rows
-from consumer.safe_mode import check_triggers
 from consumer.tables.table_plans import TablePlans
 from consumer.target.bitmap import to_bitmap
 from consumer.target.progress import (
@@ -36,6 +35,7 @@ from consumer.target.progress import (
     save_schemas,
 )
 from consumer.target.sessions import session_for
+from consumer.window.safe_mode import check_triggers
 from drivers.mysql.connection import Endpoint, TargetConnection
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.faults import fault_point, register

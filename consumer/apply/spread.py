@@ -35,12 +35,12 @@ from consumer.records.pieces import Taken
 from consumer.records.row_schemas import Ints
 from consumer.records.rows import Rows
 from consumer.records.transaction_cut import Cutter
-from consumer.safe_mode import prepare_snapshot_rows
 from consumer.tables.causality_keys import find_keys
 from consumer.tables.table_plans import TablePlans, slots_of
 from consumer.target.progress import Mark
 from consumer.target.sessions import session_for
-from consumer.window import LookUp, Window, read_window
+from consumer.window.safe_mode import prepare_snapshot_rows
+from consumer.window.window import LookUp, Window, read_window
 from drivers.mysql.catalog import alter_count
 
 TURN_KEYS_MAX = 1 << 20  # 64 MB for the table; about 1M rows, which take some seconds

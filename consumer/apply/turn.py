@@ -15,8 +15,6 @@ from consumer.apply.lanes import Lanes
 from consumer.apply.order import Order, Outcome
 from consumer.records.pieces import Source
 from consumer.records.row_schemas import Ints
-from consumer.safe_mode import SafeMode
-from consumer.streams.range import Overlap
 from consumer.tables.filter import Route
 from consumer.tables.related import RELATED, related
 from consumer.tables.table_plans import Catalogue, TablePlans
@@ -26,7 +24,9 @@ from consumer.target.loads import set_waiting
 from consumer.target.progress import Mark, Owner, check_fence, read_position, read_schemas
 from consumer.target.sessions import session_for
 from consumer.target.streams import current_view
-from consumer.window import LookUp
+from consumer.window.overlap import Overlap
+from consumer.window.safe_mode import SafeMode
+from consumer.window.window import LookUp
 from drivers.mysql.catalog import Inventory, alter_count, read_inventory
 from drivers.mysql.connection import TargetConnection
 from millrace.errors import Fatal

@@ -23,7 +23,7 @@ Each decision of ``overwrite`` and ``skip`` is stored in ``millrace.conflict`` i
 (``consumer.apply.conflict``). ``stop`` leaves the conflict in ``blocking`` for the caller to store after its rollback.
 A table without a key has no row to overwrite, so ``overwrite`` refuses it with MR-5010.
 
-Rows in the range of safe mode (``consumer.safe_mode``) are written by REPLACE and DELETE. They are not counted. Only a
+Rows in the range of safe mode (``consumer.window.safe_mode``) are written by REPLACE and DELETE. They are not counted. Only a
 foreign key can refuse one, which is Fatal MR-5025 under any policy.
 
 Overwriting runs without foreign key checks: no cascade fires and no child prevents it. Children of a removed row stay

@@ -32,7 +32,7 @@ CELL_WIDTH = 3
 SEQ, SLOT, OP, FLAGS, FIRST_CELL, LAST, COMMIT_MS, SCHEMA_ID = 0, 1, 2, 3, 4, 5, 6, 7
 HAS_FALLBACK = 8  # a value has another branch than its column's first: raw bytes of a text, an index without a label
 GTID_START, GTID_END = 9, 10
-# for rows of snapshots; set later, for those in the range of safe mode (``consumer.safe_mode``)
+# for rows of snapshots; set later, for those in the range of safe mode (``consumer.window.safe_mode``)
 IS_SAFE = 11
 RECORD_WIDTH = 12
 

@@ -148,7 +148,7 @@ def linked(tables: Sequence[SourceTable], foreign_keys: Iterable[ForeignKey]) ->
 def why_snapshot(table: TargetTable, there: TargetTable | None, target: Inventory) -> str:
     """Why a table is read in one snapshot; "" if it is read in chunks. ``there``: that of the target, if it exists.
 
-    See ``consumer.safe_mode`` for the tables that it refuses.
+    See ``consumer.window.safe_mode`` for the tables that it refuses.
     """
     same = there or table
     if table.is_sequence:

@@ -242,7 +242,7 @@ class CaptureTask:
 
 @dataclass(frozen=True, slots=True)
 class SafeMode:
-    """The source transactions whose rows the target may already have; "" is none (``consumer.safe_mode``)."""
+    """The source transactions whose rows the target may already have; "" is none (``consumer.window.safe_mode``)."""
 
     until_gtid: str = ""
 

@@ -8,13 +8,14 @@ from typing import Any
 
 import yaml
 
-from consumer import runner, window
+from consumer import runner
 from consumer.apply import part
 from consumer.spark import driver
 from consumer.target import fence
 from consumer.target.progress import Owner, delete_applied, delete_earlier
 from consumer.topic.decode import TopicLookUp
 from consumer.topic.verify import Check, TopicVerifier
+from consumer.window import window
 from deploy.servers import process
 from drivers.mysql.connection import TargetConnection
 from millrace.errors import Fatal

@@ -14,7 +14,6 @@ from unittest import mock
 import numpy as np
 
 from consumer import runner as apply_start
-from consumer import window
 from consumer.apply import applier, ddl, outcome, part
 from consumer.kernel import hashes
 from consumer.records.row_schemas import Ints
@@ -22,6 +21,7 @@ from consumer.tables import table_plans
 from consumer.tables.causality_keys import key_lines
 from consumer.target import progress
 from consumer.target.bitmap import not_applied
+from consumer.window import window
 from millrace.errors import Retryable
 from producer.binlog import file_head
 from producer.convert.converter import Converter

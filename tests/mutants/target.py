@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from consumer import unlogged
 from consumer.apply import changes, writer
 from consumer.apply.changes import repeatable
 from consumer.apply.writer import RowWriter
@@ -14,7 +13,8 @@ from consumer.kernel.merge import CHANGE_OP, MOVES
 from consumer.load import again, left, order
 from consumer.records.row_schemas import Ints
 from consumer.records.rows import Rows
-from consumer.streams import range as load_range
+from consumer.window import overlap as load_range
+from consumer.window import unlogged_cascades
 from drivers.mysql.connection import TargetConnection
 from schemas.gtid import GtidPosition
 from tests.mutants.mutant import Mutant, Patch
@@ -125,7 +125,7 @@ MUTANTS = [
     ),
     Mutant(
         "child rows of a snapshot follow a cascade that was not logged",
-        lambda patch: patch.setattr(unlogged, "followers", lambda *_: []),
+        lambda patch: patch.setattr(unlogged_cascades, "followers", lambda *_: []),
         _STREAMS,
         {
             "test_unlogged_cascade_of_a_snapshot_changes_its_child_rows[delete]": "assert",

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from consumer import window
 from consumer.apply import applier, held, large, part
 from consumer.kernel import hashes
 from consumer.kernel.groups import bind_groups
-from consumer.plan.units import units_of
 from consumer.records import source_transactions
 from consumer.records.pieces import Taken
 from consumer.records.row_schemas import Ints
 from consumer.tables import causality_keys
 from consumer.target.progress import Owner, delete_applied
+from consumer.window import window
+from consumer.window.units import units_of
 from drivers.mysql.connection import TargetConnection
 from millrace.errors import MillraceError
 from tests.kit.apply.model import whole_turn

@@ -109,7 +109,7 @@ class Source(Server):
 
 
 def _repeat(target: Server, change: Change) -> None:
-    """Apply a change as safe mode does (``consumer.safe_mode``)."""
+    """Apply a change as safe mode does (``consumer.window.safe_mode``)."""
     before, left, after, written = change
     keys = target.foreign_keys
     if before is not None and before != after:

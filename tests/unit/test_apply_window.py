@@ -11,7 +11,7 @@ from consumer.records.registry import look_up_at
 from consumer.records.row_schemas import Ints, RowSchemas
 from consumer.tables.table_plans import Catalogue, TablePlans
 from consumer.target.progress import Mark
-from consumer.window import LookUp, Window, read_window
+from consumer.window.window import LookUp, Window, read_window
 from millrace.errors import Fatal
 from schemas.documents import Registry
 from schemas.gtid import Flavour, parse_gtid_set

@@ -26,7 +26,7 @@ from consumer.tables.causality_keys import find_keys
 from consumer.tables.merge_rules import net_changes
 from consumer.tables.table_plans import Catalogue, TablePlans
 from consumer.target.progress import Mark
-from consumer.window import read_window
+from consumer.window.window import read_window
 from drivers.mysql.catalog import Inventory, TargetColumn, TargetTable, UniqueKey
 from millrace.compiled import IS_INTERPRETED
 from millrace.errors import Fatal, MillraceError

@@ -17,13 +17,13 @@ import numpy.typing as npt
 
 from consumer.kernel import walk
 from consumer.records.row_schemas import Ints
-from consumer.safe_mode import SafeMode, refusal, repeat
 from consumer.tables.related import with_related
 from consumer.tables.table_plans import TablePlans, slots_of
 from consumer.target.load_range import Fate, Range
 from consumer.target.progress import Mark
-from consumer.unlogged import leave_unchecked
-from consumer.window import Window
+from consumer.window.safe_mode import SafeMode, refusal, repeat
+from consumer.window.unlogged_cascades import leave_unchecked
+from consumer.window.window import Window
 from drivers.mysql.catalog import TableKey
 from millrace.errors import Fatal
 from schemas.gtid import parse_gtid

@@ -8,7 +8,7 @@ A task whose document has ``safe_mode: {until_gtid: SET}`` writes the rows of ea
     DELETE with a cascade         REPLACE by the before image, then DELETE with foreign key checks
 
 Counts are not demanded. The statements run without foreign key checks, so no cascade fires, with the exception of the
-last line. It is for a DELETE whose cascade the source did not log (``consumer.unlogged``). The REPLACE is needed,
+last line. It is for a DELETE whose cascade the source did not log (``consumer.window.unlogged_cascades``). The REPLACE is needed,
 because only a row that is there has a cascade. Rows of other source transactions are written and counted as always.
 
 The set must have every source transaction that the target may have in part or ahead of the task's progress. Then the
@@ -58,8 +58,8 @@ from consumer.tables.cascades import why_change_is_inexact, why_deletion_is_inex
 from consumer.tables.table_plan import TablePlan
 from consumer.tables.table_plans import TablePlans, slots_of
 from consumer.target.progress import Mark
-from consumer.unlogged import Flags, followed_changes, followed_deletions
-from consumer.window import Window, in_gtid_set
+from consumer.window.unlogged_cascades import Flags, followed_changes, followed_deletions
+from consumer.window.window import Window, in_gtid_set
 from drivers.mysql.catalog import ForeignKey, Inventory, hold_triggers
 from drivers.mysql.connection import TargetConnection
 from millrace.errors import Fatal

@@ -1,1 +1,0 @@
-"""Which changes depend on each other, and which are already applied. Pure."""
