@@ -13,10 +13,10 @@ transaction that moves the mark:
 
 from dataclasses import dataclass
 
-from consumer.apply.part import MarkClaim, move_over
-from consumer.apply.resolve import lock_fence
 from consumer.target.progress import DATABASE, Mark, Owner, move_mark, read_position
 from consumer.topic.adopted import Beginning, Continuation, continuation, read_beginning
+from consumer.write.resolve_conflict import lock_fence
+from consumer.write.target_transaction import MarkClaim, move_over
 from drivers.mysql.connection import TargetConnection
 from millrace.errors import Fatal
 from millrace.faults import fault_point, register

@@ -25,12 +25,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from consumer.apply.ddl import DdlPlace, Scope, apply_ddl
 from consumer.apply.held import HeldKeys
-from consumer.apply.lanes import Lanes
-from consumer.apply.large import LargeTransaction
 from consumer.apply.order import Counts, Order, Outcome
-from consumer.apply.part import BitmapClaim, MarkClaim, Writing, apply_part, move_over
 from consumer.kernel.groups import pack_lanes
 from consumer.kernel.walk import SEQ, SLOT
 from consumer.records.bounded_source import BoundedSource
@@ -56,6 +52,10 @@ from consumer.window.window import (
     check_statement_begin,
     read_window,
 )
+from consumer.write.ddl import DdlPlace, Scope, apply_ddl
+from consumer.write.lanes import Lanes
+from consumer.write.large_transaction import LargeTransaction
+from consumer.write.target_transaction import BitmapClaim, MarkClaim, Writing, apply_part, move_over
 from drivers.mysql.catalog import Inventory, TableKey, alter_count, read_again, read_inventory
 from drivers.mysql.connection import TargetConnection
 from schemas.documents import Consistency

@@ -24,12 +24,12 @@ from typing import Protocol
 
 from consumer.apply.applier import TURN_S
 from consumer.apply.order import Counts, Order, Outcome, Share, ShareEnd, Step
-from consumer.apply.part import MarkClaim, move_over
 from consumer.target.claims import forget_claims
 from consumer.target.fence import take_turn
 from consumer.target.progress import Mark
 from consumer.target.sessions import close_sessions, session_for
 from consumer.window.safe_mode import SafeMode
+from consumer.write.target_transaction import MarkClaim, move_over
 from millrace.errors import Fatal
 from millrace.faults import fault_point, register
 

@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from consumer.apply.tally import pending
 from consumer.target.progress import Mark, Owner
+from consumer.write.incidents import pending
 from drivers.mysql.connection import Endpoint
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 from schemas.documents import ConflictPolicy, Consistency, TableFilter, TopicAddress

@@ -26,9 +26,7 @@ from hashlib import blake2b
 
 from consumer.apply.applier import FLIGHTS_MAX, NO_ROWS, Limits
 from consumer.apply.held import HeldKeys
-from consumer.apply.lanes import Lanes
 from consumer.apply.order import Counts, Share, ShareEnd, Step
-from consumer.apply.part import BitmapClaim, Writing, apply_part
 from consumer.kernel.groups import pack_lanes
 from consumer.kernel.walk import SEQ, SLOT
 from consumer.records.pieces import Taken
@@ -41,6 +39,8 @@ from consumer.target.progress import Mark
 from consumer.target.sessions import session_for
 from consumer.window.safe_mode import prepare_snapshot_rows
 from consumer.window.window import LookUp, Window, read_window
+from consumer.write.lanes import Lanes
+from consumer.write.target_transaction import BitmapClaim, Writing, apply_part
 from drivers.mysql.catalog import alter_count
 
 TURN_KEYS_MAX = 1 << 20  # 64 MB for the table; about 1M rows, which take some seconds

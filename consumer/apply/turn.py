@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from consumer.apply.applier import DEFAULT_LIMITS, Applier, Limits
-from consumer.apply.lanes import Lanes
 from consumer.apply.order import Order, Outcome
 from consumer.records.pieces import Source
 from consumer.records.row_schemas import Ints
@@ -27,6 +26,7 @@ from consumer.target.streams import current_view
 from consumer.window.overlap import Overlap
 from consumer.window.safe_mode import SafeMode
 from consumer.window.window import LookUp
+from consumer.write.lanes import Lanes
 from drivers.mysql.catalog import Inventory, alter_count, read_inventory
 from drivers.mysql.connection import TargetConnection
 from millrace.errors import Fatal

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from consumer.apply.lanes import ThreadLanes
 from consumer.apply.order import Answer, Order, Outcome, Share, ShareEnd, guarded
 from consumer.apply.share import run_share
 from consumer.apply.turn import Tools, residents, run_turn
@@ -19,6 +18,7 @@ from consumer.records.registry import look_up_at
 from consumer.records.stream import TopicStream
 from consumer.target.load_range import side_of
 from consumer.target.sessions import close_sessions
+from consumer.write.lanes import ThreadLanes
 from millrace.errors import MillraceError, Retryable
 from schemas.documents import TopicAddress
 

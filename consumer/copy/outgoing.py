@@ -21,7 +21,7 @@ from drivers.mysql.connection import Loading, TargetConnection, Written
 from millrace.errors import Fatal, Retryable
 from millrace.text_protocol.walk import PACKET_MAX, Bytes, Ints
 
-INSERT_ROWS_MAX = 1000  # as consumer.apply.statements
+INSERT_ROWS_MAX = 1000  # as consumer.write.statements
 ASIDE_BYTES_MAX = 1 << 20
 _SHOWN_MAX = 3  # warnings
 _DUPLICATE = {1062, 1586}

@@ -8,7 +8,7 @@ linked (``consumer.streams.later``), but a source may get a foreign key at any t
                                  executed an ADD FOREIGN KEY until the batch began
 
 After this no key comes between two streams: each sets aside a statement that refers to a table of another one
-(``consumer.streams.statements``). Main leaves the other tables from its next turn on. Until then it may apply them: the
+(``consumer.write.ddl_scope``). Main leaves the other tables from its next turn on. Until then it may apply them: the
 table that is linked with them has no row that a cascade could reach, and no stream writes it.
 """
 

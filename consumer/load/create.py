@@ -8,10 +8,10 @@ the tables does not matter. Triggers, views and routines are not created.
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from consumer.apply.ddl_session import run_statement
 from consumer.load.tables import SourceTable
 from consumer.target.progress import Owner, check_fence
 from consumer.target.running_statement import lock
+from consumer.write.ddl_session import run_statement
 from drivers.mysql.catalog import TableKey, TargetTable
 from drivers.mysql.connection import TargetConnection, connect, stored_text, text_of
 from millrace.errors import Fatal

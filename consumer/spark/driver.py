@@ -33,7 +33,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from consumer.apply.order import Answer, Order, Outcome, Share, ShareEnd, result_of
-from consumer.apply.tally import Tally
 from consumer.apply.worker import execute, execute_share
 from consumer.compare.order import CompareOrder, execute_compare
 from consumer.load.order import CopyOrder, execute_copy
@@ -48,6 +47,7 @@ from consumer.spark.scratch import (
 )
 from consumer.target.loads import Amount
 from consumer.warm import warm
+from consumer.write.incidents import Tally
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.home_folder import home
 from millrace.jvm import CLEAN_EXITS, JvmArchive

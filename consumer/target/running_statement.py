@@ -11,7 +11,7 @@ that does not answer for ``LOST_S`` is lost. Only an operator ends a statement (
 A session that holds the lock and executes nothing belongs to a run that the fence has ended: ``await_statement`` ends
 it with KILL.
 
-Needs PROCESS, to see the process list. Not done here: executing (``consumer.apply.ddl``).
+Needs PROCESS, to see the process list. Not done here: executing (``consumer.write.ddl``).
 """
 
 import threading

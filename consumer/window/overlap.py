@@ -1,7 +1,7 @@
 """The rows of a window that the range of a load covers: which are left to apply, and how (``consumer.target.load_range``).
 
 Rows of another table in ``end``: the load did not find the table, so it existed only for a while. Its DROP is in the
-range, too. If it was created in the range, its CREATE made it wait for a load (``consumer.streams.statements``).
+range, too. If it was created in the range, its CREATE made it wait for a load (``consumer.write.ddl_scope``).
 
 Rows in ``end`` that do not fit the copied table are from before a statement that the load has seen: the structure is
 from after it. Such a table is set aside at once, because no row may be applied; its statement is met later.

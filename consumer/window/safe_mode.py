@@ -45,7 +45,7 @@ A trigger may be created while the task runs. Each target transaction with rows 
 tables before it writes, and holds them until its end (``check_triggers``).
 
 Columns that the target generates are computed by REPLACE; a generated identity is compared as always (MR-5017).
-Not done here: the statements (``consumer.apply.writer``).
+Not done here: the statements (``consumer.write.row_writer``).
 """
 
 from collections.abc import Sequence

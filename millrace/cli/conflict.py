@@ -19,8 +19,8 @@ from schemas.documents import ApplyTask
 from schemas.status import TaskState
 
 if TYPE_CHECKING:
-    from consumer.apply.resolve import Discarded
     from consumer.target.conflicts import StoredConflict
+    from consumer.write.resolve_conflict import Discarded
     from drivers.mysql.connection import Endpoint, TargetConnection
 
 OPERATIONS = {"c": "insert", "u": "update", "d": "delete"}
@@ -112,7 +112,7 @@ def replay(task: Task, seqs: Seqs) -> None:
 
     Later changes of the same rows are not repeated. The task may run.
     """
-    from consumer.apply.resolve import replay as replay_one
+    from consumer.write.resolve_conflict import replay as replay_one
 
     with control() as now:
         endpoint = _endpoint(now, task)
@@ -135,9 +135,9 @@ def discard(
     ] = False,
 ) -> None:
     """Delete conflicts. A change that blocks the task is left out when the task resumes."""
-    from consumer.apply.resolve import discard as discard_these
-    from consumer.apply.resolve import discard_resolved
     from consumer.target.load_range import streams_of
+    from consumer.write.resolve_conflict import discard as discard_these
+    from consumer.write.resolve_conflict import discard_resolved
 
     if every == bool(seqs):
         raise typer.BadParameter("give either SEQ or --all")

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from consumer.apply import ddl
 from consumer.target.progress import decide_intent
+from consumer.write import ddl
 from deploy.servers import DatabaseServer, ServerOptions, sql, start_set
 from drivers.mysql.connection import TargetConnection, connect
 from millrace.errors import Fatal

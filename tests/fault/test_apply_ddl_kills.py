@@ -12,7 +12,7 @@ from itertools import count
 
 import pytest
 
-from consumer.apply import ddl
+from consumer.write import ddl
 from deploy.servers import DatabaseServer
 from millrace.errors import MillraceError, Retryable
 from schemas.gtid import Flavour

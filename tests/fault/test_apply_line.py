@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from consumer.apply import writer
+from consumer.write import row_writer
 from deploy.servers import DatabaseServer
 from drivers.mysql.connection import TargetConnection
 from schemas.gtid import Flavour
@@ -182,7 +182,7 @@ def test_connection_lost_in_a_load_loses_no_row(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Either the server does not get the LOAD DATA, or its request for the rows is lost."""
-    monkeypatch.setattr(writer, "LOAD_ROWS_MIN", 1)
+    monkeypatch.setattr(row_writer, "LOAD_ROWS_MIN", 1)
     _campaign(line, counted, target_server, kind="load", numbers=slice(None), losses=tuple(Loss))
 
 

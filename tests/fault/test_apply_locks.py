@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from consumer.apply import part
-from consumer.apply.writer import RowWriter
 from consumer.spark.driver import SparkDriver
+from consumer.write import target_transaction
+from consumer.write.row_writer import RowWriter
 from deploy.servers import DatabaseServer, KafkaServer
 from drivers.mysql import connection as connections
 from drivers.mysql.connection import LOCK_WAIT_S
@@ -105,7 +105,7 @@ def test_long_row_lock_is_reported_and_retried(
 ) -> None:
     """Apply retries a few times on the same session, reports MR-5005, and continues when the lock is released."""
     monkeypatch.setattr(connections, "LOCK_WAIT_S", 1)
-    monkeypatch.setattr(part, "LOCK_TRIES_MAX", 2)
+    monkeypatch.setattr(target_transaction, "LOCK_TRIES_MAX", 2)
     task = supervised(endpoint_of(target_server), name)
     with other_session(target_server, name) as other:
         other.query("INSERT INTO b VALUES (5, 0, '')")
@@ -155,7 +155,7 @@ def test_locked_table_or_server_is_reported_and_retried(
 ) -> None:
     """The server's default wait is a day or a year; apply sets the same limit as for row locks."""
     monkeypatch.setattr(connections, "LOCK_WAIT_S", 1)
-    monkeypatch.setattr(part, "LOCK_TRIES_MAX", 2)
+    monkeypatch.setattr(target_transaction, "LOCK_TRIES_MAX", 2)
     task = supervised(endpoint_of(target_server), name)
     Supervised(task.endpoint, task.task, RecordStream()).run()  # creates Millrace's tables
     with other_session(target_server, name) as other:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from consumer.apply.part import AFTER_LANE_COMMIT, AFTER_MARK
+from consumer.write.target_transaction import AFTER_LANE_COMMIT, AFTER_MARK
 from deploy.servers import DatabaseServer
 from drivers.mysql.connection import TargetConnection
 from millrace import faults

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pymysql
 import pytest
 
-from consumer.apply import part
+from consumer.write import target_transaction
 from deploy.servers import Account, DatabaseServer, ServerOptions, sql
 from drivers.mysql.connection import Endpoint, TargetConnection, TlsChoice, connect
 from millrace.errors import Fatal, Retryable
@@ -63,7 +63,7 @@ def test_read_only_target_is_retried(name: str, target_server: DatabaseServer) -
             target_server.execute("SET GLOBAL read_only = OFF")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            part,
+            target_transaction,
             "fault_point",
             _Once(lambda: target_server.execute("SET GLOBAL read_only = ON")),
         )
@@ -78,7 +78,9 @@ def test_read_only_target_is_retried(name: str, target_server: DatabaseServer) -
 class _Once:
     """Calls ``act`` the first time that a lane has committed."""
 
-    def __init__(self, act: Callable[[], object], point: str = part.AFTER_LANE_COMMIT) -> None:
+    def __init__(
+        self, act: Callable[[], object], point: str = target_transaction.AFTER_LANE_COMMIT
+    ) -> None:
         self._act, self._point, self.done = act, point, False
 
     def __call__(self, point: str) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from consumer.apply import resolve
+from consumer.write import resolve_conflict
 from deploy.servers import DatabaseServer
 from millrace.errors import Fatal
 from schemas.documents import ConflictPolicy
@@ -11,7 +11,7 @@ from tests.kit.apply.tables import integer, table
 from tests.kit.apply.topic import RecordStream
 from tests.kit.forked import killed_at
 
-POINTS = (resolve.BEFORE_COMMIT, resolve.AFTER_COMMIT)
+POINTS = (resolve_conflict.BEFORE_COMMIT, resolve_conflict.AFTER_COMMIT)
 
 
 def _is_committed(server: DatabaseServer, name: str, decision: str) -> bool:
@@ -35,12 +35,12 @@ def test_killed_replay_applies_the_change_exactly_once(
     run_once(target_server, apply_task(name, conflict=ConflictPolicy.SKIP), stream)
     target_server.execute(f"INSERT INTO {name}.bag VALUES (2, 0), (2, 0)")
     endpoint = endpoint_of(target_server)
-    killed_at(f"{point}:kill", lambda: resolve.replay(endpoint, name, 2))
-    if point == resolve.BEFORE_COMMIT:
+    killed_at(f"{point}:kill", lambda: resolve_conflict.replay(endpoint, name, 2))
+    if point == resolve_conflict.BEFORE_COMMIT:
         assert not _is_committed(target_server, name, "skip")
-        resolve.replay(endpoint, name, 2)
+        resolve_conflict.replay(endpoint, name, 2)
     with pytest.raises(Fatal, match="MR-5061"):
-        resolve.replay(endpoint, name, 2)
+        resolve_conflict.replay(endpoint, name, 2)
     rows = target_server.execute(f"SELECT n FROM {name}.bag ORDER BY n")
     assert rows == [(1,), (2,)]
 
@@ -59,14 +59,14 @@ def test_killed_discard_leaves_the_change_out_exactly_once(
     task, endpoint = apply_task(name), endpoint_of(target_server)
     with pytest.raises(Fatal, match="MR-5010"):
         run_once(target_server, task, stream)
-    killed_at(f"{point}:kill", lambda: resolve.discard(endpoint, name, [2]))
-    if point == resolve.BEFORE_COMMIT:
+    killed_at(f"{point}:kill", lambda: resolve_conflict.discard(endpoint, name, [2]))
+    if point == resolve_conflict.BEFORE_COMMIT:
         assert not _is_committed(target_server, name, "stop")
         with pytest.raises(Fatal, match="MR-5010"):
             run_once(target_server, task, stream)
-        assert resolve.discard(endpoint, name, [2]).left_out == [2]
+        assert resolve_conflict.discard(endpoint, name, [2]).left_out == [2]
     assert _is_committed(target_server, name, "stop")
-    repeated = resolve.discard(endpoint, name, [2])
+    repeated = resolve_conflict.discard(endpoint, name, [2])
     assert (repeated.left_out, repeated.kept) == ([], [2])
     run_once(target_server, task, stream)
     run_once(target_server, task, stream)

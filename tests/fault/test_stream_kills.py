@@ -2,9 +2,9 @@
 
 import pytest
 
-from consumer.apply import ddl
 from consumer.load.tables import Admission
 from consumer.streams import request, side
+from consumer.write import ddl
 from deploy.servers import DatabaseServer
 from drivers.mysql.connection import connect
 from schemas.documents import TableFilter

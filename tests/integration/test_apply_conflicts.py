@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from consumer.apply.lanes import Done
-from consumer.apply.part import BEFORE_LANE_COMMIT
-from consumer.apply.tally import Tally
+from consumer.write.incidents import Tally
+from consumer.write.lanes import Done
+from consumer.write.target_transaction import BEFORE_LANE_COMMIT
 from deploy.servers import DatabaseServer
 from millrace import faults
 from millrace.errors import Fatal, Retryable

@@ -8,9 +8,9 @@ from itertools import count
 
 import pytest
 
-from consumer.apply import ddl, ddl_session
 from consumer.compare import Ends, compare_sets
 from consumer.target.sessions import COORDINATOR, close_sessions, kept_sessions
+from consumer.write import ddl, ddl_session
 from deploy.servers import DatabaseServer, ServerOptions
 from drivers.mysql.connection import TargetConnection, connect
 from millrace.errors import Fatal, Retryable

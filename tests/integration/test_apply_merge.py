@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from consumer.apply.writer import ConflictRule, RowWriter
 from consumer.records.row_schemas import RowSchemas
 from consumer.records.rows import walk_values
 from consumer.tables.table_plans import Catalogue, TablePlans
+from consumer.write.row_writer import ConflictRule, RowWriter
 from deploy.servers import DatabaseServer
 from drivers.mysql.catalog import read_inventory
 from drivers.mysql.connection import connect

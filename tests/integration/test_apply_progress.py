@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from consumer.apply import part
 from consumer.apply.batch import BatchApplier
-from consumer.apply.lanes import ThreadLanes
 from consumer.apply.order import Order
-from consumer.apply.part import BitmapClaim
 from consumer.apply.turn import Tools
 from consumer.target.progress import Owner
+from consumer.write import target_transaction
+from consumer.write.lanes import ThreadLanes
+from consumer.write.target_transaction import BitmapClaim
 from deploy.servers import DatabaseServer
 from drivers.mysql.connection import TargetConnection
 from millrace.errors import Fatal
@@ -216,11 +216,11 @@ def test_mark_moves_while_a_later_window_is_uncommitted(
             assert moved.wait(120)
 
     def note(point: str) -> None:
-        if point == part.AFTER_MARK and inserted.is_set():
+        if point == target_transaction.AFTER_MARK and inserted.is_set():
             moved.set()
 
     monkeypatch.setattr(BitmapClaim, "make", make_and_wait)
-    monkeypatch.setattr(part, "fault_point", note)
+    monkeypatch.setattr(target_transaction, "fault_point", note)
     applier = started(target_server, apply_task(name, lanes=2))
     applier.process(_InThreads(stream.values, window_rows=2), ignore)
     applier.close()

@@ -8,10 +8,10 @@ from secrets import randbelow
 
 import pytest
 
-from consumer.apply.lanes import Done
 from consumer.apply.order import Order, Outcome, Share, ShareEnd
 from consumer.apply.turn import Tools
 from consumer.target.progress import DATABASE
+from consumer.write.lanes import Done
 from deploy.servers import DatabaseServer
 from millrace.errors import Fenced, Retryable
 from tests.kit.apply.history import SQL, make_history

@@ -12,7 +12,6 @@ from threading import Event
 
 import pytest
 
-from consumer.apply.lanes import Done
 from consumer.apply.order import Order
 from consumer.apply.turn import Tools
 from consumer.records.pieces import Size, Taken
@@ -21,6 +20,7 @@ from consumer.target.fence import raise_fence, take_turn
 from consumer.target.progress import DATABASE, check_fence
 from consumer.target.running_statement import find_statement, lock
 from consumer.target.sessions import session_for
+from consumer.write.lanes import Done
 from deploy.servers import DatabaseServer
 from drivers.mysql.connection import TargetConnection, connect
 from millrace.errors import Fenced, Retryable

@@ -13,12 +13,12 @@ from itertools import count
 import pytest
 
 from consumer import start
-from consumer.apply import part
-from consumer.apply.lanes import Work
 from consumer.apply.order import Order, Outcome
 from consumer.apply.turn import Tools
 from consumer.target import fence, sessions
 from consumer.target.progress import Mark, read_mark
+from consumer.write import target_transaction
+from consumer.write.lanes import Work
 from deploy.servers import DatabaseServer
 from drivers.mysql.connection import TargetConnection
 from millrace.errors import Fenced, MillraceError, Retryable
@@ -120,7 +120,7 @@ class _Gate:
         self._dies = dies
 
     def __call__(self, point: str) -> None:
-        if point == part.BEFORE_LANE_COMMIT and not self.reached.is_set():
+        if point == target_transaction.BEFORE_LANE_COMMIT and not self.reached.is_set():
             self.reached.set()
             assert self.opened.wait(120)
             if self._dies:
@@ -169,7 +169,7 @@ def test_second_execution_of_one_spark_task_writes_nothing(
     monkeypatch.setattr(fence, "HUNG_S", 0.1)
     stream, task = _stream(name), apply_task(name, lanes=2)
     gate = _Gate(dies=dies)
-    monkeypatch.setattr(part, "fault_point", gate)
+    monkeypatch.setattr(target_transaction, "fault_point", gate)
     applier = started(target_server, task)
     records = _ExecutedTwice(stream.values, is_large=is_large, gate=gate)
     if dies:
@@ -316,10 +316,10 @@ def test_lane_cannot_commit_after_its_successor_read_progress(
     successors: list[LocalApplier] = []
 
     def start_successor(point: str) -> None:
-        if point == part.BEFORE_LANE_COMMIT and not successors:
+        if point == target_transaction.BEFORE_LANE_COMMIT and not successors:
             successors.append(started(target_server, apply_task(name)))
 
-    monkeypatch.setattr(part, "fault_point", start_successor)
+    monkeypatch.setattr(target_transaction, "fault_point", start_successor)
     stale = started(target_server, apply_task(name, lanes=1))
     with suppress(Fenced, Retryable):
         stale.process(LocalRecords(_bag_only(name).values), ignore)

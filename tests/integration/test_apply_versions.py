@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from consumer.apply import versions
+from consumer.write import row_versions
 from deploy.servers import DatabaseServer, DatabaseSet
 from millrace.errors import Fatal
 from schemas.documents import ConflictPolicy
@@ -200,7 +200,7 @@ def test_target_without_the_time_of_the_source_is_refused(
     """The session may not set its time (``secure_timestamp``), and MariaDB before 10.11 has no variable for history."""
     source.run(CREATES[0], "INSERT INTO hidden VALUES (1, 1, 'a')")
     stream = RecordStream(values=source.record_values())
-    monkeypatch.setattr(versions, "HISTORY", b"no_such_variable")
+    monkeypatch.setattr(row_versions, "HISTORY", b"no_such_variable")
     with pytest.raises(Fatal) as caught:
         run_once(mariadb_server, apply_task("versions_refused"), stream)
     assert caught.value.code == "MR-5029"

@@ -6,9 +6,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from consumer.apply.large import INSIDE_LARGE
-from consumer.apply.part import AFTER_LANE_COMMIT, AFTER_MARK, BEFORE_LANE_COMMIT
 from consumer.target.progress import Mark
+from consumer.write.large_transaction import INSIDE_LARGE
+from consumer.write.target_transaction import AFTER_LANE_COMMIT, AFTER_MARK, BEFORE_LANE_COMMIT
 from deploy.servers import DatabaseServer
 from drivers.mysql.connection import Row
 from millrace.errors import Fatal

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import pytest
 import yaml
 
-from consumer.apply.resolve import discard, replay
 from consumer.target.conflicts import read_conflict, schema_of
 from consumer.target.load_range import side_of
 from consumer.target.progress import save_schemas
+from consumer.write.resolve_conflict import discard, replay
 from deploy.servers import DatabaseServer
 from drivers.mysql.connection import connect
 from millrace.errors import Fatal, Fenced

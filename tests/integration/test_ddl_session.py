@@ -14,12 +14,12 @@ from itertools import count
 import pymysql
 import pytest
 
-from consumer.apply.ddl_session import entered
 from consumer.load.create import create_tables as create_loaded
 from consumer.load.tables import SourceTable
 from consumer.target.fence import raise_fence
 from consumer.target.progress import Owner, create_tables, decide_intent
 from consumer.target.sessions import close_sessions, statement_session
+from consumer.write.ddl_session import entered
 from deploy.servers import DatabaseServer
 from deploy.servers.programs import MARIADB_SUITES, mariadb_programs, mysql_programs
 from drivers.mysql.catalog import read_inventory

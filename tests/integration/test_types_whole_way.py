@@ -12,9 +12,9 @@ from itertools import count
 
 import pytest
 
-from consumer.apply import writer
 from consumer.compare import Ends, compare_sets
 from consumer.tables.table_plans import TablePlans
+from consumer.write import row_writer
 from deploy.servers import DatabaseServer
 from schemas.gtid import Flavour
 from tests.fixtures.servers import in_turn
@@ -157,7 +157,7 @@ def test_every_type_arrives_end_to_end(
     """
     refused: list[int] = []
     monkeypatch.setattr(TablePlans, "refuse_load", lambda _, slot: refused.append(slot))
-    monkeypatch.setattr(writer, "LOAD_ROWS_MIN", 1 if is_loaded else sys.maxsize)
+    monkeypatch.setattr(row_writer, "LOAD_ROWS_MIN", 1 if is_loaded else sys.maxsize)
     flavour = target_server.flavour
     tables = _tables(target_server)
     values = _records(source, tables)

@@ -9,13 +9,13 @@ from typing import Any
 import yaml
 
 from consumer import runner
-from consumer.apply import part
 from consumer.spark import driver
 from consumer.target import fence
 from consumer.target.progress import Owner, delete_applied, delete_earlier
 from consumer.topic.decode import TopicLookUp
 from consumer.topic.verify import Check, TopicVerifier
 from consumer.window import window
+from consumer.write import target_transaction
 from deploy.servers import process
 from drivers.mysql.connection import TargetConnection
 from millrace.errors import Fatal
@@ -87,7 +87,7 @@ def bitmaps_above_the_mark_deleted(patch: Patch) -> None:
         delete_applied(session, owner, through=through)
         delete_earlier(session, owner)
 
-    patch.setattr(part, "delete_applied", forget)
+    patch.setattr(target_transaction, "delete_applied", forget)
 
 
 def missing_files_not_noticed(patch: Patch) -> None:

@@ -7,12 +7,13 @@ from typing import Any
 import pymysql
 import pytest
 
-from consumer.apply import applier, conflict, ddl, ddl_session, outcome, part, turn, writer
-from consumer.apply.writer import RowWriter
+from consumer.apply import applier, turn
 from consumer.compare import plan as compare_plan
 from consumer.tables import row_statements, table_plans
 from consumer.tables.table_plan import TablePlan, plan_table
 from consumer.target import fence, progress
+from consumer.write import conflict, ddl, ddl_outcome, ddl_session, row_writer, target_transaction
+from consumer.write.row_writer import RowWriter
 from drivers.mysql import connection as connections
 from drivers.mysql.catalog import Inventory
 from drivers.mysql.connection import TargetConnection
@@ -44,7 +45,7 @@ def members_not_compared(patch: Patch) -> None:
 
 def _unfenced_parts(patch: pytest.MonkeyPatch) -> None:
     """Also where a part stores the conflict that it meets instead."""
-    for module in (part, conflict):
+    for module in (target_transaction, conflict):
         patch.setattr(module, "check_fence", lambda *_: None)
 
 
@@ -124,7 +125,7 @@ def mode_not_strict(patch: Patch) -> None:
     """The session's mode is not strict."""
     lenient = connections.STRICT_MODE.replace("STRICT_ALL_TABLES,", "")
     patch.setattr(connections, "STRICT_MODE", lenient)
-    patch.setattr(writer, "STRICT_MODE", lenient)
+    patch.setattr(row_writer, "STRICT_MODE", lenient)
 
 
 def engines_not_checked(patch: Patch) -> None:
@@ -260,7 +261,7 @@ REBUILT = "test_member_restored_from_backup_serves_only_its_own_binlog"
 
 def every_statement_executed(patch: Patch) -> None:
     """A repeated swap undoes the first one."""
-    patch.setattr(ddl, "decide", lambda *_: outcome.EXECUTE)
+    patch.setattr(ddl, "decide", lambda *_: ddl_outcome.EXECUTE)
 
 
 def lost_tails_not_checked(patch: Patch) -> None:
@@ -482,7 +483,7 @@ MUTANTS = [
     ),
     Mutant(
         "long values are updated row by row",
-        lambda patch: patch.setattr(writer, "DERIVED_ROW_BYTES_MAX", 1 << 30),
+        lambda patch: patch.setattr(row_writer, "DERIVED_ROW_BYTES_MAX", 1 << 30),
         "tests/integration/test_apply_types.py",
         {"test_updates_keep_long_values_whole_on_mariadb": "65536"},
     ),

@@ -14,7 +14,7 @@ from unittest import mock
 import numpy as np
 
 from consumer import runner as apply_start
-from consumer.apply import applier, ddl, outcome, part
+from consumer.apply import applier
 from consumer.kernel import hashes
 from consumer.records.row_schemas import Ints
 from consumer.tables import table_plans
@@ -22,6 +22,7 @@ from consumer.tables.causality_keys import key_lines
 from consumer.target import progress
 from consumer.target.bitmap import not_applied
 from consumer.window import window
+from consumer.write import ddl, ddl_outcome, target_transaction
 from millrace.errors import Retryable
 from producer.binlog import file_head
 from producer.convert.converter import Converter
@@ -153,11 +154,13 @@ _delete_applied = progress.delete_applied
 
 
 def _executed_again(*_: object) -> str:
-    return outcome.EXECUTE
+    return ddl_outcome.EXECUTE
 
 
 def _unfenced() -> tuple[Patch, ...]:
-    return tuple((module, "check_fence", _nothing) for module in (part, ddl, apply_start))
+    return tuple(
+        (module, "check_fence", _nothing) for module in (target_transaction, ddl, apply_start)
+    )
 
 
 def _of(name: str, where: str, harm: str, *patches: Patch, seed: int = 2) -> Guard:
@@ -245,12 +248,17 @@ GUARDS: tuple[Guard, ...] = (
         "I8",
         (progress, "_share", lambda _: ""),
     ),
-    _of("a lane leaves a bitmap", "lanes", "I8", (part.BitmapClaim, "make", _unclaimed)),
+    _of(
+        "a lane leaves a bitmap",
+        "lanes",
+        "I8",
+        (target_transaction.BitmapClaim, "make", _unclaimed),
+    ),
     _of(
         "bitmaps above the mark stay when it moves",
         "lanes",
         "I8",
-        (part, "delete_applied", _forgotten_all),
+        (target_transaction, "delete_applied", _forgotten_all),
         seed=4,
     ),
     _of(

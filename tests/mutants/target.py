@@ -2,9 +2,6 @@
 
 from typing import Any
 
-from consumer.apply import changes, writer
-from consumer.apply.changes import repeatable
-from consumer.apply.writer import RowWriter
 from consumer.compare import repair
 from consumer.compare.sides import Sides
 from consumer.copy import columns, form, outgoing
@@ -15,6 +12,9 @@ from consumer.records.row_schemas import Ints
 from consumer.records.rows import Rows
 from consumer.window import overlap as load_range
 from consumer.window import unlogged_cascades
+from consumer.write import changes, row_writer
+from consumer.write.changes import repeatable
+from consumer.write.row_writer import RowWriter
 from drivers.mysql.connection import TargetConnection
 from schemas.gtid import GtidPosition
 from tests.mutants.mutant import Mutant, Patch
@@ -94,7 +94,7 @@ MUTANTS = [
     ),
     Mutant(
         "no conflict policy leaves out a cascade of safe mode",
-        lambda patch: patch.setattr(writer, "_unrepeated", lambda refused: refused),
+        lambda patch: patch.setattr(row_writer, "_unrepeated", lambda refused: refused),
         _CASCADES,
         {"test_later_row_of_a_deleted_parent_blocks_the_task[mariadb-skip]": _COPIED},
     ),

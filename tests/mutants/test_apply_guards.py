@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from consumer.apply import applier, held, large, part
+from consumer.apply import applier, held
 from consumer.kernel import hashes
 from consumer.kernel.groups import bind_groups
 from consumer.records import source_transactions
@@ -20,6 +20,7 @@ from consumer.tables import causality_keys
 from consumer.target.progress import Owner, delete_applied
 from consumer.window import window
 from consumer.window.units import units_of
+from consumer.write import large_transaction, target_transaction
 from drivers.mysql.connection import TargetConnection
 from millrace.errors import MillraceError
 from tests.kit.apply.model import whole_turn
@@ -30,7 +31,7 @@ WRONG = f"{OTHER_ROWS}|{REFUSED}"  # rows are applied twice: the second time an 
 
 
 def _fence(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(part, "check_fence", lambda *_: None)
+    patch.setattr(target_transaction, "check_fence", lambda *_: None)
 
 
 def _bitmaps(patch: pytest.MonkeyPatch) -> None:
@@ -46,11 +47,11 @@ def _bitmaps_of_flights(patch: pytest.MonkeyPatch) -> None:
     def forget(session: TargetConnection, owner: Owner, *, through: int) -> None:
         delete_applied(session, owner, through=1 << 60)
 
-    patch.setattr(part, "delete_applied", forget)
+    patch.setattr(target_transaction, "delete_applied", forget)
 
 
 def _bitmap_of_a_part(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(part.BitmapClaim, "make", lambda *_: None)
+    patch.setattr(target_transaction.BitmapClaim, "make", lambda *_: None)
 
 
 def _keys_of_flights(patch: pytest.MonkeyPatch) -> None:
@@ -124,12 +125,12 @@ def _open_transactions(patch: pytest.MonkeyPatch) -> None:
 
 def _one_target_transaction(patch: pytest.MonkeyPatch) -> None:
     """Each window of a large source transaction is committed."""
-    apply = large.LargeTransaction.apply
+    apply = large_transaction.LargeTransaction.apply
 
-    def piece_by_piece(given: large.LargeTransaction, pieces: Iterable[Taken]) -> int:
+    def piece_by_piece(given: large_transaction.LargeTransaction, pieces: Iterable[Taken]) -> int:
         return [apply(given, [piece]) for piece in pieces][-1]
 
-    patch.setattr(large.LargeTransaction, "apply", piece_by_piece)
+    patch.setattr(large_transaction.LargeTransaction, "apply", piece_by_piece)
 
 
 GUARDS = (

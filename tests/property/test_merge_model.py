@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer.apply.changes import leveled
 from consumer.kernel import merge
 from consumer.kernel.walk import OP_CREATE, OP_DELETE, SLOT
 from consumer.records.row_schemas import Ints, RowSchemas
 from consumer.records.rows import Rows, walk_values
 from consumer.tables.merge_rules import merge_rule
 from consumer.tables.table_plans import Catalogue, TablePlans
+from consumer.write.changes import leveled
 from drivers.mysql.catalog import Inventory
 from schemas.record.avro_schema import envelope_schema
 from tests.kit.apply.history import (

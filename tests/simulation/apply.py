@@ -13,13 +13,13 @@ import numpy as np
 
 from consumer.apply.applier import Limits
 from consumer.apply.batch import BatchApplier
-from consumer.apply.lanes import Done, Work
 from consumer.apply.order import Order, Outcome, guarded, result_of
 from consumer.apply.turn import Tools, run_turn
 from consumer.records.pieces import Size, Taken
 from consumer.start import take_over
 from consumer.target import sessions
 from consumer.target.sessions import close_sessions
+from consumer.write.lanes import Done, Work
 from drivers.mysql.connection import Endpoint, connect
 from millrace.errors import Fenced, Retryable
 from producer.publish.driver import TopicRecord

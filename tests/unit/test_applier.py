@@ -8,14 +8,14 @@ import pytest
 
 from consumer.apply import applier
 from consumer.apply.applier import FLIGHTS_MAX, Applier, Limits
-from consumer.apply.ddl import DdlPlace, Passed
-from consumer.apply.lanes import Done
 from consumer.apply.order import Order
 from consumer.records.pieces import Size
 from consumer.records.row_schemas import Ints, RowSchemas
 from consumer.tables.table_plans import Catalogue, TablePlans
 from consumer.target.bitmap import from_bitmaps, to_bitmap
 from consumer.target.progress import Owner
+from consumer.write.ddl import DdlPlace, Passed
+from consumer.write.lanes import Done
 from millrace.errors import Retryable
 from schemas.documents import Brokers, ConflictPolicy, Consistency, TopicAddress
 from tests.kit.apply.history import History, inventory, schemas

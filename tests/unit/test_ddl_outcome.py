@@ -2,7 +2,7 @@
 
 import pytest
 
-from consumer.apply.outcome import DONE, EXECUTE, UNDECIDED, State, decide
+from consumer.write.ddl_outcome import DONE, EXECUTE, UNDECIDED, State, decide
 from schemas.sql.statement import classify
 
 T = """CREATE TABLE `t` (

@@ -9,9 +9,9 @@ import pytest
 from pyspark.serializers import AutoBatchedSerializer, CPickleSerializer
 
 from consumer.apply.order import Counts, Failure, Order, Outcome, guarded
-from consumer.apply.tally import Tally, pending
 from consumer.spark.driver import Records, SparkDriver
 from consumer.target.progress import Mark, MarkTopic, Owner
+from consumer.write.incidents import Tally, pending
 from drivers.mysql.connection import Endpoint
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 from schemas.documents import Brokers, ConflictPolicy, TopicAddress

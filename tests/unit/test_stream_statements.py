@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 import pytest
 
-from consumer.streams.statements import Place, Way, verdict
 from consumer.tables.filter import Route
 from consumer.target.load_range import Copied, Range
+from consumer.write.ddl_scope import Place, Way, verdict
 from drivers.mysql.catalog import TableKey
 from schemas.documents import TableFilter
 from schemas.gtid import Flavour, parse_gtid, parse_gtid_set

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from consumer.apply.statements import STATEMENT_ROWS_MAX, byte_parts
-from consumer.apply.writer import ConflictRule, RowWriter
 from consumer.records.row_schemas import RowSchemas
 from consumer.records.rows import walk_values
 from consumer.tables.table_plans import Catalogue, TablePlans
+from consumer.write.row_writer import ConflictRule, RowWriter
+from consumer.write.statements import STATEMENT_ROWS_MAX, byte_parts
 from drivers.mysql.catalog import Inventory, TargetColumn, TargetTable, UniqueKey
 from drivers.mysql.connection import LENIENT_MODE, STRICT_MODE
 from millrace.errors import Fatal, MillraceError, Retryable

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import pairwise
 
-from consumer.apply.tally import Tally
+from consumer.write.incidents import Tally
 from deploy.servers import DatabaseServer
 from drivers.mysql.connection import Endpoint
 from millrace.errors import MillraceError, Retryable

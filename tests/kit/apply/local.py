@@ -12,11 +12,8 @@ import numpy as np
 
 from consumer.apply.applier import Limits
 from consumer.apply.batch import BatchApplier
-from consumer.apply.lanes import Done, Work
 from consumer.apply.order import Answer, Order, Outcome, Share, ShareEnd, guarded, result_of
-from consumer.apply.part import BEFORE_LANE_COMMIT
 from consumer.apply.share import run_share
-from consumer.apply.tally import Tally
 from consumer.apply.turn import Tools, residents, run_turn
 from consumer.records.pieces import Size, Taken
 from consumer.records.registry import look_up_at
@@ -24,6 +21,9 @@ from consumer.records.row_schemas import Ints
 from consumer.start import take_over
 from consumer.target.progress import Mark, read_position
 from consumer.target.sessions import close_sessions
+from consumer.write.incidents import Tally
+from consumer.write.lanes import Done, Work
+from consumer.write.target_transaction import BEFORE_LANE_COMMIT
 from deploy.servers import DatabaseServer
 from drivers.mysql.catalog import Inventory
 from drivers.mysql.connection import Endpoint, TlsChoice, connect

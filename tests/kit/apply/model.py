@@ -11,9 +11,8 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from consumer.apply import applier, conductor, large, part, share, spread
+from consumer.apply import applier, conductor, share, spread
 from consumer.apply.applier import Applier, Limits
-from consumer.apply.lanes import Done, Work
 from consumer.apply.order import Order, Outcome
 from consumer.kernel.walk import SEQ, SLOT
 from consumer.records import rows
@@ -24,6 +23,8 @@ from consumer.tables.causality_keys import find_keys
 from consumer.tables.table_plans import Catalogue, TablePlans, slots_of
 from consumer.target.bitmap import from_bitmaps
 from consumer.target.progress import Mark, MarkTopic, Owner
+from consumer.write import large_transaction, target_transaction
+from consumer.write.lanes import Done, Work
 from drivers.mysql.connection import Endpoint
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 from schemas.documents import Brokers, ConflictPolicy, Consistency, TopicAddress
@@ -285,10 +286,10 @@ def model_patched(patch: pytest.MonkeyPatch, target: ModelTarget) -> None:
         return ModelSession(target)
 
     patch.setattr(rows, "CELLS_MAX", target.chance.choice([1, 30, 100, 1 << 20]))
-    for module in (part, large, applier, spread, share, conductor):
+    for module in (target_transaction, large_transaction, applier, spread, share, conductor):
         patch.setattr(module, "session_for", session_for)
-    patch.setattr(part, "RowWriter", ModelWriter)
-    patch.setattr(large, "RowWriter", ModelWriter)
+    patch.setattr(target_transaction, "RowWriter", ModelWriter)
+    patch.setattr(large_transaction, "RowWriter", ModelWriter)
 
 
 def order_for(target: ModelTarget, *, task: str, lane_count: int) -> Order:

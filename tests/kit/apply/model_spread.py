@@ -13,7 +13,6 @@ import pytest
 
 from consumer.apply import conductor, share, spread, turn
 from consumer.apply.applier import Limits
-from consumer.apply.lanes import Work
 from consumer.apply.order import Order, Outcome, Share, ShareEnd
 from consumer.apply.turn import Tools, residents
 from consumer.records.pieces import Size
@@ -21,6 +20,7 @@ from consumer.records.row_schemas import Ints
 from consumer.tables.table_plans import Catalogue, TablePlans
 from consumer.target.bitmap import from_bitmaps
 from consumer.target.progress import Mark, Owner
+from consumer.write.lanes import Work
 from schemas.gtid import Flavour
 from tests.kit.apply.local import ALL
 from tests.kit.apply.model import (

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from consumer.apply.batch import Assignment, Figures
-from consumer.apply.tally import Tally
 from consumer.spark.driver import FIRST_OFFSET
 from consumer.target.progress import Mark, Owner
+from consumer.write.incidents import Tally
 from drivers.mysql.connection import Endpoint
 from millrace.errors import MillraceError
 from schemas.documents import Brokers, ConflictPolicy, TopicAddress

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from consumer.apply.order import Order, Outcome, Share, ShareEnd, result_of
-from consumer.apply.tally import Tally
 from consumer.apply.worker import execute
 from consumer.load.order import CopyOrder, execute_copy
 from consumer.target.loads import Amount
+from consumer.write.incidents import Tally
 from drivers.kafka.reader import TopicIdentity
 from millrace.errors import MillraceError, Retryable
 from schemas.documents import TopicAddress

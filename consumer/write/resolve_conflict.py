@@ -30,7 +30,6 @@ from uuid import uuid4
 import numpy as np
 import numpy.typing as npt
 
-from consumer.apply.writer import ConflictRule, RowWriter
 from consumer.kernel import walk
 from consumer.records.row_schemas import RowSchemas
 from consumer.records.rows import Rows, Values, walk_values
@@ -39,6 +38,7 @@ from consumer.target.bitmap import to_bitmap
 from consumer.target.conflicts import SKIP, STOP, Conflict, no_conflict, read_conflict, schema_of
 from consumer.target.progress import DATABASE, Owner
 from consumer.target.sessions import open_session
+from consumer.write.row_writer import ConflictRule, RowWriter
 from drivers.mysql.catalog import read_inventory
 from drivers.mysql.connection import Endpoint, TargetConnection
 from millrace.errors import Fatal

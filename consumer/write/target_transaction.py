@@ -17,9 +17,6 @@ earlier turn, even of a Spark task that was started twice, writes nothing (MR-50
 from dataclasses import dataclass
 from typing import Protocol
 
-from consumer.apply.conflict import store_blocking
-from consumer.apply.tally import pending
-from consumer.apply.writer import ConflictRule, RowWriter
 from consumer.records.row_schemas import Ints
 from consumer.records.rows import Rows
 from consumer.tables.table_plans import TablePlans
@@ -36,6 +33,9 @@ from consumer.target.progress import (
 )
 from consumer.target.sessions import session_for
 from consumer.window.safe_mode import check_triggers
+from consumer.write.conflict import store_blocking
+from consumer.write.incidents import pending
+from consumer.write.row_writer import ConflictRule, RowWriter
 from drivers.mysql.connection import Endpoint, TargetConnection
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.faults import fault_point, register

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from consumer.apply.changes import OP_REPLACE, OP_RESTORE
 from consumer.kernel.merge import OP_ABSENT
 from consumer.kernel.walk import OP, OP_CREATE, OP_DELETE, OP_UPDATE
 from consumer.records.row_schemas import Ints
 from consumer.records.rows import Rows
 from consumer.tables.table_plan import Pieces
+from consumer.write.changes import OP_REPLACE, OP_RESTORE
 from drivers.mysql.catalog import Inventory
 
 STATEMENT_ROWS_MAX = 1000  # with more, a statement gains little and its locks and plan cost more

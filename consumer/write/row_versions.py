@@ -23,7 +23,6 @@ from datetime import datetime, timedelta
 
 import numpy as np
 
-from consumer.apply.statements import STATEMENT_ROWS_MAX, Single, statement_parts
 from consumer.kernel.walk import (
     CELL_WIDTH,
     FIRST_CELL,
@@ -38,6 +37,7 @@ from consumer.records.row_schemas import Ints
 from consumer.records.rows import Rows
 from consumer.tables.table_plan import AFTER, BEFORE, TablePlan, insert_pieces
 from consumer.tables.table_plans import TablePlans, slots_of
+from consumer.write.statements import STATEMENT_ROWS_MAX, Single, statement_parts
 from millrace.errors import Fatal
 
 # MariaDB before and from 11.5

@@ -19,15 +19,15 @@ be lost, or may have been replicated. A rule is used only if it is exact:
     anything else                                       UNDECIDED
 
 A definition that differs in more than the statement names is UNDECIDED: another session may have changed it.
-Not done here: reading the states (``consumer.target.table_state``), decisions of an operator (``consumer.apply.ddl``).
+Not done here: reading the states (``consumer.target.table_state``), decisions of an operator (``consumer.write.ddl``).
 """
 
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from consumer.apply.clauses import Clauses, Item, clauses_of
 from consumer.target.table_state import NO_IDS, SPACES
+from consumer.write.alter_clauses import Clauses, Item, clauses_of
 from schemas.sql.statement import APPLIED_KINDS, Kind, Statement
 from schemas.sql.tokens import DEFAULT_MODE, SqlMode, tokenize
 

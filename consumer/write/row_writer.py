@@ -1,7 +1,7 @@
 """Writes rows to the target inside an open target transaction: fast in multi-row statements, or one by one.
 
 ``write`` merges the changes of one row into a net change (``consumer.tables.merge_rules``) and sorts net changes into levels
-(``consumer.apply.changes``). It sorts each level by table and operation and makes multi-row statements with limited
+(``consumer.write.changes``). It sorts each level by table and operation and makes multi-row statements with limited
 rows and bytes. Matched rows are counted. An INSERT of an existing row, or
 an UPDATE or DELETE that does not match all of its rows, is Fatal MR-5010. The caller then rolls back and uses
 ``write_carefully`` on the original records, which finds the row and applies the conflict policy:
@@ -20,7 +20,7 @@ If a statement for one row changes more rows, or if its generated key does not f
 under any policy (MR-5019, MR-5017): the target's table differs from its description.
 
 Each decision of ``overwrite`` and ``skip`` is stored in ``millrace.conflict`` in the same target transaction
-(``consumer.apply.conflict``). ``stop`` leaves the conflict in ``blocking`` for the caller to store after its rollback.
+(``consumer.write.conflict``). ``stop`` leaves the conflict in ``blocking`` for the caller to store after its rollback.
 A table without a key has no row to overwrite, so ``overwrite`` refuses it with MR-5010.
 
 Rows in the range of safe mode (``consumer.window.safe_mode``) are written by REPLACE and DELETE. They are not counted. Only a
@@ -37,23 +37,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from consumer.apply.changes import (
-    OP_REPLACE,
-    OP_RESTORE,
-    changes_of,
-    unchecked,
-    unconstrained,
-)
-from consumer.apply.conflict import conflict_kind, is_foreign_key, make_conflict
-from consumer.apply.sequences import split_sequences
-from consumer.apply.statements import (
-    OPS,
-    Single,
-    byte_parts,
-    statement_bytes,
-    statement_parts,
-)
-from consumer.apply.versions import VersionWriter, version_of
 from consumer.kernel.merge import AFTER, BEFORE, CHANGE_OP, LEVEL, MOVES, OP_ABSENT, PLACE
 from consumer.kernel.walk import (
     HAS_FALLBACK,
@@ -74,6 +57,11 @@ from consumer.tables.table_plan import Pieces, TablePlan, compared, make_shape
 from consumer.tables.table_plans import TablePlans
 from consumer.target.conflicts import Conflict, store_conflict
 from consumer.target.generated import fix_of_columns, fix_of_refusal
+from consumer.write.changes import OP_REPLACE, OP_RESTORE, changes_of, unchecked, unconstrained
+from consumer.write.conflict import conflict_kind, is_foreign_key, make_conflict
+from consumer.write.row_versions import VersionWriter, version_of
+from consumer.write.sequences import split_sequences
+from consumer.write.statements import OPS, Single, byte_parts, statement_bytes, statement_parts
 from drivers.mysql.catalog import TargetColumn, has_changed
 from drivers.mysql.connection import LENIENT_MODE, STRICT_MODE, TargetConnection
 from drivers.mysql.errors import WRONG_TEXT

@@ -15,7 +15,7 @@
 Refused in 3: the task stops, and the intent records the refusal. Then a change by an operator does not count as an
 execution, and a resumed task begins with 2. So it does if an operator lets it execute the statement.
 
-The states decide (``consumer.apply.outcome``). The next run may be on another server: a promoted replica has the
+The states decide (``consumer.write.ddl_outcome``). The next run may be on another server: a promoted replica has the
 intent, other ids, and the statement's effect or not. If the intent was not replicated, neither was the statement.
 
 A statement that failed on the source (MariaDB logs it if it had changed something before) must fail in 3 with the same
@@ -28,13 +28,13 @@ done too; it is executed again if the table is missing.
 A statement that has no effect if it is executed twice may be executed twice. The state of a sequence includes its row,
 which ALTER SEQUENCE changes.
 
-The statements run on a session of their own (``consumer.apply.ddl_session``), which holds the lock from the first
+The statements run on a session of their own (``consumer.write.ddl_session``), which holds the lock from the first
 statement on. A statement may take days (``consumer.target.running_statement``): a stop of the task leaves it running, and the
 next run begins when it has ended. Only an operator ends it, and then decides about it (``decision``).
 A gap that an operator decided on the capture task (``schemas.record.gap``) is no statement: it blocks like one that is
 not understood, until an operator has repaired the target.
 
-While tables are loaded, a statement may be passed or set aside instead (``consumer.streams.statements``): the mark
+While tables are loaded, a statement may be passed or set aside instead (``consumer.write.ddl_scope``): the mark
 moves and its tables wait for a load, in one target transaction. If the process is killed before its commit, the next
 run meets the statement again; after it, the statement is passed.
 
@@ -46,23 +46,6 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
-from consumer.apply.ddl_session import (
-    default_database,
-    entered,
-    run_failed_statement,
-    run_statement,
-    sql_mode,
-)
-from consumer.apply.outcome import (
-    DONE,
-    EXECUTE,
-    UNDECIDED,
-    State,
-    decide,
-    emptied_by,
-    is_understood,
-)
-from consumer.streams.statements import Place, Verdict, Way, verdict
 from consumer.tables.filter import Route
 from consumer.tables.related import related
 from consumer.target.load_range import Range
@@ -72,6 +55,23 @@ from consumer.target.running_statement import lock, watched
 from consumer.target.sessions import session_for, statement_session
 from consumer.target.table_state import check_server, is_empty, read_state, server_of
 from consumer.window.window import is_covered
+from consumer.write.ddl_outcome import (
+    DONE,
+    EXECUTE,
+    UNDECIDED,
+    State,
+    decide,
+    emptied_by,
+    is_understood,
+)
+from consumer.write.ddl_scope import Place, Verdict, Way, verdict
+from consumer.write.ddl_session import (
+    default_database,
+    entered,
+    run_failed_statement,
+    run_statement,
+    sql_mode,
+)
 from drivers.mysql.catalog import Changed, ForeignKey, TableKey
 from drivers.mysql.connection import Endpoint, TargetConnection
 from millrace.errors import Fatal, MillraceError, Retryable

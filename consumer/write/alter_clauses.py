@@ -7,7 +7,7 @@
     EXCHANGE PARTITION …        swaps: it undoes itself if it is executed twice
 
 Guarantees: a closed list of keywords decides, and anything else is not repeatable. Names are in lower case.
-Not done here: comparing definitions (``consumer.apply.outcome``).
+Not done here: comparing definitions (``consumer.write.ddl_outcome``).
 """
 
 from collections.abc import Iterator

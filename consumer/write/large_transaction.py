@@ -17,10 +17,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from consumer.apply.conflict import store_blocking
-from consumer.apply.part import AFTER_LANE_COMMIT, BEFORE_LANE_COMMIT, MarkClaim, Writing
-from consumer.apply.tally import pending
-from consumer.apply.writer import ConflictRule, RowWriter
 from consumer.records.pieces import Taken
 from consumer.records.row_schemas import Ints
 from consumer.tables.table_plans import TablePlans
@@ -31,6 +27,15 @@ from consumer.target.streams import set_unfit
 from consumer.window.overlap import Overlap
 from consumer.window.safe_mode import check_triggers, prepare_snapshot_rows
 from consumer.window.window import LookUp, Window, advanced, read_window
+from consumer.write.conflict import store_blocking
+from consumer.write.incidents import pending
+from consumer.write.row_writer import ConflictRule, RowWriter
+from consumer.write.target_transaction import (
+    AFTER_LANE_COMMIT,
+    BEFORE_LANE_COMMIT,
+    MarkClaim,
+    Writing,
+)
 from drivers.mysql.connection import TargetConnection
 from millrace.errors import Fatal, MillraceError
 from millrace.faults import fault_point, register

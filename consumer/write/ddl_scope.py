@@ -1,6 +1,6 @@
 """Decides about a DDL statement that may concern tables which a load copies, or which another stream applies.
 
-    as always      executed, recorded or refused, as without loads (``consumer.apply.ddl``)
+    as always      executed, recorded or refused, as without loads (``consumer.write.ddl``)
     passed         only the mark moves: another stream meets the statement, or the copied rows have its effect
     set aside      only the mark moves, and the tables wait for a load that copies them as they are then
 

@@ -3,7 +3,7 @@
 A run keeps two sessions for all of its statements. The driver's own runs the target transactions around a statement.
 This one holds the lock from the first statement on. Its variables stay as the last statement set them, so a statement
 that sets fewer of them gets a new session.
-Not done here: deciding whether a statement is executed (``consumer.apply.ddl``).
+Not done here: deciding whether a statement is executed (``consumer.write.ddl``).
 """
 
 from contextlib import suppress

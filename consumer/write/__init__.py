@@ -1,0 +1,1 @@
+"""Target transactions: rows, DDL statements, conflicts, and the lanes that execute them."""
