@@ -7,11 +7,11 @@ never older than the last look.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from consumer.apply.batch import Figures
 from consumer.compare.beside import Comparing
 from consumer.streams.steps import Loads
 from consumer.target.progress import DATABASE, Mark
 from consumer.target.running_statement import RunningStatement
+from consumer.turn.driver import Figures
 from millrace.counted import counted
 from millrace.errors import Retryable
 from schemas.stages.applied import Applied, AppliedCounts

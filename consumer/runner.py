@@ -27,7 +27,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
-from consumer.apply.batch import BatchApplier
 from consumer.beside import Beside
 from consumer.compare.beside import Comparisons
 from consumer.compare.once import TaskComparer
@@ -58,7 +57,8 @@ from consumer.target.sessions import Kept
 from consumer.target.streams import is_partial
 from consumer.topic.begin import topic_begin
 from consumer.topic.waiting import begin_at, waiting_for
-from consumer.warm import warm
+from consumer.turn.driver import BatchApplier
+from consumer.turn.warm_up import warm
 from consumer.window.safe_mode import SafeMode
 from drivers.kafka.reader import TopicIdentity
 from drivers.mysql.connection import Endpoint, TargetConnection, connect

@@ -1,6 +1,5 @@
 """The start of a run of an apply task on the target: the fence, and the progress from which it continues."""
 
-from consumer.apply.batch import Assignment, BatchApplier
 from consumer.spark.driver import FIRST_OFFSET, LANES_MAX
 from consumer.target.conflicts import forget_blocking
 from consumer.target.fence import raise_fence
@@ -18,6 +17,7 @@ from consumer.target.progress import (
 from consumer.target.running_statement import Waiting, await_statement, pause
 from consumer.target.streams import is_partial
 from consumer.target.wait_procedure import create_procedure
+from consumer.turn.driver import Assignment, BatchApplier
 from drivers.mysql.connection import Endpoint, TargetConnection
 from millrace.errors import Fatal
 from millrace.log import get_logger

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import count
 
-from consumer.apply.order import Answer, guarded
 from consumer.copy import Copied, Parts, TablePair, copy_chunk
 from consumer.load.structure import structure_of
 from consumer.target.loads import Amount, Reach, commit_rows
 from consumer.target.progress import Owner, check_fence
 from consumer.target.sessions import session_for
+from consumer.turn.order import Answer, guarded
 from drivers.mysql.catalog import TableKey
 from drivers.mysql.connection import Endpoint, TargetConnection, connect
 from drivers.mysql.snapshot_position import begin_exact, read_end

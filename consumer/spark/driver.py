@@ -6,7 +6,7 @@ creates it again. Shuffled and spilled data is in memory too if it fits (``consu
 Spark never repeats a Spark task (``spark.task.maxFailures=1``, no speculation). A failure ends the query; the runner
 raises the fence and starts again from the target.
 
-Not done here: decisions about records (``consumer.apply.batch``).
+Not done here: decisions about records (``consumer.turn.driver``).
 """
 
 import os
@@ -32,8 +32,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from consumer.apply.order import Answer, Order, Outcome, Share, ShareEnd, result_of
-from consumer.apply.worker import execute, execute_share
 from consumer.compare.order import CompareOrder, execute_compare
 from consumer.load.order import CopyOrder, execute_copy
 from consumer.spark.jvm import Jvm
@@ -46,7 +44,9 @@ from consumer.spark.scratch import (
     temporary,
 )
 from consumer.target.loads import Amount
-from consumer.warm import warm
+from consumer.turn.executor import execute, execute_share
+from consumer.turn.order import Answer, Order, Outcome, Share, ShareEnd, result_of
+from consumer.turn.warm_up import warm
 from consumer.write.incidents import Tally
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.home_folder import home

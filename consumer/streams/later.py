@@ -15,7 +15,6 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from consumer.apply.batch import BatchApplier
 from consumer.streams.loader import Loader, Turns
 from consumer.streams.side import Owners, begin, follow
 from consumer.streams.side_stream import SideStream
@@ -28,6 +27,7 @@ from consumer.target.loads import WAITS, set_waiting, task_of
 from consumer.target.progress import Owner, read_mark
 from consumer.target.running_statement import await_statement
 from consumer.target.streams import is_partial, read_tables
+from consumer.turn.driver import BatchApplier
 from drivers.mysql.catalog import TableKey
 from drivers.mysql.connection import TargetConnection, connect
 from millrace.errors import Fatal, Retryable

@@ -4,9 +4,9 @@ import threading
 from collections.abc import Collection
 from typing import Protocol
 
-from consumer.apply.batch import RecordsLike
 from consumer.target.loads import LoadStream
 from consumer.target.progress import Owner
+from consumer.turn.driver import RecordsLike
 from drivers.mysql.catalog import TableKey
 from schemas.stages.loaded import Loaded
 

@@ -14,13 +14,13 @@ import threading
 import time
 from dataclasses import dataclass, field
 
-from consumer.apply.batch import BatchApplier
-from consumer.streams.gate import TurnGate
 from consumer.streams.loader import Turns
 from consumer.streams.side import Owners, can_join, following, join
 from consumer.target.load_range import StreamTable
 from consumer.target.loads import LoadStream, read_stream
 from consumer.target.progress import Mark, read_mark
+from consumer.turn.driver import BatchApplier
+from consumer.turn.turn_gate import TurnGate
 from drivers.mysql.connection import TargetConnection
 from millrace.log import get_logger
 

@@ -88,7 +88,7 @@ def steps_for(goal: str, *, has_packages: bool) -> tuple[Step, ...]:
     )
     steps = (
         Step("kernels of capture", _module("producer.warm"), 55, (first,)),
-        Step("kernels of apply", _module("consumer.warm"), 30, (first,)),
+        Step("kernels of apply", _module("consumer.turn.warm_up"), 30, (first,)),
         _fetch("kafka", "Kafka", 40, needs=packages),
         _fetch("spark", "Spark's Kafka connector", 12, needs=packages),
         _fetch("mariadb", "MariaDB", 20, needs=packages),

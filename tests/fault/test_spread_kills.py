@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from consumer.apply.conductor import BACKLOG_MIN
+from consumer.turn.spread_turn import BACKLOG_MIN
 from deploy.servers import DatabaseServer, KafkaServer
 from deploy.servers.process import session_members
 from deploy.servers.spark import driver_settings

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from consumer.apply.batch import BatchApplier
-from consumer.apply.order import Order
-from consumer.apply.turn import Tools
 from consumer.target.progress import Owner
+from consumer.turn.driver import BatchApplier
+from consumer.turn.order import Order
+from consumer.turn.turn import Tools
 from consumer.write import target_transaction
 from consumer.write.lanes import ThreadLanes
 from consumer.write.target_transaction import BitmapClaim

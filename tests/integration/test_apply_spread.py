@@ -8,9 +8,9 @@ from secrets import randbelow
 
 import pytest
 
-from consumer.apply.order import Order, Outcome, Share, ShareEnd
-from consumer.apply.turn import Tools
 from consumer.target.progress import DATABASE
+from consumer.turn.order import Order, Outcome, Share, ShareEnd
+from consumer.turn.turn import Tools
 from consumer.write.lanes import Done
 from deploy.servers import DatabaseServer
 from millrace.errors import Fenced, Retryable

@@ -12,14 +12,14 @@ from threading import Event
 
 import pytest
 
-from consumer.apply.order import Order
-from consumer.apply.turn import Tools
 from consumer.records.pieces import Size, Taken
 from consumer.target import fence
 from consumer.target.fence import raise_fence, take_turn
 from consumer.target.progress import DATABASE, check_fence
 from consumer.target.running_statement import find_statement, lock
 from consumer.target.sessions import session_for
+from consumer.turn.order import Order
+from consumer.turn.turn import Tools
 from consumer.write.lanes import Done
 from deploy.servers import DatabaseServer
 from drivers.mysql.connection import TargetConnection, connect

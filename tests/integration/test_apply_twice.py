@@ -13,10 +13,10 @@ from itertools import count
 import pytest
 
 from consumer import start
-from consumer.apply.order import Order, Outcome
-from consumer.apply.turn import Tools
 from consumer.target import fence, sessions
 from consumer.target.progress import Mark, read_mark
+from consumer.turn.order import Order, Outcome
+from consumer.turn.turn import Tools
 from consumer.write import target_transaction
 from consumer.write.lanes import Work
 from deploy.servers import DatabaseServer

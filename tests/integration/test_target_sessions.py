@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from consumer.apply import batch
 from consumer.target import sessions
 from consumer.target.fence import take_turn
 from consumer.target.progress import check_fence
 from consumer.target.sessions import session_for
+from consumer.turn import driver
 from deploy.servers import DatabaseServer
 from drivers.mysql.connection import Endpoint
 from millrace.errors import Fatal
@@ -77,7 +77,7 @@ def test_rotated_password_takes_effect_in_a_running_task(
     mariadb_server.execute(f"SET PASSWORD FOR {USER} = PASSWORD('{NEW}')")
     applier.process(_row(stream, 2), ignore)  # its sessions are young
     monkeypatch.setattr(sessions, "SESSION_AGE_S", 0.0)
-    monkeypatch.setattr(batch, "SESSION_AGE_S", 0.0)
+    monkeypatch.setattr(driver, "SESSION_AGE_S", 0.0)
     third = _row(stream, 3)
     if is_known:
         password[0] = NEW

@@ -7,11 +7,11 @@ from typing import Any
 import pymysql
 import pytest
 
-from consumer.apply import applier, turn
 from consumer.compare import plan as compare_plan
 from consumer.tables import row_statements, table_plans
 from consumer.tables.table_plan import TablePlan, plan_table
 from consumer.target import fence, progress
+from consumer.turn import applier, turn
 from consumer.write import conflict, ddl, ddl_outcome, ddl_session, row_writer, target_transaction
 from consumer.write.row_writer import RowWriter
 from drivers.mysql import connection as connections

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from consumer.apply import applier, held
 from consumer.kernel import hashes
 from consumer.kernel.groups import bind_groups
 from consumer.records import source_transactions
@@ -18,6 +17,7 @@ from consumer.records.pieces import Taken
 from consumer.records.row_schemas import Ints
 from consumer.tables import causality_keys
 from consumer.target.progress import Owner, delete_applied
+from consumer.turn import applier, lane_planner
 from consumer.window import window
 from consumer.window.units import units_of
 from consumer.write import large_transaction, target_transaction
@@ -56,12 +56,12 @@ def _bitmap_of_a_part(patch: pytest.MonkeyPatch) -> None:
 
 def _keys_of_flights(patch: pytest.MonkeyPatch) -> None:
     """A window's rows go to any lane while earlier flights are under way."""
-    patch.setattr(held, "bind_groups", lambda *_: True)
+    patch.setattr(lane_planner, "bind_groups", lambda *_: True)
 
 
 def _several_lanes(patch: pytest.MonkeyPatch) -> None:
     """A group that needs two lanes goes to one of them."""
-    patch.setattr(held, "bind_groups", lambda *given: bind_groups(*given) or True)
+    patch.setattr(lane_planner, "bind_groups", lambda *given: bind_groups(*given) or True)
 
 
 def _flights_under_way(patch: pytest.MonkeyPatch) -> None:
@@ -72,7 +72,7 @@ def _flights_under_way(patch: pytest.MonkeyPatch) -> None:
         *keys_held, done_flight, bound = given
         return bind(*keys_held, done_flight + 1, bound)
 
-    patch.setattr(held, "bind_groups", forget)
+    patch.setattr(lane_planner, "bind_groups", forget)
 
 
 def _further_unique_keys(patch: pytest.MonkeyPatch) -> None:

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from consumer.apply import conductor, share, spread
-from consumer.apply.held import HeldKeys
-from consumer.apply.order import ShareEnd, Step
-from consumer.apply.spread import SpreadApplier
 from consumer.records.row_schemas import Ints
 from consumer.target import claims
+from consumer.turn import share, spread_applier, spread_turn
+from consumer.turn.lane_planner import HeldKeys
+from consumer.turn.order import ShareEnd, Step
+from consumer.turn.spread_applier import SpreadApplier
 from millrace.errors import MillraceError
 from tests.kit.apply import model_spread
 from tests.kit.apply.model import DriverDiedError
@@ -41,7 +41,7 @@ def _plan_keys_and_digests(patch: pytest.MonkeyPatch) -> None:
     def unchecked(ends: Sequence[ShareEnd]) -> tuple[Step, ...]:
         return ends[0].steps[: min(len(end.steps) for end in ends)]
 
-    patch.setattr(conductor, "common_steps", unchecked)
+    patch.setattr(spread_turn, "common_steps", unchecked)
 
 
 def _slowest_share(patch: pytest.MonkeyPatch) -> None:
@@ -50,7 +50,7 @@ def _slowest_share(patch: pytest.MonkeyPatch) -> None:
     def farthest(ends: Sequence[ShareEnd]) -> tuple[Step, ...]:
         return max((end.steps for end in ends), key=len)
 
-    patch.setattr(conductor, "common_steps", farthest)
+    patch.setattr(spread_turn, "common_steps", farthest)
 
 
 def _failed_share(patch: pytest.MonkeyPatch) -> None:
@@ -81,7 +81,7 @@ class _Forgetful(HeldKeys):
 
 
 def _keys_of_the_turn(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(spread, "HeldKeys", _Forgetful)
+    patch.setattr(spread_applier, "HeldKeys", _Forgetful)
 
 
 GUARDS = (

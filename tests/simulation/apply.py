@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from consumer.apply.applier import Limits
-from consumer.apply.batch import BatchApplier
-from consumer.apply.order import Order, Outcome, guarded, result_of
-from consumer.apply.turn import Tools, run_turn
 from consumer.records.pieces import Size, Taken
 from consumer.start import take_over
 from consumer.target import sessions
 from consumer.target.sessions import close_sessions
+from consumer.turn.applier import Limits
+from consumer.turn.driver import BatchApplier
+from consumer.turn.order import Order, Outcome, guarded, result_of
+from consumer.turn.turn import Tools, run_turn
 from consumer.write.lanes import Done, Work
 from drivers.mysql.connection import Endpoint, connect
 from millrace.errors import Fenced, Retryable
@@ -103,7 +103,7 @@ class MixedLanes(InlineLanes):
 
 @dataclass
 class TopicRecords(OneExecutor):
-    """Committed records of some offsets; see ``consumer.apply.batch.RecordsLike``."""
+    """Committed records of some offsets; see ``consumer.turn.driver.RecordsLike``."""
 
     records: Sequence[TopicRecord]
     cut: Cut

@@ -16,8 +16,8 @@ from pathlib import Path
 from random import Random
 from unittest import mock
 
-from consumer.apply import turn
 from consumer.target import fence, sessions
+from consumer.turn import turn
 from millrace.errors import Fatal, Fenced, Retryable
 from producer.convert import converter, output
 from producer.upstream import receiver

@@ -6,14 +6,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from consumer.apply import applier
-from consumer.apply.applier import FLIGHTS_MAX, Applier, Limits
-from consumer.apply.order import Order
 from consumer.records.pieces import Size
 from consumer.records.row_schemas import Ints, RowSchemas
 from consumer.tables.table_plans import Catalogue, TablePlans
 from consumer.target.bitmap import from_bitmaps, to_bitmap
 from consumer.target.progress import Owner
+from consumer.turn import applier
+from consumer.turn.applier import FLIGHTS_MAX, Applier, Limits
+from consumer.turn.order import Order
 from consumer.write.ddl import DdlPlace, Passed
 from consumer.write.lanes import Done
 from millrace.errors import Retryable

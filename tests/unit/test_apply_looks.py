@@ -8,11 +8,11 @@ from typing import cast
 import pytest
 
 from consumer import runner
-from consumer.apply.batch import BatchApplier, Figures
 from consumer.runner import ApplyRun
 from consumer.spark.driver import FIRST_OFFSET, SparkDriver
 from consumer.target.progress import Mark, MarkTopic
 from consumer.target.running_statement import RunningStatement
+from consumer.turn.driver import BatchApplier, Figures
 from millrace.errors import MillraceError, Retryable
 from schemas.documents import ApplyTask
 from schemas.status import TaskReport, TaskState

@@ -7,12 +7,12 @@ from typing import cast
 import pytest
 
 from consumer import runner
-from consumer.apply.batch import BatchApplier, Figures
-from consumer.apply.order import Counts, Order, Outcome
 from consumer.report import why_running
 from consumer.runner import ApplyRun, same_topic
 from consumer.spark.driver import FIRST_OFFSET, SparkDriver
 from consumer.target.progress import Mark, MarkTopic, Owner
+from consumer.turn.driver import BatchApplier, Figures
+from consumer.turn.order import Counts, Order, Outcome
 from millrace.errors import Fatal, MillraceError, Retryable
 from schemas.documents import ApplyTask
 from schemas.status import TaskReport, TaskState

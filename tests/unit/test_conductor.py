@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from consumer.apply.applier import TURN_S
-from consumer.apply.conductor import BACKLOG_MIN, SOLO_S, STEPS_MIN, Conductor, common_steps
-from consumer.apply.order import Order, Share, ShareEnd, Step
 from consumer.target.progress import Mark, Owner
+from consumer.turn.applier import TURN_S
+from consumer.turn.order import Order, Share, ShareEnd, Step
+from consumer.turn.spread_turn import BACKLOG_MIN, SOLO_S, STEPS_MIN, Conductor, common_steps
 from drivers.mysql.connection import Endpoint
 from millrace.errors import Fatal
 from schemas.documents import Brokers, ConflictPolicy, TopicAddress

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from consumer.apply.batch import Figures
 from consumer.load.job import ROWS_FIRST, ChunkSize
 from consumer.load.order import BYTES_MAX
 from consumer.load.progress import Progress
@@ -12,6 +11,7 @@ from consumer.report import loading_report, running_report
 from consumer.streams.steps import Loads
 from consumer.target.loads import COPIED, COPIES, WAITS, Amount, LoadTable, Reach
 from consumer.target.progress import Mark
+from consumer.turn.driver import Figures
 from schemas.documents import LoadRules
 from schemas.stages.applied import Applied
 from schemas.status import TaskState

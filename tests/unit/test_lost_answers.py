@@ -8,9 +8,9 @@ from typing import Any, cast
 import pytest
 from pyspark.serializers import AutoBatchedSerializer, CPickleSerializer
 
-from consumer.apply.order import Counts, Failure, Order, Outcome, guarded
 from consumer.spark.driver import Records, SparkDriver
 from consumer.target.progress import Mark, MarkTopic, Owner
+from consumer.turn.order import Counts, Failure, Order, Outcome, guarded
 from consumer.write.incidents import Tally, pending
 from drivers.mysql.connection import Endpoint
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable

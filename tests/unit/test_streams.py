@@ -4,12 +4,12 @@ import threading
 
 import pytest
 
-from consumer.streams.gate import TurnGate
 from consumer.streams.steps import Step, as_shown, next_step, text_of
 from consumer.tables.filter import Route
 from consumer.tables.related import related, with_related
 from consumer.target.load_range import StreamTable, side_of
 from consumer.target.loads import COPIED, COPIES, FIRST, FOLLOWS, WAITS, task_of
+from consumer.turn.turn_gate import TurnGate
 from drivers.mysql.catalog import ForeignKey
 from schemas.documents import TableFilter
 from schemas.stages.loaded import Loaded, LoadedTable

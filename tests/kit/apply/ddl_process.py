@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass, field
 from typing import Any
 
-from consumer.warm import warm
+from consumer.turn.warm_up import warm
 from drivers.mysql.connection import Endpoint, TargetConnection, TlsChoice
 from millrace import faults
 from millrace.log import configure

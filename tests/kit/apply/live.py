@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from consumer.apply.turn import residents
 from consumer.streams.grown import note_filter
 from consumer.streams.later import LaterLoads, Parts
 from consumer.target.load_range import StreamTable, side_of
@@ -25,6 +24,7 @@ from consumer.target.loads import (
 from consumer.target.progress import Owner, check_fence, create_tables
 from consumer.target.sessions import close_sessions
 from consumer.target.streams import read_tables
+from consumer.turn.turn import residents
 from deploy.servers import DatabaseServer
 from drivers.mysql.catalog import TableKey
 from drivers.mysql.connection import TargetConnection, connect

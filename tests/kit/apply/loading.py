@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 
 from pymysql.err import MySQLError
 
-from consumer.apply.order import Answer, result_of
 from consumer.load.later import LaterLoad
 from consumer.load.order import CopyOrder, execute_copy
 from consumer.load.run import Destination, Load, Origin, first_load
@@ -27,6 +26,7 @@ from consumer.target.loads import (
 from consumer.target.progress import Owner, create_tables
 from consumer.target.running_statement import await_statement
 from consumer.target.sessions import close_sessions
+from consumer.turn.order import Answer, result_of
 from deploy.servers import Account, DatabaseServer, DatabaseSet, sql
 from drivers.mysql.catalog import TableKey
 from drivers.mysql.connection import Endpoint, connect

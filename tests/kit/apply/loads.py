@@ -2,13 +2,13 @@
 
 from collections.abc import Collection, Mapping
 
-from consumer.apply.batch import BatchApplier
 from consumer.streams.side import Owners, begin, follow
 from consumer.target.fence import raise_fence
 from consumer.target.load_range import StreamTable, side_of
 from consumer.target.loads import COPIED, FIRST, FOLLOWS, WAITS, LoadStream, set_waiting
 from consumer.target.progress import create_tables
 from consumer.target.streams import read_tables
+from consumer.turn.driver import BatchApplier
 from deploy.servers import DatabaseServer
 from drivers.mysql.catalog import TableKey
 from drivers.mysql.connection import connect

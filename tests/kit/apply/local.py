@@ -10,17 +10,17 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from consumer.apply.applier import Limits
-from consumer.apply.batch import BatchApplier
-from consumer.apply.order import Answer, Order, Outcome, Share, ShareEnd, guarded, result_of
-from consumer.apply.share import run_share
-from consumer.apply.turn import Tools, residents, run_turn
 from consumer.records.pieces import Size, Taken
 from consumer.records.registry import look_up_at
 from consumer.records.row_schemas import Ints
 from consumer.start import take_over
 from consumer.target.progress import Mark, read_position
 from consumer.target.sessions import close_sessions
+from consumer.turn.applier import Limits
+from consumer.turn.driver import BatchApplier
+from consumer.turn.order import Answer, Order, Outcome, Share, ShareEnd, guarded, result_of
+from consumer.turn.share import run_share
+from consumer.turn.turn import Tools, residents, run_turn
 from consumer.write.incidents import Tally
 from consumer.write.lanes import Done, Work
 from consumer.write.target_transaction import BEFORE_LANE_COMMIT

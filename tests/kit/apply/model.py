@@ -11,9 +11,6 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from consumer.apply import applier, conductor, share, spread
-from consumer.apply.applier import Applier, Limits
-from consumer.apply.order import Order, Outcome
 from consumer.kernel.walk import SEQ, SLOT
 from consumer.records import rows
 from consumer.records.pieces import Size, Taken
@@ -23,6 +20,9 @@ from consumer.tables.causality_keys import find_keys
 from consumer.tables.table_plans import Catalogue, TablePlans, slots_of
 from consumer.target.bitmap import from_bitmaps
 from consumer.target.progress import Mark, MarkTopic, Owner
+from consumer.turn import applier, share, spread_applier, spread_turn
+from consumer.turn.applier import Applier, Limits
+from consumer.turn.order import Order, Outcome
 from consumer.write import large_transaction, target_transaction
 from consumer.write.lanes import Done, Work
 from drivers.mysql.connection import Endpoint
@@ -286,7 +286,14 @@ def model_patched(patch: pytest.MonkeyPatch, target: ModelTarget) -> None:
         return ModelSession(target)
 
     patch.setattr(rows, "CELLS_MAX", target.chance.choice([1, 30, 100, 1 << 20]))
-    for module in (target_transaction, large_transaction, applier, spread, share, conductor):
+    for module in (
+        target_transaction,
+        large_transaction,
+        applier,
+        spread_applier,
+        share,
+        spread_turn,
+    ):
         patch.setattr(module, "session_for", session_for)
     patch.setattr(target_transaction, "RowWriter", ModelWriter)
     patch.setattr(large_transaction, "RowWriter", ModelWriter)

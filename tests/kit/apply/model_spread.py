@@ -11,15 +11,15 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from consumer.apply import conductor, share, spread, turn
-from consumer.apply.applier import Limits
-from consumer.apply.order import Order, Outcome, Share, ShareEnd
-from consumer.apply.turn import Tools, residents
 from consumer.records.pieces import Size
 from consumer.records.row_schemas import Ints
 from consumer.tables.table_plans import Catalogue, TablePlans
 from consumer.target.bitmap import from_bitmaps
 from consumer.target.progress import Mark, Owner
+from consumer.turn import share, spread_applier, spread_turn, turn
+from consumer.turn.applier import Limits
+from consumer.turn.order import Order, Outcome, Share, ShareEnd
+from consumer.turn.turn import Tools, residents
 from consumer.write.lanes import Work
 from schemas.gtid import Flavour
 from tests.kit.apply.local import ALL
@@ -174,8 +174,8 @@ def spread_patched(patch: pytest.MonkeyPatch, target: ModelTarget) -> None:
 
     patch.setattr(turn, "read_position", read_position)
     patch.setattr(share, "known_plans", known_plans)
-    patch.setattr(conductor, "take_turn", take_turn)
-    patch.setattr(spread, "TURN_KEYS_MAX", 64)
+    patch.setattr(spread_turn, "take_turn", take_turn)
+    patch.setattr(spread_applier, "TURN_KEYS_MAX", 64)
 
 
 def one_spread_turn(target: ModelTarget, *, task: str, lane_count: int) -> Outcome:
@@ -190,7 +190,7 @@ def one_spread_turn(target: ModelTarget, *, task: str, lane_count: int) -> Outco
     cluster = ModelCluster(target, limits)
     residents.pop(task, None)
     try:
-        return conductor.spread_turn(
+        return spread_turn.spread_turn(
             cluster, order, target.state.mark, chance.randint(1, lane_count), _ignore
         )
     finally:

@@ -4,9 +4,9 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from consumer.apply.batch import Assignment, Figures
 from consumer.spark.driver import FIRST_OFFSET
 from consumer.target.progress import Mark, Owner
+from consumer.turn.driver import Assignment, Figures
 from consumer.write.incidents import Tally
 from drivers.mysql.connection import Endpoint
 from millrace.errors import MillraceError

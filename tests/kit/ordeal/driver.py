@@ -4,10 +4,10 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from consumer.apply.order import Order, Outcome, Share, ShareEnd, result_of
-from consumer.apply.worker import execute
 from consumer.load.order import CopyOrder, execute_copy
 from consumer.target.loads import Amount
+from consumer.turn.executor import execute
+from consumer.turn.order import Order, Outcome, Share, ShareEnd, result_of
 from consumer.write.incidents import Tally
 from drivers.kafka.reader import TopicIdentity
 from millrace.errors import MillraceError, Retryable

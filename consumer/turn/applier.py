@@ -25,8 +25,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from consumer.apply.held import HeldKeys
-from consumer.apply.order import Counts, Order, Outcome
 from consumer.kernel.groups import pack_lanes
 from consumer.kernel.walk import SEQ, SLOT
 from consumer.records.bounded_source import BoundedSource
@@ -40,6 +38,8 @@ from consumer.target.loads import task_of
 from consumer.target.progress import Mark, Owner, check_fence
 from consumer.target.sessions import session_for
 from consumer.target.streams import set_unfit
+from consumer.turn.lane_planner import HeldKeys
+from consumer.turn.order import Counts, Order, Outcome
 from consumer.window.overlap import NO_OVERLAP, Overlap
 from consumer.window.safe_mode import prepare_snapshot_rows
 from consumer.window.units import cut, numbered, owned_by, units_of

@@ -22,12 +22,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from consumer.apply.applier import TURN_S
-from consumer.apply.order import Counts, Order, Outcome, Share, ShareEnd, Step
 from consumer.target.claims import forget_claims
 from consumer.target.fence import take_turn
 from consumer.target.progress import Mark
 from consumer.target.sessions import close_sessions, session_for
+from consumer.turn.applier import TURN_S
+from consumer.turn.order import Counts, Order, Outcome, Share, ShareEnd, Step
 from consumer.window.safe_mode import SafeMode
 from consumer.write.target_transaction import MarkClaim, move_over
 from millrace.errors import Fatal

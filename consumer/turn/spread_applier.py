@@ -24,9 +24,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
-from consumer.apply.applier import FLIGHTS_MAX, NO_ROWS, Limits
-from consumer.apply.held import HeldKeys
-from consumer.apply.order import Counts, Share, ShareEnd, Step
 from consumer.kernel.groups import pack_lanes
 from consumer.kernel.walk import SEQ, SLOT
 from consumer.records.pieces import Taken
@@ -37,6 +34,9 @@ from consumer.tables.causality_keys import find_keys
 from consumer.tables.table_plans import TablePlans, slots_of
 from consumer.target.progress import Mark
 from consumer.target.sessions import session_for
+from consumer.turn.applier import FLIGHTS_MAX, NO_ROWS, Limits
+from consumer.turn.lane_planner import HeldKeys
+from consumer.turn.order import Counts, Share, ShareEnd, Step
 from consumer.window.safe_mode import prepare_snapshot_rows
 from consumer.window.window import LookUp, Window, read_window
 from consumer.write.lanes import Lanes

@@ -9,13 +9,13 @@ one skips the rows whose bitmaps are there.
 
 from dataclasses import replace
 
-from consumer.apply.order import Share, ShareEnd
-from consumer.apply.spread import SpreadApplier
-from consumer.apply.turn import Resident, Tools, known_plans, known_position, residents
 from consumer.records.transaction_cut import Cutter
 from consumer.tables.plan_key import plan_key
 from consumer.target.claims import claim_share
 from consumer.target.sessions import session_for
+from consumer.turn.order import Share, ShareEnd
+from consumer.turn.spread_applier import SpreadApplier
+from consumer.turn.turn import Resident, Tools, known_plans, known_position, residents
 
 
 def run_share(share: Share, tools: Tools) -> ShareEnd:

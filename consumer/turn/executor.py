@@ -11,13 +11,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from consumer.apply.order import Answer, Order, Outcome, Share, ShareEnd, guarded
-from consumer.apply.share import run_share
-from consumer.apply.turn import Tools, residents, run_turn
 from consumer.records.registry import look_up_at
 from consumer.records.stream import TopicStream
 from consumer.target.load_range import side_of
 from consumer.target.sessions import close_sessions
+from consumer.turn.order import Answer, Order, Outcome, Share, ShareEnd, guarded
+from consumer.turn.share import run_share
+from consumer.turn.turn import Tools, residents, run_turn
 from consumer.write.lanes import ThreadLanes
 from millrace.errors import MillraceError, Retryable
 from schemas.documents import TopicAddress

@@ -1,7 +1,7 @@
 """Compiles the kernel in advance: every function once, with the types that executors use.
 
 Otherwise all executor processes compile it at their first rows, at the same time. ``$MILLRACE_HOME`` caches the machine
-code, so this takes seconds once per installation and milliseconds later. Command: ``python -m consumer.warm``.
+code, so this takes seconds once per installation and milliseconds later. Command: ``python -m consumer.turn.warm_up``.
 """
 
 import numpy as np

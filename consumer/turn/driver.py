@@ -13,11 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from consumer.apply.conductor import Cluster, Conductor, spread_turn
-from consumer.apply.order import Counts, Order, Outcome
-from consumer.streams.gate import TurnGate
 from consumer.target.progress import Mark, Owner
 from consumer.target.sessions import SESSION_AGE_S
+from consumer.turn.order import Counts, Order, Outcome
+from consumer.turn.spread_turn import Cluster, Conductor, spread_turn
+from consumer.turn.turn_gate import TurnGate
 from drivers.mysql.connection import Endpoint
 from millrace.errors import Retryable
 from schemas.documents import ConflictPolicy, Consistency, TableFilter, TopicAddress

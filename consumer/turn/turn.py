@@ -10,8 +10,6 @@ about the target's tables. That is used again only if this process also executed
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from consumer.apply.applier import DEFAULT_LIMITS, Applier, Limits
-from consumer.apply.order import Order, Outcome
 from consumer.records.pieces import Source
 from consumer.records.row_schemas import Ints
 from consumer.tables.filter import Route
@@ -23,6 +21,8 @@ from consumer.target.loads import set_waiting
 from consumer.target.progress import Mark, Owner, check_fence, read_position, read_schemas
 from consumer.target.sessions import session_for
 from consumer.target.streams import current_view
+from consumer.turn.applier import DEFAULT_LIMITS, Applier, Limits
+from consumer.turn.order import Order, Outcome
 from consumer.window.overlap import Overlap
 from consumer.window.safe_mode import SafeMode
 from consumer.window.window import LookUp

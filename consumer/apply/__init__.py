@@ -1,1 +1,0 @@
-"""Applies the records of a topic: windows between barriers, lanes, target transactions, DDL."""

@@ -1,0 +1,1 @@
+"""Turns: one execution in Spark, in one executor or spread over several."""
