@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from consumer.copy.columns import Kind
 from consumer.copy.document_rows import document_insert
 from consumer.copy.outgoing import InsertWriter, LoadWriter, Outgoing, null_refused
-from consumer.copy.pair import TablePair
+from consumer.copy.table_pair import TablePair
 from consumer.kernel.text_rows import (
     DOCUMENT,
     FULL,

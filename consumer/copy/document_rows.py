@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from consumer.copy.columns import Kind
 from consumer.copy.form import opening_of
 from consumer.copy.outgoing import null_refused
-from consumer.copy.pair import TablePair
+from consumer.copy.table_pair import TablePair
 from consumer.tables.json_documents import by_expression
 from schemas.sql.quoting import escaped
 

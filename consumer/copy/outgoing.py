@@ -14,7 +14,7 @@ import numpy as np
 
 from consumer.copy.columns import CopyColumn
 from consumer.copy.form import Form, insert_form, load_form
-from consumer.copy.pair import TablePair
+from consumer.copy.table_pair import TablePair
 from consumer.kernel.text_rows import MARK, OUT, ROWS, ROWS_MAX, ZEROS
 from consumer.tables.load_data import LOAD_ROWS_MAX
 from drivers.mysql.connection import Loading, TargetConnection, Written
