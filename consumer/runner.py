@@ -32,7 +32,7 @@ from consumer.compare.beside import Comparisons
 from consumer.compare.once import TaskComparer
 from consumer.follow import follow
 from consumer.load.later import LaterLoad
-from consumer.load.run import Destination, Load, Origin, first_load
+from consumer.load.load import Destination, Load, Origin, first_load
 from consumer.pace import End, Look, Pace
 from consumer.report import loading_report, running_report, waiting_report
 from consumer.side_turns import SideTurns

@@ -6,8 +6,8 @@ The rules are those of a load (``consumer.load``). A task that has progress load
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from consumer.load.create import has_rows
 from consumer.load.plan import Ends, Sides, missing_rights, read_sides, table_sizes
+from consumer.load.prepare import has_rows
 from consumer.load.tables import Admission, SourceTable, check_same, missing_on
 from consumer.target import loads
 from consumer.target.progress import Owner, read_mark

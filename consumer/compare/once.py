@@ -20,7 +20,7 @@ from consumer.compare.sides import Ends, Sides
 from consumer.compare.state import State
 from consumer.compare.throttle import Throttle
 from consumer.compare.work import ChunkResult
-from consumer.load.run import Origin
+from consumer.load.load import Origin
 from drivers.mysql.connection import Endpoint, connect
 from schemas.documents import ApplyTask, StructureRule
 

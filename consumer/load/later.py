@@ -2,7 +2,7 @@
 
     1  range    the load begins when the chosen member has everything that any member had at the call
     2  prepare  a table that the source has not is dropped on the target. A table of another structure is created again,
-                any other is emptied (``consumer.load.again``)
+                any other is emptied (``consumer.load.prepare_again``)
     3  copy     as in a first load
 
 The fence is that of the side stream, and so are range and statements. A load that is repeated with the same batch
@@ -13,10 +13,10 @@ import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from consumer.load.again import prepare_again
-from consumer.load.job import Copier
+from consumer.load.copies import Copier
+from consumer.load.load import Destination, Load, Origin
 from consumer.load.plan import Ends, Sides, read_sides
-from consumer.load.run import Destination, Load, Origin
+from consumer.load.prepare_again import prepare_again
 from consumer.load.tables import with_linked
 from consumer.target import loads
 from consumer.target.loads import LoadStream

@@ -1,16 +1,16 @@
 """Plans a load.
 
 ``plan_first`` refuses a table of the target that has rows (MR-5091) or another structure (MR-5092), and stores range
-and tables. It changes nothing else, so it may be repeated. ``consumer.load.left`` then creates those that are missing:
+and tables. It changes nothing else, so it may be repeated. ``consumer.load.remaining`` then creates those that are missing:
 whatever the source does with a table after its creation is in the stored range, so its stream follows.
 
-``consumer.load.again`` prepares later loads, and ``consumer.load.left`` finds what is left to copy.
+``consumer.load.prepare_again`` prepares later loads, and ``consumer.load.remaining`` finds what is left to copy.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from consumer.load.create import has_rows
+from consumer.load.prepare import has_rows
 from consumer.load.structure import definition, without_rows
 from consumer.load.tables import (
     Admission,

@@ -33,7 +33,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from consumer.compare.order import CompareOrder, execute_compare
-from consumer.load.order import CopyOrder, execute_copy
+from consumer.load.chunk_order import CopyOrder, execute_copy
 from consumer.spark.jvm import Jvm
 from consumer.spark.kafka_source import ALLOWED_URLS, source_options, token_url
 from consumer.spark.scratch import (

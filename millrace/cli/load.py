@@ -12,8 +12,8 @@ from millrace.errors import Fatal
 from schemas.documents import ApplyTask
 
 if TYPE_CHECKING:
+    from consumer.load.request import Request
     from consumer.load.tables import Admission
-    from consumer.streams.request import Request
     from drivers.mysql.connection import Endpoint
 
 
@@ -39,7 +39,7 @@ def load(
 
     The task may run, or be paused. A running task begins within seconds; see docs/load.md.
     """
-    from consumer.streams.request import check_progress, prepare, read_known, store
+    from consumer.load.request import check_progress, prepare, read_known, store
     from drivers.mysql.connection import connect
 
     names = [part.strip() for part in tables.split(",") if part.strip()]

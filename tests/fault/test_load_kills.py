@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from consumer.compare import Ends, compare_sets
-from consumer.load import create, order
+from consumer.load import chunk_order as order
+from consumer.load import prepare
 from consumer.target import loads
 from schemas.documents import LoadRules
 from tests.fixtures.load import load_rig, source_of_one
@@ -19,7 +20,7 @@ NAME = "killed"
 RULES = LoadRules(chunk_rows=200, parallel=1)
 # one after the other, each in a separate run; snapshots are read first
 KILLS = (
-    (f"{create.AFTER_CREATE}:kill@3",),
+    (f"{prepare.AFTER_CREATE}:kill@3",),
     (f"{loads.AFTER_PLAN}:kill",),
     (f"{loads.AFTER_FOUND}:kill@2",),
     (f"{loads.BEFORE_CHUNK_COMMIT}:kill@9", f"{loads.AFTER_CHUNK_COMMIT}:kill@9"),

@@ -2,8 +2,9 @@
 
 import pytest
 
+from consumer.load import request
 from consumer.load.tables import Admission
-from consumer.streams import request, side
+from consumer.streams import side
 from consumer.write import ddl
 from deploy.servers import DatabaseServer
 from drivers.mysql.connection import connect

@@ -13,7 +13,7 @@ from consumer.checks.load import RowsUse
 from consumer.compare import beside
 from consumer.compare.beside import Comparisons
 from consumer.compare.once import TaskComparer
-from consumer.load.run import Origin
+from consumer.load.load import Origin
 from consumer.spark.driver import SparkDriver
 from deploy.servers import DatabaseServer, DatabaseSet, KafkaServer
 from drivers.mysql.connection import connect

@@ -14,7 +14,7 @@ from itertools import count
 import pymysql
 import pytest
 
-from consumer.load.create import create_tables as create_loaded
+from consumer.load.prepare import create_tables as create_loaded
 from consumer.load.tables import SourceTable
 from consumer.target.fence import raise_fence
 from consumer.target.progress import Owner, create_tables, decide_intent

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from consumer.load import again, create, plan
-from consumer.load.order import CopyOrder
+from consumer.load import plan, prepare, prepare_again
+from consumer.load.chunk_order import CopyOrder
 from consumer.load.tables import SourceTable
 from consumer.target.loads import COPIED, WAITS, set_waiting
 from drivers.mysql.connection import connect
@@ -84,7 +84,7 @@ def test_table_dropped_while_it_is_planned_blocks_no_load(rig: LoadRig) -> None:
 
 def test_table_dropped_after_a_killed_load_created_it_is_followed(rig: LoadRig) -> None:
     """It was created for a stored range, so its DROP is in the range, and it waits."""
-    killed_at(f"{create.AFTER_CREATE}:kill@3", lambda: rig.run(rules=RULES))
+    killed_at(f"{prepare.AFTER_CREATE}:kill@3", lambda: rig.run(rules=RULES))
     assert ("composite",) in rig.target.execute(f"SHOW TABLES IN {NAME}")
     rig.source.execute(f"DROP TABLE {NAME}.composite")
     assert rig.run(rules=RULES)
@@ -93,7 +93,7 @@ def test_table_dropped_after_a_killed_load_created_it_is_followed(rig: LoadRig) 
 
 def test_column_of_another_kind_after_a_kill_blocks_no_load(rig: LoadRig) -> None:
     """No value of it could be copied into the created table (MR-5082), which waits and is created again."""
-    killed_at(f"{create.AFTER_CREATE}:kill@3", lambda: rig.run(rules=RULES))
+    killed_at(f"{prepare.AFTER_CREATE}:kill@3", lambda: rig.run(rules=RULES))
     changed = "ALTER TABLE composite DROP COLUMN v, ADD COLUMN v POINT"
     rig.source.execute(changed, db=NAME)
     assert rig.run(rules=RULES)
@@ -161,7 +161,7 @@ def test_table_waits_for_those_that_its_new_foreign_key_relates(
             add_key()
             return real(ends, table)
 
-        monkeypatch.setattr(again, "definition_of", definition_of)
+        monkeypatch.setattr(prepare_again, "definition_of", definition_of)
     else:
         add_key()
     assert rig.load_again("uniques") is not None

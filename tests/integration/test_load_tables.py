@@ -9,8 +9,8 @@ import pytest
 
 from consumer.checks.load import RowsUse, check_load
 from consumer.compare import Ends, compare_sets
-from consumer.load import run
-from consumer.load.order import CopyOrder
+from consumer.load import load
+from consumer.load.chunk_order import CopyOrder
 from consumer.load.plan import missing_rights
 from consumer.load.tables import Admission
 from consumer.target.loads import COPIED, COPIES, WAITS
@@ -197,7 +197,7 @@ def test_load_leaves_a_member_that_is_drained(
     rig: LoadRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The run ends with a code that is retried; the next one continues with another member."""
-    monkeypatch.setattr(run, "MEASURE_S", 0.0)
+    monkeypatch.setattr(load, "MEASURE_S", 0.0)
     first = LocalCopier()
 
     def drain(order: CopyOrder) -> None:

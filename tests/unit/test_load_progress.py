@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from consumer.load.job import ROWS_FIRST, ChunkSize
-from consumer.load.order import BYTES_MAX
+from consumer.load.chunk_order import BYTES_MAX
+from consumer.load.copies import ROWS_FIRST, ChunkSize
 from consumer.load.progress import Progress
 from consumer.report import loading_report, running_report
 from consumer.streams.steps import Loads

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from consumer.load.apart import linked_apart
+from consumer.load.linked_tables import linked_apart
+from consumer.load.requested_tables import Known, chosen
 from consumer.load.tables import (
     Admission,
     SourceTable,
@@ -16,7 +17,6 @@ from consumer.load.tables import (
     why_snapshot,
     with_linked,
 )
-from consumer.streams.asked import Known, chosen
 from drivers.mysql.actions import NO_ACTIONS, Action, Actions
 from drivers.mysql.catalog import ForeignKey, Inventory, TargetColumn, TargetTable, UniqueKey
 from millrace.errors import Fatal

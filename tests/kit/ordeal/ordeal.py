@@ -17,7 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from consumer.streams import grown, request
+from consumer.load import request
+from consumer.streams import grown
 from deploy.servers import DatabaseServer, DatabaseSet
 from schemas.gtid import parse_gtid_set
 from tests.fixtures.spark import PASSWORD_VARIABLE as TARGET_PASSWORD

@@ -7,10 +7,11 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from typing import Any, cast
 
+from consumer.load import request
 from consumer.load.tables import Admission
 from consumer.runner import ApplyRunner
 from consumer.spark.driver import SparkDriver
-from consumer.streams import later, request
+from consumer.streams import later
 from drivers.mysql.connection import connect
 from drivers.mysql.primary import primary_member
 from millrace.errors import Fenced, MillraceError, Retryable

@@ -1,14 +1,13 @@
 """Prepares the tables of a later load, which may have rows and another structure on the target.
 
 Each is empty then and has the source's structure, or waits for another load: because of foreign keys
-(``consumer.load.apart``), or because the target refuses its definition. The others of the batch do not wait for it.
-``consumer.load.left`` finds what is left to copy.
+(``consumer.load.linked_tables``), or because the target refuses its definition. The others of the batch do not wait for it.
+``consumer.load.remaining`` finds what is left to copy.
 """
 
 from collections.abc import Mapping
 
-from consumer.load.apart import let_apart_wait, let_linked_wait
-from consumer.load.create import create_tables, drop_table, empty_table
+from consumer.load.linked_tables import let_apart_wait, let_linked_wait
 from consumer.load.plan import (
     Ends,
     Sides,
@@ -18,6 +17,7 @@ from consumer.load.plan import (
     read_sides,
     table_sizes,
 )
+from consumer.load.prepare import create_tables, drop_table, empty_table
 from consumer.load.structure import structure_of, without_rows
 from consumer.load.tables import Admission, SourceTable, differences
 from consumer.target import loads

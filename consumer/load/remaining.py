@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from consumer.copy import TablePair
-from consumer.load.apart import let_apart_wait, let_linked_wait
-from consumer.load.create import create_tables, empty_table
-from consumer.load.job import Group
-from consumer.load.order import CopyTable
+from consumer.load.chunk_order import CopyTable
+from consumer.load.copies import Group
+from consumer.load.linked_tables import let_apart_wait, let_linked_wait
 from consumer.load.plan import Ends, Sides, definition_of, read_sides, table_sizes
+from consumer.load.prepare import create_tables, empty_table
 from consumer.load.structure import structure_of, without_rows
 from consumer.load.tables import (
     Admission,

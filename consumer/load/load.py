@@ -2,7 +2,7 @@
 
     1  choose   a member of the source set (``drivers.mysql.members``)
     2  plan     read the GTID set ``begin``; create missing tables; store range and tables (``consumer.load.plan``)
-    3  copy     ``consumer.load.job``; paused while a limit is passed (``consumer.load.throttle``)
+    3  copy     ``consumer.load.copies``; paused while a limit is passed (``consumer.load.throttle``)
     4  end      read the GTID set ``end``. The caller stores it together with the first mark, whose start is ``begin``
 
 A run that finds a stored range continues with 3, perhaps on another member: one that has all of ``begin``.
@@ -13,11 +13,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from consumer.load.job import Copier, Job
-from consumer.load.left import groups_left, let_changed_wait
-from consumer.load.order import Sites
+from consumer.load.chunk_order import Sites
+from consumer.load.copies import Copier, Job
 from consumer.load.plan import Ends, plan_first
 from consumer.load.progress import Progress
+from consumer.load.remaining import groups_left, let_changed_wait
 from consumer.load.tables import Admission
 from consumer.load.throttle import Gauges, measured_or_none
 from consumer.target import loads

@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from consumer.load.plan import check_rights, table_sizes
+from consumer.load.requested_tables import Known, chosen, every
 from consumer.load.tables import Admission
-from consumer.streams.asked import Known, chosen, every
 from consumer.tables.filter import Route
 from consumer.tables.related import related
 from consumer.target.loads import set_waiting
@@ -70,7 +70,7 @@ def _views(session: TargetConnection) -> list[TableKey]:
 def prepare(
     session: TargetConnection, task: ApplyTask, names: Sequence[str], known: Known
 ) -> Request:
-    """The request for these tables (``database.table``); without names, for all (``consumer.streams.asked``).
+    """The request for these tables (``database.table``); without names, for all (``consumer.load.requested_tables``).
 
     Fatal MR-4236, MR-4237 and those of ``chosen``.
     """
