@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from consumer.backfill.backfill import LaterLoads
+from consumer.backfill.steps import Loads
 from consumer.compare.beside import Comparing, Comparisons
 from consumer.report import NO_COMPARISON, NO_LOADS
-from consumer.streams.later import LaterLoads
-from consumer.streams.steps import Loads
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,11 +27,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
+from consumer.backfill.backfill import LaterLoads, Parts
+from consumer.backfill.loader import LaterLoad
+from consumer.backfill.new_tables import note_filter
+from consumer.backfill.threads import Loader
 from consumer.beside import Beside
 from consumer.compare.beside import Comparisons
 from consumer.compare.once import TaskComparer
 from consumer.follow import follow
-from consumer.load.later import LaterLoad
 from consumer.load.load import Destination, Load, Origin, first_load
 from consumer.pace import End, Look, Pace
 from consumer.report import loading_report, running_report, waiting_report
@@ -42,9 +45,6 @@ from consumer.spark.driver import (
     TopicQuery,
 )
 from consumer.start import applier_of, end_load, has_to_load, owner_of
-from consumer.streams.grown import note_filter
-from consumer.streams.later import LaterLoads, Parts
-from consumer.streams.loader import Loader
 from consumer.target.load_range import side_of
 from consumer.target.loads import LoadStream
 from consumer.target.progress import (

@@ -9,7 +9,7 @@ from schemas.documents import TopicAddress
 
 @dataclass(frozen=True, slots=True)
 class SideTurns:
-    """The turns of a side stream in Spark; see ``consumer.streams.loader``."""
+    """The turns of a side stream in Spark; see ``consumer.backfill.threads``."""
 
     turns: Turns
     source: TopicAddress

@@ -1,7 +1,7 @@
 """Tables of a later load that foreign keys link with others outside it: all of these wait for another load.
 
 Otherwise two streams would apply the linked tables (``consumer.tables.related``). A batch begins with all that is
-linked (``consumer.streams.later``), but a source may get a foreign key at any time:
+linked (``consumer.backfill.backfill``), but a source may get a foreign key at any time:
 
     before a table is created    by the keys of both servers, because its definition may have one
     before its first row         by the keys of the target: its definition is read after the keys, and main may have

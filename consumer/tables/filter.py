@@ -7,7 +7,7 @@
 
 The rules are those of a capture task. Names are compared as the topic has them, and in lower case if the target stores
 them so. Skipped rows stay skipped when the task admits the table again. If the target does not have it then, it is
-loaded (``consumer.streams.grown``).
+loaded (``consumer.backfill.new_tables``).
 
 While tables are loaded, a stream of the task applies a part of the tables that the document admits (``elsewhere``,
 ``only``; ``consumer.target.load_range``). Rows of the others are skipped in the same way. Pure.

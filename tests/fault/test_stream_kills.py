@@ -2,9 +2,9 @@
 
 import pytest
 
+from consumer.backfill import join
 from consumer.load import request
 from consumer.load.tables import Admission
-from consumer.streams import side
 from consumer.write import ddl
 from deploy.servers import DatabaseServer
 from drivers.mysql.connection import connect
@@ -42,12 +42,12 @@ def test_killed_driver_sets_a_statement_aside_once(
 
 
 STEPS = (
-    side.BEFORE_BEGIN,
-    side.AFTER_BEGIN,
-    side.BEFORE_FOLLOW,
-    side.AFTER_FOLLOW,
-    side.BEFORE_JOIN,
-    side.AFTER_JOIN,
+    join.BEFORE_BEGIN,
+    join.AFTER_BEGIN,
+    join.BEFORE_FOLLOW,
+    join.AFTER_FOLLOW,
+    join.BEFORE_JOIN,
+    join.AFTER_JOIN,
 )
 
 

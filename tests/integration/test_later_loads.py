@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from consumer.streams import later
-from consumer.streams.grown import AFTER_GROWN, BEFORE_GROWN, note_filter
+from consumer.backfill import backfill
+from consumer.backfill.new_tables import AFTER_GROWN, BEFORE_GROWN, note_filter
 from consumer.target.fence import raise_fence
 from consumer.target.load_range import side_of
 from consumer.target.loads import COPIES
@@ -139,7 +139,7 @@ def test_failing_load_is_repeated_while_main_continues(
     live: LiveTask, branch: type[Retryable] | type[Fatal], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The status shows the error; a Fatal one keeps its code in the text."""
-    monkeypatch.setattr(later, "RETRY_S", 0.5)
+    monkeypatch.setattr(backfill, "RETRY_S", 0.5)
     live.wait_for("t")
     live.loader.errors.append(branch("MR-5006", "the disk is full"))
     shown = set()

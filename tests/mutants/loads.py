@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from consumer.backfill import join
 from consumer.compare import settle
 from consumer.compare.settle import Looked, States, Suspect
-from consumer.streams import side
 from consumer.target.load_range import Fate, Range
 from consumer.target.loads import LoadStream
 from consumer.target.progress import Mark
@@ -43,12 +43,12 @@ def _fate(changed: Mapping[Fate, Fate], *, is_exact: bool) -> Callable[[Patch], 
 
 def joined_at_any_mark(patch: Patch) -> None:
     """A side stream gives its tables to main when its own range is over."""
-    can_join = side.can_join
+    can_join = join.can_join
 
     def at_once(main: Mark, own: Mark, load: LoadStream | None) -> bool:
         return can_join(replace(main, seq=own.seq, next_offset=own.next_offset), own, load)
 
-    patch.setattr(side, "can_join", at_once)
+    patch.setattr(join, "can_join", at_once)
 
 
 def one_look_is_enough(patch: Patch) -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from consumer.streams import side
+from consumer.backfill import join
 from consumer.target.loads import LoadStream
 from consumer.target.progress import Mark
 from schemas.gtid import Flavour
@@ -13,13 +13,13 @@ OVER = LoadStream("0-1-3", "0-1-7", Flavour.MARIADB)
 
 def test_streams_join_at_one_mark() -> None:
     """With records that only one of them has applied, some would be lost or applied twice."""
-    assert side.can_join(MARK, MARK, None)
-    assert side.can_join(replace(MARK, gtid_set="0-1-9"), MARK, OVER)
-    assert not side.can_join(replace(MARK, next_offset=21), MARK, None)
-    assert not side.can_join(replace(MARK, seq=10), MARK, None)
+    assert join.can_join(MARK, MARK, None)
+    assert join.can_join(replace(MARK, gtid_set="0-1-9"), MARK, OVER)
+    assert not join.can_join(replace(MARK, next_offset=21), MARK, None)
+    assert not join.can_join(replace(MARK, seq=10), MARK, None)
 
 
 def test_side_stream_does_not_join_before_its_range_is_over() -> None:
     """Main would not repeat the rows that the copies may have, nor skip those before the start."""
-    assert not side.can_join(MARK, MARK, LoadStream("0-1-3", "0-1-8", Flavour.MARIADB))
-    assert not side.can_join(MARK, replace(MARK, past_start=False), None)
+    assert not join.can_join(MARK, MARK, LoadStream("0-1-3", "0-1-8", Flavour.MARIADB))
+    assert not join.can_join(MARK, replace(MARK, past_start=False), None)

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from consumer.streams.steps import Step, as_shown, next_step, text_of
+from consumer.backfill.steps import Step, as_shown, next_step, text_of
 from consumer.tables.filter import Route
 from consumer.tables.related import related, with_related
 from consumer.target.load_range import StreamTable, side_of

@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from consumer.streams.grown import note_filter
-from consumer.streams.later import LaterLoads, Parts
+from consumer.backfill.backfill import LaterLoads, Parts
+from consumer.backfill.new_tables import note_filter
 from consumer.target.load_range import StreamTable, side_of
 from consumer.target.loads import (
     COPIED,
@@ -147,7 +147,7 @@ class Source:
 
 @dataclass
 class LiveLoader:
-    """See ``consumer.streams.loader``. ``between`` is called before each table, ``errors`` are raised first.
+    """See ``consumer.backfill.threads``. ``between`` is called before each table, ``errors`` are raised first.
 
     ``back``: how many source transactions before the last one a load begins.
     """
@@ -161,7 +161,7 @@ class LiveLoader:
     shown: Loaded | None = None
 
     def tables(self) -> frozenset[TableKey]:
-        """See ``consumer.streams.loader``."""
+        """See ``consumer.backfill.threads``."""
         return frozenset((self.source.database, name) for name in self.source.rows)
 
     def together(self, tables: Collection[TableKey]) -> frozenset[TableKey]:
@@ -230,7 +230,7 @@ class LiveLoader:
 
 @dataclass
 class LiveTurns:
-    """See ``consumer.streams.loader``: turns in this process."""
+    """See ``consumer.backfill.threads``: turns in this process."""
 
     source: Source
     bounds: list[int] = field(default_factory=list)

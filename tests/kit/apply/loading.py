@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from pymysql.err import MySQLError
 
+from consumer.backfill.loader import LaterLoad
 from consumer.load.chunk_order import CopyOrder, execute_copy
-from consumer.load.later import LaterLoad
 from consumer.load.load import Destination, Load, Origin, first_load
 from consumer.start import applier_of, end_load, has_to_load, owner_of
 from consumer.target.fence import raise_fence

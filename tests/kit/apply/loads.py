@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 
-from consumer.streams.side import Owners, begin, follow
+from consumer.backfill.join import Owners, begin, follow
 from consumer.target.fence import raise_fence
 from consumer.target.load_range import StreamTable, side_of
 from consumer.target.loads import COPIED, FIRST, FOLLOWS, WAITS, LoadStream, set_waiting

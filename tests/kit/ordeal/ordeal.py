@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from consumer.backfill import new_tables
 from consumer.load import request
-from consumer.streams import grown
 from deploy.servers import DatabaseServer, DatabaseSet
 from schemas.gtid import parse_gtid_set
 from tests.fixtures.spark import PASSWORD_VARIABLE as TARGET_PASSWORD
@@ -220,7 +220,7 @@ class Ordeal:
                 assert self.ask(fault) == -signal.SIGKILL
                 self.told.killed.append(fault)
         if self.size.is_grown:
-            for fault in (grown.BEFORE_GROWN, grown.AFTER_GROWN):
+            for fault in (new_tables.BEFORE_GROWN, new_tables.AFTER_GROWN):
                 self._kill_at(self.place, fault)
 
     def ask(self, fault: str = "") -> int:

@@ -7,11 +7,11 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from typing import Any, cast
 
+from consumer.backfill import backfill
 from consumer.load import request
 from consumer.load.tables import Admission
 from consumer.runner import ApplyRunner
 from consumer.spark.driver import SparkDriver
-from consumer.streams import later
 from drivers.mysql.connection import connect
 from drivers.mysql.primary import primary_member
 from millrace.errors import Fenced, MillraceError, Retryable
@@ -102,7 +102,7 @@ class Place:
 
 def run(place: Place) -> int:
     """Run until killed, again after each error that a supervisor retries."""
-    later.RETRY_S = LATER_RETRY_S
+    backfill.RETRY_S = LATER_RETRY_S
     runner = ApplyRunner(cast(SparkDriver, LocalDriver()), place)
     never = threading.Event()
     while not never.wait(RETRY_S):

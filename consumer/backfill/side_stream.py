@@ -3,7 +3,7 @@
     catch up    a turn applies what main has applied since, up to main's mark on the target. Main continues meanwhile
     ask         once the side stream is at that mark and past the range of its load, main waits after its turn. The
                 side stream catches up with what that turn applied, with turns of its own
-    join        between two turns, at the same mark (``consumer.streams.side``)
+    join        between two turns, at the same mark (``consumer.backfill.join``)
 
 Main waits for the side stream only from the end of its turn: for the turn that the side stream is in, and one more that
 has the records of a second or so. If the join takes longer than ``PAUSE_S``, main continues, and the side stream asks
@@ -14,8 +14,8 @@ import threading
 import time
 from dataclasses import dataclass, field
 
-from consumer.streams.loader import Turns
-from consumer.streams.side import Owners, can_join, following, join
+from consumer.backfill.join import Owners, can_join, following, join
+from consumer.backfill.threads import Turns
 from consumer.target.load_range import StreamTable
 from consumer.target.loads import LoadStream, read_stream
 from consumer.target.progress import Mark, read_mark

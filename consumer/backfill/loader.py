@@ -36,7 +36,7 @@ LOOK_S = 0.5
 
 @dataclass(slots=True)
 class LaterLoad:
-    """Implements ``consumer.streams.loader.Loader``. ``shown``: see there."""
+    """Implements ``consumer.backfill.threads.Loader``. ``shown``: see there."""
 
     task: ApplyTask
     find_origin: Callable[[], Origin]

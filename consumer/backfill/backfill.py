@@ -1,8 +1,8 @@
 """The later loads of a task, in a thread beside main: it looks for tables that wait, and takes step after step.
 
-    BEGIN       between two turns of main, the waiting tables become a batch (``consumer.streams.side``)
+    BEGIN       between two turns of main, the waiting tables become a batch (``consumer.backfill.join``)
     COPY        the load copies them, then the side stream may start
-    CATCH_UP    the side stream applies what main has passed, and joins (``consumer.streams.side_stream``)
+    CATCH_UP    the side stream applies what main has passed, and joins (``consumer.backfill.side_stream``)
 
 All state is on the target, so a run that begins, or a step that failed, continues where the last one ended. The first
 step of a run raises the fence of the side stream: no turn or copy of an earlier run writes after this.
@@ -15,10 +15,10 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from consumer.streams.loader import Loader, Turns
-from consumer.streams.side import Owners, begin, follow
-from consumer.streams.side_stream import SideStream
-from consumer.streams.steps import Loads, Step, as_shown, next_step, text_of
+from consumer.backfill.join import Owners, begin, follow
+from consumer.backfill.side_stream import SideStream
+from consumer.backfill.steps import Loads, Step, as_shown, next_step, text_of
+from consumer.backfill.threads import Loader, Turns
 from consumer.tables.related import RELATED
 from consumer.target.conflicts import forget_blocking
 from consumer.target.fence import raise_fence

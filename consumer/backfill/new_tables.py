@@ -20,7 +20,7 @@ import json
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from consumer.streams.loader import Loader
+from consumer.backfill.threads import Loader
 from consumer.tables.filter import Route
 from consumer.target.loads import FIRST, FOLLOWS, forget_tables, set_waiting
 from consumer.target.progress import DATABASE, Owner, check_fence
