@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from consumer.backfill.steps import Loads
-from consumer.compare.beside import Comparing
+from consumer.compare.task_comparison import Comparing
 from consumer.target.progress import DATABASE, Mark
 from consumer.target.running_statement import RunningStatement
 from consumer.turn.driver import Figures

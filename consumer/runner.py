@@ -32,8 +32,8 @@ from consumer.backfill.loader import LaterLoad
 from consumer.backfill.new_tables import note_filter
 from consumer.backfill.threads import Loader
 from consumer.beside import Beside
-from consumer.compare.beside import Comparisons
-from consumer.compare.once import TaskComparer
+from consumer.compare.single_run import TaskComparer
+from consumer.compare.task_comparison import Comparisons
 from consumer.follow import follow
 from consumer.load.load import Destination, Load, Origin, first_load
 from consumer.pace import End, Look, Pace

@@ -1,4 +1,4 @@
-"""Reads what the target knows of a task's comparisons (``consumer.compare.state``). Changes nothing."""
+"""Reads what the target knows of a task's comparisons (``consumer.compare.stored``). Changes nothing."""
 
 import json
 

@@ -19,8 +19,8 @@ from zk.tree.entries import TaskEntry
 if TYPE_CHECKING:
     from consumer.compare import Comparison, Ends, Work
     from consumer.compare.members import Origin, Wishes
-    from consumer.compare.plan import Admits
     from consumer.compare.pool import Pool
+    from consumer.compare.tables import Admits
     from drivers.mysql.connection import Endpoint
 
 Timeout = Annotated[
@@ -134,7 +134,7 @@ class _Scope:
 
 
 def _scope(cluster: Control, name: str) -> _Scope:
-    from consumer.compare.plan import admitted
+    from consumer.compare.tables import admitted
     from drivers.mysql.primary import primary_member
     from millrace.cli.arrival import capture_task_of
 

@@ -277,7 +277,7 @@ class StructureRule(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareRules:
-    """How often source and target are compared beside the task (``consumer.compare.beside``).
+    """How often source and target are compared beside the task (``consumer.compare.task_comparison``).
 
     ``every_h``: from the end of a comparison to the begin of the next; 0: never. ``repair``: differences get the
     source's rows. The comparison pauses above the two limits: how long the target needs to contain what the source has,

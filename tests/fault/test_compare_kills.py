@@ -4,7 +4,8 @@ from contextlib import closing
 
 import pytest
 
-from consumer.compare import Comparison, Ends, Rules, State, Threads, compare_sets, state
+from consumer.compare import Comparison, Ends, Rules, State, Threads, compare_sets
+from consumer.compare import stored as state
 from deploy.servers import DatabaseServer
 from tests.kit.apply.follower import following
 from tests.kit.apply.local import endpoint_of

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from consumer.compare import Comparison, Difference, Ends, compare_sets, work
-from consumer.compare.plan import NO_COLUMN
+from consumer.compare import Comparison, Difference, Ends, chunk, compare_sets
+from consumer.compare.tables import NO_COLUMN
 from deploy.servers import DatabaseServer
 from millrace.codes import CATALOGUE
 from millrace.errors import Fatal
@@ -96,7 +96,7 @@ def test_differences_in_any_part_of_a_chunk_are_found(
     sides: tuple[DatabaseServer, DatabaseServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first and last rows of parts, a row that only one side has, and a row beyond all others."""
-    monkeypatch.setattr(work, "PART_ROWS", 10)
+    monkeypatch.setattr(chunk, "PART_ROWS", 10)
     digits = "(SELECT 0 d UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3)"
     rows = f"SELECT 1 + a.d + 4 * b.d + 16 * c.d, 'v' FROM {digits} a, {digits} b, {digits} c"
     for side in sides:

@@ -10,9 +10,9 @@ import pytest
 from consumer.checks import compare
 from consumer.checks.compare import check_compare
 from consumer.checks.load import RowsUse
-from consumer.compare import beside
-from consumer.compare.beside import Comparisons
-from consumer.compare.once import TaskComparer
+from consumer.compare import task_comparison
+from consumer.compare.single_run import TaskComparer
+from consumer.compare.task_comparison import Comparisons
 from consumer.load.load import Origin
 from consumer.spark.driver import SparkDriver
 from deploy.servers import DatabaseServer, DatabaseSet, KafkaServer
@@ -45,7 +45,7 @@ EVERY_HOUR = CompareRules(every_h=1)
 @pytest.fixture
 def rig(source_set: DatabaseSet, pool: Pool, monkeypatch: pytest.MonkeyPatch) -> Iterator[LoadRig]:
     """A source with one table, and a target of its flavour without it."""
-    monkeypatch.setattr(beside, "LOOK_S", 0.5)
+    monkeypatch.setattr(task_comparison, "LOOK_S", 0.5)
     with load_rig(pool, source_set, f"beside{source_set.flavour}") as made:
         rows = ", ".join(f"({number}, 'v')" for number in range(ROWS))
         source_set.execute(f"CREATE TABLE {made.name}.t (id INT PRIMARY KEY, v CHAR(1))")

@@ -18,8 +18,8 @@ from consumer.compare import (
     members,
     repair,
 )
+from consumer.compare.chunk import ChunkResult
 from consumer.compare.members import Origin, Watch, choose_origin, from_members
-from consumer.compare.work import ChunkResult
 from deploy.servers import DatabaseServer, DatabaseSet, sql
 from drivers.mysql.connection import Endpoint
 from millrace import faults

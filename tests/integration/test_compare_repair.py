@@ -21,8 +21,8 @@ from consumer.compare import (
     Work,
     compare_sets,
 )
+from consumer.compare.chunk import ChunkResult
 from consumer.compare.pool import Threads
-from consumer.compare.work import ChunkResult
 from consumer.target.loads import set_waiting
 from deploy.servers import DatabaseServer, sql
 from drivers.mysql.connection import connect

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import consumer
-from consumer.compare import repair, state
+from consumer.compare import repair, stored
 from consumer.target.progress import DATABASE, create_tables
 from deploy.servers import DatabaseServer
 from drivers.mysql.connection import TargetConnection, connect
@@ -83,7 +83,7 @@ def session(server: DatabaseServer) -> Iterator[TargetConnection]:
     """A session on a server whose tables have rows of many tasks."""
     with closing(connect(endpoint_of(server))) as made:
         create_tables(made)
-        for table in (*state.TABLES, repair.TABLE):
+        for table in (*stored.TABLES, repair.TABLE):
             made.query(f"CREATE TABLE IF NOT EXISTS {DATABASE}.{table} ENGINE=InnoDB")
         made.query("CREATE DATABASE progress_plans")
         made.query("CREATE TABLE progress_plans.number (n INT PRIMARY KEY)")

@@ -12,11 +12,11 @@ from itertools import count, islice
 
 import pytest
 
-from consumer.compare import work
+from consumer.compare import chunk as work
+from consumer.compare.chunk import Job, compare_chunk
 from consumer.compare.repair import repair
 from consumer.compare.sides import Ends, Sides
 from consumer.compare.table import pair_of
-from consumer.compare.work import Job, compare_chunk
 from consumer.copy import TablePair, copy_chunk
 from consumer.target.progress import Mark, create_tables, insert_mark
 from deploy.servers import DatabaseServer

@@ -7,7 +7,7 @@ from typing import Any
 import pymysql
 import pytest
 
-from consumer.compare import plan as compare_plan
+from consumer.compare import tables as compare_plan
 from consumer.tables import row_statements, table_plans
 from consumer.tables.table_plan import TablePlan, plan_table
 from consumer.target import fence, progress

@@ -6,17 +6,18 @@ from typing import cast
 
 import pytest
 
-from consumer.compare import pool, run
+from consumer.compare import compare as run
+from consumer.compare import pool
+from consumer.compare.chunk import ChunkResult, Job
 from consumer.compare.gaps import Gap
 from consumer.compare.members import Origin
-from consumer.compare.plan import WHOLE_TABLE
 from consumer.compare.result import SHOWN_MAX, Comparison, Difference, Part, Rows, What
 from consumer.compare.settle import Suspect
 from consumer.compare.show import note_of, with_left
 from consumer.compare.sides import Ends
 from consumer.compare.structure import Change
 from consumer.compare.table import pair_of
-from consumer.compare.work import ChunkResult, Job
+from consumer.compare.tables import WHOLE_TABLE
 from drivers.mysql.catalog import TargetColumn, TargetTable, UniqueKey
 from drivers.mysql.connection import Endpoint
 from millrace.cli.compare_text import print_text

@@ -10,11 +10,11 @@ from typing import cast
 import pytest
 
 from consumer.compare import schedule
-from consumer.compare.beside import Comparing, Comparisons
-from consumer.compare.plan import admitted
+from consumer.compare.chunk import ChunkResult, Job
 from consumer.compare.result import Part
 from consumer.compare.schedule import Last
-from consumer.compare.work import ChunkResult, Job
+from consumer.compare.tables import admitted
+from consumer.compare.task_comparison import Comparing, Comparisons
 from millrace.errors import Fatal, Retryable
 from schemas.documents import CompareRules, HeartbeatRules, StructureRule, TableFilter
 from schemas.stages.compared import ComparedCounts, ComparedResult

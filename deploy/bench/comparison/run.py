@@ -8,7 +8,7 @@ from functools import partial
 from statistics import median
 
 from consumer.compare import Rules, Work, compare_sets
-from consumer.compare.work import ChunkResult
+from consumer.compare.chunk import ChunkResult
 from deploy.bench.apply.size import Size
 from deploy.bench.comparison.peers import peers
 from deploy.bench.comparison.scene import (

@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 
+from consumer.compare.chunk import ChunkResult, Job, compare_chunk
 from consumer.compare.loads import loading
-from consumer.compare.plan import ALTERED, LOADED, Admits, pairs
 from consumer.compare.pool import Pool, Threads
 from consumer.compare.repair import repair
 from consumer.compare.result import Comparison, Part
 from consumer.compare.sides import Ends, Sides
-from consumer.compare.state import State
+from consumer.compare.stored import State
 from consumer.compare.table import Pair
+from consumer.compare.tables import ALTERED, LOADED, Admits, pairs
 from consumer.compare.throttle import Throttle
-from consumer.compare.work import ChunkResult, Job, compare_chunk
 from drivers.mysql.catalog import TableKey
 from drivers.mysql.errors import TABLE_CHANGED
 from millrace.errors import MillraceError

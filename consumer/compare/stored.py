@@ -22,9 +22,9 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
+from consumer.compare.chunk import ChunkResult, Job
 from consumer.compare.result import Comparison, Difference, Part, Rows
 from consumer.compare.table import Pair
-from consumer.compare.work import ChunkResult, Job
 from consumer.target.progress import DATABASE, add_column
 from drivers.mysql.connection import Endpoint, Row, TargetConnection, connect, text_of
 from millrace.errors import Fatal, Retryable

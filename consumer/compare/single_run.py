@@ -10,16 +10,16 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
 
+from consumer.compare.chunk import ChunkResult
+from consumer.compare.compare import Rules, Work, compare_sets
 from consumer.compare.last import read_last
 from consumer.compare.members import Watch, choose_origin
-from consumer.compare.plan import admitted
 from consumer.compare.pool import Threads
-from consumer.compare.run import Rules, Work, compare_sets
 from consumer.compare.schedule import Last
 from consumer.compare.sides import Ends, Sides
-from consumer.compare.state import State
+from consumer.compare.stored import State
+from consumer.compare.tables import admitted
 from consumer.compare.throttle import Throttle
-from consumer.compare.work import ChunkResult
 from consumer.load.load import Origin
 from drivers.mysql.connection import Endpoint, connect
 from schemas.documents import ApplyTask, StructureRule
@@ -62,7 +62,7 @@ class Breaker:
 
 @dataclass(frozen=True, slots=True)
 class TaskComparer:
-    """Implements ``consumer.compare.beside.Comparer``. ``find_target``: with the password as it is now."""
+    """Implements ``consumer.compare.task_comparison.Comparer``. ``find_target``: with the password as it is now."""
 
     task: ApplyTask
     find_origin: Callable[[], Origin]

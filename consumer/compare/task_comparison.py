@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from consumer.compare.chunk import ChunkResult
 from consumer.compare.schedule import LOOK_S, Last, next_step, retry_s
-from consumer.compare.work import ChunkResult
 from millrace.errors import MillraceError, Retryable, defect
 from millrace.log import get_logger
 from schemas.documents import CompareRules, StructureRule
