@@ -1,6 +1,6 @@
 """Lets a task follow into a topic that was created again: the mark moves over the new topic's beginning.
 
-    by itself       at the start of a run, if nothing is missing and nothing is in doubt (``consumer.topic.adopted``)
+    by itself       at the start of a run, if nothing is missing and nothing is in doubt (``consumer.topic.adoption``)
     by an operator  ``millrace unsafe follow-topic``: the task must be stopped. The fence is raised in the same target
                     transaction, so a run that has already read the progress writes nothing
 
@@ -14,7 +14,7 @@ transaction that moves the mark:
 from dataclasses import dataclass
 
 from consumer.target.progress import DATABASE, Mark, Owner, move_mark, read_position
-from consumer.topic.adopted import Beginning, Continuation, continuation, read_beginning
+from consumer.topic.adoption import Beginning, Continuation, continuation, read_beginning
 from consumer.write.resolve_conflict import lock_fence
 from consumer.write.target_transaction import MarkClaim, move_over
 from drivers.mysql.connection import TargetConnection

@@ -55,8 +55,8 @@ from consumer.target.running_statement import ANSWER_S, RunningStatement, find_s
 from consumer.target.running_statement import LOOK_S as STATEMENT_LOOK_S
 from consumer.target.sessions import Kept
 from consumer.target.streams import is_partial
-from consumer.topic.begin import topic_begin
-from consumer.topic.waiting import begin_at, waiting_for
+from consumer.topic.beginning import topic_begin
+from consumer.topic.topic_wait import begin_at, waiting_for
 from consumer.turn.driver import BatchApplier
 from consumer.turn.warm_up import warm
 from consumer.window.safe_mode import SafeMode

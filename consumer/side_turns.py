@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from consumer.spark.driver import Records, Turns
-from consumer.topic.waiting import begin_at
+from consumer.topic.topic_wait import begin_at
 from schemas.documents import TopicAddress
 
 

@@ -75,7 +75,7 @@ def show(task: Task, seq: Seq, *, json: Json = False) -> None:
     """Show one conflict: the change, the target's rows in its way, the reason and the decision."""
     from consumer.target.conflicts import read_conflict, schema_of
     from consumer.target.streams import stream_with
-    from consumer.topic.show import as_json
+    from consumer.topic.tail import as_json
     from schemas.record.record import KnownSchemas, RowRecord, decode_record
 
     with control() as now, _reading(_endpoint(now, task, for_writing=False), task) as session:
@@ -293,7 +293,7 @@ def _time(at: str) -> str:
 
 
 def _shown(image: Mapping[str, Any] | None, name: str) -> str:
-    from consumer.topic.show import shown_value
+    from consumer.topic.tail import shown_value
 
     if image is None or name not in image:
         return ""
@@ -306,6 +306,6 @@ def _shown(image: Mapping[str, Any] | None, name: str) -> str:
 
 
 def _printable(text: str) -> str:
-    from consumer.topic.show import printable
+    from consumer.topic.tail import printable
 
     return printable(text)

@@ -15,7 +15,7 @@ from millrace.counted import counted
 from millrace.errors import Fatal, naming
 
 if TYPE_CHECKING:
-    from consumer.topic.selected import Wanted
+    from consumer.topic.selection import Wanted
     from consumer.topic.verify import Summary, TopicVerifier
     from drivers.kafka.reader import TopicReader, TopicRecord
     from schemas.documents import Brokers, Registry
@@ -105,9 +105,9 @@ def tail(
     With --table or --op, the rows and statements that were passed over are counted on standard error.
     """
     from consumer.topic.decode import TopicLookUp
-    from consumer.topic.selected import Selected, offset_of_last
-    from consumer.topic.show import as_json as object_of
-    from consumer.topic.show import line
+    from consumer.topic.selection import Selected, offset_of_last
+    from consumer.topic.tail import as_json as object_of
+    from consumer.topic.tail import line
     from drivers.kafka.reader import TopicReader
     from millrace.kafka_refusals import explained
     from registry.client import RegistryClient
@@ -156,7 +156,7 @@ def tail(
 
 
 def _wanted(tables: list[str], ops: list[str]) -> "Wanted":
-    from consumer.topic.selected import Wanted
+    from consumer.topic.selection import Wanted
     from schemas.documents.fields import Unreadable
     from schemas.documents.readers import table_pattern
 

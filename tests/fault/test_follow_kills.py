@@ -5,7 +5,7 @@ import pytest
 from consumer import follow
 from consumer.follow import NewTopic, follow_decided
 from consumer.target.progress import Mark, read_mark
-from consumer.topic.adopted import Beginning, continuation
+from consumer.topic.adoption import Beginning, continuation
 from deploy.servers import DatabaseServer
 from drivers.mysql.connection import connect
 from millrace.errors import Fenced, Retryable

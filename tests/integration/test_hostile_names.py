@@ -10,7 +10,7 @@ import pytest
 
 from consumer.compare import Ends, compare_sets
 from consumer.target.table_state import read_state
-from consumer.topic.show import as_json, line
+from consumer.topic.tail import as_json, line
 from deploy.servers import DatabaseServer
 from drivers.mysql.connection import connect
 from schemas.documents import TableFilter

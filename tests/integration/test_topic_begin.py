@@ -2,7 +2,7 @@
 
 import pytest
 
-from consumer.topic.begin import topic_begin
+from consumer.topic.beginning import topic_begin
 from deploy.servers import KafkaServer
 from millrace.errors import Retryable
 from schemas.documents import Brokers, TopicAddress

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from consumer.target.progress import Mark, MarkTopic
-from consumer.topic.adopted import Beginning, Continuation, beginning_of, continuation
+from consumer.topic.adoption import Beginning, Continuation, beginning_of, continuation
 from drivers.kafka.reader import TopicRecord
 from millrace.errors import Fatal
 from schemas.decision import Approval, Decision, DecisionKind

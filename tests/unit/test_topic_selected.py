@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from consumer.topic.selected import Selected, Wanted
+from consumer.topic.selection import Selected, Wanted
 from drivers.kafka.reader import TopicRecord
 from schemas.record.avro_codec import encode
 from schemas.record.avro_schema import envelope_schema
