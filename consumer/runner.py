@@ -38,12 +38,8 @@ from consumer.follow import follow
 from consumer.load.load import Destination, Load, Origin, first_load
 from consumer.pace import End, Look, Pace
 from consumer.report import loading_report, running_report, waiting_report
-from consumer.side_turns import SideTurns
-from consumer.spark.driver import (
-    Records,
-    SparkDriver,
-    TopicQuery,
-)
+from consumer.spark.session import Records, SparkDriver, TopicQuery
+from consumer.spark.side_turns import SideTurns
 from consumer.start import applier_of, end_load, has_to_load, owner_of
 from consumer.target.load_range import side_of
 from consumer.target.loads import LoadStream

@@ -1,6 +1,6 @@
 """The start of a run of an apply task on the target: the fence, and the progress from which it continues."""
 
-from consumer.spark.driver import FIRST_OFFSET, LANES_MAX
+from consumer.spark.session import FIRST_OFFSET, LANES_MAX
 from consumer.target.conflicts import forget_blocking
 from consumer.target.fence import raise_fence
 from consumer.target.loads import LoadStream, begin_stream

@@ -190,7 +190,7 @@ def _pools(
     if not master:
         yield lambda ends: Threads(ends, count)
         return
-    from consumer.spark.driver import SparkDriver, settings_of
+    from consumer.spark.session import SparkDriver, settings_of
 
     driver = SparkDriver(master=master, settings=settings_of(conf), name="millrace-compare")
     try:

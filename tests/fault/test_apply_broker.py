@@ -3,7 +3,7 @@
 import pytest
 
 from consumer import runner
-from consumer.spark.driver import SparkDriver
+from consumer.spark.session import SparkDriver
 from deploy.servers import DatabaseServer, KafkaServer
 from schemas.status import TaskState
 from tests.fixtures.spark import RunningTask, running

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from consumer.spark.driver import SparkDriver
+from consumer.spark.session import SparkDriver
 from deploy.servers import DatabaseServer, KafkaServer
 from deploy.servers.process import ProcessSpec, ServerProcess
 from drivers.mysql.connection import connect

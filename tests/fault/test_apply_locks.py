@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from consumer.spark.driver import SparkDriver
+from consumer.spark.session import SparkDriver
 from consumer.write import target_transaction
 from consumer.write.row_writer import RowWriter
 from deploy.servers import DatabaseServer, KafkaServer

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from consumer.spark.driver import SparkDriver
+from consumer.spark.session import SparkDriver
 from deploy.servers import DatabaseServer, KafkaServer
 from tests.fixtures.spark import running
 from tests.kit.apply.tables import integer, table

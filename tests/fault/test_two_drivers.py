@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from consumer.runner import ApplyRunner
-from consumer.spark.driver import SparkDriver
+from consumer.spark.session import SparkDriver
 from deploy.servers import DatabaseServer, KafkaServer
 from millrace.errors import Fenced
 from schemas.documents import TaskKind

@@ -9,7 +9,7 @@ import pytest
 
 from consumer import runner
 from consumer.records.stream import TopicStream
-from consumer.spark.driver import FIRST_OFFSET, SparkDriver
+from consumer.spark.session import FIRST_OFFSET, SparkDriver
 from consumer.target.fence import raise_fence
 from consumer.target.progress import Mark
 from consumer.turn.applier import TURN_S, WINDOW

@@ -14,7 +14,7 @@ from consumer.compare import task_comparison
 from consumer.compare.single_run import TaskComparer
 from consumer.compare.task_comparison import Comparisons
 from consumer.load.load import Origin
-from consumer.spark.driver import SparkDriver
+from consumer.spark.session import SparkDriver
 from deploy.servers import DatabaseServer, DatabaseSet, KafkaServer
 from drivers.mysql.connection import connect
 from schemas.documents import (

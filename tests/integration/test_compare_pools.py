@@ -7,7 +7,7 @@ import pytest
 from consumer.compare import Comparison, Ends, Executors, Rules, Threads, Work, compare_sets, repair
 from consumer.compare.chunk_order import CompareOrder
 from consumer.compare.pool import Pool
-from consumer.spark.driver import SparkDriver
+from consumer.spark.session import SparkDriver
 from deploy.servers import DatabaseServer
 from millrace.errors import Retryable
 from tests.fixtures.spark import armed

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from consumer.spark.driver import SparkDriver
+from consumer.spark.session import SparkDriver
 from deploy.servers import DatabaseServer
 from millrace.checks.requirement import Level
 from millrace.cli import run

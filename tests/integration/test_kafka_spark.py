@@ -2,7 +2,7 @@
 
 import pytest
 
-from consumer.spark.driver import SparkDriver
+from consumer.spark.session import SparkDriver
 from deploy.servers import DatabaseServer
 from schemas.documents import Mechanism
 from schemas.kafka_acls import apply_acls, commands

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from consumer.spark.driver import SparkDriver
+from consumer.spark.session import SparkDriver
 from consumer.target.load_range import side_of
 from deploy.servers import DatabaseServer, KafkaServer
 from tests.fixtures.spark import running

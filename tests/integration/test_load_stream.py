@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from consumer.compare import Ends, compare_sets
-from consumer.spark.driver import SparkDriver
+from consumer.spark.session import SparkDriver
 from consumer.target.loads import set_waiting
 from deploy.servers import DatabaseSet, KafkaServer
 from drivers.mysql.connection import connect

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from consumer import runner
-from consumer.spark import driver
+from consumer.spark import session as driver
 from consumer.target import fence
 from consumer.target.progress import Owner, delete_applied, delete_earlier
 from consumer.topic.decode import TopicLookUp

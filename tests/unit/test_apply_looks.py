@@ -9,7 +9,7 @@ import pytest
 
 from consumer import runner
 from consumer.runner import ApplyRun
-from consumer.spark.driver import FIRST_OFFSET, SparkDriver
+from consumer.spark.session import FIRST_OFFSET, SparkDriver
 from consumer.target.progress import Mark, MarkTopic
 from consumer.target.running_statement import RunningStatement
 from consumer.turn.driver import BatchApplier, Figures

@@ -9,7 +9,7 @@ import pytest
 from consumer import runner
 from consumer.report import why_running
 from consumer.runner import ApplyRun, same_topic
-from consumer.spark.driver import FIRST_OFFSET, SparkDriver
+from consumer.spark.session import FIRST_OFFSET, SparkDriver
 from consumer.target.progress import Mark, MarkTopic, Owner
 from consumer.turn.driver import BatchApplier, Figures
 from consumer.turn.order import Counts, Order, Outcome

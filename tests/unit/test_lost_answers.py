@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from pyspark.serializers import AutoBatchedSerializer, CPickleSerializer
 
-from consumer.spark.driver import Records, SparkDriver
+from consumer.spark.session import Records, SparkDriver
 from consumer.target.progress import Mark, MarkTopic, Owner
 from consumer.turn.order import Counts, Failure, Order, Outcome, guarded
 from consumer.write.incidents import Tally, pending

@@ -89,9 +89,9 @@ def test_process_with_an_invalid_name_is_not_started(
     started: list[object] = []
     monkeypatch.setenv("MILLRACE_ZOOKEEPER", "127.0.0.1:1")
     monkeypatch.setattr(
-        "consumer.spark.driver.SparkDriver.__init__", lambda *_, **__: started.append("a JVM")
+        "consumer.spark.session.SparkDriver.__init__", lambda *_, **__: started.append("a JVM")
     )
-    monkeypatch.setattr("consumer.spark.driver.SparkDriver.stop", lambda _: None)
+    monkeypatch.setattr("consumer.spark.session.SparkDriver.stop", lambda _: None)
     monkeypatch.setattr("signal.signal", lambda *_: None)
     monkeypatch.setattr(Ensemble, "open", lambda *_, **__: started.append("a session"))
     for name in NO_NAMES:

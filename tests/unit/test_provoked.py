@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from consumer.spark.driver import SparkDriver, TopicQuery
+from consumer.spark.session import SparkDriver, TopicQuery
 from deploy.local.background import KEEPER, start_background
 from deploy.local.description import ServiceAddresses, StackDescription
 from deploy.local.stack import StackOptions

@@ -12,9 +12,9 @@ from unittest import mock
 import pytest
 from py4j.protocol import Py4JJavaError, Py4JNetworkError
 
-from consumer.spark import driver
-from consumer.spark.driver import Records, SparkDriver, TopicQuery
+from consumer.spark import session as driver
 from consumer.spark.jvm import Jvm
+from consumer.spark.session import Records, SparkDriver, TopicQuery
 from millrace.errors import Retryable
 from schemas.documents import Brokers, TopicAddress
 from tests.kit.waiting import eventually

@@ -12,8 +12,9 @@ from typing import Self
 
 import pytest
 
-from consumer.spark import driver, scratch
-from consumer.spark.driver import SparkDriver
+from consumer.spark import scratch
+from consumer.spark import session as driver
+from consumer.spark.session import SparkDriver
 
 _Usage = namedtuple("_Usage", "total used free")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from pymysql.err import OperationalError
 
 from consumer.runner import ApplyRunner
-from consumer.spark.driver import SparkDriver
+from consumer.spark.session import SparkDriver
 from deploy.servers import DatabaseServer, DatabaseSet, sql
 from millrace.errors import MillraceError
 from producer.capture import CaptureRunner

@@ -4,7 +4,7 @@ import sys
 import threading
 
 from consumer.runner import ApplyRunner
-from consumer.spark.driver import SparkDriver
+from consumer.spark.session import SparkDriver
 from millrace.errors import Fenced, Retryable
 from schemas.documents import (
     ApplyTask,

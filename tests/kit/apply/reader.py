@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import cast
 
 from consumer.runner import ApplyRunner
-from consumer.spark.driver import SparkDriver
+from consumer.spark.session import SparkDriver
 from drivers.kafka.reader import TopicReader, TopicRecord
 from millrace.errors import MillraceError
 from schemas.documents import TopicAddress

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from consumer.spark.driver import FIRST_OFFSET
+from consumer.spark.session import FIRST_OFFSET
 from consumer.target.progress import Mark, Owner
 from consumer.turn.driver import Assignment, Figures
 from consumer.write.incidents import Tally

@@ -19,7 +19,7 @@ LOOK_S = 0.02
 
 @dataclass(frozen=True)
 class Records:
-    """See ``consumer.spark.driver.Records``."""
+    """See ``consumer.spark.session.Records``."""
 
     tally: Tally
     end: int
@@ -41,7 +41,7 @@ class Records:
 
 @dataclass
 class Turns:
-    """See ``consumer.spark.driver.Turns``."""
+    """See ``consumer.spark.session.Turns``."""
 
     tally: Tally
     is_stopped: bool = False
@@ -58,7 +58,7 @@ class Turns:
 
 
 class Copies:
-    """See ``consumer.spark.driver.Copies``."""
+    """See ``consumer.spark.session.Copies``."""
 
     def copy(self, order: CopyOrder) -> Amount | None:
         """Copy in the calling thread."""
@@ -69,7 +69,7 @@ class Copies:
 
 
 class Query(ThreadQuery):
-    """See ``consumer.spark.driver.TopicQuery``: a thread that looks at the topic's end."""
+    """See ``consumer.spark.session.TopicQuery``: a thread that looks at the topic's end."""
 
     def __init__(
         self, tally: Tally, address: TopicAddress, process: Callable[[Records], None]
@@ -98,7 +98,7 @@ class Query(ThreadQuery):
 
 @dataclass
 class LocalDriver:
-    """See ``consumer.spark.driver.SparkDriver``."""
+    """See ``consumer.spark.session.SparkDriver``."""
 
     tally: Tally = field(default_factory=Tally)
 

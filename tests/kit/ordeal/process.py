@@ -11,7 +11,7 @@ from consumer.backfill import backfill
 from consumer.load import request
 from consumer.load.tables import Admission
 from consumer.runner import ApplyRunner
-from consumer.spark.driver import SparkDriver
+from consumer.spark.session import SparkDriver
 from drivers.mysql.connection import connect
 from drivers.mysql.primary import primary_member
 from millrace.errors import Fenced, MillraceError, Retryable

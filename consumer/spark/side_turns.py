@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from consumer.spark.driver import Records, Turns
+from consumer.spark.session import Records, Turns
 from consumer.topic.topic_wait import begin_at
 from schemas.documents import TopicAddress
 

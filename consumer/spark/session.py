@@ -207,7 +207,7 @@ def _settings(scratch: Path, disk: Path, master: str) -> dict[str, str]:
         "spark.scheduler.mode": "FAIR",
         "spark.python.worker.reuse": "true",
         "spark.python.task.killTimeout": "100ms",  # a stopped turn: the target rolls back
-        "spark.python.daemon.module": "consumer.spark.driver",
+        "spark.python.daemon.module": "consumer.spark.session",
         "spark.executorEnv.PYTHONSAFEPATH": "1",  # no modules of the folder in which the driver was started
         "spark.driver.memory": "512m",
         "spark.driver.extraJavaOptions": " ".join(
