@@ -12,7 +12,7 @@ mark continues after the gap, and skips those that come again.
     misses some of G        is blocked: MR-5070 names them. They are in no topic
     is inside one           is blocked: MR-5071. It is not known which rows of that source transaction are applied
 
-Pure, except ``read_beginning``. Not done here: moving the mark (``consumer.follow``).
+Pure, except ``read_beginning``. Not done here: moving the mark (``consumer.task.follow_topic``).
 """
 
 from collections.abc import Iterable

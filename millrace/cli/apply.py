@@ -32,8 +32,8 @@ def apply(
     http: Http = "",
 ) -> None:
     """Run an apply driver: from Kafka to target sets, on Spark. SIGTERM or the end of its JVM shuts it down cleanly."""
-    from consumer.runner import ApplyRunner
     from consumer.spark.session import SparkDriver, settings_of
+    from consumer.task.runner import ApplyRunner
     from millrace.errors import Retryable
     from millrace.http import open_page
     from millrace.log import get_logger

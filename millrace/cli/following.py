@@ -1,7 +1,7 @@
 """``millrace unsafe follow-topic``: an apply task continues in a topic that capture created again.
 
 Unlike the decisions about a capture task it is executed at once, on the target, in one target transaction
-(``consumer.follow``). The task must be stopped.
+(``consumer.task.follow_topic``). The task must be stopped.
 """
 
 from collections.abc import Iterator, Mapping
@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from consumer.follow import NewTopic, find_new_topic, follow_decided
 from consumer.target.progress import Owner, add_missing_columns
 from consumer.target.sessions import open_session
+from consumer.task.follow_topic import NewTopic, find_new_topic, follow_decided
 from drivers.kafka.reader import TopicIdentity
 from drivers.mysql.connection import TargetConnection
 from drivers.mysql.primary import primary_member

@@ -2,8 +2,8 @@
 
 import pytest
 
-from consumer import runner
 from consumer.spark.session import SparkDriver
+from consumer.task import runner
 from deploy.servers import DatabaseServer, KafkaServer
 from schemas.status import TaskState
 from tests.fixtures.spark import RunningTask, running

@@ -10,10 +10,10 @@ from itertools import count
 
 import pytest
 
-from consumer.start import owner_of
 from consumer.target import fence, running_statement
 from consumer.target.progress import decide_intent
 from consumer.target.running_statement import RunningStatement, end_statement, find_statement
+from consumer.task.start import owner_of
 from deploy.servers import DatabaseServer, ServerOptions, sql
 from drivers.mysql import connection
 from drivers.mysql.connection import TargetConnection, connect

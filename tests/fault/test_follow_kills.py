@@ -2,9 +2,9 @@
 
 import pytest
 
-from consumer import follow
-from consumer.follow import NewTopic, follow_decided
 from consumer.target.progress import Mark, read_mark
+from consumer.task import follow_topic
+from consumer.task.follow_topic import NewTopic, follow_decided
 from consumer.topic.adoption import Beginning, continuation
 from deploy.servers import DatabaseServer
 from drivers.mysql.connection import connect
@@ -26,7 +26,7 @@ def _new_topic(mark: Mark) -> NewTopic:
     return NewTopic(mark, beginning, found)
 
 
-@pytest.mark.parametrize("point", [follow.BEFORE_COMMIT, follow.AFTER_COMMIT])
+@pytest.mark.parametrize("point", [follow_topic.BEFORE_COMMIT, follow_topic.AFTER_COMMIT])
 def test_killed_decision_moves_the_mark_with_its_record_or_not(
     mariadb_server: DatabaseServer, point: str
 ) -> None:
@@ -47,7 +47,7 @@ def test_killed_decision_moves_the_mark_with_its_record_or_not(
 
     killed_at(f"{point}:kill", decide)
     session = connect(endpoint_of(mariadb_server))
-    is_done = point == follow.AFTER_COMMIT
+    is_done = point == follow_topic.AFTER_COMMIT
     (mark, _), after = read_mark(session, name) or (Mark(0, 0), 0), found.continuation.after
     assert mark == (after if is_done else running.mark)
     audit = "SELECT sql_text FROM millrace.left_out WHERE task = %s"

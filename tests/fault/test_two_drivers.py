@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from consumer.runner import ApplyRunner
 from consumer.spark.session import SparkDriver
+from consumer.task.runner import ApplyRunner
 from deploy.servers import DatabaseServer, KafkaServer
 from millrace.errors import Fenced
 from schemas.documents import TaskKind

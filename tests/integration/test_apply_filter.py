@@ -6,7 +6,7 @@ from itertools import count
 
 import pytest
 
-from consumer.report import filter_warning, running_report
+from consumer.task.report import filter_warning, running_report
 from deploy.servers import DatabaseServer
 from millrace.errors import Fatal
 from schemas.documents import TableFilter

@@ -7,11 +7,11 @@ from itertools import count
 
 import pytest
 
-from consumer import runner
 from consumer.records.stream import TopicStream
 from consumer.spark.session import FIRST_OFFSET, SparkDriver
 from consumer.target.fence import raise_fence
 from consumer.target.progress import Mark
+from consumer.task import runner
 from consumer.turn.applier import TURN_S, WINDOW
 from deploy.servers import DatabaseServer, KafkaServer
 from drivers.kafka.reader import TopicIdentity, TopicReader, first_offset

@@ -12,9 +12,9 @@ from itertools import count
 
 import pytest
 
-from consumer import start
 from consumer.target import fence, sessions
 from consumer.target.progress import Mark, read_mark
+from consumer.task import start
 from consumer.turn.order import Order, Outcome
 from consumer.turn.turn import Tools
 from consumer.write import target_transaction

@@ -10,7 +10,7 @@ import pymysql
 import pytest
 
 from consumer.compare import Ends, compare_sets
-from consumer.start import take_over
+from consumer.task.start import take_over
 from deploy.servers import Account, DatabaseServer
 from drivers.mysql.catalog import read_triggers
 from drivers.mysql.connection import Endpoint, connect

@@ -8,9 +8,9 @@ from itertools import groupby
 
 import pytest
 
-from consumer.runner import followed, same_topic
-from consumer.start import take_over
 from consumer.target.progress import Mark, decide_intent
+from consumer.task.runner import followed, same_topic
+from consumer.task.start import take_over
 from deploy.servers import DatabaseServer, KafkaServer, sql
 from drivers.kafka.reader import TopicIdentity, TopicReader, TopicRecord
 from drivers.mysql.connection import connect

@@ -8,10 +8,10 @@ from typing import Any
 
 import yaml
 
-from consumer import runner
 from consumer.spark import session as driver
 from consumer.target import fence
 from consumer.target.progress import Owner, delete_applied, delete_earlier
+from consumer.task import runner
 from consumer.topic.decode import TopicLookUp
 from consumer.topic.verify import Check, TopicVerifier
 from consumer.window import window

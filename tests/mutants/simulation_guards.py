@@ -13,13 +13,13 @@ from unittest import mock
 
 import numpy as np
 
-from consumer import runner as apply_start
 from consumer.kernel import hashes
 from consumer.records.row_schemas import Ints
 from consumer.tables import table_plans
 from consumer.tables.causality_keys import key_lines
 from consumer.target import progress
 from consumer.target.bitmap import not_applied
+from consumer.task import runner as apply_start
 from consumer.turn import applier
 from consumer.window import window
 from consumer.write import ddl, ddl_outcome, target_transaction

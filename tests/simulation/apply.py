@@ -1,4 +1,4 @@
-"""An apply driver's process and its executors: ``consumer.runner`` without Spark and its query.
+"""An apply driver's process and its executors: ``consumer.task.runner`` without Spark and its query.
 
 Real: lease, take-over, fence, inventory, windows, causality keys, lanes, SQL, progress. Models: ZooKeeper, the
 topic, the target server. A part of a turn may run later: a Spark task that survives its driver.
@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from consumer.records.pieces import Size, Taken
-from consumer.start import take_over
 from consumer.target import sessions
 from consumer.target.sessions import close_sessions
+from consumer.task.start import take_over
 from consumer.turn.applier import Limits
 from consumer.turn.driver import BatchApplier
 from consumer.turn.order import Order, Outcome, guarded, result_of

@@ -7,11 +7,11 @@ from typing import cast
 
 import pytest
 
-from consumer import runner
-from consumer.runner import ApplyRun
 from consumer.spark.session import FIRST_OFFSET, SparkDriver
 from consumer.target.progress import Mark, MarkTopic
 from consumer.target.running_statement import RunningStatement
+from consumer.task import runner
+from consumer.task.runner import ApplyRun
 from consumer.turn.driver import BatchApplier, Figures
 from millrace.errors import MillraceError, Retryable
 from schemas.documents import ApplyTask

@@ -6,11 +6,11 @@ from typing import cast
 
 import pytest
 
-from consumer import runner
-from consumer.report import why_running
-from consumer.runner import ApplyRun, same_topic
 from consumer.spark.session import FIRST_OFFSET, SparkDriver
 from consumer.target.progress import Mark, MarkTopic, Owner
+from consumer.task import runner
+from consumer.task.report import why_running
+from consumer.task.runner import ApplyRun, same_topic
 from consumer.turn.driver import BatchApplier, Figures
 from consumer.turn.order import Counts, Order, Outcome
 from millrace.errors import Fatal, MillraceError, Retryable

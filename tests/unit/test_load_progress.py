@@ -8,9 +8,9 @@ from consumer.backfill.steps import Loads
 from consumer.load.chunk_order import BYTES_MAX
 from consumer.load.copies import ROWS_FIRST, ChunkSize
 from consumer.load.progress import Progress
-from consumer.report import loading_report, running_report
 from consumer.target.loads import COPIED, COPIES, WAITS, Amount, LoadTable, Reach
 from consumer.target.progress import Mark
+from consumer.task.report import loading_report, running_report
 from consumer.turn.driver import Figures
 from schemas.documents import LoadRules
 from schemas.stages.applied import Applied

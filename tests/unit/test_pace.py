@@ -2,8 +2,8 @@
 
 import pytest
 
-from consumer.pace import End, Look, Pace
 from consumer.target.progress import Mark
+from consumer.task.lag import End, Look, Pace
 from millrace.rates import LONG_S
 from schemas.stages.applied import Backlog
 from schemas.stages.rates import Rates

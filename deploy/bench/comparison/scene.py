@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from consumer.compare import Ends
-from consumer.start import take_over
+from consumer.task.start import take_over
 from deploy.servers import Account, DatabaseServer, ServerOptions
 from drivers.mysql.connection import Endpoint, TlsChoice, connect
 from millrace.home_folder import home

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from pymysql.err import OperationalError
 
-from consumer.runner import ApplyRunner
 from consumer.spark.session import SparkDriver
+from consumer.task.runner import ApplyRunner
 from deploy.servers import DatabaseServer, DatabaseSet, sql
 from millrace.errors import MillraceError
 from producer.capture import CaptureRunner

@@ -11,7 +11,6 @@ from pymysql.err import MySQLError
 from consumer.backfill.loader import LaterLoad
 from consumer.load.chunk_order import CopyOrder, execute_copy
 from consumer.load.load import Destination, Load, Origin, first_load
-from consumer.start import applier_of, end_load, has_to_load, owner_of
 from consumer.target.fence import raise_fence
 from consumer.target.load_range import side_of
 from consumer.target.loads import (
@@ -26,6 +25,7 @@ from consumer.target.loads import (
 from consumer.target.progress import Owner, create_tables
 from consumer.target.running_statement import await_statement
 from consumer.target.sessions import close_sessions
+from consumer.task.start import applier_of, end_load, has_to_load, owner_of
 from consumer.turn.order import Answer, result_of
 from deploy.servers import Account, DatabaseServer, DatabaseSet, sql
 from drivers.mysql.catalog import TableKey

@@ -13,9 +13,9 @@ import numpy as np
 from consumer.records.pieces import Size, Taken
 from consumer.records.registry import look_up_at
 from consumer.records.row_schemas import Ints
-from consumer.start import take_over
 from consumer.target.progress import Mark, read_position
 from consumer.target.sessions import close_sessions
+from consumer.task.start import take_over
 from consumer.turn.applier import Limits
 from consumer.turn.driver import BatchApplier
 from consumer.turn.order import Answer, Order, Outcome, Share, ShareEnd, guarded, result_of

@@ -3,8 +3,8 @@
 import sys
 import threading
 
-from consumer.runner import ApplyRunner
 from consumer.spark.session import SparkDriver
+from consumer.task.runner import ApplyRunner
 from millrace.errors import Fenced, Retryable
 from schemas.documents import (
     ApplyTask,

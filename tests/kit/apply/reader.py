@@ -4,8 +4,8 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import cast
 
-from consumer.runner import ApplyRunner
 from consumer.spark.session import SparkDriver
+from consumer.task.runner import ApplyRunner
 from drivers.kafka.reader import TopicReader, TopicRecord
 from millrace.errors import MillraceError
 from schemas.documents import TopicAddress

@@ -10,8 +10,8 @@ from typing import Any, cast
 from consumer.backfill import backfill
 from consumer.load import request
 from consumer.load.tables import Admission
-from consumer.runner import ApplyRunner
 from consumer.spark.session import SparkDriver
+from consumer.task.runner import ApplyRunner
 from drivers.mysql.connection import connect
 from drivers.mysql.primary import primary_member
 from millrace.errors import Fenced, MillraceError, Retryable

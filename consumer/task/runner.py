@@ -8,14 +8,14 @@ A start takes these steps in order:
     4  end a statement that an earlier run still executes
     5  read the progress
     6  without progress, and with ``start: load``, load the tables that exist (``consumer.load``)
-    7  compare the topic's ID with that of the mark; follow into a topic that capture has adopted (``consumer.follow``)
+    7  compare the topic's ID with that of the mark; follow into a topic that capture has adopted (``consumer.task.follow_topic``)
     8  start the query at the offset of the mark, or at the first offset that retention has left
 
 The topic's ID is compared again before a micro-batch, and every ``LOOK_AGAIN_S`` while an executor applies. If a topic
 is deleted, created again and filled beyond the mark in less time, ``consumer.window.window`` detects it by seq and GTID set.
 
 Looks once a second at the topic's end, and at the mark on the target while an executor applies. Reports ``gtid_set``
-and ``seq`` of the mark, the pace (``consumer.pace``) and figures; DEGRADED while the broker is silent. Ends when
+and ``seq`` of the mark, the pace (``consumer.task.lag``) and figures; DEGRADED while the broker is silent. Ends when
 ``stop`` is set, after the query, its Spark jobs and the current micro-batch have ended. Raises Retryable, Fenced and
 Fatal as the contract of runners requires.
 """
@@ -31,16 +31,11 @@ from consumer.backfill.backfill import LaterLoads, Parts
 from consumer.backfill.loader import LaterLoad
 from consumer.backfill.new_tables import note_filter
 from consumer.backfill.threads import Loader
-from consumer.beside import Beside
 from consumer.compare.single_run import TaskComparer
 from consumer.compare.task_comparison import Comparisons
-from consumer.follow import follow
 from consumer.load.load import Destination, Load, Origin, first_load
-from consumer.pace import End, Look, Pace
-from consumer.report import loading_report, running_report, waiting_report
 from consumer.spark.session import Records, SparkDriver, TopicQuery
 from consumer.spark.side_turns import SideTurns
-from consumer.start import applier_of, end_load, has_to_load, owner_of
 from consumer.target.load_range import side_of
 from consumer.target.loads import LoadStream
 from consumer.target.progress import (
@@ -51,6 +46,11 @@ from consumer.target.running_statement import ANSWER_S, RunningStatement, find_s
 from consumer.target.running_statement import LOOK_S as STATEMENT_LOOK_S
 from consumer.target.sessions import Kept
 from consumer.target.streams import is_partial
+from consumer.task.companions import Beside
+from consumer.task.follow_topic import follow
+from consumer.task.lag import End, Look, Pace
+from consumer.task.report import loading_report, running_report, waiting_report
+from consumer.task.start import applier_of, end_load, has_to_load, owner_of
 from consumer.topic.beginning import topic_begin
 from consumer.topic.topic_wait import begin_at, waiting_for
 from consumer.turn.driver import BatchApplier

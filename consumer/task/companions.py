@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from consumer.backfill.backfill import LaterLoads
 from consumer.backfill.steps import Loads
 from consumer.compare.task_comparison import Comparing, Comparisons
-from consumer.report import NO_COMPARISON, NO_LOADS
+from consumer.task.report import NO_COMPARISON, NO_LOADS
 
 
 @dataclass(frozen=True, slots=True)

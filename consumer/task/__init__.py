@@ -1,0 +1,1 @@
+"""One apply task in the driver: its runner, its start, its report."""
