@@ -1,5 +1,5 @@
 """The checks of `millrace check` for apply: the primary of a target set, by the rules of ``consumer.target`` and
-``consumer.sql``.
+``consumer.tables``.
 
 target.py   one target set
 topic.py    the topic of an apply task

@@ -18,11 +18,11 @@ longer one than ``max_allowed_packet`` NULL.
                          costs the server a quarter less. MariaDB has XOR of numbers only
     digest of a row      the first 128 bits
 
-The rules for each type are those of ``consumer.compare.exact_text``: where both sides have the same type and character set, the
-bytes themselves are joined, else the text that is defined there. The two flavours print a FLOAT differently inside an
-expression. If they are compared, its value becomes three DECIMALs, for middle, small and great values, and its sign.
-They print a DOUBLE with the same digits, but small values with or without an exponent; inside a JSON array they print
-it alike, but for the ``.0`` of MySQL. Pure.
+The rules for each type are those of ``consumer.compare.exact_text``: where both sides have the same type and character
+set, the bytes themselves are joined, else the text that is defined there. The two flavours print a FLOAT differently
+inside an expression. If they are compared, its value becomes three DECIMALs, for middle, small and great values, and
+its sign. They print a DOUBLE with the same digits, but small values with or without an exponent; inside a JSON array
+they print it alike, but for the ``.0`` of MySQL. Pure.
 """
 
 from collections.abc import Collection, Sequence

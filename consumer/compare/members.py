@@ -1,7 +1,7 @@
 """Chooses the member of the source set that a comparison reads, and another one if that is lost.
 
-    a replica      the one that a load would read (``drivers.mysql.members``), if it gets what the primary has now within
-                   the time that the comparison waits for a side
+    a replica      that a load would read (``drivers.mysql.members``), if it gets what the primary has now within the
+                   time that the comparison waits for a side
     the primary    if there is no such replica; the reason is logged. Not if an operator has drained it
 
 A primary must answer in any case: it is asked for its position, which bounds what the target may have

@@ -1,7 +1,7 @@
 """Runs a plain function over chunks: in threads of this process, or in executors of Spark.
 
     Threads      each thread has its own sessions
-    Executors    each thread gives one chunk to an executor, which opens sessions for it (``consumer.compare.chunk_order``)
+    Executors    each thread gives one chunk to an executor, which opens sessions for it (``chunk_order``)
 
 A chunk is read again from its beginning if its executor is lost. What a lost executor has repaired stays repaired, and
 is recorded on the target; its counts are lost.

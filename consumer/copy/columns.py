@@ -69,8 +69,8 @@ class Kind(Enum):
 class CopyColumn:
     """``name`` is the target's; ``expression`` reads the value on the source.
 
-    ``load``: the form for LOAD DATA, as in ``consumer.tables.load_data.load_sql``. ``refuses_null``: only the source may have
-    NULL, for which the target would take another value.
+    ``load``: the form for LOAD DATA, as in ``consumer.tables.load_data.load_sql``. ``refuses_null``: only the source
+    may have NULL, for which the target would take another value.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """Finds JSON texts with a value that a server would change when it reads the text.
 
 MySQL reads a number with a decimal point as a DOUBLE. A JSON text that MySQL printed may contain a DECIMAL: ``1.50``,
-or more digits than a DOUBLE has. This module finds candidates in one pass; ``sql.json_documents`` examines them.
+or more digits than a DOUBLE has. This module finds candidates in one pass; ``tables.json_documents`` examines them.
 
     no point           19 characters or more (an integer is below 2**64)
     a point            more than 16 characters (a DOUBLE keeps 15 digits), or a zero as last of several decimals

@@ -1,8 +1,8 @@
 """Plans a load.
 
 ``plan_first`` refuses a table of the target that has rows (MR-5091) or another structure (MR-5092), and stores range
-and tables. It changes nothing else, so it may be repeated. ``consumer.load.remaining`` then creates those that are missing:
-whatever the source does with a table after its creation is in the stored range, so its stream follows.
+and tables. It changes nothing else, so it may be repeated. ``consumer.load.remaining`` then creates those that are
+missing: whatever the source does with a table after its creation is in the stored range, so its stream follows.
 
 ``consumer.load.prepare_again`` prepares later loads, and ``consumer.load.remaining`` finds what is left to copy.
 """

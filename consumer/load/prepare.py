@@ -1,8 +1,8 @@
 """Creates the tables of a load on the target as the source has them, and empties a table whose read starts over.
 
-The statements run under the lock of the task's statements (``consumer.target.running_statement``), so none of an earlier
-run comes late. Creating is repeatable: what exists is left as it is. Foreign keys are not checked, so the order of
-the tables does not matter. Triggers, views and routines are not created.
+The statements run under the lock of the task's statements (``consumer.target.running_statement``), so none of an
+earlier run comes late. Creating is repeatable: what exists is left as it is. Foreign keys are not checked, so the order
+of the tables does not matter. Triggers, views and routines are not created.
 """
 
 from collections.abc import Iterator, Sequence

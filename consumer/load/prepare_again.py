@@ -1,8 +1,8 @@
 """Prepares the tables of a later load, which may have rows and another structure on the target.
 
 Each is empty then and has the source's structure, or waits for another load: because of foreign keys
-(``consumer.load.linked_tables``), or because the target refuses its definition. The others of the batch do not wait for it.
-``consumer.load.remaining`` finds what is left to copy.
+(``consumer.load.linked_tables``), or because the target refuses its definition. The others of the batch do not wait for
+it. ``consumer.load.remaining`` finds what is left to copy.
 """
 
 from collections.abc import Mapping

@@ -95,7 +95,7 @@ class Rows:
         return found
 
     def text_of(self, firsts: Ints, shape: Ints, around: Sequence[bytes] = (b"",) * 4) -> bytes:
-        """Rows of literals joined by commas. ``around``: the lead, opening, closing, tail (``sql.table_plan``)."""
+        """Rows of literals joined by commas. ``around``: the lead, opening, closing, tail (``tables.table_plan``)."""
         size = int(literals.measure(firsts, self.cells, shape).sum()) + len(shape) * len(firsts)
         lead, opening, closing, tail = (np.frombuffer(text, np.uint8) for text in around)
         size += (len(opening) + len(closing) + 1) * len(firsts) + len(lead) + len(tail)

@@ -5,7 +5,7 @@ once. librdkafka fetches ahead in its own thread, so the caller plans and applie
 of CPU for a record of 400 bytes, against 11 µs through Spark's connector and Arrow.
 
 Read_committed; no group is joined and no offset is committed. Raises Retryable MR-5052 if the records at the offset
-can't be read, for example because retention removed them; a new start decides (``topic.kafka.first_offset``).
+can't be read, for example because retention removed them; a new start decides (``drivers.kafka.reader.first_offset``).
 Not done here: what a record means.
 """
 

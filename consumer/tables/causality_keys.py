@@ -30,8 +30,8 @@ from hashlib import blake2b
 import numpy as np
 import numpy.typing as npt
 
-from consumer.kernel import groups as order
 from consumer.kernel import hashes
+from consumer.kernel.groups import find_groups, find_levels
 from consumer.records.row_schemas import Ints, is_decimal
 from consumer.records.rows import Rows
 from consumer.tables.table_plan import TablePlan, record_indexes, target_column
@@ -100,12 +100,12 @@ class KeyEntries:
 
     def groups(self, count: int) -> Ints:
         """The group of each of ``count`` records."""
-        found: Ints = order.find_groups(self.owners, self.hashes, self.modes, self.by_hash, count)
+        found: Ints = find_groups(self.owners, self.hashes, self.modes, self.by_hash, count)
         return found
 
     def levels(self, count: int) -> Ints:
         """The level of each of ``count`` records in seq order."""
-        found: Ints = order.find_levels(self.owners, self.hashes, self.modes, self.by_hash, count)
+        found: Ints = find_levels(self.owners, self.hashes, self.modes, self.by_hash, count)
         return found
 
 

@@ -10,7 +10,8 @@ blocked, because schemas are stored when the mark moves, or if the topic later g
 (``progress.save_schemas``). ``target_rows`` has the rows that were in the way, as a JSON array; NULL if they could not
 be read. Times are UTC.
 
-Not done here: finding conflicts (``consumer.write.row_writer``), and deciding about them (``consumer.write.resolve_conflict``).
+Not done here: finding conflicts (``consumer.write.row_writer``), and deciding about them
+(``consumer.write.resolve_conflict``).
 """
 
 from collections.abc import Sequence

@@ -14,7 +14,7 @@
     left_out        task, seq: kind, sql_text     statements that were recorded but not applied
     spread          task, run, place: plan_key    shares of a turn of several Spark tasks (``consumer.target.claims``)
     load_…          tables, chunks and range of a load (``consumer.target.loads``)
-    load_filter     task: filter_text         ``include`` and ``exclude`` of the last start (``consumer.backfill.new_tables``)
+    load_filter     task: filter_text         ``include`` and ``exclude`` of the last start (``backfill.new_tables``)
 
 Crash table: a target transaction commits entirely, with its row in ``applied`` or its move of ``progress``, or not at
 all. If the answer to a commit is lost, the next run finds the outcome: raising the fence waits for the transaction or

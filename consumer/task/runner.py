@@ -8,11 +8,12 @@ A start takes these steps in order:
     4  end a statement that an earlier run still executes
     5  read the progress
     6  without progress, and with ``start: load``, load the tables that exist (``consumer.load``)
-    7  compare the topic's ID with that of the mark; follow into a topic that capture has adopted (``consumer.task.follow_topic``)
+    7  compare the topic's ID with that of the mark; follow into an adopted topic (``follow_topic``)
     8  start the query at the offset of the mark, or at the first offset that retention has left
 
 The topic's ID is compared again before a micro-batch, and every ``LOOK_AGAIN_S`` while an executor applies. If a topic
-is deleted, created again and filled beyond the mark in less time, ``consumer.window.window`` detects it by seq and GTID set.
+is deleted, created again and filled beyond the mark in less time, ``consumer.window.window`` detects it by seq and GTID
+set.
 
 Looks once a second at the topic's end, and at the mark on the target while an executor applies. Reports ``gtid_set``
 and ``seq`` of the mark, the pace (``consumer.task.lag``) and figures; DEGRADED while the broker is silent. Ends when

@@ -1,10 +1,10 @@
 """Applies one micro-batch of the query after another, in turns of an executor.
 
 Spark plans the ranges of offsets, and the executor that gets a turn reads and applies the records itself
-(``apply.turn``). It continues past the range as long as records arrive, so a micro-batch that begins below the mark has
+(``turn.turn``). It continues past the range as long as records arrive, so a micro-batch that begins below the mark has
 nothing left to do.
 
-On a cluster, a backlog is applied by several executors (``apply.conductor``).
+On a cluster, a backlog is applied by several executors (``spread_turn``).
 """
 
 import math

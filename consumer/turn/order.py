@@ -30,7 +30,7 @@ class Order:
     ``begin``: the first offset that the topic kept when the run began, or the mark's. ``end``: the topic has records up
     to this offset, so a turn is not idle before it has read that far. ``safe_until``: the GTID set of safe mode; "":
     none. ``turn_s``: it ends after this time. ``until``: it reads no record at or above this offset (-1: no limit).
-    ``is_partial``: the task loads tables, so the executor reads what this stream applies (``consumer.streams``).
+    ``is_partial``: the task loads tables, so the executor reads what this stream applies (``target.load_range``).
     """
 
     owner: Owner

@@ -1,6 +1,6 @@
 """One share of a spread turn: several Spark tasks plan the same windows, and each applies the lanes that are its own.
 
-    window     cut by ``consumer.records.transaction_cut`` and ``read_window``, which depend only on the records: every share has the
+    window     cut by ``transaction_cut`` and ``read_window``, which depend only on the records: every share has the
                same windows
     lane       of a row: the same in every share. A key stays bound to its lane until the turn ends, because a share
                does not know what the others have applied
@@ -14,8 +14,8 @@ The shares don't wait for each other, and none moves the mark. A share ends, in 
     early                       a table was altered on the target, ``turn_s`` has passed, or the driver has ended
 
 Shares may end early at different windows. The driver moves the mark over the windows that all have applied
-(``apply.conductor``). Bitmaps of later windows stay above the mark, and the next turn skips their rows.
-Not done here: Spark, Kafka, SQL, the claim (``apply.share``).
+(``spread_turn``). Bitmaps of later windows stay above the mark, and the next turn skips their rows.
+Not done here: Spark, Kafka, SQL, the claim (``share``).
 """
 
 import time

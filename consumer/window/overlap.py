@@ -1,4 +1,4 @@
-"""The rows of a window that the range of a load covers: which are left to apply, and how (``consumer.target.load_range``).
+"""The rows of a window that the range of a load covers: which are left to apply, and how (``target.load_range``).
 
 Rows of another table in ``end``: the load did not find the table, so it existed only for a while. Its DROP is in the
 range, too. If it was created in the range, its CREATE made it wait for a load (``consumer.write.ddl_scope``).

@@ -8,8 +8,9 @@ A task whose document has ``safe_mode: {until_gtid: SET}`` writes the rows of ea
     DELETE with a cascade         REPLACE by the before image, then DELETE with foreign key checks
 
 Counts are not demanded. The statements run without foreign key checks, so no cascade fires, with the exception of the
-last line. It is for a DELETE whose cascade the source did not log (``consumer.window.unlogged_cascades``). The REPLACE is needed,
-because only a row that is there has a cascade. Rows of other source transactions are written and counted as always.
+last line. It is for a DELETE whose cascade the source did not log (``consumer.window.unlogged_cascades``). The REPLACE
+is needed, because only a row that is there has a cascade. Rows of other source transactions are written and counted as
+always.
 
 The set must have every source transaction that the target may have in part or ahead of the task's progress. Then the
 target ends with the rows of the source, from any mixture of states between. A REPLACE also removes a row that holds the
@@ -35,8 +36,8 @@ Refused before a row of their window is written (MR-5024), because a REPLACE wou
     a key WITHOUT OVERLAPS                      MariaDB has no REPLACE for it
 
 Refused in the same way (MR-5025): a change whose cascade the source did not log, and which can't be repeated exactly
-(``consumer.tables.cascades``). The task is also blocked with this code if the target refuses a DELETE with checks: a row
-of a later state refers to the row by a foreign key without a cascade.
+(``consumer.tables.cascades``). The task is also blocked with this code if the target refuses a DELETE with checks: a
+row of a later state refers to the row by a foreign key without a cascade.
 
 A row of a snapshot in the topic (`op: r`) is written by REPLACE wherever it comes, with the same refusals: the target
 may have it already. Its values are the source's at that place of the topic, so no other row of the source has its keys.

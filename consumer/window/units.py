@@ -3,7 +3,7 @@
 A unit has one owner of causality keys, so its rows are in one group and one lane, and no part ends inside it.
 Under ``consistency: causal`` each record is a unit.
 
-Pure. The caller cuts windows at the ends of source transactions (``topic.whole``).
+Pure. The caller cuts windows at the ends of source transactions (``records.source_transactions``).
 """
 
 from collections.abc import Iterator

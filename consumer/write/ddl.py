@@ -29,10 +29,10 @@ A statement that has no effect if it is executed twice may be executed twice. Th
 which ALTER SEQUENCE changes.
 
 The statements run on a session of their own (``consumer.write.ddl_session``), which holds the lock from the first
-statement on. A statement may take days (``consumer.target.running_statement``): a stop of the task leaves it running, and the
-next run begins when it has ended. Only an operator ends it, and then decides about it (``decision``).
-A gap that an operator decided on the capture task (``schemas.record.gap``) is no statement: it blocks like one that is
-not understood, until an operator has repaired the target.
+statement on. A statement may take days (``consumer.target.running_statement``): a stop of the task leaves it running,
+and the next run begins when it has ended. Only an operator ends it, and then decides about it (``decision``). A gap
+that an operator decided on the capture task (``schemas.record.gap``) is no statement: it blocks like one that is not
+understood, until an operator has repaired the target.
 
 While tables are loaded, a statement may be passed or set aside instead (``consumer.write.ddl_scope``): the mark
 moves and its tables wait for a load, in one target transaction. If the process is killed before its commit, the next

@@ -191,7 +191,7 @@ class VersionWriter:
             self.is_used = True
 
     def _set_clock(self, table_plan: TablePlan, at: bytes) -> None:
-        """See ``apply.ddl``: MariaDB truncates a double to microseconds."""
+        """See ``write.ddl``: MariaDB truncates a double to microseconds."""
         if self.clock != at:
             sql = b"SET SESSION timestamp=UNIX_TIMESTAMP('" + at + b"')+0.0000003"
             self._set(table_plan, sql)

@@ -1,10 +1,10 @@
 """Writes rows to the target inside an open target transaction: fast in multi-row statements, or one by one.
 
-``write`` merges the changes of one row into a net change (``consumer.tables.merge_rules``) and sorts net changes into levels
-(``consumer.write.changes``). It sorts each level by table and operation and makes multi-row statements with limited
-rows and bytes. Matched rows are counted. An INSERT of an existing row, or
-an UPDATE or DELETE that does not match all of its rows, is Fatal MR-5010. The caller then rolls back and uses
-``write_carefully`` on the original records, which finds the row and applies the conflict policy:
+``write`` merges the changes of one row into a net change (``consumer.tables.merge_rules``) and sorts net changes into
+levels (``consumer.write.changes``). It sorts each level by table and operation and makes multi-row statements with
+limited rows and bytes. Matched rows are counted. An INSERT of an existing row, or an UPDATE or DELETE that does not
+match all of its rows, is Fatal MR-5010. The caller then rolls back and uses ``write_carefully`` on the original
+records, which finds the row and applies the conflict policy:
 
     conflict                       stop       overwrite                        skip
     INSERT of an existing row      MR-5010    REPLACE of all rows in its way   unchanged
@@ -23,8 +23,8 @@ Each decision of ``overwrite`` and ``skip`` is stored in ``millrace.conflict`` i
 (``consumer.write.conflict``). ``stop`` leaves the conflict in ``blocking`` for the caller to store after its rollback.
 A table without a key has no row to overwrite, so ``overwrite`` refuses it with MR-5010.
 
-Rows in the range of safe mode (``consumer.window.safe_mode``) are written by REPLACE and DELETE. They are not counted. Only a
-foreign key can refuse one, which is Fatal MR-5025 under any policy.
+Rows in the range of safe mode (``consumer.window.safe_mode``) are written by REPLACE and DELETE. They are not counted.
+Only a foreign key can refuse one, which is Fatal MR-5025 under any policy.
 
 Overwriting runs without foreign key checks: no cascade fires and no child prevents it. Children of a removed row stay
 unchanged, even if a cascade that the source does not log would have changed them. Until a record changes them, they
