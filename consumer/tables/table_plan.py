@@ -50,6 +50,9 @@ _NOT_VERSIONED = (
     " `exclude` in the document of the apply task and give that to `millrace task create -f FILE --replace`. Then"
     " `millrace task resume TASK`."
 )
+_GENERATED_ON_SOURCE = (
+    "Define {name} on the target with the source's expression, then `millrace task resume TASK`."
+)
 _CREATE_SEQUENCE = "CREATE SEQUENCE {} on the target, then `millrace task resume TASK`. The task sets all its options."
 _NO_SEQUENCE = "Drop the sequence {} on the target and create the table there, then `millrace task resume TASK`."
 _OTHER_ENGINE = "ALTER TABLE {} ENGINE=InnoDB on the target, then `millrace task resume TASK`."
@@ -212,6 +215,7 @@ def plan_table(layout: RowLayout, inventory: Inventory) -> TablePlan:
             columns.append((index, found))
         elif found.by_session and found.is_stored:
             verified.append((index, found))
+    _check_omitted(table, target)
     identity = _identity(layout, target)
     return TablePlan(
         layout,
@@ -224,6 +228,21 @@ def plan_table(layout: RowLayout, inventory: Inventory) -> TablePlan:
         period,
         tuple(verified),
     )
+
+
+def _check_omitted(table: TableSchema, target: TargetTable) -> None:
+    """Fatal MR-5013 if a column without logged values is plain here: an UPDATE would leave its old value."""
+    for name in table.omitted:
+        found = target_column(target, name)
+        if found is not None and not found.generated:
+            raise Fatal(
+                "MR-5013",
+                f"{table.full_name}: the source generates {name} and does not log its values, but on the target it"
+                " is a plain column",
+                fix=_GENERATED_ON_SOURCE.format(name=name),
+                table=table.full_name,
+                column=name,
+            )
 
 
 def _with_equal_labels(table: TableSchema, column: TargetColumn) -> Fatal:

@@ -32,8 +32,11 @@ CODES: tuple[Code, ...] = (
     Code(
         "MR-6504",
         "row images are not full",
-        "A session logged rows with binlog_row_image=MINIMAL or NOBLOB, so columns are missing.",
-        "On every member: `SET GLOBAL binlog_row_image=FULL`. " + skip_fix("MR-6504"),
+        "A session logged rows with binlog_row_image=MINIMAL or NOBLOB, so columns are missing. Or MariaDB 11.8 left out a"
+        " generated column of a type such as TEXT, or all columns outside the primary key are generated: the rows look the"
+        " same then.",
+        "On every member: `SET GLOBAL binlog_row_image=FULL`. If the missing columns are generated, add a plain TEXT column"
+        " to the table on the source, which may stay NULL. " + skip_fix("MR-6504"),
         Branch.OPERATOR,
     ),
     Code(

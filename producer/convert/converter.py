@@ -38,6 +38,7 @@ from producer.convert.position import (
     make_room,
     read_position,
 )
+from producer.convert.rows_head import read_present
 from producer.convert.savepoints import Mark
 from producer.convert.statements import EventHandler
 from producer.convert.table_filter import FoldedFilter, NameFilter
@@ -313,6 +314,13 @@ class Converter:
                 following=events.following_maps(),
             )
             self._append_due()
+        elif status == s.IMAGES_UNSEEN:
+            self._tables.learn_images(
+                int(arrays.state[s.ERROR_DETAIL]),
+                *read_present(int(arrays.state[s.EVENT_TYPE]), self._body_bytes(events)),
+                seq=int(arrays.state[s.SEQ]),
+            )
+            self._append_due()
         elif status == s.EVENT_FOR_PYTHON:
             self._handle_event(events)
         elif status == s.POSITION_FULL:
@@ -331,9 +339,12 @@ class Converter:
             raise kernel_error(arrays.state, self._event_at(events))
 
     def _body(self, events: EventSource) -> bytes:
+        return self._body_bytes(events).tobytes()
+
+    def _body_bytes(self, events: EventSource) -> Bytes:
         st = self._arrays.state
         end = events.offset + int(st[s.EVENT_SIZE]) - events.checksum_bytes
-        return events.window[events.offset + HEADER_BYTES : end].tobytes()
+        return events.window[events.offset + HEADER_BYTES : end]
 
     def _event_at(self, events: EventSource) -> Coordinates:
         pos = events.fixed_pos if events.fixed_pos >= 0 else events.file_pos + events.offset

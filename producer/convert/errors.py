@@ -11,7 +11,6 @@ _PLAIN = {
     s.ANONYMOUS: ("MR-6503", "an anonymous transaction"),
     s.OUT_OF_GROUP: ("MR-6506", "rows, a statement or a commit outside a source transaction"),
     s.GROUP_UNFINISHED: ("MR-6506", "a source transaction begins inside another"),
-    s.PARTIAL_IMAGE: ("MR-6504", "row images without all columns"),
     s.TABLE_UNMAPPED: (
         "MR-6506",
         "rows of a table without a table map in their source transaction",

@@ -31,6 +31,16 @@ class RowsHead:
 
 def read_rows_head(kind: int, body: Bytes) -> RowsHead:
     """Read an event without its header and checksum. Fatal MR-6003 if it is cut or can't be inflated."""
+    return _read(kind, body, is_inflated=True)
+
+
+def read_present(kind: int, body: Bytes) -> tuple[int, tuple[tuple[bool, ...], ...]]:
+    """``operation`` and ``present`` of ``RowsHead``. Fatal MR-6003 if they are cut."""
+    head = _read(kind, body, is_inflated=False)
+    return head.operation, head.present
+
+
+def _read(kind: int, body: Bytes, *, is_inflated: bool) -> RowsHead:
     head = ByteReader(body[:_HEAD_BYTES_MAX].tobytes(), "rows event")
     known_bytes = head.left
     table_id = head.uint(6)
@@ -46,7 +56,7 @@ def read_rows_head(kind: int, body: Bytes) -> RowsHead:
             tuple(np.unpackbits(bits, bitorder="little")[:columns].astype(bool).tolist())
         )
     rows = body[known_bytes - head.left :]
-    if kind in (*t.ROWS_COMPRESSED_V1, *t.ROWS_COMPRESSED_V2):
+    if is_inflated and kind in (*t.ROWS_COMPRESSED_V1, *t.ROWS_COMPRESSED_V2):
         rows = np.frombuffer(bytearray(_inflated(rows.tobytes())), np.uint8)
     return RowsHead(table_id, operation, columns, tuple(present), rows)
 

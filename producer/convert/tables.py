@@ -21,6 +21,8 @@ from producer.convert.column_program import ColumnProgram, avro_string, column_s
 from producer.convert.kernel import program as p
 from producer.convert.kernel import state as s
 from producer.convert.kernel.walk import find_table
+from producer.convert.omitted import are_generated, partial_images
+from producer.convert.rows_head import INSERT
 from producer.convert.table_filter import NameFilter
 from schemas.documents.table_filter import SYSTEM_DATABASES
 from schemas.record.avro_schema import SOURCE_VERSION, AvroSchema, envelope_schema, key_schema
@@ -66,6 +68,7 @@ class KnownTables:
         self._destination = destination
         self._charsets = CharsetTables()
         self._slots: dict[bytes, int] = {}
+        self._variants: dict[tuple[int, tuple[bool, ...]], int] = {}  # by slot and present columns
         self._schemas: dict[int, SchemaRecord] = {}  # by slot
         self._announced: set[int] = set()
         self._ahead: dict[
@@ -97,6 +100,7 @@ class KnownTables:
             if arrays.table_count >= TABLES_MAX and not self._in_use():
                 arrays.forget_tables()
                 self._slots.clear()
+                self._variants.clear()
                 self._schemas.clear()
             self._look_ahead(body, following)
             slot = self._slots[structure] = self._add(body, seq)
@@ -108,6 +112,57 @@ class KnownTables:
         if arrays.ids[place, 0] == 0:
             arrays.id_count += 1
         arrays.ids[place] = table_id + 1, slot
+
+    def learn_images(
+        self, slot: int, operation: int, images: tuple[tuple[bool, ...], ...], *, seq: int
+    ) -> None:
+        """Add what the kernel needs for images without some columns. Fatal MR-6504 if these may not be generated.
+
+        ``operation``, ``images``: of ``read_present``.
+        """
+        arrays = self._arrays
+        row = arrays.tables[slot]
+        present = images[0]
+        table = None
+        if row[p.IS_INCLUDED]:
+            start, size = int(row[p.BODY_START]), int(row[p.BODY_SIZE])
+            body = bytes(_TABLE_ID_BYTES) + arrays.blob[start : start + size].tobytes()
+            flavour = self._origin.connector
+            _, whole = parse_table_map(body, flavour=flavour)
+            if operation == INSERT or not are_generated(whole, images, flavour):
+                raise partial_images(whole, images)
+            table = whole.without(present)
+        elif any(image != present for image in images):
+            raise Fatal("MR-6504", "row images without all columns")
+        variant = self._variants.get((slot, present))
+        if variant is None:
+            variant = self._variants[slot, present] = self._add_variant(slot, table, present, seq)
+        self._announce(variant, seq)
+        arrays.tables[slot, p.VARIANT] = variant + 1
+
+    def _add_variant(
+        self, slot: int, table: TableSchema | None, present: Sequence[bool], seq: int
+    ) -> int:
+        arrays = self._arrays
+        row = arrays.tables[slot].copy()
+        schema: SchemaRecord | None = None
+        if table is not None:
+            name = self._origin.set_name
+            described = _Described(table, envelope_schema(name, table), key_schema(name, table))
+            schema = self._fill_included(row, described, seq)
+        else:
+            first, count = row[p.FIRST_COLUMN], row[p.COLUMN_COUNT]
+            columns = arrays.columns[first : first + count][np.array(present, bool)]
+            row[p.IS_UNMEASURED] = (columns[:, p.SIZE] < 0).any()
+            row[p.FIRST_COLUMN], row[p.COLUMN_COUNT] = arrays.add_columns(columns), len(columns)
+        bitmap = np.packbits(np.array(present, bool), bitorder="little").tobytes()
+        row[p.BODY_START], row[p.BODY_SIZE] = arrays.add_blob(bitmap), len(bitmap)
+        row[p.MAPPED_IN], row[p.VARIANT] = -1, 0
+        variant = arrays.add_table()
+        arrays.tables[variant] = row
+        if schema is not None:
+            self._schemas[variant] = schema
+        return variant
 
     def _look_ahead(self, body: bytes, following: Iterable[bytes]) -> None:
         """Describe this structure and the next new ones, and prepare their schemas; nothing if it was described."""
@@ -172,6 +227,7 @@ class KnownTables:
         in_use = self._in_use()
         self._arrays.forget_other_ids(in_use)
         self._announced.clear()
+        self._arrays.tables[:, p.VARIANT] = 0
         for slot in in_use:
             self._announce(slot, seq)
 

@@ -115,6 +115,8 @@ def envelope_schema(set_name: str, table: TableSchema) -> AvroSchema:
     }
     if any(table.primary_key_prefixes):
         row["millrace.primary_key_prefixes"] = list(table.primary_key_prefixes)
+    if table.omitted:
+        row["millrace.omitted"] = list(table.omitted)
     row["fields"] = [_column_field(column, column.nullable) for column in table.columns]
     return AvroSchema.of(
         {

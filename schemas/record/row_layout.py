@@ -49,12 +49,16 @@ def parse_row_layout(text: str) -> RowLayout:
     prefixes = row.get("millrace.primary_key_prefixes") or [0] * len(key)
     if not isinstance(prefixes, list) or len(prefixes) != len(key):
         _refuse("the prefixes don't match the primary key")
+    omitted = row.get("millrace.omitted") or []
+    if not isinstance(omitted, list):
+        _refuse("the omitted columns are not a list")
     table = TableSchema(
         _text(row, "millrace.database"),
         _text(row, "millrace.table"),
         columns,
         tuple(key),
         tuple(_whole(prefix) for prefix in prefixes),
+        tuple(map(_name, omitted)),
     )
     layout = RowLayout.of(_text(row, "millrace.set"), table)
     written = tuple(_branches(field) for field in _list(row, "fields"))
@@ -128,6 +132,10 @@ def _label(value: Json) -> str | None:
     return (
         value if value is None or isinstance(value, str) else _refuse(f"{value!r} is not a label")
     )
+
+
+def _name(value: Json) -> str:
+    return value if isinstance(value, str) else _refuse(f"{value!r} is not a name")
 
 
 def _known(indexes: dict[str, int], name: Json) -> int:

@@ -27,8 +27,10 @@ key, MariaDB's UUID and INET6 (they look like BINARY(16)), whether a compressed 
 """
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from enum import IntEnum
+from itertools import compress, count
 
 
 class TypeCode(IntEnum):
@@ -176,6 +178,9 @@ class TableSchema:
 
     ``primary_key_prefixes`` has one number per key column: how many characters (bytes of binary columns) are in the
     key, 0 for the whole column.
+
+    ``omitted`` has the names of generated columns that the rows do not contain: MariaDB 11.8 leaves them out of the
+    images of UPDATE and DELETE. They are not in ``columns``.
     """
 
     database: str
@@ -183,8 +188,23 @@ class TableSchema:
     columns: tuple[Column, ...]
     primary_key: tuple[int, ...] = ()
     primary_key_prefixes: tuple[int, ...] = ()
+    omitted: tuple[str, ...] = ()
 
     @property
     def full_name(self) -> str:
         """``database.table``, for messages."""
         return f"{self.database}.{self.table}"
+
+    def without(self, present: Sequence[bool]) -> "TableSchema":
+        """The structure of rows without some columns, which are not in the key."""
+        places = {index: place for place, index in enumerate(compress(count(), present))}
+        return replace(
+            self,
+            columns=tuple(compress(self.columns, present)),
+            primary_key=tuple(places[index] for index in self.primary_key),
+            omitted=tuple(
+                column.name
+                for column, is_there in zip(self.columns, present, strict=True)
+                if not is_there
+            ),
+        )

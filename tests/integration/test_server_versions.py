@@ -48,6 +48,19 @@ BAD_SETTINGS = {
     "binlog_format": ("'STATEMENT'", "MR-1012"),
     "binlog_checksum": ("'NONE'", "MR-1019"),
 }
+GENERATED = {
+    "virtual": "id INT PRIMARY KEY, s INT, w INT AS (s * 2) VIRTUAL, t INT)",
+    "stored": "id INT PRIMARY KEY, s INT, w INT AS (s * 2) STORED, t INT)",
+    "indexed": "id INT PRIMARY KEY, s INT, w INT AS (s * 2) VIRTUAL UNIQUE, t INT)",
+    "keyless": "id INT, s INT, w INT AS (s * 2) VIRTUAL, x INT AS (s * 3) STORED, t INT)",
+    "loose": "id INT, s INT, w INT AS (s * 2) STORED UNIQUE, t INT, UNIQUE (id))",
+    "promoted": "id INT NOT NULL UNIQUE, s INT, w INT AS (s * 2), t INT)",
+    "hashed": "id INT PRIMARY KEY, s LONGTEXT, t INT, UNIQUE (s))",
+    "document": "id INT PRIMARY KEY, s TEXT, w TEXT AS (CONCAT(s, '!')), t INT)",
+    "versioned": "id INT PRIMARY KEY, s INT, w INT AS (s * 2), t INT) WITH SYSTEM VERSIONING",
+    "chained": "id INT PRIMARY KEY, s INT, w INT AS (s * 2), x INT AS (w + 1) STORED, t INT DEFAULT (s))",
+    "parted": "id INT, s INT, w INT AS (s % 5) STORED, t INT) PARTITION BY HASH (w) PARTITIONS 3",
+}
 ONE_FLAVOUR = {
     Flavour.MARIADB: {"gtid_strict_mode": ("OFF", "MR-1017")},
     Flavour.MYSQL: {"binlog_row_value_options": ("'PARTIAL_JSON'", "MR-1015")},
@@ -152,6 +165,90 @@ def test_target_of_the_version_equals_its_source(
     assert found.tables >= 12
     reached = target.execute("CALL millrace.wait_for_gtid('version', '0-1-1', 0)")
     assert reached == [(0,)], "the publisher writes positions, and there was none"
+
+
+@pytest.mark.parametrize("version_set", EXTRA, ids=name_of, indirect=True)
+def test_changes_beside_generated_columns_reach_the_target(
+    version_set: DatabaseSet, new_server: NewServer
+) -> None:
+    """MariaDB 11.8 logs no values of generated and of hidden hash columns for UPDATE and DELETE."""
+    release = version_set.primary.options.release
+    target = new_server(Flavour.MARIADB, options=ServerOptions(release=release))
+    with logged(version_set.primary, "generated") as source:
+        for name, columns in GENERATED.items():
+            source.run(f"CREATE TABLE {name} ({columns}")
+        for name in GENERATED:
+            numbers = "(1, 1), (2, 20), (3, 30), (4, 40), (5, 50)"
+            source.run(
+                f"INSERT INTO {name} (id, s) VALUES {numbers}",
+                f"UPDATE {name} SET s = 7 WHERE id = 1",
+                f"UPDATE {name} SET s = s + 100 ORDER BY s DESC",
+                f"UPDATE {name} SET id = 9 WHERE id = 2",
+                f"REPLACE INTO {name} (id, s) VALUES (3, 33)",
+                f"INSERT INTO {name} (id, s) VALUES (4, 44) ON DUPLICATE KEY UPDATE t = 8",
+                f"DELETE FROM {name} WHERE id = 5",
+                f"INSERT INTO {name} (id, s) VALUES (5, 7)",
+            )
+        source.run(
+            "CREATE TABLE spans (id INT, f DATE, t DATE, w INT AS (id * 2), PERIOD FOR p (f, t))",
+            "INSERT INTO spans (id, f, t) VALUES (1, '2020-01-01', '2021-01-01')",
+            "DELETE FROM spans FOR PORTION OF p FROM '2020-03-01' TO '2020-04-01'",
+            "UPDATE spans FOR PORTION OF p FROM '2020-02-01' TO '2020-02-03' SET id = 5",
+        )
+        stream = RecordStream(flavour=Flavour.MARIADB, values=source.record_values())
+        rows = [row for row in source.conversion().rows() if row.source.table == "stored"]
+        run_once(target, apply_task("generated"), stream)
+        reader = replace(endpoint_of(target), port=version_set.primary.port)
+        found = compare_sets(Ends(reader, endpoint_of(target)), lambda name, _: name == "generated")
+        for name in GENERATED:
+            query = f"SELECT * FROM generated.{name} ORDER BY id, s"
+            assert target.execute(query) == source.rows(query), name
+    assert found.differences == []
+    inserted, updated = rows[0].change.after, rows[5].change.after
+    assert inserted == {"id": 1, "s": 1, "w": 2, "t": None}
+    assert updated == {"id": 1, "s": 7, "t": None} | ({} if release == "11.8" else {"w": 14})
+
+
+@pytest.mark.parametrize("version_set", EXTRA, ids=name_of, indirect=True)
+@pytest.mark.parametrize("image", ["MINIMAL", "NOBLOB", "FULL_NODUP"])
+def test_images_without_plain_columns_stop_the_conversion(
+    version_set: DatabaseSet, image: str
+) -> None:
+    """Also where both images of an UPDATE are without the same columns, as they are beside generated ones."""
+    if image == "FULL_NODUP" and version_set.primary.options.release == "10.11":
+        image = "MINIMAL"
+    columns = "id INT PRIMARY KEY, a TEXT, b TEXT AS (a) STORED, n INT"
+    changes = ["UPDATE t SET n = 4", "DELETE FROM t"] if image != "FULL_NODUP" else []
+    changes += ["UPDATE t SET id = 4"] if image != "NOBLOB" else []
+    for number, change in enumerate(changes):
+        with logged(version_set.primary, f"partial{number}") as source:
+            source.run(
+                f"CREATE TABLE t ({columns})",
+                "INSERT INTO t (id, a, n) VALUES (1, 'x', 3)",
+                f"SET binlog_row_image = {image}",
+                change,
+            )
+            conversion = source.conversion()
+        with pytest.raises(Fatal, match=r"MR-6504 row images of partial\d\.t without all columns:"):
+            conversion.records()
+
+
+@pytest.mark.parametrize("version_set", EXTRA, ids=name_of, indirect=True)
+@pytest.mark.parametrize("columns", ["id, s, d", "id, s"])
+def test_insert_alone_shows_no_generated_column(version_set: DatabaseSet, columns: str) -> None:
+    """Under MINIMAL it is without virtual columns and without each column that it does not name."""
+    values = ", ".join(["2"] * (columns.count(",") + 1))
+    with logged(version_set.primary, "partial_insert") as source:
+        source.run(
+            "CREATE TABLE t (id INT PRIMARY KEY, s INT, w INT AS (s * 2), d INT DEFAULT 5)",
+            "INSERT INTO t (id, s) VALUES (1, 1)",
+            "UPDATE t SET s = 2",
+            "SET binlog_row_image = MINIMAL",
+            f"INSERT INTO t ({columns}) VALUES ({values})",
+        )
+        conversion = source.conversion()
+    with pytest.raises(Fatal, match=r"MR-6504 row images of partial_insert\.t without all"):
+        conversion.records()
 
 
 def _has(server: DatabaseServer, wanted: GtidPosition) -> bool:

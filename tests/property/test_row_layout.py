@@ -51,7 +51,8 @@ def tables(draw: st.DrawFn) -> TableSchema:
     chosen = tuple(draw(columns))
     key = tuple(draw(st.lists(st.integers(0, len(chosen) - 1), unique=True, max_size=3)))
     prefixes = tuple(draw(st.integers(0, 5)) for _ in key)
-    return TableSchema(draw(names), draw(names), chosen, key, prefixes)
+    omitted = tuple(draw(st.lists(names, max_size=2)))
+    return TableSchema(draw(names), draw(names), chosen, key, prefixes, omitted)
 
 
 @given(names, tables())

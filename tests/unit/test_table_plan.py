@@ -57,8 +57,19 @@ def test_table_is_never_written_to_a_sequence() -> None:
 
 def test_fix_never_adds_system_versioning_columns() -> None:
     """row_start and row_end are the server's columns; the fix adds any other column."""
-    hidden: Any = SimpleNamespace(name="id", generated=False)
+    hidden: Any = SimpleNamespace(name="id", generated=False, has_equal_labels=False)
     error = _refused(("id", "row_start", "row_end"), {"id": hidden})
     assert error.code == "MR-5013"
     assert "WITH SYSTEM VERSIONING" in error.fix
     assert _refused(("id", "other"), {"id": hidden}).fix == CATALOGUE["MR-5013"].fix
+
+
+def test_unlogged_column_must_be_generated_on_the_target() -> None:
+    """MariaDB 11.8 logs no values of generated columns for UPDATE: a plain one would keep its old value."""
+    plain: Any = SimpleNamespace(name="id", generated=False, has_equal_labels=False)
+    made = table("shop", "t", *map(integer, ("id", "w"))).without((True, False))
+    there: Any = {"id": plain, "w": SimpleNamespace(name="w", generated=False)}
+    source: Any = SimpleNamespace(table=made)
+    with pytest.raises(Fatal, match=r"MR-5013.*does not log its values") as caught:
+        plan_table(source, Inventory(tables={("shop", "t"): TargetTable("shop", "t", there, ())}))
+    assert caught.value.fix.startswith("Define w on the target with the source's expression")

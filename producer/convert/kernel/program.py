@@ -22,6 +22,9 @@
     IS_INCLUDED                     0: rows are counted, not written
     IS_UNMEASURED                   1: the table map does not determine the size of a row: rows are not even counted
     MAPPED_IN                       the source transaction (by count) that mapped it last
+    VARIANT                         1 + the row of the same table without some columns, 0: none. There BODY is the
+                                    bitmap of the columns that are present, and MAPPED_IN the last transaction with
+                                    images of an UPDATE or DELETE without the others
 
 ``labels[l]`` = start and end in ``blob``: for ENUM the encoded value with its branch, for SET the label's text.
 """
@@ -29,7 +32,7 @@
 COLUMN_WIDTH = 12
 OP, NULLABLE, BRANCH, OTHER, SIZE, IS_PREFIXED, KEY, A, B, C, D = range(11)
 
-TABLE_WIDTH = 13
+TABLE_WIDTH = 14
 (
     FIRST_COLUMN,
     COLUMN_COUNT,
@@ -44,6 +47,7 @@ TABLE_WIDTH = 13
     IS_INCLUDED,
     IS_UNMEASURED,
     MAPPED_IN,
+    VARIANT,
 ) = range(TABLE_WIDTH)
 
 (

@@ -70,8 +70,9 @@ MYSQL, MARIADB = 0, 1
     EVENT_FOR_PYTHON,  # QUERY, FORMAT_DESCRIPTION, PAYLOAD, XA_PREPARE, compressed QUERY …
     POSITION_FULL,  # no room for another interval, uuid or domain
     SCRATCH_FULL,
+    IMAGES_UNSEEN,  # a rows event without some columns: ERROR_DETAIL is the table's row
     ERROR,
-) = range(8)
+) = range(9)
 
 # ---- errors
 (
@@ -81,7 +82,6 @@ MYSQL, MARIADB = 0, 1
     ANONYMOUS,
     OUT_OF_GROUP,  # rows or a commit outside a transaction
     GROUP_UNFINISHED,  # a GTID inside a transaction
-    PARTIAL_IMAGE,
     TABLE_UNMAPPED,
     VALUE_BROKEN,
     COLUMNS_DIFFER,
@@ -92,7 +92,7 @@ MYSQL, MARIADB = 0, 1
     GTID_BROKEN,
     OTHER_HISTORY,  # MariaDB: another server's transaction has the number of the last one that is done
     FLAGS_UNKNOWN,  # of a rows event
-) = range(17)
+) = range(16)
 
 # ---- places in the small byte arrays
 SID_STRIDE = 128  # uuid 16 | tag 32, zero-padded | 8 free | text length 1 | text "uuid:tag:"

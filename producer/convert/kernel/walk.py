@@ -263,6 +263,25 @@ def _all_present(buf: Bytes, pos: int, count: int) -> bool:
 
 
 @compiled
+def _find_variant(
+    tables: Table, slot: int, blob: Bytes, buf: Bytes, pos: int, count: int, images: int
+) -> int:
+    """The row of `tables` for images without some columns; -1 if Python has to see them."""
+    variant: int = tables[slot, p.VARIANT] - 1
+    if variant < 0:
+        return -1
+    size = (count + 7) >> 3
+    last = 0xFF >> (-count & 7)
+    start = tables[variant, p.BODY_START]
+    for image in range(images):
+        for place in range(size):
+            differs = load_u8(buf, pos + image * size + place) ^ load_u8(blob, start + place)
+            if differs & (last if place == size - 1 else 0xFF):
+                return -1
+    return variant
+
+
+@compiled
 def _inflate_rows(buf: Bytes, pos: int, end: int, st: Numbers, scratch: Bytes) -> int:
     """Inflate MariaDB's compressed rows into `scratch` and return their size: 128 | method << 4 | n, length of n
     bytes big-endian, zlib."""
@@ -364,13 +383,24 @@ def walk(
                 if count != tables[slot, p.COLUMN_COUNT]:
                     return _fail(st, s.COLUMNS_DIFFER, count)
                 op = _OPERATIONS[kind]
-                bitmap = (count + 7) >> 3
-                for _ in range(2 if op == UPDATE else 1):
-                    if at + bitmap > body_end:
+                present = at
+                images = 2 if op == UPDATE else 1
+                is_whole = True
+                for _ in range(images):
+                    if at + ((count + 7) >> 3) > body_end:
                         return _fail(st, s.TRUNCATED, pos)
-                    if not _all_present(buf, at, count):
-                        return _fail(st, s.PARTIAL_IMAGE, 0)
-                    at += bitmap
+                    is_whole = is_whole and _all_present(buf, at, count)
+                    at += (count + 7) >> 3
+                if not is_whole:
+                    variant = _find_variant(tables, slot, blob, buf, present, count, images)
+                    seen_in = tables[variant, p.MAPPED_IN] if variant >= 0 else -1
+                    # an INSERT may be without other columns, so it needs an UPDATE or DELETE to show which
+                    is_shown = op != CREATE or seen_in == st[s.TRANSACTIONS]
+                    if variant < 0 or (not is_shown and tables[slot, p.IS_INCLUDED] != 0):
+                        st[s.ERROR_DETAIL] = slot
+                        return s.IMAGES_UNSEEN
+                    tables[variant, p.MAPPED_IN] = st[s.TRANSACTIONS]
+                    slot = variant
                 fixed = st[s.FIXED_POS]
                 head = write_event_head(
                     heads,
