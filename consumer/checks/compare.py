@@ -8,9 +8,9 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 from consumer.checks.load import RowsUse
-from consumer.compare.digest import PACKET_BYTES_MIN
 from consumer.compare.members import choose_origin
 from consumer.load.tables import Admission
+from consumer.tables.digest import PACKET_BYTES_MIN
 from drivers.mysql.connection import TargetConnection, connect, text_of
 from drivers.mysql.primary import primary_member
 from millrace.checks.requirement import Area, Requirement, Subject

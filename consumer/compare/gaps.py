@@ -7,11 +7,11 @@ same key are one different row.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from consumer.compare.exact_text import exact_columns
 from consumer.compare.result import What
 from consumer.compare.settle import Suspect
 from consumer.compare.sides import Sides, batches, named
 from consumer.compare.table import Name, Pair, Side
+from consumer.tables.exact_text import exact_columns
 from drivers.mysql.connection import TargetConnection
 
 PAIRED_MAX = 2_000  # rows without a chunk key whose primary keys are read

@@ -7,13 +7,13 @@ checks, so no cascade fires, UTC, and the same modes, so that a literal means th
 from collections.abc import Sequence
 from dataclasses import replace
 
-from consumer.compare.exact_text import Long, exact_columns, is_long, literals
 from consumer.compare.gaps import Gap
 from consumer.compare.repair_sql import repair_statements, values_query
 from consumer.compare.result import SHOWN_MAX, TEXT_MAX, Difference, Rows, What
 from consumer.compare.sides import Sides
 from consumer.compare.table import Name, Pair, Side
 from consumer.compare.tables import WHOLE_TABLE
+from consumer.tables.exact_text import Long, exact_columns, is_long, literals
 from drivers.mysql.connection import LENIENT_MODE, Row, TargetConnection
 from schemas.sql.quoting import quoted, table_name
 

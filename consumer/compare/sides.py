@@ -18,8 +18,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
-from consumer.compare.digest import PACKET_BYTES_MIN
 from consumer.compare.table import Name
+from consumer.tables.digest import PACKET_BYTES_MIN
 from consumer.target.progress import read_mark
 from drivers.mysql.connection import Endpoint, Row, TargetConnection, connect, text_of
 from drivers.mysql.snapshot_position import begin_snapshot, executed, read_end

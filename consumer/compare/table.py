@@ -13,7 +13,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import partial
 
-from consumer.compare.digest import TableDigest, table_digest
+from consumer.tables.digest import TableDigest, table_digest
 from drivers.mysql.catalog import TableKey, TargetTable, UniqueKey
 from schemas.chunks.chunk import EVERYTHING, Chunk
 from schemas.chunks.key import FORCED, ChunkKey, chunk_key

@@ -16,6 +16,7 @@ from consumer.copy.columns import CopyColumn
 from consumer.copy.form import Form, insert_form, load_form
 from consumer.copy.table_pair import TablePair
 from consumer.kernel.text_rows import MARK, OUT, ROWS, ROWS_MAX, ZEROS
+from consumer.tables.generated_columns import fix_of_refusal
 from consumer.tables.load_data import LOAD_ROWS_MAX
 from drivers.mysql.connection import Loading, TargetConnection, Written
 from millrace.errors import Fatal, Retryable
@@ -203,7 +204,8 @@ def insert(
     except Fatal as exc:
         if (code := _REFUSALS.get(exc.code)) is None:
             raise
-        raise Fatal(code, f"{pair.name}: {exc.message}", table=pair.name) from exc
+        fix = fix_of_refusal(pair.target, exc.message, "TASK")
+        raise Fatal(code, f"{pair.name}: {exc.message}", fix=fix, table=pair.name) from exc
     wrote = answer.rows >= rows if pair.replaces else answer.rows == rows
     if not wrote or answer.warnings != zeros:
         refuse(session, pair, rows, answer)
@@ -214,10 +216,11 @@ def refuse(session: TargetConnection, pair: TablePair, rows: int, answer: Writte
     warnings = session.warnings(_SHOWN_MAX)
     for number, text in warnings:
         if number in _DUPLICATE:
-            raise Fatal("MR-5081", f"{pair.name}: {text}", table=pair.name)
+            fix = fix_of_refusal(pair.target, text, "TASK")
+            raise Fatal("MR-5081", f"{pair.name}: {text}", fix=fix, table=pair.name)
     texts = "; ".join(text for _, text in warnings) or "without a warning"
     what = f"{pair.name}: of {rows} rows {answer.rows} were written, {answer.warnings} warnings: {texts}"
-    raise Fatal("MR-5080", what, table=pair.name)
+    raise Fatal("MR-5080", what, fix=fix_of_refusal(pair.target, texts, "TASK"), table=pair.name)
 
 
 def null_refused(pair: TablePair, column: CopyColumn) -> Fatal:

@@ -16,6 +16,7 @@ from itertools import count
 
 from consumer.copy import Copied, Parts, TablePair, copy_chunk
 from consumer.load.structure import structure_of
+from consumer.load.values import check_values
 from consumer.target.loads import Amount, Reach, commit_rows
 from consumer.target.progress import Owner, check_fence
 from consumer.target.sessions import session_for
@@ -143,6 +144,7 @@ def _copy_snapshot(
                     table,
                     copy_chunk(source, target, table.pair, where, bytes_max=BYTES_MAX, parts=parts),
                 )
+            check_values(source, target, table.pair)
             target.rollback()
     except _WaitsError:
         return None

@@ -1,8 +1,10 @@
 """The tables of a load: which, how each is read, and what is wrong with it. Pure.
 
     read in chunks     a table with a chunk key; its rows are applied again in safe mode up to the load's end
-    in one snapshot    a table that can not be: without a chunk key, or one that safe mode refuses. Its GTID set is
-                       known, so that later rows are applied as always. The read starts over if it is interrupted
+    in one snapshot    a table that can not be: without a chunk key, or one that safe mode refuses, or whose values
+                       depend on the session, where a row could replace another that the topic does not bring
+                       back. Its GTID set is known, so that later rows are applied as always. The read starts over if
+                       it is interrupted
 
 Tables that are linked by a cascade are read in the same snapshot, if the source does not log the rows that a cascade
 changes. If a parent is deleted after its children were read, and before it is read itself, its DELETE finds no row on
@@ -161,6 +163,10 @@ def why_snapshot(table: TargetTable, there: TargetTable | None, target: Inventor
         return "it keeps its history"
     if any(key.has_period for key in same.unique_keys):
         return "it has a key WITHOUT OVERLAPS"
+    if any(key.by_session for key in same.unique_keys):
+        return "it has a unique key whose values depend on the session"
+    if any(column.by_session and column.is_stored for column in same.columns.values()):
+        return "it stores generated values that depend on the session"
     if there is not None and target.triggers.get((there.database, there.table)):
         return "it has triggers on the target"
     return ""
@@ -235,7 +241,7 @@ def differences(
         here, there = source.columns.get(name), target.columns.get(name)
         if here is None or there is None:
             found.append(f"only the {'target' if here is None else 'source'} has column {name}")
-        elif is_same_flavour and _type(here) != _type(there):
+        elif is_same_flavour and _type(_plain(here, there)) != _type(there):
             found.append(f"column {name} is {_shown(here)}, on the target {_shown(there)}")
     for what, one, other in (
         ("source", source.unique_keys, target.unique_keys),
@@ -244,7 +250,8 @@ def differences(
         found += [
             f"only the {what} has the unique key ({', '.join(key.columns)})"
             for key in one
-            if _parts(key) not in [_parts(known) for known in other]
+            if not (key.by_session and what == "source")  # which may be dropped on the target
+            and _parts(key) not in [_parts(known) for known in other]
         ]
     if (source.is_sequence, source.is_versioned) != (target.is_sequence, target.is_versioned):
         found.append("one is a sequence or system-versioned, the other is not")
@@ -255,6 +262,13 @@ def differences(
 
 def _parts(key: UniqueKey) -> tuple[frozenset[str], tuple[int, ...], bool]:
     return frozenset(key.columns), tuple(sorted(key.lengths)), key.has_period
+
+
+def _plain(column: TargetColumn, other: TargetColumn) -> TargetColumn:
+    """The source's column; not generated if the target may have the source's values only in a plain column."""
+    if column.by_session and column.is_stored and not other.generated:
+        return replace(column, generated=False)
+    return column
 
 
 def _type(column: TargetColumn) -> tuple[object, ...]:

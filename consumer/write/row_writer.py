@@ -51,12 +51,12 @@ from consumer.kernel.walk import (
 from consumer.records.row_schemas import Ints
 from consumer.records.rows import Rows
 from consumer.tables import table_plan as images
+from consumer.tables.generated_columns import fix_of_columns, fix_of_refusal
 from consumer.tables.json_documents import filled_exactly, has_lost_type
 from consumer.tables.load_data import LOAD_ROWS_MAX
 from consumer.tables.table_plan import Pieces, TablePlan, compared, make_shape
 from consumer.tables.table_plans import TablePlans
 from consumer.target.conflicts import Conflict, store_conflict
-from consumer.target.generated import fix_of_columns, fix_of_refusal
 from consumer.write.changes import OP_REPLACE, OP_RESTORE, changes_of, unchecked, unconstrained
 from consumer.write.conflict import conflict_kind, is_foreign_key, make_conflict
 from consumer.write.row_versions import VersionWriter, version_of

@@ -77,6 +77,7 @@ class UniqueKey:
     the other columns may not overlap in it. ``lengths``: how many characters (of binary columns: bytes) of each column
     are in a key that is not whole, 0 for all. ``finds_rows``: False if an administrator has hidden it, or
     if MariaDB keeps it as a hash, which only refuses duplicates. ``descending``: the columns in descending order.
+    ``by_session``: an expression or a generated column of it may have another value in another session.
     """
 
     name: str
@@ -86,6 +87,7 @@ class UniqueKey:
     lengths: tuple[int, ...] = ()
     finds_rows: bool = True
     descending: tuple[str, ...] = ()
+    by_session: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -402,7 +404,7 @@ def _read_tables(
                 named, hidden = ends[table], HIDDEN_PERIOD
                 period = named.get("ROW START", hidden[0]), named.get("ROW END", hidden[1])
             parts = _without(keys.get(table, {}), period)
-            unique = tuple(_unique_keys(parts))
+            unique = tuple(_unique_keys(parts, found))
             if not found.keys() >= {name for key in unique for name in key.columns if name}:
                 raise Retryable("MR-5023", f"{database}.{table} was altered while it was read")
             if connection.flavour is Flavour.MARIADB:
@@ -441,14 +443,18 @@ def _has_equal_labels(
     return int(str(count)) < len(labels)
 
 
+def _operands(columns: Mapping[str, TargetColumn]) -> list[Operand]:
+    return [
+        Operand(column.name, column.type_text, column.base_type, column.generated)
+        for column in columns.values()
+    ]
+
+
 def _by_session(
     columns: Mapping[str, TargetColumn], expressions: Mapping[str, str]
 ) -> dict[str, TargetColumn]:
     """The generated columns with ``by_session``."""
-    operands = [
-        Operand(column.name, column.type_text, column.base_type, column.generated)
-        for column in columns.values()
-    ]
+    operands = _operands(columns)
     return {
         name: replace(
             columns[name],
@@ -503,6 +509,7 @@ class _KeyPart:
     order: str
     kind: str
     is_hidden: str
+    expression: str = ""
 
 
 def _without(
@@ -515,7 +522,10 @@ def _without(
     return {name: parts for name, parts in found.items() if parts}
 
 
-def _unique_keys(indexes: Mapping[str, list[_KeyPart]]) -> Iterable[UniqueKey]:
+def _unique_keys(
+    indexes: Mapping[str, list[_KeyPart]], columns: Mapping[str, TargetColumn]
+) -> Iterable[UniqueKey]:
+    operands = _operands(columns)
     for name in sorted(indexes, key=lambda name: (name != "PRIMARY", name)):
         parts = indexes[name]
         whole = all(part.column and not part.prefix for part in parts)
@@ -527,6 +537,12 @@ def _unique_keys(indexes: Mapping[str, list[_KeyPart]]) -> Iterable[UniqueKey]:
             lengths=lengths,
             finds_rows=not any(part.kind == "HASH" or part.is_hidden == "1" for part in parts),
             descending=tuple(part.column for part in parts if part.order == "D"),
+            by_session=any(
+                columns[part.column].by_session
+                if part.column in columns
+                else depends_on_session(part.expression, "", operands)
+                for part in parts
+            ),
         )
 
 
@@ -582,7 +598,8 @@ TABLE_KINDS_SQL = (
 )
 UNIQUE_KEYS_SQL = """
 SELECT TABLE_NAME, INDEX_NAME, COLUMN_NAME, SUB_PART, COLLATION, INDEX_TYPE,
-       0 /*!80000 + (IS_VISIBLE = 'NO') */ /*M!100600 + (IGNORED = 'YES') */
+       0 /*!80000 + (IS_VISIBLE = 'NO') */ /*M!100600 + (IGNORED = 'YES') */,
+       CONCAT('' /*!80013 , COALESCE(EXPRESSION, '') */)
 FROM information_schema.STATISTICS
 WHERE TABLE_SCHEMA = %s AND NON_UNIQUE = 0 ORDER BY TABLE_NAME, INDEX_NAME, SEQ_IN_INDEX
 """

@@ -71,7 +71,10 @@ class Operand:
 
 
 def depends_on_session(expression: str, result_type: str, columns: Iterable[Operand]) -> bool:
-    """``expression`` as ``information_schema`` shows it; ``result_type``: DATA_TYPE of the generated column."""
+    """``expression`` as ``information_schema`` shows it. ``result_type``: DATA_TYPE of the generated column.
+
+    ``result_type`` is "" for a part of a key, which has the type of its expression.
+    """
     if _ESCAPED.search(expression):
         expression = re.sub(r"\\(.)", r"\1", expression, flags=re.DOTALL)
     by_name = {column.name.lower(): column for column in columns}
@@ -97,7 +100,7 @@ def depends_on_session(expression: str, result_type: str, columns: Iterable[Oper
     ):
         return True
     return not any(
-        result_type in family.results
+        (not result_type or result_type in family.results)
         and all(column.base_type in family.columns for column in used)
         and words <= _COMMON | family.functions
         and (family.takes_texts or "text" not in kinds)

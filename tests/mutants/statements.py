@@ -2,7 +2,7 @@
 
 import math
 
-from consumer.compare import digest
+from consumer.tables import digest
 from consumer.target import running_statement
 from tests.mutants.mutant import Mutant, Patch
 

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from consumer.compare.digest import table_digest
 from consumer.compare.table import pair_of
+from consumer.tables.digest import table_digest
 from drivers.mysql.catalog import TargetColumn, TargetTable, UniqueKey
 from schemas.gtid import Flavour
 
@@ -49,7 +49,7 @@ def test_null_of_either_side_is_in_the_mask_of_both() -> None:
 
 
 def test_other_charset_is_compared_as_utf8mb4_hex_digits() -> None:
-    """As in `consumer.compare.exact_text`."""
+    """As in `consumer.tables.exact_text`."""
     latin, utf8 = ((column("a", "varchar", charset=charset),) for charset in ("latin1", "utf8mb4"))
     assert text_of(latin, utf8) == "HEX(CONVERT(`a` USING utf8mb4))"
 

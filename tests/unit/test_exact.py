@@ -4,7 +4,7 @@ from typing import cast
 
 import pytest
 
-from consumer.compare.exact_text import Exact, Form, literals
+from consumer.tables.exact_text import Exact, Form, literals
 from drivers.mysql.connection import TargetConnection
 
 

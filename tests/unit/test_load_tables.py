@@ -97,6 +97,7 @@ def test_table_that_safe_mode_refuses_is_read_in_one_snapshot() -> None:
         (_table("t"), _table("t", nullable)),
         (_table("t", PRIMARY, replace(period, name="w")), None),
         (replace(_table("t"), is_versioned=True), None),
+        (_table("t", PRIMARY, replace(nullable, by_session=True)), None),
     ):
         assert why_snapshot(table, there, Inventory())
     assert not why_snapshot(_table("t"), _table("t"), Inventory())

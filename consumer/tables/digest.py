@@ -18,7 +18,7 @@ longer one than ``max_allowed_packet`` NULL.
                          costs the server a quarter less. MariaDB has XOR of numbers only
     digest of a row      the first 128 bits
 
-The rules for each type are those of ``consumer.compare.exact_text``: where both sides have the same type and character
+The rules for each type are those of ``consumer.tables.exact_text``: where both sides have the same type and character
 set, the bytes themselves are joined, else the text that is defined there. The two flavours print a FLOAT differently
 inside an expression. If they are compared, its value becomes three DECIMALs, for middle, small and great values, and
 its sign. They print a DOUBLE with the same digits, but small values with or without an exponent; inside a JSON array
@@ -28,7 +28,7 @@ they print it alike, but for the ``.0`` of MySQL. Pure.
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from consumer.compare.exact_text import exact_column, is_ambiguous_set
+from consumer.tables.exact_text import exact_column, is_ambiguous_set
 from drivers.mysql.catalog import TargetColumn, TargetTable
 from schemas.gtid import Flavour
 from schemas.sql.quoting import quoted, table_name

@@ -28,7 +28,7 @@ def fix_of_columns(table: TargetTable, columns: Sequence[TargetColumn], task: st
     if not any(column.by_session for column in columns):
         return ""
     if not all(column.is_stored for column in columns):
-        return _fix_of_keys(table, session_keys(table), task)
+        return _fix_of_keys(table, [key for key in table.unique_keys if key.by_session], task)
     return (
         "The source computed the value in its own session. Make the column a plain one on the target:"
         f" `{plain_columns_sql(table, columns)}`. Then `millrace task resume {task}`: the task writes the source's"
@@ -39,7 +39,7 @@ def fix_of_columns(table: TargetTable, columns: Sequence[TargetColumn], task: st
 def fix_of_refusal(table: TargetTable, message: str, task: str) -> str:
     """The fix if the server refuses a row by a key or a CHECK, or can't compute a value in this session; else ""."""
     if key := _KEY.search(message):
-        keys = [each for each in session_keys(table) if each.name == key[1]]
+        keys = [each for each in table.unique_keys if each.by_session and each.name == key[1]]
         return _fix_of_keys(table, keys, task) if keys else ""
     for pattern, change in _CHECKS:
         if check := pattern.search(message):
@@ -57,15 +57,6 @@ def fix_of_refusal(table: TargetTable, message: str, task: str) -> str:
         f" session's time_zone or sql_mode: `{plain_columns_sql(table, columns)}` on the target makes it a plain"
         f" column, which the task writes. Then `millrace task resume {task}`."
     )
-
-
-def session_keys(table: TargetTable) -> list[UniqueKey]:
-    """The unique keys that may compare other values in another session: over an expression or a generated column."""
-    return [
-        key
-        for key in table.unique_keys
-        if any(not name or table.columns[name].by_session for name in key.columns)
-    ]
 
 
 def _fix_of_keys(table: TargetTable, keys: Sequence[UniqueKey], task: str) -> str:
