@@ -42,6 +42,7 @@ from consumer.compare.result import What
 from consumer.compare.show import RECORD_BYTES_MAX, row_record, source_values
 from consumer.compare.sides import Sides, batches, contains, states
 from consumer.compare.table import Pair
+from consumer.tables.generated_columns import fix_of_refusal
 from consumer.target.progress import DATABASE
 from drivers.mysql.catalog import hold_triggers
 from drivers.mysql.connection import LENIENT_MODE, Row, TargetConnection, connect
@@ -233,5 +234,6 @@ def _run(session: TargetConnection, pair: Pair, gap: Gap, values: Row | None) ->
 
 def _undo(session: TargetConnection, pair: Pair, key: str, why: str) -> None:
     session.query("ROLLBACK TO SAVEPOINT one_row")
-    error = Fatal("MR-5122", f"{pair.name}, row {key}: {why}", table=pair.name)
+    fix = fix_of_refusal(pair.target.table, why, "TASK")
+    error = Fatal("MR-5122", f"{pair.name}, row {key}: {why}", fix=fix, table=pair.name)
     _log.warning("the row is not repaired", error=error)

@@ -1,7 +1,8 @@
 """Differences for people: the key, both rows as literals, and the SQL that repairs the target.
 
 The SQL changes only the row that it names. It begins with the settings of the session that a repair has: no foreign key
-checks, so no cascade fires, UTC, and the same modes, so that a literal means the same.
+checks, so no cascade fires, UTC, and the same modes, so that a literal means the same. A generated column whose value
+depended on the source's session becomes a plain one first: the target would compute the same wrong value again.
 """
 
 from collections.abc import Sequence
@@ -14,6 +15,8 @@ from consumer.compare.sides import Sides
 from consumer.compare.table import Name, Pair, Side
 from consumer.compare.tables import WHOLE_TABLE
 from consumer.tables.exact_text import Long, exact_columns, is_long, literals
+from consumer.tables.generated_columns import plain_columns_sql
+from drivers.mysql.catalog import TargetColumn
 from drivers.mysql.connection import LENIENT_MODE, Row, TargetConnection
 from schemas.sql.quoting import quoted, table_name
 
@@ -43,12 +46,50 @@ def _difference(sides: Sides, pair: Pair, gap: Gap) -> Difference:
     keys, rows = zip(source or ("", ""), target or ("", ""), strict=True)
     statements = []
     if gap.source is None or source is not None:
-        statements = repair_statements(pair, gap, source_values(sides.source, pair, gap))
+        made = _with_plain_columns(sides, pair, gap)
+        statements = [] if made is pair else [_plain_sql(pair)]
+        statements += repair_statements(made, gap, source_values(sides.source, made, gap))
         sides.rollback()
     repair = " ".join((BEFORE_SQL, *(f"{statement};" for statement in statements), AFTER_SQL))
     is_listed = statements and len(repair) <= SQL_MAX
     texts = Rows(rows[0], rows[1], repair if is_listed else "")
     return Difference(pair.name, str(gap.what), keys[0] or keys[1], texts)
+
+
+def _with_plain_columns(sides: Sides, pair: Pair, gap: Gap) -> Pair:
+    """The pair with plain columns, if generated values differ that the target would compute again as they are."""
+    columns = _of_session(pair)
+    if not columns or gap.source is None or gap.target is None:
+        return pair
+    names = [column.name for column in columns]
+    read = []
+    for session, side, other, name in (
+        (sides.source, pair.source, pair.target, gap.source.name),
+        (sides.target, pair.target, pair.source, gap.target.name),
+    ):
+        values = ", ".join(
+            f"HEX({each.sql})" for each in exact_columns(side.table, names, other.table)
+        )
+        read.append(
+            session.query(f"SELECT {values} FROM {side.digest.table} WHERE {side.named([name])}")
+        )
+    if [list(map(str, row)) for row in read[0]] == [list(map(str, row)) for row in read[1]]:
+        return pair
+    plain = {column.name: replace(column, generated=False) for column in columns}
+    table = pair.target.table
+    return replace(
+        pair,
+        target=replace(pair.target, table=replace(table, columns={**table.columns, **plain})),
+    )
+
+
+def _of_session(pair: Pair) -> list[TargetColumn]:
+    found = [pair.target.table.columns[name] for name in pair.columns]
+    return [column for column in found if column.by_session and column.is_stored]
+
+
+def _plain_sql(pair: Pair) -> str:
+    return plain_columns_sql(pair.target.table, _of_session(pair))
 
 
 def with_left(

@@ -107,6 +107,28 @@ def test_printed_sql_repairs_in_any_session_without_a_cascade(both: Both) -> Non
     assert both.rows("SELECT * FROM child ORDER BY id") == children
 
 
+@pytest.mark.both_flavours
+def test_printed_sql_repairs_values_of_another_time_zone(both: Both) -> None:
+    """The target generates them in UTC again, so the column becomes a plain one. ``--repair`` says so and ends."""
+    both.execute(
+        "CREATE TABLE z (id INT PRIMARY KEY, ts TIMESTAMP NULL, d DATE AS (DATE(ts)) STORED)"
+    )
+    for server, zone in ((both.source, "+09:00"), (both.target, "+00:00")):
+        with sql.root_connection(server.socket, database=both.name) as session:
+            session.cursor().execute(f"SET time_zone = '{zone}'")
+            session.cursor().execute("INSERT INTO z (id, ts) VALUES (1, FROM_UNIXTIME(1704036600))")
+    with capture_logs() as logs:
+        assert not both.compared(repairs=True).has_equal_rows
+    (error,) = [entry["error"] for entry in logs if entry["event"] == "the row is not repaired"]
+    assert error.code == "MR-5122"
+    assert "ALTER TABLE" in error.fix
+    (one,) = both.compared().differences
+    with sql.root_connection(both.target.socket) as session:
+        for statement in one.rows.repair.split("; "):
+            session.cursor().execute(statement)
+    assert both.compared().has_equal_rows
+
+
 @pytest.fixture
 def any_both(server: DatabaseServer, target_server: DatabaseServer, name: str) -> Iterator[Both]:
     """``Both`` with a source of each flavor."""
