@@ -1,6 +1,6 @@
 """Structured logs on standard error: one event with named values per line, secrets redacted.
 
-    log = get_logger("producer.upstream.receiver")
+    log = get_logger("producer.source.receive.receiver")
     log.info("dump started", host=host, port=port, gtid_set=str(wanted))
 
 Guarantees: a value under a secret name (password, token, …) is never printed, also inside nested mappings. Credentials

@@ -1,6 +1,6 @@
 """Runs one capture task: converts the set's relay log to records and publishes them to the task's topic.
 
-    receiver's thread     source → relay log            one per set, shared by its tasks (producer.upstream.upstream)
+    receiver's thread     source → relay log            one per set, shared by its tasks (producer.source.set_stream)
     converter's thread    relay log → batches           (producer.pipeline)
     housekeeping threads  purge the relay log; report while this thread waits for Kafka (producer.housekeeping)
     snapshot's threads    rows that exist already       (producer.snapshot.task)
@@ -51,9 +51,9 @@ from producer.relay.purge import Positions
 from producer.relay.reader import RelayReader
 from producer.resume import Resumed, resume_inside
 from producer.snapshot.task import TaskSnapshots, snapshots_of
-from producer.upstream.members import ask_flavour
-from producer.upstream.upstream import Upstream, resolve_login
-from producer.upstream.upstreams import Upstreams
+from producer.source.choose.members import ask_flavour
+from producer.source.set_stream import Upstream, resolve_login
+from producer.source.set_streams import Upstreams
 from registry.client import RegistryClient
 from schemas.documents import CaptureTask, RelayTask, Work
 from schemas.gtid import Flavour, parse_gtid_set

@@ -1,6 +1,6 @@
 """Runs the relay of a set that has ``relay: always``: it receives while no task of the set runs, or none exists.
 
-It shares the set's stream with the tasks on the same worker (``producer.upstream.upstreams``); all of a set's tasks and
+It shares the set's stream with the tasks on the same worker (``producer.source.set_streams``); all of a set's tasks and
 its relay are on one worker.
 
 Where a relay starts, by the first rule that applies:
@@ -10,7 +10,7 @@ Where a relay starts, by the first rule that applies:
 3. at ``relay.start`` of the set document: the oldest binlog, a GTID set, or a binlog file of a member.
 
 Guarantees: when ``run`` returns or raises, its threads are joined. Not done here: receiving
-(``producer.upstream.feed``).
+(``producer.source.feed``).
 """
 
 import threading
@@ -24,10 +24,10 @@ from producer.housekeeping import Housekeeping
 from producer.relay import layout
 from producer.relay.files import disk_errors
 from producer.relay.purge import Positions
-from producer.upstream.members import ask_flavour
-from producer.upstream.named_file import find_position_before
-from producer.upstream.upstream import Upstream, resolve_login
-from producer.upstream.upstreams import Upstreams
+from producer.source.choose.members import ask_flavour
+from producer.source.receive.named_file import find_position_before
+from producer.source.set_stream import Upstream, resolve_login
+from producer.source.set_streams import Upstreams
 from schemas.documents import RelayTask, SetDocument, is_binlog_file
 from schemas.gtid import Flavour, GtidPosition, earliest, parse_gtid_set
 from schemas.status import TaskReport, TaskState

@@ -28,8 +28,8 @@ from producer.serve.dump import Dump
 from producer.serve.requests import DumpRequest
 from producer.serve.wire import Wire
 from producer.snapshot.warm import warm_snapshot
-from producer.upstream.dump_stream import DumpStream, StreamFigures
-from producer.upstream.verification import Verifier
+from producer.source.receive.dump_stream import DumpStream, StreamFigures
+from producer.source.receive.verification import Verifier
 from schemas.documents import Member
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.place import FIRST_POS, Coordinates

@@ -3,7 +3,7 @@
 Numbers: MySQL's ``mysqld_error.h`` and ``errmsg.h`` (2000 to 2999, of clients), MariaDB's ``mysqld_error.h`` (1900 to
 1999 and from 4000). Those below 100 come from the file layer.
 
-Not done here: codes and fixes, and errors of a dump (``producer.upstream.dump_errors``).
+Not done here: codes and fixes, and errors of a dump (``producer.source.receive.dump_errors``).
 """
 
 import re

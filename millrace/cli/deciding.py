@@ -15,8 +15,8 @@ from producer.capture import tail_hint
 from producer.publish.config import publisher_config
 from producer.publish.kafka import KafkaDriver
 from producer.publish.look import TopicLook, look_at_topic
-from producer.upstream.members import MemberFacts, ask_flavour, ask_members
-from producer.upstream.upstream import resolve_login
+from producer.source.choose.members import MemberFacts, ask_flavour, ask_members
+from producer.source.set_stream import resolve_login
 from schemas.decision import REASON_CHARACTERS_MAX, Approval, Decision, DecisionKind
 from schemas.documents import ApplyTask, CaptureTask, SetDocument, address_of
 from schemas.gtid import Flavour, GtidPosition

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from millrace.errors import Fatal, MillraceError, Retryable
-from producer.upstream.connection import Login, Row, SourceConnection
-from producer.upstream.files import ask_binlog_state, next_logged
-from producer.upstream.identity import ask_identity
-from producer.upstream.members import ask_position
+from producer.source.choose.members import ask_position
+from producer.source.choose.start_file import ask_binlog_state, next_logged
+from producer.source.connection import Login, Row, SourceConnection
+from producer.source.identity import ask_identity
 from schemas.documents import SetDocument, resolve_secret
 from schemas.documents.model import Member
 from schemas.gtid import Flavour, History, MariadbGtid, MariadbGtidSet, missing

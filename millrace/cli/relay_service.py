@@ -156,9 +156,9 @@ def _find(now: Control, set_name: str) -> _Found | None:
 
 def _at_rest(stage: Relayed, document: SetDocument, paused_by: str) -> Relayed:
     """The last stage of a relay that does not run, with the time that the members keep their binlogs now."""
-    from producer.upstream.chooser import Chooser
-    from producer.upstream.relay_status import time_to_loss_s
-    from producer.upstream.upstream import resolve_login
+    from producer.source.choose.chooser import Chooser
+    from producer.source.relay_status import time_to_loss_s
+    from producer.source.set_stream import resolve_login
 
     chooser = Chooser(document, resolve_login(document), lambda _: Directives())
     chooser.look_again(None)

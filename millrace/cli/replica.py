@@ -162,8 +162,8 @@ def _find_report(now: Control, set_name: str) -> TaskView | None:
 
 
 def _ask(document: SetDocument, directives: Directives) -> tuple[MemberView, ...]:
-    from producer.upstream.chooser import Chooser
-    from producer.upstream.upstream import resolve_login
+    from producer.source.choose.chooser import Chooser
+    from producer.source.set_stream import resolve_login
 
     chooser = Chooser(document, resolve_login(document), lambda _: directives)
     chooser.renew_directives()

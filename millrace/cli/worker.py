@@ -67,8 +67,8 @@ def run(
 def _run(worker: WorkerIdentity, relay_dir: Path, http: str) -> int:
     from millrace.http import open_page
     from producer.capture import CaptureRunner
-    from producer.upstream.upstream import Site
-    from producer.upstream.upstreams import Upstreams
+    from producer.source.set_stream import Site
+    from producer.source.set_streams import Upstreams
     from zk.ensemble import Ensemble
     from zk.run.worker import run_worker
 

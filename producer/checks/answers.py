@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from millrace.checks.clock import CLOCK_SQL, Clock, read_clock
 from millrace.errors import MillraceError
-from producer.upstream.connection import Login, SourceConnection
-from producer.upstream.members import ask_binlog_filters
+from producer.source.choose.members import ask_binlog_filters
+from producer.source.connection import Login, SourceConnection
 from schemas.documents.model import Member
 from schemas.documents.table_filter import SYSTEM_DATABASES, TableFilter
 from schemas.grants import HeldGrants, parse_grants

@@ -14,11 +14,11 @@ from millrace.checks.requirement import Area, Level, Requirement, Subject, short
 from millrace.counted import counted
 from millrace.errors import Fatal, MillraceError
 from producer.checks.answers import Answers, Tables, ask_answers, ask_tables
-from producer.upstream.choice import Preferences, Verdict, choose, judge_members
-from producer.upstream.connection import Login, SourceConnection
-from producer.upstream.members import MemberFacts, ask_members
-from producer.upstream.preflight import Finding
-from producer.upstream.upstream import resolve_login
+from producer.source.choose.choice import Preferences, Verdict, choose, judge_members
+from producer.source.choose.members import MemberFacts, ask_members
+from producer.source.choose.preflight import Finding
+from producer.source.connection import Login, SourceConnection
+from producer.source.set_stream import resolve_login
 from schemas.documents import CaptureTask, Directives, SetDocument, TableFilter, TlsMode
 from schemas.grants import (
     HEARTBEAT_PRIVILEGES,

@@ -10,7 +10,7 @@ The converter remembers prepared transactions while it reads the relay log, unti
 that begins after an XA PREPARE searches for it file by file, newest first. So nothing is stored, but the relay log must
 reach back that far. During the search, and until the batch with the last of the rows is published, it holds the files
 against purge: earlier batches do not know that they are needed. If the file no longer exists,
-``producer.upstream.upstream`` restarts the relay log at the oldest binlog.
+``producer.source.set_stream`` restarts the relay log at the oldest binlog.
 """
 
 import re

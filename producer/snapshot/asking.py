@@ -11,9 +11,9 @@ from producer.snapshot.reading import chunk_select
 from producer.snapshot.refused import none_readable, unpublished, unreadable, wrong_condition
 from producer.snapshot.selecting import SESSION, Selection
 from producer.snapshot.structure import CatalogTable, table_schema
-from producer.upstream.connection import SourceConnection
-from producer.upstream.identity import ask_identity
-from producer.upstream.upstream import resolve_login
+from producer.source.connection import SourceConnection
+from producer.source.identity import ask_identity
+from producer.source.set_stream import resolve_login
 from schemas.documents import CaptureTask, SetDocument
 from schemas.gtid import Flavour
 from schemas.snapshot import Name, in_order

@@ -9,7 +9,7 @@ from dataclasses import replace
 from millrace.errors import Fatal
 from producer.convert.table_filter import NameFilter
 from producer.snapshot.structure import CatalogColumn, CatalogKey, CatalogTable, keys_of
-from producer.upstream.connection import Row, SourceConnection
+from producer.source.connection import Row, SourceConnection
 from schemas.grants import Role, as_grant_pattern, needed_grants, parse_grants, shown
 from schemas.gtid import Flavour
 from schemas.snapshot import Name

@@ -20,7 +20,7 @@ from millrace.log import get_logger
 from producer.convert.table_filter import NameFilter
 from producer.snapshot.course import Answer, NamesRequest
 from producer.snapshot.reading import MemberSession, ReadRequest, Refused
-from producer.upstream.connection import Login, SourceConnection
+from producer.source.connection import Login, SourceConnection
 from schemas.documents import Member
 from schemas.record.control import Origin
 from schemas.throttle import MEASURE_S

@@ -26,8 +26,8 @@ from producer.snapshot.encoder import EncodedRows, ReadPlace, RowEncoder
 from producer.snapshot.images import Images, read_images
 from producer.snapshot.selecting import SESSION, Selection
 from producer.snapshot.structure import CatalogTable, table_schema
-from producer.upstream.connection import Login, SourceConnection
-from producer.upstream.members import ask_position
+from producer.source.choose.members import ask_position
+from producer.source.connection import Login, SourceConnection
 from schemas.chunks.chunk import EVERYTHING, Border, Chunk
 from schemas.chunks.key import FORCED
 from schemas.documents import Member

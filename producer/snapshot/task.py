@@ -22,7 +22,7 @@ from producer.snapshot.inserts import SnapshotInserts
 from producer.snapshot.reader import ChunkReader, SnapshotSource
 from producer.snapshot.throttle import Throttle
 from producer.snapshot.wishes import LOOK_S, TaskWishes
-from producer.upstream.upstream import Upstream, resolve_login
+from producer.source.set_stream import Upstream, resolve_login
 from schemas.documents import SetDocument, SnapshotLimits
 from schemas.progress import Progress
 from schemas.record.control import Origin

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from producer.upstream.connection import SourceConnection
+from producer.source.connection import SourceConnection
 from schemas.documents import SnapshotLimits
 from schemas.throttle import Measured, why_paused
 

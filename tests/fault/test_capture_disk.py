@@ -11,8 +11,8 @@ import pytest
 from deploy.servers import DatabaseServer
 from millrace.errors import Retryable
 from producer.relay import layout
-from producer.upstream.upstream import Site
-from producer.upstream.upstreams import Upstreams
+from producer.source.set_stream import Site
+from producer.source.set_streams import Upstreams
 from schemas.documents import Account, SecretPlace, SecretReference, SetDocument, TableFilter
 from schemas.progress import Progress
 from tests.fixtures.servers import FLAVOURS

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from deploy.servers import DatabaseServer, DatabaseSet
-from producer.upstream.upstream import Site
-from producer.upstream.upstreams import Upstreams
+from producer.source.set_stream import Site
+from producer.source.set_streams import Upstreams
 from schemas.documents import (
     Account,
     Directives,

@@ -18,8 +18,8 @@ from producer.checks.source import SourceUse, check_set, widest_row
 from producer.checks.topic import check_topic_of
 from producer.publish.config import publisher_config
 from producer.publish.kafka import KafkaDriver
-from producer.upstream.upstream import Site
-from producer.upstream.upstreams import Upstreams
+from producer.source.set_stream import Site
+from producer.source.set_streams import Upstreams
 from schemas.documents import (
     Account,
     ApplyTask,

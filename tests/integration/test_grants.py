@@ -16,12 +16,12 @@ from drivers.mysql.catalog import read_triggers
 from drivers.mysql.connection import Endpoint, connect
 from millrace.errors import Fatal, MillraceError
 from producer.snapshot.reading import MemberSession, ReadChunk
-from producer.upstream.choice import choose
-from producer.upstream.connection import Login
-from producer.upstream.heartbeat import Heartbeat
-from producer.upstream.judge import Look
-from producer.upstream.members import ask_members
-from producer.upstream.pulse import Pulse
+from producer.source.choose.choice import choose
+from producer.source.choose.judge import Look
+from producer.source.choose.members import ask_members
+from producer.source.choose.probe import Pulse
+from producer.source.connection import Login
+from producer.source.heartbeat import Heartbeat
 from schemas.documents import Account as SetAccount
 from schemas.documents import (
     HeartbeatRules,

@@ -11,12 +11,12 @@ import pytest
 
 from deploy.servers import Account as ServerAccount
 from deploy.servers import DatabaseServer, DatabaseSet
-from producer.upstream.connection import Login
-from producer.upstream.heartbeat import Heartbeat
-from producer.upstream.judge import Look
-from producer.upstream.upstream import Site
-from producer.upstream.upstreams import Upstreams
-from producer.upstream.watch import Watch
+from producer.source.choose.judge import Look
+from producer.source.choose.watch import Watch
+from producer.source.connection import Login
+from producer.source.heartbeat import Heartbeat
+from producer.source.set_stream import Site
+from producer.source.set_streams import Upstreams
 from schemas.documents import (
     Account,
     HeartbeatRules,

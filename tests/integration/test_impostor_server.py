@@ -14,7 +14,7 @@ import pytest
 from drivers.mysql import connection as target
 from drivers.mysql.connection import Endpoint, TlsChoice
 from millrace.errors import Fatal, MillraceError
-from producer.upstream.connection import Login, SourceConnection
+from producer.source.connection import Login, SourceConnection
 from schemas.documents import Member, Tls, TlsMode
 from tests.kit import canaries
 from tests.kit.certificates import Authority

@@ -20,8 +20,8 @@ from millrace.cli.exits import ExitCode
 from millrace.errors import MillraceError
 from producer.capture import CaptureRunner
 from producer.checks.topic import check_topic_of
-from producer.upstream.upstream import Site
-from producer.upstream.upstreams import Upstreams
+from producer.source.set_stream import Site
+from producer.source.set_streams import Upstreams
 from registry.client import RegistryClient
 from schemas.documents import (
     Account,

@@ -20,7 +20,7 @@ from drivers.mysql.connection import Endpoint, TargetConnection, TlsChoice, conn
 from drivers.mysql.primary import primary_member
 from millrace.cli import control
 from millrace.errors import Fatal, MillraceError, Retryable
-from producer.upstream.connection import Login, SourceConnection
+from producer.source.connection import Login, SourceConnection
 from schemas.documents import (
     Account,
     Member,

@@ -8,7 +8,7 @@ from deploy.servers import DatabaseServer, DatabaseSet
 from millrace.errors import Retryable
 from producer.binlog.events import GTID, MARIADB_GTID
 from producer.relay.writer import RelayLog
-from producer.upstream.receiver import RECONNECT_DELAYS_S
+from producer.source.receive.receiver import RECONNECT_DELAYS_S
 from tests.kit.binlog.packet_proxy import HEAD_BYTES, Cut, PacketProxy
 from tests.kit.binlog.session import session
 from tests.kit.relay.relay import (

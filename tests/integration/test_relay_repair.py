@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from deploy.servers import DatabaseSet
-from producer.upstream.upstream import Site
-from producer.upstream.upstreams import Upstreams
+from producer.source.set_stream import Site
+from producer.source.set_streams import Upstreams
 from schemas.documents import Account, SecretPlace, SecretReference, SetDocument, TableFilter
 from schemas.progress import Progress
 from tests.kit.capture.rig import MemoryCapture

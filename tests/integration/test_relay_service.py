@@ -17,8 +17,8 @@ from millrace.codes import CATALOGUE
 from millrace.placeholders import with_names
 from producer.capture import CaptureRunner
 from producer.relay.files import DISK, Files
-from producer.upstream.upstream import Site
-from producer.upstream.upstreams import Upstreams
+from producer.source.set_stream import Site
+from producer.source.set_streams import Upstreams
 from schemas.gtid import parse_gtid_set
 from schemas.status import TaskState
 from tests.fixtures.servers import NewServer

@@ -7,8 +7,8 @@ import pytest
 
 from deploy.servers import DatabaseServer
 from drivers.mysql.primary import primary_member
-from producer.upstream.upstream import Site
-from producer.upstream.upstreams import Upstreams
+from producer.source.set_stream import Site
+from producer.source.set_streams import Upstreams
 from schemas.documents import (
     Account,
     SecretPlace,

@@ -15,10 +15,10 @@ from consumer.compare import Ends, compare_sets
 from deploy.servers import DatabaseServer, DatabaseSet, ServerOptions, start_set
 from deploy.servers.programs import MARIADB_SUITES
 from millrace.errors import Fatal
-from producer.upstream.choice import choose
-from producer.upstream.connection import SourceConnection
-from producer.upstream.members import ask_members
-from producer.upstream.preflight import check_settings
+from producer.source.choose.choice import choose
+from producer.source.choose.members import ask_members
+from producer.source.choose.preflight import check_settings
+from producer.source.connection import SourceConnection
 from schemas.gtid import Flavour, GtidPosition
 from schemas.server_version import ServerVersion
 from tests.fixtures.servers import FLAVOURS, SERVICE, SMALL, NewServer

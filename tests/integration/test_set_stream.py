@@ -13,9 +13,9 @@ from millrace import cli
 from millrace.errors import Fatal, MillraceError, Retryable
 from producer.capture import wait_for_start
 from producer.convert.xa import XaGroups
-from producer.upstream import upstream
-from producer.upstream.upstream import Site, Upstream
-from producer.upstream.upstreams import Upstreams
+from producer.source import set_stream
+from producer.source.set_stream import Site, Upstream
+from producer.source.set_streams import Upstreams
 from schemas.documents import (
     Account,
     Compression,
@@ -243,7 +243,7 @@ def test_relay_purge_command_stops_at_unpublished_files(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The worker purges and keeps what a task holds; a reconnect does not fetch purged files again."""
-    monkeypatch.setattr(upstream, "REQUEST_INTERVAL_S", 0.0)
+    monkeypatch.setattr(set_stream, "REQUEST_INTERVAL_S", 0.0)
     folder = ["--relay-dir", str(tmp_path / "relay")]
     assert cli.run(["relay", "purge", "shared", *folder]) == 4
     assert "MR-2012" in capsys.readouterr().err
@@ -299,7 +299,7 @@ def test_relay_purge_by_sub_directory_and_by_evicted_task(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """DM's options; an evicted task stops with MR-2014, and reads again from the source when it is resumed."""
-    monkeypatch.setattr(upstream, "REQUEST_INTERVAL_S", 0.0)
+    monkeypatch.setattr(set_stream, "REQUEST_INTERVAL_S", 0.0)
     folder = ["--relay-dir", str(tmp_path / "relay")]
     before = position_of(source_set.primary)
     streams = Upstreams(Site(root=tmp_path / "relay"))

@@ -4,7 +4,7 @@ from contextlib import closing
 
 from deploy.servers import DatabaseServer
 from producer.snapshot.catalog import Catalog
-from producer.upstream.connection import SourceConnection
+from producer.source.connection import SourceConnection
 from tests.kit.relay.relay import login_of, member_of
 
 DATABASE = "cataloged"

@@ -12,10 +12,10 @@ from millrace.errors import Fatal, Retryable
 from producer.binlog.gtid_runs import new_runs
 from producer.relay.reader import RelayReader
 from producer.relay.writer import RelayLog
-from producer.upstream.choice import choose
-from producer.upstream.connection import SourceConnection
-from producer.upstream.files import find_start_file, previous_gtids
-from producer.upstream.members import Replication, ask_members
+from producer.source.choose.choice import choose
+from producer.source.choose.members import Replication, ask_members
+from producer.source.choose.start_file import find_start_file, previous_gtids
+from producer.source.connection import SourceConnection
 from schemas.documents.model import Member
 from schemas.gtid import Flavour, GtidPosition, parse_gtid_set, unite
 from tests.fixtures.servers import FLAVOURS, NewServer

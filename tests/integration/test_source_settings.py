@@ -7,9 +7,9 @@ import pytest
 
 from deploy.servers import DatabaseServer, DatabaseSet, ServerOptions
 from millrace.errors import Fatal
-from producer.upstream.choice import choose
-from producer.upstream.members import ask_members
-from producer.upstream.preflight import Finding, check_settings
+from producer.source.choose.choice import choose
+from producer.source.choose.members import ask_members
+from producer.source.choose.preflight import Finding, check_settings
 from schemas.gtid import Flavour
 from tests.fixtures.servers import FLAVOURS, NewSet
 from tests.kit.relay.relay import login_of, member_of, members_of

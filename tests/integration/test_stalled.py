@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from deploy.servers import DatabaseSet
-from producer.upstream.upstream import Site
-from producer.upstream.upstreams import Upstreams
+from producer.source.set_stream import Site
+from producer.source.set_streams import Upstreams
 from schemas import stall
 from schemas.documents import Account, Directives, SecretPlace, SecretReference, SetDocument, Work
 from schemas.gtid import Flavour

@@ -24,8 +24,8 @@ from producer.relay import layout, reader
 from producer.relay.notes import SubdirNotes
 from producer.relay.reader import RelayReader
 from producer.relay.writer import RelayLog
-from producer.upstream import choice, judge
-from producer.upstream.upstreams import Upstreams
+from producer.source.choose import choice, judge
+from producer.source.set_streams import Upstreams
 from registry import service
 from schemas.documents import text as document_text
 from schemas.place import Coordinates

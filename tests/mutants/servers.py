@@ -21,10 +21,10 @@ from producer.convert import statements
 from producer.convert.kernel import state as s
 from producer.convert.statements import EventHandler
 from producer.relay import layout
-from producer.upstream import connection as sources
-from producer.upstream import files
-from producer.upstream.overlap import Overlap
-from producer.upstream.receiver import Receiver
+from producer.source import connection as sources
+from producer.source.choose import start_file
+from producer.source.receive.overlap import Overlap
+from producer.source.receive.receiver import Receiver
 from schemas.gtid import parse_gtid_set
 from schemas.record.control import DdlRecord
 from schemas.record.row_layout import RowLayout
@@ -72,12 +72,12 @@ def statement_format_skipped(patch: Patch) -> None:
 
 def heads_not_read(patch: Patch) -> None:
     """The file's head is not read, which names the server of the last number before it."""
-    patch.setattr(files, "has_same_sequence_from_other_server", lambda *_: False)
+    patch.setattr(start_file, "has_same_sequence_from_other_server", lambda *_: False)
 
 
 def only_sequences_compared(patch: Patch) -> None:
     """The server of the transaction at the last done sequence is not compared."""
-    patch.setattr(files, "_check_history", lambda *_, **__: None)
+    patch.setattr(start_file, "_check_history", lambda *_, **__: None)
 
 
 def answers_decoded_as_utf8(patch: Patch) -> None:
@@ -234,9 +234,9 @@ def _variable_not_read(name: str) -> Callable[[Patch], None]:
     """The server variable with the GTIDs of a restored backup is not read."""
 
     def off(patch: Patch) -> None:
-        ask = files._variable
+        ask = start_file._variable
         patch.setattr(
-            files,
+            start_file,
             "_variable",
             lambda connection, flavour, which: (
                 parse_gtid_set(flavour, "") if which == name else ask(connection, flavour, which)
@@ -248,7 +248,7 @@ def _variable_not_read(name: str) -> Callable[[Patch], None]:
 
 def first_gtids_of_domains_not_read(patch: Patch) -> None:
     """The first GTID of a domain is not read."""
-    patch.setattr(files, "_first_gtids", lambda *_: iter(()))
+    patch.setattr(start_file, "_first_gtids", lambda *_: iter(()))
 
 
 def position_before_the_log_not_read(patch: Patch) -> None:

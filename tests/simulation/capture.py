@@ -26,11 +26,11 @@ from producer.publish.publisher import Publisher
 from producer.relay.reader import RelayReader
 from producer.relay.sync import SyncPolicy
 from producer.relay.writer import RelayLog
-from producer.upstream import receiver as receiving
-from producer.upstream.connection import Login
-from producer.upstream.dump import ReplicaIdentity
-from producer.upstream.receiver import Receiver, ReceiverSource
-from producer.upstream.upstream import Upstream
+from producer.source.connection import Login
+from producer.source.receive import receiver as receiving
+from producer.source.receive.dump import ReplicaIdentity
+from producer.source.receive.receiver import Receiver, ReceiverSource
+from producer.source.set_stream import Upstream
 from schemas.documents import Brokers, TableFilter, Tls, TlsMode
 from schemas.documents.model import Member
 from schemas.gtid import Flavour, GtidPosition, parse_gtid_set
@@ -260,7 +260,7 @@ class _Stream:
 
 
 class _Connection:
-    """``producer.upstream.connection.SourceConnection`` on the model."""
+    """``producer.source.connection.SourceConnection`` on the model."""
 
     def __init__(self, source: ModelSource, wire_bytes: int, stop: threading.Event) -> None:
         self._source = source

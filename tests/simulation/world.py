@@ -20,7 +20,7 @@ from consumer.target import fence, sessions
 from consumer.turn import turn
 from millrace.errors import Fatal, Fenced, Retryable
 from producer.convert import converter, output
-from producer.upstream import receiver
+from producer.source.receive import receiver
 from schemas.documents import TaskKind
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.record.control import FenceRecord, ResolvedRecord

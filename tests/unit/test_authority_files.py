@@ -9,7 +9,7 @@ import pytest
 
 from drivers.mysql.connection import Endpoint, TlsChoice, connect
 from millrace.errors import Fatal, Retryable
-from producer.upstream.connection import Login, SourceConnection
+from producer.source.connection import Login, SourceConnection
 from schemas.documents import Member, Tls, TlsMode
 
 Connect = Callable[[str], object]

@@ -57,9 +57,9 @@ from producer.checks.topic import (
     watch_ends,
 )
 from producer.publish.driver import Ends, TopicSettings
-from producer.upstream.choice import judge_members
-from producer.upstream.identity import Identity
-from producer.upstream.members import MemberBinlog, MemberFacts, Replication
+from producer.source.choose.choice import judge_members
+from producer.source.choose.members import MemberBinlog, MemberFacts, Replication
+from producer.source.identity import Identity
 from registry.checks import judge_compatibility, judge_mode
 from schemas.documents import (
     Account,

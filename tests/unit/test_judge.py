@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from millrace.errors import Retryable
-from producer.upstream.judge import Look, find_reason
-from producer.upstream.lag import SAMPLES_MAX, LagMeter, Still
-from producer.upstream.pulse import Pulse
+from producer.source.choose.judge import Look, find_reason
+from producer.source.choose.lag import SAMPLES_MAX, LagMeter, Still
+from producer.source.choose.probe import Pulse
 from schemas.documents.model import Directives, Member, UpstreamRules
 from schemas.gtid import Flavour, parse_gtid_set
 

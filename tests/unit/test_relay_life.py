@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from millrace.errors import Fatal
-from producer.upstream.members import MemberFacts
-from producer.upstream.relay_status import describe_loss, time_to_loss_s
+from producer.source.choose.members import MemberFacts
+from producer.source.relay_status import describe_loss, time_to_loss_s
 from schemas.documents import (
     Directives,
     Member,

@@ -7,7 +7,7 @@ import pytest
 
 from drivers.mysql.connection import translated
 from millrace.errors import Fatal, MillraceError, Retryable
-from producer.upstream.connection import Login, SourceConnection
+from producer.source.connection import Login, SourceConnection
 from schemas.documents import Member, Tls
 
 ERRORS = {

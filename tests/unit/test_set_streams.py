@@ -9,10 +9,10 @@ import pytest
 
 from millrace.errors import Retryable
 from producer.relay.writer import RelayLog
-from producer.upstream import feed, upstream, upstreams
-from producer.upstream.chooser import Chooser
-from producer.upstream.upstream import Site, Upstream
-from producer.upstream.upstreams import Upstreams
+from producer.source import feed, set_stream, set_streams
+from producer.source.choose.chooser import Chooser
+from producer.source.set_stream import Site, Upstream
+from producer.source.set_streams import Upstreams
 from schemas.documents import (
     Account,
     Member,
@@ -66,7 +66,7 @@ def model(monkeypatch: pytest.MonkeyPatch) -> type[_ModelStream]:
     """Replace ``Upstream``."""
     _ModelStream.failures, _ModelStream.closed = [], []
     _ModelStream.waiting, _ModelStream.through = threading.Semaphore(0), threading.Semaphore(0)
-    monkeypatch.setattr(upstreams, "Upstream", _ModelStream)
+    monkeypatch.setattr(set_streams, "Upstream", _ModelStream)
     return _ModelStream
 
 
@@ -98,7 +98,7 @@ def test_stream_that_fails_to_start_releases_the_relay_lock(
 ) -> None:
     """Otherwise every later try of this process would report that another process holds the directory."""
     choice = SimpleNamespace(member=Member("db", 1), flavour=Flavour.MYSQL, folds_names=False)
-    monkeypatch.setattr(upstream, "resolve_login", lambda _: None)
+    monkeypatch.setattr(set_stream, "resolve_login", lambda _: None)
     monkeypatch.setattr(Chooser, "first", lambda *_, **__: choice)
     with ExitStack() as starved:
 

@@ -10,7 +10,7 @@ from producer.snapshot.reader import ChunkReader, SnapshotSource
 from producer.snapshot.reading import ReadRequest
 from producer.snapshot.task import TaskSnapshots
 from producer.snapshot.wishes import TaskWishes
-from producer.upstream.connection import Login
+from producer.source.connection import Login
 from schemas.documents import ApplyTask, CaptureTask, Member, SetDocument, TableFilter
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.record.control import Origin

@@ -5,24 +5,24 @@ from dataclasses import replace
 import pytest
 
 from millrace.errors import Fatal, MillraceError, Retryable
-from producer.upstream import members
-from producer.upstream.choice import (
+from producer.source.choose import members
+from producer.source.choose.choice import (
     LAG_TRANSACTIONS_MAX,
     Preferences,
     choose,
     count_missing,
     find_errant,
 )
-from producer.upstream.connection import Login, SourceConnection
-from producer.upstream.identity import Identity
-from producer.upstream.members import (
+from producer.source.choose.members import (
     MemberBinlog,
     MemberFacts,
     Replication,
     ask_flavour,
     ask_member,
 )
-from producer.upstream.preflight import check_settings
+from producer.source.choose.preflight import check_settings
+from producer.source.connection import Login, SourceConnection
+from producer.source.identity import Identity
 from schemas.documents import Directives, Member, Tls, TlsMode
 from schemas.gtid import Flavour, parse_binlog_state, parse_gtid_set
 from tests.kit.capture.recorded import SETTINGS, VERSIONS, RecordedServer

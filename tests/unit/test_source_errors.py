@@ -7,16 +7,16 @@ import pymysql
 import pytest
 
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
-from producer.upstream.connection import Row, SourceConnection
-from producer.upstream.dump import (
+from producer.source.choose.start_file import parse_gtid_list
+from producer.source.connection import Row, SourceConnection
+from producer.source.receive.dump import (
     HOST,
     ReplicaIdentity,
     ask_replica_ids,
     dump_payload,
     register_payload,
 )
-from producer.upstream.dump_errors import decode_error_packet, explain_dump_error
-from producer.upstream.files import parse_gtid_list
+from producer.source.receive.dump_errors import decode_error_packet, explain_dump_error
 from schemas.documents.model import Member
 from schemas.server_version import ServerVersion
 

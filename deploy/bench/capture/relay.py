@@ -36,9 +36,9 @@ from deploy.servers.programs import MARIADB_SUITES, mariadb_programs, mysql_prog
 from millrace.errors import Fatal
 from millrace.home_folder import home
 from producer.relay.writer import RelayLog
-from producer.upstream.connection import Login, SourceConnection
-from producer.upstream.dump import ReplicaIdentity
-from producer.upstream.receiver import Receiver, ReceiverSource
+from producer.source.connection import Login, SourceConnection
+from producer.source.receive.dump import ReplicaIdentity
+from producer.source.receive.receiver import Receiver, ReceiverSource
 from producer.warm import warm
 from schemas.documents import Member, Tls, TlsMode
 from schemas.gtid import Flavour

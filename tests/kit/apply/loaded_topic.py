@@ -14,8 +14,8 @@ from consumer.task.runner import ApplyRunner
 from deploy.servers import DatabaseServer, DatabaseSet, sql
 from millrace.errors import MillraceError
 from producer.capture import CaptureRunner
-from producer.upstream.upstream import Site
-from producer.upstream.upstreams import Upstreams
+from producer.source.set_stream import Site
+from producer.source.set_streams import Upstreams
 from schemas.documents import (
     ApplyRules,
     ApplyTask,

@@ -18,7 +18,7 @@ from pymysql.cursors import DictCursor
 from deploy.servers import DatabaseServer
 from drivers.mysql.connection import TargetConnection
 from millrace.text_protocol.arriving import RowPackets
-from producer.upstream.connection import SourceConnection
+from producer.source.connection import SourceConnection
 from schemas.gtid import Flavour
 
 _EXPLAINED = re.compile(r"\s*(?:SELECT|UPDATE|DELETE|INSERT\b.*\bSELECT)\b(?! HISTORY)", re.DOTALL)

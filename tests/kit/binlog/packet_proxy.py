@@ -4,7 +4,7 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from producer.upstream.dump import COM_BINLOG_DUMP
+from producer.source.receive.dump import COM_BINLOG_DUMP
 from schemas.documents.model import Member
 from tests.kit.faults.proxy import CHUNK_BYTES, Proxy, shut
 

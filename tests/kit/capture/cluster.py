@@ -20,8 +20,8 @@ from deploy.servers import DatabaseServer, KafkaServer, sql
 from drivers.kafka.reader import TopicReader
 from millrace.errors import MillraceError, Retryable
 from producer.capture import CaptureRunner
-from producer.upstream.upstream import Site
-from producer.upstream.upstreams import Upstreams
+from producer.source.set_stream import Site
+from producer.source.set_streams import Upstreams
 from schemas.documents import (
     Account,
     Brokers,

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 from millrace.errors import Fatal
-from producer.upstream.connection import Row, SourceConnection, Value
+from producer.source.connection import Row, SourceConnection, Value
 from schemas.documents.model import Member
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"

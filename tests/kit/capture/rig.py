@@ -9,8 +9,8 @@ from producer.capture import converter_factory, wait_for_start
 from producer.convert.converter import ConverterSource
 from producer.relay.reader import RelayReader
 from producer.resume import resume_inside
-from producer.upstream.upstream import Upstream
-from producer.upstream.upstreams import Upstreams
+from producer.source.set_stream import Upstream
+from producer.source.set_streams import Upstreams
 from schemas.documents import SetDocument, TableFilter
 from schemas.place import Coordinates
 from schemas.progress import Progress

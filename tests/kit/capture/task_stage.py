@@ -14,8 +14,8 @@ import producer.capture as capture
 from deploy.servers import DatabaseServer
 from millrace.errors import Retryable
 from producer.capture import CaptureRunner
-from producer.upstream.upstream import Site
-from producer.upstream.upstreams import Upstreams
+from producer.source.set_stream import Site
+from producer.source.set_streams import Upstreams
 from schemas.documents import (
     Account,
     Brokers,

@@ -14,9 +14,9 @@ from deploy.servers import DatabaseServer, DatabaseSet
 from millrace.errors import MillraceError
 from producer.relay.reader import RelayReader
 from producer.relay.writer import RelayLog
-from producer.upstream.connection import Login, SourceConnection
-from producer.upstream.dump import ReplicaIdentity
-from producer.upstream.receiver import Receiver, ReceiverSource
+from producer.source.connection import Login, SourceConnection
+from producer.source.receive.dump import ReplicaIdentity
+from producer.source.receive.receiver import Receiver, ReceiverSource
 from schemas.documents import Member, Tls, TlsMode
 from schemas.gtid import Flavour, GtidPosition, parse_gtid_set
 from schemas.place import Coordinates

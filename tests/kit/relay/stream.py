@@ -9,7 +9,7 @@ from typing import Any
 
 import pymysql
 
-from producer.upstream.connection import Login, SourceConnection
+from producer.source.connection import Login, SourceConnection
 from schemas.documents import Member, Tls, TlsMode
 
 DUMP, DUMP_GTID = 0x12, 0x1E

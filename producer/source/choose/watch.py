@@ -14,19 +14,19 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 from millrace.errors import MillraceError, Retryable
 from millrace.log import get_logger
-from producer.upstream.choice import count_missing
-from producer.upstream.connection import Login, SourceConnection
-from producer.upstream.identity import Identity, ask_identity
-from producer.upstream.judge import Look
-from producer.upstream.lag import LagMeter, Still
-from producer.upstream.pulse import Pulse, ask_pulse
+from producer.source.choose.choice import count_missing
+from producer.source.choose.judge import Look
+from producer.source.choose.lag import LagMeter, Still
+from producer.source.choose.probe import Pulse, ask_pulse
+from producer.source.connection import Login, SourceConnection
+from producer.source.identity import Identity, ask_identity
 from schemas.documents.model import Member
 from schemas.gtid import GtidPosition
 
 ANSWER_S = 1.5  # a round waits no longer; a connection's own timeout ends the question later
 TIMEOUT_S = 2.0
 
-log = get_logger("producer.upstream.watch")
+log = get_logger("producer.source.choose.watch")
 
 
 class Watch:

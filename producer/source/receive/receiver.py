@@ -23,7 +23,7 @@ A sub-directory is started only directly after ``choose``, which verified that t
 transactions. Later, any doubt ends the stream: a server that was reset or lost its tail reuses published GTIDs.
 
 Guarantees: only whole events with a correct CRC-32 are appended, at their file offsets, and file numbers have no gaps.
-Not done here: choosing the member (``producer.upstream.choice``), switching to another member.
+Not done here: choosing the member (``producer.source.choose.choice``), switching to another member.
 """
 
 import threading
@@ -38,15 +38,15 @@ from producer.relay.open_file import ResumePoint
 from producer.relay.quarantine import CORRUPTION
 from producer.relay.reader import RelayReader
 from producer.relay.writer import RelayLog
-from producer.upstream.choice import find_errant
-from producer.upstream.connection import Login, SourceConnection
-from producer.upstream.dump import POSITION_MAX, ReplicaIdentity, ask_replica_ids, start_dump
-from producer.upstream.dump_stream import DumpStream, StreamFigures
-from producer.upstream.files import StartFile, find_start_file, list_binlog_files
-from producer.upstream.identity import Identity, ask_identity
-from producer.upstream.members import ask_binlog, ask_position
-from producer.upstream.overlap import Overlap
-from producer.upstream.verification import Joint, Verifier
+from producer.source.choose.choice import find_errant
+from producer.source.choose.members import ask_binlog, ask_position
+from producer.source.choose.start_file import StartFile, find_start_file, list_binlog_files
+from producer.source.connection import Login, SourceConnection
+from producer.source.identity import Identity, ask_identity
+from producer.source.receive.dump import POSITION_MAX, ReplicaIdentity, ask_replica_ids, start_dump
+from producer.source.receive.dump_stream import DumpStream, StreamFigures
+from producer.source.receive.overlap import Overlap
+from producer.source.receive.verification import Joint, Verifier
 from schemas.documents.model import Member
 from schemas.gtid import Flavour, GtidPosition
 from schemas.place import FIRST_POS
@@ -64,7 +64,7 @@ _DAMAGE_CODES = frozenset({"MR-2005", "MR-2006"})
 _SILENCE_CODE = "MR-1046"
 _RECONNECT_CODES = _DAMAGE_CODES | {"MR-1001", "MR-1006", _SILENCE_CODE}
 
-log = get_logger("producer.upstream.receiver")
+log = get_logger("producer.source.receive.receiver")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,10 +8,10 @@ from collections.abc import Callable, Collection, Sequence
 
 from millrace.errors import MillraceError, Retryable
 from millrace.log import get_logger
-from producer.upstream.choice import Choice, Preferences, Verdict, choose, judge_members
-from producer.upstream.connection import Login
-from producer.upstream.judge import Look
-from producer.upstream.members import MemberFacts, ask_members
+from producer.source.choose.choice import Choice, Preferences, Verdict, choose, judge_members
+from producer.source.choose.judge import Look
+from producer.source.choose.members import MemberFacts, ask_members
+from producer.source.connection import Login
 from schemas.documents.model import Directives, Member, SetDocument
 from schemas.gtid import GtidPosition
 from schemas.stages.captured import MemberView

@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 
 from millrace.errors import Fatal, MillraceError
-from producer.upstream.connection import Login, SourceConnection
-from producer.upstream.files import list_binlog_files, previous_gtids
-from producer.upstream.identity import ask_identity
-from producer.upstream.members import ask_replication
+from producer.source.choose.members import ask_replication
+from producer.source.choose.start_file import list_binlog_files, previous_gtids
+from producer.source.connection import Login, SourceConnection
+from producer.source.identity import ask_identity
 from schemas.documents.model import Member
 from schemas.gtid import Flavour, GtidPosition
 

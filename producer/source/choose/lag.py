@@ -16,7 +16,7 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from functools import reduce
 
-from producer.upstream.pulse import Pulse
+from producer.source.choose.probe import Pulse
 from schemas.gtid import GtidPosition, unite
 
 SAMPLES_MAX = (

@@ -21,7 +21,7 @@ TAIL_BYTES = 1 << 20
 LAST_BYTES_MAX = 64 << 20
 SEARCHED_BYTES = 16 << 20  # the last two appends to the new sub-directory, and some room
 
-log = get_logger("producer.upstream.overlap")
+log = get_logger("producer.source.receive.overlap")
 
 
 class Overlap:

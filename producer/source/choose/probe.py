@@ -6,9 +6,9 @@ Needs REPLICATION CLIENT. A few statements on a connection that stays open.
 from dataclasses import dataclass
 
 from millrace.errors import MillraceError
-from producer.upstream.connection import Row, SourceConnection
-from producer.upstream.identity import Identity
-from producer.upstream.members import ask_position, ask_replication
+from producer.source.choose.members import ask_position, ask_replication
+from producer.source.connection import Row, SourceConnection
+from producer.source.identity import Identity
 from schemas.documents.model import Member
 from schemas.gtid import GtidPosition
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from producer.relay.layout import Subdir
 from producer.relay.writer import RelayLog
-from producer.upstream.overlap import Overlap
+from producer.source.receive.overlap import Overlap
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from millrace.errors import Fatal
-from producer.upstream.connection import SourceConnection
+from producer.source.connection import SourceConnection
 from schemas.gtid import Flavour
 from schemas.server_version import ServerVersion
 

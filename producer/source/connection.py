@@ -9,7 +9,7 @@ Only this module translates driver errors:
 Error 1220 (a binlog file can't be shown) has the texts of dump errors and gets their codes (``dump_errors``).
 
 Guarantees: in a verifying mode, no password is sent before the certificate is verified. No text contains the password.
-Not done here: which queries to send (``members``), what the stream means (``producer.upstream.receiver``).
+Not done here: which queries to send (``members``), what the stream means (``producer.source.receive.receiver``).
 """
 
 import socket
@@ -34,7 +34,7 @@ from millrace.tls import (
     unverified,
     verifying,
 )
-from producer.upstream.dump_errors import explain_dump_error
+from producer.source.receive.dump_errors import explain_dump_error
 from schemas.documents import Member, Tls, TlsMode
 from schemas.documents.secret import SecretReference, resolve_secret
 from schemas.grant_fix import privilege_fix

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from producer.relay.summary import Summary
 from producer.relay.writer import RelayLog
-from producer.upstream.feed import Feed
+from producer.source.feed import Feed
 from schemas.documents import RelayMode
 from schemas.place import Coordinates
 from schemas.stages.relayed import BinlogEnd, Relayed

@@ -30,16 +30,16 @@ from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
 from producer.relay.writer import RelayLog
-from producer.upstream.choice import Choice
-from producer.upstream.chooser import Chooser
-from producer.upstream.connection import Login
-from producer.upstream.dump import ReplicaIdentity
-from producer.upstream.dump_stream import StreamFigures
-from producer.upstream.judge import Look, Reason, find_reason
-from producer.upstream.pulse import Pulse
-from producer.upstream.receiver import Handover, Receiver, ReceiverSource
-from producer.upstream.switches import Departure, Switches
-from producer.upstream.watch import Watch
+from producer.source.choose.choice import Choice
+from producer.source.choose.chooser import Chooser
+from producer.source.choose.judge import Look, Reason, find_reason
+from producer.source.choose.probe import Pulse
+from producer.source.choose.watch import Watch
+from producer.source.connection import Login
+from producer.source.receive.dump import ReplicaIdentity
+from producer.source.receive.dump_stream import StreamFigures
+from producer.source.receive.receiver import Handover, Receiver, ReceiverSource
+from producer.source.switches import Departure, Switches
 from schemas.documents.model import Member, SetDocument
 from schemas.gtid import GtidPosition
 from schemas.stages.captured import Captured, SourceView
@@ -56,7 +56,7 @@ _DAMAGED_STREAM = frozenset({"MR-2005", "MR-2006", "MR-2007", "MR-2008", "MR-200
 BEFORE_SWITCH = register("upstream.before_switch")
 AFTER_SWITCH = register("upstream.after_switch")
 
-log = get_logger("producer.upstream.feed")
+log = get_logger("producer.source.feed")
 
 
 @dataclass(frozen=True, slots=True)

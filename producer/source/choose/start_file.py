@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from millrace.errors import Fatal, Retryable
-from producer.upstream.connection import SourceConnection
+from producer.source.connection import SourceConnection
 from schemas.gtid import (
     Flavour,
     GtidPosition,

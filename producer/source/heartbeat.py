@@ -27,10 +27,10 @@ from drivers.mysql.errors import NO_DATABASE, NO_TABLE
 from millrace.codes import CATALOGUE
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger
-from producer.upstream.connection import Login, SourceConnection
-from producer.upstream.identity import Identity, ask_identity
-from producer.upstream.judge import Look
-from producer.upstream.members import ask_replication
+from producer.source.choose.judge import Look
+from producer.source.choose.members import ask_replication
+from producer.source.connection import Login, SourceConnection
+from producer.source.identity import Identity, ask_identity
 from schemas.documents.model import HEARTBEAT_TABLE, Member, SetDocument
 from schemas.grant_fix import grantee
 from schemas.grants import Role, needed_grants
@@ -44,7 +44,7 @@ FRESH_SHARE = 0.75  # of the interval: a younger row is another worker's
 WORKER_CHARACTERS_MAX = 255
 _REFUSED = "MR-1005"
 
-log = get_logger("producer.upstream.heartbeat")
+log = get_logger("producer.source.heartbeat")
 
 
 class Heartbeat:

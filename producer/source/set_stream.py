@@ -24,14 +24,14 @@ from producer.relay.source_note import write_source_note
 from producer.relay.summary import Summary, summarize
 from producer.relay.sync import SyncPolicy
 from producer.relay.writer import RelayLog
-from producer.upstream.choice import Choice
-from producer.upstream.chooser import Chooser
-from producer.upstream.connection import Login
-from producer.upstream.dump import ReplicaIdentity
-from producer.upstream.dump_stream import StreamFigures
-from producer.upstream.feed import Feed, FeedStart
-from producer.upstream.heartbeat import Heartbeat
-from producer.upstream.relay_status import relay_status
+from producer.source.choose.choice import Choice
+from producer.source.choose.chooser import Chooser
+from producer.source.connection import Login
+from producer.source.feed import Feed, FeedStart
+from producer.source.heartbeat import Heartbeat
+from producer.source.receive.dump import ReplicaIdentity
+from producer.source.receive.dump_stream import StreamFigures
+from producer.source.relay_status import relay_status
 from schemas.documents import Compression, Member, RelayMode, SetDocument
 from schemas.documents.model import Directives
 from schemas.gtid import GtidPosition

@@ -24,8 +24,8 @@ from functools import reduce
 
 from millrace.counted import counted
 from millrace.errors import Fatal, MillraceError, Retryable
-from producer.upstream.members import MemberBinlog, MemberFacts
-from producer.upstream.preflight import PERSIST, Finding, check_settings
+from producer.source.choose.members import MemberBinlog, MemberFacts
+from producer.source.choose.preflight import PERSIST, Finding, check_settings
 from schemas.documents.model import Directives, Member
 from schemas.gtid import (
     Flavour,

@@ -20,14 +20,14 @@ from millrace.errors import Fatal, Retryable
 from millrace.log import get_logger
 from producer.relay.evictions import mark_reported, report_eviction
 from producer.relay.quarantine import set_aside_damaged
-from producer.upstream.upstream import OTHER_ROWS_CODES, Site, Upstream
+from producer.source.set_stream import OTHER_ROWS_CODES, Site, Upstream
 from schemas.documents import Member, SetDocument
 from schemas.gtid import GtidPosition, earliest
 
 # MR-2011, a file is missing: the log must be opened again. MR-6508, other rows: another member must be tried.
 _STREAM_ENDING_CODES = frozenset({"MR-2011", "MR-6508"})
 
-log = get_logger("producer.upstream.upstreams")
+log = get_logger("producer.source.set_streams")
 
 
 class Upstreams:

@@ -12,9 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from millrace.errors import Fatal, MillraceError
-from producer.upstream.connection import Login, Row, SourceConnection, Value
-from producer.upstream.files import ask_binlog_state, find_start_file, list_binlog_files
-from producer.upstream.identity import Identity, ask_identity
+from producer.source.choose.start_file import ask_binlog_state, find_start_file, list_binlog_files
+from producer.source.connection import Login, Row, SourceConnection, Value
+from producer.source.identity import Identity, ask_identity
 from schemas.documents.model import Member
 from schemas.gtid import Flavour, GtidPosition, MariadbGtid, MariadbGtidSet, parse_gtid_set
 from schemas.server_version import ServerVersion

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from millrace.codes import CATALOGUE
-from producer.upstream.members import MemberFacts
+from producer.source.choose.members import MemberFacts
 from schemas.gtid import Flavour
 from schemas.server_version import ServerVersion
 

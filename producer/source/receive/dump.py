@@ -24,7 +24,7 @@ from uuid import NAMESPACE_URL, uuid5
 from zlib import crc32
 
 from millrace.errors import Fatal
-from producer.upstream.connection import SourceConnection
+from producer.source.connection import SourceConnection
 from schemas.gtid import Flavour
 from schemas.server_version import ServerVersion
 

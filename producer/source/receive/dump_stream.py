@@ -7,7 +7,7 @@ file, the artificial FORMAT_DESCRIPTION of a dump that starts inside a file, and
 At the start of a resumed dump, the server sends bytes again that the relay file has (``start`` to ``known_end``). They
 are compared. A difference raises Retryable MR-1041, and the receiver starts a new sub-directory.
 
-Guarantees: see ``producer.upstream.receiver``. Not done here: connecting, deciding where to start.
+Guarantees: see ``producer.source.receive.receiver``. Not done here: connecting, deciding where to start.
 """
 
 import socket as sockets
@@ -28,7 +28,7 @@ from producer.binlog.crc import TABLES
 from producer.binlog.gtid_runs import new_runs
 from producer.relay import layout
 from producer.relay.writer import RelayLog
-from producer.upstream.dump_errors import decode_error_packet
+from producer.source.receive.dump_errors import decode_error_packet
 from schemas.documents.model import Member
 from schemas.gtid import Flavour
 from schemas.place import FIRST_POS
@@ -58,7 +58,7 @@ _STREAM_ERRORS: dict[int, tuple[type[MillraceError], str, str]] = {
     transactions.NO_CHECKSUM: (Fatal, "MR-2009", "the file was started without CRC32"),
 }
 
-log = get_logger("producer.upstream.receiver")
+log = get_logger("producer.source.receive.receiver")
 
 
 @dataclass(slots=True)
@@ -74,7 +74,7 @@ class StreamFigures:
 
 
 class Verification(Protocol):
-    """Decides when the relay log is known to be what the server has (``producer.upstream.verification``)."""
+    """Decides when the relay log is known to be what the server has (``producer.source.receive.verification``)."""
 
     def compared(self) -> None:
         """All bytes that the relay file had are compared; at once if it had none."""

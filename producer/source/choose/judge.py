@@ -15,7 +15,7 @@ Pure: the same looks give the same reason.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from producer.upstream.pulse import Pulse
+from producer.source.choose.probe import Pulse
 from schemas.documents.model import Directives, Member, UpstreamRules
 
 

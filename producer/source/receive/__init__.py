@@ -1,0 +1,1 @@
+"""Receives a member's binlog into the relay log."""
