@@ -2,7 +2,7 @@
 
 A source transaction larger than one batch leaves ``open`` set between its parts. Its GTID enters ``gtid_set`` only
 with its last row. ``rows`` counts its rows in binlog order before any filter, so the count does not depend on the
-filter or on where batches end. Another server may log these rows in another order, so ``producer.resume`` compares
+filter or on where batches end. Another server may log these rows in another order, so ``producer.task.resume`` compares
 the rows before it relies on the count.
 """
 

@@ -87,7 +87,7 @@ def steps_for(goal: str, *, has_packages: bool) -> tuple[Step, ...]:
         Step(packages, (*PACKAGES, "--no-build-isolation", "-e", f".[{goal}]"), 25, (first,)),
     )
     steps = (
-        Step("kernels of capture", _module("producer.warm"), 55, (first,)),
+        Step("kernels of capture", _module("producer.task.warm_up"), 55, (first,)),
         Step("kernels of apply", _module("consumer.turn.warm_up"), 30, (first,)),
         _fetch("kafka", "Kafka", 40, needs=packages),
         _fetch("spark", "Spark's Kafka connector", 12, needs=packages),

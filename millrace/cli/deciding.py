@@ -11,12 +11,12 @@ from uuid import uuid4
 from millrace.cli.control import Control, operator
 from millrace.counted import counted
 from millrace.errors import Fatal, MillraceError
-from producer.capture import tail_hint
 from producer.publish.config import publisher_config
 from producer.publish.kafka import KafkaDriver
 from producer.publish.look import TopicLook, look_at_topic
 from producer.source.choose.members import MemberFacts, ask_flavour, ask_members
 from producer.source.set_stream import resolve_login
+from producer.task.capture import tail_hint
 from schemas.decision import REASON_CHARACTERS_MAX, Approval, Decision, DecisionKind
 from schemas.documents import ApplyTask, CaptureTask, SetDocument, address_of
 from schemas.gtid import Flavour, GtidPosition

@@ -66,9 +66,9 @@ def run(
 
 def _run(worker: WorkerIdentity, relay_dir: Path, http: str) -> int:
     from millrace.http import open_page
-    from producer.capture import CaptureRunner
     from producer.source.set_stream import Site
     from producer.source.set_streams import Upstreams
+    from producer.task.capture import CaptureRunner
     from zk.ensemble import Ensemble
     from zk.run.worker import run_worker
 

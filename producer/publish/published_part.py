@@ -6,7 +6,7 @@
 The start is searched backwards in steps that double. From there the records are read forward, one at a time.
 
 Guarantees: the whole part, or an error: Fatal MR-3019 if retention removed its beginning. No other writer changes the
-partition meanwhile (the publisher is open). Not done here: comparing the part (``producer.resume``).
+partition meanwhile (the publisher is open). Not done here: comparing the part (``producer.task.resume``).
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Runs the kernel of snapshots once, so that it is compiled before a task needs it (``producer.warm``)."""
+"""Runs the kernel of snapshots once, so that it is compiled before a task needs it (``producer.task.warm_up``)."""
 
 import numpy as np
 

@@ -8,8 +8,8 @@ import pytest
 
 from deploy.servers import DatabaseServer
 from millrace.client import Subscriber
-from producer import capture
 from producer.publish import opening
+from producer.task import capture
 from schemas.decision import Approval, Decision, DecisionKind
 from schemas.gtid import parse_gtid_set
 from tests.kit.capture.cluster import CaptureCluster, Source

@@ -8,9 +8,9 @@ from unittest import mock
 import pytest
 
 from deploy.servers import DatabaseServer, DatabaseSet, sql
-from producer import resume
 from producer.source.set_stream import Site
 from producer.source.set_streams import Upstreams
+from producer.task import resume
 from schemas.documents import Account, SecretPlace, SecretReference, SetDocument, TableFilter
 from schemas.gtid import Flavour
 from schemas.progress import Progress

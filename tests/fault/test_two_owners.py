@@ -15,8 +15,8 @@ from confluent_kafka import KafkaException
 from consumer.topic.verify import Check
 from deploy.servers import DatabaseServer, KafkaServer, ZooKeeperServer
 from millrace.errors import Fenced, MillraceError, Retryable
-from producer import capture
 from producer.publish.config import PublisherConfig, publisher_config
+from producer.task import capture
 from schemas.documents import Brokers
 from schemas.kafka_names import transactional_id
 from schemas.status import TaskState

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-import producer.capture as capture
+import producer.task.capture as capture
 import zk.run.slot
 from deploy.servers import DatabaseServer, KafkaServer
 from millrace.errors import Fatal, Retryable

@@ -13,13 +13,13 @@ from consumer.checks.target import TargetUse, check_target
 from deploy.servers import DatabaseServer, DatabaseSet, KafkaServer
 from deploy.servers.process import free_port
 from millrace.checks.requirement import Level, Requirement
-from producer.capture import CaptureRunner
 from producer.checks.source import SourceUse, check_set, widest_row
 from producer.checks.topic import check_topic_of
 from producer.publish.config import publisher_config
 from producer.publish.kafka import KafkaDriver
 from producer.source.set_stream import Site
 from producer.source.set_streams import Upstreams
+from producer.task.capture import CaptureRunner
 from schemas.documents import (
     Account,
     ApplyTask,

@@ -18,10 +18,10 @@ from millrace.checks.requirement import Level
 from millrace.cli import run
 from millrace.cli.exits import ExitCode
 from millrace.errors import MillraceError
-from producer.capture import CaptureRunner
 from producer.checks.topic import check_topic_of
 from producer.source.set_stream import Site
 from producer.source.set_streams import Upstreams
+from producer.task.capture import CaptureRunner
 from registry.client import RegistryClient
 from schemas.documents import (
     Account,

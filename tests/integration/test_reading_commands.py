@@ -17,9 +17,9 @@ from kazoo.client import KazooClient
 
 from deploy.servers import DatabaseServer, DatabaseSet, KafkaServer
 from millrace.cli import COMMANDS, load_command, run
-from producer.capture import CaptureRunner
 from producer.source.set_stream import Site
 from producer.source.set_streams import Upstreams
+from producer.task.capture import CaptureRunner
 from schemas.documents import ConflictPolicy
 from schemas.gtid import parse_gtid_set
 from tests.fixtures.servers import FLAVOURS, Pool

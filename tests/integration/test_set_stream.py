@@ -11,11 +11,11 @@ import pytest
 from deploy.servers import DatabaseServer, DatabaseSet, ServerOptions
 from millrace import cli
 from millrace.errors import Fatal, MillraceError, Retryable
-from producer.capture import wait_for_start
 from producer.convert.xa import XaGroups
 from producer.source import set_stream
 from producer.source.set_stream import Site, Upstream
 from producer.source.set_streams import Upstreams
+from producer.task.capture import wait_for_start
 from schemas.documents import (
     Account,
     Compression,

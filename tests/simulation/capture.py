@@ -1,4 +1,4 @@
-"""A capture worker's process: the steps of ``producer.capture`` in sequence instead of in threads.
+"""A capture worker's process: the steps of ``producer.task.capture`` in sequence instead of in threads.
 
 Real: lease, publisher, receiver, dump stream, relay log, converter. Models: ZooKeeper, the partition, the socket.
 """
@@ -12,12 +12,6 @@ from pathlib import Path
 from typing import cast
 from unittest import mock
 
-from producer.capture import (
-    converter_factory,
-    resume_open_transaction,
-    start_at_first_file,
-    wait_for_start,
-)
 from producer.convert.converter import Converter, ConverterSource
 from producer.publish.codec import RecordCodec
 from producer.publish.config import PublisherConfig, PublisherLimits
@@ -31,6 +25,12 @@ from producer.source.receive import receiver as receiving
 from producer.source.receive.dump import ReplicaIdentity
 from producer.source.receive.receiver import Receiver, ReceiverSource
 from producer.source.set_stream import Upstream
+from producer.task.capture import (
+    converter_factory,
+    resume_open_transaction,
+    start_at_first_file,
+    wait_for_start,
+)
 from schemas.documents import Brokers, TableFilter, Tls, TlsMode
 from schemas.documents.model import Member
 from schemas.gtid import Flavour, GtidPosition, parse_gtid_set
@@ -213,7 +213,7 @@ class CaptureProcess:
         return None if resumed is None else convert(resumed.progress, resumed.at)
 
     def _report(self) -> None:
-        """The status, as ``producer.capture`` writes and reads it."""
+        """The status, as ``producer.task.capture`` writes and reads it."""
         assert self._publisher is not None
         hint = self._publisher.hint
         if hint.progress.open is None:
@@ -237,7 +237,7 @@ class _Once(threading.Event):
 
 @dataclass
 class _Stream:
-    """The interface of a set's stream that ``producer.capture`` uses."""
+    """The interface of a set's stream that ``producer.task.capture`` uses."""
 
     wanted: GtidPosition | None
     relay: RelayLog

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from producer.pace import Pace, reader_lag_s
+from producer.task.lag import Pace, reader_lag_s
 from tests.kit.control.reports import FULL_CAPTURE
 
 COMMIT_MS = 1_764_000_000_000

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from producer import gathering
-from producer.gathering import Published, publish_together
+from producer.task import batching
+from producer.task.batching import Published, publish_together
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.progress import OpenTransaction, Progress
 
@@ -95,12 +95,12 @@ def _scene(*names: str, caught_up: Callable[[], bool] = lambda: False) -> _Scene
 @pytest.fixture(autouse=True)
 def no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """An empty line ends the wait at once."""
-    monkeypatch.setattr(gathering, "TRANSACTION_S_MAX", 0.01)
+    monkeypatch.setattr(batching, "TRANSACTION_S_MAX", 0.01)
 
 
 def test_backlog_shares_a_kafka_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
     """A buffer is freed when the next batch is queued, and files are released only after the commit."""
-    monkeypatch.setattr(gathering, "TRANSACTION_S_MAX", 60.0)
+    monkeypatch.setattr(batching, "TRANSACTION_S_MAX", 60.0)
     scene = _scene("b", "c")
     scene.caught_up = lambda: not scene.waiting
     scene.publish(_Batch("a", scene.done))
@@ -127,9 +127,9 @@ def test_open_source_transaction_is_not_split_when_caught_up() -> None:
 @pytest.mark.parametrize("limit", ["TRANSACTION_ROWS_MAX", "TRANSACTION_BYTES_MAX"])
 def test_kafka_transaction_is_bounded(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """By rows and by bytes, whichever comes first: the client holds a copy of all of it."""
-    monkeypatch.setattr(gathering, "BATCH_ROWS_MAX", ROWS)
-    monkeypatch.setattr(gathering, "BATCH_BYTES_MAX", 100 * ROWS)
-    monkeypatch.setattr(gathering, limit, (100 if "BYTES" in limit else 1) * 3 * ROWS)
+    monkeypatch.setattr(batching, "BATCH_ROWS_MAX", ROWS)
+    monkeypatch.setattr(batching, "BATCH_BYTES_MAX", 100 * ROWS)
+    monkeypatch.setattr(batching, limit, (100 if "BYTES" in limit else 1) * 3 * ROWS)
     scene = _scene("b", "c", "d", "e")
     scene.publish(_Batch("a", scene.done))
     assert [step for step in scene.done if step[0] in "ac"] == ["add a", "add b", "add c", "commit"]

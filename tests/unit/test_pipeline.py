@@ -11,7 +11,7 @@ import pytest
 from millrace.errors import Retryable
 from producer.convert.batch import RecordBatch
 from producer.convert.converter import Converter
-from producer.pipeline import Pipeline
+from producer.task.pipeline import Pipeline
 from schemas.place import Coordinates
 from schemas.record.record import KnownSchemas, RowRecord
 from tests.kit.binlog.builder import BinlogBuilder

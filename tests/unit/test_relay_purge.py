@@ -8,7 +8,6 @@ from unittest import mock
 import pytest
 
 from millrace.errors import Fatal
-from producer.keeping import needed_positions
 from producer.relay.evictions import record_evictions
 from producer.relay.layout import Subdir
 from producer.relay.purge import PurgePolicy, PurgeSchedule, purge_before, purge_due
@@ -16,6 +15,7 @@ from producer.relay.reader import RelayReader
 from producer.relay.summary import summarize
 from producer.relay.survey import Survey
 from producer.relay.writer import RelayLog
+from producer.task.relay_task import needed_positions
 from schemas.documents import PurgeRules
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.place import Coordinates

@@ -7,7 +7,7 @@ import pytest
 
 from millrace.errors import Retryable
 from producer.convert.converter import Converter
-from producer.resume import Resumed, resume_inside
+from producer.task.resume import Resumed, resume_inside
 from schemas.documents import TableFilter
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.place import FIRST_POS, Coordinates
@@ -56,7 +56,7 @@ class Part:
     values: list[bytes]
 
     def units(self) -> Iterator[bytes]:
-        """Act as ``producer.resume.PublishedRows``."""
+        """Act as ``producer.task.resume.PublishedRows``."""
         return iter(self.values)
 
 

@@ -39,7 +39,7 @@ from producer.relay.writer import RelayLog
 from producer.source.connection import Login, SourceConnection
 from producer.source.receive.dump import ReplicaIdentity
 from producer.source.receive.receiver import Receiver, ReceiverSource
-from producer.warm import warm
+from producer.task.warm_up import warm
 from schemas.documents import Member, Tls, TlsMode
 from schemas.gtid import Flavour
 

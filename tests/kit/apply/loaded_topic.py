@@ -13,9 +13,9 @@ from consumer.spark.session import SparkDriver
 from consumer.task.runner import ApplyRunner
 from deploy.servers import DatabaseServer, DatabaseSet, sql
 from millrace.errors import MillraceError
-from producer.capture import CaptureRunner
 from producer.source.set_stream import Site
 from producer.source.set_streams import Upstreams
+from producer.task.capture import CaptureRunner
 from schemas.documents import (
     ApplyRules,
     ApplyTask,

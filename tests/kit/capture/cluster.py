@@ -19,9 +19,9 @@ from consumer.topic.verify import TopicVerifier, Violation
 from deploy.servers import DatabaseServer, KafkaServer, sql
 from drivers.kafka.reader import TopicReader
 from millrace.errors import MillraceError, Retryable
-from producer.capture import CaptureRunner
 from producer.source.set_stream import Site
 from producer.source.set_streams import Upstreams
+from producer.task.capture import CaptureRunner
 from schemas.documents import (
     Account,
     Brokers,

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from millrace.errors import MillraceError, Retryable
-from producer.capture import converter_factory, wait_for_start
 from producer.convert.converter import ConverterSource
 from producer.relay.reader import RelayReader
-from producer.resume import resume_inside
 from producer.source.set_stream import Upstream
 from producer.source.set_streams import Upstreams
+from producer.task.capture import converter_factory, wait_for_start
+from producer.task.resume import resume_inside
 from schemas.documents import SetDocument, TableFilter
 from schemas.place import Coordinates
 from schemas.progress import Progress

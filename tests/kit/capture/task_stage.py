@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-import producer.capture as capture
+import producer.task.capture as capture
 from deploy.servers import DatabaseServer
 from millrace.errors import Retryable
-from producer.capture import CaptureRunner
 from producer.source.set_stream import Site
 from producer.source.set_streams import Upstreams
+from producer.task.capture import CaptureRunner
 from schemas.documents import (
     Account,
     Brokers,

@@ -38,7 +38,7 @@ PURGE_CHECK_S = 0.5
 LOOK_S = 0.1
 REPORT_EVERY = 10  # looks
 
-log = get_logger("producer.keeping")
+log = get_logger("producer.task.relay_task")
 
 
 class RelayRunner:

@@ -1,7 +1,7 @@
 """Runs one capture task: converts the set's relay log to records and publishes them to the task's topic.
 
     receiver's thread     source → relay log            one per set, shared by its tasks (producer.source.set_stream)
-    converter's thread    relay log → batches           (producer.pipeline)
+    converter's thread    relay log → batches           (producer.task.pipeline)
     housekeeping threads  purge the relay log; report while this thread waits for Kafka (producer.housekeeping)
     snapshot's threads    rows that exist already       (producer.snapshot.task)
     this thread           batches → Kafka transactions  (producer.publish)
@@ -14,7 +14,7 @@ again.
       (executes an operator's      its gap record in the topic, and the decision in ZooKeeper: the next start finds
       decision, if one waits)      the record and only removes the decision
     2 attach to the set's stream   relay files, which may be deleted
-      (to resume inside a source transaction, its rows must match those in the topic, see ``producer.resume``)
+      (to resume inside a source transaction, its rows must match those in the topic, see ``producer.task.resume``)
     3 publish batches              all of a Kafka transaction or nothing; the next start reads the tail
     4 report                       a status older than the topic; no start resumes from it
 
@@ -37,11 +37,7 @@ from millrace.log import get_logger
 from producer.convert.converter import Converter, ConverterSource
 from producer.convert.interleave import Inserts
 from producer.convert.tables import Prepare
-from producer.gathering import BATCH_BYTES_MAX, BATCH_ROWS_MAX, Published, publish_together
 from producer.housekeeping import Housekeeping
-from producer.keeping import PURGE_CHECK_S, RelayRunner, needed_positions
-from producer.pace import Pace, reader_lag_s
-from producer.pipeline import BatchSource, Pipeline
 from producer.publish.config import publisher_config
 from producer.publish.kafka import KafkaDriver
 from producer.publish.opening import NO_END, Basis, TailHint
@@ -49,11 +45,15 @@ from producer.publish.publisher import Publisher
 from producer.publish.topic_schemas import SchemaIds
 from producer.relay.purge import Positions
 from producer.relay.reader import RelayReader
-from producer.resume import Resumed, resume_inside
 from producer.snapshot.task import TaskSnapshots, snapshots_of
 from producer.source.choose.members import ask_flavour
 from producer.source.set_stream import Upstream, resolve_login
 from producer.source.set_streams import Upstreams
+from producer.task.batching import BATCH_BYTES_MAX, BATCH_ROWS_MAX, Published, publish_together
+from producer.task.lag import Pace, reader_lag_s
+from producer.task.pipeline import BatchSource, Pipeline
+from producer.task.relay_task import PURGE_CHECK_S, RelayRunner, needed_positions
+from producer.task.resume import Resumed, resume_inside
 from registry.client import RegistryClient
 from schemas.documents import CaptureTask, RelayTask, Work
 from schemas.gtid import Flavour, parse_gtid_set
@@ -74,7 +74,7 @@ AFTER_ATTACH = register("capture.after_attach")
 BEFORE_DECISION_ENDS = register("decision.before_removal")
 AFTER_DECISION_ENDED = register("decision.after_removal")
 
-log = get_logger("producer.capture")
+log = get_logger("producer.task.capture")
 
 
 class CaptureRunner:
@@ -87,7 +87,7 @@ class CaptureRunner:
         self._relays = RelayRunner(sets, streams)
 
     def run(self, task: Work, *, lease: HeldLease, stop: threading.Event, report: Report) -> None:
-        """Publish until ``stop`` is set; see the module. A relay is run as ``producer.keeping`` says."""
+        """Publish until ``stop`` is set; see the module. A relay is run as ``producer.task.relay_task`` says."""
         if isinstance(task, RelayTask):
             self._relays.run(task, lease=lease, stop=stop, report=report)
             return

@@ -6,7 +6,7 @@ Another batch is taken while the converter has more to read, or while a source t
 the limits below. A batch that was cut because the publisher waited for it, at the end of the relay log, is committed at
 once. So a Kafka transaction of a caught-up task has one batch.
 
-Memory: the converter's batches are as many as without this (``producer.pipeline``): a batch is released when the next
+Memory: the converter's batches are as many as without this (``producer.task.pipeline``): a batch is released when the next
 one is queued. librdkafka holds a copy of the open Kafka transaction: at most ``TRANSACTION_BYTES_MAX``, and one batch
 more.
 """
@@ -15,8 +15,8 @@ import time
 from dataclasses import dataclass
 
 from producer.convert.batch import RecordBatch
-from producer.pipeline import BatchSource, Pipeline
 from producer.publish.publisher import Publisher
+from producer.task.pipeline import BatchSource, Pipeline
 from schemas.place import Coordinates
 from schemas.record.control import RecordKind
 from schemas.record.framing import peek_kind

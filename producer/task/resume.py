@@ -19,7 +19,7 @@ from typing import Protocol
 
 from millrace.errors import Retryable
 from millrace.log import get_logger
-from producer.pipeline import BatchSource
+from producer.task.pipeline import BatchSource
 from schemas.gtid import parse_gtid
 from schemas.place import Coordinates
 from schemas.progress import OpenTransaction, Progress
@@ -33,7 +33,7 @@ ROWS_MAX = 50_000
 BYTES_MAX = 16 << 20
 WAIT_S = 0.1  # time to wait for the relay log before `may_wait` is called again
 
-log = get_logger("producer.resume")
+log = get_logger("producer.task.resume")
 
 
 class PublishedRows(Protocol):

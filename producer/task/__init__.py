@@ -1,0 +1,1 @@
+"""One capture task of a worker: its pipeline, its resumption, its lag; and a relay without tasks."""
