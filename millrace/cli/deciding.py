@@ -13,7 +13,7 @@ from millrace.counted import counted
 from millrace.errors import Fatal, MillraceError
 from producer.publish.config import publisher_config
 from producer.publish.kafka import KafkaDriver
-from producer.publish.look import TopicLook, look_at_topic
+from producer.publish.topic_progress import TopicLook, look_at_topic
 from producer.source.choose.members import MemberFacts, ask_flavour, ask_members
 from producer.source.set_stream import resolve_login
 from producer.task.capture import tail_hint

@@ -1,7 +1,7 @@
 """``millrace unsafe COMMAND TASK``: ways out that lose changes. See docs/unsafe.md.
 
 ``skip-gtid``, ``reset-position`` and ``adopt-topic`` decide on a stopped capture task and leave the decision in
-ZooKeeper. The task's next owner executes it (``producer.publish.decided``). ``follow-topic`` decides on a stopped apply
+ZooKeeper. The task's next owner executes it (``producer.publish.pending_decision``). ``follow-topic`` decides on a stopped apply
 task, on its target. A command never writes to Kafka.
 """
 
@@ -47,7 +47,7 @@ def skip_gtid(
     """Leave out one source transaction: its rows, or the rest of them, will not be in the topic."""
     from millrace.cli.deciding import decision_on
     from millrace.cli.primary import next_transaction, primary_history
-    from producer.decide import skip
+    from producer.publish.decision import skip
     from schemas.gtid import MariadbGtid, MariadbGtidSet, parse_gtid
 
     with control() as now, naming(task=task):
@@ -75,7 +75,7 @@ def reset_position(
     """Continue at a later GTID set: the transactions in between will not be in the topic."""
     from millrace.cli.deciding import decision_on, refusals
     from millrace.cli.primary import primary_history
-    from producer.decide import reset
+    from producer.publish.decision import reset
     from schemas.gtid import parse_gtid_set
 
     with control() as now, naming(task=task):
@@ -107,7 +107,7 @@ def adopt_topic(
 ) -> None:
     """Continue in a topic that lost all its records, after the progress in the task's status."""
     from millrace.cli.deciding import decision_on
-    from producer.decide import adopt
+    from producer.publish.decision import adopt
     from schemas.gtid import parse_gtid_set
     from schemas.progress import Progress
 

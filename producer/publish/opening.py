@@ -28,7 +28,6 @@ from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
 from producer.publish.config import PublisherConfig
-from producer.publish.decided import adopted_progress, must_execute
 from producer.publish.driver import (
     Driver,
     Ends,
@@ -38,6 +37,7 @@ from producer.publish.driver import (
     Transactions,
 )
 from producer.publish.open_transactions import find_open_writer
+from producer.publish.pending_decision import adopted_progress, must_execute
 from producer.publish.positions import Codec
 from producer.publish.tail import Tail, last_decision, read_tail
 from producer.publish.topic_check import check_topic

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from millrace.rates import LONG_S, SHORT_S, Meter
 from producer.convert.converter import ConverterSource
 from producer.convert.table_filter import FoldedFilter
-from producer.housekeeping import Housekeeping
+from producer.publish.chores import Housekeeping
 from producer.publish.publisher import Publisher
 from producer.snapshot.course import Course
 from producer.snapshot.history import History

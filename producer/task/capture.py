@@ -2,7 +2,7 @@
 
     receiver's thread     source → relay log            one per set, shared by its tasks (producer.source.set_stream)
     converter's thread    relay log → batches           (producer.task.pipeline)
-    housekeeping threads  purge the relay log; report while this thread waits for Kafka (producer.housekeeping)
+    housekeeping threads  purge the relay log; report while this thread waits for Kafka (producer.publish.chores)
     snapshot's threads    rows that exist already       (producer.snapshot.task)
     this thread           batches → Kafka transactions  (producer.publish)
 
@@ -37,7 +37,7 @@ from millrace.log import get_logger
 from producer.convert.converter import Converter, ConverterSource
 from producer.convert.interleave import Inserts
 from producer.convert.tables import Prepare
-from producer.housekeeping import Housekeeping
+from producer.publish.chores import Housekeeping
 from producer.publish.config import publisher_config
 from producer.publish.kafka import KafkaDriver
 from producer.publish.opening import NO_END, Basis, TailHint
@@ -111,7 +111,7 @@ class CaptureRunner:
         )
         with closing(publisher):
             if basis.decision is not None:
-                # before anything else is published: see ``producer.publish.decided``
+                # before anything else is published: see ``producer.publish.pending_decision``
                 fault_point(BEFORE_DECISION_ENDS)
                 self._sets.end_decision(task, basis.decision)
                 fault_point(AFTER_DECISION_ENDED)

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from millrace.errors import Fatal, MillraceError
 from millrace.log import get_logger
-from producer.housekeeping import Housekeeping
+from producer.publish.chores import Housekeeping
 from producer.relay import layout
 from producer.relay.files import disk_errors
 from producer.relay.purge import Positions

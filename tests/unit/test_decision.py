@@ -6,9 +6,9 @@ from functools import partial
 import pytest
 
 from millrace.errors import Fatal
-from producer.decide import adopt, reset, skip
-from producer.publish.decided import adopted_progress, must_execute
-from producer.publish.look import TopicLook
+from producer.publish.decision import adopt, reset, skip
+from producer.publish.pending_decision import adopted_progress, must_execute
+from producer.publish.topic_progress import TopicLook
 from schemas.decision import (
     Approval,
     Decision,

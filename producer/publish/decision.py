@@ -17,7 +17,7 @@ from collections.abc import Mapping
 
 from millrace.counted import counted
 from millrace.errors import Fatal
-from producer.publish.look import TopicLook
+from producer.publish.topic_progress import TopicLook
 from schemas.decision import is_forward
 from schemas.gtid import (
     AnyGtid,
