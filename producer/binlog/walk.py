@@ -5,7 +5,7 @@
 - ``find_prepared`` finds XA PREPARE in events that have been checked.
 - ``find_table_maps`` finds the structures of tables in events that have been checked.
 - ``find_group_end`` finds how a source transaction ends whose events have been checked.
-- ``extend_sum`` serves both for an event that is read in pieces (``producer.relay.pieces``).
+- ``extend_sum`` serves both for an event that is read in pieces (``producer.relay.large_event``).
 
 ``walk_events`` and ``scan_events`` stop at the first bad event and return the reason. An event cut by the end of the
 bytes is not an error.

@@ -24,7 +24,7 @@ from producer.convert.rows_head import read_rows_head, row_bounds
 from producer.convert.statements import inflated_query
 from producer.convert.tables import table_names
 from producer.relay.files import disk_errors
-from producer.relay.stored import StoredFile, open_stored, read_stored
+from producer.relay.stored_file import StoredFile, open_stored, read_stored
 from producer.relay.survey import Survey
 from schemas.gtid import Flavour
 from schemas.place import FIRST_POS, Coordinates

@@ -31,7 +31,7 @@ from producer.relay.evictions import read_evictions
 from producer.relay.files import disk_errors
 from producer.relay.layout import Subdir
 from producer.relay.reader import RelayReader
-from producer.relay.stored import modified_at_s, remove_stored
+from producer.relay.stored_file import modified_at_s, remove_stored
 from producer.relay.writer import RelayLog
 from schemas.documents import PurgeRules
 from schemas.gtid import GtidPosition

@@ -17,7 +17,7 @@ from producer.relay import layout
 from producer.relay.damage import Damage
 from producer.relay.files import disk_errors
 from producer.relay.layout import DAMAGED_SUFFIX
-from producer.relay.stored import packed_path
+from producer.relay.stored_file import packed_path
 from producer.relay.survey import Survey
 from producer.relay.writer import RelayLog
 from schemas.place import Coordinates

@@ -33,10 +33,10 @@ from producer.binlog.crc import TABLES
 from producer.binlog.events import EVENT_BYTES_MIN, HEADER_BYTES, TRANSACTION_PAYLOAD
 from producer.binlog.walk import scan_events
 from producer.relay.files import disk_errors
+from producer.relay.large_event import EventStream, has_right_sum
 from producer.relay.layout import Subdir, file_number, parse_subdir
-from producer.relay.pieces import EventStream, has_right_sum
 from producer.relay.recovery import walk_file
-from producer.relay.stored import StoredFile, open_stored
+from producer.relay.stored_file import StoredFile, open_stored
 from producer.relay.writer import RelayLog
 from schemas.gtid import Flavour, GtidPosition, has_same_sequence_from_other_server
 from schemas.place import FIRST_POS, Coordinates

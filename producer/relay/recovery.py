@@ -41,8 +41,8 @@ from producer.binlog.transactions import begin_event, finish_event
 from producer.binlog.walk import walk_events
 from producer.relay import layout
 from producer.relay.files import DISK, Files, fill, write_all
-from producer.relay.pieces import has_right_sum
-from producer.relay.stored import StoredFile, open_stored, read_stored
+from producer.relay.large_event import has_right_sum
+from producer.relay.stored_file import StoredFile, open_stored, read_stored
 from schemas.gtid import Flavour, GtidPosition
 
 BEFORE_CUT = register("relay.before_cut")

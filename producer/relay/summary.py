@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from producer.relay.files import disk_errors
 from producer.relay.purge import Positions
 from producer.relay.reader import RelayReader
-from producer.relay.stored import open_stored, read_stored, stored_bytes
+from producer.relay.stored_file import open_stored, read_stored, stored_bytes
 from producer.relay.writer import RelayLog
 from schemas.place import FIRST_POS, Coordinates
 

@@ -35,16 +35,16 @@ from producer.binlog.compiled import Bytes, Words
 from producer.binlog.gtid_runs import advance_position, empty_position
 from producer.relay import layout
 from producer.relay.closed_file import closed_end
-from producer.relay.durable import note_durable
+from producer.relay.durable_end import note_durable
 from producer.relay.files import DISK, Files, disk_errors, read_range, write_all
 from producer.relay.holds import Holds
 from producer.relay.layout import Meta, Subdir
 from producer.relay.notes import SubdirNotes
 from producer.relay.open_file import WRITE_FAILED, OpenFile, ResumePoint, create_file
 from producer.relay.recovery import read_position_before, recover_file
-from producer.relay.stored import remove_stored
+from producer.relay.stored_file import remove_stored
 from producer.relay.sync import SyncPolicy, SyncThread
-from producer.relay.unpack import remove_leftovers, unpack
+from producer.relay.uncompress import remove_leftovers, unpack
 from schemas.gtid import Flavour, GtidPosition
 from schemas.place import FIRST_POS, Coordinates
 

@@ -11,7 +11,7 @@ import numpy as np
 from producer.binlog import events as t
 from producer.binlog.gtid_events import STANDALONE_FLAG
 from producer.binlog.gtid_runs import read_gtid
-from producer.relay.stored import StoredFile, open_stored, read_stored
+from producer.relay.stored_file import StoredFile, open_stored, read_stored
 from producer.serve.catalogue import Catalogue, ServedFile
 from producer.serve.wire import Refusal, Value
 from schemas.binary_gtid import decode_binlog_state, decode_previous_gtids

@@ -20,11 +20,11 @@ from pathlib import Path
 from millrace.errors import Fatal, MillraceError
 from millrace.log import get_logger
 from producer.relay import layout
-from producer.relay.durable import read_durable
+from producer.relay.durable_end import read_durable
 from producer.relay.files import DISK, Files
 from producer.relay.layout import Subdir
 from producer.relay.recovery import read_position_before
-from producer.relay.stored import StoredFile, open_stored
+from producer.relay.stored_file import StoredFile, open_stored
 from producer.relay.survey import Survey
 from producer.serve.names import served_name
 from producer.serve.walked import Walk, Walks

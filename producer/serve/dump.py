@@ -29,7 +29,7 @@ from producer.binlog import framing, transactions
 from producer.binlog.crc import TABLES
 from producer.binlog.framing import frame_events
 from producer.binlog.gtid_events import NUMBER, SOURCE_HIGH, SOURCE_LOW
-from producer.relay.stored import StoredFile, open_stored, read_stored
+from producer.relay.stored_file import StoredFile, open_stored, read_stored
 from producer.serve.artificial import inner_format_description, rotate_event, sign_of_life
 from producer.serve.catalogue import Catalogue, Served, ServedFile
 from producer.serve.done import done_rows, no_rows

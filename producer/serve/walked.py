@@ -13,7 +13,7 @@ from producer.binlog.events import HEADER_BYTES
 from producer.binlog.gtid_runs import advance_position, new_runs
 from producer.binlog.walk import walk_events
 from producer.relay.recovery import WINDOW_BYTES
-from producer.relay.stored import StoredFile
+from producer.relay.stored_file import StoredFile
 from schemas.gtid import Flavour, GtidPosition
 from schemas.place import FIRST_POS
 

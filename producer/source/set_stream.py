@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from millrace.errors import Retryable
-from producer.relay.compress import Compressor
+from producer.relay.compression import Compressor
 from producer.relay.control import answer_purge_request, last_answer, place_request
 from producer.relay.files import DISK, Files
 from producer.relay.purge import Positions, PurgeSchedule, purge_before

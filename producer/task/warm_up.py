@@ -20,7 +20,7 @@ from millrace.errors import Retryable
 from producer.binlog.events import FORMAT_DESCRIPTION, PREVIOUS_GTIDS
 from producer.binlog.gtid_runs import new_runs
 from producer.convert.converter import Converter, ConverterSource
-from producer.relay.pieces import has_right_sum
+from producer.relay.large_event import has_right_sum
 from producer.relay.reader import RelayReader
 from producer.relay.writer import RelayLog
 from producer.serve.catalogue import Catalogue

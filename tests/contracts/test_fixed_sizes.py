@@ -76,7 +76,7 @@ FIXED = {
     "consumer/kernel/text_rows.py state": OWN,
     "consumer/records/row_schemas.py programs": "the program of no schema",
     "millrace/text_protocol/arriving.py head": SCRATCH,
-    "producer/relay/pieces.py folded": SCRATCH,
+    "producer/relay/large_event.py folded": SCRATCH,
     "producer/relay/reader.py _folded": SCRATCH,
     "producer/relay/recovery.py runs": SCRATCH,
     "producer/serve/dump.py _folded": SCRATCH,
@@ -94,7 +94,7 @@ FIXED = {
     "producer/convert/event_sources.py _NO_EVENTS": EMPTY,
     "producer/convert/event_sources.py window": EMPTY,
     "producer/convert/output.py out": EMPTY,
-    "producer/relay/pieces.py _piece": EMPTY,
+    "producer/relay/large_event.py _piece": EMPTY,
     "producer/serve/done.py return": EMPTY,
     "producer/serve/dump.py nothing": EMPTY,
 }

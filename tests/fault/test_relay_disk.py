@@ -17,7 +17,7 @@ from millrace.errors import Fatal, Retryable
 from producer.binlog.gtid_runs import new_runs
 from producer.relay import layout
 from producer.relay import writer as relay_log
-from producer.relay.durable import DURABLE_NAME
+from producer.relay.durable_end import DURABLE_NAME
 from producer.relay.writer import RelayLog
 from schemas.gtid import Flavour
 from tests.fixtures.sweep import Sweep

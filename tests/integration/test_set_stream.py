@@ -357,7 +357,7 @@ def test_compressed_relay_files_are_the_servers_files(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Closed files are compressed beside the stream; a reader gets the server's bytes, also after a restart."""
-    monkeypatch.setattr("producer.relay.compress.INTERVAL_S", 0.02)
+    monkeypatch.setattr("producer.relay.compression.INTERVAL_S", 0.02)
     zstd = replace(document, relay=RelayRules(compress=Compression.ZSTD))
     before = position_of(source_set.primary)
     source_set.execute("FLUSH BINARY LOGS")

@@ -7,7 +7,7 @@ import pytest
 
 from millrace.errors import Fatal, Retryable
 from producer.binlog import transactions
-from producer.relay import pieces, recovery
+from producer.relay import large_event, recovery
 from producer.relay.reader import RelayReader
 from producer.relay.recovery import WalkResult, walk_file
 from producer.relay.writer import RelayLog
@@ -24,7 +24,7 @@ BYTES_MAX = 500
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces and windows of a few hundred bytes."""
-    monkeypatch.setattr(pieces, "PIECE_BYTES", PIECE)
+    monkeypatch.setattr(large_event, "PIECE_BYTES", PIECE)
     monkeypatch.setattr(recovery, "WINDOW_BYTES", BYTES_MAX)
 
 

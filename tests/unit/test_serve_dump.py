@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from producer.relay import layout
-from producer.relay.durable import note_durable
+from producer.relay.durable_end import note_durable
 from producer.relay.layout import Subdir
 from producer.serve.catalogue import Catalogue
 from producer.serve.dump import Dump

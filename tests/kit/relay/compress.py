@@ -3,7 +3,7 @@
 import threading
 from pathlib import Path
 
-from producer.relay.compress import compress_closed
+from producer.relay.compression import compress_closed
 from producer.relay.writer import RelayLog
 from schemas.gtid import Flavour
 from schemas.place import Coordinates

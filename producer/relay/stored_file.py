@@ -11,9 +11,9 @@ other may not be verified yet. A reader that has opened the plain file keeps rea
 from pathlib import Path
 from typing import Protocol
 
+from producer.relay.compressed_file import PackedFile
 from producer.relay.files import Files, fill
 from producer.relay.layout import PACKED_SUFFIX
-from producer.relay.packed import PackedFile
 
 
 class StoredFile(Protocol):

@@ -15,10 +15,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from millrace.faults import fault_point, register
+from producer.relay.compressed_file import FRAME_BYTES, PackedFile
 from producer.relay.files import Files, write_all
 from producer.relay.layout import NEW_SUFFIX, PACKED_SUFFIX, is_file_name
-from producer.relay.packed import FRAME_BYTES, PackedFile
-from producer.relay.stored import packed_path, read_stored
+from producer.relay.stored_file import packed_path, read_stored
 
 AFTER_UNPACKED_WRITE = register("relay.unpack.after_write")
 AFTER_UNPACKED_RENAME = register("relay.unpack.after_rename")
