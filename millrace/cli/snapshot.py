@@ -78,7 +78,7 @@ def _request(tables: str, where: str | None) -> SnapshotRequest:
 
 
 def _ask(now: Control, task: CaptureTask, request: SnapshotRequest, *, json: bool) -> None:
-    from producer.snapshot.asking import check_request
+    from producer.snapshot.request_check import check_request
 
     document = now.store.set_entry(task.set_name).document
     checked = check_request(task, document, request)

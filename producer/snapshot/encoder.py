@@ -21,7 +21,7 @@ from producer.convert.kernel.rows import CREATE, convert_rows, write_event_head
 from producer.convert.tables import source_head
 from producer.snapshot.images import Images
 from producer.snapshot.kernel.rows import FRAME_BYTES, GROWTH_BYTES, stamp_rows
-from producer.snapshot.selecting import Selection, selection_program
+from producer.snapshot.select_list import Selection, selection_program
 from schemas.record.control import Origin, RegisteredSchema
 from schemas.table.structure import TableSchema
 

@@ -22,7 +22,7 @@ from producer.snapshot.kernel.images import (
     WRONG,
     put_images,
 )
-from producer.snapshot.selecting import Selection
+from producer.snapshot.select_list import Selection
 
 BUFFER_BYTES = 1 << 20
 _FIRST_BYTES = 1 << 20

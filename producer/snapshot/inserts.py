@@ -8,8 +8,8 @@ from producer.convert.arrays import Bytes, Numbers
 from producer.convert.interleave import Sink
 from producer.convert.kernel import program as p
 from producer.convert.tables import KnownTables
-from producer.snapshot.course import Course, Insertion
-from producer.snapshot.history import History
+from producer.snapshot.ended_snapshots import History
+from producer.snapshot.insertion_plan import Course, Insertion
 from producer.snapshot.kernel.rows import changed_keys
 from schemas.gtid import GtidPosition
 from schemas.progress import Progress

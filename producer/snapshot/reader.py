@@ -18,8 +18,8 @@ from millrace.errors import Fatal, MillraceError
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
 from producer.convert.table_filter import NameFilter
-from producer.snapshot.course import Answer, NamesRequest
-from producer.snapshot.reading import MemberSession, ReadRequest, Refused
+from producer.snapshot.chunk_read import MemberSession, ReadRequest, Refused
+from producer.snapshot.insertion_plan import Answer, NamesRequest
 from producer.source.connection import Login, SourceConnection
 from schemas.documents import Member
 from schemas.record.control import Origin
@@ -51,7 +51,7 @@ class SnapshotSource:
 
 @dataclass(slots=True)
 class ChunkReader:
-    """``producer.snapshot.course.Reads`` inside the ``with`` block."""
+    """``producer.snapshot.insertion_plan.Reads`` inside the ``with`` block."""
 
     source: SnapshotSource
     problem: MillraceError | None = None  # of the last try

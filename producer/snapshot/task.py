@@ -16,12 +16,12 @@ from producer.convert.converter import ConverterSource
 from producer.convert.table_filter import FoldedFilter
 from producer.publish.chores import Housekeeping
 from producer.publish.publisher import Publisher
-from producer.snapshot.course import Course
-from producer.snapshot.history import History
+from producer.snapshot.ended_snapshots import History
+from producer.snapshot.insertion_plan import Course
 from producer.snapshot.inserts import SnapshotInserts
 from producer.snapshot.reader import ChunkReader, SnapshotSource
+from producer.snapshot.requests import LOOK_S, TaskWishes
 from producer.snapshot.throttle import Throttle
-from producer.snapshot.wishes import LOOK_S, TaskWishes
 from producer.source.set_stream import Upstream, resolve_login
 from schemas.documents import SetDocument, SnapshotLimits
 from schemas.progress import Progress

@@ -27,7 +27,7 @@ from producer.serve.catalogue import Catalogue
 from producer.serve.dump import Dump
 from producer.serve.requests import DumpRequest
 from producer.serve.wire import Wire
-from producer.snapshot.warm import warm_snapshot
+from producer.snapshot.warm_up import warm_snapshot
 from producer.source.receive.dump_stream import DumpStream, StreamFigures
 from producer.source.receive.verification import Verifier
 from schemas.documents import Member

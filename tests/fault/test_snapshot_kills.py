@@ -7,7 +7,7 @@ import pytest
 
 from deploy.servers import DatabaseServer
 from producer.publish import publisher
-from producer.snapshot import reader, wishes
+from producer.snapshot import reader, requests
 from schemas.documents import Snapshot
 from schemas.gtid import Flavour
 from schemas.snapshot_request import SnapshotRequest
@@ -26,8 +26,8 @@ POINTS = {
     Flavour.MARIADB: (f"{reader.AFTER_READ}:kill@2", f"{publisher.AFTER_COMMIT}:kill@3"),
 }
 REMOVALS = {
-    Flavour.MYSQL: wishes.BEFORE_REMOVAL,
-    Flavour.MARIADB: wishes.AFTER_REMOVAL,
+    Flavour.MYSQL: requests.BEFORE_REMOVAL,
+    Flavour.MARIADB: requests.AFTER_REMOVAL,
 }
 
 

@@ -15,7 +15,7 @@ from deploy.servers import Account, DatabaseServer
 from drivers.mysql.catalog import read_triggers
 from drivers.mysql.connection import Endpoint, connect
 from millrace.errors import Fatal, MillraceError
-from producer.snapshot.reading import MemberSession, ReadChunk
+from producer.snapshot.chunk_read import MemberSession, ReadChunk
 from producer.source.choose.choice import choose
 from producer.source.choose.judge import Look
 from producer.source.choose.members import ask_members

@@ -6,9 +6,9 @@ import pytest
 
 from deploy.servers import DatabaseServer
 from producer.convert.table_filter import NameFilter
-from producer.snapshot.course import Answer
+from producer.snapshot.chunk_read import ReadChunk
+from producer.snapshot.insertion_plan import Answer
 from producer.snapshot.reader import ChunkReader, SnapshotSource
-from producer.snapshot.reading import ReadChunk
 from producer.snapshot.throttle import Throttle
 from schemas.documents import SnapshotLimits, TableFilter
 from tests.kit.capture.snapshot_rows import origin_of, request_for, session_on

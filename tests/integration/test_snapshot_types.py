@@ -6,7 +6,7 @@ import pymysql
 import pytest
 
 from deploy.servers import DatabaseServer
-from producer.snapshot.reading import ReadChunk
+from producer.snapshot.chunk_read import ReadChunk
 from schemas.gtid import Flavour
 from schemas.record.record import KnownSchemas, RowRecord, decode_record
 from tests.kit.binlog.session import LoggedSession, logged

@@ -22,7 +22,7 @@ from consumer.target.progress import Mark, create_tables, insert_mark
 from deploy.servers import DatabaseServer
 from drivers.mysql.catalog import Inventory, TargetTable, read_inventory
 from drivers.mysql.connection import connect
-from producer.snapshot.reading import ReadChunk
+from producer.snapshot.chunk_read import ReadChunk
 from schemas.chunks.borders import chunks, next_border
 from schemas.chunks.chunk import Chunk
 from schemas.chunks.key import ChunkKey, chunk_key

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from producer.snapshot.course import Answer, Course, Insertion, NamesRequest
+from producer.snapshot.chunk_read import ReadChunk, ReadRequest, Refused
 from producer.snapshot.encoder import EncodedRows
-from producer.snapshot.reading import ReadChunk, ReadRequest, Refused
+from producer.snapshot.insertion_plan import Answer, Course, Insertion, NamesRequest
 from schemas.gtid import Flavour, GtidPosition, parse_gtid_set
 from schemas.record.control import SnapshotStep
 from schemas.snapshot import Name, SnapshotState, TablePlace, initial_state

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from millrace.errors import Fatal, Retryable
 from producer.snapshot.images import read_images
-from producer.snapshot.selecting import Selection
+from producer.snapshot.select_list import Selection
 from producer.snapshot.structure import CatalogTable
 from schemas.table.structure import (
     BINARY,

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from producer.snapshot.course import Insertion
-from producer.snapshot.history import History
-from producer.snapshot.wishes import TaskWishes
+from producer.snapshot.ended_snapshots import History
+from producer.snapshot.insertion_plan import Insertion
+from producer.snapshot.requests import TaskWishes
 from schemas.documents import ApplyTask, CaptureTask, SetDocument
 from schemas.snapshot import SnapshotState, TablePlace
 from schemas.snapshot_request import (

@@ -10,7 +10,7 @@ from producer.convert.column_program import ColumnProgram
 from producer.convert.kernel import program as p
 from producer.snapshot.encoder import EncodedRows, ReadPlace, RowEncoder
 from producer.snapshot.kernel.rows import changed_keys
-from producer.snapshot.selecting import Selection
+from producer.snapshot.select_list import Selection
 from producer.snapshot.structure import CatalogColumn, CatalogTable, keys_of, table_schema
 from schemas.gtid import Flavour
 from schemas.record.avro_codec import encode

@@ -3,13 +3,13 @@
 from collections import deque
 
 from millrace.cli.snapshot import progress_of
-from producer.snapshot.course import Answer, Course, NamesRequest
-from producer.snapshot.history import History
+from producer.snapshot.chunk_read import ReadRequest
+from producer.snapshot.ended_snapshots import History
+from producer.snapshot.insertion_plan import Answer, Course, NamesRequest
 from producer.snapshot.inserts import SnapshotInserts
 from producer.snapshot.reader import ChunkReader, SnapshotSource
-from producer.snapshot.reading import ReadRequest
+from producer.snapshot.requests import TaskWishes
 from producer.snapshot.task import TaskSnapshots
-from producer.snapshot.wishes import TaskWishes
 from producer.source.connection import Login
 from schemas.documents import ApplyTask, CaptureTask, Member, SetDocument, TableFilter
 from schemas.gtid import Flavour, parse_gtid_set

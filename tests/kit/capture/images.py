@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from producer.snapshot.images import Images, read_images
-from producer.snapshot.selecting import Selection
+from producer.snapshot.select_list import Selection
 from tests.kit.text_protocol import EOF, FIRST, result
 
 

@@ -2,8 +2,8 @@
 
 from deploy.servers import DatabaseServer
 from producer.convert.column_program import avro_string
+from producer.snapshot.chunk_read import MemberSession, ReadChunk, ReadRequest
 from producer.snapshot.encoder import ReadPlace
-from producer.snapshot.reading import MemberSession, ReadChunk, ReadRequest
 from schemas.documents import Member
 from schemas.gtid import parse_gtid_set
 from schemas.record.avro_schema import SOURCE_VERSION, envelope_schema, key_schema

@@ -33,7 +33,7 @@ log = get_logger("producer.snapshot")
 
 @dataclass(slots=True)
 class TaskWishes:
-    """``producer.snapshot.course.Wishes`` of one task. ``committed``: the state that the topic has.
+    """``producer.snapshot.insertion_plan.Wishes`` of one task. ``committed``: the state that the topic has.
 
     ``ended``: the snapshots that have ended, which are moved to ZooKeeper once the topic has their end.
     """

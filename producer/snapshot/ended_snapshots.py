@@ -1,4 +1,4 @@
-"""The snapshots that a run has seen end, until they are in ZooKeeper (``producer.snapshot.wishes``).
+"""The snapshots that a run has seen end, until they are in ZooKeeper (``producer.snapshot.requests``).
 
 Not known: when a snapshot began that another owner began, and how many rows that owner published.
 """
@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from producer.snapshot.course import Insertion
+from producer.snapshot.insertion_plan import Insertion
 from schemas.snapshot import SnapshotState
 from schemas.snapshot_request import ENDED_MAX, EndedSnapshot, Span
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from millrace.errors import Fatal, MillraceError
 from producer.convert.table_filter import FoldedFilter, NameFilter
 from producer.snapshot.catalog import Catalog
-from producer.snapshot.reading import chunk_select
-from producer.snapshot.refused import none_readable, unpublished, unreadable, wrong_condition
-from producer.snapshot.selecting import SESSION, Selection
+from producer.snapshot.chunk_read import chunk_select
+from producer.snapshot.refusals import none_readable, unpublished, unreadable, wrong_condition
+from producer.snapshot.select_list import SESSION, Selection
 from producer.snapshot.structure import CatalogTable, table_schema
 from producer.source.connection import SourceConnection
 from producer.source.identity import ask_identity

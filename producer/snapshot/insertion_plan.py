@@ -30,8 +30,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from producer.snapshot.chunk_read import ReadChunk, ReadRequest, Refused
 from producer.snapshot.encoder import EncodedRows, ReadPlace
-from producer.snapshot.reading import ReadChunk, ReadRequest, Refused
 from schemas.gtid import GtidPosition, any_gtid_of
 from schemas.record.control import SnapshotStep
 from schemas.snapshot import Name, SnapshotState, TablePlace, remaining

@@ -24,7 +24,7 @@ from producer.convert.table_filter import NameFilter
 from producer.snapshot.catalog import Catalog
 from producer.snapshot.encoder import EncodedRows, ReadPlace, RowEncoder
 from producer.snapshot.images import Images, read_images
-from producer.snapshot.selecting import SESSION, Selection
+from producer.snapshot.select_list import SESSION, Selection
 from producer.snapshot.structure import CatalogTable, table_schema
 from producer.source.choose.members import ask_position
 from producer.source.connection import Login, SourceConnection

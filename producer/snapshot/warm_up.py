@@ -8,7 +8,7 @@ from producer.convert.kernel import program as p
 from producer.snapshot.encoder import ReadPlace, RowEncoder
 from producer.snapshot.images import read_images
 from producer.snapshot.kernel.rows import changed_keys
-from producer.snapshot.selecting import Selection, selection_program
+from producer.snapshot.select_list import Selection, selection_program
 from producer.snapshot.structure import CatalogColumn, CatalogTable, keys_of, table_schema
 from schemas.gtid import Flavour, any_gtid_of, parse_gtid_set
 from schemas.record.avro_schema import envelope_schema, key_schema
