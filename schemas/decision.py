@@ -10,8 +10,8 @@ has this progress: it writes a ``gap`` record (``schemas.record.gap``), and cont
 
 Layout in ZooKeeper: the field ``decision`` of ``tasks/<task>``, with the fields of ``decision_to_plain``.
 
-Guarantees: ``result`` is never equal to ``before``, because the gap record has its own ``seq``. Pure values.
-Not done here: the checks against the source (``producer.publish.decision``), the execution (``producer.publish.opening``).
+Guarantees: ``result`` is never equal to ``before``, because the gap record has its own ``seq``. Pure values. Not done
+here: the checks against the source (``producer.publish.decision``), the execution (``producer.publish.opening``).
 """
 
 from collections.abc import Mapping

@@ -7,8 +7,8 @@
             publish(batch)
 
 Guarantees: source transactions in ``progress`` are skipped. In an open source transaction the published rows are
-skipped by count (``producer.task.resume`` has shown that they are the same rows). Every other row comes exactly once, in
-binlog order, and ``seq`` has no gap. A batch ends between source transactions wherever possible. The same relay log
+skipped by count (``producer.task.resume`` has shown that they are the same rows). Every other row comes exactly once,
+in binlog order, and ``seq`` has no gap. A batch ends between source transactions wherever possible. The same relay log
 gives the same row records, except for schema IDs. Used by one thread.
 
 Not done here: publishing, and deciding when. A converter cannot be used after an exception; the next one starts at the

@@ -9,7 +9,7 @@
     5 tail read                 —   (a greater epoch in it: Fenced)
     6 schema records + fence    a fence of our epoch; its owner is gone, the next start reads it as its tail
       (+ an operator's          the same, with the progress of the decision, or nothing: it is one Kafka transaction,
-      decision, ``decided``)    and the next start finds its gap record
+      decision, ``pending_decision``) and the next start finds its gap record
     7 read back                 the same
 
 Steps 3 to 5 in this order make it safe: after 3 no older instance can write, so the result of 5 stays true. The lease

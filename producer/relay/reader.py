@@ -134,7 +134,8 @@ class RelayReader:
             if newer is not None and not self._is_continuous(file, newer):
                 return
             before = self._relay.position_before(Coordinates(str(file[0]), file[1], FIRST_POS))
-            # The position before the first file of a sub-directory is partly a guess (``producer.source.choose.start_file``).
+            # The position before the first file of a sub-directory is partly a guess
+            # (``producer.source.choose.start_file``).
             is_certain = index > 0 and files[index - 1][0] == file[0]
             if (
                 before is not None

@@ -10,5 +10,5 @@
     course       which chunk is inserted where: the state machine in the converter's thread
 
 *Invariant:* a row of a chunk is inserted only where the stream has everything that the read saw, and only if the stream
-did not change its key since a point that the read saw wholly (``course``).
+did not change its key since a point that the read saw wholly (``insertion_plan``).
 """

@@ -11,7 +11,7 @@ The read waits until ``since`` contains the position that the caller names. The 
 between, too: a statement that changes it later is in the stream after that position, and the caller then discards the
 chunk. A chunk ends after a number of rows or bytes; its last key is the border of the next one.
 
-Not done here: the thread (``reader``), the place of the chunk in the stream (``course``).
+Not done here: the thread (``reader``), the place of the chunk in the stream (``insertion_plan``).
 """
 
 import time

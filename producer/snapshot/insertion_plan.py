@@ -72,7 +72,7 @@ class Reads(Protocol):
 
 
 class Wishes(Protocol):
-    """The wishes of operators (``wishes``)."""
+    """The wishes of operators (``requests``)."""
 
     def next(self) -> SnapshotState | None:
         """The snapshot that comes next."""

@@ -11,7 +11,7 @@ from millrace.log import get_logger
 from schemas.documents.model import Member
 from schemas.stages.captured import SWITCHES_MAX, SwitchView
 
-log = get_logger("producer.upstream")
+log = get_logger("producer.source")
 
 
 @dataclass(frozen=True, slots=True)

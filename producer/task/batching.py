@@ -6,9 +6,9 @@ Another batch is taken while the converter has more to read, or while a source t
 the limits below. A batch that was cut because the publisher waited for it, at the end of the relay log, is committed at
 once. So a Kafka transaction of a caught-up task has one batch.
 
-Memory: the converter's batches are as many as without this (``producer.task.pipeline``): a batch is released when the next
-one is queued. librdkafka holds a copy of the open Kafka transaction: at most ``TRANSACTION_BYTES_MAX``, and one batch
-more.
+Memory: the converter's batches are as many as without this (``producer.task.pipeline``): a batch is released when the
+next one is queued. librdkafka holds a copy of the open Kafka transaction: at most ``TRANSACTION_BYTES_MAX``, and one
+batch more.
 """
 
 import time

@@ -4,8 +4,8 @@ A batch is cut when the publisher takes it, or when it is full. So a row that ar
 committed is in the next one, whatever arrived before it.
 
 Guarantees: at most ``BATCHES_MAX`` batches wait. One is published, one waits and one is converted, so the memory limit
-is three times the limit of a batch (``producer.task.batching`` has the client's own). ``take`` raises the converter's error
-after it has returned all finished batches. The end of the ``with`` block joins the thread.
+is three times the limit of a batch (``producer.task.batching`` has the client's own). ``take`` raises the converter's
+error after it has returned all finished batches. The end of the ``with`` block joins the thread.
 """
 
 import queue

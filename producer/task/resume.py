@@ -10,7 +10,7 @@ not by where they were logged. The rows that follow are then the unpublished one
     no published row   (all were filtered): the transaction is converted again from its start, at any place
 
 Guarantees: nothing is published before the rows match. Memory is bounded, because both sides are streams. Not done
-here: reading the topic (``publisher.published_part``), choosing the member (``producer.upstream``).
+here: reading the topic (``publisher.published_part``), choosing the member (``producer.source``).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

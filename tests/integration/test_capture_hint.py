@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-import producer.task.capture as capture
 import zk.run.slot
 from deploy.servers import DatabaseServer, KafkaServer
 from millrace.errors import Fatal, Retryable
 from producer.publish.positions import ChangeRecord, progress_after
 from producer.publish.publisher import Publisher, RecordBatchLike
+from producer.task import capture
 from schemas.documents import (
     HeartbeatRules,
 )

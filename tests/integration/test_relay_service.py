@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-import producer.task.capture as capture
 from deploy.servers import DatabaseServer, KafkaServer
 from millrace.codes import CATALOGUE
 from millrace.placeholders import with_names
 from producer.relay.files import DISK, Files
 from producer.source.set_stream import Site
 from producer.source.set_streams import Upstreams
+from producer.task import capture
 from producer.task.capture import CaptureRunner
 from schemas.gtid import parse_gtid_set
 from schemas.status import TaskState

@@ -351,7 +351,7 @@ class ModelSource:
     # ---- queries of a dump connection --------------------------------------------------------------
 
     def answer(self, sql: str) -> list[Answer]:
-        """The queries of ``producer.upstream`` and of the receiver."""
+        """The queries of ``producer.source`` and of the receiver."""
         if sql.startswith("SELECT VERSION()"):
             return [{"version": self.binlog.version}]
         if sql == "SHOW BINARY LOGS":

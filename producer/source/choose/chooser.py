@@ -18,7 +18,7 @@ from schemas.stages.captured import MemberView
 
 LIVE_ANSWER_S = 1.5
 
-log = get_logger("producer.upstream")
+log = get_logger("producer.source")
 
 
 class Chooser:

@@ -4,7 +4,7 @@ Each member has a connection that stays open and a thread that asks. An answer t
 counts as none, and the next question waits for it. So one frozen member delays no other.
 
 Guarantees: no error ends the watch. The looks of one round are complete. Not done here: what to do about them
-(``judge``, ``upstream``).
+(``judge``, ``set_stream``).
 """
 
 import threading

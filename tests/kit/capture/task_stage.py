@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-import producer.task.capture as capture
 from deploy.servers import DatabaseServer
 from millrace.errors import Retryable
 from producer.source.set_stream import Site
 from producer.source.set_streams import Upstreams
+from producer.task import capture
 from producer.task.capture import CaptureRunner
 from schemas.documents import (
     Account,
