@@ -16,6 +16,7 @@ from consumer.target.conflicts import Conflict, store_conflict
 from deploy.servers import DatabaseServer
 from drivers.mysql.connection import connect
 from millrace.cli import run
+from millrace.cli.compare_text import NOT_WAITED
 from millrace.cli.exits import ExitCode
 from millrace.errors import Fatal
 from schemas.documents import Directives, Member, TaskKind, Work
@@ -320,6 +321,7 @@ def test_compare_exits_with_1_and_names_the_difference(
         "rows": 3,
         "differences": 0,
         "unsettled": 0,
+        "waited": False,
         "repaired": 0,
         "structure_differences": 0,
         "is_equal": True,
@@ -331,6 +333,7 @@ def test_compare_exits_with_1_and_names_the_difference(
     target_server.execute("DELETE FROM cli_compared.t WHERE id = 3")
     words = shell("compare", "shop-apply", "--now", exit_code=1, stream="out")
     assert words.splitlines() == [
+        NOT_WAITED,
         "cli_compared.t: different: 2",
         "  source  `id`=2, `v`='two'",
         "  target  `id`=2, `v`='zwei'",
@@ -350,6 +353,7 @@ def test_compare_exits_with_1_and_names_the_difference(
         "rows": 3,
         "differences": 2,
         "unsettled": 0,
+        "waited": False,
         "repaired": 0,
         "structure_differences": 0,
         "is_equal": False,
