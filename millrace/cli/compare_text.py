@@ -71,7 +71,7 @@ def print_text(origin: "Origin", found: "Comparison", *, has_waited: bool = True
 
     out = console()
     lines = [f"The primary {origin.name} is read: {origin.why}"] if origin.why else []
-    lines += [] if has_waited else [NOT_WAITED]
+    lines += [NOT_WAITED] if found.differences and not has_waited else []
     for table, listed in groupby(found.differences, key=lambda one: one.table):
         more = found.counts[table]
         for one in listed:
