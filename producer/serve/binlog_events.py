@@ -13,6 +13,7 @@ from producer.binlog.gtid_events import STANDALONE_FLAG
 from producer.binlog.gtid_runs import read_gtid
 from producer.relay.stored_file import StoredFile, open_stored, read_stored
 from producer.serve.catalogue import Catalogue, ServedFile
+from producer.serve.variables import printed
 from producer.serve.wire import Refusal, Value
 from schemas.binary_gtid import decode_binlog_state, decode_previous_gtids
 
@@ -69,7 +70,7 @@ def _info(stored: StoredFile, kind: int, pos: int, size: int) -> str:
     event = read_stored(stored, pos, pos + size - t.CHECKSUM_BYTES)
     body = event[t.HEADER_BYTES :]
     if kind == t.PREVIOUS_GTIDS:
-        return str(decode_previous_gtids(body))
+        return printed(decode_previous_gtids(body))
     if kind == t.MARIADB_GTID_LIST:
         return f"[{','.join(map(str, decode_binlog_state(body)))}]"
     gtid = read_gtid(np.frombuffer(bytearray(event), np.uint8))

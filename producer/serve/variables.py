@@ -22,7 +22,7 @@ from producer.relay.stored_file import open_stored, read_stored
 from producer.serve.catalogue import Catalogue, ServedFile
 from producer.serve.wire import Value
 from schemas.binary_gtid import decode_binlog_state
-from schemas.gtid import Flavour, MariadbGtidSet
+from schemas.gtid import Flavour, GtidPosition, MariadbGtidSet
 
 _VERSION_AT = t.HEADER_BYTES + 2
 _VERSION_BYTES = 50
@@ -133,7 +133,7 @@ def gtid_variable(catalogue: Catalogue, name: str) -> str:
     """One of ``GTID_VARIABLES``. FileNotFoundError; Fatal MR-2004."""
     served = catalogue.served
     if name == "gtid_purged":
-        return str(served.files[served.chain].before) if served.files else ""
+        return printed(served.files[served.chain].before) if served.files else ""
     walk = catalogue.reached()
     if walk is None:
         return ""
@@ -144,7 +144,13 @@ def gtid_variable(catalogue: Catalogue, name: str) -> str:
     if name == "gtid_slave_pos":
         before = _unlogged(catalogue, served.newest)
         return str(before)
-    return str(walk.position)
+    return printed(walk.position)
+
+
+def printed(position: GtidPosition) -> str:
+    """As the server prints it: MySQL begins a line for each source."""
+    text = str(position)
+    return text.replace(",", ",\n") if position.flavour is Flavour.MYSQL else text
 
 
 def _unlogged(catalogue: Catalogue, newest: ServedFile | None) -> MariadbGtidSet:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,8 @@ def _kill_executor(cluster: Cluster) -> None:
     executors = [pid for pid in members if EXECUTOR in Path(f"/proc/{pid}/cmdline").read_bytes()]
     assert executors
     for pid in (*executors, *(set(cluster.stopped()) & set(members))):
-        os.kill(pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # the executor's end may end the others
+            os.kill(pid, signal.SIGKILL)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import re
 import struct
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -37,9 +38,10 @@ from producer.serve.statements import (
     is_like,
     parse_statement,
 )
+from producer.serve.variables import printed
 from producer.serve.wire import Disconnected, Refusal, packed_number, take_packed_number
 from schemas.documents.secret import SecretReference
-from schemas.gtid import Flavour, GtidSet, MariadbGtidSet
+from schemas.gtid import Flavour, GtidSet, MariadbGtidSet, parse_gtid_set
 from tests.kit.relay.stream import dump_request, encoded_gtids, gtid_request
 
 PASSWORD = "pässword".encode()
@@ -260,3 +262,12 @@ def test_source_note_is_read_back(tmp_path: Path) -> None:
     assert read_source_note(tmp_path) == 1
     (tmp_path / "relay.source").write_text("{")
     assert read_source_note(tmp_path) == 0
+
+
+def test_gtid_set_of_several_sources_is_printed_as_mysql_does() -> None:
+    """MySQL begins a line for each source; its own clients, and this set's parser, take both forms."""
+    first, second = f"{UUID(int=1)}:1-5", f"{UUID(int=2)}:1-2"
+    position = parse_gtid_set(Flavour.MYSQL, f"{first},{second}")
+    assert printed(position) == f"{first},\n{second}"
+    assert parse_gtid_set(Flavour.MYSQL, printed(position)) == position
+    assert printed(parse_gtid_set(Flavour.MARIADB, "0-1-5,1-2-3")) == "0-1-5,1-2-3"
