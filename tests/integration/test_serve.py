@@ -163,15 +163,17 @@ def test_served_dump_by_gtid_equals_the_servers(scene: Scene) -> None:
                 dump_packets(scene.direct, DUMP, request, settings=state)
             )
         return
-    uuid, _, numbers = executed.rpartition(":")
-    last = int(numbers.rpartition("-")[2])
-    other = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
-    for done in (
-        executed,
+    ((uuid,),) = scene.server.execute("SELECT @@server_uuid")
+    sources = dict(one.split(":", 1) for one in executed.split(","))
+    last = int(sources.pop(str(uuid)).rpartition("-")[2])
+    others = [f"{source}:{numbers}" for source, numbers in sources.items()]  # of earlier tests
+    unknown = "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5"
+    for own in (
+        f"{uuid}:1-{last}",
         f"{uuid}:1-{last - 3}",
-        f"{uuid}:1-{last - 20}:{last - 10}-{last - 8}:{last - 5},{other}:1-5",
+        f"{uuid}:1-{last - 20}:{last - 10}-{last - 8}:{last - 5},{unknown}",
     ):
-        request = gtid_request(encoded_gtids(done))
+        request = gtid_request(encoded_gtids(",".join([own, *others])))
         scene.assert_same_dump(DUMP_GTID, request, request, settings)
 
 
