@@ -34,6 +34,7 @@ from typing import IO, Self
 from millrace.errors import Fatal
 
 POLL_S = 0.02
+_STOPPED = "TtZX"  # in /proc/PID/task/TID/stat, proc(5)
 STOP_S = 20.0
 LOG_LINES = 12
 PORT_FIRST = 10_000
@@ -213,8 +214,11 @@ class ServerProcess:
         self._popen.wait()
 
     def pause(self) -> None:
-        """Send SIGSTOP to the whole session."""
+        """Send SIGSTOP to the whole session, and wait until each thread has stopped: one may still answer before."""
         signal_session(self.identity, signal.SIGSTOP)
+        deadline = time.monotonic() + STOP_S
+        while not _all_stopped(self.identity) and time.monotonic() < deadline:
+            time.sleep(POLL_S)
 
     def resume(self) -> None:
         """Send SIGCONT to the whole session."""
@@ -272,6 +276,16 @@ def session_members(identity: ProcessIdentity) -> tuple[int, ...]:
         return ()
     members = tuple(pid for pid in _all_pids() if _session(pid) == identity.pid)
     return members if leader else tuple(pid for pid in members if _has_mark(pid, identity.record))
+
+
+def _all_stopped(identity: ProcessIdentity) -> bool:
+    """Whether each thread of the session is stopped, or is ending."""
+    for pid in session_members(identity):
+        for thread in Path(f"/proc/{pid}/task").glob("*/stat"):
+            with suppress(OSError):
+                if thread.read_text().rpartition(") ")[2][:1] not in _STOPPED:
+                    return False
+    return True
 
 
 def free_port() -> int:

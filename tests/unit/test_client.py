@@ -113,7 +113,7 @@ def test_client_needs_only_confluent_kafka_and_fastavro(tmp_path: Path) -> None:
     code = """
 import sys
 import millrace.client
-ours = {"__main__", "millrace", "schemas", "consumer"}
+ours = {"__main__", "millrace", "schemas", "drivers", "consumer"}
 print(*sorted({name.partition(".")[0] for name in sys.modules} - sys.stdlib_module_names - ours))
 """
     done = run_as_subscriber(code, folder=tmp_path)

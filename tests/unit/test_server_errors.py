@@ -53,8 +53,8 @@ def test_both_halves_retry_the_same_errors(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(pymysql, "connect", lambda **_: _Refusing())
     session = SourceConnection.connect(member, login)
     found = {}
-    for number in range(10_000):
-        error = pymysql.err.OperationalError(number, "message")
+    for number, text in (*((number, "message") for number in range(10_000)), *FULL):
+        error = pymysql.err.OperationalError(number, text)
         monkeypatch.setattr(_Refusing, "error", error)
         with pytest.raises(MillraceError) as caught:
             session.query("SELECT 1")
