@@ -60,6 +60,9 @@ class GivenAccess:
         }
 
 
+FATAL, LOST = "_FATAL", "the client lost the text of a fatal error"
+_CLEARED = "without setting an exception"
+
 # For clients whose own log lines are dropped: every failed call is reported anyway.
 driver_log = logging.getLogger("librdkafka")
 driver_log.addHandler(logging.NullHandler())
@@ -74,5 +77,10 @@ def ask_kafka(ask: Callable[[], T], *, explain: Callable[[str, str], MillraceErr
     except KafkaException as failure:
         reported = failure.args[0]
         raise explain(reported.name(), reported.str()) from failure
+    except SystemError as lost:
+        # a log callback after a fatal error has cleared the exception; nothing else in a call ends so
+        if _CLEARED not in str(lost):
+            raise
+        raise explain(FATAL, LOST) from lost
     except TimeoutError as silence:  # raised by a future
         raise explain(SILENCE, "no broker answered") from silence

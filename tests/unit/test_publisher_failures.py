@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from importlib import metadata
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Never
 
 import confluent_kafka
 import numpy as np
@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, cimpl
 
 from millrace.codes import CATALOGUE
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
-from millrace.kafka import Settings
+from millrace.kafka import LOST, Settings
 from producer.publish import bulk, kafka
 from producer.publish.errors import BRANCHES, error_of, kafka_call
 from producer.publish.kafka import KafkaTransactions
@@ -133,7 +133,21 @@ def test_fatal_kafka_error_survives_a_log_line_after_it() -> None:
             with pytest.raises(Retryable) as raised:
                 transactions.flush()
         assert raised.value.code == "MR-3002"
-        assert "OUT_OF_ORDER_SEQUENCE_NUMBER" in raised.value.message
+        message = raised.value.message
+        assert "OUT_OF_ORDER_SEQUENCE_NUMBER" in message or LOST in message
+
+
+def test_cleared_kafka_error_is_retried() -> None:
+    """CPython then says only that a call failed without an exception; another SystemError is a defect."""
+
+    def fail(text: str) -> Never:
+        raise SystemError(text)
+
+    with pytest.raises(Retryable, match=LOST) as raised:
+        kafka_call("sending", lambda: fail("flush returned NULL without setting an exception"))
+    assert raised.value.code == "MR-3002"
+    with pytest.raises(SystemError, match="bad argument"):
+        kafka_call("sending", lambda: fail("bad argument to internal function"))
 
 
 @pytest.mark.parametrize("by", ["add", "add_slices", "add_slices, one by one"])
