@@ -39,7 +39,6 @@ _BYTES |= {"tinyblob", "blob", "mediumblob", "longblob"}
 _NUMBERS = {"tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "double", "year"}
 _NUMBERS |= {"float", "bit"}
 _ADDRESSES = {"uuid", "inet4", "inet6"}
-_LABELS = {"enum", "set"}
 _UTF8 = {"utf8mb4", "utf8mb3", "ascii"}
 _PRINTABLE = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]*")
 
@@ -143,5 +142,5 @@ def _characters(found: bytes, charset: str, other: TargetColumn) -> str:
 
 
 def _is_same_label(column: TargetColumn, other: TargetColumn) -> bool:
-    is_label = column.base_type in _LABELS and column.base_type == other.base_type
+    is_label = column.is_labelled and column.base_type == other.base_type
     return is_label and column.type_text == other.type_text

@@ -230,5 +230,5 @@ def _parts(key: UniqueKey) -> tuple[tuple[str, ...], tuple[int, ...]]:
 
 def _sorting(table: TargetTable, name: str) -> tuple[str, str, str]:
     column = table.columns[name]
-    labels = column.type_text if column.base_type in ("enum", "set") else ""
+    labels = column.type_text if column.is_labelled else ""
     return column.base_type, column.collation, labels

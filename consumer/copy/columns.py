@@ -23,7 +23,6 @@ All other pairs of types are Fatal MR-5082. Pure.
 """
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -36,7 +35,6 @@ _NUMBERS = {"tinyint", "smallint", "mediumint", "int", "bigint", "decimal"} | _F
 _TEXTS = {"char", "varchar", "tinytext", "text", "mediumtext", "longtext"}
 _BYTES = {"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"}
 _ADDRESSES = {"uuid": 16, "inet6": 16, "inet4": 4}  # bytes
-_LABELS = {"enum", "set"}
 _TIMES = {
     "date": {"date", "datetime", "timestamp"},
     "datetime": {"datetime", "timestamp"},
@@ -45,7 +43,6 @@ _TIMES = {
 }
 _ALIASES = {"utf8": "utf8mb3"}
 _WIDE = {"ucs2", "utf16", "utf16le", "utf32"}  # ASCII characters have several bytes
-_LABEL = re.compile(r"'((?:[^']|'')*)'")
 _LETTER = re.compile("[a-z]")
 _NO_CHARACTERS = "x'FF'"  # not utf8mb4: the target's warning stops the copy
 _NO_LABEL = (
@@ -100,9 +97,9 @@ def _way(source: TargetColumn, target: TargetColumn) -> tuple[str, Kind] | None:
     if wanted == "json":
         is_text = base == "json" or base in _TEXTS
         return (_utf8mb4(source, name), Kind.DOCUMENT) if is_text else None
-    if wanted in _LABELS:
+    if target.is_labelled:
         return _number_of(name, source, target) if base == wanted else None
-    if base == "json" or base in _TEXTS or base in _LABELS:
+    if base == "json" or base in _TEXTS or source.is_labelled:
         return _characters(source, target, name)
     if base in _ADDRESSES:
         raw = f"CAST({name} AS BINARY({_ADDRESSES[base]}))"
@@ -169,8 +166,8 @@ def _number_of(name: str, source: TargetColumn, target: TargetColumn) -> tuple[s
     kind = Kind[target.base_type.upper()]
     if source.type_text == target.type_text:
         return number, kind
-    theirs = _labels(target)
-    places = [theirs.index(label) if label in theirs else -1 for label in _labels(source)]
+    theirs = target.labels
+    places = [theirs.index(label) if label in theirs else -1 for label in source.labels]
     if places == list(range(len(places))):
         return number, kind
     if kind is Kind.ENUM:
@@ -188,11 +185,7 @@ def _number_of(name: str, source: TargetColumn, target: TargetColumn) -> tuple[s
     return f"IF({name} IS NULL, NULL, {mapped})", kind
 
 
-def _labels(column: TargetColumn) -> Sequence[str]:
-    return _LABEL.findall(column.type_text)
-
-
 def _takes_numbers(column: TargetColumn) -> bool:
     """Whether no number can be taken for a label: each label has a letter."""
-    labels = (re.sub(r"\\.", "", label) for label in _labels(column))
+    labels = (re.sub(r"\\.", "", label) for label in column.labels)
     return _charset(column) not in _WIDE and all(_LETTER.search(label) for label in labels)

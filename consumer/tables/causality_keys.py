@@ -21,7 +21,6 @@ Not done here: the key of the table map if the target has another identity. Two 
 any order; each is found by the target's own key.
 """
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -51,7 +50,6 @@ _BYTES_TYPES |= {"tinyblob", "blob", "mediumblob", "longblob"}
 _INTEGER_TYPES = {"tinyint", "smallint", "mediumint", "int", "bigint"}
 _TEXT_TYPES = {"char", "varchar"}
 _FOREIGN_TYPES = {"decimal", "date", "time", "datetime", "timestamp", "year", "binary", "varbinary"}
-_LABEL = re.compile(r"'(?:[^']|'')*'")
 
 Part = tuple[int, int, int, int]  # column of the record, method, fold, length
 
@@ -320,7 +318,7 @@ def _method(column: Column, target: TargetColumn, inventory: Inventory) -> tuple
 
 def _text_method(column: Column, target: TargetColumn, inventory: Inventory) -> tuple[int, int]:
     """The labels of an ENUM or a SET are looked up on the target as texts of its collation."""
-    code, is_labelled = column.type.code, target.base_type in ("enum", "set")
+    code, is_labelled = column.type.code, target.is_labelled
     is_other = code.name.lower() != target.base_type
     if not target.charset or (is_other and (is_labelled or code in LABELLED_CODES)):
         return hashes.COARSE, 0
@@ -334,8 +332,7 @@ def _text_method(column: Column, target: TargetColumn, inventory: Inventory) -> 
 
 def _has_same_labels(column: Column, target: TargetColumn) -> bool:
     """Whether the target has the same labels in the same order. Then two texts are one set only if they are equal."""
-    theirs = [label[1:-1].replace("''", "'") for label in _LABEL.findall(target.type_text)]
-    return [label and label.lower() for label in column.type.labels] == theirs
+    return [label and label.lower() for label in column.type.labels] == target.labels
 
 
 def _is_same_float(column: Column, target: TargetColumn) -> bool:

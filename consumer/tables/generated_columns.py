@@ -85,7 +85,7 @@ def _name(table: TargetTable) -> str:
 
 
 def _type(column: TargetColumn) -> str:
-    text = "TYPE" if column.base_type in ("enum", "set") else column.type_text  # without case
+    text = "TYPE" if column.is_labelled else column.type_text  # without case
     if column.charset and column.base_type != "json":
         text += f" CHARACTER SET {charset_name(column.charset)}"
         text += f" COLLATE {charset_name(column.collation)}"

@@ -499,7 +499,7 @@ def join_operand(column: Column, target: TargetColumn, operand: bytes) -> bytes 
     if (cast := _CASTS.get((base, code))) is not None:
         digits = b"(%d)" % column.type.fraction_digits if column.type.fraction_digits else b""
         return b"CAST(" + operand + b" AS " + cast + digits + b")"
-    is_label = base in ("enum", "set") and code.name.lower() == base
+    is_label = target.is_labelled and code.name.lower() == base
     if target.charset and (is_label or (base in _TEXTS and column.type.is_text)):
         charset, collation = (
             charset_name(name).encode() for name in (target.charset, target.collation)

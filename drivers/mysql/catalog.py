@@ -27,8 +27,8 @@ _DOCUMENT_ID = "FTS_DOC_ID"
 _FLOAT_DIGITS_MAX = 38  # before the point; with more, each FLOAT is below the limit
 _FLOAT_SIZES = re.compile(r"float\((\d+),(\d+)\)")
 READS_MAX = 5
-LABELLED = ("enum", "set")
-LABEL = re.compile(r"'((?:[^']|'')*)'")
+_LABELLED = frozenset({"enum", "set"})
+_LABEL = re.compile(r"'((?:[^']|'')*)'")
 # no two ASCII letters are equal but for their case
 _NO_LANGUAGE = re.compile(
     r"_(?:general|unicode|unicode_520|0900_a[is]|uca1400_a[is]|swedish)_(?:nopad_)?c[is]"
@@ -55,6 +55,16 @@ class TargetColumn:
     has_equal_labels: bool = False
     by_session: bool = False
     is_stored: bool = False
+
+    @property
+    def is_labelled(self) -> bool:
+        """Whether it is an ENUM or a SET."""
+        return self.base_type in _LABELLED
+
+    @property
+    def labels(self) -> list[str]:
+        """Those of an ENUM or a SET, in lower case as ``type_text``."""
+        return _labels(self.type_text)
 
     @property
     def float_max(self) -> float:
@@ -378,7 +388,7 @@ def _read_tables(
             nullable == "YES",
             generated != "",
             "auto_increment" in extra.lower(),
-            base.lower() in LABELLED
+            base.lower() in _LABELLED
             and _has_equal_labels(connection, type_text, charset, collation),
             is_stored=generated != "" and any(word in extra.upper() for word in _STORED),
         )
@@ -423,6 +433,10 @@ def _read_tables(
     return tables
 
 
+def _labels(type_text: str) -> list[str]:
+    return [label.replace("''", "'") for label in _LABEL.findall(type_text)]
+
+
 def _has_equal_labels(
     connection: TargetConnection, type_text: str, charset: str, collation: str
 ) -> bool:
@@ -430,7 +444,7 @@ def _has_equal_labels(
 
     Asks the server only if labels could be equal: they are not ASCII, differ in case, or the language has rules.
     """
-    labels = [label.replace("''", "'") for label in LABEL.findall(type_text)]
+    labels = _labels(type_text)
     if not collation or collation.endswith("_bin") or collation == "binary":
         return False
     is_plain = all(label.isascii() and label.isprintable() for label in labels)
