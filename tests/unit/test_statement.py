@@ -182,6 +182,7 @@ def test_recorded_text_has_the_kind_of_its_statement() -> None:
         statement = classify(sql, "d")
         if statement.kind is not Kind.UNKNOWN:
             assert classify(statement.recorded_text(sql), "d").kind is statement.kind, sql
+    assert Kind.UNKNOWN not in {classify(sql, "d").kind for sql in ACCOUNTS}
 
 
 ACCOUNTS = (
