@@ -35,7 +35,7 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.kit.english
-	$(BIN)/python -m millrace.install_check
+	$(BIN)/python -m millrace.process.installation
 
 test: setup
 	@$(BIN)/python -m tests.kit.run $(TESTS)

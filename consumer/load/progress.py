@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from consumer.target.loads import COPIED, COPIES, FOLLOWS, WAITS, LoadTable
 from drivers.mysql.catalog import TableKey
-from millrace.rates import LONG_S, SHORT_S, Meter
+from millrace.metrics.rates import LONG_S, SHORT_S, Meter
 from schemas.stages.loaded import TABLES_MAX, Loaded, LoadedTable
 from schemas.stages.rates import Rates
 

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from consumer.target.progress import Mark
-from millrace.rates import LONG_S, SHORT_S, Meter
+from millrace.metrics.rates import LONG_S, SHORT_S, Meter
 from schemas.stages.applied import Applied, Backlog
 from schemas.stages.rates import Rates
 

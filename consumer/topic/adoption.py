@@ -22,7 +22,6 @@ from consumer.target.progress import Mark
 from drivers.kafka.reader import TopicReader, TopicRecord
 from millrace.errors import Fatal
 from millrace.kafka import KafkaAccess
-from schemas.decision import DecisionKind, missing_between
 from schemas.gtid import (
     Flavour,
     has_same_sequence_from_other_server,
@@ -35,6 +34,7 @@ from schemas.record.control import DdlRecord, FenceRecord, RecordKind
 from schemas.record.framing import peek_kind
 from schemas.record.gap import Gap, gap_of
 from schemas.record.record import decode_control
+from schemas.requests.decision import DecisionKind, missing_between
 
 FIRST_RECORDS_MAX = (
     16  # the schemas of four kinds of control records, the fence, the gap, and their markers

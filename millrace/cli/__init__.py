@@ -38,7 +38,7 @@ from millrace.cli.exits import (
 from millrace.errors import MillraceError
 from millrace.extras import Extra, check_extra
 from millrace.home_folder import STACK, local_stack_environment
-from millrace.install_check import check_one_root
+from millrace.process.installation import check_one_root
 
 _ENSEMBLE = "MILLRACE_ZOOKEEPER"
 _HELP = ("--help", "-h")

@@ -11,7 +11,7 @@ import typer
 from millrace.cli.exits import ExitCode
 from millrace.cli.http_option import Http
 from millrace.cli.placement_options import Labels, Tasks, labels_of
-from millrace.private import keep_private
+from millrace.process.privacy import keep_private
 
 Master = Annotated[str, typer.Option(help="Spark's master: local[N], spark://…, yarn, k8s://….")]
 Name = Annotated[

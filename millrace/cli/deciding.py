@@ -17,10 +17,10 @@ from producer.publish.topic_progress import TopicLook, look_at_topic
 from producer.source.choose.members import MemberFacts, ask_flavour, ask_members
 from producer.source.set_stream import resolve_login
 from producer.task.capture import tail_hint
-from schemas.decision import REASON_CHARACTERS_MAX, Approval, Decision, DecisionKind
 from schemas.documents import ApplyTask, CaptureTask, SetDocument, address_of
 from schemas.gtid import Flavour, GtidPosition
 from schemas.progress import Progress
+from schemas.requests.decision import REASON_CHARACTERS_MAX, Approval, Decision, DecisionKind
 from schemas.status import TaskReport, TaskState
 from zk.tree.entries import TaskEntry
 from zk.view import read_cluster, status_of

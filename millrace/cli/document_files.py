@@ -23,7 +23,7 @@ from schemas.documents import (
     yaml_from_plain,
 )
 from schemas.documents.fields import PROBLEMS_MAX
-from zk.plan.plan import Problem, Wanted
+from zk.changes.changes import Problem, Wanted
 from zk.tree.documents import Document, DocumentKey, plain_document, set_key, task_key
 
 SUFFIXES = (".yaml", ".yml")

@@ -13,7 +13,7 @@ from millrace.cli.exits import ExitCode
 from millrace.cli.fields import field_line, plain_field
 from millrace.errors import Fatal
 from schemas.documents import ApplyTask
-from zk.plan.plan import Action, Plan, Problem, Step, make_plan
+from zk.changes.changes import Action, Plan, Problem, Step, make_plan
 from zk.tree.documents import Documents
 from zk.view import read_cluster, views
 

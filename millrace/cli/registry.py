@@ -15,7 +15,7 @@ import typer
 from millrace.cli.brokers import Kafka, KafkaConfig, named_brokers
 from millrace.cli.http_option import Http
 from millrace.errors import Fatal
-from millrace.private import keep_private
+from millrace.process.privacy import keep_private
 from schemas.kafka_names import REGISTRY_TOPIC
 
 

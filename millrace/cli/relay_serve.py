@@ -11,8 +11,8 @@ import typer
 
 from millrace.cli.http_option import Http
 from millrace.errors import Fatal
-from millrace.private import keep_private
-from millrace.signals import stop_on_signals
+from millrace.process.privacy import keep_private
+from millrace.process.signals import stop_on_signals
 
 if TYPE_CHECKING:
     from schemas.documents.secret import SecretReference

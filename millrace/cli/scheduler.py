@@ -6,7 +6,7 @@ import typer
 
 from millrace.cli.http_option import Http
 from millrace.http import open_page
-from millrace.private import keep_private
+from millrace.process.privacy import keep_private
 from zk.lease.membership import process_name
 from zk.run.worker import run_scheduler
 

@@ -11,8 +11,7 @@ from millrace.cli.texts import duration
 from millrace.counted import counted
 from millrace.errors import Fatal
 from schemas.documents import CaptureTask
-from schemas.snapshot import INITIAL
-from schemas.snapshot_request import (
+from schemas.requests.snapshot_request import (
     REQUESTS_MAX,
     TABLES_MAX,
     WHERE_CHARACTERS_MAX,
@@ -20,6 +19,7 @@ from schemas.snapshot_request import (
     SnapshotRequest,
     SnapshotRequests,
 )
+from schemas.snapshot import INITIAL
 from schemas.stages.snapshot import SnapshotStage
 from zk.view import read_cluster, views
 

@@ -28,7 +28,7 @@ from schemas.documents import (
     yaml_from_plain,
 )
 from schemas.status import report_to_plain
-from zk.plan.effects import start_note, topic_refusal
+from zk.changes.effects import start_note, topic_refusal
 from zk.tree.documents import Edit, task_key
 from zk.tree.entries import TaskEntry
 from zk.tree.store import Outcome

@@ -13,7 +13,7 @@ import typer
 
 from millrace.cli.control import Control, control, print_json
 from millrace.errors import Fatal, naming
-from schemas.decision import Decision, DecisionKind
+from schemas.requests.decision import Decision, DecisionKind
 
 if TYPE_CHECKING:
     from millrace.cli.deciding import Situation

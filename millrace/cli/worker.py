@@ -11,7 +11,7 @@ from millrace.cli.control import Control, console, control, new_table, operator,
 from millrace.cli.http_option import Http
 from millrace.cli.placement_options import Labels, Sets, labels_of
 from millrace.errors import Retryable
-from millrace.private import keep_private
+from millrace.process.privacy import keep_private
 from schemas.documents import TaskKind
 from zk.lease.membership import WorkerIdentity, process_name
 from zk.placement.fleet import WorkerView, check_drain, read_fleet, worker_named, worker_views

@@ -4,7 +4,7 @@
     …    FORMAT_DESCRIPTION
     …    PREVIOUS_GTIDS (MySQL) or GTID_LIST (MariaDB)
 
-Readers use this position to find the file that they start from. ``schemas.binary_gtid`` decodes the bodies.
+Readers use this position to find the file that they start from. ``schemas.gtid.binary`` decodes the bodies.
 
 Guarantees: the result is None until both events are complete, and their checksums are verified. Not done here:
 identifying which of the server's files this is.
@@ -19,8 +19,8 @@ import numpy as np
 from millrace.errors import Fatal
 from producer.binlog import events as t
 from producer.binlog.gtid_runs import read_gtid
-from schemas.binary_gtid import decode_previous
 from schemas.gtid import Flavour, GtidPosition
+from schemas.gtid.binary import decode_previous
 
 _SEARCHED_BYTES_MAX = 64 << 20  # previous GTIDs of millions of intervals
 

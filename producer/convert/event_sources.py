@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from millrace.errors import Fatal
-from millrace.shortage import shortage_of
+from millrace.process.shortage import shortage_of
 from producer.binlog.events import CHECKSUM_ALGORITHM_CRC32, CHECKSUM_BYTES, HEADER_BYTES
 from producer.binlog.transactions import ROLLS_BACK, STAYS
 from producer.binlog.walk import find_group_end, find_table_maps

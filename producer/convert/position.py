@@ -12,8 +12,8 @@ from producer.binlog.gtid_events import TAG_BYTES_MAX
 from producer.convert.arrays import Bytes, KernelArrays, grown
 from producer.convert.kernel import state as s
 from schemas.gtid import Flavour, GtidPosition
-from schemas.mariadb_gtid import MariadbGtid, MariadbGtidSet
-from schemas.mysql_gtid import GtidSet
+from schemas.gtid.mariadb import MariadbGtid, MariadbGtidSet
+from schemas.gtid.mysql import GtidSet
 
 _FRAGMENTS_MAX = 64  # fragments more than the set itself has
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from producer.publish.config import PublisherConfig
 from producer.publish.positions import ChangeRecord, ProgressRecord
-from schemas.decision import Decision
 from schemas.progress import Progress
 from schemas.record.control import (
     CONTROL_SCHEMAS,
@@ -28,6 +27,7 @@ from schemas.record.framing import peek_kind, unframe
 from schemas.record.gap import gap_of, gap_record
 from schemas.record.record import decode_control, encode_control
 from schemas.record.row_end import SNAPSHOT_OP, read_row_end
+from schemas.requests.decision import Decision
 
 
 @dataclass(frozen=True, slots=True)

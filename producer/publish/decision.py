@@ -1,4 +1,4 @@
-"""The result of an operator's decision, or the reason why it is refused. Pure; ``schemas.decision`` has the values.
+"""The result of an operator's decision, or the reason why it is refused. Pure; ``schemas.requests.decision`` has the values.
 
     decision         accepted only if
     skip-gtid        the transaction is not delivered, and the primary has executed it. MariaDB: it is the next one of
@@ -18,7 +18,6 @@ from collections.abc import Mapping
 from millrace.counted import counted
 from millrace.errors import Fatal
 from producer.publish.topic_progress import TopicLook
-from schemas.decision import is_forward
 from schemas.gtid import (
     AnyGtid,
     GtidPosition,
@@ -28,6 +27,7 @@ from schemas.gtid import (
     missing,
 )
 from schemas.progress import Progress
+from schemas.requests.decision import is_forward
 
 
 def skip(

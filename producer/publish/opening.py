@@ -41,8 +41,8 @@ from producer.publish.pending_decision import adopted_progress, must_execute
 from producer.publish.positions import Codec
 from producer.publish.tail import Tail, last_decision, read_tail
 from producer.publish.topic_check import check_topic
-from schemas.decision import Decision
 from schemas.progress import Progress
+from schemas.requests.decision import Decision
 
 log = get_logger("producer.publish")
 

@@ -1,4 +1,4 @@
-"""Whether a start must execute an operator's decision (``schemas.decision``). Decides; writes nothing.
+"""Whether a start must execute an operator's decision (``schemas.requests.decision``). Decides; writes nothing.
 
 The decision waits in ZooKeeper until its gap record is in the topic. Owners may die at any point in between:
 
@@ -15,8 +15,8 @@ while the decision waits, no row follows the record.
 from collections.abc import Callable
 
 from millrace.errors import Fatal
-from schemas.decision import Decision, DecisionKind
 from schemas.progress import Progress
+from schemas.requests.decision import Decision, DecisionKind
 
 
 def adopted_progress(decision: Decision | None, *, reported: Progress | None) -> Progress | None:

@@ -15,7 +15,7 @@ from producer.relay.stored_file import StoredFile, open_stored, read_stored
 from producer.serve.catalogue import Catalogue, ServedFile
 from producer.serve.variables import printed
 from producer.serve.wire import Refusal, Value
-from schemas.binary_gtid import decode_binlog_state, decode_previous_gtids
+from schemas.gtid.binary import decode_binlog_state, decode_previous_gtids
 
 COLUMNS = ("Log_name", "Pos", "Event_type", "Server_id", "End_log_pos", "Info")
 ROWS_MAX = 100_000  # of a statement without LIMIT

@@ -3,7 +3,7 @@
     COM_REGISTER_SLAVE    0x15  4 server id, 3 times (1 length, text) host, user, password, 2 port, 4 rank, 4 source id
     COM_BINLOG_DUMP       0x12  4 position, 2 flags, 4 server id, file name
     COM_BINLOG_DUMP_GTID  0x1E  2 flags, 4 server id, 4 length, file name, 8 position, 4 length, GTID set
-                                (``schemas.binary_gtid``)
+                                (``schemas.gtid.binary``)
 
 User variables add to a dump. MySQL's clients set @source_… and the older @master_…, MariaDB's only the latter:
 
@@ -19,8 +19,8 @@ from dataclasses import dataclass
 
 from millrace.errors import Fatal
 from producer.serve.wire import Refusal, Value
-from schemas.binary_gtid import decode_previous_gtids
 from schemas.gtid import Flavour, GtidPosition, MariadbGtidSet
+from schemas.gtid.binary import decode_previous_gtids
 
 NON_BLOCKING_FLAG = 1
 ANNOTATE_FLAG = 2  # MariaDB

@@ -94,7 +94,7 @@ class RelayServer:
                     continue
                 except OSError as error:
                     log.warning("client not accepted", error=error)
-                    time.sleep(POLL_S)  # not stop.wait(), see millrace.signals
+                    time.sleep(POLL_S)  # not stop.wait(), see millrace.process.signals
                     continue
                 thread = threading.Thread(
                     target=self._serve, args=(connection, address[0], clients, stop), daemon=True

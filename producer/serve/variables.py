@@ -21,8 +21,8 @@ from producer.relay.source_note import read_source_note
 from producer.relay.stored_file import open_stored, read_stored
 from producer.serve.catalogue import Catalogue, ServedFile
 from producer.serve.wire import Value
-from schemas.binary_gtid import decode_binlog_state
 from schemas.gtid import Flavour, GtidPosition, MariadbGtidSet
+from schemas.gtid.binary import decode_binlog_state
 
 _VERSION_AT = t.HEADER_BYTES + 2
 _VERSION_BYTES = 50

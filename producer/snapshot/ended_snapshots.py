@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from producer.snapshot.insertion_plan import Insertion
+from schemas.requests.snapshot_request import ENDED_MAX, EndedSnapshot, Span
 from schemas.snapshot import SnapshotState
-from schemas.snapshot_request import ENDED_MAX, EndedSnapshot, Span
 
 
 def now_ms() -> int:

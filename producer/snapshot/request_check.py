@@ -16,8 +16,8 @@ from producer.source.identity import ask_identity
 from producer.source.set_stream import resolve_login
 from schemas.documents import CaptureTask, SetDocument
 from schemas.gtid import Flavour
+from schemas.requests.snapshot_request import SnapshotRequest
 from schemas.snapshot import Name, in_order
-from schemas.snapshot_request import SnapshotRequest
 from schemas.sql.quoting import table_name
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from millrace.rates import LONG_S, SHORT_S, Meter
+from millrace.metrics.rates import LONG_S, SHORT_S, Meter
 from producer.convert.converter import ConverterSource
 from producer.convert.table_filter import FoldedFilter
 from producer.publish.chores import Housekeeping

@@ -7,7 +7,7 @@
 The source's commit is by its clock, the rest by the worker's.
 """
 
-from millrace.rates import LONG_S, SHORT_S, Meter
+from millrace.metrics.rates import LONG_S, SHORT_S, Meter
 from schemas.stages.captured import SourceView
 from schemas.stages.published import Published
 from schemas.stages.rates import Rates

@@ -23,7 +23,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from millrace.errors import Fatal, MillraceError, Retryable
-from millrace.shortage import shortage_of
+from millrace.process.shortage import shortage_of
 
 SECRET_BYTES_MAX = 64 * 1024  # a password or key file; a larger file is a wrong path
 PROGRAM_S_MAX = 10.0  # a vault answers in less; a login waits for it

@@ -24,7 +24,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TypeAlias
 
-from schemas.gtid_position import Flavour
+from schemas.gtid.position import Flavour
 from schemas.progress import Progress
 from schemas.record.avro_schema import SOURCE, TRANSACTION, AvroSchema, Json
 

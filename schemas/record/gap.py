@@ -17,7 +17,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from schemas.decision import Decision
 from schemas.record.control import (
     DdlRecord,
     DdlStatement,
@@ -26,6 +25,7 @@ from schemas.record.control import (
     RecordSource,
     RecordTransaction,
 )
+from schemas.requests.decision import Decision
 
 GAP_KIND = "gap"
 _DOUBT = "source transactions are missing here"

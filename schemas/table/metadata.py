@@ -27,7 +27,7 @@ from typing import NoReturn, TypeAlias
 
 from millrace.errors import Fatal
 from schemas.byte_reader import ByteReader
-from schemas.gtid_position import Flavour
+from schemas.gtid.position import Flavour
 from schemas.table.charset import decode_text
 from schemas.table.collation import charset_of
 from schemas.table.structure import (

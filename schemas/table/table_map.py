@@ -30,7 +30,7 @@ can't be read MR-6005, an unknown collation MR-6006. Not done here: caching tabl
 """
 
 from schemas.byte_reader import ByteReader
-from schemas.gtid_position import Flavour
+from schemas.gtid.position import Flavour
 from schemas.table.metadata import OptionalMetadata, RealType, unsupported
 from schemas.table.structure import Column, TableSchema, TypeCode
 

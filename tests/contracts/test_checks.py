@@ -15,7 +15,7 @@ CHECKS = {
     "mypy": ("mypy",),
     "imports": ("lint-imports",),
     "english": ("python", "-m", "tests.kit.english"),
-    "one root": ("python", "-m", "millrace.install_check"),
+    "one root": ("python", "-m", "millrace.process.installation"),
 }
 
 

@@ -10,8 +10,8 @@ from deploy.servers import DatabaseServer
 from millrace.client import Subscriber
 from producer.publish import opening
 from producer.task import capture
-from schemas.decision import Approval, Decision, DecisionKind
 from schemas.gtid import parse_gtid_set
+from schemas.requests.decision import Approval, Decision, DecisionKind
 from tests.kit.capture.cluster import CaptureCluster, Source
 from tests.kit.control.control import end_session_at, scheduled
 from tests.kit.waiting import eventually

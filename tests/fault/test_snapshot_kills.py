@@ -10,7 +10,7 @@ from producer.publish import publisher
 from producer.snapshot import reader, requests
 from schemas.documents import Snapshot
 from schemas.gtid import Flavour
-from schemas.snapshot_request import SnapshotRequest
+from schemas.requests.snapshot_request import SnapshotRequest
 from tests.kit.capture.cluster import CaptureCluster
 from tests.kit.capture.snapshot_scene import assert_equal, begin, create, verified
 from tests.kit.capture.topic_copy import TopicCopy

@@ -8,8 +8,8 @@ from uuid import UUID
 import pytest
 
 from deploy.servers import DatabaseServer
-from schemas.binary_gtid import decode_previous
 from schemas.gtid import Flavour, Gtid, GtidSet
+from schemas.gtid.binary import decode_previous
 from schemas.table.charset import TABLE_CHARSETS, characters, decode_text
 from schemas.table.collation import CHARSET_BY_COLLATION_ID, character_bytes_max
 from schemas.table.structure import TableSchema

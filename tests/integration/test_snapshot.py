@@ -6,7 +6,7 @@ import pytest
 
 from deploy.servers import DatabaseServer
 from schemas.documents import Snapshot
-from schemas.snapshot_request import SnapshotRequest
+from schemas.requests.snapshot_request import SnapshotRequest
 from tests.kit.capture.cluster import CaptureCluster
 from tests.kit.capture.snapshot_scene import assert_equal, begin, create, verified
 from tests.kit.capture.topic_copy import TopicCopy

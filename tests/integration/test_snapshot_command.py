@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from deploy.servers import DatabaseServer
-from schemas.snapshot_request import REQUESTS_MAX, EndedSnapshot, SnapshotRequest, Span
+from schemas.requests.snapshot_request import REQUESTS_MAX, EndedSnapshot, SnapshotRequest, Span
 from tests.fixtures.shell import CAPTURE, Shell
 from zk.client.session import Session
 from zk.tree.store import Store

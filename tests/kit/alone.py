@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Mapping
 
-from schemas.decision import Decision
 from schemas.documents import Directives, TaskDocument
-from schemas.snapshot_request import SnapshotRequests
+from schemas.requests.decision import Decision
+from schemas.requests.snapshot_request import SnapshotRequests
 from schemas.status import TaskReport
 
 

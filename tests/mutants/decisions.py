@@ -2,8 +2,8 @@
 
 from millrace.errors import Fatal
 from producer.publish import opening, pending_decision
-from schemas.decision import Decision
 from schemas.progress import Progress
+from schemas.requests.decision import Decision
 from tests.mutants.mutant import Mutant, Patch
 
 

@@ -34,8 +34,7 @@ from producer.relay import writer as relay_log
 from producer.relay.files import DISK, Files
 from producer.relay.recovery import WalkResult, walk_file
 from producer.relay.writer import RelayLog
-from schemas import binary_gtid
-from schemas.gtid import Flavour, GtidPosition, MariadbGtidSet
+from schemas.gtid import Flavour, GtidPosition, MariadbGtidSet, binary
 from tests.simulation.model_kafka import ModelTransactions
 
 Patch = tuple[Any, str, Any]
@@ -109,7 +108,7 @@ def _one_domain(body: bytes, *, flavour: Flavour) -> GtidPosition:
     return found
 
 
-_decode_previous = binary_gtid.decode_previous
+_decode_previous = binary.decode_previous
 
 
 # ---- apply -----------------------------------------------------------------------------------------

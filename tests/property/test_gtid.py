@@ -5,7 +5,6 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.binary_gtid import decode_previous_gtids
 from schemas.gtid import (
     Flavour,
     Gtid,
@@ -15,6 +14,7 @@ from schemas.gtid import (
     parse_gtid,
     parse_gtid_set,
 )
+from schemas.gtid.binary import decode_previous_gtids
 
 gtids = st.builds(
     Gtid,

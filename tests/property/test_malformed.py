@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from consumer.records.row_schemas import RowSchemas, make_programs
 from millrace.errors import Fatal, MillraceError
 from producer.relay import layout
-from schemas.binary_gtid import decode_gtid_list, decode_previous_gtids
 from schemas.documents import plain_from_yaml
 from schemas.gtid import Flavour, parse_gtid, parse_gtid_set
+from schemas.gtid.binary import decode_gtid_list, decode_previous_gtids
 from schemas.place import Coordinates
 from schemas.record.avro_codec import check_schema, decode
 from schemas.record.avro_schema import AvroSchema, envelope_schema

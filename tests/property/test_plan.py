@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from schemas.status import TaskReport, TaskState
 from tests.kit.control.control import a_capture, a_set, an_apply
 from tests.kit.control.tree import documents_of, wanted_of
-from zk.plan.plan import make_plan
+from zk.changes.changes import make_plan
 from zk.tree.documents import Document, DocumentKey
 
 SETS = st.sampled_from(["s", "t"])

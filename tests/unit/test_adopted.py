@@ -8,12 +8,12 @@ from consumer.target.progress import Mark, MarkTopic
 from consumer.topic.adoption import Beginning, Continuation, beginning_of, continuation
 from drivers.kafka.reader import TopicRecord
 from millrace.errors import Fatal
-from schemas.decision import Approval, Decision, DecisionKind
 from schemas.gtid import Flavour, GtidPosition, parse_gtid_set
 from schemas.progress import Progress
 from schemas.record.control import FenceRecord
 from schemas.record.gap import gap_record
 from schemas.record.record import encode_control
+from schemas.requests.decision import Approval, Decision, DecisionKind
 from tests.kit.apply.tables import integer, table
 from tests.kit.apply.topic import RecordStream
 

@@ -9,14 +9,6 @@ from millrace.errors import Fatal
 from producer.publish.decision import adopt, reset, skip
 from producer.publish.pending_decision import adopted_progress, must_execute
 from producer.publish.topic_progress import TopicLook
-from schemas.decision import (
-    Approval,
-    Decision,
-    DecisionKind,
-    decision_of,
-    decision_to_plain,
-    missing_between,
-)
 from schemas.gtid import (
     Flavour,
     GtidSet,
@@ -30,6 +22,14 @@ from schemas.progress import OpenTransaction, Progress
 from schemas.record.control import DdlRecord, RecordKind
 from schemas.record.gap import gap_of, gap_record
 from schemas.record.record import decode_control, encode_control
+from schemas.requests.decision import (
+    Approval,
+    Decision,
+    DecisionKind,
+    decision_of,
+    decision_to_plain,
+    missing_between,
+)
 from schemas.sql.statement import Kind, classify
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"

@@ -13,10 +13,10 @@ from millrace.errors import Fatal, Retryable
 from producer.publish.codec import RecordCodec
 from producer.publish.opening import NO_END, Basis, TailHint
 from producer.publish.publisher import Publisher
-from schemas.decision import Approval, Decision, DecisionKind
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.progress import Progress
 from schemas.record.gap import Gap, gap_of
+from schemas.requests.decision import Approval, Decision, DecisionKind
 from tests.kit.capture.topic_rows import UUID, Ids, RowStream, start_of
 from tests.kit.publisher.model import ModelDriver, ModelTopic, Outcome, model_config
 

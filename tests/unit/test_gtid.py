@@ -3,7 +3,6 @@
 import pytest
 
 from millrace.errors import Fatal
-from schemas.binary_gtid import decode_previous
 from schemas.gtid import (
     Flavour,
     Gtid,
@@ -15,6 +14,7 @@ from schemas.gtid import (
     parse_binlog_state,
     parse_gtid_set,
 )
+from schemas.gtid.binary import decode_previous
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 

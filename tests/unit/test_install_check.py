@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from millrace.errors import Fatal
-from millrace.install_check import PACKAGES, check_one_root, one_root
+from millrace.process.installation import PACKAGES, check_one_root, one_root
 
 ONE = {name: Path("/a") / name for name in PACKAGES}
 

@@ -22,7 +22,7 @@ from schemas.documents import (
 from schemas.status import TaskReport, TaskState
 from tests.kit.control.control import a_capture, a_set, an_apply
 from tests.kit.control.tree import documents_of, wanted_of
-from zk.plan.plan import Action, Plan, Problem, make_plan
+from zk.changes.changes import Action, Plan, Problem, make_plan
 from zk.tree.documents import Document
 
 SHOP, WAREHOUSE = a_set(), a_set("warehouse")

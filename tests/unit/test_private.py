@@ -21,7 +21,7 @@ SERVICES = (
 _LOOK = """
 import json, os, pathlib, resource, subprocess, sys
 from millrace import log
-from millrace.private import keep_private
+from millrace.process.privacy import keep_private
 log.configure(json=True, level="info")
 keep_private()
 pathlib.Path("file").touch()

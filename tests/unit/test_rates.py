@@ -1,6 +1,6 @@
 """How fast a count grows."""
 
-from millrace.rates import LONG_S, SAMPLES_PER_S_MAX, SHORT_S, Meter
+from millrace.metrics.rates import LONG_S, SAMPLES_PER_S_MAX, SHORT_S, Meter
 
 
 def test_rate_is_that_of_the_span() -> None:

@@ -10,8 +10,7 @@ from producer.snapshot.ended_snapshots import History
 from producer.snapshot.insertion_plan import Insertion
 from producer.snapshot.requests import TaskWishes
 from schemas.documents import ApplyTask, CaptureTask, SetDocument
-from schemas.snapshot import SnapshotState, TablePlace
-from schemas.snapshot_request import (
+from schemas.requests.snapshot_request import (
     ENDED_MAX,
     EndedSnapshot,
     SnapshotRequest,
@@ -19,6 +18,7 @@ from schemas.snapshot_request import (
     Span,
     requests_of,
 )
+from schemas.snapshot import SnapshotState, TablePlace
 from tests.kit.alone import Alone
 
 STATE = SnapshotState("s1", ("shop.*",), "a > 1")

@@ -6,10 +6,10 @@ import pytest
 
 from millrace.cli.replica import origin_text
 from millrace.cli.status_line import lines_of
-from schemas.decision import Approval, Decision, DecisionKind
 from schemas.documents import TaskDocument, TaskKind, address_of
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.progress import Progress
+from schemas.requests.decision import Approval, Decision, DecisionKind
 from schemas.stages.applied import Applied, Backlog
 from schemas.status import TaskReport, TaskState
 from tests.kit.control.control import a_capture, an_apply

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Sequence
 
 from millrace.errors import Fatal
-from millrace.shortage import shortage_of
+from millrace.process.shortage import shortage_of
 from millrace.tls import (
     CertificateProblem,
     UnusableAuthorityError,

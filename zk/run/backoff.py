@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from millrace.codes import CATALOGUE
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable, defect
-from millrace.shortage import shortage_of
+from millrace.process.shortage import shortage_of
 from schemas.status import TaskState
 from zk.lease.starts import KILLS_MAX
 from zk.tree.reports import PROGRESS_S

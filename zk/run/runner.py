@@ -13,9 +13,9 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from schemas.decision import Decision
 from schemas.documents import ApplyTask, CaptureTask, SetDocument, TaskDocument, Work
-from schemas.snapshot_request import SnapshotRequests
+from schemas.requests.decision import Decision
+from schemas.requests.snapshot_request import SnapshotRequests
 from schemas.status import TaskReport
 
 Report = Callable[[TaskReport], None]

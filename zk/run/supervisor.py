@@ -26,7 +26,7 @@ from enum import Enum
 from millrace.codes import CATALOGUE
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger
-from millrace.shortage import shortage_of
+from millrace.process.shortage import shortage_of
 from schemas.documents import set_of
 from schemas.status import TaskReport, TaskState
 from zk.client.mirror import Mirror

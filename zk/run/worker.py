@@ -20,7 +20,7 @@ from dataclasses import replace
 from millrace.errors import MillraceError, Retryable
 from millrace.http import Page
 from millrace.log import get_logger
-from millrace.signals import stop_on_signals
+from millrace.process.signals import stop_on_signals
 from zk.client.session import Session
 from zk.ensemble import Ensemble
 from zk.lease.membership import WorkerIdentity, process_name

@@ -1,7 +1,7 @@
 """Reads and writes the contents of the nodes under ``sets/`` and ``tasks/``. Pure: no session.
 
 A task node: ``{"format":1,"document":{…},"paused_by":"","resumed":0}``, and ``decision`` while one waits for the task's
-next owner (``schemas.decision``). ``revision`` is the node's mzxid. It identifies
+next owner (``schemas.requests.decision``). ``revision`` is the node's mzxid. It identifies
 one state of the node, even if the node is deleted and created again. Every action of an operator gives a new revision,
 and a blocked task waits for one.
 
@@ -15,7 +15,6 @@ from types import MappingProxyType
 
 from millrace.errors import Fatal
 from millrace.log import get_logger
-from schemas.decision import Decision, decision_of, decision_to_plain
 from schemas.documents import (
     Directives,
     Member,
@@ -30,6 +29,7 @@ from schemas.documents import (
     plain_task,
 )
 from schemas.json_input import load_json
+from schemas.requests.decision import Decision, decision_of, decision_to_plain
 from zk.client.session import Node
 from zk.tree.paths import decode, encode
 

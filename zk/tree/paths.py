@@ -14,7 +14,7 @@
     ├── installation             {"format":1,"id":"…"}                random, written by the first worker that asks
     ├── history/<kind>:<name>    the former documents of a set or task, see zk/tree/history.py
     ├── starts/<task>            a start that has not ended, see zk/lease/starts.py
-    ├── snapshots/<task>         an operator's requests for snapshots, see schemas/snapshot_request.py
+    ├── snapshots/<task>         an operator's requests for snapshots, see schemas/requests/snapshot_request.py
     ├── leader                   {"format":1,"scheduler":"…"}                 ephemeral: the scheduler that leads
     └── reign                    {"format":1,"scheduler":"…"}                 its version fences old leaders
 

@@ -1,9 +1,9 @@
-"""The requests for snapshots of a task in ZooKeeper (``schemas.snapshot_request``), for commands and owners."""
+"""The requests for snapshots of a task in ZooKeeper (``schemas.requests.snapshot_request``), for commands and owners."""
 
 from collections.abc import Callable
 
 from millrace.errors import Fatal, Retryable
-from schemas.snapshot_request import SnapshotRequests, requests_of
+from schemas.requests.snapshot_request import SnapshotRequests, requests_of
 from zk.client.session import Session
 from zk.tree.paths import Tree, decode, encode
 

@@ -21,7 +21,6 @@ from uuid import uuid4
 
 from millrace.errors import Fatal, Retryable
 from millrace.faults import fault_point, register
-from schemas.decision import Decision
 from schemas.documents import (
     ApplyTask,
     CaptureTask,
@@ -32,7 +31,8 @@ from schemas.documents import (
     names_of,
     set_of,
 )
-from schemas.snapshot_request import SnapshotRequests
+from schemas.requests.decision import Decision
+from schemas.requests.snapshot_request import SnapshotRequests
 from schemas.status import TaskReport
 from zk.client.session import Change, Create, Delete, Node, Put, Session
 from zk.tree.documents import (

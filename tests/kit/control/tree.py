@@ -1,8 +1,8 @@
 """Documents as read from a tree and as wanted by an operator, without a session."""
 
 from schemas.documents import SetDocument
+from zk.changes.changes import Wanted
 from zk.client.session import Node
-from zk.plan.plan import Wanted
 from zk.tree.documents import Document, DocumentKey, Documents, set_key, task_key
 from zk.tree.entries import Desired, SetEntry, TaskEntry
 

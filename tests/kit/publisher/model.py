@@ -17,10 +17,10 @@ from producer.publish.config import PublisherConfig, PublisherLimits
 from producer.publish.driver import Bounds, Ends, Octets, TopicRecord, TopicSettings
 from producer.publish.positions import ChangeRecord, ProgressRecord
 from producer.publish.publisher import Publisher
-from schemas.decision import Decision
 from schemas.documents import Brokers
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.progress import OpenTransaction, Progress
+from schemas.requests.decision import Decision
 
 START = Progress(parse_gtid_set(Flavour.MARIADB, "0-1-100"), None, 0)
 

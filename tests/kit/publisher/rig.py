@@ -21,11 +21,11 @@ from producer.publish.config import PublisherConfig, PublisherLimits
 from producer.publish.kafka import KafkaDriver, KafkaTransactions
 from producer.publish.opening import Basis, TailHint
 from producer.publish.publisher import Publisher
-from schemas.decision import Decision
 from schemas.documents import Brokers
 from schemas.documents.model import TopicOptions
 from schemas.gtid import Flavour
 from schemas.kafka_names import transactional_id
+from schemas.requests.decision import Decision
 from tests.kit.capture.topic_rows import SET, Ids, RowStream, start_of
 from tests.kit.kafka_topics import ANSWER_S, log_end, make_topic
 from tests.kit.waiting import answered, eventually

@@ -29,9 +29,9 @@ from uuid import UUID
 
 from millrace.errors import Fatal
 from schemas.byte_reader import ByteReader
-from schemas.gtid_position import Flavour, GtidPosition
-from schemas.mariadb_gtid import MariadbGtid, MariadbGtidSet
-from schemas.mysql_gtid import GtidSet, Interval, Source
+from schemas.gtid.mariadb import MariadbGtid, MariadbGtidSet
+from schemas.gtid.mysql import GtidSet, Interval, Source
+from schemas.gtid.position import Flavour, GtidPosition
 
 _COUNT_MASK = 2**28 - 1
 _TAGGED = 1

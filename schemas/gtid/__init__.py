@@ -7,21 +7,21 @@
 Guarantees: values are immutable and hashable. Equal positions compare equal and print the same text. Text round trips.
 Not done here: querying servers, and detecting that a MariaDB source reused a sequence below the position, for which
 ``covers`` returns True. ``advanced`` refuses to move back, so a caller that advances by every transaction that it
-does not skip detects the reuse. The binary forms of binlog events are in ``schemas.binary_gtid``.
+does not skip detects the reuse. The binary forms of binlog events are in ``schemas.gtid.binary``.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from schemas.gtid_position import AnyGtid, Flavour, GtidPosition
-from schemas.mariadb_gtid import (
+from schemas.gtid.mariadb import (
     MariadbGtid,
     MariadbGtidSet,
     is_logged,
     parse_binlog_state,
     unproven,
 )
-from schemas.mysql_gtid import Gtid, GtidSet
+from schemas.gtid.mysql import Gtid, GtidSet
+from schemas.gtid.position import AnyGtid, Flavour, GtidPosition
 
 __all__ = [
     "AnyGtid",

@@ -19,7 +19,7 @@ from schemas.documents import (
     set_of,
 )
 from schemas.status import TaskReport, TaskState
-from zk.plan import effects
+from zk.changes import effects
 from zk.tree.documents import (
     Document,
     DocumentKey,

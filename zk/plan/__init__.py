@@ -1,1 +1,0 @@
-"""Plans: the edits, restarts, replays and problems on the way to wanted documents. Pure: no session."""
