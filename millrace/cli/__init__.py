@@ -56,45 +56,52 @@ class Command:
 COMMANDS: Mapping[str, Command] = MappingProxyType(
     {
         "demo": Command(
-            "millrace.cli.demo",
+            "millrace.cli.local.demo",
             "Start everything, change rows, watch them arrive, compare.",
             Extra.LOCAL,
         ),
-        "up": Command("millrace.cli.local", "Start a local stack in the background.", Extra.LOCAL),
-        "down": Command("millrace.cli.local", "Stop the local stack."),
-        "sql": Command("millrace.cli.sql", "Open an SQL client on the local stack."),
+        "up": Command(
+            "millrace.cli.local.stack", "Start a local stack in the background.", Extra.LOCAL
+        ),
+        "down": Command("millrace.cli.local.stack", "Stop the local stack."),
+        "sql": Command("millrace.cli.local.sql", "Open an SQL client on the local stack."),
         "set": Command("millrace.cli.sets", "Manage sets: each is a primary and its replicas."),
         "task": Command(
-            "millrace.cli.tasks", "Manage tasks: capture a set to a topic, apply a topic to a set."
+            "millrace.cli.task.task",
+            "Manage tasks: capture a set to a topic, apply a topic to a set.",
         ),
         "plan": Command(
-            "millrace.cli.plan",
+            "millrace.cli.documents.plan",
             "Show what documents will change; change it with --execute.",
         ),
-        "export": Command("millrace.cli.export", "Write all documents to files."),
-        "schema": Command("millrace.cli.schema", "Print the JSON Schema of set or task documents."),
-        "status": Command(
-            "millrace.cli.status", "Show the state of every task, its figures, and why it waits."
+        "export": Command("millrace.cli.documents.export", "Write all documents to files."),
+        "schema": Command(
+            "millrace.cli.documents.schema", "Print the JSON Schema of set or task documents."
         ),
-        "top": Command("millrace.cli.top", "Show the tasks live, in columns."),
+        "status": Command(
+            "millrace.cli.status.status",
+            "Show the state of every task, its figures, and why it waits.",
+        ),
+        "top": Command("millrace.cli.status.top", "Show the tasks live, in columns."),
         "check": Command(
-            "millrace.cli.check", "Check every requirement of sets and tasks; change nothing."
+            "millrace.cli.check.check", "Check every requirement of sets and tasks; change nothing."
         ),
         "grants": Command(
             "millrace.cli.grants", "Print the SQL of the accounts with the least privileges."
         ),
         "doctor": Command(
-            "millrace.cli.doctor", "Find what to fix first; collect a bundle for those who help."
+            "millrace.cli.doctor.doctor",
+            "Find what to fix first; collect a bundle for those who help.",
         ),
         "topic": Command("millrace.cli.topic", "Read a topic, or verify that it is complete."),
         "compare": Command(
-            "millrace.cli.compare", "Compare every row of a task's source and target."
+            "millrace.cli.compare.compare", "Compare every row of a task's source and target."
         ),
         "replica": Command(
             "millrace.cli.replica", "Show the members of a set; pin or drain one of them."
         ),
         "relay": Command(
-            "millrace.cli.relay",
+            "millrace.cli.relay.relay",
             "List, verify, dump or purge a worker's relay log, on its machine.",
         ),
         "acl": Command("millrace.cli.acl", "Print the least rights that Millrace needs."),
@@ -120,11 +127,11 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
             "Show changes that did not fit the target's row; replay or discard them.",
         ),
         "unsafe": Command(
-            "millrace.cli.unsafe",
+            "millrace.cli.unsafe.unsafe",
             "Let a blocked capture task continue without changes that it can't publish.",
         ),
         "bench": Command(
-            "millrace.cli.bench",
+            "millrace.cli.local.bench",
             "Measure Millrace and its peers; prints JSON lines.",
             Extra.LOCAL,
         ),

@@ -6,7 +6,7 @@ The statements depend on the flavor, which the first member that answers tells. 
 
 import typer
 
-from millrace.cli.check_scope import (
+from millrace.cli.check.scope import (
     Known,
     Scope,
     databases_of,

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from millrace.cli.status_json import task_as_plain
+from millrace.cli.status.json_form import task_as_plain
 from schemas.documents import TaskKind
 from schemas.stages.applied import Applied
 from schemas.stages.compared import Compared

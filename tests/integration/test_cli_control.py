@@ -16,7 +16,7 @@ from consumer.target.conflicts import Conflict, store_conflict
 from deploy.servers import DatabaseServer
 from drivers.mysql.connection import connect
 from millrace.cli import run
-from millrace.cli.compare_text import NOT_WAITED
+from millrace.cli.compare.text import NOT_WAITED
 from millrace.cli.exits import ExitCode
 from millrace.errors import Fatal
 from schemas.documents import Directives, Member, TaskKind, Work

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from deploy.servers import DatabaseSet
-from millrace.cli.primary import primary_history
+from millrace.cli.task.primary import primary_history
 from millrace.errors import Fatal
 from schemas.documents import TaskKind, Work, parse_set
 from schemas.gtid import Flavour, missing

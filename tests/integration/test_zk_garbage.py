@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from millrace.cli.status import text_of
-from millrace.cli.status_json import as_plain
+from millrace.cli.status.json_form import as_plain
+from millrace.cli.status.status import text_of
 from millrace.errors import Retryable
 from schemas.documents import CaptureTask, Work
 from schemas.status import TaskState

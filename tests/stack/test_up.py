@@ -20,7 +20,7 @@ from deploy.local.background import records
 from deploy.local.services import APPLY_TASK, CAPTURE_TASK, SERVICES
 from deploy.servers.process import is_running, session_members
 from drivers.kafka.reader import TopicReader
-from millrace.cli.status_json import as_plain
+from millrace.cli.status.json_form import as_plain
 from millrace.home_folder import home, local_stack_folder
 from schemas.documents import Brokers
 from tests.fixtures.servers import FLAVOURS

@@ -7,9 +7,9 @@ from typing import cast
 
 import pytest
 
-from millrace.cli import arrival
-from millrace.cli.arrival import capture_task_of, source_set_of, wait_until_arrived
 from millrace.cli.control import Control
+from millrace.cli.task import wait
+from millrace.cli.task.wait import capture_task_of, source_set_of, wait_until_arrived
 from millrace.errors import Fatal, MillraceError
 from schemas.documents import ApplyTask, Brokers, CaptureTask, Directives, TaskKind, TopicAddress
 from schemas.gtid import Flavour, History, parse_binlog_state, parse_gtid_set
@@ -112,11 +112,11 @@ def _wait(
     )
     answers = list(histories)
     monkeypatch.setattr(
-        arrival, "primary_history", lambda _set: answers.pop(0) if answers[1:] else answers[0]
+        wait, "primary_history", lambda _set: answers.pop(0) if answers[1:] else answers[0]
     )
-    monkeypatch.setattr(arrival, "halted_replicas", lambda *_: ())
+    monkeypatch.setattr(wait, "halted_replicas", lambda *_: ())
     model = (lambda *_arguments, **_named: _cluster(reports, entries)) if read is None else read[0]
-    monkeypatch.setattr(arrival, "read_tasks", model)
+    monkeypatch.setattr(wait, "read_tasks", model)
     now = cast(Control, SimpleNamespace(store=store, session=None, tree=None))
     try:
         wait_until_arrived(now, name, timeout_s=timeout_s, gtid_set=gtid_set)
@@ -236,7 +236,7 @@ def test_wait_reads_again_only_after_a_change(monkeypatch: pytest.MonkeyPatch) -
 
     reports = dict.fromkeys(("shop", "warehouse"), TaskReport(TaskState.RUNNING, gtid_set="0-1-6"))
     entries: dict[str, TaskEntry] = {}
-    monkeypatch.setattr(arrival, "ROUND_S", 60.0)
+    monkeypatch.setattr(wait, "ROUND_S", 60.0)
     message = _wait(
         monkeypatch, "warehouse", reports, [_history("0-1-7")], timeout_s=0.2, read=(read, entries)
     )

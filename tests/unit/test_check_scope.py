@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from millrace.cli.check_scope import Known, databases_of, parse_files, scope_of
+from millrace.cli.check.scope import Known, databases_of, parse_files, scope_of
 from millrace.cli.grants import roles_of, statements
 from millrace.errors import Fatal
 from schemas.documents import (

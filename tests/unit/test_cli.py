@@ -15,10 +15,10 @@ import pytest
 import typer
 
 from millrace import __version__, cli
-from millrace.cli import status
-from millrace.cli.compare import apply_task_of
+from millrace.cli.compare.compare import apply_task_of
 from millrace.cli.control import Control
 from millrace.cli.exits import ExitCode
+from millrace.cli.status import status
 from millrace.cli.topic import registry_for
 from millrace.codes import CATALOGUE
 from millrace.errors import Fatal, Retryable
@@ -34,8 +34,8 @@ def test_help_lists_commands_without_importing_them(capsys: pytest.CaptureFixtur
     assert cli.run(["--help"]) == 0
     assert "down" in capsys.readouterr().out
     assert (
-        "millrace.cli.local" not in sys.modules
-        or cli.COMMANDS["down"].module == "millrace.cli.local"
+        "millrace.cli.local.stack" not in sys.modules
+        or cli.COMMANDS["down"].module == "millrace.cli.local.stack"
     )
 
 

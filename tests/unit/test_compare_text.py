@@ -20,7 +20,7 @@ from consumer.compare.table import pair_of
 from consumer.compare.tables import WHOLE_TABLE
 from drivers.mysql.catalog import TargetColumn, TargetTable, UniqueKey
 from drivers.mysql.connection import Endpoint
-from millrace.cli.compare_text import print_text
+from millrace.cli.compare.text import print_text
 from millrace.errors import Fatal
 
 ORIGIN = Origin(cast(Endpoint, None))

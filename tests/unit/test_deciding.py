@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from millrace.cli.deciding import Situation
+from millrace.cli.unsafe.decision import Situation
 from millrace.errors import Fatal
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.progress import Progress

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from millrace.checks.requirement import Area, Requirement, Subject
-from millrace.cli.doctor import lines_of
-from millrace.cli.doctor_bundle import (
+from millrace.cli.doctor.bundle import (
     LOG_BYTES_MAX,
     Bundle,
     check_new,
@@ -18,7 +17,8 @@ from millrace.cli.doctor_bundle import (
     unreadable,
     write_bundle,
 )
-from millrace.cli.doctor_order import LOSS_S, open_doors, troubles_of
+from millrace.cli.doctor.doctor import lines_of
+from millrace.cli.doctor.order import LOSS_S, open_doors, troubles_of
 from millrace.errors import Fatal
 from schemas.documents import TaskKind
 from schemas.status import TaskReport, TaskState

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from millrace.cli.plan import lines_of
+from millrace.cli.documents.plan import lines_of
 from schemas.documents import (
     ApplyRules,
     Brokers,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pymysql._auth import scramble_caching_sha2, scramble_native_password
 
-from millrace.cli.relay_serve import parse_address
+from millrace.cli.relay.serve import parse_address
 from millrace.errors import Fatal
 from producer.relay.layout import Subdir
 from producer.relay.source_note import read_source_note, write_source_note

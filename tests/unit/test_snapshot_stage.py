@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from millrace.cli.snapshot import progress_of
+from millrace.cli.task.snapshot import progress_of
 from producer.snapshot.chunk_read import ReadRequest
 from producer.snapshot.ended_snapshots import History
 from producer.snapshot.insertion_plan import Answer, Course, NamesRequest

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from millrace.cli.status_detail import detail_of
-from millrace.cli.status_line import lines_of
+from millrace.cli.status.detail import detail_of
+from millrace.cli.status.line import lines_of
 from millrace.cli.texts import duration, size
 from schemas.stages.applied import Applied, Backlog
 from schemas.stages.compared import Compared, ComparedCounts, ComparedResult

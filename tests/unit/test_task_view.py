@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from millrace.cli.replica import origin_text
-from millrace.cli.status_line import lines_of
+from millrace.cli.status.line import lines_of
 from schemas.documents import TaskDocument, TaskKind, address_of
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.progress import Progress

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from millrace.cli.top import COLUMNS, columns_for, screen
+from millrace.cli.status.top import COLUMNS, columns_for, screen
 from schemas.documents import TaskKind
 from schemas.stages.applied import Applied, Backlog
 from schemas.stages.rates import Rates

@@ -16,7 +16,7 @@ from drivers.kafka.reader import TopicIdentity
 from drivers.mysql.connection import TargetConnection
 from drivers.mysql.primary import primary_member
 from millrace.cli.control import Control, operator
-from millrace.cli.deciding import stopped_entry
+from millrace.cli.unsafe.decision import stopped_entry
 from millrace.errors import Fatal
 from schemas.documents import ApplyTask
 from zk.tree.entries import TaskEntry

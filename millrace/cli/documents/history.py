@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import typer
 
 from millrace.cli.control import Control, console, control, new_table, print_json
-from millrace.cli.fields import field_line, plain_field
+from millrace.cli.documents.fields import field_line, plain_field
 from millrace.errors import Fatal
 from schemas.documents import FieldChange, field_changes, parse_set, parse_task
 from zk.tree.documents import Document, DocumentKey, DocumentKind

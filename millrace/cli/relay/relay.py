@@ -1,7 +1,7 @@
 """``millrace relay``: commands about the files, on the worker's machine; the others through ZooKeeper.
 
 ``purge`` asks the worker. ``list``, ``verify``, ``dump`` and ``serve`` read the files, with or without a running
-worker, and change nothing. ``start|stop|pause|resume|status`` are in ``millrace.cli.relay_service``.
+worker, and change nothing. ``start|stop|pause|resume|status`` are in ``millrace.cli.relay.service``.
 """
 
 import json
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from millrace.cli import relay_service
 from millrace.cli.exits import Finding
-from millrace.cli.relay_serve import serve
+from millrace.cli.relay import service
+from millrace.cli.relay.serve import serve
 from millrace.counted import counted
 from millrace.errors import Fatal
 
@@ -33,11 +33,11 @@ app = typer.Typer(
     help="Start, stop and show a set's relay; list, verify, dump, serve and purge its files.",
 )
 for command in (
-    relay_service.start,
-    relay_service.stop,
-    relay_service.pause,
-    relay_service.resume,
-    relay_service.status,
+    service.start,
+    service.stop,
+    service.pause,
+    service.resume,
+    service.status,
     serve,
 ):
     app.command()(command)
@@ -101,7 +101,7 @@ def purge(
         evict=tuple(evict or ()),
     )
     if relay_dir is None:
-        answer = relay_service.request_purge_from_afar(set_name, request)
+        answer = service.request_purge_from_afar(set_name, request)
     else:
         answer = request_purge(relay_dir / set_name, request)
     if as_json:

@@ -15,13 +15,13 @@ import typer
 
 from millrace.checks.requirement import Level, Requirement
 from millrace.checks.text import as_plain as check_as_plain
-from millrace.cli.check import Use, find_requirements
-from millrace.cli.check_scope import Known, scope_of, stored_documents
+from millrace.cli.check.check import Use, find_requirements
+from millrace.cli.check.scope import Known, scope_of, stored_documents
 from millrace.cli.control import print_json
-from millrace.cli.doctor_bundle import Bundle, check_new, unreadable, write_bundle
-from millrace.cli.doctor_order import Trouble, open_doors, troubles_of
+from millrace.cli.doctor.bundle import Bundle, check_new, unreadable, write_bundle
+from millrace.cli.doctor.order import Trouble, open_doors, troubles_of
 from millrace.cli.exits import ExitCode
-from millrace.cli.status_json import as_plain as status_as_plain
+from millrace.cli.status.json_form import as_plain as status_as_plain
 from millrace.counted import counted
 from millrace.errors import MillraceError
 from millrace.home_folder import local_stack_folder, local_stack_name

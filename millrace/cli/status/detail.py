@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from millrace.cli.status_line import backlog_text, notes_of
+from millrace.cli.status.line import backlog_text, notes_of
 from millrace.cli.texts import duration, size
 from millrace.counted import counted
 from schemas.stages.applied import Applied

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from millrace.cli.local import Flavour, Mysqld, Secure
+from millrace.cli.local.stack import Flavour, Mysqld, Secure
 
 Duration = Annotated[float, typer.Option("--duration", help="Seconds of workload.")]
 Seed = Annotated[int, typer.Option(help="Seed of the workload's random choices.")]

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from millrace.cli.local import known_flavour
+from millrace.cli.local.stack import known_flavour
 
 Flavour = Annotated[str, typer.Option(help="mariadb or mysql.", callback=known_flavour)]
 Changes = Annotated[

@@ -14,8 +14,8 @@ from rich.live import Live
 from rich.text import Text
 
 from millrace.cli.control import console, control, new_table
-from millrace.cli.status import head_of, read_tasks
-from millrace.cli.status_line import NAME_CHARACTERS_MAX, TROUBLED, backlog_text, notes_of
+from millrace.cli.status.line import NAME_CHARACTERS_MAX, TROUBLED, backlog_text, notes_of
+from millrace.cli.status.status import head_of, read_tasks
 from millrace.cli.texts import duration, shortened, size
 from millrace.errors import Retryable
 from schemas.status import TaskState

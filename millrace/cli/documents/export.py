@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from millrace.cli.control import control
-from millrace.cli.document_files import print_documents, write_documents
+from millrace.cli.documents.files import print_documents, write_documents
 from millrace.counted import counted
 from zk.tree.entries import UnreadableEntry
 

@@ -24,7 +24,7 @@ from millrace.checks.requirement import (
     without_ignored,
 )
 from millrace.checks.text import as_lines, as_plain
-from millrace.cli.check_scope import Scope, parse_files, scope_of, stored_documents
+from millrace.cli.check.scope import Scope, parse_files, scope_of, stored_documents
 from millrace.cli.control import print_json
 from millrace.codes import CATALOGUE
 from millrace.errors import Fatal, MillraceError

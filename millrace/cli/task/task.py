@@ -15,10 +15,10 @@ from millrace.cli.control import (
     print_json,
     wait_until_free,
 )
-from millrace.cli.former import add_history, former_document
-from millrace.cli.load import load
-from millrace.cli.moving import move
-from millrace.cli.snapshot import snapshot
+from millrace.cli.documents.history import add_history, former_document
+from millrace.cli.task.load import load
+from millrace.cli.task.move import move
+from millrace.cli.task.snapshot import snapshot
 from schemas.documents import (
     ApplyTask,
     SetDocument,
@@ -59,7 +59,7 @@ def create(
 
 def _put(now: Control, task: TaskDocument, *, replace: bool) -> None:
     """Create or replace a task after all checks, and print what was done."""
-    from millrace.cli.apply_start import check_start
+    from millrace.cli.documents.apply_start import check_start
 
     before = now.store.tasks().get(task.name)
     note = ""
@@ -165,7 +165,7 @@ def wait(
     json: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> None:
     """Wait until a task has published or applied all current changes of the primary."""
-    from millrace.cli.arrival import wait_until_arrived
+    from millrace.cli.task.wait import wait_until_arrived
 
     with control() as now:
         arrival = wait_until_arrived(now, name, timeout_s=timeout, gtid_set=gtid)

@@ -21,7 +21,7 @@ import time
 from dataclasses import dataclass
 
 from millrace.cli.control import Control
-from millrace.cli.primary import halted_replicas, primary_history
+from millrace.cli.task.primary import halted_replicas, primary_history
 from millrace.errors import Fatal, Retryable
 from schemas.documents import ApplyTask, CaptureTask, SetDocument, TaskDocument
 from schemas.gtid import GtidPosition, History, missing, parse_gtid_set

@@ -11,9 +11,9 @@ from collections.abc import Callable
 import typer
 
 from millrace.cli.control import Control, console, control, print_json
-from millrace.cli.status_detail import detail_of
-from millrace.cli.status_json import as_plain
-from millrace.cli.status_line import NAME_CHARACTERS_MAX, lines_of
+from millrace.cli.status.detail import detail_of
+from millrace.cli.status.json_form import as_plain
+from millrace.cli.status.line import NAME_CHARACTERS_MAX, lines_of
 from millrace.errors import Fatal, Retryable
 from zk.view import Cluster, TaskView, read_cluster, views
 

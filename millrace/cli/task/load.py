@@ -84,7 +84,7 @@ def _sides(now: Control, name: str) -> _Sides:
     """Fatal MR-4203 if this cluster does not capture the topic: without its source nothing can be loaded."""
     from consumer.load.tables import Admission
     from drivers.mysql.primary import primary_member
-    from millrace.cli.arrival import capture_task_of
+    from millrace.cli.task.wait import capture_task_of
 
     task = now.store.task_entry(name).document
     if not isinstance(task, ApplyTask):

@@ -7,7 +7,7 @@ are enough, if they have every set that their tasks name.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from millrace.cli.document_files import read_documents, refusal
+from millrace.cli.documents.files import read_documents, refusal
 from millrace.errors import Fatal, MillraceError
 from schemas.documents import (
     ApplyTask,

@@ -16,7 +16,7 @@ from millrace.errors import Fatal, naming
 from schemas.requests.decision import Decision, DecisionKind
 
 if TYPE_CHECKING:
-    from millrace.cli.deciding import Situation
+    from millrace.cli.unsafe.decision import Situation
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -45,8 +45,8 @@ def skip_gtid(
     json: Json = False,
 ) -> None:
     """Leave out one source transaction: its rows, or the rest of them, will not be in the topic."""
-    from millrace.cli.deciding import decision_on
-    from millrace.cli.primary import next_transaction, primary_history
+    from millrace.cli.task.primary import next_transaction, primary_history
+    from millrace.cli.unsafe.decision import decision_on
     from producer.publish.decision import skip
     from schemas.gtid import MariadbGtid, MariadbGtidSet, parse_gtid
 
@@ -73,8 +73,8 @@ def reset_position(
     json: Json = False,
 ) -> None:
     """Continue at a later GTID set: the transactions in between will not be in the topic."""
-    from millrace.cli.deciding import decision_on, refusals
-    from millrace.cli.primary import primary_history
+    from millrace.cli.task.primary import primary_history
+    from millrace.cli.unsafe.decision import decision_on, refusals
     from producer.publish.decision import reset
     from schemas.gtid import parse_gtid_set
 
@@ -106,7 +106,7 @@ def adopt_topic(
     json: Json = False,
 ) -> None:
     """Continue in a topic that lost all its records, after the progress in the task's status."""
-    from millrace.cli.deciding import decision_on
+    from millrace.cli.unsafe.decision import decision_on
     from producer.publish.decision import adopt
     from schemas.gtid import parse_gtid_set
     from schemas.progress import Progress
@@ -131,7 +131,7 @@ def follow_topic(
     json: Json = False,
 ) -> None:
     """Let an apply task continue in a topic that was adopted, without the changes that it misses."""
-    from millrace.cli.following import consequences, decide, following, lost, text_of
+    from millrace.cli.unsafe.follow_topic import consequences, decide, following, lost, text_of
 
     with control() as now, following(now, task) as found:
         plain = consequences(found)
@@ -150,7 +150,7 @@ def follow_topic(
 @app.command()
 def withdraw(task: Task) -> None:
     """Remove a decision that no worker has executed yet, as after MR-3022."""
-    from millrace.cli.deciding import stopped_entry
+    from millrace.cli.unsafe.decision import stopped_entry
 
     with control() as now, naming(task=task):
         withdrawn = now.store.withdraw(stopped_entry(now, task))
@@ -162,7 +162,7 @@ def withdraw(task: Task) -> None:
 
 def _look(now: Control, task: str) -> "Situation":
     """The values that a decision depends on. A note on standard error says if there is nothing to decide."""
-    from millrace.cli.deciding import look_at
+    from millrace.cli.unsafe.decision import look_at
 
     found = look_at(now, task)
     if found.needless:
@@ -181,7 +181,7 @@ class Mode:
 
 def _finish(now: Control, found: "Situation", decision: Decision, mode: Mode) -> None:
     """Show the consequences, ask, and leave the decision for the task's next owner."""
-    from millrace.cli.deciding import consequences, lost, refusals, text_of
+    from millrace.cli.unsafe.decision import consequences, lost, refusals, text_of
 
     kept = refusals(found, decision.before.gtid_set)
     plain = consequences(now, found, decision, kept)

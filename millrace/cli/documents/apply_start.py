@@ -10,7 +10,7 @@ has reached its start.
 
 from collections.abc import Mapping
 
-from millrace.cli.primary import primary_history
+from millrace.cli.task.primary import primary_history
 from millrace.errors import Fatal, MillraceError
 from schemas.documents import ApplyTask, SetDocument
 from schemas.gtid import beyond, parse_any_gtid_set

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from millrace.cli.local import Name
+from millrace.cli.local.stack import Name
 
 Where = Annotated[
     str,

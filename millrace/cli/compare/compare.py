@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from millrace.cli.apply import Conf
-from millrace.cli.compare_text import print_plain, print_text
+from millrace.cli.compare.text import print_plain, print_text
 from millrace.cli.control import Control, control
 from millrace.errors import Fatal, naming
 from schemas.documents import ApplyTask, SetDocument, StructureRule, TaskDocument, address_of
@@ -136,7 +136,7 @@ class _Scope:
 def _scope(cluster: Control, name: str) -> _Scope:
     from consumer.compare.tables import admitted
     from drivers.mysql.primary import primary_member
-    from millrace.cli.arrival import capture_task_of
+    from millrace.cli.task.wait import capture_task_of
 
     document = apply_task_of(cluster, cluster.store.task_entry(name).document)
     captured = capture_task_of(cluster, document)
@@ -156,7 +156,7 @@ def _agrees(found: _Scope) -> bool:
 
 def _wait(cluster: Control, found: _Scope, timeout_s: float) -> None:
     """Wait until the task has applied all changes. If a row blocks it, the fix of MR-4202 names its table."""
-    from millrace.cli.arrival import wait_until_arrived
+    from millrace.cli.task.wait import wait_until_arrived
 
     try:
         wait_until_arrived(cluster, found.task.name, timeout_s=timeout_s)

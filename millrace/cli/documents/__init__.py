@@ -1,0 +1,1 @@
+"""Documents in files: plan, export, schema, and their history."""

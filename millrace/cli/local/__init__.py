@@ -1,0 +1,1 @@
+"""Commands about a local stack: ``up``, ``down``, ``demo``, ``sql``, ``bench``."""

@@ -1,0 +1,1 @@
+"""``millrace status`` and ``millrace top``."""
