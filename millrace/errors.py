@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import Self
 
 from millrace.codes import CATALOGUE
-from millrace.placeholders import with_names
+from millrace.wording import with_names
 
 URL_CREDENTIALS = re.compile(r"(?<=://)[^/@\s:]+:[^@\s]*(?=@)")
 CONTEXT_CHARACTERS_MAX = 1000  # a quarter of the reason that a status can hold
@@ -44,7 +44,7 @@ class MillraceError(Exception):
         self.context = MappingProxyType({name: str(value) for name, value in context.items()})
 
     def name(self, **names: object) -> Self:
-        """The same error; the commands of its fix have these names (``millrace.placeholders``)."""
+        """The same error; the commands of its fix have these names (``millrace.wording``)."""
         self.fix = with_names(self.fix, names)
         return self
 

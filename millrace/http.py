@@ -26,8 +26,8 @@ from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 
 from millrace.errors import Fatal
 from millrace.log import get_logger
-from millrace.loopback import is_loopback
 from millrace.metrics import PROCESS, Exposition
+from millrace.tls import is_loopback
 
 OFF = "none"
 LOOPBACK = "127.0.0.1"

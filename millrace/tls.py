@@ -14,6 +14,7 @@ Without TLS no public key of a server is asked for or used: an impostor would se
 client does.
 """
 
+import ipaddress
 import ssl
 from enum import Enum
 from typing import Any, NoReturn
@@ -143,3 +144,13 @@ def certificate_fix(error: ssl.SSLCertVerificationError) -> str:
         "Name the CA that signed the server's certificate as `tls_ca`. For a certificate that MySQL generated itself,"
         " this is ca.pem in its data directory, with `tls: verify-ca`."
     )
+
+
+def is_loopback(host: str) -> bool:
+    """True for ``localhost`` and the addresses of the loopback range. A name is not looked up."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

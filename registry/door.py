@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from millrace.errors import Fatal
-from millrace.loopback import is_loopback
+from millrace.tls import is_loopback
 from schemas.documents import SecretReference
 from schemas.documents.secret import AskedSecret
 

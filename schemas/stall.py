@@ -13,8 +13,8 @@ piece, such as an ALTER TABLE on the target, counts as stalled too: nothing else
 
 from dataclasses import replace
 
-from millrace.counted import counted
 from millrace.errors import Retryable
+from millrace.wording import counted
 from schemas.status import TaskReport, TaskState
 
 STALL_S = 30.0

@@ -5,8 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from millrace.checks.requirement import Area, Requirement, Subject
-from millrace.counted import counted
 from millrace.errors import Fatal, MillraceError
+from millrace.wording import counted
 from zk.client.access import Policy
 from zk.ensemble import Ensemble
 from zk.tree.acls import NodeAcl, differing, not_secured, read_acls

@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from millrace.errors import Fatal
-from millrace.placeholders import with_names
+from millrace.wording import with_names
 from schemas.documents import (
     ApplyTask,
     CaptureTask,

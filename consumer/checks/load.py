@@ -16,8 +16,8 @@ from drivers.mysql.connection import TargetConnection, connect
 from drivers.mysql.members import choose_source
 from drivers.mysql.primary import primary_member
 from millrace.checks.requirement import Area, Requirement, Subject, shortened
-from millrace.counted import counted
 from millrace.errors import Fatal
+from millrace.wording import counted
 from schemas.documents import ApplyTask, CaptureTask, Directives, SetDocument
 from schemas.grants import shown
 

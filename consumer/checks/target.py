@@ -18,8 +18,8 @@ from drivers.mysql.connection import LOCK_WAIT_S, TargetConnection, connect, tex
 from drivers.mysql.primary import primary_member
 from millrace.checks.clock import CLOCK_SQL, judge_clock, read_clock
 from millrace.checks.requirement import Area, Level, Requirement, Subject, shortened
-from millrace.counted import counted
 from millrace.errors import Fatal, MillraceError
+from millrace.wording import counted
 from schemas.documents import ApplyTask, SetDocument, TableFilter
 from schemas.grants import (
     EVERYWHERE,

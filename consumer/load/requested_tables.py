@@ -19,7 +19,7 @@ from consumer.load.tables import Admission, check_engine
 from consumer.tables.filter import Route
 from drivers.mysql.catalog import Inventory, TableKey, TargetTable
 from millrace.errors import Fatal
-from millrace.near import near_names
+from millrace.wording import near_names
 from schemas.documents import TableFilter
 
 _NO_PATTERN = "Name each table, separated by commas. `millrace task load TASK --all --dry-run` lists them all."

@@ -12,8 +12,8 @@ from consumer.compare.task_comparison import Comparing
 from consumer.target.progress import DATABASE, Mark
 from consumer.target.running_statement import RunningStatement
 from consumer.turn.driver import Figures
-from millrace.counted import counted
 from millrace.errors import Retryable
+from millrace.wording import counted
 from schemas.stages.applied import Applied, AppliedCounts
 from schemas.stages.incidents import Incidents
 from schemas.stages.loaded import Loaded

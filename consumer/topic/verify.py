@@ -26,8 +26,8 @@ from enum import StrEnum
 from functools import lru_cache
 
 from consumer.topic.verify_snapshot import SnapshotRules
-from millrace.counted import counted
 from millrace.errors import MillraceError
+from millrace.wording import counted
 from schemas.gtid import AnyGtid, Flavour, GtidPosition, parse_gtid
 from schemas.progress import Progress
 from schemas.record.control import (

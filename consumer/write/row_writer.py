@@ -65,8 +65,8 @@ from consumer.write.statements import OPS, Single, byte_parts, statement_bytes, 
 from drivers.mysql.catalog import TargetColumn, has_changed
 from drivers.mysql.connection import LENIENT_MODE, STRICT_MODE, TargetConnection
 from drivers.mysql.errors import WRONG_TEXT
-from millrace.counted import counted
 from millrace.errors import Fatal, MillraceError, Retryable
+from millrace.wording import counted
 from schemas.documents import ConflictPolicy
 from schemas.gtid import Flavour
 

@@ -15,8 +15,8 @@ import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from millrace.counted import counted
 from millrace.errors import Fatal
+from millrace.wording import counted
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,9 +28,9 @@ from deploy.servers import sql
 from deploy.workload.beats import Arrivals, percentile, watch_target, watch_topic, write_beats
 from deploy.workload.shop import Counts, create_shop, run_shop
 from drivers.kafka.reader import TopicReader
-from millrace.counted import counted
 from millrace.errors import Fatal
 from millrace.home_folder import home
+from millrace.wording import counted
 from schemas.record.control import SchemaRecord
 from schemas.record.record import KnownSchemas, RowRecord, decode_record
 from schemas.status import TaskReport

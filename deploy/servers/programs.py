@@ -14,8 +14,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from millrace.errors import Fatal
-from millrace.extras import Extra, check_extra
 from millrace.home_folder import home
+from millrace.process.installation import Extra, check_extra
 
 MYSQLD_ENVIRONMENT = "MILLRACE_MYSQLD"
 MYSQL_MIN = (9, 7)  # the version of all tests, which also store VECTOR (since 9.0)

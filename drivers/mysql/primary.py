@@ -13,9 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from drivers.mysql.connection import Endpoint, Side, TargetConnection, TlsChoice, connect
-from millrace.counted import counted
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger
+from millrace.wording import counted
 from schemas.documents import SetDocument, resolve_secret
 from schemas.gtid import Flavour
 

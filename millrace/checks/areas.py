@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from millrace.checks.requirement import Requirement, Subject
 from millrace.errors import MillraceError
-from millrace.placeholders import with_names
+from millrace.wording import with_names
 
 LIMIT_S = 60.0  # of one area: a silent server costs 10 s for each of a few connections
 
@@ -20,7 +20,7 @@ LIMIT_S = 60.0  # of one area: a silent server costs 10 s for each of a few conn
 class Check:
     """One area to check. ``find`` yields requirements; a Millrace error that it raises becomes the last one.
 
-    ``names``: for the commands of fixes (``millrace.placeholders``).
+    ``names``: for the commands of fixes (``millrace.wording``).
     """
 
     subject: Subject

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from millrace.checks.requirement import Area, Requirement, Subject
-from millrace.counted import counted
 from millrace.errors import MillraceError
-from millrace.extras import Extra, check_extra
 from millrace.jvm import java_program
+from millrace.process.installation import Extra, check_extra
+from millrace.wording import counted
 
 GIB = 2**30
 OPEN_FILES_MIN = 4096  # relay files, brokers and members of some hundred tasks, with room

@@ -36,9 +36,8 @@ from millrace.cli.exits import (
     table,
 )
 from millrace.errors import MillraceError
-from millrace.extras import Extra, check_extra
 from millrace.home_folder import STACK, local_stack_environment
-from millrace.process.installation import check_one_root
+from millrace.process.installation import Extra, check_extra, check_one_root
 
 _ENSEMBLE = "MILLRACE_ZOOKEEPER"
 _HELP = ("--help", "-h")

@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 
 from millrace.cli.exits import ExitCode
-from millrace.cli.http_option import Http
-from millrace.cli.placement_options import Labels, Tasks, labels_of
+from millrace.cli.options import Http, Labels, Tasks, labels_of
 from millrace.process.privacy import keep_private
 
 Master = Annotated[str, typer.Option(help="Spark's master: local[N], spark://…, yarn, k8s://….")]

@@ -6,8 +6,8 @@ import typer
 
 from millrace.cli.control import control
 from millrace.cli.exits import Finding
-from millrace.counted import counted
 from millrace.errors import Fatal
+from millrace.wording import counted
 from zk.client.access import Access, Policy
 from zk.ensemble import Ensemble
 from zk.lease.epoch import generation_of, raise_generation

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from millrace.cli.control import Control, console, control, new_table, print_json
-from millrace.counted import counted
 from millrace.errors import Fatal, naming
+from millrace.wording import counted
 from schemas.documents import ApplyTask
 from schemas.status import TaskState
 

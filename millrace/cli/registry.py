@@ -12,8 +12,7 @@ from typing import Annotated
 
 import typer
 
-from millrace.cli.brokers import Kafka, KafkaConfig, named_brokers
-from millrace.cli.http_option import Http
+from millrace.cli.options import Http, Kafka, KafkaConfig, named_brokers
 from millrace.errors import Fatal
 from millrace.process.privacy import keep_private
 from schemas.kafka_names import REGISTRY_TOPIC
@@ -67,7 +66,7 @@ def registry(
     """Run the built-in schema registry: Confluent's REST API."""
     from millrace.http import open_page
     from millrace.kafka_refusals import explained
-    from millrace.loopback import is_loopback
+    from millrace.tls import is_loopback
     from registry.door import Door
     from registry.kafka import KafkaSchemaStore
     from registry.ownership import Ownership

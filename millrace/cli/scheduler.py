@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from millrace.cli.http_option import Http
+from millrace.cli.options import Http
 from millrace.http import open_page
 from millrace.process.privacy import keep_private
 from zk.lease.membership import process_name

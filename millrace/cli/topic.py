@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from millrace.cli.brokers import Kafka, KafkaConfig, named_brokers
 from millrace.cli.exits import Finding
-from millrace.counted import counted
+from millrace.cli.options import Kafka, KafkaConfig, named_brokers
 from millrace.errors import Fatal, naming
+from millrace.wording import counted
 
 if TYPE_CHECKING:
     from consumer.topic.selection import Wanted

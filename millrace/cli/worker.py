@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from millrace.cli.control import Control, console, control, new_table, operator, print_json
-from millrace.cli.http_option import Http
-from millrace.cli.placement_options import Labels, Sets, labels_of
+from millrace.cli.options import Http, Labels, Sets, labels_of
 from millrace.errors import Retryable
 from millrace.process.privacy import keep_private
 from schemas.documents import TaskKind

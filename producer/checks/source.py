@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 from millrace.checks.clock import judge_clock
 from millrace.checks.requirement import Area, Level, Requirement, Subject, shortened
-from millrace.counted import counted
 from millrace.errors import Fatal, MillraceError
+from millrace.wording import counted
 from producer.checks.answers import Answers, Tables, ask_answers, ask_tables
 from producer.source.choose.choice import Preferences, Verdict, choose, judge_members
 from producer.source.choose.members import MemberFacts, ask_members

@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import Protocol
 
 from millrace.checks.requirement import Area, Level, Requirement, Subject
-from millrace.counted import counted
 from millrace.errors import Fatal, MillraceError
 from millrace.kafka_refusals import explained
+from millrace.wording import counted
 from producer.checks.answers import Tables
 from producer.publish.config import PublisherConfig, publisher_config
 from producer.publish.driver import Ends, TopicSettings

@@ -1,4 +1,6 @@
-"""The result of an operator's decision, or the reason why it is refused. Pure; ``schemas.requests.decision`` has the values.
+"""The result of an operator's decision, or the reason why it is refused. Pure.
+
+The values are in ``schemas.requests.decision``.
 
     decision         accepted only if
     skip-gtid        the transaction is not delivered, and the primary has executed it. MariaDB: it is the next one of
@@ -15,8 +17,8 @@ If a source transaction is published in part, the decision must count it as done
 
 from collections.abc import Mapping
 
-from millrace.counted import counted
 from millrace.errors import Fatal
+from millrace.wording import counted
 from producer.publish.topic_progress import TopicLook
 from schemas.gtid import (
     AnyGtid,

@@ -34,11 +34,11 @@ from typing import Protocol, Self
 
 import numpy as np
 
-from millrace.counted import counted
 from millrace.errors import Fatal, Retryable
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
 from millrace.metrics import counter, histogram
+from millrace.wording import counted
 from producer.publish.audit import VERDICT_S, Audit, Commit
 from producer.publish.codec import RecordCodec
 from producer.publish.config import PublisherConfig

@@ -11,8 +11,8 @@ records.
 Pure. Not done here: asking the broker, creating the topic (``kafka_topic``).
 """
 
-from millrace.counted import counted
 from millrace.errors import Fatal
+from millrace.wording import counted
 from producer.publish.config import PublisherConfig
 from producer.publish.driver import TopicSettings
 

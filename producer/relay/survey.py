@@ -14,8 +14,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from millrace.counted import counted
 from millrace.errors import Fatal
+from millrace.wording import counted
 from producer.binlog import events as t
 from producer.binlog.file_head import read_first_gtid
 from producer.relay import layout

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from millrace.errors import Fatal, MillraceError
 from millrace.log import get_logger
-from millrace.loopback import is_loopback
+from millrace.tls import is_loopback
 from producer.serve.catalogue import Catalogue
 from producer.serve.clients import Clients
 from producer.serve.login import Door, ServedAccount

@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 from drivers.mysql.errors import NO_COLUMN
 from millrace.errors import Fatal
-from millrace.near import near_names
+from millrace.wording import near_names
 from producer.snapshot.structure import CatalogTable
 from schemas.snapshot import Name
 

@@ -29,11 +29,11 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 
-from millrace.counted import counted
 from millrace.errors import Fatal
 from millrace.faults import fault_point, register
 from millrace.kafka_refusals import explained
 from millrace.log import get_logger
+from millrace.wording import counted
 from producer.convert.converter import Converter, ConverterSource
 from producer.convert.interleave import Inserts
 from producer.convert.tables import Prepare

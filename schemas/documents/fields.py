@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TypeVar
 
-from millrace.counted import counted
 from millrace.errors import Fatal
+from millrace.wording import counted
 from schemas.documents.foreign import foreign_answer
 
 FOUND_CHARACTERS_MAX = 60

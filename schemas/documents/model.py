@@ -358,7 +358,7 @@ def address_of(task: TaskDocument) -> TopicAddress:
 
 
 def names_of(task: Work) -> dict[str, str]:
-    """The names that fill the places of a fix (``millrace.placeholders``). A relay is no task."""
+    """The names that fill the places of a fix (``millrace.wording``). A relay is no task."""
     if isinstance(task, RelayTask):
         return {"set": task.set_name}
     return {"task": task.name, "set": set_of(task), "topic": address_of(task).topic}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from millrace.counted import counted
+from millrace.wording import counted
 from schemas.stages.plain import count_of, integer_of, list_of, object_of
 
 TABLES_NAMED = 3

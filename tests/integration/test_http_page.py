@@ -13,7 +13,7 @@ from deploy.servers.process import free_port
 from millrace import http
 from millrace.errors import Fatal
 from millrace.http import CLIENT_S, LOOPBACK, REQUESTS_MAX, Page, Probes, address_of, open_page
-from millrace.loopback import is_loopback
+from millrace.tls import is_loopback
 from schemas import stall
 from schemas.documents import Work
 from schemas.status import TaskState

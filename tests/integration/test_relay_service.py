@@ -13,7 +13,7 @@ import pytest
 
 from deploy.servers import DatabaseServer, KafkaServer
 from millrace.codes import CATALOGUE
-from millrace.placeholders import with_names
+from millrace.wording import with_names
 from producer.relay.files import DISK, Files
 from producer.source.set_stream import Site
 from producer.source.set_streams import Upstreams

@@ -2,7 +2,7 @@
 
 import pytest
 
-from millrace.counted import counted
+from millrace.wording import counted
 
 
 @pytest.mark.parametrize(

@@ -14,14 +14,14 @@ import pytest
 
 from millrace import cli
 from millrace.cli import COMMANDS
-from millrace.extras import MODULES, Extra
+from millrace.process.installation import MODULES, Extra
 from tests.kit.paths import ROOT
 from tests.kit.wheel import built_wheel
 
 # Modules of extras look as if they were not installed.
 _BASE_ONLY = """
 import sys
-from millrace.extras import MODULES
+from millrace.process.installation import MODULES
 sys.modules.update((name, None) for names in MODULES.values() for name in names)
 from millrace import cli
 sys.exit(max(cli.run(line.split()) for line in sys.argv[1:]))

@@ -6,7 +6,7 @@ import pytest
 
 from millrace.codes import CATALOGUE
 from millrace.errors import Fatal, naming
-from millrace.placeholders import PLACES, with_names
+from millrace.wording import PLACES, with_names
 from schemas.documents import RelayTask, names_of
 from tests.kit.control.control import a_capture, an_apply
 

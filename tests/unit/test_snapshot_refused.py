@@ -3,7 +3,7 @@
 import pytest
 
 from millrace.errors import Fatal
-from millrace.near import near_names
+from millrace.wording import near_names
 from producer.snapshot.refusals import unpublished, unreadable, wrong_condition
 from producer.snapshot.structure import CatalogColumn, CatalogKey, CatalogTable
 

@@ -29,8 +29,8 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 
-from millrace.counted import counted
 from millrace.errors import Fatal, Retryable
+from millrace.wording import counted
 from zk.client.session import Node, Session
 from zk.tree.paths import Tree, decode, encode
 

@@ -29,7 +29,7 @@ from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
 from millrace.metrics import counter
-from millrace.placeholders import with_names
+from millrace.wording import with_names
 from schemas.documents import RelayTask, SetDocument, Work, address_of, names_of, stream_of
 from schemas.status import TaskReport, TaskState
 from zk.client.session import Session

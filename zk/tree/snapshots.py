@@ -1,4 +1,4 @@
-"""The requests for snapshots of a task in ZooKeeper (``schemas.requests.snapshot_request``), for commands and owners."""
+"""The requests for snapshots in ZooKeeper, for commands and owners (``schemas.requests.snapshot_request``)."""
 
 from collections.abc import Callable
 

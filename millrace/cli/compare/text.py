@@ -5,7 +5,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from millrace.cli.control import console, print_json
-from millrace.counted import counted
+from millrace.wording import counted
 
 if TYPE_CHECKING:
     from consumer.compare import Change, Comparison

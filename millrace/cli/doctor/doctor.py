@@ -22,9 +22,9 @@ from millrace.cli.doctor.bundle import Bundle, check_new, unreadable, write_bund
 from millrace.cli.doctor.order import Trouble, open_doors, troubles_of
 from millrace.cli.exits import ExitCode
 from millrace.cli.status.json_form import as_plain as status_as_plain
-from millrace.counted import counted
 from millrace.errors import MillraceError
 from millrace.home_folder import local_stack_folder, local_stack_name
+from millrace.wording import counted
 from schemas.documents import plain_set, plain_task, yaml_from_plain
 from zk.ensemble import Ensemble
 from zk.view import Cluster, TaskView, read_cluster, views

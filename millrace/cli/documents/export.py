@@ -7,7 +7,7 @@ import typer
 
 from millrace.cli.control import control
 from millrace.cli.documents.files import print_documents, write_documents
-from millrace.counted import counted
+from millrace.wording import counted
 from zk.tree.entries import UnreadableEntry
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 from millrace.cli.control import origin_of, text_from_file
-from millrace.counted import counted
 from millrace.errors import Fatal, MillraceError
+from millrace.wording import counted
 from schemas.documents import (
     SetDocument,
     parse_set,

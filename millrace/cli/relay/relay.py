@@ -14,8 +14,8 @@ import typer
 from millrace.cli.exits import Finding
 from millrace.cli.relay import service
 from millrace.cli.relay.serve import serve
-from millrace.counted import counted
 from millrace.errors import Fatal
+from millrace.wording import counted
 
 if TYPE_CHECKING:
     from producer.convert.dump import EventHead

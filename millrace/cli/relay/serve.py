@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from millrace.cli.http_option import Http
+from millrace.cli.options import Http
 from millrace.errors import Fatal
 from millrace.process.privacy import keep_private
 from millrace.process.signals import stop_on_signals

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from millrace.cli.status.line import backlog_text, notes_of
 from millrace.cli.texts import duration, size
-from millrace.counted import counted
+from millrace.wording import counted
 from schemas.stages.applied import Applied
 from schemas.stages.captured import Captured
 from schemas.stages.compared import Compared

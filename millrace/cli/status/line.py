@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from millrace.cli.texts import duration, shortened, size
-from millrace.counted import counted
+from millrace.wording import counted
 from schemas.stages.applied import Applied
 from schemas.stages.compared import Compared
 from schemas.status import TaskReport, TaskState

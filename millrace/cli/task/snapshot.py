@@ -8,8 +8,8 @@ import typer
 from millrace.cli.control import Control, console, control, new_table, operator, print_json
 from millrace.cli.documents.history import shown_time
 from millrace.cli.texts import duration
-from millrace.counted import counted
 from millrace.errors import Fatal
+from millrace.wording import counted
 from schemas.documents import CaptureTask
 from schemas.requests.snapshot_request import (
     REQUESTS_MAX,

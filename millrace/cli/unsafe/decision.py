@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 from millrace.cli.control import Control, operator
-from millrace.counted import counted
 from millrace.errors import Fatal, MillraceError
+from millrace.wording import counted
 from producer.publish.config import publisher_config
 from producer.publish.kafka import KafkaDriver
 from producer.publish.topic_progress import TopicLook, look_at_topic

@@ -22,8 +22,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
-from millrace.counted import counted
 from millrace.errors import Fatal, MillraceError, Retryable
+from millrace.wording import counted
 from producer.source.choose.members import MemberBinlog, MemberFacts
 from producer.source.choose.preflight import PERSIST, Finding, check_settings
 from schemas.documents.model import Directives, Member
