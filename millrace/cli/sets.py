@@ -14,7 +14,7 @@ from millrace.cli.control import (
     print_json,
     wait_until_free,
 )
-from millrace.cli.documents.history import add_history, former_document
+from millrace.cli.history import add_history, former_document
 from schemas.documents import RelayTask, SetDocument, parse_set, plain_set, yaml_from_plain
 from zk.tree.documents import set_key
 from zk.tree.entries import SetEntry, UnreadableEntry

@@ -1,1 +1,1 @@
-"""What each process does about itself: its privacy, signals, shortages, and the check of its installation."""
+"""A process about itself: its privacy, signals, shortages, and the check of its installation."""

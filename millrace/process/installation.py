@@ -1,4 +1,4 @@
-"""What is installed: all our packages from one folder, and the extras that a command needs.
+"""Installation: all our packages from one folder, and the extras that a command needs.
 
 An old installed copy could mix silently with a checkout (``schemas`` of one, ``producer`` of the other). So every entry
 point calls ``check_one_root()`` first.

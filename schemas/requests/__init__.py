@@ -1,1 +1,1 @@
-"""What an operator asks of a running task, as ZooKeeper keeps it until the task's owner has taken it."""
+"""Requests of an operator to a running task, as ZooKeeper keeps them until the task's owner has taken them."""

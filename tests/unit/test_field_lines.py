@@ -2,7 +2,7 @@
 
 import pytest
 
-from millrace.cli.documents.fields import field_line
+from millrace.cli.history import field_line
 from schemas.documents import FieldChange
 
 LONG = [f"shop.table_{number}" for number in range(20)]

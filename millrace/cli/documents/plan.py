@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from millrace.cli.control import Control, console, control, print_json
-from millrace.cli.documents.apply_start import check_start
-from millrace.cli.documents.fields import field_line, plain_field
 from millrace.cli.documents.files import Reading, read_documents, refusal
 from millrace.cli.exits import ExitCode
+from millrace.cli.history import field_line, plain_field
+from millrace.cli.task.start import check_start
 from millrace.errors import Fatal
 from schemas.documents import ApplyTask
 from zk.changes.changes import Action, Plan, Problem, Step, make_plan

@@ -6,7 +6,7 @@ import uuid
 import typer
 
 from millrace.cli.control import Control, console, control, new_table, operator, print_json
-from millrace.cli.documents.history import shown_time
+from millrace.cli.history import shown_time
 from millrace.cli.texts import duration
 from millrace.errors import Fatal
 from millrace.wording import counted

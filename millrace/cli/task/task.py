@@ -15,7 +15,7 @@ from millrace.cli.control import (
     print_json,
     wait_until_free,
 )
-from millrace.cli.documents.history import add_history, former_document
+from millrace.cli.history import add_history, former_document
 from millrace.cli.task.load import load
 from millrace.cli.task.move import move
 from millrace.cli.task.snapshot import snapshot
@@ -59,7 +59,7 @@ def create(
 
 def _put(now: Control, task: TaskDocument, *, replace: bool) -> None:
     """Create or replace a task after all checks, and print what was done."""
-    from millrace.cli.documents.apply_start import check_start
+    from millrace.cli.task.start import check_start
 
     before = now.store.tasks().get(task.name)
     note = ""

@@ -1,14 +1,15 @@
 """``history``, ``diff`` and ``rollback`` of a document, for ``millrace set`` and ``millrace task``."""
 
+import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 
 import typer
 
 from millrace.cli.control import Control, console, control, new_table, print_json
-from millrace.cli.documents.fields import field_line, plain_field
 from millrace.errors import Fatal
 from schemas.documents import FieldChange, field_changes, parse_set, parse_task
+from schemas.documents.fields import FOUND_CHARACTERS_MAX, shortened
 from zk.tree.documents import Document, DocumentKey, DocumentKind
 from zk.tree.history import Revision
 
@@ -130,3 +131,45 @@ def _as_plain(before: Plain | None, revision: Revision) -> Plain:
 def shown_time(at_ms: int) -> str:
     """A Unix time in UTC, to the second."""
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def field_line(change: FieldChange) -> str:
+    """``lanes: 4 → 8``. Of long lists, the entries that came and went; of long texts, the part that differs."""
+    before, after = change.before, change.after
+    texts = (_text(before), _text(after))
+    if max(map(len, texts)) <= FOUND_CHARACTERS_MAX:
+        return f"{change.path}: {texts[0]} → {texts[1]}"
+    if isinstance(before, list) and isinstance(after, list):
+        gone = [entry for entry in before if entry not in after]
+        new = [entry for entry in after if entry not in before]
+        counts = f"{len(before)} → {len(after)} entries"
+        return f"{change.path}: {counts}, without {_short(gone)}, with {_short(new)}"
+    return f"{change.path}: {' → '.join(_around_difference(*texts))}"
+
+
+def plain_field(change: FieldChange) -> dict[str, object]:
+    """The field with both values in full; null: not set."""
+    return {"field": change.path, "before": change.before, "after": change.after}
+
+
+def _text(value: object) -> str:
+    """The value on one line. A text that a terminal would not show as it is, is escaped."""
+    if value is None:
+        return "not set"
+    if isinstance(value, str):
+        return value if value and value.isprintable() else json.dumps(value)
+    text = json.dumps(value, ensure_ascii=False)
+    return text if text.isprintable() else json.dumps(value)
+
+
+def _short(entries: list[object]) -> str:
+    return shortened(_text(entries))
+
+
+def _around_difference(before: str, after: str) -> tuple[str, str]:
+    """Both texts, cut to the place where they begin to differ."""
+    pairs = enumerate(zip(before, after, strict=False))
+    at = next((index for index, (old, new) in pairs if old != new), min(len(before), len(after)))
+    begin = max(0, at - FOUND_CHARACTERS_MAX // 3)
+    mark = "…" if begin else ""
+    return mark + shortened(before[begin:]), mark + shortened(after[begin:])
