@@ -12,9 +12,9 @@ from consumer.compare.members import choose_origin
 from consumer.load.tables import Admission
 from consumer.tables.digest import PACKET_BYTES_MIN
 from drivers.mysql.connection import TargetConnection, connect, text_of
+from drivers.mysql.grants import Role, needed_grants, parse_grants, shown
 from drivers.mysql.primary import primary_member
 from millrace.checks.requirement import Area, Requirement, Subject
-from schemas.grants import Role, needed_grants, parse_grants, shown
 
 WAIT_S = 5.0  # for a replica
 

@@ -13,13 +13,13 @@ from consumer.target import loads
 from consumer.target.progress import Owner, read_mark
 from drivers.mysql.catalog import TableKey
 from drivers.mysql.connection import TargetConnection, connect
+from drivers.mysql.grants import shown
 from drivers.mysql.members import choose_source
 from drivers.mysql.primary import primary_member
 from millrace.checks.requirement import Area, Requirement, Subject, shortened
 from millrace.errors import Fatal
 from millrace.wording import counted
 from schemas.documents import ApplyTask, CaptureTask, Directives, SetDocument
-from schemas.grants import shown
 
 
 @dataclass(frozen=True, slots=True)

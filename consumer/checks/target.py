@@ -2,8 +2,8 @@
 
 The primary is found by the rule that a start uses (``drivers.mysql.primary``). Tables are compared with the schemas
 that the task has learned so far (``consumer.tables.table_plan``), so a new task compares none. Nothing is written, so
-missing privileges are found by comparing SHOW GRANTS with ``schemas.grants``. A server hides the databases on which an
-account has no right, so the databases that need a grant are also taken from the documents and from the schemas.
+missing privileges are found in the rights that the account holds. A server hides the databases on which an account
+has no right, so the databases that need a grant are also taken from the documents and from the schemas.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,13 +15,7 @@ from consumer.tables.table_plan import plan_table
 from consumer.target.progress import DATABASE, read_schemas
 from drivers.mysql.catalog import Inventory, TableKey, TargetTable, read_inventory
 from drivers.mysql.connection import LOCK_WAIT_S, TargetConnection, connect, text_of
-from drivers.mysql.primary import primary_member
-from millrace.checks.clock import CLOCK_SQL, judge_clock, read_clock
-from millrace.checks.requirement import Area, Level, Requirement, Subject, shortened
-from millrace.errors import Fatal, MillraceError
-from millrace.wording import counted
-from schemas.documents import ApplyTask, SetDocument, TableFilter
-from schemas.grants import (
+from drivers.mysql.grants import (
     EVERYWHERE,
     Grant,
     HeldGrants,
@@ -32,6 +26,12 @@ from schemas.grants import (
     parse_grants,
     shown,
 )
+from drivers.mysql.primary import primary_member
+from millrace.checks.clock import CLOCK_SQL, judge_clock, read_clock
+from millrace.checks.requirement import Area, Level, Requirement, Subject, shortened
+from millrace.errors import Fatal, MillraceError
+from millrace.wording import counted
+from schemas.documents import ApplyTask, SetDocument, TableFilter
 
 _SETTINGS_SQL = "SELECT @@local_infile, @@innodb_lock_wait_timeout, @@lower_case_table_names"
 

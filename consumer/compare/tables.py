@@ -29,10 +29,10 @@ from consumer.records.row_schemas import layout_of
 from consumer.target.progress import read_schemas
 from drivers.mysql.catalog import Inventory, TableKey, TargetTable, read_inventory
 from drivers.mysql.connection import TargetConnection, text_of
+from drivers.mysql.grant_fix import grantee
+from drivers.mysql.grants import Role, needed_grants
 from millrace.errors import Fatal
 from schemas.documents import ApplyTask, CaptureTask, SetDocument
-from schemas.grant_fix import grantee
-from schemas.grants import Role, needed_grants
 from schemas.sql.quoting import table_name
 
 WHOLE_TABLE = "(the whole table)"

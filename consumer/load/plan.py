@@ -25,8 +25,7 @@ from consumer.target.loads import COPIES, LoadStream, LoadTable, Reach
 from consumer.target.progress import Owner
 from drivers.mysql.catalog import ForeignKey, Inventory, TableKey, read_inventory
 from drivers.mysql.connection import TargetConnection, text_of
-from millrace.errors import Fatal
-from schemas.grants import (
+from drivers.mysql.grants import (
     Grant,
     HeldGrants,
     Role,
@@ -35,6 +34,7 @@ from schemas.grants import (
     parse_grants,
     shown,
 )
+from millrace.errors import Fatal
 from schemas.gtid import Flavour
 
 _LOGGING_SINCE = (9, 6, 0)  # MySQL: cascades run in SQL, and the rows they change are logged

@@ -24,10 +24,10 @@ from drivers.mysql.catalog import (
     TargetTable,
     UniqueKey,
 )
+from drivers.mysql.grants import as_grant_pattern
 from millrace.errors import Fatal
 from schemas.chunks.key import ChunkKey, chunk_key
 from schemas.documents import ApplyTask, CaptureTask, SetDocument, TableFilter
-from schemas.grants import as_grant_pattern
 
 DIFFERENCES_NAMED = 5
 CASCADES = "it is linked by a cascade that the source does not log"

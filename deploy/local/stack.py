@@ -54,10 +54,10 @@ from deploy.servers import (
 )
 from deploy.servers.fetch import fetch_for
 from deploy.servers.process import ServerProcess, free_port
+from drivers.mysql.grants import Grant, Role, needed_grants
 from millrace.cli import present_commands
 from millrace.errors import Fatal
 from millrace.home_folder import home
-from schemas.grants import Grant, Role, needed_grants
 from schemas.gtid import Flavour
 from zk.ensemble import Ensemble
 

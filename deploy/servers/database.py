@@ -30,7 +30,7 @@ from deploy.servers.process import ProcessSpec, free_port
 from deploy.servers.server import Server
 from deploy.servers.templates import database_template
 from deploy.servers.tls import TlsFiles, tls_files
-from schemas.grants import Grant
+from drivers.mysql.grants import Grant
 from schemas.gtid import Flavour
 
 START_S = 180.0

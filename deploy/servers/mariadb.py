@@ -9,8 +9,8 @@ from pathlib import Path
 from deploy.servers.dialect import Account
 from deploy.servers.process import last_lines
 from deploy.servers.programs import MariadbPrograms, mariadb_programs
+from drivers.mysql.grants import SOURCE_PRIVILEGES
 from millrace.errors import Fatal
-from schemas.grants import SOURCE_PRIVILEGES
 from schemas.gtid import Flavour
 
 # Scripts without the help tables, which are two megabytes of text that no test reads. MariaDB 10 names them mysql_….

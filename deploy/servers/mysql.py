@@ -9,8 +9,8 @@ from pathlib import Path
 from deploy.servers.dialect import Account
 from deploy.servers.process import last_lines
 from deploy.servers.programs import MYSQLD_ENVIRONMENT, MysqlPrograms, mysql_programs
+from drivers.mysql.grants import SOURCE_PRIVILEGES
 from millrace.errors import Fatal
-from schemas.grants import SOURCE_PRIVILEGES
 from schemas.gtid import Flavour
 
 

@@ -26,6 +26,7 @@ from pymysql.cursors import Cursor, DictCursor, SSCursor
 from pymysql.protocol import MysqlPacket, OKPacketWrapper
 
 from drivers.mysql.errors import Kind, kind_of, server_error
+from drivers.mysql.grant_fix import privilege_fix
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.text_protocol.arriving import DrainedFile
 from millrace.tls import (
@@ -37,7 +38,6 @@ from millrace.tls import (
     unverified,
     verifying,
 )
-from schemas.grant_fix import privilege_fix
 from schemas.server_version import ServerVersion
 
 Row = tuple[object, ...]

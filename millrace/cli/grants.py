@@ -1,11 +1,13 @@
 """``millrace grants print [SET | -f FILE]``: the SQL that creates an account with the least privileges.
 
 The statements depend on the flavor, which the first member that answers tells. The privileges are those of
-``schemas.grants``; nothing is executed.
+``drivers.mysql.grants``; nothing is executed.
 """
 
 import typer
 
+from drivers.mysql.grant_fix import grantee
+from drivers.mysql.grants import Role, needed_grants
 from millrace.cli.check.scope import (
     Known,
     Scope,
@@ -16,8 +18,6 @@ from millrace.cli.check.scope import (
 )
 from millrace.errors import Fatal, MillraceError
 from schemas.documents import CaptureTask, SetDocument
-from schemas.grant_fix import grantee
-from schemas.grants import Role, needed_grants
 from schemas.gtid import Flavour
 
 CONNECT_S = 5.0

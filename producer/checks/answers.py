@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from drivers.mysql.grants import HeldGrants, parse_grants
 from millrace.checks.clock import CLOCK_SQL, Clock, read_clock
 from millrace.errors import MillraceError
 from producer.source.choose.members import ask_binlog_filters
 from producer.source.connection import Login, SourceConnection
 from schemas.documents.model import Member
 from schemas.documents.table_filter import SYSTEM_DATABASES, TableFilter
-from schemas.grants import HeldGrants, parse_grants
 from schemas.server_version import ServerVersion
 
 

@@ -9,6 +9,15 @@ the same code here and in a task's status. A reason against one member is a fail
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from drivers.mysql.grants import (
+    HEARTBEAT_PRIVILEGES,
+    Grant,
+    Role,
+    as_grant_pattern,
+    each,
+    needed_grants,
+    shown,
+)
 from millrace.checks.clock import judge_clock
 from millrace.checks.requirement import Area, Level, Requirement, Subject, shortened
 from millrace.errors import Fatal, MillraceError
@@ -20,15 +29,6 @@ from producer.source.choose.preflight import Finding
 from producer.source.connection import Login, SourceConnection
 from producer.source.set_stream import resolve_login
 from schemas.documents import CaptureTask, Directives, SetDocument, TableFilter, TlsMode
-from schemas.grants import (
-    HEARTBEAT_PRIVILEGES,
-    Grant,
-    Role,
-    as_grant_pattern,
-    each,
-    needed_grants,
-    shown,
-)
 from schemas.gtid import Flavour, parse_gtid_set
 
 ANSWER_S = 5.0  # for each answer of a member

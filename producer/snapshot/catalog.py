@@ -6,11 +6,11 @@ Queries name one database each: one over all databases makes MariaDB open every 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from drivers.mysql.grants import Role, as_grant_pattern, needed_grants, parse_grants, shown
 from millrace.errors import Fatal
 from producer.convert.table_filter import NameFilter
 from producer.snapshot.structure import CatalogColumn, CatalogKey, CatalogTable, keys_of
 from producer.source.connection import Row, SourceConnection
-from schemas.grants import Role, as_grant_pattern, needed_grants, parse_grants, shown
 from schemas.gtid import Flavour
 from schemas.snapshot import Name
 from schemas.sql.overlaps import has_period

@@ -24,6 +24,7 @@ from pymysql.constants import COMMAND, ER
 from pymysql.protocol import MysqlPacket
 
 from drivers.mysql.errors import Kind, kind_of, server_error
+from drivers.mysql.grant_fix import privilege_fix
 from millrace.errors import Fatal, Retryable
 from millrace.text_protocol.arriving import DrainedFile, RowPackets
 from millrace.tls import (
@@ -37,7 +38,6 @@ from millrace.tls import (
 from producer.source.receive.dump_errors import explain_dump_error
 from schemas.documents import Member, Tls, TlsMode
 from schemas.documents.secret import SecretReference, resolve_secret
-from schemas.grant_fix import privilege_fix
 
 CONNECT_TIMEOUT_S = 10
 QUERY_TIMEOUT_S = 30

@@ -24,6 +24,8 @@ import threading
 from collections.abc import Callable, Sequence
 
 from drivers.mysql.errors import NO_DATABASE, NO_TABLE
+from drivers.mysql.grant_fix import grantee
+from drivers.mysql.grants import Role, needed_grants
 from millrace.codes import CATALOGUE
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger
@@ -32,8 +34,6 @@ from producer.source.choose.members import ask_replication
 from producer.source.connection import Login, SourceConnection
 from producer.source.identity import Identity, ask_identity
 from schemas.documents.model import HEARTBEAT_TABLE, Member, SetDocument
-from schemas.grant_fix import grantee
-from schemas.grants import Role, needed_grants
 from schemas.gtid import Flavour
 from schemas.sql.quoting import quoted, table_name
 

@@ -12,6 +12,7 @@ import pytest
 from consumer.checks.target import TargetUse, check_target
 from deploy.servers import DatabaseServer, DatabaseSet, KafkaServer
 from deploy.servers.process import free_port
+from drivers.mysql.grants import Role, needed_grants
 from millrace.checks.requirement import Level, Requirement
 from producer.checks.source import SourceUse, check_set, widest_row
 from producer.checks.topic import check_topic_of
@@ -35,7 +36,6 @@ from schemas.documents import (
     TopicAddress,
     TopicOptions,
 )
-from schemas.grants import Role, needed_grants
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.status import TaskReport, TaskState
 from tests.fixtures.servers import FLAVOURS, Pool

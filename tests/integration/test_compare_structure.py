@@ -9,7 +9,7 @@ import pytest
 from consumer.compare import Change, Comparison, Difference, Ends, Rules, compare_sets
 from deploy.servers import DatabaseServer
 from drivers.mysql.connection import Endpoint
-from schemas.grants import Role, needed_grants
+from drivers.mysql.grants import Role, needed_grants
 from schemas.gtid import Flavour
 from tests.kit.apply.local import endpoint_of
 

@@ -14,6 +14,7 @@ from consumer.task.start import take_over
 from deploy.servers import Account, DatabaseServer
 from drivers.mysql.catalog import read_triggers
 from drivers.mysql.connection import Endpoint, connect
+from drivers.mysql.grants import META_DATABASE, Grant, Role, needed_grants
 from millrace.errors import Fatal, MillraceError
 from producer.snapshot.chunk_read import MemberSession, ReadChunk
 from producer.source.choose.choice import choose
@@ -30,7 +31,6 @@ from schemas.documents import (
     SetDocument,
     TableFilter,
 )
-from schemas.grants import META_DATABASE, Grant, Role, needed_grants
 from schemas.gtid import Flavour
 from schemas.record.control import Origin
 from schemas.snapshot import Name

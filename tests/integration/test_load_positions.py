@@ -14,8 +14,8 @@ import pytest
 
 from deploy.servers import Account, DatabaseServer, DatabaseSet, sql
 from drivers.mysql.connection import TargetConnection, connect
+from drivers.mysql.grants import Role, needed_grants
 from drivers.mysql.snapshot_position import begin_exact, read_begin, read_end
-from schemas.grants import Role, needed_grants
 from schemas.gtid import AnyGtid, Flavour, GtidPosition, parse_gtid
 from tests.kit.apply.loading import LOADER, create_loader
 from tests.kit.apply.local import endpoint_of

@@ -17,12 +17,12 @@ from consumer.target.loads import COPIED, COPIES, WAITS
 from deploy.servers import DatabaseSet, sql
 from drivers.mysql.catalog import TableKey
 from drivers.mysql.connection import Side, connect
+from drivers.mysql.grants import Role, needed_grants
 from drivers.mysql.members import member_of
 from drivers.mysql.snapshot_position import begin_exact
 from millrace.checks.requirement import Level
 from millrace.errors import Fatal, Fenced, Retryable
 from schemas.documents import Directives, LoadRules, TableFilter
-from schemas.grants import Role, needed_grants
 from schemas.gtid import Flavour
 from schemas.stages.loaded import Loaded
 from tests.fixtures.load import load_rig

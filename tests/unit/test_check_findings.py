@@ -20,6 +20,7 @@ from consumer.checks.target import (
 )
 from drivers.mysql.actions import Action, Actions
 from drivers.mysql.catalog import ForeignKey, Inventory, TargetColumn, TargetTable, UniqueKey
+from drivers.mysql.grants import Role, needed_grants, parse_grants
 from millrace.checks.areas import Check, run_checks
 from millrace.checks.clock import Clock, judge_clock
 from millrace.checks.host import (
@@ -76,7 +77,6 @@ from schemas.documents import (
     TopicAddress,
     TopicOptions,
 )
-from schemas.grants import Role, needed_grants, parse_grants
 from schemas.gtid import Flavour, GtidSet
 from schemas.record.avro_schema import envelope_schema
 from tests.kit.apply.local import apply_task

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from drivers.mysql.grants import Role, each
 from millrace.cli.check.scope import Known, databases_of, parse_files, scope_of
 from millrace.cli.grants import roles_of, statements
 from millrace.errors import Fatal
@@ -23,7 +24,6 @@ from schemas.documents import (
     TableFilter,
     TopicAddress,
 )
-from schemas.grants import Role, each
 from schemas.gtid import Flavour
 
 REFERENCE = SecretReference.parse("env:MILLRACE_TEST_PASSWORD")

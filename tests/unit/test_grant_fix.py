@@ -4,9 +4,9 @@ import pymysql
 import pytest
 
 from drivers.mysql.connection import Endpoint, Side, connect, translated
+from drivers.mysql.grant_fix import privilege_fix
 from millrace.codes import CATALOGUE
 from millrace.errors import Retryable
-from schemas.grant_fix import privilege_fix
 
 NEEDS = "Access denied; you need (at least one of) the {} privilege(s) for this operation"
 DENIED = "{} command denied to user 'm'@'127.0.0.1' for table `shop`.`t`"

@@ -2,8 +2,7 @@
 
 import pytest
 
-from millrace.codes import CATALOGUE
-from schemas.grants import (
+from drivers.mysql.grants import (
     DATABASE_PRIVILEGES,
     EVERYWHERE,
     GRANT_OPTION,
@@ -17,6 +16,7 @@ from schemas.grants import (
     needed_grants,
     parse_grants,
 )
+from millrace.codes import CATALOGUE
 from schemas.gtid import Flavour
 from tests.kit.paths import ROOT
 

@@ -15,7 +15,7 @@ from deploy.local.stack import StackOptions, source_grants
 from deploy.servers.process import ProcessSpec
 from deploy.servers.properties import property_value
 from deploy.servers.tls import TlsFiles
-from schemas.grants import EVERYWHERE, HeldGrants, Role, needed_grants
+from drivers.mysql.grants import EVERYWHERE, HeldGrants, Role, needed_grants
 from schemas.gtid import Flavour
 
 

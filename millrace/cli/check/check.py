@@ -13,6 +13,7 @@ from pathlib import Path
 
 import typer
 
+from drivers.mysql.grants import Role
 from millrace.checks.areas import LIMIT_S, Check, run_checks
 from millrace.checks.host import HostUse, check_host
 from millrace.checks.requirement import (
@@ -38,7 +39,6 @@ from schemas.documents import (
     address_of,
     names_of,
 )
-from schemas.grants import Role
 from schemas.gtid import Flavour
 from zk.ensemble import Ensemble
 

@@ -7,6 +7,7 @@ are enough, if they have every set that their tasks name.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from drivers.mysql.grants import Grant, Role, as_grant_pattern, needed_grants
 from millrace.cli.documents.files import read_documents, refusal
 from millrace.errors import Fatal, MillraceError
 from schemas.documents import (
@@ -18,7 +19,6 @@ from schemas.documents import (
     address_of,
     set_of,
 )
-from schemas.grants import Grant, Role, as_grant_pattern, needed_grants
 from schemas.gtid import Flavour
 from zk.ensemble import Ensemble
 from zk.tree.entries import SetEntry, TaskEntry

@@ -30,6 +30,7 @@ from consumer.turn.order import Answer, result_of
 from deploy.servers import Account, DatabaseServer, DatabaseSet, sql
 from drivers.mysql.catalog import TableKey
 from drivers.mysql.connection import Endpoint, connect
+from drivers.mysql.grants import Grant, Role, needed_grants
 from schemas.documents import (
     ApplyRules,
     ApplyTask,
@@ -42,7 +43,6 @@ from schemas.documents import (
     TableFilter,
     TopicAddress,
 )
-from schemas.grants import Grant, Role, needed_grants
 from schemas.gtid import GtidPosition
 from schemas.stages.loaded import Loaded
 from tests.kit.apply.documents import local_set

@@ -8,18 +8,18 @@ The account is the one that CURRENT_USER() returns: a refusal may name the clien
 If CURRENT_USER() is unknown, the name is used without a host, which means '%'. For a refused table the GRANT covers its
 database: on a missing table only CREATE can be granted. Nothing is guessed: a text of another form, a table without its
 database, or a right that is not a table privilege gives no statement. A refused database gets all privileges that apply
-needs there (``schemas.grants``): the text does not say which one is missing.
+needs there (``drivers.mysql.grants``): the text does not say which one is missing.
 """
 
 import re
 
-from millrace.codes import CATALOGUE
-from schemas.grants import (
+from drivers.mysql.grants import (
     DATABASE_PRIVILEGES,
     LOAD_PRIVILEGES,
     META_DATABASE,
     META_PRIVILEGES,
 )
+from millrace.codes import CATALOGUE
 from schemas.gtid import Flavour
 from schemas.sql.quoting import quoted
 
