@@ -24,6 +24,7 @@ from tests.kit.paths import ROOT
 from tests.kit.sources import names_of_tests
 
 DOCUMENTS = ("README.md", "docs/guarantees.md")
+PAGES = tuple(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))
 MAPS = ("ARCHITECTURE.md", "CONTRIBUTING.md")  # they name files
 _TEST_NAME = re.compile(r"`(test_\w+)`")
 
@@ -70,7 +71,7 @@ def test_readme_grants_match_those_used_in_tests(
     dialect: type[MariadbDialect] | type[MysqlDialect],
 ) -> None:
     """Every test server gives the service's account exactly these grants."""
-    readme = (ROOT / "README.md").read_text().partition("CREATE USER")[2].partition("\n\n")[0]
+    readme = (ROOT / "docs/install.md").read_text().partition("CREATE USER")[2].partition("\n\n")[0]
     rights = ", ".join(re.findall(r"^    GRANT (.*) ON \*\.\* TO millrace;", readme, re.MULTILINE))
     if dialect is MariadbDialect:
         rights += ", " + "".join(re.findall(r"MariaDB also: (.*)$", readme, re.MULTILINE))
@@ -79,7 +80,7 @@ def test_readme_grants_match_those_used_in_tests(
 
 def test_relative_links_resolve() -> None:
     """The links are those between the project's documents."""
-    for document in (*DOCUMENTS, *MAPS, "SECURITY.md", "docs/record.md", "docs/documents.md"):
+    for document in (*DOCUMENTS, *PAGES, *MAPS, "SECURITY.md"):
         path = ROOT / document
         for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text()):
             assert (path.parent / target).exists(), f"{document} → {target}"

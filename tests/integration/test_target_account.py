@@ -1,4 +1,4 @@
-"""The GRANT statements in README.md for a target: each is needed, and together they suffice."""
+"""The GRANT statements in docs/install.md for a target: each is needed, and together they suffice."""
 
 import re
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from tests.kit.paths import ROOT
 
 pytestmark = pytest.mark.both_flavours
 
-README = ROOT / "README.md"
+INSTALL = ROOT / "docs/install.md"
 DATABASE = "granted"
 EXCLUDED = "not_granted"
 USER, PASSWORD = "granted", "granted-secret"
@@ -29,8 +29,8 @@ TASK = "granted-task"
 
 
 def _statements(flavour: Flavour) -> list[str]:
-    """The statements in README.md after "An apply task names": CREATE USER, then each GRANT, for the test's account."""
-    part = README.read_text().partition("An apply task names")[2].partition("\n\nFour documents")[0]
+    """The statements after "An apply task names": CREATE USER, then each GRANT, for the test's account."""
+    part = INSTALL.read_text().partition("An apply task names")[2]
     found = re.findall(r"^    (CREATE USER|GRANT)( .*?);(?: +-- (.*))?$", part, re.MULTILINE)
     assert len(found) == 4
     statements = []

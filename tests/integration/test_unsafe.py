@@ -67,7 +67,7 @@ class Scene(TaskStage):
         return [named.gap for named in found.gaps]
 
     def check_independently(self) -> dict[str, int]:
-        """The result of the checker in docs/record.md, which uses no code of Millrace."""
+        """The result of the checker in docs/subscribers.md, which uses no code of Millrace."""
         done = checked(self.rig.bootstrap, self.rig.topic, self.shell.folder)
         assert done.returncode == 0, done.stderr
         found: dict[str, int] = json.loads(done.stdout)

@@ -1,4 +1,4 @@
-"""The Python programs that ``docs/record.md`` prints, run as printed."""
+"""The Python programs that ``docs/subscribers.md`` prints, run as printed."""
 
 import re
 import subprocess
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.kit.paths import ROOT
 
-DOCUMENT = ROOT / "docs" / "record.md"
+DOCUMENT = ROOT / "docs" / "subscribers.md"
 
 
 def example(document: Path, *, after: str) -> str:

@@ -1,4 +1,4 @@
-"""The README's commands, documents, grants and Python work as printed, with other addresses.
+"""Commands, documents, grants and Python of the README, docs/install.md and docs/first-set.md, with other addresses.
 
 kcat is not run: it is no Python package, and Debian's may not be on this machine.
 """
@@ -22,6 +22,7 @@ from tests.fixtures.servers import NewServer, NewSet
 from tests.kit.paths import ROOT
 
 README = (ROOT / "README.md").read_text()
+INSTALL = "".join((ROOT / "docs" / name).read_text() for name in ("install.md", "first-set.md"))
 SERVICES = ("registry", "scheduler", "worker", "apply")
 PASSWORD = "of-the-readme"
 STEP_S = 600
@@ -81,7 +82,9 @@ def other_home(tmp_path: Path) -> Iterator[dict[str, str]]:
 
 def test_readme_commands_show_a_row_on_the_target(other_home: dict[str, str]) -> None:
     """The block with `millrace up` creates a row, shows it on the target and in the topic, and ends the stack."""
-    (script,) = [block for block in blocks(section("Try it"), "sh") if "millrace up" in block]
+    (script,) = [
+        block for block in blocks(section("A minute with a stack"), "sh") if "millrace up" in block
+    ]
     output = shell(replaced(script, {".venv/bin/millrace": PROGRAM}), other_home)
     assert output.count("hello") == 2, output  # on the target, and in the topic
     assert "shop-to-warehouse" in output
@@ -94,7 +97,7 @@ def test_readme_commands_show_a_row_on_the_target(other_home: dict[str, str]) ->
 
 def grants(flavour: Flavour) -> list[list[str]]:
     """Return the SQL for the source, then for the target."""
-    found = re.findall(r"(?:^    \S.*;.*\n)+", section("Your own servers"), re.MULTILINE)
+    found = re.findall(r"(?:^    \S.*;.*\n)+", INSTALL, re.MULTILINE)
     accounts = [block for block in found if "CREATE USER" in block]
     statements = [block.replace("'…'", f"'{PASSWORD}'").splitlines() for block in accounts]
     return [[_statement(line, flavour) for line in lines] for lines in statements]
@@ -134,7 +137,7 @@ def test_readme_setup_replicates_between_servers_of_the_user(
     db1, db2 = source.members
     registry_port = free_port()
     text = replaced(
-        section("Your own servers"),
+        INSTALL,
         {
             "zk1:2181,zk2:2181,zk3:2181": f"127.0.0.1:{new_zookeeper.port}",
             "kafka1:9092": kafka.bootstrap,

@@ -157,12 +157,12 @@ def test_fixes_of_errors_name_the_needed_privileges() -> None:
 
 
 def test_documents_print_the_same_grants() -> None:
-    """README.md and docs/documents.md repeat what a source's account needs."""
-    readme, page = (ROOT / "README.md").read_text(), (ROOT / "docs/documents.md").read_text()
-    assert f"GRANT {', '.join(SOURCE_PRIVILEGES[Flavour.MYSQL])} ON *.* TO millrace;" in readme
+    """docs/install.md and docs/documents.md repeat what a source's account needs."""
+    install, page = (ROOT / "docs/install.md").read_text(), (ROOT / "docs/documents.md").read_text()
+    assert f"GRANT {', '.join(SOURCE_PRIVILEGES[Flavour.MYSQL])} ON *.* TO millrace;" in install
     (beats,) = needed_grants(Role.HEARTBEAT, Flavour.MYSQL, ("ops",))
     statement = beats.sql("millrace").replace("`", "")
-    assert statement in readme
+    assert statement in install
     assert statement in page
 
 
