@@ -9,10 +9,11 @@ from dataclasses import replace
 
 from consumer.checks.load import RowsUse
 from consumer.compare.members import choose_origin
+from consumer.load.plan import missing_rights
 from consumer.load.tables import Admission
 from consumer.tables.digest import PACKET_BYTES_MIN
 from drivers.mysql.connection import TargetConnection, connect, text_of
-from drivers.mysql.grants import Role, needed_grants, parse_grants, shown
+from drivers.mysql.grants import Role
 from drivers.mysql.primary import primary_member
 from millrace.checks.requirement import Area, Requirement, Subject
 
@@ -30,19 +31,13 @@ def check_compare(use: RowsUse) -> Iterator[Requirement]:
         opened.callback(target.close)
         yield subject.ok("a member to read", member.name)
         captured = replace(use.capture.tables, hidden=use.source.heartbeat.table)
-        yield _judge_grants(subject, source, Admission(captured, use.task.tables))
+        admission = Admission(captured, use.task.tables)
+        if missing := missing_rights(source, admission, Role.COMPARE):
+            yield subject.warn("MR-5007", "privileges", found=str(missing), fix=missing.fix)
+        else:
+            yield subject.ok("privileges", "sufficient")
         for session in (source, target):
             yield _judge_packet(subject, session)
-
-
-def _judge_grants(subject: Subject, source: TargetConnection, admission: Admission) -> Requirement:
-    held = parse_grants(text_of(line) for (line,) in source.query("SHOW GRANTS"))
-    needed = needed_grants(Role.COMPARE, source.flavour, admission.databases)
-    missing = () if held.has_roles else held.missing(needed)
-    if missing:
-        fix = " ".join(grant.sql(held.account) for grant in missing)
-        return subject.warn("MR-5007", "privileges", found=f"without {shown(missing)}", fix=fix)
-    return subject.ok("privileges", "sufficient")
 
 
 def _judge_packet(subject: Subject, session: TargetConnection) -> Requirement:

@@ -13,7 +13,6 @@ from consumer.target import loads
 from consumer.target.progress import Owner, read_mark
 from drivers.mysql.catalog import TableKey
 from drivers.mysql.connection import TargetConnection, connect
-from drivers.mysql.grants import shown
 from drivers.mysql.members import choose_source
 from drivers.mysql.primary import primary_member
 from millrace.checks.requirement import Area, Requirement, Subject, shortened
@@ -49,7 +48,10 @@ def check_load(use: RowsUse) -> Iterator[Requirement]:
         try:
             captured = replace(use.capture.tables, hidden=use.source.heartbeat.table)
             admission = Admission(captured, task.tables)
-            yield _judge_grants(subject, source, admission)
+            if missing := missing_rights(source, admission):
+                yield subject.fail("MR-5007", "privileges", found=str(missing), fix=missing.fix)
+            else:
+                yield subject.ok("privileges", "sufficient")
             sides = read_sides(Ends(source, target, Owner(task.name, 0, 0)), admission)
             copied = _copied(target, task)
             if copied:
@@ -83,14 +85,6 @@ def _copied(target: TargetConnection, task: ApplyTask) -> frozenset[TableKey]:
         raise
     finally:
         target.rollback()
-
-
-def _judge_grants(subject: Subject, source: TargetConnection, admission: Admission) -> Requirement:
-    held, missing = missing_rights(source, admission)
-    if missing:
-        fix = " ".join(grant.sql(held.account) for grant in missing)
-        return subject.fail("MR-5007", "privileges", found=f"without {shown(missing)}", fix=fix)
-    return subject.ok("privileges", "sufficient")
 
 
 def _judge_tables(

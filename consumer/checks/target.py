@@ -22,8 +22,8 @@ from drivers.mysql.grants import (
     Role,
     as_grant_pattern,
     each,
+    held_grants,
     needed_grants,
-    parse_grants,
     shown,
 )
 from drivers.mysql.primary import primary_member
@@ -70,7 +70,7 @@ def check_target(document: SetDocument, use: TargetUse) -> Iterator[Requirement]
         yield whole.ok("one writable primary", f"{members}, tls: {document.tls.mode}")
         yield from judge_settings(subject, _settings(session), use)
         yield judge_clock(subject, read_clock(lambda: _time_s(session)))
-        grants = parse_grants(text_of(line) for (line,) in session.query("SHOW GRANTS"))
+        grants = held_grants(session)
         inventory = read_inventory(session, with_folds=False)
         filters = [task.tables for task in use.tasks] or [TableFilter()]
         admitted = {key: table for key, table in inventory.tables.items() if _admits(filters, key)}
@@ -162,12 +162,8 @@ def judge_grants(
     that does not exist yet.
     """
     left = kept or needed
-    missing = held.missing(needed)
-    if missing and held.has_roles:
-        yield subject.ok("privileges", "granted by roles, which are not compared")
-    elif missing:
-        fix = " ".join(grant.sql(held.account) for grant in missing)
-        yield subject.fail("MR-5007", "privileges", found=f"without {shown(missing)}", fix=fix)
+    if missing := held.missing(needed):
+        yield subject.fail("MR-5007", "privileges", found=str(missing), fix=missing.fix)
     elif any(grant.scope not in (EVERYWHERE, DATABASE) for grant in needed):
         yield subject.ok("privileges", "sufficient")
     else:

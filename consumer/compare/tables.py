@@ -29,8 +29,7 @@ from consumer.records.row_schemas import layout_of
 from consumer.target.progress import read_schemas
 from drivers.mysql.catalog import Inventory, TableKey, TargetTable, read_inventory
 from drivers.mysql.connection import TargetConnection, text_of
-from drivers.mysql.grant_fix import grantee
-from drivers.mysql.grants import Role, needed_grants
+from drivers.mysql.grants import Role, grantee, needed_grants
 from millrace.errors import Fatal
 from schemas.documents import ApplyTask, CaptureTask, SetDocument
 from schemas.sql.quoting import table_name

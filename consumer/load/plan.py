@@ -25,15 +25,7 @@ from consumer.target.loads import COPIES, LoadStream, LoadTable, Reach
 from consumer.target.progress import Owner
 from drivers.mysql.catalog import ForeignKey, Inventory, TableKey, read_inventory
 from drivers.mysql.connection import TargetConnection, text_of
-from drivers.mysql.grants import (
-    Grant,
-    HeldGrants,
-    Role,
-    as_grant_pattern,
-    needed_grants,
-    parse_grants,
-    shown,
-)
+from drivers.mysql.grants import Missing, Role, as_grant_pattern, held_grants, needed_grants
 from millrace.errors import Fatal
 from schemas.gtid import Flavour
 
@@ -82,13 +74,11 @@ class Sides:
 
 
 def missing_rights(
-    source: TargetConnection, admission: Admission
-) -> tuple[HeldGrants, tuple[Grant, ...]]:
-    """The rights of the account on the source, and those that are missing. A server hides tables without them."""
-    held = parse_grants(text_of(line) for (line,) in source.query("SHOW GRANTS"))
+    source: TargetConnection, admission: Admission, role: Role = Role.LOAD
+) -> Missing:
+    """The rights to read the tables on the source that the account is without. A server hides tables without them."""
     databases = admission.databases or _databases(source, admission)
-    needed = needed_grants(Role.LOAD, source.flavour, databases)
-    return held, () if held.has_roles else held.missing(needed)
+    return held_grants(source).missing(needed_grants(role, source.flavour, databases))
 
 
 def _databases(source: TargetConnection, admission: Admission) -> tuple[str, ...]:
@@ -102,12 +92,9 @@ def _databases(source: TargetConnection, admission: Admission) -> tuple[str, ...
 
 def check_rights(source: TargetConnection, admission: Admission) -> None:
     """Fatal MR-5007 with the GRANT if a right to read the tables is missing."""
-    held, missing = missing_rights(source, admission)
-    if missing:
-        at = f"source {source.endpoint.name}"
-        fix = " ".join(grant.sql(held.account) for grant in missing)
-        what = f"{at}: the account is without {shown(missing)}"
-        raise Fatal("MR-5007", what, fix=f"{fix} (A load reads every row.)")
+    if missing := missing_rights(source, admission):
+        what = f"source {source.endpoint.name}: the account is {missing}"
+        raise Fatal("MR-5007", what, fix=f"{missing.fix} (A load reads every row.)")
 
 
 def read_sides(ends: Ends, admission: Admission) -> Sides:

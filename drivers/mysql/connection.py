@@ -26,7 +26,7 @@ from pymysql.cursors import Cursor, DictCursor, SSCursor
 from pymysql.protocol import MysqlPacket, OKPacketWrapper
 
 from drivers.mysql.errors import Kind, kind_of, server_error
-from drivers.mysql.grant_fix import privilege_fix
+from drivers.mysql.grants import privilege_fix
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.text_protocol.arriving import DrainedFile
 from millrace.tls import (

@@ -1,7 +1,7 @@
-"""The privileges that Millrace's accounts need, and those that an account has. Pure.
+"""The rights of accounts: what each role needs, what an account holds, what is missing and the GRANT that gives it.
 
-This is the only list of privileges: `millrace grants print` prints it, `millrace check` compares accounts with it, and
-tests show that each privilege is needed and that together they suffice.
+This is the only list of privileges. `millrace grants print` prints it; `millrace check`, loads, comparisons and
+snapshots compare accounts with it. Tests show that each privilege is needed and that together they suffice.
 
     role        on                          for
     source      *.*                         capture: the binlog, and the state of the members
@@ -10,14 +10,38 @@ tests show that each privilege is needed and that together they suffice.
     snapshot    each database               capture: the rows that exist already
     heartbeat   the heartbeat's database    the row on an idle source
     target      millrace, each database     apply: progress, rows, DDL
+
+What an account holds on a database, as the servers count it:
+
+    on *.*         counts, without what a partial revoke takes away (MySQL)
+    a pattern      counts too, but of those that match the name only the one whose first wildcard comes last. If two
+                   are equal in this, the server's choice is not known, and only what both give counts
+    a role         counts while it is active: SHOW GRANTS lists its rights. MySQL lists them as the account's own,
+                   MariaDB apart, and chooses a pattern for each role
+
+Not done here: rights on single tables, and ``partial_revokes=ON`` of MySQL, with which % and _ are letters in a GRANT.
+
+``privilege_fix`` derives the GRANT from a server's refusal:
+
+    you need (at least one of) the SUPER, SLAVE MONITOR privilege(s) …     GRANT SLAVE MONITOR ON *.* TO `a`@`%`;
+    Access denied for user 'a'@'h' to database 'shop'                       GRANT SELECT, … ON `shop`.* TO `a`@`%`;
+    SHOW command denied to user 'a'@'h' for table `shop`.`t`                GRANT SELECT ON `shop`.* TO `a`@`%`;
+
+The account is the one that CURRENT_USER() returns: a refusal may name the client's host, for which no account exists.
+If CURRENT_USER() is unknown, the name is used without a host, which means '%'. For a refused table the GRANT covers its
+database: on a missing table only CREATE can be granted. Nothing is guessed: a text of another form, a table without its
+database, or a right that is not a table privilege gives no statement. A refused database gets all privileges that apply
+needs there: the text does not say which one is missing.
 """
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
+from typing import Protocol
 
+from millrace.codes import CATALOGUE
 from schemas.gtid import Flavour
 from schemas.sql.quoting import quoted
 
@@ -149,41 +173,53 @@ def as_grant_pattern(pattern: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldGrants:
-    """The answer of SHOW GRANTS: privileges by scope. ``account``: as SQL.
+class Missing:
+    """The grants that an account is without; false if there are none. ``account``: as SQL."""
 
-    ``has_roles``: roles add more, which are not listed here.
-    """
+    grants: tuple[Grant, ...]
+    account: str
 
-    by_scope: Mapping[str, frozenset[str]]
-    account: str = ""
-    has_roles: bool = False
+    def __bool__(self) -> bool:
+        return bool(self.grants)
+
+    def __str__(self) -> str:
+        return f"without {shown(self.grants)}"
 
     @property
-    def everywhere(self) -> frozenset[str]:
-        """The privileges on *.*."""
-        return self.by_scope.get(EVERYWHERE, frozenset())
+    def fix(self) -> str:
+        """The statements that grant them."""
+        return " ".join(grant.sql(self.account) for grant in self.grants)
+
+
+Rights = Mapping[str, frozenset[str]]  # privileges by scope
+
+
+@dataclass(frozen=True, slots=True)
+class HeldGrants:
+    """The answer of SHOW GRANTS. ``account``: as SQL. ``revoked``: by database. ``of_roles``: of each active one."""
+
+    by_scope: Rights
+    account: str = ""
+    revoked: Rights = field(default_factory=dict)
+    of_roles: tuple[Rights, ...] = ()
 
     def on(self, scope: str) -> frozenset[str]:
-        """The privileges on a scope, including those of wider ones."""
-        found = set(self.everywhere)
-        for held, privileges in self.by_scope.items():
-            if held == scope or (EVERYWHERE not in (held, scope) and _covers(held, scope)):
-                found |= privileges
-        return frozenset(found)
+        """The privileges on a scope; see the module's docstring."""
+        every = (self.by_scope, *self.of_roles)
+        wide = frozenset().union(*(rights.get(EVERYWHERE, frozenset()) for rights in every))
+        if scope == EVERYWHERE:
+            return wide
+        wide -= self.revoked.get(re.sub(r"\\(.)", r"\1", scope), frozenset())
+        return wide.union(*(_of_best_pattern(rights, scope) for rights in every))
 
-    def _has(self, name: str, scope: str) -> bool:
-        held = self.on(scope)
-        return name in held or ALL in held
-
-    def missing(self, needed: Iterable[Grant]) -> tuple[Grant, ...]:
+    def missing(self, needed: Iterable[Grant]) -> Missing:
         """The part of ``needed`` that is not held."""
-        return tuple(
-            Grant(absent, grant.scope, grant.reason)
-            for grant in needed
-            if ALL not in (held := self.on(grant.scope))
-            and (absent := tuple(name for name in grant.privileges if name not in held))
-        )
+        grants = (replace(grant, privileges=self._lacking(grant)) for grant in needed)
+        return Missing(tuple(grant for grant in grants if grant.privileges), self.account)
+
+    def _lacking(self, grant: Grant) -> tuple[str, ...]:
+        held = self.on(grant.scope)
+        return () if ALL in held else tuple(name for name in grant.privileges if name not in held)
 
     def excess(self, needed: Iterable[Grant]) -> tuple[Grant, ...]:
         """The privileges beyond ``needed``: those on *.* and on ``mysql``, and the right to grant.
@@ -193,14 +229,14 @@ class HeldGrants:
         wanted: dict[str, set[str]] = {}
         for grant in needed:
             wanted.setdefault(grant.scope, set()).update(grant.privileges)
-        found = []
+        excess = []
         for scope, privileges in self.by_scope.items():
             allowed = wanted.get(scope, set()) | _HARMLESS
             is_wide = scope in (EVERYWHERE, "mysql")
             extra = privileges - allowed if is_wide else privileges & {GRANT_OPTION}
             if extra:
-                found.append(Grant(tuple(sorted(extra)), scope, "superfluous"))
-        return tuple(found)
+                excess.append(Grant(tuple(sorted(extra)), scope, "superfluous"))
+        return tuple(excess)
 
     def revoking(self, excess: Iterable[Grant], needed: Iterable[Grant]) -> str:
         """The statements that take ``excess`` away, and grant what ``needed`` would lose by it.
@@ -214,9 +250,9 @@ class HeldGrants:
             left[grant.scope] = left[grant.scope] - gone
         changed = {grant.scope for grant in lost}
         again = [
-            replace(grant, privileges=names)
-            for grant in replace(self, by_scope=left).missing(needed)
-            if (names := tuple(name for name in grant.privileges if self._has(name, grant.scope)))
+            replace(grant, privileges=held)
+            for grant in replace(self, by_scope=left).missing(needed).grants
+            if (held := tuple(one for one in grant.privileges if one not in self._lacking(grant)))
         ]
         before = [grant.sql(self.account) for grant in again if grant.scope not in changed]
         revoked = [sql for grant in lost for sql in grant.revoking_sql(self.account)]
@@ -224,30 +260,49 @@ class HeldGrants:
         return " ".join([*before, *revoked, *after])
 
 
+class Queries(Protocol):
+    """A session of either half."""
+
+    def query(self, statement: str, /) -> Sequence[Mapping[str, object] | Sequence[object]]:
+        """The rows, by the names of their columns or in their order."""
+        ...
+
+
+def held_grants(session: Queries) -> HeldGrants:
+    """The rights of the account of this session."""
+    rows = session.query("SHOW GRANTS")
+    cells = (next(iter(row.values() if isinstance(row, Mapping) else row)) for row in rows)
+    return parse_grants(
+        cell.decode(errors="replace") if isinstance(cell, bytes) else str(cell) for cell in cells
+    )
+
+
 def parse_grants(lines: Iterable[str]) -> HeldGrants:
-    """The lines of SHOW GRANTS, of either flavour. Grants on single tables and routines are left out."""
-    found: dict[str, set[str]] = {}
-    account, has_roles = "", False
+    """The lines of SHOW GRANTS, of either flavour."""
+    by_grantee: dict[str, dict[str, frozenset[str]]] = {}
+    revoked: dict[str, frozenset[str]] = {}
+    account = ""
     for line in lines:
         if account == "" and (to := _ACCOUNT.search(line)) is not None:
             account = to["account"]
         parsed = _LINE.match(line)
         if parsed is None:
-            has_roles |= line.startswith("GRANT ") and " ON " not in line
             continue
-        scope = parsed["database"]
-        name = EVERYWHERE if scope == "*" else scope[1:-1].replace("``", "`")
+        database = parsed["database"]
+        scope = EVERYWHERE if database == "*" else database[1:-1].replace("``", "`")
         privileges = {_current_name(text) for text in parsed["privileges"].split(",")}
         if " WITH GRANT OPTION" in line:
             privileges.add(GRANT_OPTION)
-        if parsed["verb"] == "REVOKE":  # a partial revoke of MySQL
-            continue
-        found.setdefault(name, set()).update(privileges)
-    return HeldGrants({name: frozenset(held) for name, held in found.items()}, account, has_roles)
+        is_revoked = parsed["verb"] == "REVOKE"
+        rights = revoked if is_revoked else by_grantee.setdefault(parsed["grantee"], {})
+        rights[scope] = rights.get(scope, frozenset()) | privileges
+    own = by_grantee.pop(account, {})
+    return HeldGrants(own, account, revoked, tuple(by_grantee.values()))
 
 
 _LINE = re.compile(
-    r"(?P<verb>GRANT|REVOKE) (?P<privileges>[A-Z_, ]+?) ON (?P<database>\*|`(?:[^`]|``)+`)\.\* (?:TO|FROM) "
+    r"(?P<verb>GRANT|REVOKE) (?P<privileges>[A-Z_, ]+?) ON (?P<database>\*|`(?:[^`]|``)+`)\.\*"
+    r" (?:TO|FROM) (?P<grantee>(?:`(?:[^`]|``)*`@?)+|\w+)"
 )
 _ACCOUNT = re.compile(r" (?:TO|FROM) (?P<account>`(?:[^`]|``)*`@`(?:[^`]|``)*`)")
 # MariaDB shows these privileges under another name than the one in GRANT.
@@ -268,5 +323,88 @@ def _covers(held: str, scope: str) -> bool:
     return re.fullmatch(regex, re.sub(r"\\(.)", r"\1", scope), re.DOTALL) is not None
 
 
+def _of_best_pattern(rights: Rights, scope: str) -> frozenset[str]:
+    """The privileges of the pattern that counts for a database; see the module's docstring."""
+    patterns = [held for held in rights if held != EVERYWHERE and _covers(held, scope)]
+    best = max(map(_first_wildcard, patterns), default=0)
+    equal = [rights[held] for held in patterns if _first_wildcard(held) == best]
+    return frozenset.intersection(*equal) if equal else frozenset()
+
+
+def _first_wildcard(pattern: str) -> int:
+    """The place of the first % or _ that is not escaped, as the servers sort patterns; after all others without one."""
+    match = _LETTERS.match(pattern)
+    place = match.end() if match else 0
+    return _NO_WILDCARD if place == len(pattern) else min(place, _NO_WILDCARD - 1)
+
+
+_LETTERS = re.compile(r"(?:\\.|[^%_])*", re.DOTALL)
+_NO_WILDCARD = 127  # the servers compare no longer prefixes
+
+
 def _shown(scope: str) -> str:
     return "*.*" if scope == EVERYWHERE else f"{scope}.*"
+
+
+_NEEDED = re.compile(r"you need \(at least one of\) the (?P<rights>[A-Z_, ]+?) privilege\(s\)")
+_DATABASE = re.compile(r"Access denied for user '(?P<user>.*)'@'.*' to database '(?P<database>.*)'")
+_TABLE = re.compile(
+    r"(?P<rights>[A-Z][A-Z, ]*) command denied to user '(?P<user>.*)'@'.*' for table (?P<database>`.*`)\.`.*`"
+)
+_OF_A_SOURCE = (
+    "Run it on the primary of the source set. `millrace grants print` prints what loads and comparisons need there:"
+    " SELECT, and for loads on MySQL LOCK TABLES."
+)
+_TOO_MUCH = ("SUPER", "ALL PRIVILEGES")  # would suffice, but allow far too much
+_OF_TABLES = frozenset(
+    {
+        *("SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "DROP", "ALTER", "INDEX"),
+        *("REFERENCES", "TRIGGER", "LOCK TABLES", "CREATE VIEW", "SHOW VIEW"),
+    }
+)
+
+
+def privilege_fix(
+    code: str, text: str, *, account: str = "", user: str = "", is_source: bool = False
+) -> str:
+    """The fix of ``code`` for the refusal ``text``: the missing GRANT, then everything that is needed.
+
+    ``account`` is the answer of CURRENT_USER(), like ``a@%``. ``user`` is the name alone, for a text without one.
+    ``is_source``: rows are read on the source of a task; otherwise a refused database is one that apply writes.
+    """
+    grant = _grant_for(text, account, user, is_source=is_source)
+    needed = _OF_A_SOURCE if is_source else CATALOGUE[code].fix
+    return f"{grant} (In all: {needed.rstrip('.')})" if grant else needed
+
+
+def grantee(account: str, user: str) -> str:
+    """The grantee as SQL: ``account`` if it is known, else ``user``, whose host is then '%'.
+
+    A name may contain an @, a host may not.
+    """
+    name, at, host = account.rpartition("@")
+    return f"{quoted(name).decode()}@{quoted(host).decode()}" if at else quoted(user).decode()
+
+
+def _grant_for(text: str, account: str, user: str, *, is_source: bool) -> str:
+    if (needed := _NEEDED.search(text)) is not None:
+        rights = [right.strip() for right in needed["rights"].split(",")]
+        right = next((right for right in rights if right not in _TOO_MUCH), rights[0])
+        to = grantee(account, user) if account or user else "the account of the set document"
+        return f"GRANT {right} ON *.* TO {to};"
+    if (refused := _DATABASE.search(text)) is not None:
+        to = grantee(account, refused["user"])
+        name = refused["database"]
+        all_rights = DATABASE_PRIVILEGES[Flavour.MYSQL]
+        if is_source:  # MariaDB refuses no lock, because none is taken there
+            all_rights = LOAD_PRIVILEGES[Flavour.MYSQL]
+        elif name == META_DATABASE:
+            all_rights = META_PRIVILEGES
+        return f"GRANT {', '.join(all_rights)} ON {quoted(name).decode()}.* TO {to};"
+    if (refused := _TABLE.search(text)) is not None:
+        rights = [right.strip() for right in refused["rights"].split(",")]
+        rights = ["SELECT" if right == "SHOW" else right for right in rights]
+        if _OF_TABLES.issuperset(rights):
+            to = grantee(account, refused["user"])
+            return f"GRANT {', '.join(rights)} ON {refused['database']}.* TO {to};"
+    return ""

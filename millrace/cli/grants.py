@@ -6,8 +6,7 @@ The statements depend on the flavor, which the first member that answers tells. 
 
 import typer
 
-from drivers.mysql.grant_fix import grantee
-from drivers.mysql.grants import Role, needed_grants
+from drivers.mysql.grants import Role, grantee, needed_grants
 from millrace.cli.check.scope import (
     Known,
     Scope,

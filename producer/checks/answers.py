@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from drivers.mysql.grants import HeldGrants, parse_grants
+from drivers.mysql.grants import HeldGrants, held_grants
 from millrace.checks.clock import CLOCK_SQL, Clock, read_clock
 from millrace.errors import MillraceError
 from producer.source.choose.members import ask_binlog_filters
@@ -60,7 +60,6 @@ def ask_answers(
 
 def ask_member_answers(connection: SourceConnection, server: ServerVersion) -> Answers:
     """Ask one member. Errors: see ``connection``."""
-    lines = (str(next(iter(row.values()))) for row in connection.query("SHOW GRANTS"))
     (row,) = connection.query("SELECT @@server_id AS id")
 
     def server_time() -> float:
@@ -69,7 +68,7 @@ def ask_member_answers(connection: SourceConnection, server: ServerVersion) -> A
 
     return Answers(
         connection.member,
-        parse_grants(lines),
+        held_grants(connection),
         read_clock(server_time),
         str(row["id"]),
         ask_databases(connection),

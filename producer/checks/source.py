@@ -212,11 +212,10 @@ def _privileges(
     }
     needed = needed_grants(Role.SOURCE, flavour)
     needed += needed_grants(Role.SNAPSHOT, flavour, sorted(patterns))
-    missing = () if got.grants.has_roles else got.grants.missing(needed)
-    if missing:
-        fix = " ".join(grant.sql(got.grants.account) for grant in missing)
-        found = f"without {shown(missing)}"
-        return subject.fail("MR-1005", "privileges", found=found, wanted=shown(needed), fix=fix)
+    if missing := got.grants.missing(needed):
+        return subject.fail(
+            "MR-1005", "privileges", found=str(missing), wanted=shown(needed), fix=missing.fix
+        )
     names = (document.heartbeat.database,) if document.heartbeat.database else ()
     allowed = (*needed, *needed_grants(Role.HEARTBEAT, flavour, names), *use.allowed)
     if excess := got.grants.excess(allowed):
@@ -231,9 +230,8 @@ def judge_heartbeat(subject: Subject, got: Answers, document: SetDocument) -> Re
     """MR-1047 unless the primary has the heartbeat's database and the account may write there."""
     name = document.heartbeat.database
     fixes = [] if name in got.databases else [f"CREATE DATABASE `{name}`;"]
-    missing = got.grants.missing(needed_grants(Role.HEARTBEAT, Flavour.MYSQL, (name,)))
-    if not got.grants.has_roles:
-        fixes += [grant.sql(got.grants.account) for grant in missing]
+    if missing := got.grants.missing(needed_grants(Role.HEARTBEAT, Flavour.MYSQL, (name,))):
+        fixes.append(missing.fix)
     if fixes:
         held = sorted(got.grants.on(name) & set(HEARTBEAT_PRIVILEGES))
         there = "" if name in got.databases else f"no database {name} is visible; "

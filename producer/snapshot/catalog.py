@@ -6,7 +6,7 @@ Queries name one database each: one over all databases makes MariaDB open every 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from drivers.mysql.grants import Role, as_grant_pattern, needed_grants, parse_grants, shown
+from drivers.mysql.grants import Role, as_grant_pattern, held_grants, needed_grants, shown
 from millrace.errors import Fatal
 from producer.convert.table_filter import NameFilter
 from producer.snapshot.structure import CatalogColumn, CatalogKey, CatalogTable, keys_of
@@ -73,15 +73,10 @@ class Catalog:
         ]
 
     def _check_rights(self, patterns: Sequence[str]) -> None:
-        lines = [
-            str(value) for row in self._connection.query("SHOW GRANTS") for value in row.values()
-        ]
-        held = parse_grants(lines)
         scopes = sorted({as_grant_pattern(pattern) for pattern in patterns})
-        missing = held.missing(needed_grants(Role.SNAPSHOT, self._flavour, scopes))
-        if missing and not held.has_roles:
-            fix = " ".join(grant.sql(held.account) for grant in missing)
-            raise Fatal("MR-1005", f"a snapshot needs {shown(missing)}", fix=fix)
+        needed = needed_grants(Role.SNAPSHOT, self._flavour, scopes)
+        if missing := held_grants(self._connection).missing(needed):
+            raise Fatal("MR-1005", f"a snapshot needs {shown(missing.grants)}", fix=missing.fix)
 
     def _names_in(self, database: str) -> Iterator[str]:
         for row in self._connection.query(_TABLES, (database,)):

@@ -24,7 +24,7 @@ from pymysql.constants import COMMAND, ER
 from pymysql.protocol import MysqlPacket
 
 from drivers.mysql.errors import Kind, kind_of, server_error
-from drivers.mysql.grant_fix import privilege_fix
+from drivers.mysql.grants import privilege_fix
 from millrace.errors import Fatal, Retryable
 from millrace.text_protocol.arriving import DrainedFile, RowPackets
 from millrace.tls import (

@@ -24,8 +24,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from drivers.mysql.errors import NO_DATABASE, NO_TABLE
-from drivers.mysql.grant_fix import grantee
-from drivers.mysql.grants import Role, needed_grants
+from drivers.mysql.grants import Role, grantee, needed_grants
 from millrace.codes import CATALOGUE
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger

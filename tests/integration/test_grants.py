@@ -1,7 +1,7 @@
 """`millrace grants print`: the printed grants suffice, and each privilege is needed, on both flavours."""
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from consumer.task.start import take_over
 from deploy.servers import Account, DatabaseServer
 from drivers.mysql.catalog import read_triggers
 from drivers.mysql.connection import Endpoint, connect
-from drivers.mysql.grants import META_DATABASE, Grant, Role, needed_grants
+from drivers.mysql.grants import META_DATABASE, Grant, Role, held_grants, needed_grants
 from millrace.errors import Fatal, MillraceError
 from producer.snapshot.chunk_read import MemberSession, ReadChunk
 from producer.source.choose.choice import choose
@@ -302,6 +302,61 @@ def unseen_triggers(server: DatabaseServer, endpoint: Endpoint) -> str:
     finally:
         session.close()
         root.close()
+
+
+ROLE, PLAIN = "least_role", "leastshop"  # without an underscore, which GRANT takes for any letter
+RIGHTS = (
+    (f"GRANT SELECT ON `{PLAIN}%`.* TO {USER}", f"GRANT INSERT ON `{PLAIN}`.* TO {USER}"),
+    (f"GRANT SELECT ON `least%`.* TO {USER}", f"GRANT INSERT ON `leasts%`.* TO {USER}"),
+    (f"GRANT SELECT ON `least_hop`.* TO {USER}", f"GRANT INSERT ON `lea%`.* TO {USER}"),
+    (f"GRANT SELECT ON *.* TO {USER}", f"GRANT INSERT ON `least%`.* TO {USER}"),
+    (f"GRANT SELECT ON {PLAIN}.* TO {ROLE}", f"GRANT {ROLE} TO {USER}"),
+    (
+        *(f"GRANT SELECT ON {PLAIN}.* TO {ROLE}", f"GRANT {ROLE} TO {USER}"),
+        *(f"GRANT INSERT ON `least%`.* TO {USER}", f"SET DEFAULT ROLE {ROLE} {{to}} {USER}"),
+    ),
+)
+PARTIAL = (
+    f"GRANT SELECT, INSERT ON *.* TO {USER}",
+    f"REVOKE INSERT ON {PLAIN}.* FROM {USER}",
+)
+
+
+def test_held_rights_are_those_that_the_server_grants(server: DatabaseServer) -> None:
+    """The servers choose among patterns, and count active roles and partial revokes."""
+    server.execute(f"CREATE DATABASE {PLAIN}")
+    server.execute("CREATE TABLE t (id INT)", db=PLAIN)
+    to = "TO" if server.flavour is Flavour.MYSQL else "FOR"
+    for statements in RIGHTS:
+        server.execute(f"CREATE ROLE {ROLE}")
+        grant(server, ())
+        for statement in statements:
+            server.execute(statement.format(to=to))
+        check_held(server)
+        server.execute(f"DROP ROLE {ROLE}")
+    if server.flavour is Flavour.MYSQL:
+        server.execute("SET GLOBAL partial_revokes = ON")
+        grant(server, ())
+        for statement in PARTIAL:
+            server.execute(statement)
+        check_held(server)
+        server.execute(f"DROP USER {USER}")
+        server.execute("SET GLOBAL partial_revokes = OFF")
+    server.execute(f"DROP DATABASE {PLAIN}")
+
+
+def check_held(server: DatabaseServer) -> None:
+    """Whether the account may read and write a table is in its rights."""
+    with closing(connect(replace(endpoint_of(server), user=USER, password=PASSWORD))) as session:
+        held = held_grants(session)
+        for privilege, statement in (
+            ("SELECT", f"SELECT * FROM {PLAIN}.t"),
+            ("INSERT", f"INSERT INTO {PLAIN}.t VALUES (1)"),
+        ):
+            if held.missing([Grant((privilege,), PLAIN, "")]):
+                refused("MR-5007", partial(session.query, statement))
+            else:
+                session.query(statement)
 
 
 def test_printed_statements_make_the_account(shell: Shell, server: DatabaseServer) -> None:

@@ -4,7 +4,7 @@ import pymysql
 import pytest
 
 from drivers.mysql.connection import Endpoint, Side, connect, translated
-from drivers.mysql.grant_fix import privilege_fix
+from drivers.mysql.grants import privilege_fix
 from millrace.codes import CATALOGUE
 from millrace.errors import Retryable
 

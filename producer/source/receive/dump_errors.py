@@ -6,7 +6,7 @@ slave, replica) are not compared. An unknown text is Retryable MR-1045 with the 
 
 import struct
 
-from drivers.mysql.grant_fix import privilege_fix
+from drivers.mysql.grants import privilege_fix
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 from schemas.documents.model import Member
 
