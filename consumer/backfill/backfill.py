@@ -29,7 +29,7 @@ from consumer.target.running_statement import await_statement
 from consumer.target.streams import is_partial, read_tables
 from consumer.turn.driver import BatchApplier
 from drivers.mysql.catalog import TableKey
-from drivers.mysql.connection import TargetConnection, connect
+from drivers.mysql.connection import MySqlSession, connect
 from millrace.errors import Fatal, Retryable
 from millrace.log import get_logger
 
@@ -60,7 +60,7 @@ class LaterLoads(threading.Thread):
     _trouble: Retryable | None = None
     _tables: list[StreamTable] = field(default_factory=list)
     _ending: threading.Event = field(default_factory=threading.Event)
-    _session: TargetConnection | None = None
+    _session: MySqlSession | None = None
     _owner: Owner | None = None  # of the side stream's fence
 
     def __post_init__(self) -> None:
@@ -128,7 +128,7 @@ class LaterLoads(threading.Thread):
                 self._catch_up(session, self._owner)
                 return True
 
-    def _begin(self, session: TargetConnection, side: Owner, tables: list[StreamTable]) -> bool:
+    def _begin(self, session: MySqlSession, side: Owner, tables: list[StreamTable]) -> bool:
         waiting = frozenset(table.name for table in tables if table.state == WAITS)
         related = self.parts.loader.together(waiting) - waiting
         main = self.parts.main
@@ -147,10 +147,10 @@ class LaterLoads(threading.Thread):
         _log.info("a later load begins", task=main.owner.task, batch=batch, seq=main.mark.seq)
         return True
 
-    def _add(self, session: TargetConnection, related: frozenset[TableKey]) -> None:
+    def _add(self, session: MySqlSession, related: frozenset[TableKey]) -> None:
         set_waiting(session, self.parts.main.owner.task, related, detail=RELATED)
 
-    def _copy(self, session: TargetConnection, side: Owner, tables: list[StreamTable]) -> bool:
+    def _copy(self, session: MySqlSession, side: Owner, tables: list[StreamTable]) -> bool:
         batch = max(table.batch for table in tables)
         try:
             load = self.parts.loader.load(side, batch, self._ending)
@@ -164,7 +164,7 @@ class LaterLoads(threading.Thread):
         follow(session, side, load)
         return True
 
-    def _catch_up(self, session: TargetConnection, side: Owner) -> None:
+    def _catch_up(self, session: MySqlSession, side: Owner) -> None:
         found = read_mark(session, side.task)
         session.commit()
         if found is None:
@@ -189,7 +189,7 @@ class LaterLoads(threading.Thread):
         gate.release()
         return False
 
-    def _forget_partial(self, session: TargetConnection, tables: list[StreamTable]) -> None:
+    def _forget_partial(self, session: MySqlSession, tables: list[StreamTable]) -> None:
         """Let main apply everything again, once no table and no range is left."""
         main = self.parts.main
         if tables or not main.is_partial or not self._is_held():
@@ -200,7 +200,7 @@ class LaterLoads(threading.Thread):
         finally:
             main.gate.release()
 
-    def _raised(self, session: TargetConnection) -> Owner:
+    def _raised(self, session: MySqlSession) -> Owner:
         main = self.parts.main.owner
         name = side_of(main.task)
         owner = raise_fence(session, task=name, epoch=main.epoch)
@@ -209,17 +209,17 @@ class LaterLoads(threading.Thread):
         session.commit()
         return owner
 
-    def _await(self, session: TargetConnection, stream: str) -> None:
+    def _await(self, session: MySqlSession, stream: str) -> None:
         """Wait for a statement of an earlier run. Retryable MR-5050 at the end of this one."""
         if not await_statement(session, stream, lambda _: not self._ending.wait(LOOK_S)):
             raise Retryable("MR-5050", "the run is ending")
 
-    def _read(self, session: TargetConnection) -> list[StreamTable]:
+    def _read(self, session: MySqlSession) -> list[StreamTable]:
         found = read_tables(session, self.parts.main.owner.task)
         session.rollback()
         return found
 
-    def _connected(self) -> TargetConnection:
+    def _connected(self) -> MySqlSession:
         if self._session is None or not self._session.is_open:
             self._session = connect(self.parts.main.assignment.endpoint)
             self._owner = None

@@ -40,7 +40,7 @@ from consumer.target.progress import (
     read_mark,
 )
 from consumer.target.streams import read_tables
-from drivers.mysql.connection import TargetConnection
+from drivers.mysql.connection import MySqlSession
 from millrace.errors import Fatal, Retryable
 from millrace.faults import fault_point, register
 from schemas.gtid import parse_gtid_set, shortened
@@ -63,13 +63,13 @@ class Owners:
     main: Owner
     side: Owner
 
-    def check(self, connection: TargetConnection) -> None:
+    def check(self, connection: MySqlSession) -> None:
         """In a target transaction: Fenced MR-5020 if one of them is not the owner any more."""
         check_fence(connection, self.main)
         check_fence(connection, self.side)
 
 
-def begin(connection: TargetConnection, owners: Owners, mark: Mark) -> int:
+def begin(connection: MySqlSession, owners: Owners, mark: Mark) -> int:
     """Begin a batch with all tables that wait, at main's mark; its number, 0 if none waits."""
     task, stream = owners.main.task, owners.side.task
     owners.check(connection)
@@ -95,7 +95,7 @@ def begin(connection: TargetConnection, owners: Owners, mark: Mark) -> int:
     return batch
 
 
-def follow(connection: TargetConnection, side: Owner, load: LoadStream) -> bool:
+def follow(connection: MySqlSession, side: Owner, load: LoadStream) -> bool:
     """Let the side stream follow with the copied tables; False if there are none. ``load``: the range of the copies.
 
     Main may be in a turn. Retryable MR-5110 if the load began before main's mark: changes in between would be missing.
@@ -122,7 +122,7 @@ def follow(connection: TargetConnection, side: Owner, load: LoadStream) -> bool:
     return True
 
 
-def _move_to_begin(connection: TargetConnection, stream: str, mark: Mark, load: LoadStream) -> None:
+def _move_to_begin(connection: MySqlSession, stream: str, mark: Mark, load: LoadStream) -> None:
     """The side stream skips what the load's begin covers. Main's mark of then is kept in seq and offset."""
     begun = parse_gtid_set(load.flavour, load.begin)
     if mark.gtid_set and not begun.includes(parse_gtid_set(load.flavour, mark.gtid_set)):
@@ -143,7 +143,7 @@ def _is_over(load: LoadStream, mark: Mark) -> bool:
     return Range(parse_gtid_set(load.flavour, load.end), {}).is_over(mark)
 
 
-def following(connection: TargetConnection, task: str) -> tuple[StreamTable, ...]:
+def following(connection: MySqlSession, task: str) -> tuple[StreamTable, ...]:
     """The tables of the side stream."""
     return tuple(
         table
@@ -152,7 +152,7 @@ def following(connection: TargetConnection, task: str) -> tuple[StreamTable, ...
     )
 
 
-def join(connection: TargetConnection, owners: Owners) -> tuple[StreamTable, ...]:
+def join(connection: MySqlSession, owners: Owners) -> tuple[StreamTable, ...]:
     """Give the tables of the side stream to main; none, and nothing is changed, if ``can_join`` is not true.
 
     Main's turn must have ended. Conflicts that the side stream has stored become those of the task.
@@ -179,7 +179,7 @@ def join(connection: TargetConnection, owners: Owners) -> tuple[StreamTable, ...
     return joined
 
 
-def _forget(connection: TargetConnection, stream: str) -> None:
+def _forget(connection: MySqlSession, stream: str) -> None:
     assert is_side(stream)
     for table in _OF_A_STREAM:
         connection.query(f"DELETE FROM {DATABASE}.{table} WHERE task = %s", (stream,))

@@ -22,7 +22,7 @@ from consumer.target import loads
 from consumer.target.loads import LoadStream
 from consumer.target.progress import Owner
 from drivers.mysql.catalog import TableKey
-from drivers.mysql.connection import Endpoint, TargetConnection, connect
+from drivers.mysql.connection import Endpoint, MySqlSession, connect
 from drivers.mysql.members import Candidate
 from drivers.mysql.snapshot_position import executed, read_begin
 from millrace.errors import Retryable
@@ -114,7 +114,7 @@ def _begun(ends: Ends, member: Candidate, stop: threading.Event) -> LoadStream |
     return LoadStream(str(begin), "", begin.flavour)
 
 
-def _visible(source: TargetConnection) -> GtidPosition:
+def _visible(source: MySqlSession) -> GtidPosition:
     found = executed(source)
     source.rollback()
     return found

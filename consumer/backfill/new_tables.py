@@ -26,7 +26,7 @@ from consumer.target.loads import FIRST, FOLLOWS, forget_tables, set_waiting
 from consumer.target.progress import DATABASE, Owner, check_fence
 from consumer.target.streams import read_tables
 from drivers.mysql.catalog import Inventory, TableKey, read_inventory
-from drivers.mysql.connection import TargetConnection
+from drivers.mysql.connection import MySqlSession
 from millrace.faults import fault_point, register
 from schemas.documents import ApplyTask, TableFilter
 
@@ -55,7 +55,7 @@ class _Filter:
 
 
 def note_filter(
-    session: TargetConnection, owner: Owner, task: ApplyTask, loader: Loader | None
+    session: MySqlSession, owner: Owner, task: ApplyTask, loader: Loader | None
 ) -> None:
     """At the start of a run: let tables that the task admits since its last start wait. Commits.
 
@@ -97,7 +97,7 @@ def note_filter(
     fault_point(AFTER_GROWN)
 
 
-def _left_out(session: TargetConnection, task: ApplyTask) -> frozenset[TableKey]:
+def _left_out(session: MySqlSession, task: ApplyTask) -> frozenset[TableKey]:
     """The tables with an unfinished load that the task does not admit. Main applies those of its first load."""
     tables = [
         table
@@ -111,7 +111,7 @@ def _left_out(session: TargetConnection, task: ApplyTask) -> frozenset[TableKey]
     return frozenset(table.name for table in tables if not route.chooses(*table.name))
 
 
-def _read(session: TargetConnection, task: str) -> _Filter | None:
+def _read(session: MySqlSession, task: str) -> _Filter | None:
     rows = session.query(f"SELECT filter_text FROM {DATABASE}.load_filter WHERE task = %s", (task,))
     if not rows:
         return None

@@ -21,7 +21,7 @@ from consumer.target.loads import LoadStream, read_stream
 from consumer.target.progress import Mark, read_mark
 from consumer.turn.driver import BatchApplier
 from consumer.turn.turn_gate import TurnGate
-from drivers.mysql.connection import TargetConnection
+from drivers.mysql.connection import MySqlSession
 from millrace.log import get_logger
 
 PAUSE_S = 2.0
@@ -38,7 +38,7 @@ class SideStream:
     main: BatchApplier
     gate: TurnGate
     turns: Turns
-    session: TargetConnection
+    session: MySqlSession
     _held_s: float = field(default=0.0)
 
     def until_joined(self, stop: threading.Event) -> tuple[StreamTable, ...]:

@@ -12,7 +12,7 @@ from consumer.compare.members import choose_origin
 from consumer.load.plan import missing_rights
 from consumer.load.tables import Admission
 from consumer.tables.digest import PACKET_BYTES_MIN
-from drivers.mysql.connection import TargetConnection, connect, text_of
+from drivers.mysql.connection import MySqlSession, connect, text_of
 from drivers.mysql.grants import Role
 from drivers.mysql.primary import primary_member
 from millrace.checks.requirement import Area, Requirement, Subject
@@ -40,7 +40,7 @@ def check_compare(use: RowsUse) -> Iterator[Requirement]:
             yield _judge_packet(subject, session)
 
 
-def _judge_packet(subject: Subject, session: TargetConnection) -> Requirement:
+def _judge_packet(subject: Subject, session: MySqlSession) -> Requirement:
     ((found,),) = session.query("SELECT @@max_allowed_packet")
     what = f"max_allowed_packet of {session.endpoint.name}"
     if int(text_of(found)) < PACKET_BYTES_MIN:

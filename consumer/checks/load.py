@@ -12,7 +12,7 @@ from consumer.load.tables import Admission, SourceTable, check_same, missing_on
 from consumer.target import loads
 from consumer.target.progress import Owner, read_mark
 from drivers.mysql.catalog import TableKey
-from drivers.mysql.connection import TargetConnection, connect
+from drivers.mysql.connection import MySqlSession, connect
 from drivers.mysql.members import choose_source
 from drivers.mysql.primary import primary_member
 from millrace.checks.requirement import Area, Requirement, Subject, shortened
@@ -64,7 +64,7 @@ def check_load(use: RowsUse) -> Iterator[Requirement]:
         target.close()
 
 
-def _has_progress(target: TargetConnection, task: ApplyTask) -> bool:
+def _has_progress(target: MySqlSession, task: ApplyTask) -> bool:
     try:
         return read_mark(target, task.name) is not None
     except Fatal as exc:
@@ -75,7 +75,7 @@ def _has_progress(target: TargetConnection, task: ApplyTask) -> bool:
         target.rollback()
 
 
-def _copied(target: TargetConnection, task: ApplyTask) -> frozenset[TableKey]:
+def _copied(target: MySqlSession, task: ApplyTask) -> frozenset[TableKey]:
     """The tables that a load of the task has begun to copy: the rows on the target are its own."""
     try:
         return frozenset(loads.read_tables(target, task.name))
@@ -88,7 +88,7 @@ def _copied(target: TargetConnection, task: ApplyTask) -> frozenset[TableKey]:
 
 
 def _judge_tables(
-    subject: Subject, sides: Sides, target: TargetConnection, copied: frozenset[TableKey]
+    subject: Subject, sides: Sides, target: MySqlSession, copied: frozenset[TableKey]
 ) -> Iterator[Requirement]:
     """MR-5091 and MR-5092 for tables that the target has. Those that are being copied may have rows."""
     is_same = sides.source.flavour is sides.target.flavour
@@ -109,7 +109,7 @@ def _judge_tables(
         yield subject.fail("MR-5091", "rows on the target", found=shortened(filled), wanted=wanted)
 
 
-def _announced(subject: Subject, source: TargetConnection, sides: Sides) -> Requirement:
+def _announced(subject: Subject, source: MySqlSession, sides: Sides) -> Requirement:
     """The tables that will be loaded."""
     sizes = table_sizes(source)
     rows = sum(sizes.get(_place(table), (0, 0))[0] for table in sides.tables)

@@ -13,8 +13,8 @@ from consumer.records.row_schemas import layout_of
 from consumer.tables.cascades import inexact
 from consumer.tables.table_plan import plan_table
 from consumer.target.progress import DATABASE, read_schemas
-from drivers.mysql.catalog import Inventory, TableKey, TargetTable, read_inventory
-from drivers.mysql.connection import LOCK_WAIT_S, TargetConnection, connect, text_of
+from drivers.mysql.catalog import CatalogTable, Inventory, TableKey, read_inventory
+from drivers.mysql.connection import LOCK_WAIT_S, MySqlSession, connect, text_of
 from drivers.mysql.grants import (
     EVERYWHERE,
     Grant,
@@ -110,12 +110,12 @@ def written_databases(
     return {inventory.key(name, "")[0] for name in found}
 
 
-def _settings(session: TargetConnection) -> Settings:
+def _settings(session: MySqlSession) -> Settings:
     ((local_infile, lock_wait_s, folds),) = session.query(_SETTINGS_SQL)
     return Settings(int(text_of(local_infile)), int(text_of(lock_wait_s)), int(text_of(folds)))
 
 
-def _time_s(session: TargetConnection) -> float:
+def _time_s(session: MySqlSession) -> float:
     ((now_s,),) = session.query(CLOCK_SQL)
     return float(text_of(now_s))
 
@@ -181,7 +181,7 @@ def judge_grants(
 
 
 def judge_tables(
-    subject: Subject, inventory: Inventory, admitted: dict[TableKey, TargetTable]
+    subject: Subject, inventory: Inventory, admitted: dict[TableKey, CatalogTable]
 ) -> Iterator[Requirement]:
     """MR-5018, MR-4164 and MR-5015 about tables that tasks may write."""
     triggers = [
@@ -215,7 +215,7 @@ def judge_tables(
         yield subject.ok("engines", "transactional")
 
 
-def has_usable_key(table: TargetTable) -> bool:
+def has_usable_key(table: CatalogTable) -> bool:
     """Whether a whole unique key is never NULL, so that rows need not be compared by all columns."""
     return table.is_sequence or any(
         key.is_whole and not any(table.columns[name].nullable for name in key.columns)
@@ -268,7 +268,7 @@ def judge_safe_mode(
         yield subject.ok(what, "all can be repeated")
 
 
-def _schemas(session: TargetConnection, task: ApplyTask) -> list[str]:
+def _schemas(session: MySqlSession, task: ApplyTask) -> list[str]:
     """The texts that the task has stored, by ID; none before its first start."""
     try:
         known = read_schemas(session, task.name).texts

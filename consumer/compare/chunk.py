@@ -21,7 +21,7 @@ from consumer.compare.settle import LOOKS_MAX, Suspect, look, unmatched
 from consumer.compare.show import shown, with_left
 from consumer.compare.sides import Sides, batches, rows, states
 from consumer.compare.table import Name, Pair, Side
-from drivers.mysql.connection import TargetConnection
+from drivers.mysql.connection import MySqlSession
 from schemas.chunks.borders import parts
 from schemas.chunks.chunk import Chunk
 
@@ -88,7 +88,7 @@ def compare_chunk(sides: Sides, job: Job, repair: Repair | None = None) -> Chunk
     return ChunkResult(job, part, sums[1], time.monotonic() - start_s)
 
 
-def _sums(session: TargetConnection, side: Side, chunk: Chunk) -> tuple[int, str]:
+def _sums(session: MySqlSession, side: Side, chunk: Chunk) -> tuple[int, str]:
     """(rows, sum of digests). Without rows "": a server may print a longer neutral value than any sum."""
     ((count, digests),) = session.query(side.sums(chunk))
     return int(str(count)), str(digests) if count else ""

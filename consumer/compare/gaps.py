@@ -12,7 +12,7 @@ from consumer.compare.settle import Suspect
 from consumer.compare.sides import Sides, batches, named
 from consumer.compare.table import Name, Pair, Side
 from consumer.tables.exact_text import exact_columns
-from drivers.mysql.connection import TargetConnection
+from drivers.mysql.connection import MySqlSession
 
 PAIRED_MAX = 2_000  # rows without a chunk key whose primary keys are read
 _BATCH = 500
@@ -73,7 +73,7 @@ def _by_digest(sides: Sides, pair: Pair, different: Sequence[Suspect]) -> list[G
 
 
 def _keys(
-    session: TargetConnection, pair: Pair, side: Side, names: list[Name]
+    session: MySqlSession, pair: Pair, side: Side, names: list[Name]
 ) -> dict[Name, tuple[str, ...]]:
     """The texts of the shown key of each of the first rows."""
     other = pair.target if side is pair.source else pair.source

@@ -5,7 +5,7 @@ import json
 from consumer.compare.loads import loading
 from consumer.compare.schedule import Last
 from consumer.target.progress import DATABASE, has_column
-from drivers.mysql.connection import TargetConnection, text_of
+from drivers.mysql.connection import MySqlSession, text_of
 from millrace.errors import Fatal
 from schemas.stages.compared import ComparedCounts, ComparedResult
 
@@ -20,7 +20,7 @@ _SQL = (
 )
 
 
-def read_last(session: TargetConnection, task: str) -> Last:
+def read_last(session: MySqlSession, task: str) -> Last:
     """The last comparisons of a task that has run on this target."""
     is_loading = bool(loading(session, task))
     try:

@@ -45,7 +45,7 @@ from consumer.compare.table import Pair
 from consumer.tables.generated_columns import fix_of_refusal
 from consumer.target.progress import DATABASE
 from drivers.mysql.catalog import hold_triggers
-from drivers.mysql.connection import LENIENT_MODE, Row, TargetConnection, connect
+from drivers.mysql.connection import LENIENT_MODE, MySqlSession, Row, connect
 from millrace.errors import Fatal, Retryable
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
@@ -107,7 +107,7 @@ def _refuse(pair: Pair, why: str) -> None:
 
 
 def _repair_batch(
-    sides: Sides, session: TargetConnection, pair: Pair, gaps: Sequence[Gap]
+    sides: Sides, session: MySqlSession, pair: Pair, gaps: Sequence[Gap]
 ) -> list[bool]:
     left = [False] * len(gaps)
     with sides.on_source(sides.newest()):
@@ -139,12 +139,12 @@ def _repair_batch(
     return done
 
 
-def _lock_fence(session: TargetConnection, task: str) -> None:
+def _lock_fence(session: MySqlSession, task: str) -> None:
     if not session.query(f"SELECT run FROM {DATABASE}.fence WHERE task = %s FOR UPDATE", (task,)):
         raise Fatal("MR-5126", f"{task} has not run on this target", task=task)
 
 
-def _write(sides: Sides, session: TargetConnection, pair: Pair, gaps: Sequence[Gap]) -> list[bool]:
+def _write(sides: Sides, session: MySqlSession, pair: Pair, gaps: Sequence[Gap]) -> list[bool]:
     names = list({one.name: None for gap in gaps for one in gap.suspects})
     here = states(sides.source, pair.source.states, names)
     there = states(session, pair.target.states, names)
@@ -175,7 +175,7 @@ class _Record:
     after: str | None
 
 
-def _record(sides: Sides, session: TargetConnection, pair: Pair, gap: Gap) -> _Record:
+def _record(sides: Sides, session: MySqlSession, pair: Pair, gap: Gap) -> _Record:
     limit = min(RECORD_BYTES_MAX, sides.packet_bytes // PACKET_PART)
     before = after = None
     if gap.target is not None:
@@ -186,9 +186,7 @@ def _record(sides: Sides, session: TargetConnection, pair: Pair, gap: Gap) -> _R
     return _Record(key, before and before[1], after and after[1])
 
 
-def _write_row(
-    sides: Sides, session: TargetConnection, pair: Pair, gap: Gap, record: _Record
-) -> bool:
+def _write_row(sides: Sides, session: MySqlSession, pair: Pair, gap: Gap, record: _Record) -> bool:
     values = source_values(sides.source, pair, gap)
     session.query("SAVEPOINT one_row")
     try:
@@ -217,7 +215,7 @@ def _write_row(
     return True
 
 
-def _run(session: TargetConnection, pair: Pair, gap: Gap, values: Row | None) -> None:
+def _run(session: MySqlSession, pair: Pair, gap: Gap, values: Row | None) -> None:
     may_replace = values is not None and pair.has_same_unique_keys and not pair.only_on_target
     try:
         matched = [session.run(one.encode()) for one in repair_statements(pair, gap, values)]
@@ -232,7 +230,7 @@ def _run(session: TargetConnection, pair: Pair, gap: Gap, values: Row | None) ->
             session.run(statement.encode())
 
 
-def _undo(session: TargetConnection, pair: Pair, key: str, why: str) -> None:
+def _undo(session: MySqlSession, pair: Pair, key: str, why: str) -> None:
     session.query("ROLLBACK TO SAVEPOINT one_row")
     fix = fix_of_refusal(pair.target.table, why, "TASK")
     error = Fatal("MR-5122", f"{pair.name}, row {key}: {why}", fix=fix, table=pair.name)

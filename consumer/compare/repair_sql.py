@@ -29,7 +29,7 @@ from consumer.compare.gaps import Gap
 from consumer.compare.table import Name, Pair
 from consumer.tables.json_documents import by_expression
 from consumer.tables.table_plan import SPATIAL_TYPES
-from drivers.mysql.catalog import TargetColumn
+from drivers.mysql.catalog import CatalogColumn
 from drivers.mysql.connection import Row, text_of
 from schemas.chunks.key import whole_number
 from schemas.sql.quoting import characters, escaped, hex_bytes, number, quoted
@@ -90,12 +90,12 @@ def _literals(pair: Pair, values: Row) -> list[str]:
     return [_literal(*both, value) for both, value in zip(columns, values, strict=True)]
 
 
-def _written(pair: Pair) -> list[tuple[TargetColumn, TargetColumn]]:
+def _written(pair: Pair) -> list[tuple[CatalogColumn, CatalogColumn]]:
     both = ((pair.source.table.columns[n], pair.target.table.columns[n]) for n in pair.columns)
     return [(source, target) for source, target in both if not target.generated]
 
 
-def _read(column: TargetColumn, other: TargetColumn) -> str:
+def _read(column: CatalogColumn, other: CatalogColumn) -> str:
     name, base = quoted(column.name).decode(), column.base_type
     if base == "bit" or _is_same_label(column, other):
         return whole_number(name)
@@ -108,7 +108,7 @@ def _read(column: TargetColumn, other: TargetColumn) -> str:
     return f"CAST({name} AS CHAR)"
 
 
-def _literal(column: TargetColumn, other: TargetColumn, value: object) -> str:
+def _literal(column: CatalogColumn, other: CatalogColumn, value: object) -> str:
     if value is None:
         return "NULL"
     text = text_of(value)
@@ -126,7 +126,7 @@ def _literal(column: TargetColumn, other: TargetColumn, value: object) -> str:
     return f"'{escaped(text.encode()).decode()}'"
 
 
-def _characters(found: bytes, charset: str, other: TargetColumn) -> str:
+def _characters(found: bytes, charset: str, other: CatalogColumn) -> str:
     if other.base_type in _BYTES:
         return f"x'{found.hex()}'"
     if other.base_type == "json" and charset in _UTF8 and (by := by_expression(found)):
@@ -141,6 +141,6 @@ def _characters(found: bytes, charset: str, other: TargetColumn) -> str:
     return characters(found.hex(), charset)
 
 
-def _is_same_label(column: TargetColumn, other: TargetColumn) -> bool:
+def _is_same_label(column: CatalogColumn, other: CatalogColumn) -> bool:
     is_label = column.is_labelled and column.base_type == other.base_type
     return is_label and column.type_text == other.type_text

@@ -16,8 +16,8 @@ from consumer.compare.table import Name, Pair, Side
 from consumer.compare.tables import WHOLE_TABLE
 from consumer.tables.exact_text import Long, exact_columns, is_long, literals
 from consumer.tables.generated_columns import plain_columns_sql
-from drivers.mysql.catalog import TargetColumn
-from drivers.mysql.connection import LENIENT_MODE, Row, TargetConnection
+from drivers.mysql.catalog import CatalogColumn
+from drivers.mysql.connection import LENIENT_MODE, MySqlSession, Row
 from schemas.sql.quoting import quoted, table_name
 
 SQL_MAX = 10_000  # characters; a longer statement is not listed
@@ -83,7 +83,7 @@ def _with_plain_columns(sides: Sides, pair: Pair, gap: Gap) -> Pair:
     )
 
 
-def _of_session(pair: Pair) -> list[TargetColumn]:
+def _of_session(pair: Pair) -> list[CatalogColumn]:
     found = [pair.target.table.columns[name] for name in pair.columns]
     return [column for column in found if column.by_session and column.is_stored]
 
@@ -125,16 +125,14 @@ def note_of(one: Difference, *, has_waited: bool = True) -> str:
     )
 
 
-def row_texts(
-    session: TargetConnection, pair: Pair, side: Side, name: Name
-) -> tuple[str, str] | None:
+def row_texts(session: MySqlSession, pair: Pair, side: Side, name: Name) -> tuple[str, str] | None:
     """The key and the compared columns, in the session's transaction, both cut; None if the row is gone."""
     found = _texts(session, pair, side, name, Long.BEGINNING)
     return found and (found[0][:TEXT_MAX], found[1][:TEXT_MAX])
 
 
 def row_record(
-    session: TargetConnection, pair: Pair, side: Side, name: Name, *, bytes_max: int
+    session: MySqlSession, pair: Pair, side: Side, name: Name, *, bytes_max: int
 ) -> tuple[str, str] | None:
     """The key, cut, and all columns of the row. Long values of more than ``bytes_max`` in all are only begun."""
     columns = [quoted(c.name).decode() for c in side.table.columns.values() if is_long(c)]
@@ -151,7 +149,7 @@ def row_record(
 
 
 def _texts(
-    session: TargetConnection,
+    session: MySqlSession,
     pair: Pair,
     side: Side,
     name: Name,
@@ -180,7 +178,7 @@ def _texts(
     return ",".join(texts[: len(key)]), ", ".join(named)
 
 
-def source_values(session: TargetConnection, pair: Pair, gap: Gap) -> Row | None:
+def source_values(session: MySqlSession, pair: Pair, gap: Gap) -> Row | None:
     """The source's row as ``values_query`` reads it, in the current snapshot; None without a row."""
     if gap.source is None:
         return None

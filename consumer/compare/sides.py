@@ -21,7 +21,7 @@ from typing import TypeVar
 from consumer.compare.table import Name
 from consumer.tables.digest import PACKET_BYTES_MIN
 from consumer.target.progress import read_mark
-from drivers.mysql.connection import Endpoint, Row, TargetConnection, connect, text_of
+from drivers.mysql.connection import Endpoint, MySqlSession, Row, connect, text_of
 from drivers.mysql.snapshot_position import begin_snapshot, executed, read_end
 from millrace.errors import Fatal, Retryable
 from schemas.gtid import Flavour, GtidPosition, parse_gtid_set, shortened
@@ -164,7 +164,7 @@ class Sides:
         return found
 
 
-def contains(target: TargetConnection, task: str, position: GtidPosition) -> bool:
+def contains(target: MySqlSession, task: str, position: GtidPosition) -> bool:
     """Whether the task has applied all of the position. The current transaction stays open."""
     found = read_mark(target, task)
     if found is None or not found[0].flavour:
@@ -176,7 +176,7 @@ def contains(target: TargetConnection, task: str, position: GtidPosition) -> boo
 
 
 def states(
-    session: TargetConnection, sql: Callable[[list[Name]], str], names: list[Name]
+    session: MySqlSession, sql: Callable[[list[Name]], str], names: list[Name]
 ) -> dict[Name, str]:
     """The state of each of these rows, in the current snapshot; see ``table.Side.states``."""
     return {named(row): str(row[0]) for row in session.query(sql(names))}
@@ -193,7 +193,7 @@ def named(row: Row) -> Name:
     return tuple(text_of(value) for value in row[1:])
 
 
-def rows(session: TargetConnection, sql: str) -> Iterator[tuple[bytes, Name]]:
+def rows(session: MySqlSession, sql: str) -> Iterator[tuple[bytes, Name]]:
     """(digest, name) of each row, as they arrive."""
     stream = session.stream(sql)
     try:
@@ -206,7 +206,7 @@ def rows(session: TargetConnection, sql: str) -> Iterator[tuple[bytes, Name]]:
         stream.close()
 
 
-def _connected(endpoint: Endpoint) -> TargetConnection:
+def _connected(endpoint: Endpoint) -> MySqlSession:
     session = connect(endpoint)
     try:
         packet = _packet_bytes(session)
@@ -220,11 +220,11 @@ def _connected(endpoint: Endpoint) -> TargetConnection:
     return session
 
 
-def _packet_bytes(session: TargetConnection) -> int:
+def _packet_bytes(session: MySqlSession) -> int:
     ((packet,),) = session.query("SELECT @@max_allowed_packet")
     return int(str(packet))
 
 
-def _begin(session: TargetConnection) -> None:
+def _begin(session: MySqlSession) -> None:
     session.rollback()
     session.query("START TRANSACTION WITH CONSISTENT SNAPSHOT")

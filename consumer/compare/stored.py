@@ -26,7 +26,7 @@ from consumer.compare.chunk import ChunkResult, Job
 from consumer.compare.result import Comparison, Difference, Part, Rows
 from consumer.compare.table import Pair
 from consumer.target.progress import DATABASE, add_column
-from drivers.mysql.connection import Endpoint, Row, TargetConnection, connect, text_of
+from drivers.mysql.connection import Endpoint, MySqlSession, Row, connect, text_of
 from millrace.errors import Fatal, Retryable
 from millrace.faults import fault_point, register
 from schemas.chunks.chunk import Chunk, border_of_json, border_to_json
@@ -62,7 +62,7 @@ _CHUNK_COLUMNS = (
 class State:
     """The state of the comparison of one task."""
 
-    session: TargetConnection
+    session: MySqlSession
     task: str
 
     @classmethod
@@ -168,7 +168,7 @@ class State:
         return self.session.query(sql.format(DATABASE), (self.task, *values))
 
 
-def _create(session: TargetConnection, task: str) -> None:
+def _create(session: MySqlSession, task: str) -> None:
     try:
         known = session.query(f"SELECT 1 FROM {DATABASE}.fence WHERE task = %s", (task,))
     except Fatal as exc:
@@ -182,7 +182,7 @@ def _create(session: TargetConnection, task: str) -> None:
     add_column(session, "compare_run", "structure", "BIGINT NOT NULL DEFAULT 0")
 
 
-def _lock(session: TargetConnection, task: str) -> None:
+def _lock(session: MySqlSession, task: str) -> None:
     """Take the task's lock for the life of the session. A name may have 64 characters, a task's has up to 63."""
     name = f"millrace.compare.{hashlib.sha224(task.encode()).hexdigest()[:40]}"
     if session.query("SELECT GET_LOCK(%s, %s)", (name, LOCK_S)) != [(1,)]:

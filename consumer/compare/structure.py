@@ -40,7 +40,7 @@ from dataclasses import dataclass, field
 
 from drivers.mysql.actions import Action
 from drivers.mysql.catalog import ForeignKey, Inventory, TableKey
-from drivers.mysql.connection import TargetConnection, text_of
+from drivers.mysql.connection import MySqlSession, text_of
 from schemas.gtid import Flavour
 
 Definition = Mapping[str, str]  # the text of each place
@@ -232,7 +232,7 @@ def _columns(definition: Definition) -> list[str]:
 
 
 def read_definitions(
-    session: TargetConnection,
+    session: MySqlSession,
     inventory: Inventory,
     databases: Collection[str],
     *,
@@ -256,7 +256,7 @@ def read_definitions(
 class _Reader:
     """Reads the definitions of one database after the other into ``tables``."""
 
-    session: TargetConnection
+    session: MySqlSession
     words: Words
     inventory: Inventory
     tables: dict[TableKey, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
@@ -375,7 +375,7 @@ class _Reader:
                 self.tables[place][f"partition {name}"] = shown + named
 
 
-def _ignored(session: TargetConnection) -> str:
+def _ignored(session: MySqlSession) -> str:
     """MariaDB's column for an index that its optimizer ignores, since 10.6."""
     return "IGNORED" if session.query(_HAS_IGNORED) else "'NO'"
 
@@ -401,7 +401,7 @@ def _foreign_key(foreign: ForeignKey) -> str:
 
 
 def _read_databases(
-    session: TargetConnection, databases: Collection[str]
+    session: MySqlSession, databases: Collection[str]
 ) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
     collations = {
         text_of(name): same_collation(text_of(collation))

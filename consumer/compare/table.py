@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from consumer.tables.digest import TableDigest, table_digest
-from drivers.mysql.catalog import TableKey, TargetTable, UniqueKey
+from drivers.mysql.catalog import CatalogTable, TableKey, UniqueKey
 from schemas.chunks.chunk import EVERYTHING, Chunk
 from schemas.chunks.key import FORCED, ChunkKey, chunk_key
 from schemas.gtid import Flavour
@@ -27,7 +27,7 @@ Name = tuple[str, ...]  # the texts of a chunk key, or a digest as hex digits
 class Side:
     """A table as one server has it. ``key`` None: rows are named by digest."""
 
-    table: TargetTable
+    table: CatalogTable
     digest: TableDigest
     key: ChunkKey | None
 
@@ -155,7 +155,7 @@ class Pair:
 
 
 def pair_of(
-    source: TargetTable, target: TargetTable, *, flavours: Collection[Flavour] = ()
+    source: CatalogTable, target: CatalogTable, *, flavours: Collection[Flavour] = ()
 ) -> Pair:
     """Both sides, which have at least one column in common. ``flavours``: of the two servers."""
     target = _spelled(target, source)
@@ -179,13 +179,13 @@ def pair_of(
     )
 
 
-def shared_columns(source: TargetTable, target: TargetTable) -> list[str]:
+def shared_columns(source: CatalogTable, target: CatalogTable) -> list[str]:
     """The columns that both sides have, as the source writes them. Servers ignore the case of their names."""
     there = {name.lower() for name in target.columns}
     return [name for name in source.columns if name.lower() in there]
 
 
-def _spelled(target: TargetTable, source: TargetTable) -> TargetTable:
+def _spelled(target: CatalogTable, source: CatalogTable) -> CatalogTable:
     """The target's table with the source's spelling of the names that both have."""
     spelled = {name.lower(): name for name in source.columns}
     names = {name: spelled.get(name.lower(), name) for name in target.columns}
@@ -201,7 +201,7 @@ def _spelled(target: TargetTable, source: TargetTable) -> TargetTable:
     )
 
 
-def _has_same_order(key: ChunkKey, source: TargetTable, target: TargetTable) -> bool:
+def _has_same_order(key: ChunkKey, source: CatalogTable, target: CatalogTable) -> bool:
     """Whether the target has the key, too, and orders and distinguishes its values in the same way."""
     if not any(
         each.is_whole and not each.has_period and each.columns == key.names
@@ -214,7 +214,7 @@ def _has_same_order(key: ChunkKey, source: TargetTable, target: TargetTable) -> 
     )
 
 
-def _has_fraction(key: ChunkKey, table: TargetTable) -> bool:
+def _has_fraction(key: ChunkKey, table: CatalogTable) -> bool:
     """Whether the two flavours print a value of the key differently."""
     return any(table.columns[name].base_type in ("double", "float") for name in key.names)
 
@@ -228,7 +228,7 @@ def _parts(key: UniqueKey) -> tuple[tuple[str, ...], tuple[int, ...]]:
     return key.columns, key.lengths
 
 
-def _sorting(table: TargetTable, name: str) -> tuple[str, str, str]:
+def _sorting(table: CatalogTable, name: str) -> tuple[str, str, str]:
     column = table.columns[name]
     labels = column.type_text if column.is_labelled else ""
     return column.base_type, column.collation, labels

@@ -27,8 +27,8 @@ from consumer.compare.structure import (
 from consumer.compare.table import Pair, pair_of, shared_columns
 from consumer.records.row_schemas import layout_of
 from consumer.target.progress import read_schemas
-from drivers.mysql.catalog import Inventory, TableKey, TargetTable, read_inventory
-from drivers.mysql.connection import TargetConnection, text_of
+from drivers.mysql.catalog import CatalogTable, Inventory, TableKey, read_inventory
+from drivers.mysql.connection import MySqlSession, text_of
 from drivers.mysql.grants import Role, grantee, needed_grants
 from millrace.errors import Fatal
 from schemas.documents import ApplyTask, CaptureTask, SetDocument
@@ -111,7 +111,7 @@ def _seen_on_source(sides: Sides, admits: Admits, *, with_structure: bool) -> _S
 
 
 def _seen(
-    sides: Sides, session: TargetConnection, inventory: Inventory, databases: Collection[str]
+    sides: Sides, session: MySqlSession, inventory: Inventory, databases: Collection[str]
 ) -> _Seen:
     is_mixed = sides.source.flavour is not sides.target.flavour
     read = read_definitions(session, inventory, databases, is_mixed=is_mixed)
@@ -120,20 +120,20 @@ def _seen(
 
 def _by_target_name(
     source: Inventory, target: Inventory, admits: Admits, found: Comparison
-) -> dict[TableKey, TargetTable]:
+) -> dict[TableKey, CatalogTable]:
     """The admitted tables by their names on the target."""
-    named: dict[TableKey, TargetTable] = {}
+    named: dict[TableKey, CatalogTable] = {}
     for key, table in source.tables.items():
         if admits(*key) and named.setdefault(target.key(*key), table) is not table:
             found.note_once(".".join(key), "missing", "(the target has one table for two)")
     return named
 
 
-def _name(table: TargetTable) -> str:
+def _name(table: CatalogTable) -> str:
     return f"{table.database}.{table.table}"
 
 
-def _is_settled(before: TargetTable | None, source: TargetTable, target: TargetTable) -> bool:
+def _is_settled(before: CatalogTable | None, source: CatalogTable, target: CatalogTable) -> bool:
     """Whether rows can be compared: columns that only one side has are no trace of a statement under way."""
     if source.columns.keys() == target.columns.keys():
         return True
@@ -141,7 +141,7 @@ def _is_settled(before: TargetTable | None, source: TargetTable, target: TargetT
 
 
 def _compare_definitions(
-    seen: tuple[_Seen, _Seen, _Seen], source: TargetTable, key: TableKey, found: Comparison
+    seen: tuple[_Seen, _Seen, _Seen], source: CatalogTable, key: TableKey, found: Comparison
 ) -> None:
     """Note how the definitions of a table differ, unless the source altered it meanwhile."""
     place = source.database, source.table
@@ -169,7 +169,7 @@ def _compare_databases(seen: tuple[_Seen, _Seen, _Seen], admits: Admits, found: 
     found.structure += [change for change in changes if change in stable]
 
 
-def _refuse_hidden(session: TargetConnection, key: TableKey) -> None:
+def _refuse_hidden(session: MySqlSession, key: TableKey) -> None:
     """Fatal MR-5007 with the GRANT if the account may not read the table. Returns if the table does not exist."""
     try:
         session.query(f"SELECT 1 FROM {table_name(*key).decode()} LIMIT 0")
@@ -189,12 +189,12 @@ def _refuse_hidden(session: TargetConnection, key: TableKey) -> None:
         ) from exc
 
 
-def _databases(session: TargetConnection) -> set[str]:
+def _databases(session: MySqlSession) -> set[str]:
     names = session.query("SELECT SCHEMA_NAME FROM information_schema.SCHEMATA")
     return {text_of(name) for (name,) in names}
 
 
-def _written(session: TargetConnection, task: str) -> set[str]:
+def _written(session: MySqlSession, task: str) -> set[str]:
     """The databases of all row schemas that the task has stored; empty before its first start."""
     try:
         texts = read_schemas(session, task).texts.values()

@@ -21,7 +21,7 @@ from consumer.kernel.text_rows import (
     make_state,
     put_text_rows,
 )
-from drivers.mysql.connection import LENIENT_MODE, READ_S, STRICT_MODE, TargetConnection
+from drivers.mysql.connection import LENIENT_MODE, READ_S, STRICT_MODE, MySqlSession
 from millrace.errors import Fatal, Retryable
 from millrace.text_protocol.arriving import Arriving, RowPackets
 from millrace.text_protocol.walk import AT, CONTINUES, END, MORE, ROW_END, SEQUENCE
@@ -49,8 +49,8 @@ class Parts:
 
 
 def copy_chunk(
-    source: TargetConnection,
-    target: TargetConnection,
+    source: MySqlSession,
+    target: MySqlSession,
     pair: TablePair,
     where: str,
     *,
@@ -162,7 +162,7 @@ class _Copy:
         state[AT], state[ROW_END] = state[ROW_END], 0
 
 
-def _prepare(source: TargetConnection, target: TargetConnection, pair: TablePair) -> None:
+def _prepare(source: MySqlSession, target: MySqlSession, pair: TablePair) -> None:
     """Set up both sessions. The source returns all rows, its bytes unconverted, and both wait for each other."""
     limit = "max_statement_time" if source.flavour is Flavour.MARIADB else "max_execution_time"
     source.query(
@@ -180,7 +180,7 @@ def _prepare(source: TargetConnection, target: TargetConnection, pair: TablePair
         _insert_history(target, pair.name)
 
 
-def _insert_history(target: TargetConnection, table: str) -> None:
+def _insert_history(target: MySqlSession, table: str) -> None:
     try:
         target.query("SET SESSION system_versioning_insert_history=1")
     except Fatal as exc:

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from consumer.tables.table_plan import SPATIAL_TYPES
-from drivers.mysql.catalog import TargetColumn
+from drivers.mysql.catalog import CatalogColumn
 from schemas.sql.quoting import charset_name, quoted
 
 _FLOATS = {"float", "double"}
@@ -77,7 +77,7 @@ class CopyColumn:
     refuses_null: bool = False
 
 
-def copy_column(source: TargetColumn, target: TargetColumn) -> CopyColumn | None:
+def copy_column(source: CatalogColumn, target: CatalogColumn) -> CopyColumn | None:
     """The way from a column to its column of the target; None if there is none without loss."""
     found = _way(source, target)
     if found is None:
@@ -92,7 +92,7 @@ def copy_column(source: TargetColumn, target: TargetColumn) -> CopyColumn | None
     return CopyColumn(target.name, expression, kind, load, refuses_null)
 
 
-def _way(source: TargetColumn, target: TargetColumn) -> tuple[str, Kind] | None:
+def _way(source: CatalogColumn, target: CatalogColumn) -> tuple[str, Kind] | None:
     name, base, wanted = quoted(source.name).decode(), source.base_type, target.base_type
     if wanted == "json":
         is_text = base == "json" or base in _TEXTS
@@ -111,7 +111,7 @@ def _way(source: TargetColumn, target: TargetColumn) -> tuple[str, Kind] | None:
     return _printed(source, target, name)
 
 
-def _printed(source: TargetColumn, target: TargetColumn, name: str) -> tuple[str, Kind] | None:
+def _printed(source: CatalogColumn, target: CatalogColumn, name: str) -> tuple[str, Kind] | None:
     """Numbers and times, which the server prints in ASCII."""
     base, wanted = source.base_type, target.base_type
     if base == "float" or (base == "double" and "(" in source.type_text):
@@ -133,7 +133,7 @@ def _printed(source: TargetColumn, target: TargetColumn, name: str) -> tuple[str
     return None
 
 
-def _characters(source: TargetColumn, target: TargetColumn, name: str) -> tuple[str, Kind] | None:
+def _characters(source: CatalogColumn, target: CatalogColumn, name: str) -> tuple[str, Kind] | None:
     wanted = target.base_type
     if wanted in _BYTES:
         return (name, Kind.PLAIN) if _charset(source) in ("utf8mb3", "utf8mb4") else None
@@ -145,12 +145,12 @@ def _characters(source: TargetColumn, target: TargetColumn, name: str) -> tuple[
     return _utf8mb4(source, name), Kind.TEXT
 
 
-def _charset(column: TargetColumn) -> str:
+def _charset(column: CatalogColumn) -> str:
     """MySQL's JSON has none in the server's tables, and is utf8mb4."""
     return _ALIASES.get(column.charset, column.charset) or "utf8mb4"
 
 
-def _utf8mb4(column: TargetColumn, name: str) -> str:
+def _utf8mb4(column: CatalogColumn, name: str) -> str:
     charset = _charset(column)
     if charset in ("utf8mb3", "utf8mb4"):
         return name
@@ -160,7 +160,7 @@ def _utf8mb4(column: TargetColumn, name: str) -> str:
     return f"IF({name} IS NULL OR {back}, CAST({text} AS BINARY), {_NO_CHARACTERS})"
 
 
-def _number_of(name: str, source: TargetColumn, target: TargetColumn) -> tuple[str, Kind] | None:
+def _number_of(name: str, source: CatalogColumn, target: CatalogColumn) -> tuple[str, Kind] | None:
     """The number that the target has for the same label, or for the same set of labels."""
     number = f"CAST({name} AS UNSIGNED)"  # + 0 makes the 64th label of a SET negative
     kind = Kind[target.base_type.upper()]
@@ -185,7 +185,7 @@ def _number_of(name: str, source: TargetColumn, target: TargetColumn) -> tuple[s
     return f"IF({name} IS NULL, NULL, {mapped})", kind
 
 
-def _takes_numbers(column: TargetColumn) -> bool:
+def _takes_numbers(column: CatalogColumn) -> bool:
     """Whether no number can be taken for a label: each label has a letter."""
     labels = (re.sub(r"\\.", "", label) for label in column.labels)
     return _charset(column) not in _WIDE and all(_LETTER.search(label) for label in labels)

@@ -18,7 +18,7 @@ from consumer.copy.table_pair import TablePair
 from consumer.kernel.text_rows import MARK, OUT, ROWS, ROWS_MAX, ZEROS
 from consumer.tables.generated_columns import fix_of_refusal
 from consumer.tables.load_data import LOAD_ROWS_MAX
-from drivers.mysql.connection import Loading, TargetConnection, Written
+from drivers.mysql.connection import Loading, MySqlSession, Written
 from millrace.errors import Fatal, Retryable
 from millrace.text_protocol.walk import PACKET_MAX, Bytes, Ints
 
@@ -60,7 +60,7 @@ class Outgoing(Protocol):
 class LoadWriter:
     """LOAD DATA LOCAL."""
 
-    def __init__(self, session: TargetConnection, pair: TablePair, bytes_max: int) -> None:
+    def __init__(self, session: MySqlSession, pair: TablePair, bytes_max: int) -> None:
         self._session, self._pair = session, pair
         self.form = load_form(pair.columns)
         size = min(bytes_max, pair.packet_bytes_max // 2, PACKET_MAX - 1)
@@ -142,7 +142,7 @@ class InsertWriter:
 
     is_open = False
 
-    def __init__(self, session: TargetConnection, pair: TablePair, bytes_max: int) -> None:
+    def __init__(self, session: MySqlSession, pair: TablePair, bytes_max: int) -> None:
         self._session, self._pair = session, pair
         self.form = insert_form(pair.columns)
         lead = np.frombuffer(pair.insert, np.uint8)
@@ -195,9 +195,7 @@ def _grown(state: Ints, counted: tuple[int, int]) -> tuple[int, int]:
     return int(state[ROWS]) - counted[0], int(state[ZEROS]) - counted[1]
 
 
-def insert(
-    session: TargetConnection, pair: TablePair, sql: bytes, *, rows: int, zeros: int
-) -> None:
+def insert(session: MySqlSession, pair: TablePair, sql: bytes, *, rows: int, zeros: int) -> None:
     """Run an INSERT and check that it wrote these rows unchanged."""
     try:
         answer = session.insert(sql)
@@ -211,7 +209,7 @@ def insert(
         refuse(session, pair, rows, answer)
 
 
-def refuse(session: TargetConnection, pair: TablePair, rows: int, answer: Written) -> NoReturn:
+def refuse(session: MySqlSession, pair: TablePair, rows: int, answer: Written) -> NoReturn:
     """Raise what the server's first warnings say."""
     warnings = session.warnings(_SHOWN_MAX)
     for number, text in warnings:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from consumer.copy.columns import CopyColumn, copy_column
 from consumer.tables.load_data import load_sql
 from consumer.tables.table_plan import target_column
-from drivers.mysql.catalog import Inventory, TargetColumn, TargetTable
+from drivers.mysql.catalog import CatalogColumn, CatalogTable, Inventory
 from millrace.errors import Fatal
 from schemas.chunks.key import FORCED, chunk_key
 from schemas.sql.quoting import quoted, table_name
@@ -24,15 +24,15 @@ class TablePair:
     ``replaces``: a row takes the place of those that have one of its unique keys. Otherwise such a row is an error.
     """
 
-    source: TargetTable
-    target: TargetTable
+    source: CatalogTable
+    target: CatalogTable
     columns: tuple[CopyColumn, ...]
     load: bytes | None
     packet_bytes_max: int
     replaces: bool = False
 
     @classmethod
-    def of(cls, source: TargetTable, target: TargetTable, inventory: Inventory) -> "TablePair":
+    def of(cls, source: CatalogTable, target: CatalogTable, inventory: Inventory) -> "TablePair":
         """``inventory``: the target's.
 
         Fatal MR-5013 without a column on the target or if only one table is a sequence or system-versioned, MR-5015
@@ -81,7 +81,7 @@ class TablePair:
         return verb + b" INTO " + table + b" (" + names + b") VALUES "
 
 
-def _check_kind(source: TargetTable, target: TargetTable) -> None:
+def _check_kind(source: CatalogTable, target: CatalogTable) -> None:
     name = f"{target.database}.{target.table}"
     for what, ours, theirs in (
         ("a sequence", source.is_sequence, target.is_sequence),
@@ -102,7 +102,7 @@ def _check_kind(source: TargetTable, target: TargetTable) -> None:
         raise Fatal("MR-5015", what, fix=fix, table=name, engine=target.engine)
 
 
-def _columns(source: TargetTable, target: TargetTable) -> Iterator[CopyColumn]:
+def _columns(source: CatalogTable, target: CatalogTable) -> Iterator[CopyColumn]:
     name = f"{target.database}.{target.table}"
     for column in source.columns.values():
         if column.name in source.period:
@@ -117,7 +117,7 @@ def _columns(source: TargetTable, target: TargetTable) -> Iterator[CopyColumn]:
         yield _fitting(name, _moment(source, ours), _moment(target, theirs))
 
 
-def _fitting(table: str, source: TargetColumn, target: TargetColumn) -> CopyColumn:
+def _fitting(table: str, source: CatalogColumn, target: CatalogColumn) -> CopyColumn:
     if (made := copy_column(source, target)) is None:
         kinds = " and ".join(
             f"{column.type_text}{f' ({column.charset})' if column.charset else ''}"
@@ -128,7 +128,7 @@ def _fitting(table: str, source: TargetColumn, target: TargetColumn) -> CopyColu
     return made
 
 
-def _moment(table: TargetTable, name: str) -> TargetColumn:
+def _moment(table: CatalogTable, name: str) -> CatalogColumn:
     """A column of the period, which may be hidden."""
-    hidden = TargetColumn(name, "timestamp(6)", "timestamp", "", "", False, True)
+    hidden = CatalogColumn(name, "timestamp(6)", "timestamp", "", "", False, True)
     return table.columns.get(name, hidden)

@@ -22,7 +22,7 @@ from consumer.target.progress import Owner, check_fence
 from consumer.target.sessions import session_for
 from consumer.turn.order import Answer, guarded
 from drivers.mysql.catalog import TableKey
-from drivers.mysql.connection import Endpoint, TargetConnection, connect
+from drivers.mysql.connection import Endpoint, MySqlSession, connect
 from drivers.mysql.snapshot_position import begin_exact, read_end
 from millrace.errors import Fatal, Retryable
 from schemas.chunks.borders import chunks
@@ -102,9 +102,7 @@ def _copy(order: CopyOrder) -> Amount | None:
         raise
 
 
-def _copy_chunk(
-    order: CopyOrder, source: TargetConnection, target: TargetConnection
-) -> Amount | None:
+def _copy_chunk(order: CopyOrder, source: MySqlSession, target: MySqlSession) -> Amount | None:
     (table,), chunk = order.tables, order.chunk
     assert chunk is not None
     key = _key(table)
@@ -116,9 +114,7 @@ def _copy_chunk(
     return done if commit_rows(target, owner, table.key, done, reach, number=number) else None
 
 
-def _copy_snapshot(
-    order: CopyOrder, source: TargetConnection, target: TargetConnection
-) -> Amount | None:
+def _copy_snapshot(order: CopyOrder, source: MySqlSession, target: MySqlSession) -> Amount | None:
     sources = [(t.pair.source.database, t.pair.source.table) for t in order.tables]
     exact = str(begin_exact(source, sources))
     for table in order.tables:
@@ -153,7 +149,7 @@ def _copy_snapshot(
     return whole
 
 
-def _check_structure(source: TargetConnection, table: CopyTable) -> None:
+def _check_structure(source: MySqlSession, table: CopyTable) -> None:
     """In a snapshot: it has no statement about the table that the copy does not have. Retryable MR-5111.
 
     The stream passes the statements of the exact GTID set.
@@ -173,7 +169,7 @@ class _WaitsError(Exception):
     """The table waits for another load now."""
 
 
-def _conditions(source: TargetConnection, table: CopyTable) -> Iterator[str]:
+def _conditions(source: MySqlSession, table: CopyTable) -> Iterator[str]:
     """The conditions of the SELECTs that have all rows."""
     name = table.pair.source
     key = chunk_key(name.columns, name.unique_keys)
@@ -200,9 +196,9 @@ class _Sessions(threading.local):
 
     def __init__(self) -> None:
         self.lane = LOADS - next(_threads)
-        self._sources: dict[Endpoint, TargetConnection] = {}
+        self._sources: dict[Endpoint, MySqlSession] = {}
 
-    def source(self, endpoint: Endpoint) -> TargetConnection:
+    def source(self, endpoint: Endpoint) -> MySqlSession:
         """The session on a source."""
         kept = self._sources.get(endpoint)
         if kept is None or not kept.is_open:

@@ -21,7 +21,7 @@ from consumer.load.chunk_order import BYTES_MAX, CopyOrder, CopyTable, Sites
 from consumer.load.tables import SourceTable
 from consumer.target.loads import Amount, finish_tables, read_chunks, save_found
 from drivers.mysql.catalog import TableKey
-from drivers.mysql.connection import Endpoint, TargetConnection, connect
+from drivers.mysql.connection import Endpoint, MySqlSession, connect
 from millrace.errors import Fatal, Retryable
 from schemas.chunks.borders import chunks
 from schemas.chunks.chunk import Chunk
@@ -123,7 +123,7 @@ class Job:
         self._go = threading.Event()
         self._lock = threading.Lock()
         self._failure: BaseException | None = None
-        self._sessions: list[TargetConnection] = []
+        self._sessions: list[MySqlSession] = []
         self._threads = [
             threading.Thread(target=self._guarded, args=(work,), name=name, daemon=True)
             for number in range(parallel)
@@ -214,9 +214,7 @@ class Job:
                 opened.left -= 1
             self._finish_if_done(opened)
 
-    def _find_chunks(
-        self, opened: _Open, source: TargetConnection, target: TargetConnection
-    ) -> bool:
+    def _find_chunks(self, opened: _Open, source: MySqlSession, target: MySqlSession) -> bool:
         """Find all chunks, and queue those that are not copied; False if the job ends."""
         (table,) = opened.group.tables
         key = table.chunk_key
@@ -304,7 +302,7 @@ class Job:
         finally:
             target.close()
 
-    def _session(self, endpoint: Endpoint) -> TargetConnection:
+    def _session(self, endpoint: Endpoint) -> MySqlSession:
         """A session that a stop may cut."""
         session = connect(endpoint)
         with self._lock:

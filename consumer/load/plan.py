@@ -24,7 +24,7 @@ from consumer.target import loads
 from consumer.target.loads import COPIES, LoadStream, LoadTable, Reach
 from consumer.target.progress import Owner
 from drivers.mysql.catalog import ForeignKey, Inventory, TableKey, read_inventory
-from drivers.mysql.connection import TargetConnection, text_of
+from drivers.mysql.connection import MySqlSession, text_of
 from drivers.mysql.grants import Missing, Role, as_grant_pattern, held_grants, needed_grants
 from millrace.errors import Fatal
 from schemas.gtid import Flavour
@@ -39,8 +39,8 @@ class Ends:
     ``alive`` is called between two steps of a long plan.
     """
 
-    source: TargetConnection
-    target: TargetConnection
+    source: MySqlSession
+    target: MySqlSession
     owner: Owner
     alive: Callable[[], None] = lambda: None
 
@@ -73,15 +73,13 @@ class Sides:
         return frozenset((*(table.key for table in self.tables), *there))
 
 
-def missing_rights(
-    source: TargetConnection, admission: Admission, role: Role = Role.LOAD
-) -> Missing:
+def missing_rights(source: MySqlSession, admission: Admission, role: Role = Role.LOAD) -> Missing:
     """The rights to read the tables on the source that the account is without. A server hides tables without them."""
     databases = admission.databases or _databases(source, admission)
     return held_grants(source).missing(needed_grants(role, source.flavour, databases))
 
 
-def _databases(source: TargetConnection, admission: Admission) -> tuple[str, ...]:
+def _databases(source: MySqlSession, admission: Admission) -> tuple[str, ...]:
     """The databases of the tables that both filters admit, as patterns of GRANT, if the filters name none."""
     filters = (admission.captured, admission.applied)
     rows = source.query("SELECT table_schema, table_name FROM information_schema.tables")
@@ -90,7 +88,7 @@ def _databases(source: TargetConnection, admission: Admission) -> tuple[str, ...
     return tuple(dict.fromkeys(as_grant_pattern(database) for database, _ in admitted))
 
 
-def check_rights(source: TargetConnection, admission: Admission) -> None:
+def check_rights(source: MySqlSession, admission: Admission) -> None:
     """Fatal MR-5007 with the GRANT if a right to read the tables is missing."""
     if missing := missing_rights(source, admission):
         what = f"source {source.endpoint.name}: the account is {missing}"
@@ -108,7 +106,7 @@ def read_sides(ends: Ends, admission: Admission) -> Sides:
     return Sides(source, target, tables, admission)
 
 
-def logs_cascades(source: TargetConnection) -> bool:
+def logs_cascades(source: MySqlSession) -> bool:
     """Whether the server logs the rows that a foreign key's cascade changes."""
     if source.flavour is Flavour.MARIADB or source.version.numbers < _LOGGING_SINCE:
         return False
@@ -161,7 +159,7 @@ def planned(
     )
 
 
-def table_sizes(session: TargetConnection) -> Mapping[TableKey, tuple[int, int]]:
+def table_sizes(session: MySqlSession) -> Mapping[TableKey, tuple[int, int]]:
     """Rows and mean bytes of a row of each table, as the server estimates them. Ends the transaction."""
     found = session.query(
         "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_ROWS, AVG_ROW_LENGTH FROM information_schema.TABLES"

@@ -12,8 +12,8 @@ from consumer.load.tables import SourceTable
 from consumer.target.progress import Owner, check_fence
 from consumer.target.running_statement import lock
 from consumer.write.ddl_session import run_statement
-from drivers.mysql.catalog import TableKey, TargetTable
-from drivers.mysql.connection import TargetConnection, connect, stored_text, text_of
+from drivers.mysql.catalog import CatalogTable, TableKey
+from drivers.mysql.connection import MySqlSession, connect, stored_text, text_of
 from millrace.errors import Fatal
 from millrace.faults import fault_point, register
 from schemas.gtid import Flavour
@@ -23,7 +23,7 @@ AFTER_CREATE = register("load.after_create")
 
 
 @contextmanager
-def _statements(target: TargetConnection, owner: Owner) -> Iterator[TargetConnection]:
+def _statements(target: MySqlSession, owner: Owner) -> Iterator[MySqlSession]:
     """A session that holds the lock of the task's statements, for the owner of the fence."""
     session = connect(target.endpoint)
     try:
@@ -40,8 +40,8 @@ def _statements(target: TargetConnection, owner: Owner) -> Iterator[TargetConnec
 
 
 def create_tables(
-    source: TargetConnection,
-    target: TargetConnection,
+    source: MySqlSession,
+    target: MySqlSession,
     owner: Owner,
     tables: Sequence[tuple[SourceTable, str]],
 ) -> None:
@@ -57,9 +57,7 @@ def create_tables(
             fault_point(AFTER_CREATE)
 
 
-def _create_database(
-    source: TargetConnection, session: TargetConnection, database: str, name: str
-) -> None:
+def _create_database(source: MySqlSession, session: MySqlSession, database: str, name: str) -> None:
     ((charset, collation),) = source.query(
         "SELECT DEFAULT_CHARACTER_SET_NAME, DEFAULT_COLLATION_NAME FROM information_schema.SCHEMATA"
         " WHERE SCHEMA_NAME = %s",
@@ -72,14 +70,14 @@ def _create_database(
     _execute(session, sql, name)
 
 
-def _create_table(session: TargetConnection, table: SourceTable, text: str) -> None:
+def _create_table(session: MySqlSession, table: SourceTable, text: str) -> None:
     if table.table.is_sequence and session.flavour is Flavour.MYSQL:
         raise Fatal("MR-5028", f"{table.name} is a sequence, and the target is MySQL")
     session.query(b"USE " + quoted(table.key[0]))
     _execute(session, text, table.name)
 
 
-def _execute(session: TargetConnection, sql: str, name: str) -> None:
+def _execute(session: MySqlSession, sql: str, name: str) -> None:
     try:
         run_statement(session, sql)
     except Fatal as exc:
@@ -90,16 +88,14 @@ def _execute(session: TargetConnection, sql: str, name: str) -> None:
         raise Fatal("MR-5094", what, fix=fix, sql=shown, **dict(exc.context)) from exc
 
 
-def has_rows(target: TargetConnection, key: TableKey) -> bool:
+def has_rows(target: MySqlSession, key: TableKey) -> bool:
     """Whether the target's table has a row."""
     found = target.query(f"SELECT 1 FROM {table_name(*key).decode()} LIMIT 1")
     target.rollback()
     return bool(found)
 
 
-def empty_table(
-    target: TargetConnection, owner: Owner, key: TableKey, *, is_versioned: bool
-) -> None:
+def empty_table(target: MySqlSession, owner: Owner, key: TableKey, *, is_versioned: bool) -> None:
     """Delete all rows of a table, and its history. Retryable MR-5005 if another session holds it."""
     name = table_name(*key).decode()
     with _statements(target, owner) as session:
@@ -112,7 +108,7 @@ def empty_table(
         session.query(created)
 
 
-def drop_table(target: TargetConnection, owner: Owner, table: TargetTable) -> None:
+def drop_table(target: MySqlSession, owner: Owner, table: CatalogTable) -> None:
     """Drop a table, or a sequence."""
     name = table_name(table.database, table.table).decode()
     kind = "SEQUENCE" if table.is_sequence else "TABLE"

@@ -22,7 +22,7 @@ from consumer.load.structure import structure_of, without_rows
 from consumer.load.tables import Admission, SourceTable, differences
 from consumer.target import loads
 from consumer.target.loads import COPIED, COPIES, LoadStream
-from drivers.mysql.catalog import TableKey, TargetTable
+from drivers.mysql.catalog import CatalogTable, TableKey
 from millrace.errors import Fatal
 
 _LINKED = "linked with a table that the target refuses"
@@ -92,7 +92,7 @@ def _let_refused_wait(
 
 
 def _differs(
-    ends: Ends, sides: Sides, wanted: tuple[SourceTable, str], present: TargetTable
+    ends: Ends, sides: Sides, wanted: tuple[SourceTable, str], present: CatalogTable
 ) -> bool:
     """Whether the target's table has another definition: a statement about it may have been passed or set aside.
 

@@ -27,7 +27,7 @@ from consumer.load.tables import (
 )
 from consumer.target import loads
 from consumer.target.loads import COPIES, WAITS, LoadTable, Reach
-from drivers.mysql.catalog import TableKey, TargetTable
+from drivers.mysql.catalog import CatalogTable, TableKey
 from millrace.errors import Fatal
 from schemas.chunks.key import chunk_key
 from schemas.documents import LoadRules
@@ -114,7 +114,7 @@ def _why_changed(ends: Ends, table: SourceTable | None, planned: LoadTable) -> s
     return "" if is_same else _ALTERED
 
 
-def _fits(table: SourceTable, present: TargetTable, sides: Sides) -> bool:
+def _fits(table: SourceTable, present: CatalogTable, sides: Sides) -> bool:
     """Whether the source's columns can be copied: it may have been altered between two looks of a plan."""
     try:
         TablePair.of(table.table, present, sides.target)

@@ -22,7 +22,7 @@ from consumer.tables.related import related
 from consumer.target.loads import set_waiting
 from consumer.target.progress import DATABASE
 from drivers.mysql.catalog import TableKey, read_inventory
-from drivers.mysql.connection import TargetConnection, text_of
+from drivers.mysql.connection import MySqlSession, text_of
 from millrace.errors import Fatal
 from millrace.faults import fault_point, register
 from schemas.documents import ApplyTask
@@ -49,7 +49,7 @@ class Request:
         return sorted(self.asked | self.with_them)
 
 
-def read_known(source: TargetConnection, target: TargetConnection, admission: Admission) -> Known:
+def read_known(source: MySqlSession, target: MySqlSession, admission: Admission) -> Known:
     """The tables of both servers. Fatal MR-5007 if the account may not see all of those on the source."""
     check_rights(source, admission)
     on_target = read_inventory(target, with_folds=False)
@@ -60,16 +60,14 @@ def read_known(source: TargetConnection, target: TargetConnection, admission: Ad
     return Known(on_source, on_target, admission, frozenset(views))
 
 
-def _views(session: TargetConnection) -> list[TableKey]:
+def _views(session: MySqlSession) -> list[TableKey]:
     rows = session.query(
         "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE TABLE_TYPE = 'VIEW'"
     )
     return [(text_of(database), text_of(table)) for database, table in rows]
 
 
-def prepare(
-    session: TargetConnection, task: ApplyTask, names: Sequence[str], known: Known
-) -> Request:
+def prepare(session: MySqlSession, task: ApplyTask, names: Sequence[str], known: Known) -> Request:
     """The request for these tables (``database.table``); without names, for all (``consumer.load.requested_tables``).
 
     Fatal MR-4236, MR-4237 and those of ``chosen``.
@@ -87,7 +85,7 @@ def prepare(
     return Request(asked, with_them, there, both - known.on_source.keys())
 
 
-def store(session: TargetConnection, task: str, request: Request, *, by: str) -> None:
+def store(session: MySqlSession, task: str, request: Request, *, by: str) -> None:
     """Let the tables wait for a load. Fatal MR-4237 if the task has no progress any more."""
     check_progress(session, task)
     set_waiting(session, task, request.asked, detail=f"asked for by {by}")
@@ -97,7 +95,7 @@ def store(session: TargetConnection, task: str, request: Request, *, by: str) ->
     fault_point(AFTER_COMMIT)
 
 
-def check_progress(session: TargetConnection, task: str) -> None:
+def check_progress(session: MySqlSession, task: str) -> None:
     """Fatal MR-4237 if the task has no progress on this target."""
     try:
         found = session.query(f"SELECT seq FROM {DATABASE}.progress WHERE task = %s", (task,))

@@ -17,7 +17,7 @@ from functools import cached_property
 
 from consumer.load.tables import Admission, check_engine
 from consumer.tables.filter import Route
-from drivers.mysql.catalog import Inventory, TableKey, TargetTable
+from drivers.mysql.catalog import CatalogTable, Inventory, TableKey
 from millrace.errors import Fatal
 from millrace.wording import near_names
 from schemas.documents import TableFilter
@@ -35,7 +35,7 @@ class Known:
     views: frozenset[TableKey] = field(default_factory=frozenset)
 
     @cached_property
-    def on_source(self) -> dict[TableKey, TargetTable]:
+    def on_source(self) -> dict[TableKey, CatalogTable]:
         """The tables of the source by their names on the target."""
         return {self.target.key(*key): table for key, table in self.source.tables.items()}
 

@@ -6,14 +6,14 @@ the same.
 
 import re
 
-from drivers.mysql.catalog import TargetTable
-from drivers.mysql.connection import TargetConnection, stored_text
+from drivers.mysql.catalog import CatalogTable
+from drivers.mysql.connection import MySqlSession, stored_text
 from schemas.sql.quoting import table_name
 
 _AUTO_INCREMENT = re.compile(r" AUTO_INCREMENT=\d+")
 
 
-def definition(session: TargetConnection, table: TargetTable) -> str:
+def definition(session: MySqlSession, table: CatalogTable) -> str:
     """The statement that creates the table; with surrogates for bytes that are not UTF-8.
 
     Fatal MR-5012 if it was dropped meanwhile.
@@ -24,7 +24,7 @@ def definition(session: TargetConnection, table: TargetTable) -> str:
     return text.decode() if isinstance(text, bytes) else str(text)
 
 
-def structure_of(session: TargetConnection, table: TargetTable) -> str:
+def structure_of(session: MySqlSession, table: CatalogTable) -> str:
     """The definition without what rows change."""
     return without_rows(definition(session, table))
 

@@ -17,11 +17,11 @@ from dataclasses import dataclass, replace
 
 from consumer.tables.filter import Route
 from drivers.mysql.catalog import (
+    CatalogColumn,
+    CatalogTable,
     ForeignKey,
     Inventory,
     TableKey,
-    TargetColumn,
-    TargetTable,
     UniqueKey,
 )
 from drivers.mysql.grants import as_grant_pattern
@@ -42,7 +42,7 @@ class SourceTable:
     """
 
     key: TableKey
-    table: TargetTable
+    table: CatalogTable
     why_snapshot: str = ""
     family: tuple[TableKey, ...] = ()
 
@@ -101,7 +101,7 @@ def tables_to_load(
 ) -> list[SourceTable]:
     """The admitted tables of the source, by their names on the target. Fatal MR-5095 for one that can't be read."""
     admits = admission.admits(source, target)
-    found: dict[TableKey, TargetTable] = {}
+    found: dict[TableKey, CatalogTable] = {}
     for key, table in source.tables.items():
         if not admits(key):
             continue
@@ -117,7 +117,7 @@ def tables_to_load(
     return tables if logs_cascades else linked(tables, on_target(source.foreign_keys, target))
 
 
-def check_engine(name: str, table: TargetTable) -> None:
+def check_engine(name: str, table: CatalogTable) -> None:
     """Fatal MR-5095 for a table of the source that can't be read; ``name``: for the operator."""
     if not table.takes_rows:
         raise Fatal("MR-5095", f"{name} has the engine {table.engine}", table=name)
@@ -147,7 +147,7 @@ def linked(tables: Sequence[SourceTable], foreign_keys: Iterable[ForeignKey]) ->
     return [found[table.key] for table in tables]
 
 
-def why_snapshot(table: TargetTable, there: TargetTable | None, target: Inventory) -> str:
+def why_snapshot(table: CatalogTable, there: CatalogTable | None, target: Inventory) -> str:
     """Why a table is read in one snapshot; "" if it is read in chunks. ``there``: that of the target, if it exists.
 
     See ``consumer.window.safe_mode`` for the tables that it refuses.
@@ -172,7 +172,7 @@ def why_snapshot(table: TargetTable, there: TargetTable | None, target: Inventor
     return ""
 
 
-def _identifies(table: TargetTable) -> Callable[[UniqueKey], bool]:
+def _identifies(table: CatalogTable) -> Callable[[UniqueKey], bool]:
     """Whether a key names one row."""
 
     def identifies(key: UniqueKey) -> bool:
@@ -222,7 +222,7 @@ def groups(tables: Sequence[SourceTable]) -> list[tuple[SourceTable, ...]]:
     return found
 
 
-def check_same(table: SourceTable, there: TargetTable, *, is_same_flavour: bool) -> None:
+def check_same(table: SourceTable, there: CatalogTable, *, is_same_flavour: bool) -> None:
     """Fatal MR-5092 with the differences if the target's table has another structure."""
     found = differences(table.table, there, is_same_flavour=is_same_flavour)
     if not found:
@@ -233,7 +233,7 @@ def check_same(table: SourceTable, there: TargetTable, *, is_same_flavour: bool)
 
 
 def differences(
-    source: TargetTable, target: TargetTable, *, is_same_flavour: bool = True
+    source: CatalogTable, target: CatalogTable, *, is_same_flavour: bool = True
 ) -> list[str]:
     """The differences of two tables, for the operator. Types of two flavours are not compared."""
     found = []
@@ -264,19 +264,19 @@ def _parts(key: UniqueKey) -> tuple[frozenset[str], tuple[int, ...], bool]:
     return frozenset(key.columns), tuple(sorted(key.lengths)), key.has_period
 
 
-def _plain(column: TargetColumn, other: TargetColumn) -> TargetColumn:
+def _plain(column: CatalogColumn, other: CatalogColumn) -> CatalogColumn:
     """The source's column; not generated if the target may have the source's values only in a plain column."""
     if column.by_session and column.is_stored and not other.generated:
         return replace(column, generated=False)
     return column
 
 
-def _type(column: TargetColumn) -> tuple[object, ...]:
+def _type(column: CatalogColumn) -> tuple[object, ...]:
     text = _WIDTH.sub("", column.type_text)
     return text, column.collation, column.nullable, column.generated
 
 
-def _shown(column: TargetColumn) -> str:
+def _shown(column: CatalogColumn) -> str:
     text = f"{column.type_text} {column.collation}".strip()
     null = "" if column.nullable else " NOT NULL"
     return text + null + (" (generated)" if column.generated else "")

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from drivers.mysql.connection import Endpoint, TargetConnection, connect
+from drivers.mysql.connection import Endpoint, MySqlSession, connect
 from drivers.mysql.members import replication_lag_s
 from millrace.errors import Retryable
 from schemas.throttle import Measured
@@ -14,14 +14,14 @@ class Gauges:
 
     source: Endpoint
     target: Endpoint
-    _sessions: dict[Endpoint, TargetConnection] = field(default_factory=dict)
+    _sessions: dict[Endpoint, MySqlSession] = field(default_factory=dict)
 
     def measure(self) -> Measured:
         """Both figures now. Retryable if a server does not answer."""
         lag_s = replication_lag_s(self._session(self.source))
         return Measured(lag_s, threads_running(self._session(self.target)))
 
-    def _session(self, endpoint: Endpoint) -> TargetConnection:
+    def _session(self, endpoint: Endpoint) -> MySqlSession:
         known = self._sessions.get(endpoint)
         if known is None or not known.is_open:
             known = self._sessions[endpoint] = connect(endpoint)
@@ -33,7 +33,7 @@ class Gauges:
             session.close()
 
 
-def threads_running(session: TargetConnection) -> int:
+def threads_running(session: MySqlSession) -> int:
     """``Threads_running`` of the server, with this session."""
     ((_, count),) = session.query("SHOW GLOBAL STATUS LIKE 'Threads_running'")
     return int(str(count))

@@ -7,13 +7,13 @@ the source's snapshot. Tables without such a column cost nothing.
 from consumer.copy import TablePair
 from consumer.tables.digest import table_digest
 from consumer.tables.generated_columns import fix_of_columns
-from drivers.mysql.catalog import TargetColumn
-from drivers.mysql.connection import TargetConnection
+from drivers.mysql.catalog import CatalogColumn
+from drivers.mysql.connection import MySqlSession
 from millrace.errors import Fatal
 from schemas.chunks.chunk import EVERYTHING
 
 
-def check_values(source: TargetConnection, target: TargetConnection, pair: TablePair) -> None:
+def check_values(source: MySqlSession, target: MySqlSession, pair: TablePair) -> None:
     """Fatal MR-5080 if the target has computed another value than the source has."""
     columns = [
         column
@@ -33,10 +33,10 @@ def check_values(source: TargetConnection, target: TargetConnection, pair: Table
 
 
 def _are_equal(
-    source: TargetConnection,
-    target: TargetConnection,
+    source: MySqlSession,
+    target: MySqlSession,
     pair: TablePair,
-    columns: list[TargetColumn],
+    columns: list[CatalogColumn],
 ) -> bool:
     key = next((key.columns for key in pair.source.unique_keys if key.is_whole), ())
     names = list(

@@ -34,7 +34,7 @@ from consumer.kernel.groups import find_groups, find_levels
 from consumer.records.row_schemas import Ints, is_decimal
 from consumer.records.rows import Rows
 from consumer.tables.table_plan import TablePlan, record_indexes, target_column
-from drivers.mysql.catalog import ForeignKey, Inventory, TableKey, TargetColumn
+from drivers.mysql.catalog import CatalogColumn, ForeignKey, Inventory, TableKey
 from drivers.mysql.collation import Codes, is_exact, make_table
 from schemas.table.structure import (
     INTEGER_CODES,
@@ -266,7 +266,7 @@ def _is_comparable(foreign: ForeignKey, inventory: Inventory) -> bool:
     return True
 
 
-def _is_same_type(left: TargetColumn, right: TargetColumn) -> bool:
+def _is_same_type(left: CatalogColumn, right: CatalogColumn) -> bool:
     """Whether both sides of a foreign key compare equal values as equal bytes or letters."""
     if left.base_type in _INTEGER_TYPES:
         unsigned = ("unsigned" in left.type_text) == ("unsigned" in right.type_text)
@@ -309,14 +309,14 @@ def _line(kind: int, key: _Key, table_plan: TablePlan, inventory: Inventory) -> 
     return KeyLine(kind, seed, token, tuple(parts), key.is_foreign, why)
 
 
-def _method(column: Column, target: TargetColumn, inventory: Inventory) -> tuple[int, int]:
+def _method(column: Column, target: CatalogColumn, inventory: Inventory) -> tuple[int, int]:
     """How values of this column are compared (``kernel.hashes``): method and fold."""
     if column.type.is_text or column.type.code in LABELLED_CODES:
         return _text_method(column, target, inventory)
     return (hashes.FLOATING if _is_same_float(column, target) else _plain_method(column, target)), 0
 
 
-def _text_method(column: Column, target: TargetColumn, inventory: Inventory) -> tuple[int, int]:
+def _text_method(column: Column, target: CatalogColumn, inventory: Inventory) -> tuple[int, int]:
     """The labels of an ENUM or a SET are looked up on the target as texts of its collation."""
     code, is_labelled = column.type.code, target.is_labelled
     is_other = code.name.lower() != target.base_type
@@ -330,17 +330,17 @@ def _text_method(column: Column, target: TargetColumn, inventory: Inventory) -> 
     return (hashes.PADDED if is_plain else hashes.COARSE), 0
 
 
-def _has_same_labels(column: Column, target: TargetColumn) -> bool:
+def _has_same_labels(column: Column, target: CatalogColumn) -> bool:
     """Whether the target has the same labels in the same order. Then two texts are one set only if they are equal."""
     return [label and label.lower() for label in column.type.labels] == target.labels
 
 
-def _is_same_float(column: Column, target: TargetColumn) -> bool:
+def _is_same_float(column: Column, target: CatalogColumn) -> bool:
     name = {TypeCode.FLOAT: "float", TypeCode.DOUBLE: "double"}.get(column.type.code)
     return name is not None and target.type_text.removesuffix(" unsigned") == name
 
 
-def _plain_method(column: Column, target: TargetColumn) -> int:
+def _plain_method(column: Column, target: CatalogColumn) -> int:
     code = column.type.code
     if code in INTEGER_CODES and target.base_type in _INTEGER_TYPES:
         return hashes.EXACT
@@ -361,7 +361,7 @@ def _plain_method(column: Column, target: TargetColumn) -> int:
     return hashes.COARSE
 
 
-def _is_natural(column: Column, target: TargetColumn) -> bool:
+def _is_natural(column: Column, target: CatalogColumn) -> bool:
     """Whether records have values of this target column always in the same form, as its own type has it."""
     code, base = column.type.code, target.base_type
     if base in _INTEGER_TYPES:

@@ -29,7 +29,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from consumer.tables.exact_text import exact_column, is_ambiguous_set
-from drivers.mysql.catalog import TargetColumn, TargetTable
+from drivers.mysql.catalog import CatalogColumn, CatalogTable
 from schemas.gtid import Flavour
 from schemas.sql.quoting import quoted, table_name
 
@@ -86,9 +86,9 @@ class TableDigest:
 
 
 def table_digest(
-    table: TargetTable,
+    table: CatalogTable,
     names: Sequence[str],
-    other: TargetTable,
+    other: CatalogTable,
     *,
     flavours: Collection[Flavour] = (),
     is_unique: bool = False,
@@ -112,7 +112,7 @@ def table_digest(
     return TableDigest(table_name(table.database, table.table).decode(), row, has_xor)
 
 
-def _masks(columns: Sequence[tuple[TargetColumn, TargetColumn]]) -> list[str]:
+def _masks(columns: Sequence[tuple[CatalogColumn, CatalogColumn]]) -> list[str]:
     names = [quoted(column.name).decode() for column, _ in columns]
     groups = [names[first : first + _MASK_COLUMNS] for first in range(0, len(names), _MASK_COLUMNS)]
     return [
@@ -121,7 +121,7 @@ def _masks(columns: Sequence[tuple[TargetColumn, TargetColumn]]) -> list[str]:
     ]
 
 
-def _value(column: TargetColumn, other: TargetColumn, *, is_mixed: bool) -> _Value:
+def _value(column: CatalogColumn, other: CatalogColumn, *, is_mixed: bool) -> _Value:
     name, base = quoted(column.name).decode(), column.base_type
     if (base, column.charset) == (other.base_type, other.charset):
         if base in _TEXTS | _BYTES and not is_ambiguous_set(column, other):
@@ -139,5 +139,5 @@ def _value(column: TargetColumn, other: TargetColumn, *, is_mixed: bool) -> _Val
     return _Value(exact_column(column, other).sql)
 
 
-def _words(column: TargetColumn) -> list[str]:
+def _words(column: CatalogColumn) -> list[str]:
     return column.type_text.split()

@@ -25,8 +25,8 @@ from ipaddress import ip_address
 from uuid import UUID
 
 from consumer.tables.table_plan import SPATIAL_TYPES
-from drivers.mysql.catalog import TargetColumn, TargetTable
-from drivers.mysql.connection import Row, TargetConnection
+from drivers.mysql.catalog import CatalogColumn, CatalogTable
+from drivers.mysql.connection import MySqlSession, Row
 from schemas.chunks.key import whole_number
 from schemas.sql.quoting import charset_name, escaped, hex_bytes, quoted
 
@@ -83,13 +83,13 @@ class Exact:
 
 
 def exact_columns(
-    table: TargetTable, names: Sequence[str], other: TargetTable, *, long: Long = Long.WHOLE
+    table: CatalogTable, names: Sequence[str], other: CatalogTable, *, long: Long = Long.WHOLE
 ) -> list[Exact]:
     """These columns of ``table``, for comparison with ``other``."""
     return [exact_column(table.columns[name], other.columns[name], long=long) for name in names]
 
 
-def exact_column(column: TargetColumn, other: TargetColumn, *, long: Long = Long.DIGEST) -> Exact:
+def exact_column(column: CatalogColumn, other: CatalogColumn, *, long: Long = Long.DIGEST) -> Exact:
     """A column, for comparison with ``other``."""
     if long is Long.WHOLE or column.base_type not in _LONG:
         return _whole(column, other)
@@ -109,12 +109,12 @@ def exact_column(column: TargetColumn, other: TargetColumn, *, long: Long = Long
     return Exact(begin, form, charset, is_beginning=True)
 
 
-def is_long(column: TargetColumn) -> bool:
+def is_long(column: CatalogColumn) -> bool:
     """Whether it has a long type."""
     return column.base_type in _LONG
 
 
-def is_ambiguous_set(column: TargetColumn, other: TargetColumn) -> bool:
+def is_ambiguous_set(column: CatalogColumn, other: CatalogColumn) -> bool:
     """Whether both are a SET, and in one of them the label '' has the text of no label."""
     both = column, other
     return all(one.base_type == "set" for one in both) and any(
@@ -122,7 +122,7 @@ def is_ambiguous_set(column: TargetColumn, other: TargetColumn) -> bool:
     )
 
 
-def _whole(column: TargetColumn, other: TargetColumn) -> Exact:
+def _whole(column: CatalogColumn, other: CatalogColumn) -> Exact:
     name, base = quoted(column.name).decode(), column.base_type
     utf8 = f"CONVERT({name} USING utf8mb4)"
     if base in _BYTES:
@@ -150,7 +150,7 @@ def _whole(column: TargetColumn, other: TargetColumn) -> Exact:
     return Exact(f"CAST({name} AS CHAR)", Form.NUMBER if base in _NUMBERS else Form.QUOTED)
 
 
-def literals(session: TargetConnection, columns: Sequence[Exact], row: Row) -> list[str]:
+def literals(session: MySqlSession, columns: Sequence[Exact], row: Row) -> list[str]:
     """A row's texts as literals; ``columns`` are those of the row. The server converts characters."""
     texts = [None if value is None else _str(value) for value in row]
     places = [

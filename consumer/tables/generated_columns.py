@@ -7,7 +7,7 @@ has been checked by the source. Pure.
 import re
 from collections.abc import Sequence
 
-from drivers.mysql.catalog import TargetColumn, TargetTable, UniqueKey
+from drivers.mysql.catalog import CatalogColumn, CatalogTable, UniqueKey
 from schemas.sql.quoting import charset_name, quoted, table_name
 
 _KEY = re.compile(r"for key '(?:[^']*\.)?([^'.]+)'")
@@ -17,13 +17,13 @@ _CHECKS = (
 )
 
 
-def plain_columns_sql(table: TargetTable, columns: Sequence[TargetColumn]) -> str:
+def plain_columns_sql(table: CatalogTable, columns: Sequence[CatalogColumn]) -> str:
     """ALTER TABLE that makes stored generated columns plain."""
     parts = (f"MODIFY {quoted(column.name).decode()} {_type(column)}" for column in columns)
     return f"ALTER TABLE {_name(table)} {', '.join(parts)}"
 
 
-def fix_of_columns(table: TargetTable, columns: Sequence[TargetColumn], task: str) -> str:
+def fix_of_columns(table: CatalogTable, columns: Sequence[CatalogColumn], task: str) -> str:
     """The fix of MR-5017 if one of the columns may depend on the session; else ""."""
     if not any(column.by_session for column in columns):
         return ""
@@ -36,7 +36,7 @@ def fix_of_columns(table: TargetTable, columns: Sequence[TargetColumn], task: st
     )
 
 
-def fix_of_refusal(table: TargetTable, message: str, task: str) -> str:
+def fix_of_refusal(table: CatalogTable, message: str, task: str) -> str:
     """The fix if the server refuses a row by a key or a CHECK, or can't compute a value in this session; else ""."""
     if key := _KEY.search(message):
         keys = [each for each in table.unique_keys if each.by_session and each.name == key[1]]
@@ -59,7 +59,7 @@ def fix_of_refusal(table: TargetTable, message: str, task: str) -> str:
     )
 
 
-def _fix_of_keys(table: TargetTable, keys: Sequence[UniqueKey], task: str) -> str:
+def _fix_of_keys(table: CatalogTable, keys: Sequence[UniqueKey], task: str) -> str:
     found = [table.columns[name] for key in keys for name in key.columns if name]
     stored = [column for column in dict.fromkeys(found) if column.by_session and column.is_stored]
     dropped = [
@@ -80,11 +80,11 @@ def _fix_of_keys(table: TargetTable, keys: Sequence[UniqueKey], task: str) -> st
     )
 
 
-def _name(table: TargetTable) -> str:
+def _name(table: CatalogTable) -> str:
     return table_name(table.database, table.table).decode()
 
 
-def _type(column: TargetColumn) -> str:
+def _type(column: CatalogColumn) -> str:
     text = "TYPE" if column.is_labelled else column.type_text  # without case
     if column.charset and column.base_type != "json":
         text += f" CHARACTER SET {charset_name(column.charset)}"

@@ -29,7 +29,7 @@ from consumer.kernel.walk import STRING
 from consumer.records.row_schemas import Ints
 from consumer.records.rows import Rows, Template
 from consumer.tables.table_plan import AFTER, TablePlan
-from drivers.mysql.catalog import TargetColumn
+from drivers.mysql.catalog import CatalogColumn
 from schemas.sql.quoting import escaped
 
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{},]|-?[0-9][0-9.eE+-]*| +(?=[,\]}]|\Z)', re.DOTALL)
@@ -67,7 +67,7 @@ def filled_exactly(rows: Rows, firsts: Ints, template: Template, table_plan: Tab
     return b"".join(parts)
 
 
-def _literal(text: bytes, column: TargetColumn, *, is_marked: bool) -> bytes | None:
+def _literal(text: bytes, column: CatalogColumn, *, is_marked: bool) -> bytes | None:
     if column.base_type == "json":
         return by_expression(text, is_marked=is_marked)
     return b"'" + escaped(unmarked(text)) + b"'"

@@ -23,7 +23,7 @@ from collections.abc import Iterable
 
 from consumer.records.row_schemas import is_decimal
 from consumer.tables.table_plan import TablePlan
-from drivers.mysql.catalog import Inventory, TargetColumn, TargetTable
+from drivers.mysql.catalog import CatalogColumn, CatalogTable, Inventory
 from schemas.sql.quoting import quoted, table_name
 from schemas.table.structure import INTEGER_CODES, Column, TypeCode
 
@@ -54,7 +54,7 @@ def load_statement(table_plan: TablePlan, inventory: Inventory) -> bytes | None:
 
 
 def load_sql(
-    table: TargetTable, forms: Iterable[tuple[str, str]], *, charset: str = "utf8mb4"
+    table: CatalogTable, forms: Iterable[tuple[str, str]], *, charset: str = "utf8mb4"
 ) -> bytes:
     """The statement for these columns of the table.
 
@@ -78,7 +78,7 @@ def load_sql(
     return sql + b" (" + b",".join(fields) + b")" + (b" SET " + b",".join(sets) if sets else b"")
 
 
-def _form(source: Column, branches: tuple[str, ...], target: TargetColumn) -> str | None:
+def _form(source: Column, branches: tuple[str, ...], target: CatalogColumn) -> str | None:
     """The form of a column; None if it needs INSERT. ``branches``: those of its values in a record."""
     code, base = source.type.code, target.base_type
     value = next(branch for branch in branches if branch != "null")

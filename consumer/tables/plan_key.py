@@ -11,7 +11,7 @@ from hashlib import blake2b
 from operator import attrgetter
 
 from consumer.tables.table_plans import TablePlans
-from drivers.mysql.catalog import ForeignKey, Inventory, TargetColumn, UniqueKey
+from drivers.mysql.catalog import CatalogColumn, ForeignKey, Inventory, UniqueKey
 from millrace import __version__
 
 KNOWN_MAX = 4  # inventories; one of 5,000 tables takes about 0.2 s
@@ -19,7 +19,7 @@ KEY_BYTES = 16
 
 _known: deque[tuple[Inventory, bytes]] = deque(maxlen=KNOWN_MAX)
 
-_column = attrgetter(*TargetColumn.__slots__)
+_column = attrgetter(*CatalogColumn.__slots__)
 _unique = attrgetter(*UniqueKey.__slots__)
 _foreign = attrgetter(*ForeignKey.__slots__)
 

@@ -26,7 +26,7 @@ from consumer.tables.table_plan import (
     make_shape,
     written,
 )
-from drivers.mysql.catalog import TargetColumn
+from drivers.mysql.catalog import CatalogColumn
 from schemas.gtid import Flavour
 from schemas.sql.quoting import charset_name, quoted
 from schemas.table.structure import Column
@@ -84,7 +84,7 @@ def find_verified_history_template(table_plan: TablePlan, flavour: Flavour) -> T
 def _find_values(
     table_plan: TablePlan,
     flavour: Flavour,
-    values: tuple[tuple[int, TargetColumn], ...],
+    values: tuple[tuple[int, CatalogColumn], ...],
     *,
     is_history: bool = False,
 ) -> Template:
@@ -147,7 +147,7 @@ def find_history_template(table_plan: TablePlan, flavour: Flavour) -> Template:
 
 
 def rows_template(
-    table_plan: TablePlan, shown: bytes, key: tuple[tuple[int, TargetColumn], ...], *, image: int
+    table_plan: TablePlan, shown: bytes, key: tuple[tuple[int, CatalogColumn], ...], *, image: int
 ) -> Template:
     """SELECT of ``shown`` from the row that has this image's values in the columns of a unique key.
 
@@ -182,7 +182,7 @@ def _where(
 def _add_condition(
     texts: list[bytes],
     table_plan: TablePlan,
-    columns: Iterable[tuple[int, TargetColumn]],
+    columns: Iterable[tuple[int, CatalogColumn]],
     *,
     same_on: Flavour | None,
 ) -> None:
@@ -196,7 +196,7 @@ def _add_condition(
         texts.append(behind)
 
 
-def _found(source: Column, column: TargetColumn) -> tuple[bytes, bytes]:
+def _found(source: Column, column: CatalogColumn) -> tuple[bytes, bytes]:
     """The texts before and after a literal that is looked up in the target's key.
 
     MySQL does not compare a text with raw bytes; it refuses to convert them.
@@ -218,7 +218,7 @@ _AS_HEX = SPATIAL_TYPES | {"vector", "uuid", "inet4", "inet6"}
 _TEXTS = {"char", "varchar", "tinytext", "text", "mediumtext", "longtext"}
 
 
-def _same(column: TargetColumn, flavour: Flavour, *, of: bytes = b"") -> tuple[bytes, bytes]:
+def _same(column: CatalogColumn, flavour: Flavour, *, of: bytes = b"") -> tuple[bytes, bytes]:
     """The texts before and after a literal. The condition is true for the same value, or if both are NULL.
 
     ``of``: the qualifier of the column.

@@ -22,7 +22,7 @@ import numpy as np
 from consumer.kernel import literals
 from consumer.kernel.json_numbers import MARKS, NO_MARKS, SIGN_MARKS
 from consumer.records.row_schemas import Ints, literal_form
-from drivers.mysql.catalog import HIDDEN_PERIOD, Inventory, TargetColumn, TargetTable, UniqueKey
+from drivers.mysql.catalog import HIDDEN_PERIOD, CatalogColumn, CatalogTable, Inventory, UniqueKey
 from millrace.errors import Fatal
 from schemas.gtid import Flavour
 from schemas.record.row_layout import RowLayout
@@ -30,7 +30,7 @@ from schemas.sql.quoting import charset_name, quoted, table_name
 from schemas.table.structure import INTEGER_CODES, Column, TableSchema, TypeCode
 
 BEFORE, AFTER = 0, 1
-Place = tuple[int, int, TargetColumn | None]  # image, column of the record; the column written
+Place = tuple[int, int, CatalogColumn | None]  # image, column of the record; the column written
 SPATIAL_TYPES = {"geometry", "point", "linestring", "polygon", "multipoint", "multilinestring"}
 SPATIAL_TYPES |= {"multipolygon", "geomcollection", "geometrycollection"}
 
@@ -85,14 +85,14 @@ class TablePlan:
     """
 
     layout: RowLayout
-    target: TargetTable
-    columns: tuple[tuple[int, TargetColumn], ...]
+    target: CatalogTable
+    columns: tuple[tuple[int, CatalogColumn], ...]
     identity: tuple[int, ...]
     insert: Pieces
     delete: Pieces | None
     update: Pieces | None
-    period: tuple[tuple[int, TargetColumn], ...] = ()
-    verified: tuple[tuple[int, TargetColumn], ...] = ()
+    period: tuple[tuple[int, CatalogColumn], ...] = ()
+    verified: tuple[tuple[int, CatalogColumn], ...] = ()
 
     @property
     def name(self) -> bytes:
@@ -100,13 +100,13 @@ class TablePlan:
         return table_name(self.target.database, self.target.table)
 
     @property
-    def named(self) -> tuple[tuple[int, TargetColumn], ...]:
+    def named(self) -> tuple[tuple[int, CatalogColumn], ...]:
         """The columns that an UPDATE or DELETE of one row compares: the identity, else all written columns."""
         key = _key_columns(self.layout, self.target, self.identity)
         return key or (*self.columns, *self.period[:1])
 
     @property
-    def computed(self) -> tuple[tuple[int, TargetColumn], ...]:
+    def computed(self) -> tuple[tuple[int, CatalogColumn], ...]:
         """The columns that the target generates, as ``columns``."""
         found = (
             (index, target_column(self.target, column.name))
@@ -168,7 +168,7 @@ class TablePlan:
         return SIGN_MARKS if is_computed else MARKS
 
 
-def _sql(target: TargetTable) -> str:
+def _sql(target: CatalogTable) -> str:
     return table_name(target.database, target.table).decode()
 
 
@@ -230,7 +230,7 @@ def plan_table(layout: RowLayout, inventory: Inventory) -> TablePlan:
     )
 
 
-def _check_omitted(table: TableSchema, target: TargetTable) -> None:
+def _check_omitted(table: TableSchema, target: CatalogTable) -> None:
     """Fatal MR-5013 if a column without logged values is plain here: an UPDATE would leave its old value."""
     for name in table.omitted:
         found = target_column(target, name)
@@ -245,7 +245,7 @@ def _check_omitted(table: TableSchema, target: TargetTable) -> None:
             )
 
 
-def _with_equal_labels(table: TableSchema, column: TargetColumn) -> Fatal:
+def _with_equal_labels(table: TableSchema, column: CatalogColumn) -> Fatal:
     what = f"{table.full_name}: {column.collation} calls two labels of {column.name} equal"
     return Fatal("MR-5039", what, table=table.full_name, column=column.name)
 
@@ -260,19 +260,19 @@ def _missing(table: TableSchema, flavour: Flavour, *, is_sequence: bool) -> Fata
     return Fatal("MR-5012", f"there is no sequence {name}", fix=fix, table=name)
 
 
-def _period(layout: RowLayout, target: TargetTable) -> tuple[tuple[int, TargetColumn], ...]:
+def _period(layout: RowLayout, target: CatalogTable) -> tuple[tuple[int, CatalogColumn], ...]:
     indexes = record_indexes(layout, target.period)
     if not indexes:
         return ()
     columns = (
         target_column(target, name)
-        or TargetColumn(name, "timestamp(6)", "timestamp", "", "", False, True)
+        or CatalogColumn(name, "timestamp(6)", "timestamp", "", "", False, True)
         for name in target.period
     )
     return tuple(zip(indexes, columns, strict=True))
 
 
-def target_column(target: TargetTable, name: str) -> TargetColumn | None:
+def target_column(target: CatalogTable, name: str) -> CatalogColumn | None:
     """The column of this name. MySQL ignores the case of column names."""
     if (found := target.columns.get(name)) is not None:
         return found
@@ -289,7 +289,9 @@ def record_indexes(layout: RowLayout, names: tuple[str, ...]) -> tuple[int, ...]
     return None if None in found else tuple(index for index in found if index is not None)
 
 
-def check_names_row(target: TargetTable, named: Sequence[str], *, is_limited: bool = False) -> None:
+def check_names_row(
+    target: CatalogTable, named: Sequence[str], *, is_limited: bool = False
+) -> None:
     """Fatal MR-5019 unless these target columns contain a whole unique key that is never NULL.
 
     ``is_limited``: the statement ends in LIMIT 1, so at least one column of any kind is enough.
@@ -304,11 +306,11 @@ def check_names_row(target: TargetTable, named: Sequence[str], *, is_limited: bo
         )
 
 
-def _is_never_null(target: TargetTable, key: UniqueKey) -> bool:
+def _is_never_null(target: CatalogTable, key: UniqueKey) -> bool:
     return key.is_whole and not any(target.columns[name].nullable for name in key.columns)
 
 
-def _identity(layout: RowLayout, target: TargetTable) -> tuple[int, ...]:
+def _identity(layout: RowLayout, target: CatalogTable) -> tuple[int, ...]:
     def rank(key: UniqueKey) -> tuple[bool, bool]:
         """A statement by a key that finds no rows reads the whole table."""
         return not key.finds_rows, any(target.columns[name].generated for name in key.columns)
@@ -323,7 +325,7 @@ def _identity(layout: RowLayout, target: TargetTable) -> tuple[int, ...]:
     return ()
 
 
-def _is_loose(source: Column, column: TargetColumn) -> bool:
+def _is_loose(source: Column, column: CatalogColumn) -> bool:
     """True if the server compares a number with a text; then ``05`` and ``5a`` equal 5.
 
     Or if MySQL finds no row for the largest value of a FLOAT(M,D), which may be above the limit of the column.
@@ -334,8 +336,8 @@ def _is_loose(source: Column, column: TargetColumn) -> bool:
 
 
 def _key_columns(
-    layout: RowLayout, target: TargetTable, identity: tuple[int, ...]
-) -> tuple[tuple[int, TargetColumn], ...]:
+    layout: RowLayout, target: CatalogTable, identity: tuple[int, ...]
+) -> tuple[tuple[int, CatalogColumn], ...]:
     found = ((index, target_column(target, layout.table.columns[index].name)) for index in identity)
     return tuple((index, column) for index, column in found if column is not None)
 
@@ -358,13 +360,13 @@ def compared(image: int, indexes: Iterable[int]) -> list[Place]:
     return [(image, index, None) for index in indexes]
 
 
-def written(image: int, columns: Iterable[tuple[int, TargetColumn]]) -> list[Place]:
+def written(image: int, columns: Iterable[tuple[int, CatalogColumn]]) -> list[Place]:
     """Values of one image that are written to these columns of the target."""
     return [(image, index, column) for index, column in columns]
 
 
 def insert_pieces(
-    layout: RowLayout, target: TargetTable, columns: list[tuple[int, TargetColumn]]
+    layout: RowLayout, target: CatalogTable, columns: list[tuple[int, CatalogColumn]]
 ) -> Pieces:
     """INSERT of these columns."""
     names = b",".join(quoted(column.name) for _, column in columns)
@@ -375,7 +377,7 @@ def insert_pieces(
 
 
 def _delete(
-    layout: RowLayout, target: TargetTable, identity: tuple[int, ...], flavour: Flavour
+    layout: RowLayout, target: CatalogTable, identity: tuple[int, ...], flavour: Flavour
 ) -> Pieces | None:
     """DELETE … IN, or a join: MariaDB finds no row by ``(a, b) IN ((1, 2))``, but scans the table.
 
@@ -401,8 +403,8 @@ def _delete(
 
 def _update(
     layout: RowLayout,
-    target: TargetTable,
-    columns: list[tuple[int, TargetColumn]],
+    target: CatalogTable,
+    columns: list[tuple[int, CatalogColumn]],
     identity: tuple[int, ...],
     flavour: Flavour,
 ) -> Pieces | None:
@@ -436,7 +438,7 @@ def joined(verb: bytes, names: list[bytes], tail: bytes, shape: Ints, flavour: F
     )
 
 
-def key_matches(layout: RowLayout, target: TargetTable, identity: tuple[int, ...]) -> bytes | None:
+def key_matches(layout: RowLayout, target: CatalogTable, identity: tuple[int, ...]) -> bytes | None:
     """The join of ``v`` and the target's table by its key; None if a column can't be looked up.
 
     The index is forced: otherwise the servers scan a table that has few rows by their statistics. Only a primary key
@@ -485,7 +487,7 @@ _CASTS = {
 }
 
 
-def join_operand(column: Column, target: TargetColumn, operand: bytes) -> bytes | None:
+def join_operand(column: Column, target: CatalogColumn, operand: bytes) -> bytes | None:
     """A column of the derived table in a form that the target's index can look up; None if there is no safe form."""
     code, base = column.type.code, target.base_type
     if base == "bigint" and "unsigned" in target.type_text:

@@ -40,7 +40,7 @@ from consumer.tables.row_statements import (
 )
 from consumer.tables.sequence import is_set_template, setval_template
 from consumer.tables.table_plan import BEFORE, Pieces, TablePlan, plan_table
-from drivers.mysql.catalog import Inventory, TableKey, TargetTable
+from drivers.mysql.catalog import CatalogTable, Inventory, TableKey
 from drivers.mysql.collation import Codes
 from millrace.errors import Fatal
 from schemas.gtid import Flavour
@@ -182,7 +182,7 @@ class TablePlans:
             rule.kept() if slot in twice else rule for slot, rule in enumerate(known[1])
         )
 
-    def _target(self, slot: int) -> TargetTable:
+    def _target(self, slot: int) -> CatalogTable:
         return self.table_plan(slot).target
 
     def tables_in_order(self) -> tuple[tuple[str, str], ...]:

@@ -8,14 +8,14 @@ Not done here: the plan key (``consumer.tables.plan_key``).
 """
 
 from consumer.target.progress import DATABASE, Owner, check_fence
-from drivers.mysql.connection import TargetConnection
+from drivers.mysql.connection import MySqlSession
 from millrace.errors import Fenced
 from millrace.faults import fault_point, register
 
 AFTER_CLAIM = register("spread.after_claim")
 
 
-def claim_share(connection: TargetConnection, owner: Owner, place: int, plan_key: bytes) -> bool:
+def claim_share(connection: MySqlSession, owner: Owner, place: int, plan_key: bytes) -> bool:
     """Claim a share; whether all claims so far have this plan key. Fenced MR-5020 if the share was claimed before."""
     check_fence(connection, owner)
     claim = connection.with_arguments(
@@ -36,7 +36,7 @@ def claim_share(connection: TargetConnection, owner: Owner, place: int, plan_key
     return all(key == plan_key for (key,) in found)
 
 
-def forget_claims(connection: TargetConnection, owner: Owner) -> None:
+def forget_claims(connection: MySqlSession, owner: Owner) -> None:
     """Delete the claims of earlier runs, which the fence refuses now. Does not commit."""
     connection.query(
         f"DELETE FROM {DATABASE}.spread WHERE task = %s AND run < %s", (owner.task, owner.run)

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from consumer.target.progress import DATABASE
-from drivers.mysql.connection import Row, TargetConnection
+from drivers.mysql.connection import MySqlSession, Row
 from millrace.errors import Fatal
 
 STOP = "stop"
@@ -56,7 +56,7 @@ class StoredConflict:
 
 
 def store_conflict(
-    connection: TargetConnection, task: str, conflict: Conflict, *, decision: str, bytes_max: int
+    connection: MySqlSession, task: str, conflict: Conflict, *, decision: str, bytes_max: int
 ) -> None:
     """Insert or replace the row of this seq. Does not commit.
 
@@ -82,7 +82,7 @@ def store_conflict(
     )
 
 
-def forget_blocking(connection: TargetConnection, task: str) -> None:
+def forget_blocking(connection: MySqlSession, task: str) -> None:
     """Delete the changes that blocked earlier runs. Does not commit."""
     connection.query(
         f"DELETE FROM {DATABASE}.conflict WHERE task = %s AND decision = '{STOP}'", (task,)
@@ -92,7 +92,7 @@ def forget_blocking(connection: TargetConnection, task: str) -> None:
 _COLUMNS = "task, seq, gtid, table_name, op, detail, decision, at"
 
 
-def count_conflicts(connection: TargetConnection, streams: Sequence[str]) -> int:
+def count_conflicts(connection: MySqlSession, streams: Sequence[str]) -> int:
     """The number of stored conflicts of these streams."""
     ((count,),) = connection.query(
         f"SELECT COUNT(*) FROM {DATABASE}.conflict WHERE task IN %s", (streams,)
@@ -101,7 +101,7 @@ def count_conflicts(connection: TargetConnection, streams: Sequence[str]) -> int
     return count
 
 
-def read_tables(connection: TargetConnection, task: str, *, decision: str) -> list[str]:
+def read_tables(connection: MySqlSession, task: str, *, decision: str) -> list[str]:
     """The tables with a conflict of this decision, by name."""
     rows = connection.query(
         f"SELECT DISTINCT table_name FROM {DATABASE}.conflict WHERE task = %s AND decision = %s"
@@ -112,7 +112,7 @@ def read_tables(connection: TargetConnection, task: str, *, decision: str) -> li
 
 
 def list_conflicts(
-    connection: TargetConnection, streams: Sequence[str], *, first_seq: int, limit: int
+    connection: MySqlSession, streams: Sequence[str], *, first_seq: int, limit: int
 ) -> list[StoredConflict]:
     """Conflicts from ``first_seq`` on, in the order of seq, without records and target rows."""
     rows = connection.query(
@@ -122,7 +122,7 @@ def list_conflicts(
     return [_stored((*row, b"", None)) for row in rows]
 
 
-def read_conflict(connection: TargetConnection, task: str, seq: int) -> StoredConflict:
+def read_conflict(connection: MySqlSession, task: str, seq: int) -> StoredConflict:
     """One conflict with its record; Fatal MR-5061 if it does not exist."""
     rows = connection.query(
         f"SELECT {_COLUMNS}, record, target_rows FROM {DATABASE}.conflict WHERE task = %s AND seq = %s",
@@ -146,7 +146,7 @@ def _stored(row: Row) -> StoredConflict:
     return StoredConflict(found, str(decision), str(at or ""), str(stream))
 
 
-def schema_of(connection: TargetConnection, task: str, conflict: Conflict) -> str:
+def schema_of(connection: MySqlSession, task: str, conflict: Conflict) -> str:
     """The schema text of a conflict's record; Fatal MR-5033 if the target does not have it (yet)."""
     schema_id = int.from_bytes(conflict.record[1:5], "big")
     rows = connection.query(

@@ -17,7 +17,7 @@ import threading
 from consumer.target.progress import DATABASE, Owner, register_session
 from consumer.target.running_statement import LIST_SQL, lock_name
 from consumer.target.table_state import server_of
-from drivers.mysql.connection import Endpoint, TargetConnection, connect
+from drivers.mysql.connection import Endpoint, MySqlSession, connect
 from drivers.mysql.errors import NOT_CONVERTED
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 from millrace.log import get_logger
@@ -28,19 +28,19 @@ TRIES_MAX = 20  # × HUNG_S is a minute; if holders return for that long, anothe
 _log = get_logger("apply.fence")
 
 
-def raise_fence(connection: TargetConnection, *, task: str, epoch: int) -> Owner:
+def raise_fence(connection: MySqlSession, *, task: str, epoch: int) -> Owner:
     """Take over the task for this epoch and a new run; see the module's docstring."""
     if not connection.query(f"SELECT task FROM {DATABASE}.fence WHERE task = %s", (task,)):
         connection.query(f"INSERT IGNORE INTO {DATABASE}.fence VALUES (%s, 0, 0)", (task,))
     return _raise(connection, Owner(task, epoch, -1))
 
 
-def take_turn(connection: TargetConnection, after: Owner) -> Owner:
+def take_turn(connection: MySqlSession, after: Owner) -> Owner:
     """Take the fence from ``after`` for one turn; the owner that the turn writes as."""
     return _raise(connection, after)
 
 
-def _raise(connection: TargetConnection, after: Owner) -> Owner:
+def _raise(connection: MySqlSession, after: Owner) -> Owner:
     task, epoch = after.task, after.epoch
     _check(_read(connection, task), after, connection)
     register_session(connection, task, 0, server_of(connection))
@@ -56,7 +56,7 @@ def _raise(connection: TargetConnection, after: Owner) -> Owner:
     return Owner(task, epoch, held_run + 1)
 
 
-def _check(held: tuple[int, int], after: Owner, connection: TargetConnection) -> None:
+def _check(held: tuple[int, int], after: Owner, connection: MySqlSession) -> None:
     """Fenced MR-5020 if the row has a greater epoch, or for a turn another owner than ``after``."""
     epoch, run = held
     is_turn = after.run >= 0
@@ -70,7 +70,7 @@ def _check(held: tuple[int, int], after: Owner, connection: TargetConnection) ->
     )
 
 
-def _read(connection: TargetConnection, task: str, lock: str = "") -> tuple[int, int]:
+def _read(connection: MySqlSession, task: str, lock: str = "") -> tuple[int, int]:
     """The epoch and run in the fence row."""
     sql = f"SELECT epoch, run FROM {DATABASE}.fence WHERE task = %s{lock}"
     rows = connection.query(sql, (task,))
@@ -80,7 +80,7 @@ def _read(connection: TargetConnection, task: str, lock: str = "") -> tuple[int,
     return epoch, run
 
 
-def _lock(connection: TargetConnection, task: str) -> tuple[int, int]:
+def _lock(connection: MySqlSession, task: str) -> tuple[int, int]:
     """Lock the fence row and return its epoch and run; ends sessions that hold the lock too long."""
     waiter = _Waiter(connection, task)
     waiter.start()
@@ -97,7 +97,7 @@ def _lock(connection: TargetConnection, task: str) -> tuple[int, int]:
 class _Waiter(threading.Thread):
     """One locking read in a separate thread. If the lock wait times out on the server, the result is an error."""
 
-    def __init__(self, connection: TargetConnection, task: str) -> None:
+    def __init__(self, connection: MySqlSession, task: str) -> None:
         super().__init__(name="fence", daemon=True)
         self._connection = connection
         self._task = task
@@ -130,7 +130,7 @@ def end_holders(endpoint: Endpoint, *, task: str, except_session: int) -> None:
         observer.close()
 
 
-def _holders(observer: TargetConnection, task: str, except_session: int) -> list[int]:
+def _holders(observer: MySqlSession, task: str, except_session: int) -> list[int]:
     """Sessions that may hold the fence; while MySQL can't list transactions, all of the task's runs."""
     arguments = (task, except_session, server_of(observer), lock_name(task))
     try:

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 from consumer.target.progress import DATABASE, Mark, Owner, check_fence, insert_mark
 from drivers.mysql.catalog import TableKey
-from drivers.mysql.connection import Row, TargetConnection
+from drivers.mysql.connection import MySqlSession, Row
 from millrace.errors import Fenced
 from millrace.faults import fault_point, register
 from schemas.chunks.chunk import Chunk, border_of_json, border_to_json
@@ -113,7 +113,7 @@ def task_of(stream: str) -> str:
     return stream.removesuffix(SIDE)
 
 
-def read_tables(connection: TargetConnection, task: str) -> dict[TableKey, LoadTable]:
+def read_tables(connection: MySqlSession, task: str) -> dict[TableKey, LoadTable]:
     """The tables of the loads of a task, or of the task of a stream. The current transaction stays open."""
     rows = connection.query(
         f"SELECT {_COLUMNS} FROM {DATABASE}.load_table WHERE task = %s"
@@ -139,7 +139,7 @@ def _table(row: Row) -> LoadTable:
     )
 
 
-def read_stream(connection: TargetConnection, task: str) -> LoadStream | None:
+def read_stream(connection: MySqlSession, task: str) -> LoadStream | None:
     """The range of the first load; None before it, and after its end. The current transaction stays open."""
     rows = connection.query(
         f"SELECT begin_gtid, end_gtid, flavour FROM {DATABASE}.load_stream WHERE task = %s", (task,)
@@ -147,7 +147,7 @@ def read_stream(connection: TargetConnection, task: str) -> LoadStream | None:
     return LoadStream(str(rows[0][0]), str(rows[0][1]), Flavour(str(rows[0][2]))) if rows else None
 
 
-def put_stream(connection: TargetConnection, name: str, stream: LoadStream) -> None:
+def put_stream(connection: MySqlSession, name: str, stream: LoadStream) -> None:
     """Store the range of the stream ``name``, in place of an earlier one. Does not commit."""
     connection.query(
         f"REPLACE INTO {DATABASE}.load_stream VALUES (%s, %s, %s, %s)",
@@ -155,7 +155,7 @@ def put_stream(connection: TargetConnection, name: str, stream: LoadStream) -> N
     )
 
 
-def read_chunks(connection: TargetConnection, task: str, key: TableKey) -> list[LoadChunk]:
+def read_chunks(connection: MySqlSession, task: str, key: TableKey) -> list[LoadChunk]:
     """The known chunks of a table, in order. The current transaction stays open."""
     rows = connection.query(
         f"SELECT number, after_key, through_key, state FROM {DATABASE}.load_chunk WHERE {_OF_TABLE}"
@@ -171,7 +171,7 @@ def read_chunks(connection: TargetConnection, task: str, key: TableKey) -> list[
 
 
 def plan_load(
-    connection: TargetConnection, owner: Owner, stream: LoadStream, tables: Iterable[LoadTable]
+    connection: MySqlSession, owner: Owner, stream: LoadStream, tables: Iterable[LoadTable]
 ) -> None:
     """Begin the first load: its range and its tables, in one target transaction."""
     check_fence(connection, owner)
@@ -185,7 +185,7 @@ def plan_load(
     fault_point(AFTER_PLAN)
 
 
-def _insert(connection: TargetConnection, task: str, table: LoadTable) -> None:
+def _insert(connection: MySqlSession, task: str, table: LoadTable) -> None:
     values: tuple[object, ...] = (
         task,
         *table.key,
@@ -205,7 +205,7 @@ def _insert(connection: TargetConnection, task: str, table: LoadTable) -> None:
 
 
 def save_found(
-    connection: TargetConnection, owner: Owner, key: TableKey, chunks: Sequence[Chunk]
+    connection: MySqlSession, owner: Owner, key: TableKey, chunks: Sequence[Chunk]
 ) -> None:
     """Chunks that were found, before they are copied."""
     check_fence(connection, owner)
@@ -226,7 +226,7 @@ def save_found(
 
 
 def commit_rows(
-    connection: TargetConnection,
+    connection: MySqlSession,
     owner: Owner,
     key: TableKey,
     done: Amount,
@@ -269,7 +269,7 @@ def commit_rows(
     return True
 
 
-def finish_tables(connection: TargetConnection, owner: Owner, keys: Sequence[TableKey]) -> None:
+def finish_tables(connection: MySqlSession, owner: Owner, keys: Sequence[TableKey]) -> None:
     """All rows of these tables are copied. Those of one snapshot are finished together."""
     check_fence(connection, owner)
     for key in keys:
@@ -283,7 +283,7 @@ def finish_tables(connection: TargetConnection, owner: Owner, keys: Sequence[Tab
 
 
 def set_waiting(
-    connection: TargetConnection, task: str, tables: Collection[TableKey], *, detail: str
+    connection: MySqlSession, task: str, tables: Collection[TableKey], *, detail: str
 ) -> None:
     """Make tables wait for the next load, whatever their state. Does not commit. ``detail``: why, for the operator."""
     for database, table in sorted(tables):
@@ -295,14 +295,14 @@ def set_waiting(
         )
 
 
-def forget_tables(connection: TargetConnection, task: str, tables: Collection[TableKey]) -> None:
+def forget_tables(connection: MySqlSession, task: str, tables: Collection[TableKey]) -> None:
     """Let tables leave their loads, whatever their state. Does not commit."""
     for key in sorted(tables):
         for state in ("load_chunk", "load_table"):
             connection.query(f"DELETE FROM {DATABASE}.{state} WHERE {_OF_TABLE}", (task, *key))
 
 
-def let_wait(connection: TargetConnection, owner: Owner, key: TableKey, detail: str) -> None:
+def let_wait(connection: MySqlSession, owner: Owner, key: TableKey, detail: str) -> None:
     """The table is to be loaded by a later batch, again if it has a row; its rows so far stay on the target."""
     check_fence(connection, owner)
     _forget_chunks(connection, owner, key)
@@ -310,7 +310,7 @@ def let_wait(connection: TargetConnection, owner: Owner, key: TableKey, detail: 
     connection.commit()
 
 
-def reset(connection: TargetConnection, owner: Owner, table: LoadTable) -> None:
+def reset(connection: MySqlSession, owner: Owner, table: LoadTable) -> None:
     """Store the table as it is before its first row, whose rows are deleted on the target already."""
     check_fence(connection, owner)
     _forget_chunks(connection, owner, table.key)
@@ -331,9 +331,7 @@ def reset(connection: TargetConnection, owner: Owner, table: LoadTable) -> None:
     fault_point(AFTER_RESET)
 
 
-def store_stream(
-    connection: TargetConnection, owner: Owner, stream: LoadStream, batch: int
-) -> None:
+def store_stream(connection: MySqlSession, owner: Owner, stream: LoadStream, batch: int) -> None:
     """Begin a later load: its range, and no table is prepared for it."""
     check_fence(connection, owner)
     put_stream(connection, owner.task, stream)
@@ -346,13 +344,13 @@ def store_stream(
     fault_point(AFTER_PLAN)
 
 
-def _forget_chunks(connection: TargetConnection, owner: Owner, key: TableKey) -> None:
+def _forget_chunks(connection: MySqlSession, owner: Owner, key: TableKey) -> None:
     connection.query(
         f"DELETE FROM {DATABASE}.load_chunk WHERE {_OF_TABLE}", (task_of(owner.task), *key)
     )
 
 
-def begin_stream(connection: TargetConnection, owner: Owner, mark: Mark, end: str) -> None:
+def begin_stream(connection: MySqlSession, owner: Owner, mark: Mark, end: str) -> None:
     """End the first load and insert the task's first mark, in one target transaction."""
     fault_point(BEFORE_STREAM)
     check_fence(connection, owner)
@@ -368,7 +366,7 @@ def begin_stream(connection: TargetConnection, owner: Owner, mark: Mark, end: st
     fault_point(AFTER_STREAM)
 
 
-def end_stream(connection: TargetConnection, owner: Owner) -> None:
+def end_stream(connection: MySqlSession, owner: Owner) -> None:
     """Forget the first load, once the task's mark is after its range. Does not commit."""
     connection.query(f"DELETE FROM {DATABASE}.load_stream WHERE task = %s", (owner.task,))
     connection.query(

@@ -31,7 +31,7 @@ from dataclasses import dataclass
 
 from consumer.records.row_schemas import Ints, RowSchemas
 from consumer.target.bitmap import from_bitmaps
-from drivers.mysql.connection import Row, TargetConnection
+from drivers.mysql.connection import MySqlSession, Row
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 
 DATABASE = "millrace"
@@ -124,7 +124,7 @@ class Mark:
         return 0 <= self.seq == self.topic.whole_seq
 
 
-def create_tables(connection: TargetConnection) -> None:
+def create_tables(connection: MySqlSession) -> None:
     """Create the database and its tables if they are missing."""
     connection.query(
         f"CREATE DATABASE IF NOT EXISTS {DATABASE} DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
@@ -150,7 +150,7 @@ _ADDED = (
 _ADDED_BEFORE_THE_FENCE = (("session", "server", _SERVER),)
 
 
-def add_missing_columns(connection: TargetConnection) -> None:
+def add_missing_columns(connection: MySqlSession) -> None:
     """Upgrade tables of an earlier version. ``topic_id`` is set when the mark moves next.
 
     Call it after the fence is raised: ALTER TABLE waits for open target transactions of earlier runs.
@@ -158,13 +158,13 @@ def add_missing_columns(connection: TargetConnection) -> None:
     _add_missing(connection, _ADDED)
 
 
-def _add_missing(connection: TargetConnection, columns: Sequence[tuple[str, str, str]]) -> None:
+def _add_missing(connection: MySqlSession, columns: Sequence[tuple[str, str, str]]) -> None:
     for table, column, definition in columns:
         add_column(connection, table, column, definition)
     connection.commit()
 
 
-def add_column(connection: TargetConnection, table: str, column: str, definition: str) -> None:
+def add_column(connection: MySqlSession, table: str, column: str, definition: str) -> None:
     """Add a column to a table of an earlier version, if it is missing."""
     if has_column(connection, table, column):
         return
@@ -175,12 +175,12 @@ def add_column(connection: TargetConnection, table: str, column: str, definition
             raise
 
 
-def has_column(connection: TargetConnection, table: str, column: str) -> bool:
+def has_column(connection: MySqlSession, table: str, column: str) -> bool:
     """Whether a table of this database has the column. Fatal MR-5012 without the table."""
     return bool(connection.query(f"SHOW COLUMNS FROM {DATABASE}.{table} LIKE '{column}'"))
 
 
-def register_session(connection: TargetConnection, task: str, run: int, server: str) -> None:
+def register_session(connection: MySqlSession, task: str, run: int, server: str) -> None:
     """Insert this session for a later run that ends it. ``server``: see ``table_state``. Does not commit."""
     connection.query(
         f"REPLACE INTO {DATABASE}.session (task, id, run, server) VALUES (%s, %s, %s, %s)",
@@ -188,7 +188,7 @@ def register_session(connection: TargetConnection, task: str, run: int, server: 
     )
 
 
-def check_fence(connection: TargetConnection, owner: Owner) -> None:
+def check_fence(connection: MySqlSession, owner: Owner) -> None:
     """The first statement of every target transaction: a shared lock on the fence; Fenced MR-5020."""
     rows = connection.query(
         f"SELECT epoch, run FROM {DATABASE}.fence WHERE task = %s {_share(connection)}",
@@ -199,7 +199,7 @@ def check_fence(connection: TargetConnection, owner: Owner) -> None:
         raise _fenced(owner, rows)
 
 
-def _share(connection: TargetConnection) -> str:
+def _share(connection: MySqlSession) -> str:
     return "LOCK IN SHARE MODE" if connection.flavour == "mariadb" else "FOR SHARE"
 
 
@@ -217,7 +217,7 @@ def _fenced(owner: Owner, rows: list[Row]) -> MillraceError:
 
 
 def read_position(
-    connection: TargetConnection, task: str, *, before_run: int | None = None
+    connection: MySqlSession, task: str, *, before_run: int | None = None
 ) -> tuple[Mark | None, Ints]:
     """The mark of a task and the applied seqs of bitmaps. The current transaction stays open.
 
@@ -233,7 +233,7 @@ def read_position(
     return (found[0] if found else None), applied
 
 
-def read_mark(connection: TargetConnection, task: str) -> tuple[Mark, int] | None:
+def read_mark(connection: MySqlSession, task: str) -> tuple[Mark, int] | None:
     """The mark of a task, and the lag in ms when it passed its last row. The current transaction stays open."""
     marks = connection.query(
         f"SELECT {_MARK_COLUMNS}, lag_ms FROM {DATABASE}.progress WHERE task = %s", (task,)
@@ -241,7 +241,7 @@ def read_mark(connection: TargetConnection, task: str) -> tuple[Mark, int] | Non
     return (_mark(marks[0][:-1]), _int(marks[0][-1])) if marks else None
 
 
-def read_schemas(connection: TargetConnection, task: str) -> RowSchemas:
+def read_schemas(connection: MySqlSession, task: str) -> RowSchemas:
     """The schemas that the topic has introduced to the task. The current transaction stays open."""
     schemas = connection.query(
         f"SELECT id, schema_text FROM {DATABASE}.record_schema WHERE task = %s",
@@ -277,7 +277,7 @@ def _bytes(value: object) -> bytes:
     return value if isinstance(value, bytes) else str(value).encode()
 
 
-def insert_mark(connection: TargetConnection, task: str, mark: Mark) -> None:
+def insert_mark(connection: MySqlSession, task: str, mark: Mark) -> None:
     """Insert the first mark of a task."""
     connection.query(
         f"INSERT INTO {DATABASE}.progress (task, {_MARK_COLUMNS}, lag_ms)"
@@ -301,7 +301,7 @@ def _mark_values(mark: Mark) -> tuple[object, ...]:
     )
 
 
-def move_mark(connection: TargetConnection, task: str, *, before: Mark, after: Mark) -> None:
+def move_mark(connection: MySqlSession, task: str, *, before: Mark, after: Mark) -> None:
     """Move the mark from the position that was read; Retryable MR-5021 if it is elsewhere. Does not commit.
 
     If it passes a row, the lag is stored by the clock of this machine. No decision depends on it.
@@ -312,7 +312,7 @@ def move_mark(connection: TargetConnection, task: str, *, before: Mark, after: M
         raise _moved(task, before)
 
 
-def _move_sql(connection: TargetConnection, task: str, before: Mark, after: Mark) -> bytes:
+def _move_sql(connection: MySqlSession, task: str, before: Mark, after: Mark) -> bytes:
     values = _mark_values(after)
     names = _MARK_COLUMNS.split(", ")
     if after.seq > before.seq and after.commit_ms:
@@ -325,7 +325,7 @@ def _move_sql(connection: TargetConnection, task: str, before: Mark, after: Mark
     )
 
 
-def delete_applied(connection: TargetConnection, owner: Owner, *, through: int) -> None:
+def delete_applied(connection: MySqlSession, owner: Owner, *, through: int) -> None:
     """Delete this run's bitmaps up to flight ``through``, once the mark is above them. Does not commit."""
     connection.query(
         f"DELETE FROM {DATABASE}.applied WHERE task = %s AND run = %s AND batch <= %s",
@@ -333,14 +333,14 @@ def delete_applied(connection: TargetConnection, owner: Owner, *, through: int) 
     )
 
 
-def delete_earlier(connection: TargetConnection, owner: Owner) -> None:
+def delete_earlier(connection: MySqlSession, owner: Owner) -> None:
     """Delete the bitmaps of earlier runs, once the mark is above all of them. Does not commit."""
     connection.query(
         f"DELETE FROM {DATABASE}.applied WHERE task = %s AND run < %s", (owner.task, owner.run)
     )
 
 
-def save_schemas(connection: TargetConnection, task: str, texts: dict[int, str]) -> None:
+def save_schemas(connection: MySqlSession, task: str, texts: dict[int, str]) -> None:
     """Save schemas that the topic introduced, for a start after them. Does not commit.
 
     If an ID gets another meaning, stored conflicts keep the schema of their records.
@@ -360,7 +360,7 @@ KEEP_SCHEMA_SQL = (
 )
 
 
-def decide_intent(connection: TargetConnection, task: str, *, seq: int, decision: str) -> None:
+def decide_intent(connection: MySqlSession, task: str, *, seq: int, decision: str) -> None:
     """Store an operator's decision about a waiting statement; Fatal MR-5043 if none with this seq waits."""
     decided = connection.run(
         connection.with_arguments(

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 from consumer.target.table_state import check_server, server_of
-from drivers.mysql.connection import Endpoint, TargetConnection, connect, stored_text
+from drivers.mysql.connection import Endpoint, MySqlSession, connect, stored_text
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger
 from schemas.gtid import Flavour
@@ -61,20 +61,20 @@ def lock_name(task: str) -> str:
     return f"millrace.ddl.{blake2b(task.encode(), digest_size=16).hexdigest()}"
 
 
-def lock(session: TargetConnection, task: str) -> None:
+def lock(session: MySqlSession, task: str) -> None:
     """Take the lock; Retryable MR-5005 if another session keeps it."""
     if session.query("SELECT GET_LOCK(%s, %s)", (lock_name(task), LOCK_S)) != [(1,)]:
         raise Retryable("MR-5005", f"another session is executing a statement of {task}", task=task)
 
 
-def find_statement(session: TargetConnection, task: str) -> RunningStatement | None:
+def find_statement(session: MySqlSession, task: str) -> RunningStatement | None:
     """The statement that the holder of the task's lock executes now; None if it executes none."""
     ((holder,),) = session.query("SELECT IS_USED_LOCK(%s)", (lock_name(task),))
     session.rollback()
     return None if holder is None else _listed(session, int(str(holder)))
 
 
-def _listed(session: TargetConnection, holder: int) -> RunningStatement | None:
+def _listed(session: MySqlSession, holder: int) -> RunningStatement | None:
     is_mariadb = session.flavour is Flavour.MARIADB
     if is_mariadb:
         rows = session.query(MARIADB_LIST_SQL, (holder,))
@@ -121,7 +121,7 @@ def progress_of_stages(stage: object, stages: object, percent: object) -> str:
     return f"stage {stage} of {stages}, {float(str(percent)):.1f} %"
 
 
-def _of_instruments(session: TargetConnection, holder: int) -> str:
+def _of_instruments(session: MySqlSession, holder: int) -> str:
     try:
         rows = session.query(STAGES_SQL, (holder,))
     except Fatal:  # the account may not read it
@@ -154,7 +154,7 @@ class StatementWatch:
         self._endpoint = endpoint
         self._task = task
         self._server = server
-        self._session: TargetConnection | None = None
+        self._session: MySqlSession | None = None
         self._answered_s = time.monotonic()
         self._last: RunningStatement | None = None
 
@@ -179,7 +179,7 @@ class StatementWatch:
             self._session.close()
             self._session = None
 
-    def _connected(self) -> TargetConnection:
+    def _connected(self) -> MySqlSession:
         if self._session is None:
             session = connect(self._endpoint, answer_s=ANSWER_S)
             try:
@@ -195,7 +195,7 @@ class StatementWatch:
 
 
 @contextmanager
-def watched(session: TargetConnection, task: str, *, is_over: Callable[[], bool]) -> Iterator[None]:
+def watched(session: MySqlSession, task: str, *, is_over: Callable[[], bool]) -> Iterator[None]:
     """Execute a statement in the block, on the session that holds the lock, however long it takes.
 
     Retryable MR-5001 if the server is lost or its answer is; MR-5050 if ``is_over``. Then the statement may run on.
@@ -216,7 +216,7 @@ def watched(session: TargetConnection, task: str, *, is_over: Callable[[], bool]
 class _Watcher(threading.Thread):
     """Looks at a statement while it runs, and cuts its session if no answer will come."""
 
-    def __init__(self, session: TargetConnection, task: str, is_over: Callable[[], bool]) -> None:
+    def __init__(self, session: MySqlSession, task: str, is_over: Callable[[], bool]) -> None:
         super().__init__(name="statement-watch", daemon=True)
         self.reason: Retryable | None = None
         self._session = session
@@ -269,7 +269,7 @@ def pause(_: RunningStatement | None) -> bool:
     return True
 
 
-def await_statement(session: TargetConnection, task: str, waiting: Waiting = pause) -> bool:
+def await_statement(session: MySqlSession, task: str, waiting: Waiting = pause) -> bool:
     """After raising the fence: wait for the end of an earlier run's statement, and of its session.
 
     ``waiting`` is called after each look that finds it, makes a pause, and returns False to end the wait. Then the
@@ -288,7 +288,7 @@ def await_statement(session: TargetConnection, task: str, waiting: Waiting = pau
     return True
 
 
-def _has_ended(session: TargetConnection, task: str, waiting: Waiting) -> bool:
+def _has_ended(session: MySqlSession, task: str, waiting: Waiting) -> bool:
     """Wait, with a session whose answers are due soon: a server that is frozen is lost."""
     watch = StatementWatch(session.endpoint, task, server=server_of(session))
     try:
@@ -300,12 +300,12 @@ def _has_ended(session: TargetConnection, task: str, waiting: Waiting) -> bool:
         watch.close()
 
 
-def end_statement(session: TargetConnection, statement: RunningStatement) -> None:
+def end_statement(session: MySqlSession, statement: RunningStatement) -> None:
     """End it, as an operator decided. The server rolls it back, which may take as long as it has run."""
     _kill(session, statement.session)
 
 
-def _kill(session: TargetConnection, holder: int) -> None:
+def _kill(session: MySqlSession, holder: int) -> None:
     try:
         session.query(f"KILL {holder}")
     except Fatal as exc:  # it has ended meanwhile

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from consumer.target.progress import Owner, register_session
 from consumer.target.table_state import server_of
-from drivers.mysql.connection import Endpoint, TargetConnection, connect
+from drivers.mysql.connection import Endpoint, MySqlSession, connect
 from millrace.errors import Retryable
 
 COORDINATOR = -1  # the session that moves the mark
@@ -29,7 +29,7 @@ class Kept:
 
     owner: Owner
     endpoint: Endpoint
-    session: TargetConnection
+    session: MySqlSession
     opened_s: float
 
     def is_usable(self, endpoint: Endpoint) -> bool:
@@ -41,7 +41,7 @@ class Kept:
 kept_sessions: dict[str, Kept] = {}  # by "task/lane", in this process
 
 
-def open_session(endpoint: Endpoint, owner: Owner) -> TargetConnection:
+def open_session(endpoint: Endpoint, owner: Owner) -> MySqlSession:
     """A new session, registered for the next run."""
     session = connect(endpoint)
     _register(session, owner)
@@ -50,7 +50,7 @@ def open_session(endpoint: Endpoint, owner: Owner) -> TargetConnection:
 
 def session_for(
     endpoint: Endpoint, owner: Owner, lane: int = COORDINATOR, *, is_checked: bool = False
-) -> TargetConnection:
+) -> MySqlSession:
     """This process's session for a lane; a new one if the server has ended it. Only between target transactions.
 
     Each lane is used by one thread at a time. The first use in a turn asks the server whether the session is still
@@ -71,7 +71,7 @@ def session_for(
     return session
 
 
-def statement_session(endpoint: Endpoint, owner: Owner) -> TargetConnection:
+def statement_session(endpoint: Endpoint, owner: Owner) -> MySqlSession:
     """The run's session for DDL statements."""
     return session_for(endpoint, owner, STATEMENTS)
 
@@ -82,7 +82,7 @@ def close_sessions(task: str) -> None:
         kept_sessions.pop(place).session.close()
 
 
-def _is_registered(session: TargetConnection, owner: Owner) -> bool:
+def _is_registered(session: MySqlSession, owner: Owner) -> bool:
     """Register a kept session for another turn; False if the server has ended it."""
     try:
         _register(session, owner)
@@ -91,6 +91,6 @@ def _is_registered(session: TargetConnection, owner: Owner) -> bool:
     return True
 
 
-def _register(session: TargetConnection, owner: Owner) -> None:
+def _register(session: MySqlSession, owner: Owner) -> None:
     register_session(session, owner.task, owner.run, server_of(session))
     session.commit()

@@ -19,10 +19,10 @@ from consumer.target.load_range import StreamTable, View, streams_of, view_of
 from consumer.target.loads import end_stream, read_stream, set_waiting, task_of
 from consumer.target.progress import DATABASE, Mark, Owner, check_fence
 from drivers.mysql.catalog import TableKey
-from drivers.mysql.connection import TargetConnection
+from drivers.mysql.connection import MySqlSession
 
 
-def read_tables(connection: TargetConnection, task: str) -> list[StreamTable]:
+def read_tables(connection: MySqlSession, task: str) -> list[StreamTable]:
     """All tables of a task that are loaded or wait. Read in each turn, so without their structure."""
     rows = connection.query(
         "SELECT database_name, table_name, batch, state, begin_gtid, exact_gtid, chunk_key, detail"
@@ -43,7 +43,7 @@ def read_tables(connection: TargetConnection, task: str) -> list[StreamTable]:
     ]
 
 
-def stream_with(connection: TargetConnection, table: str, task: str, seq: int) -> str:
+def stream_with(connection: MySqlSession, table: str, task: str, seq: int) -> str:
     """The stream of a task that has a row of this seq in a table of Millrace; main if none has."""
     found = connection.query(
         f"SELECT task FROM {DATABASE}.{table} WHERE task IN %s AND seq = %s ORDER BY task LIMIT 1",
@@ -52,18 +52,18 @@ def stream_with(connection: TargetConnection, table: str, task: str, seq: int) -
     return str(found[0][0]) if found else task
 
 
-def is_partial(connection: TargetConnection, stream: str) -> bool:
+def is_partial(connection: MySqlSession, stream: str) -> bool:
     """Whether tables of the task are loaded or wait, or the stream has a range."""
     return bool(read_tables(connection, task_of(stream)) or read_stream(connection, stream))
 
 
-def read_view(connection: TargetConnection, stream: str) -> View:
+def read_view(connection: MySqlSession, stream: str) -> View:
     """The tables of a stream, and its range."""
     tables = read_tables(connection, task_of(stream))
     return view_of(stream, tables, read_stream(connection, stream))
 
 
-def current_view(connection: TargetConnection, owner: Owner, mark: Mark) -> View:
+def current_view(connection: MySqlSession, owner: Owner, mark: Mark) -> View:
     """The view of a stream at the begin of a turn. A range that the mark has passed is deleted."""
     view = read_view(connection, owner.task)
     if view.range is None or not view.range.is_over(mark):
@@ -73,7 +73,7 @@ def current_view(connection: TargetConnection, owner: Owner, mark: Mark) -> View
     return read_view(connection, owner.task)
 
 
-def set_unfit(connection: TargetConnection, task: str, unfit: Mapping[TableKey, str]) -> None:
+def set_unfit(connection: MySqlSession, task: str, unfit: Mapping[TableKey, str]) -> None:
     """Set tables aside whose rows do not fit their copies, each with the reason."""
     for table, why in unfit.items():
         set_waiting(connection, task, [table], detail=f"a row does not fit the copy: {why}")

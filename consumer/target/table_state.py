@@ -15,7 +15,7 @@ import re
 from collections.abc import Sequence
 
 from consumer.target.progress import DATABASE
-from drivers.mysql.connection import Row, TargetConnection, stored_text
+from drivers.mysql.connection import MySqlSession, Row, stored_text
 from drivers.mysql.errors import NO_DATABASE
 from millrace.errors import Fatal, Retryable
 from schemas.gtid import Flavour
@@ -29,7 +29,7 @@ SPACES = "tablespaces "
 NO_IDS = "ids unknown"
 
 
-def read_state(connection: TargetConnection, statement: Statement) -> dict[str, str]:
+def read_state(connection: MySqlSession, statement: Statement) -> dict[str, str]:
     """The state of each table and database that the statement changes, by name."""
     found = {}
     for name in statement.tables:
@@ -39,7 +39,7 @@ def read_state(connection: TargetConnection, statement: Statement) -> dict[str, 
     return found
 
 
-def server_of(connection: TargetConnection) -> str:
+def server_of(connection: MySqlSession) -> str:
     """Names the server, with its files: MySQL's UUID. MariaDB has none: its server_id, and when a file was made."""
     if not connection.server:
         if connection.flavour is Flavour.MYSQL:
@@ -54,7 +54,7 @@ def server_of(connection: TargetConnection) -> str:
     return connection.server
 
 
-def check_server(connection: TargetConnection, server: str) -> None:
+def check_server(connection: MySqlSession, server: str) -> None:
     """Retryable MR-5001 if the session's address leads to another server than it did."""
     if server_of(connection) != server:
         what = f"{connection.endpoint.name} is another server now"
@@ -67,7 +67,7 @@ SERVER_SQL = (
 )
 
 
-def is_empty(connection: TargetConnection, table: TableName, partitions: Sequence[str]) -> bool:
+def is_empty(connection: MySqlSession, table: TableName, partitions: Sequence[str]) -> bool:
     """Whether these partitions have no row; (): whether the table is as TRUNCATE leaves it, or is missing."""
     name = table_name(table.database, table.table).decode()
     of = (
@@ -86,7 +86,7 @@ def is_empty(connection: TargetConnection, table: TableName, partitions: Sequenc
     return bool(partitions) or _AUTO_INCREMENT.search(str(text)) is None
 
 
-def _table_state(connection: TargetConnection, database: str, table: str) -> str:
+def _table_state(connection: MySqlSession, database: str, table: str) -> str:
     name = table_name(database, table).decode()
     try:
         rows = connection.query(f"SHOW CREATE TABLE {name}")
@@ -100,7 +100,7 @@ def _table_state(connection: TargetConnection, database: str, table: str) -> str
     return f"{definition}\n-- {_table_ids(connection, database, table)}"
 
 
-def _table_ids(connection: TargetConnection, database: str, table: str) -> str:
+def _table_ids(connection: MySqlSession, database: str, table: str) -> str:
     spaces = _spaces(connection, database, table) if connection.flavour is Flavour.MYSQL else []
     if spaces:
         return SPACES + _listed(spaces)
@@ -117,7 +117,7 @@ def _table_ids(connection: TargetConnection, database: str, table: str) -> str:
     return _listed(rows) or NO_IDS
 
 
-def _spaces(connection: TargetConnection, database: str, table: str) -> list[Row]:
+def _spaces(connection: MySqlSession, database: str, table: str) -> list[Row]:
     """Names and ids of the tablespaces of a table's own; the names are not encoded."""
     name = f"{database}/{table}"
     partitions = re.sub(r"([\\%_])", r"\\\1", name) + "#%"
@@ -139,7 +139,7 @@ def _file_name(name: str) -> str:
     return "".join(c if c.isalnum() or c == "_" else f"@{ord(c):04x}" for c in name)
 
 
-def _database_state(connection: TargetConnection, database: str) -> str:
+def _database_state(connection: MySqlSession, database: str) -> str:
     try:
         rows = connection.query(f"SHOW CREATE DATABASE {quoted(database).decode()}")
     except Fatal as exc:

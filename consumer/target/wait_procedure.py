@@ -35,7 +35,7 @@ does not show its rights, and only an account that may read ``mysql.user`` sees 
 from hashlib import blake2b
 
 from consumer.target.progress import DATABASE
-from drivers.mysql.connection import LOCK_WAIT_S, TargetConnection
+from drivers.mysql.connection import LOCK_WAIT_S, MySqlSession
 from drivers.mysql.errors import SIGNALED
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.faults import fault_point, register
@@ -166,7 +166,7 @@ END"""
 COMMENT = f"Millrace {blake2b((_PARAMETERS + _BODY).encode(), digest_size=8).hexdigest()}"
 
 
-def create_procedure(session: TargetConnection) -> None:
+def create_procedure(session: MySqlSession) -> None:
     """Make the procedure if it is missing, of another version or unusable. Logs MR-5026 if that is not possible."""
     try:
         if not _answers(session):
@@ -181,7 +181,7 @@ def create_procedure(session: TargetConnection) -> None:
     session.commit()
 
 
-def _answers(session: TargetConnection) -> bool:
+def _answers(session: MySqlSession) -> bool:
     """Whether it is of this version, and a call gets as far as to look for a task."""
     if _comment(session) != COMMENT:
         return False
@@ -192,7 +192,7 @@ def _answers(session: TargetConnection) -> bool:
     return True
 
 
-def _create(session: TargetConnection) -> None:
+def _create(session: MySqlSession) -> None:
     isolation = session.version.variable("transaction_isolation")
     body = _BODY.replace("@@transaction_isolation", f"@@{isolation}")
     session.query(f"DROP PROCEDURE IF EXISTS {DATABASE}.{NAME}")
@@ -203,7 +203,7 @@ def _create(session: TargetConnection) -> None:
     )
 
 
-def _comment(session: TargetConnection) -> str:
+def _comment(session: MySqlSession) -> str:
     found = session.query(
         "SELECT ROUTINE_COMMENT FROM information_schema.ROUTINES"
         " WHERE ROUTINE_SCHEMA = %s AND ROUTINE_NAME = %s",

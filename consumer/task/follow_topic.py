@@ -17,7 +17,7 @@ from consumer.target.progress import DATABASE, Mark, Owner, move_mark, read_posi
 from consumer.topic.adoption import Beginning, Continuation, continuation, read_beginning
 from consumer.write.resolve_conflict import lock_fence
 from consumer.write.target_transaction import MarkClaim, move_over
-from drivers.mysql.connection import TargetConnection
+from drivers.mysql.connection import MySqlSession
 from millrace.errors import Fatal
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
@@ -37,13 +37,13 @@ class FollowClaim:
     claim: MarkClaim
     text: str
 
-    def make(self, connection: TargetConnection, owner: Owner) -> None:
+    def make(self, connection: MySqlSession, owner: Owner) -> None:
         """Retryable MR-5021 if the mark is elsewhere."""
         self.claim.make(connection, owner)
         store_reason(connection, owner.task, self.claim.after.seq, self.text)
 
 
-def store_reason(connection: TargetConnection, task: str, seq: int, text: str) -> None:
+def store_reason(connection: MySqlSession, task: str, seq: int, text: str) -> None:
     """The audit record. Does not commit."""
     connection.query(
         f"REPLACE INTO {DATABASE}.left_out VALUES (%s, %s, %s, %s)", (task, seq, GAP_KIND, text)
@@ -51,7 +51,7 @@ def store_reason(connection: TargetConnection, task: str, seq: int, text: str) -
 
 
 def follow(
-    session: TargetConnection, owner: Owner, mark: Mark, *, source: TopicAddress, topic_id: str
+    session: MySqlSession, owner: Owner, mark: Mark, *, source: TopicAddress, topic_id: str
 ) -> Mark:
     """The mark in the topic with this id: moved, if the topic is another one than the mark's and was adopted.
 
@@ -81,7 +81,7 @@ class NewTopic:
 
 
 def find_new_topic(
-    session: TargetConnection, task: str, *, source: TopicAddress, topic_id: str
+    session: MySqlSession, task: str, *, source: TopicAddress, topic_id: str
 ) -> NewTopic | None:
     """From the progress on the target; None if the topic is the mark's or was not adopted. Fatal MR-5022.
 
@@ -99,7 +99,7 @@ def find_new_topic(
     return NewTopic(mark, beginning, found)
 
 
-def follow_decided(session: TargetConnection, task: str, found: NewTopic, *, text: str) -> None:
+def follow_decided(session: MySqlSession, task: str, found: NewTopic, *, text: str) -> None:
     """Move the mark as an operator has decided. Retryable MR-5021 if the task has moved since ``found``.
 
     Rows above the mark that are applied come again: a bitmap counts the numbers of the old topic.

@@ -58,7 +58,7 @@ from consumer.turn.driver import BatchApplier
 from consumer.turn.warm_up import warm
 from consumer.window.safe_mode import SafeMode
 from drivers.kafka.reader import TopicIdentity
-from drivers.mysql.connection import Endpoint, TargetConnection, connect
+from drivers.mysql.connection import Endpoint, MySqlSession, connect
 from drivers.mysql.primary import primary_member, renewed
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.kafka_refusals import explained
@@ -234,7 +234,7 @@ class Identity(Protocol):
 
 
 def followed(
-    session: TargetConnection, applier: BatchApplier, identity: Identity, *, source: TopicAddress
+    session: MySqlSession, applier: BatchApplier, identity: Identity, *, source: TopicAddress
 ) -> Mark:
     """The mark, in the topic that was created again if the task can follow into it. Fatal MR-5070, MR-5071."""
     with waiting_for(source):
@@ -444,13 +444,13 @@ class ApplyRun:
             mark, lag_ms = found
             self._read = _MarkRead(mark, lag_ms / 1000 if mark.commit_ms else 0.0, statement)
 
-    def _statement(self, session: TargetConnection) -> str:
+    def _statement(self, session: MySqlSession) -> str:
         task = self._applier.owner.task
         streams = [task, side_of(task)] if self._applier.is_partial else [task]
         found = (find_statement(session, stream) for stream in streams)
         return "; ".join(running.shown() for running in found if running is not None)
 
-    def _observing(self) -> TargetConnection:
+    def _observing(self) -> MySqlSession:
         """The session that reads the mark; a new one if it is too old."""
         owner, endpoint = self._applier.owner, self._applier.assignment.endpoint
         if self._observer is None or not self._observer.is_usable(endpoint):

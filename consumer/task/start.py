@@ -18,7 +18,7 @@ from consumer.target.running_statement import Waiting, await_statement, pause
 from consumer.target.streams import is_partial
 from consumer.target.wait_procedure import create_procedure
 from consumer.turn.driver import Assignment, BatchApplier
-from drivers.mysql.connection import Endpoint, TargetConnection
+from drivers.mysql.connection import Endpoint, MySqlSession
 from millrace.errors import Fatal
 from millrace.log import get_logger
 from schemas.documents import ApplyTask
@@ -28,7 +28,7 @@ _log = get_logger("apply")
 
 
 def take_over(
-    session: TargetConnection, endpoint: Endpoint, task: ApplyTask, *, epoch: int
+    session: MySqlSession, endpoint: Endpoint, task: ApplyTask, *, epoch: int
 ) -> BatchApplier:
     """Raise the fence and read the progress: all requests of a start to the target, unless it loads."""
     owner = owner_of(session, task, epoch=epoch)
@@ -37,7 +37,7 @@ def take_over(
 
 
 def owner_of(
-    session: TargetConnection, task: ApplyTask, *, epoch: int, waiting: Waiting = pause
+    session: MySqlSession, task: ApplyTask, *, epoch: int, waiting: Waiting = pause
 ) -> Owner | None:
     """Raise the fence: afterwards no earlier run of the task writes or executes a statement.
 
@@ -54,20 +54,20 @@ def owner_of(
     return owner
 
 
-def has_to_load(session: TargetConnection, task: ApplyTask) -> bool:
+def has_to_load(session: MySqlSession, task: ApplyTask) -> bool:
     """Whether the task starts with a load, and has no progress yet."""
     found = task.start.is_load and read_mark(session, task.name) is None
     session.rollback()
     return found
 
 
-def end_load(session: TargetConnection, task: ApplyTask, owner: Owner, loaded: LoadStream) -> None:
+def end_load(session: MySqlSession, task: ApplyTask, owner: Owner, loaded: LoadStream) -> None:
     """Insert the first mark of a task whose load has ended."""
     begin_stream(session, owner, mark_after(loaded.begin, task.source.topic), loaded.end)
 
 
 def applier_of(
-    session: TargetConnection, endpoint: Endpoint, task: ApplyTask, owner: Owner
+    session: MySqlSession, endpoint: Endpoint, task: ApplyTask, owner: Owner
 ) -> BatchApplier:
     """Read the progress, or insert the first mark."""
     found = read_mark(session, task.name)

@@ -57,7 +57,7 @@ from consumer.write.lanes import Lanes
 from consumer.write.large_transaction import LargeTransaction
 from consumer.write.target_transaction import BitmapClaim, MarkClaim, Writing, apply_part, move_over
 from drivers.mysql.catalog import Inventory, TableKey, alter_count, read_again, read_inventory
-from drivers.mysql.connection import TargetConnection
+from drivers.mysql.connection import MySqlSession
 from schemas.documents import Consistency
 from schemas.record.control import DdlRecord, SchemaRecord
 from schemas.record.record import decode_control
@@ -415,7 +415,7 @@ class Applier:
     # ---- about the turn ---------------------------------------------------------------------------
 
     @property
-    def _session(self) -> TargetConnection:
+    def _session(self) -> MySqlSession:
         return session_for(self.order.endpoint, self.owner)
 
     @property

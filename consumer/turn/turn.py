@@ -28,7 +28,7 @@ from consumer.window.safe_mode import SafeMode
 from consumer.window.window import LookUp
 from consumer.write.lanes import Lanes
 from drivers.mysql.catalog import Inventory, alter_count, read_inventory
-from drivers.mysql.connection import TargetConnection
+from drivers.mysql.connection import MySqlSession
 from millrace.errors import Fatal
 from millrace.faults import fault_point, register
 
@@ -91,7 +91,7 @@ def run_turn(order: Order, tools: Tools) -> Outcome:
 
 
 def known_position(
-    session: TargetConnection, order: Order, *, before_run: int | None = None
+    session: MySqlSession, order: Order, *, before_run: int | None = None
 ) -> tuple[Mark, Ints]:
     """The mark, with the topic's id, and the applied seqs of bitmaps. Fatal MR-5022.
 
@@ -105,7 +105,7 @@ def known_position(
 
 
 def known_plans(
-    session: TargetConnection,
+    session: MySqlSession,
     order: Order,
     resident: Resident | None,
     *,
@@ -129,7 +129,7 @@ def known_plans(
     return TablePlans(Catalogue("", schemas, inventory, _route(order, view, inventory)))
 
 
-def without_related(session: TargetConnection, owner: Owner, plans: TablePlans) -> TablePlans:
+def without_related(session: MySqlSession, owner: Owner, plans: TablePlans) -> TablePlans:
     """Main leaves tables that foreign keys relate to those of others to their load, too. Does not commit."""
     route = plans.route
     if not route.elsewhere:

@@ -15,7 +15,7 @@ from consumer.records.rows import Values, walk_values
 from consumer.tables.causality_keys import find_keys
 from consumer.tables.merge_rules import net_changes
 from consumer.tables.table_plans import Catalogue, TablePlans
-from drivers.mysql.catalog import Inventory, TargetColumn, TargetTable, UniqueKey
+from drivers.mysql.catalog import CatalogColumn, CatalogTable, Inventory, UniqueKey
 from schemas.gtid import Flavour
 from schemas.record.avro_codec import encode
 from schemas.record.avro_schema import envelope_schema
@@ -42,9 +42,9 @@ def warm() -> None:
     _copy_nothing()
     schemas = RowSchemas({_SCHEMA_ID: envelope_schema("warm", _TABLE).text})
     columns = {
-        name: TargetColumn(name, type_, type_, "", "", False, False) for name, type_ in _COLUMNS
+        name: CatalogColumn(name, type_, type_, "", "", False, False) for name, type_ in _COLUMNS
     }
-    table = TargetTable("warm", "warm", columns, (UniqueKey("PRIMARY", ("id",), True),))
+    table = CatalogTable("warm", "warm", columns, (UniqueKey("PRIMARY", ("id",), True),))
     plans = TablePlans(Catalogue("warm", schemas, Inventory(tables={("warm", "warm"): table})))
     record = _record()
     values = Values(np.frombuffer(record, np.uint8), np.array([0, len(record)], np.int64))

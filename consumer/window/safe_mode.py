@@ -62,7 +62,7 @@ from consumer.target.progress import Mark
 from consumer.window.unlogged_cascades import Flags, followed_changes, followed_deletions
 from consumer.window.window import Window, in_gtid_set
 from drivers.mysql.catalog import ForeignKey, Inventory, hold_triggers
-from drivers.mysql.connection import TargetConnection
+from drivers.mysql.connection import MySqlSession
 from millrace.errors import Fatal
 from schemas.gtid import Flavour, GtidPosition, parse_any_gtid_set, parse_gtid_set, shortened
 
@@ -125,7 +125,7 @@ def prepare_snapshot_rows(window: Window) -> None:
         _prepare(rows, numbers[slots == slot], window.plans, slot)
 
 
-def check_triggers(session: TargetConnection, plans: TablePlans, rows: Rows, numbers: Ints) -> None:
+def check_triggers(session: MySqlSession, plans: TablePlans, rows: Rows, numbers: Ints) -> None:
     """In a target transaction, before these rows are written: Fatal MR-5024 for a trigger on a table of safe mode."""
     safe = numbers[rows.records[numbers, walk.IS_SAFE] == 1]
     for slot in slots_of(rows.records[safe, walk.SLOT]):

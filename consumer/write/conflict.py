@@ -26,8 +26,8 @@ from consumer.tables.table_plan import AFTER, BEFORE, TablePlan, record_indexes,
 from consumer.tables.table_plans import TablePlans
 from consumer.target.conflicts import STOP, Conflict, store_conflict
 from consumer.target.progress import Owner, check_fence
-from drivers.mysql.catalog import TargetColumn
-from drivers.mysql.connection import Row, TargetConnection
+from drivers.mysql.catalog import CatalogColumn
+from drivers.mysql.connection import MySqlSession, Row
 from drivers.mysql.errors import FOREIGN_KEY
 from millrace.errors import Fatal, MillraceError
 from millrace.log import get_logger
@@ -42,11 +42,11 @@ _LONG |= {f"{size}{kind}" for size in ("tiny", "", "medium", "long") for kind in
 _HEX = {"geometry", "point", "linestring", "polygon", "multipoint", "multilinestring"}
 _HEX |= {"multipolygon", "geomcollection", "geometrycollection", "vector"}
 
-_Key = tuple[tuple[int, TargetColumn], ...]
+_Key = tuple[tuple[int, CatalogColumn], ...]
 
 
 def make_conflict(
-    connection: TargetConnection, plans: TablePlans, rows: Rows, number: int, why: str
+    connection: MySqlSession, plans: TablePlans, rows: Rows, number: int, why: str
 ) -> Conflict:
     """The conflict of one record, with the target's rows as they are now."""
     table_plan = plans.table_plan(int(rows.records[number, SLOT]))
@@ -78,7 +78,7 @@ def is_foreign_key(refused: Fatal | None) -> bool:
 
 
 def store_blocking(
-    connection: TargetConnection, owner: Owner, conflict: Conflict, *, bytes_max: int
+    connection: MySqlSession, owner: Owner, conflict: Conflict, *, bytes_max: int
 ) -> None:
     """Store the change that blocks the task. Retryable and Fenced as in any target transaction; logs a refusal."""
     try:
@@ -94,7 +94,7 @@ def store_blocking(
 
 
 def rows_in_the_way(
-    connection: TargetConnection, table_plan: TablePlan, rows: Rows, number: int
+    connection: MySqlSession, table_plan: TablePlan, rows: Rows, number: int
 ) -> str:
     """A JSON array of rows, each an object by column name; "" if the target refuses a look-up."""
     columns = list(table_plan.target.columns.values())
@@ -128,7 +128,7 @@ def _look_ups(table_plan: TablePlan, op: int) -> Iterable[tuple[int, _Key]]:
             yield AFTER, key
 
 
-def _expression(column: TargetColumn) -> bytes:
+def _expression(column: CatalogColumn) -> bytes:
     name = quoted(column.name)
     if column.base_type in _HEX:
         return b"LEFT(HEX(%s), %d)" % (name, VALUE_LENGTH_MAX + 1)

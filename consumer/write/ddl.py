@@ -73,7 +73,7 @@ from consumer.write.ddl_session import (
     sql_mode,
 )
 from drivers.mysql.catalog import Changed, ForeignKey, TableKey
-from drivers.mysql.connection import Endpoint, TargetConnection
+from drivers.mysql.connection import Endpoint, MySqlSession
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
@@ -200,14 +200,14 @@ def _statement(record: DdlRecord) -> Statement:
     return replace(found, kind=Kind.UNKNOWN) if is_unknown else found
 
 
-def _skip(session: TargetConnection, owner: Owner, place: DdlPlace) -> None:
+def _skip(session: MySqlSession, owner: Owner, place: DdlPlace) -> None:
     check_fence(session, owner)
     move_mark(session, owner.task, before=place.before, after=place.after)
     session.commit()
 
 
 def _verdict(
-    session: TargetConnection, record: DdlRecord, statement: Statement, scope: Scope
+    session: MySqlSession, record: DdlRecord, statement: Statement, scope: Scope
 ) -> Verdict:
     gtid = parse_gtid(record.source.origin.connector, record.source.place.gtid)
     is_there = scope.range is not None and any(
@@ -218,7 +218,7 @@ def _verdict(
 
 
 def _pass(
-    session: TargetConnection,
+    session: MySqlSession,
     owner: Owner,
     record: DdlRecord,
     waiting: frozenset[TableKey],
@@ -235,7 +235,7 @@ def _pass(
     fault_point(AFTER_ASIDE)
 
 
-def _forget_intent(session: TargetConnection, owner: Owner, record: DdlRecord) -> None:
+def _forget_intent(session: MySqlSession, owner: Owner, record: DdlRecord) -> None:
     session.query(
         f"DELETE FROM {DATABASE}.ddl_intent WHERE task = %s AND seq = %s",
         (owner.task, record.source.seq),
@@ -243,7 +243,7 @@ def _forget_intent(session: TargetConnection, owner: Owner, record: DdlRecord) -
 
 
 def _leave_out(
-    session: TargetConnection,
+    session: MySqlSession,
     owner: Owner,
     record: DdlRecord,
     statement: Statement,
@@ -266,7 +266,7 @@ def _leave_out(
 
 
 def _apply_once(
-    session: TargetConnection,
+    session: MySqlSession,
     owner: Owner,
     record: DdlRecord,
     statement: Statement,
@@ -344,7 +344,7 @@ _COUNTED_KINDS = {Kind.ALTER_TABLE, Kind.CREATE_INDEX, Kind.DROP_INDEX, Kind.REN
 
 
 def _store_refusal(
-    session: TargetConnection,
+    session: MySqlSession,
     owner: Owner,
     record: DdlRecord,
     statement: Statement,
@@ -358,16 +358,14 @@ def _store_refusal(
     session.commit()
 
 
-def _decide_intent(
-    session: TargetConnection, owner: Owner, record: DdlRecord, decision: str
-) -> None:
+def _decide_intent(session: MySqlSession, owner: Owner, record: DdlRecord, decision: str) -> None:
     session.query(
         f"UPDATE {DATABASE}.ddl_intent SET decision = %s WHERE task = %s AND seq = %s",
         (decision, owner.task, record.source.seq),
     )
 
 
-def _state(session: TargetConnection, record: DdlRecord, statement: Statement) -> State:
+def _state(session: MySqlSession, record: DdlRecord, statement: Statement) -> State:
     """The state of what the statement changes; empty if only an operator decides about the statement.
 
     A statement that is not understood may name tables that the target's account has no privilege on. An attempt to read
@@ -406,7 +404,7 @@ def _undecided(
     return Fatal("MR-5040", f"{what}\n{states}", seq=record.source.seq)
 
 
-def _store_intent(session: TargetConnection, owner: Owner, record: DdlRecord, state: State) -> None:
+def _store_intent(session: MySqlSession, owner: Owner, record: DdlRecord, state: State) -> None:
     objects = json.dumps(dict(state.objects), sort_keys=True)
     session.query(
         f"REPLACE INTO {DATABASE}.ddl_intent (task, seq, sql_text, state_text, server, decision)"
@@ -416,7 +414,7 @@ def _store_intent(session: TargetConnection, owner: Owner, record: DdlRecord, st
 
 
 def _execute(
-    session: TargetConnection,
+    session: MySqlSession,
     owner: Owner,
     record: DdlRecord,
     statement: Statement,

@@ -15,7 +15,7 @@ from consumer.target.progress import Owner, check_fence
 from consumer.target.running_statement import lock
 from consumer.target.sessions import statement_session
 from consumer.target.table_state import check_server, server_of
-from drivers.mysql.connection import TargetConnection
+from drivers.mysql.connection import MySqlSession
 from millrace.errors import Fatal, MillraceError
 from millrace.log import get_logger
 from schemas.gtid import Flavour
@@ -87,10 +87,10 @@ class _Left:
     collations: str | None = None
 
 
-_left: WeakKeyDictionary[TargetConnection, _Left] = WeakKeyDictionary()
+_left: WeakKeyDictionary[MySqlSession, _Left] = WeakKeyDictionary()
 
 
-def entered(session: TargetConnection, owner: Owner, record: DdlRecord) -> TargetConnection:
+def entered(session: MySqlSession, owner: Owner, record: DdlRecord) -> MySqlSession:
     """The session, or a new one, with the source's values of all variables that affect the statement's meaning."""
     values, database = record.statement.session, default_database(record)
     variables = _variables(session, record)
@@ -130,7 +130,7 @@ def entered(session: TargetConnection, owner: Owner, record: DdlRecord) -> Targe
     return session
 
 
-def _variables(session: TargetConnection, record: DdlRecord) -> dict[str, object]:
+def _variables(session: MySqlSession, record: DdlRecord) -> dict[str, object]:
     is_mariadb = session.flavour is Flavour.MARIADB
     is_same = record.source.origin.connector is session.flavour
     has_all = is_mariadb and session.version.numbers >= _IF_EXISTS_FROM
@@ -156,7 +156,7 @@ def _may_name_missing_tables(record: DdlRecord) -> bool:
     return statement.kind in ("drop_table", "sequence") and len(statement.tables) > 1
 
 
-def _translated_modes(session: TargetConnection, modes: list[str]) -> dict[str, object]:
+def _translated_modes(session: MySqlSession, modes: list[str]) -> dict[str, object]:
     """The modes of a source of the other flavour. Fatal MR-5041 if the target has no equal.
 
     By default MySQL rounds the fraction of a second that a column has no place for, and MariaDB cuts it off.
@@ -177,7 +177,7 @@ def _translated_modes(session: TargetConnection, modes: list[str]) -> dict[str, 
     return found
 
 
-def _set_key_rules_aside(session: TargetConnection) -> None:
+def _set_key_rules_aside(session: MySqlSession) -> None:
     """The target's own rules for tables without a primary key are not the source's.
 
     Without the privilege, a required key is left to the server, which says that it is missing; but a generated one
@@ -196,7 +196,7 @@ def _set_key_rules_aside(session: TargetConnection) -> None:
             session.query(f"SET SESSION {requires} = 0")
 
 
-def _use(session: TargetConnection, database: str) -> bool:
+def _use(session: MySqlSession, database: str) -> bool:
     """Whether the database is now the session's default; False if it does not exist or is not accessible."""
     if not database:
         return False
@@ -209,7 +209,7 @@ def _use(session: TargetConnection, database: str) -> bool:
     return True
 
 
-def _set_default_collations(session: TargetConnection, pairs: str) -> None:
+def _set_default_collations(session: MySqlSession, pairs: str) -> None:
     """Set MariaDB's default collations of character sets. `pairs`: name=id,… of the source."""
     if not pairs and not session.query("SHOW VARIABLES LIKE 'character_set_collations'"):
         return
@@ -234,7 +234,7 @@ def _value(text: str) -> object:
 # ---- execution ------------------------------------------------------------------------------------
 
 
-def run_statement(session: TargetConnection, sql: str) -> None:
+def run_statement(session: MySqlSession, sql: str) -> None:
     """Run a statement. If a setting of ``_REFUSING`` refuses it, it is run without, as the source must have done.
 
     Without the privilege to change the setting (MySQL), the error is the server's, with a fix that says so.
@@ -261,11 +261,11 @@ def run_statement(session: TargetConnection, sql: str) -> None:
                 session.query(f"SET SESSION {setting} = 1")
 
 
-def _is_on(session: TargetConnection, setting: str) -> bool:
+def _is_on(session: MySqlSession, setting: str) -> bool:
     return session.query(f"SELECT @@SESSION.{setting}") == [(1,)]
 
 
-def run_failed_statement(session: TargetConnection, sql: str, error_code: str) -> None:
+def run_failed_statement(session: MySqlSession, sql: str, error_code: str) -> None:
     """Run a statement that failed on the source, after changes that it left. It must fail here with the same error.
 
     Fatal MR-5040 if it succeeds; another error is raised.

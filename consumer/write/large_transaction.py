@@ -36,7 +36,7 @@ from consumer.write.target_transaction import (
     MarkClaim,
     Writing,
 )
-from drivers.mysql.connection import TargetConnection
+from drivers.mysql.connection import MySqlSession
 from millrace.errors import Fatal, MillraceError
 from millrace.faults import fault_point, register
 from schemas.record.control import SchemaRecord
@@ -82,7 +82,7 @@ class LargeTransaction:
         pending.conflicted(self.writing.owner.task, self._conflicts)
         return taken
 
-    def _add(self, session: TargetConnection, piece: Taken) -> int:
+    def _add(self, session: MySqlSession, piece: Taken) -> int:
         first = int(np.searchsorted(piece.offsets, self.mark.next_offset))
         while first < len(piece.offsets):
             window = read_window(
@@ -117,7 +117,7 @@ class LargeTransaction:
                 first += 1
         return first
 
-    def _write(self, session: TargetConnection, window: Window) -> None:
+    def _write(self, session: MySqlSession, window: Window) -> None:
         numbers = window.waiting
         if not len(numbers):
             return
@@ -135,9 +135,7 @@ class LargeTransaction:
         self._conflicts += writer.conflicts
         self.rows += len(numbers)
 
-    def _write_carefully(
-        self, session: TargetConnection, writer: RowWriter, window: Window
-    ) -> None:
+    def _write_carefully(self, session: MySqlSession, writer: RowWriter, window: Window) -> None:
         try:
             writer.write_carefully(window.rows, window.waiting)
         except MillraceError:

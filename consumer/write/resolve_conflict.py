@@ -40,7 +40,7 @@ from consumer.target.progress import DATABASE, Owner
 from consumer.target.sessions import open_session
 from consumer.write.row_writer import ConflictRule, RowWriter
 from drivers.mysql.catalog import read_inventory
-from drivers.mysql.connection import Endpoint, TargetConnection
+from drivers.mysql.connection import Endpoint, MySqlSession
 from millrace.errors import Fatal
 from millrace.faults import fault_point, register
 from schemas.documents import ConflictPolicy
@@ -138,7 +138,7 @@ def discard_resolved(endpoint: Endpoint, task: str) -> tuple[int, int]:
 
 
 @contextmanager
-def _session(endpoint: Endpoint, task: str) -> Iterator[TargetConnection]:
+def _session(endpoint: Endpoint, task: str) -> Iterator[MySqlSession]:
     """A registered session: a run that starts can end it if it hangs (``consumer.target.fence``)."""
     session = open_session(endpoint, Owner(task, 0, 0))
     try:
@@ -147,7 +147,7 @@ def _session(endpoint: Endpoint, task: str) -> Iterator[TargetConnection]:
         session.close()
 
 
-def lock_fence(session: TargetConnection, task: str) -> int:
+def lock_fence(session: MySqlSession, task: str) -> int:
     """Lock the fence until the end of the transaction and return its run; Fatal MR-5061 if the task never ran."""
     rows = session.query(f"SELECT run FROM {DATABASE}.fence WHERE task = %s FOR UPDATE", (task,))
     if not rows:
@@ -157,14 +157,14 @@ def lock_fence(session: TargetConnection, task: str) -> int:
     return run
 
 
-def _mark_seq(session: TargetConnection, task: str) -> int:
+def _mark_seq(session: MySqlSession, task: str) -> int:
     rows = session.query(f"SELECT seq FROM {DATABASE}.progress WHERE task = %s", (task,))
     seq = rows[0][0] if rows else -1
     assert isinstance(seq, int)
     return seq
 
 
-def _planned(session: TargetConnection, task: str, conflict: Conflict) -> tuple[TablePlans, Rows]:
+def _planned(session: MySqlSession, task: str, conflict: Conflict) -> tuple[TablePlans, Rows]:
     """The plans of the record's table, and the record as one row."""
     text = schema_of(session, task, conflict)
     inventory = read_inventory(session)
@@ -182,7 +182,7 @@ def _planned(session: TargetConnection, task: str, conflict: Conflict) -> tuple[
     return plans, rows
 
 
-def _delete(session: TargetConnection, task: str, seqs: Sequence[int]) -> None:
+def _delete(session: MySqlSession, task: str, seqs: Sequence[int]) -> None:
     """Fatal MR-5061 if a conflict was deleted since it was read."""
     for seq in seqs:
         sql = f"DELETE FROM {DATABASE}.conflict WHERE task = %s AND seq = %s"
@@ -190,7 +190,7 @@ def _delete(session: TargetConnection, task: str, seqs: Sequence[int]) -> None:
             raise no_conflict(task, seq)
 
 
-def _leave_out(session: TargetConnection, task: str, seqs: Sequence[int], *, run: int) -> None:
+def _leave_out(session: MySqlSession, task: str, seqs: Sequence[int], *, run: int) -> None:
     """Store the seqs as applied, for the next run, and raise the fence to ``run``."""
     first, bitmap = to_bitmap(np.array(seqs, np.int64))
     session.query(
@@ -205,7 +205,7 @@ def _leave_out(session: TargetConnection, task: str, seqs: Sequence[int], *, run
         )
 
 
-def _commit(session: TargetConnection) -> None:
+def _commit(session: MySqlSession) -> None:
     fault_point(BEFORE_COMMIT)
     session.commit()
     fault_point(AFTER_COMMIT)

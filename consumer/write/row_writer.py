@@ -62,8 +62,8 @@ from consumer.write.conflict import conflict_kind, is_foreign_key, make_conflict
 from consumer.write.row_versions import VersionWriter, version_of
 from consumer.write.sequences import split_sequences
 from consumer.write.statements import OPS, Single, byte_parts, statement_bytes, statement_parts
-from drivers.mysql.catalog import TargetColumn, has_changed
-from drivers.mysql.connection import LENIENT_MODE, STRICT_MODE, TargetConnection
+from drivers.mysql.catalog import CatalogColumn, has_changed
+from drivers.mysql.connection import LENIENT_MODE, STRICT_MODE, MySqlSession
 from drivers.mysql.errors import WRONG_TEXT
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.wording import counted
@@ -90,7 +90,7 @@ class RowWriter:
     """Writes walked rows through one connection."""
 
     def __init__(
-        self, connection: TargetConnection, plans: TablePlans, conflict_rule: ConflictRule
+        self, connection: MySqlSession, plans: TablePlans, conflict_rule: ConflictRule
     ) -> None:
         self._connection = connection
         self._plans = plans
@@ -539,7 +539,9 @@ class RowWriter:
         return text.decode(errors="replace")[:_KEY_TEXT_MAX]
 
 
-def not_generated_alike(table_plan: TablePlan, columns: Sequence[TargetColumn], task: str) -> Fatal:
+def not_generated_alike(
+    table_plan: TablePlan, columns: Sequence[CatalogColumn], task: str
+) -> Fatal:
     """MR-5017 for these generated columns."""
     name = table_plan.layout.table.full_name
     names = ", ".join(column.name for column in columns)

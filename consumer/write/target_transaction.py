@@ -36,7 +36,7 @@ from consumer.window.safe_mode import check_triggers
 from consumer.write.conflict import store_blocking
 from consumer.write.incidents import pending
 from consumer.write.row_writer import ConflictRule, RowWriter
-from drivers.mysql.connection import Endpoint, TargetConnection
+from drivers.mysql.connection import Endpoint, MySqlSession
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.faults import fault_point, register
 from schemas.documents import ConflictPolicy
@@ -62,7 +62,7 @@ class Writing:
 class Claim(Protocol):
     """The record of a part's progress, written in its own transaction."""
 
-    def make(self, connection: TargetConnection, owner: Owner) -> None:
+    def make(self, connection: MySqlSession, owner: Owner) -> None:
         """Write it; an error rolls the part back."""
 
 
@@ -86,7 +86,7 @@ class MarkClaim:
         passes = len(applied) > 0 and int(applied[-1]) <= after.seq
         return cls(before, after, learned, passes)
 
-    def make(self, connection: TargetConnection, owner: Owner) -> None:
+    def make(self, connection: MySqlSession, owner: Owner) -> None:
         """Retryable MR-5021 if the mark is elsewhere."""
         move_mark(connection, owner.task, before=self.before, after=self.after)
         save_schemas(connection, owner.task, self.learned)
@@ -103,7 +103,7 @@ class BitmapClaim:
     part: int
     seqs: Ints
 
-    def make(self, connection: TargetConnection, owner: Owner) -> None:
+    def make(self, connection: MySqlSession, owner: Owner) -> None:
         """Insert the bitmap."""
         first_seq, bitmap = to_bitmap(self.seqs)
         place = (owner.task, owner.run, self.flight, self.lane, self.part)
@@ -149,7 +149,7 @@ def apply_part(
     raise Retryable("MR-5005", "the rows stay locked")
 
 
-def move_over(session: TargetConnection, owner: Owner, claim: Claim, *, through: int) -> None:
+def move_over(session: MySqlSession, owner: Owner, claim: Claim, *, through: int) -> None:
     """Move the mark over flights whose parts are all applied; delete bitmaps of flights up to ``through``."""
     fault_point(BEFORE_MARK)
     check_fence(session, owner)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from drivers.mysql.actions import NO_ACTIONS, Actions
 from drivers.mysql.collation import Fold
-from drivers.mysql.connection import TargetConnection
+from drivers.mysql.connection import MySqlSession
 from drivers.mysql.folds import read_folds
 from drivers.mysql.layered import LayeredMap, layered
 from millrace.errors import Fatal, Retryable
@@ -36,7 +36,7 @@ _NO_LANGUAGE = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class TargetColumn:
+class CatalogColumn:
     """``type_text`` is COLUMN_TYPE in lower case; ``collation`` is "" for a column without one.
 
     ``has_equal_labels``: its collation calls two labels of the ENUM or SET equal. A text then means the first of them.
@@ -101,7 +101,7 @@ class UniqueKey:
 
 
 @dataclass(frozen=True, slots=True)
-class TargetTable:
+class CatalogTable:
     """One base table; ``rolls_back``: its engine is transactional.
 
     ``is_versioned``: the server keeps old rows. ``period``: the names of the columns with the start and the end of each
@@ -111,7 +111,7 @@ class TargetTable:
 
     database: str
     table: str
-    columns: Mapping[str, TargetColumn]
+    columns: Mapping[str, CatalogColumn]
     unique_keys: tuple[UniqueKey, ...]
     engine: str = "InnoDB"
     rolls_back: bool = True
@@ -163,7 +163,7 @@ class Inventory:
 
     flavour: Flavour = Flavour.MYSQL
     packet_bytes_max: int = 1 << 22
-    tables: Mapping[TableKey, TargetTable] = field(default_factory=dict)
+    tables: Mapping[TableKey, CatalogTable] = field(default_factory=dict)
     foreign_keys: tuple[ForeignKey, ...] = ()
     alter_count: int = 0
     folds_names: bool = False
@@ -188,7 +188,7 @@ class Changed:
     alterations: int = 0
 
 
-def read_inventory(connection: TargetConnection, *, with_folds: bool = True) -> Inventory:
+def read_inventory(connection: MySqlSession, *, with_folds: bool = True) -> Inventory:
     """Read all databases, and the folds of their keys' collations.
 
     Tables that are altered meanwhile are read again, because columns and keys are read one after the other. Retryable
@@ -206,11 +206,11 @@ def read_inventory(connection: TargetConnection, *, with_folds: bool = True) -> 
     return _read_once(connection, with_folds=with_folds)
 
 
-def _read_once(connection: TargetConnection, *, with_folds: bool) -> Inventory:
+def _read_once(connection: MySqlSession, *, with_folds: bool) -> Inventory:
     # Queries name one database each. A query over all databases makes MariaDB open every one of its own views each
     # time, and has crashed 11.4.5.
     altered = alter_count(connection)
-    tables: dict[TableKey, TargetTable] = {}
+    tables: dict[TableKey, CatalogTable] = {}
     foreign: list[ForeignKey] = []
     rolling_back = _rolling_back(connection)
     for database in sorted(_present(connection) - SYSTEM_DATABASES):
@@ -231,7 +231,7 @@ def _read_once(connection: TargetConnection, *, with_folds: bool) -> Inventory:
     )
 
 
-def read_again(connection: TargetConnection, known: Inventory, changed: Changed) -> Inventory:
+def read_again(connection: MySqlSession, known: Inventory, changed: Changed) -> Inventory:
     """``known`` after a statement: the changed tables and the children of changed parents are read again.
 
     Everything is read again if the server executed more statements than this one.
@@ -244,7 +244,7 @@ def read_again(connection: TargetConnection, known: Inventory, changed: Changed)
         if key.parent in changed.tables or key.parent[0] in changed.databases:
             asked.add(key.child)
     asked = {table for table in asked if table[0] not in {*SYSTEM_DATABASES, *changed.databases}}
-    tables: dict[TableKey, TargetTable | None] = dict.fromkeys(asked)
+    tables: dict[TableKey, CatalogTable | None] = dict.fromkeys(asked)
     if changed.databases:
         tables |= {table: None for table in known.tables if table[0] in changed.databases}
     foreign: list[ForeignKey] = []
@@ -276,8 +276,8 @@ def read_again(connection: TargetConnection, known: Inventory, changed: Changed)
 
 
 def _read_folds(
-    connection: TargetConnection,
-    tables: Mapping[TableKey, TargetTable | None],
+    connection: MySqlSession,
+    tables: Mapping[TableKey, CatalogTable | None],
     foreign: Iterable[ForeignKey],
     known: Mapping[str, Fold] | None = None,
 ) -> Mapping[str, Fold]:
@@ -302,19 +302,19 @@ def _read_folds(
     return {**found, **new} if new else found
 
 
-def _present(connection: TargetConnection) -> set[str]:
+def _present(connection: MySqlSession) -> set[str]:
     return {
         _text(name)
         for (name,) in connection.query("SELECT SCHEMA_NAME FROM information_schema.SCHEMATA")
     }
 
 
-def _rolling_back(connection: TargetConnection) -> set[str]:
+def _rolling_back(connection: MySqlSession) -> set[str]:
     """The engines that are transactional."""
     return {_text(engine) for (engine,) in connection.query(ENGINES_SQL)}
 
 
-def _has_foreign_keys(connection: TargetConnection, database: str, table: str) -> bool:
+def _has_foreign_keys(connection: MySqlSession, database: str, table: str) -> bool:
     """Whether the table may be a child. Asking ``information_schema`` costs several times as much."""
     try:
         rows = connection.query(f"SHOW CREATE TABLE {table_name(database, table).decode()}")
@@ -325,7 +325,7 @@ def _has_foreign_keys(connection: TargetConnection, database: str, table: str) -
     return "FOREIGN KEY" in _text(rows[0][1]).upper()
 
 
-def read_triggers(connection: TargetConnection) -> dict[TableKey, tuple[str, ...]]:
+def read_triggers(connection: MySqlSession) -> dict[TableKey, tuple[str, ...]]:
     """The names of each table's triggers that the account can see, for which it needs TRIGGER."""
     found: dict[TableKey, tuple[str, ...]] = {}
     for row in connection.query(TRIGGERS_SQL):
@@ -335,7 +335,7 @@ def read_triggers(connection: TargetConnection) -> dict[TableKey, tuple[str, ...
     return found
 
 
-def hold_triggers(connection: TargetConnection, table: TableKey) -> tuple[str, ...]:
+def hold_triggers(connection: MySqlSession, table: TableKey) -> tuple[str, ...]:
     """The names of a table's triggers. None is created or dropped until the end of the target transaction.
 
     The lock is the metadata lock that a write takes, too; no row is locked.
@@ -344,13 +344,13 @@ def hold_triggers(connection: TargetConnection, table: TableKey) -> tuple[str, .
     return tuple(_text(name) for (name,) in connection.query(TRIGGERS_OF_TABLE_SQL, table))
 
 
-def alter_count(connection: TargetConnection) -> int:
+def alter_count(connection: MySqlSession) -> int:
     """The number of statements that change keys of tables the server has begun. Takes 2 ms for any number of tables."""
     return sum(int(_text(count)) for _, count in connection.query(DDL_COUNTS_SQL))
 
 
 def has_changed(
-    connection: TargetConnection, known: Inventory, table: TargetTable, *, with_foreign: bool
+    connection: MySqlSession, known: Inventory, table: CatalogTable, *, with_foreign: bool
 ) -> bool:
     """Whether this table of ``known``, or if ``with_foreign`` a foreign key of its database, has changed since.
 
@@ -367,19 +367,19 @@ def has_changed(
 
 
 def _read_tables(
-    connection: TargetConnection, database: str, rolling_back: Set[str], table_name: str = ""
-) -> dict[TableKey, TargetTable]:
+    connection: MySqlSession, database: str, rolling_back: Set[str], table_name: str = ""
+) -> dict[TableKey, CatalogTable]:
     """The tables of the database, or only the table ``table_name``. Retryable MR-5023 if keys do not fit columns."""
     asked = of_one_table if table_name else str
     wanted = (database, table_name) if table_name else (database,)
-    columns: dict[str, dict[str, TargetColumn]] = {}
+    columns: dict[str, dict[str, CatalogColumn]] = {}
     ends: dict[str, dict[str, str]] = {}
     expressions: dict[str, dict[str, str]] = {}
     for row in connection.query(asked(COLUMNS_SQL), wanted):
         table, name, type_text, base, charset, collation, nullable, generated, extra = map(
             _text, row
         )
-        columns.setdefault(table, {})[name] = TargetColumn(
+        columns.setdefault(table, {})[name] = CatalogColumn(
             name,
             type_text.lower(),
             base.lower(),
@@ -419,7 +419,7 @@ def _read_tables(
                 raise Retryable("MR-5023", f"{database}.{table} was altered while it was read")
             if connection.flavour is Flavour.MARIADB:
                 unique = _with_periods(connection, (database, table), found, unique)
-            tables[database, table] = TargetTable(
+            tables[database, table] = CatalogTable(
                 database,
                 table,
                 found,
@@ -438,7 +438,7 @@ def _labels(type_text: str) -> list[str]:
 
 
 def _has_equal_labels(
-    connection: TargetConnection, type_text: str, charset: str, collation: str
+    connection: MySqlSession, type_text: str, charset: str, collation: str
 ) -> bool:
     """Whether the column's collation calls two of its labels equal. Without strict mode servers take such labels.
 
@@ -457,7 +457,7 @@ def _has_equal_labels(
     return int(str(count)) < len(labels)
 
 
-def _operands(columns: Mapping[str, TargetColumn]) -> list[Operand]:
+def _operands(columns: Mapping[str, CatalogColumn]) -> list[Operand]:
     return [
         Operand(column.name, column.type_text, column.base_type, column.generated)
         for column in columns.values()
@@ -465,8 +465,8 @@ def _operands(columns: Mapping[str, TargetColumn]) -> list[Operand]:
 
 
 def _by_session(
-    columns: Mapping[str, TargetColumn], expressions: Mapping[str, str]
-) -> dict[str, TargetColumn]:
+    columns: Mapping[str, CatalogColumn], expressions: Mapping[str, str]
+) -> dict[str, CatalogColumn]:
     """The generated columns with ``by_session``."""
     operands = _operands(columns)
     return {
@@ -479,7 +479,7 @@ def _by_session(
 
 
 def _read_foreign_keys(
-    connection: TargetConnection, database: str, table_name: str = ""
+    connection: MySqlSession, database: str, table_name: str = ""
 ) -> Iterable[ForeignKey]:
     """The foreign keys of the database's tables, or only those of the child ``table_name``."""
     asked = of_one_table if table_name else str
@@ -503,7 +503,7 @@ def _read_foreign_keys(
         )
 
 
-def _shown_actions(connection: TargetConnection, place: tuple[str, str, str]) -> Actions:
+def _shown_actions(connection: MySqlSession, place: tuple[str, str, str]) -> Actions:
     """MariaDB hides the rules from an account that may only read; SHOW CREATE TABLE does not."""
     database, table, name = place
     ((_, text),) = connection.query(f"SHOW CREATE TABLE {table_name(database, table).decode()}")
@@ -537,7 +537,7 @@ def _without(
 
 
 def _unique_keys(
-    indexes: Mapping[str, list[_KeyPart]], columns: Mapping[str, TargetColumn]
+    indexes: Mapping[str, list[_KeyPart]], columns: Mapping[str, CatalogColumn]
 ) -> Iterable[UniqueKey]:
     operands = _operands(columns)
     for name in sorted(indexes, key=lambda name: (name != "PRIMARY", name)):
@@ -566,9 +566,9 @@ def of_one_table(sql: str) -> str:
 
 
 def _with_periods(
-    connection: TargetConnection,
+    connection: MySqlSession,
     table: TableKey,
-    columns: Mapping[str, TargetColumn],
+    columns: Mapping[str, CatalogColumn],
     keys: tuple[UniqueKey, ...],
 ) -> tuple[UniqueKey, ...]:
     """Sets ``has_period`` from SHOW CREATE TABLE, which shows it in every version.

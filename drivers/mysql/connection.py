@@ -1,4 +1,4 @@
-"""Connections to target servers. The only module of ``consumer`` that uses PyMySQL.
+"""Sessions on servers of source and target sets. The only module of ``consumer`` that uses PyMySQL.
 
 Guarantees: every error of the driver or the server is raised as Retryable or Fatal. Affected rows are *matched*
 rows (CLIENT.FOUND_ROWS), so an update that changes nothing still counts. Texts of a server may contain bytes that are
@@ -148,8 +148,8 @@ def _codec(name: str) -> codecs.CodecInfo | None:
 codecs.register(_codec)
 
 
-class TargetConnection:
-    """One session on one target server."""
+class MySqlSession:
+    """One session on one server."""
 
     def __init__(
         self, endpoint: Endpoint, *, connection: "pymysql.connections.Connection[Cursor]"
@@ -400,7 +400,7 @@ class RowPackets:
 
 def connect(
     endpoint: Endpoint, *, database: str | None = None, answer_s: float | None = None
-) -> TargetConnection:
+) -> MySqlSession:
     """A session with the settings in the module's docstring. ``answer_s``: the limit for each answer."""
     try:
         connection = pymysql.connect(
@@ -455,7 +455,7 @@ def connect(
     inside.side = endpoint.side  # for the errors of all its statements
     if wire := getattr(inside, "_sock", None):  # a test's server may have none
         _enable_keepalive(wire)
-    return TargetConnection(endpoint, connection=connection)
+    return MySqlSession(endpoint, connection=connection)
 
 
 def _enable_keepalive(wire: socket.socket) -> None:

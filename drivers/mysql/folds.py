@@ -18,7 +18,7 @@ from drivers.mysql.collation import (
     make_fold,
     probes,
 )
-from drivers.mysql.connection import TargetConnection, text_of
+from drivers.mysql.connection import MySqlSession, text_of
 from schemas.gtid import Flavour
 from schemas.sql.quoting import charset_name
 
@@ -32,7 +32,7 @@ _known: dict[tuple[str, str], Fold] = {}
 
 
 def read_folds(
-    connection: TargetConnection, collations: Iterable[tuple[str, str]]
+    connection: MySqlSession, collations: Iterable[tuple[str, str]]
 ) -> Mapping[str, Fold]:
     """The folds of these pairs (character set, collation). Without: those that have none or need none."""
     wanted = [
@@ -54,7 +54,7 @@ def read_folds(
     return found
 
 
-def _read_fold(connection: TargetConnection, charset: str, collation: str) -> Fold:
+def _read_fold(connection: MySqlSession, charset: str, collation: str) -> Fold:
     tailored = is_tailored(collation)
     # MariaDB joins the levels without a separator
     level = " LEVEL 1" if tailored and connection.flavour is Flavour.MARIADB else ""
@@ -80,9 +80,7 @@ def _read_fold(connection: TargetConnection, charset: str, collation: str) -> Fo
     return make_fold(found, sequences, tailored=tailored)
 
 
-def _read_sequences(
-    connection: TargetConnection, weight: Callable[[str], str]
-) -> Mapping[str, bytes]:
+def _read_sequences(connection: MySqlSession, weight: Callable[[str], str]) -> Mapping[str, bytes]:
     texts = probes()
     cells = "".join(text.encode("utf-32-be").hex().ljust(_CELL) for text in texts)
     place = f"(high.d*64+low.d)*{_CELL * _POINTS}"

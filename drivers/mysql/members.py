@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
-from drivers.mysql.connection import Endpoint, Side, TargetConnection, connect
+from drivers.mysql.connection import Endpoint, MySqlSession, Side, connect
 from drivers.mysql.primary import endpoints
 from drivers.mysql.snapshot_position import executed
 from millrace.errors import MillraceError, Retryable
@@ -187,7 +187,7 @@ def _ask_or_error(endpoint: Endpoint) -> Candidate | MillraceError:
         return error
 
 
-def _ask(session: TargetConnection) -> Candidate:
+def _ask(session: MySqlSession) -> Candidate:
     updates = session.version.variable("log_replica_updates")
     replications = tuple(map(_replication, session.named(session.version.replica_status)))
     ((read_only, log_bin, logs_updates),) = session.query(
@@ -202,7 +202,7 @@ def _ask(session: TargetConnection) -> Candidate:
     )
 
 
-def replication_lag_s(session: TargetConnection) -> float | None:
+def replication_lag_s(session: MySqlSession) -> float | None:
     """The lag of the member now; None while it does not replicate, 0 for a primary."""
     found = tuple(map(_replication, session.named(session.version.replica_status)))
     if any(one.lag_s is None for one in found):

@@ -12,7 +12,7 @@ Not done here: detecting a failover that happens later, while a run writes.
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from drivers.mysql.connection import Endpoint, Side, TargetConnection, TlsChoice, connect
+from drivers.mysql.connection import Endpoint, MySqlSession, Side, TlsChoice, connect
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger
 from millrace.wording import counted
@@ -122,7 +122,7 @@ def _ask(endpoint: Endpoint) -> _Answer:
         session.close()
 
 
-def sources_of(session: TargetConnection) -> tuple[str, ...]:
+def sources_of(session: MySqlSession) -> tuple[str, ...]:
     """The servers it replicates from, as host:port; also empty if the account may not query them."""
     # the same columns in every version; MariaDB's begin with the connection's name
     host, port = (3, 5) if session.flavour is Flavour.MARIADB else (1, 3)

@@ -18,7 +18,7 @@ never logged, and it gets a transaction with the transaction's own commit.
 from collections.abc import Sequence
 
 from drivers.mysql.catalog import TableKey
-from drivers.mysql.connection import TargetConnection, connect
+from drivers.mysql.connection import MySqlSession, connect
 from millrace.errors import Retryable
 from schemas.gtid import Flavour, GtidPosition, GtidSet, parse_gtid_set, unite
 from schemas.sql.quoting import table_name
@@ -27,14 +27,14 @@ LOCK_WAIT_S = 2  # writers queue up after a lock that waits
 LOCK_TRIES = 15
 
 
-def executed(session: TargetConnection) -> GtidPosition:
+def executed(session: MySqlSession) -> GtidPosition:
     """All transactions that the member has committed, and perhaps some that are not visible yet (MariaDB)."""
     if session.flavour is Flavour.MYSQL:
         return _read(session, "gtid_executed")
     return unite(_read(session, "gtid_binlog_pos"), _read(session, "gtid_slave_pos"))
 
 
-def read_begin(session: TargetConnection) -> GtidPosition:
+def read_begin(session: MySqlSession) -> GtidPosition:
     """Transactions that are visible to every later read. Ends the session's transaction."""
     if session.flavour is Flavour.MYSQL:
         return _read(session, "gtid_executed")
@@ -43,7 +43,7 @@ def read_begin(session: TargetConnection) -> GtidPosition:
     return found
 
 
-def read_end(session: TargetConnection) -> GtidPosition:
+def read_end(session: MySqlSession) -> GtidPosition:
     """All transactions of which an earlier read may have seen a row, and perhaps more."""
     if session.flavour is Flavour.MARIADB:
         return executed(session)
@@ -51,7 +51,7 @@ def read_end(session: TargetConnection) -> GtidPosition:
     return unite(GtidSet.parse_owned(str(owned or "")), _read(session, "gtid_executed"))
 
 
-def begin_exact(session: TargetConnection, tables: Sequence[TableKey]) -> GtidPosition:
+def begin_exact(session: MySqlSession, tables: Sequence[TableKey]) -> GtidPosition:
     """Begin a snapshot in this session: the rows of these tables are those of exactly this GTID set.
 
     Retryable MR-5005 if the tables can't be locked soon (MySQL).
@@ -69,7 +69,7 @@ def begin_exact(session: TargetConnection, tables: Sequence[TableKey]) -> GtidPo
         locking.close()
 
 
-def begin_snapshot(session: TargetConnection) -> GtidPosition:
+def begin_snapshot(session: MySqlSession) -> GtidPosition:
     """Begin a snapshot of MariaDB; the GTID set that is visible in it. Retryable MR-5093 if its binlog file is gone."""
     before = _read(session, "gtid_slave_pos")
     _start_snapshot(session)
@@ -82,13 +82,13 @@ def begin_snapshot(session: TargetConnection) -> GtidPosition:
     return unite(before, parse_gtid_set(Flavour.MARIADB, str(gtids)))
 
 
-def _start_snapshot(session: TargetConnection) -> None:
+def _start_snapshot(session: MySqlSession) -> None:
     session.rollback()
     session.query("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
     session.query("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
 
 
-def _lock(session: TargetConnection, tables: Sequence[TableKey]) -> None:
+def _lock(session: MySqlSession, tables: Sequence[TableKey]) -> None:
     session.query(f"SET SESSION lock_wait_timeout = {LOCK_WAIT_S}")
     named = ", ".join(f"{table_name(*table).decode()} READ" for table in tables)
     for number in range(LOCK_TRIES):
@@ -101,6 +101,6 @@ def _lock(session: TargetConnection, tables: Sequence[TableKey]) -> None:
             return
 
 
-def _read(session: TargetConnection, name: str) -> GtidPosition:
+def _read(session: MySqlSession, name: str) -> GtidPosition:
     ((value,),) = session.query(f"SELECT @@global.{name}")
     return parse_gtid_set(session.flavour, str(value or ""))

@@ -10,7 +10,7 @@ import typer
 from millrace.cli.control import control
 
 if TYPE_CHECKING:
-    from drivers.mysql.connection import TargetConnection
+    from drivers.mysql.connection import MySqlSession
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -71,7 +71,7 @@ def apply_ddl(
     )
 
 
-def _ended(session: "TargetConnection", task: str, stream: str, seq: int) -> str:
+def _ended(session: "MySqlSession", task: str, stream: str, seq: int) -> str:
     """End the running statement; the text for the operator. Fatal MR-5043 if the target executes none."""
     from consumer.target.progress import decide_intent
     from consumer.target.running_statement import end_statement, find_statement

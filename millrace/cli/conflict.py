@@ -21,7 +21,7 @@ from schemas.status import TaskState
 if TYPE_CHECKING:
     from consumer.target.conflicts import StoredConflict
     from consumer.write.resolve_conflict import Discarded
-    from drivers.mysql.connection import Endpoint, TargetConnection
+    from drivers.mysql.connection import Endpoint, MySqlSession
 
 OPERATIONS = {"c": "insert", "u": "update", "d": "delete"}
 
@@ -203,7 +203,7 @@ def _endpoint(now: Control, task: str, *, for_writing: bool = True) -> "Endpoint
 
 
 @contextmanager
-def _reading(endpoint: "Endpoint", task: str) -> Iterator["TargetConnection"]:
+def _reading(endpoint: "Endpoint", task: str) -> Iterator["MySqlSession"]:
     from drivers.mysql.connection import connect
 
     session = connect(endpoint)

@@ -16,7 +16,7 @@ import pytest
 from consumer.target.progress import decide_intent
 from consumer.write import ddl
 from deploy.servers import DatabaseServer, ServerOptions, sql, start_set
-from drivers.mysql.connection import TargetConnection, connect
+from drivers.mysql.connection import MySqlSession, connect
 from millrace.errors import Fatal
 from schemas.gtid import Flavour
 from tests.fixtures.servers import FLAVOURS, SERVICE, SMALL
@@ -88,15 +88,15 @@ class _Pair:
 
 @contextmanager
 def _counted(pair: _Pair) -> Iterator[None]:
-    query = TargetConnection.query
+    query = MySqlSession.query
 
-    def counting(session: TargetConnection, text: str | bytes, *given: Any) -> Any:
+    def counting(session: MySqlSession, text: str | bytes, *given: Any) -> Any:
         if isinstance(text, bytes):
             pair.executed[text] += 1
         return query(session, text, *given)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TargetConnection, "query", counting)
+        patch.setattr(MySqlSession, "query", counting)
         yield
 
 

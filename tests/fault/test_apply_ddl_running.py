@@ -16,7 +16,7 @@ from consumer.target.running_statement import RunningStatement, end_statement, f
 from consumer.task.start import owner_of
 from deploy.servers import DatabaseServer, ServerOptions, sql
 from drivers.mysql import connection
-from drivers.mysql.connection import TargetConnection, connect
+from drivers.mysql.connection import MySqlSession, connect
 from millrace.errors import Fatal, MillraceError
 from tests.fixtures.servers import NewServer
 from tests.kit.apply.faults import BadLine, Supervised
@@ -48,7 +48,7 @@ class _Scene:
         self.line = line
         self.task = Supervised(line.endpoint, apply_task(self.name), stream)
         self.direct = Supervised(endpoint_of(server), apply_task(self.name), stream)
-        self.session: TargetConnection = connect(endpoint_of(server))
+        self.session: MySqlSession = connect(endpoint_of(server))
         self.errors: list[MillraceError] = []
         self._holder = sql.open_root(server.socket)
         cursor = self._holder.cursor()

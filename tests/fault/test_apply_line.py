@@ -12,7 +12,7 @@ import pytest
 
 from consumer.write import row_writer
 from deploy.servers import DatabaseServer
-from drivers.mysql.connection import TargetConnection
+from drivers.mysql.connection import MySqlSession
 from schemas.gtid import Flavour
 from tests.kit.apply.faults import BadLine, Loss, Supervised
 from tests.kit.apply.local import apply_task
@@ -32,11 +32,11 @@ class _Counted:
         self.armed: tuple[str, int, Loss] | None = None
         self._line = line
         for kind in ("query", "run", "load", "commit"):
-            method = getattr(TargetConnection, kind)
-            monkeypatch.setattr(TargetConnection, kind, self._counting(kind, method))
+            method = getattr(MySqlSession, kind)
+            monkeypatch.setattr(MySqlSession, kind, self._counting(kind, method))
 
     def _counting(self, kind: str, method: Callable[..., Any]) -> Callable[..., Any]:
-        def counted(session: TargetConnection, *arguments: object, **named: object) -> object:
+        def counted(session: MySqlSession, *arguments: object, **named: object) -> object:
             for name in (kind, "any"):
                 self.counts[name] += 1
                 if self.armed is not None and self.armed[:2] == (name, self.counts[name]):

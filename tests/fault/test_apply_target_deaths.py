@@ -12,7 +12,7 @@ import pytest
 
 from consumer.write.target_transaction import AFTER_LANE_COMMIT, AFTER_MARK
 from deploy.servers import DatabaseServer
-from drivers.mysql.connection import TargetConnection
+from drivers.mysql.connection import MySqlSession
 from millrace import faults
 from millrace.errors import Retryable
 from schemas.gtid import Flavour
@@ -78,16 +78,16 @@ class _Passages:
     @contextmanager
     def seen(self) -> Iterator[None]:
         """Count in the block."""
-        query = TargetConnection.query
+        query = MySqlSession.query
 
-        def counting(session: TargetConnection, sql: str | bytes, *given: Any) -> Any:
+        def counting(session: MySqlSession, sql: str | bytes, *given: Any) -> Any:
             found = query(session, sql, *given)
             if sql in _STATEMENT_BYTES:
                 self.executed[sql.decode()] += 1
             return found
 
         with pytest.MonkeyPatch.context() as patch, faults.watched(self):
-            patch.setattr(TargetConnection, "query", counting)
+            patch.setattr(MySqlSession, "query", counting)
             yield
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from consumer.write import target_transaction
 from deploy.servers import Account, DatabaseServer, ServerOptions, sql
-from drivers.mysql.connection import Endpoint, TargetConnection, TlsChoice, connect
+from drivers.mysql.connection import Endpoint, MySqlSession, TlsChoice, connect
 from millrace.errors import Fatal, Retryable
 from schemas.gtid import Flavour
 from schemas.table.structure import Column, ColumnType, TypeCode
@@ -95,7 +95,7 @@ def test_target_without_free_connections_is_retried(
     """Others hold all connections at the start; later the account reaches its own limit in the middle."""
     task = supervised(_plain(target_server), name)
     ((before,),) = target_server.execute("SELECT @@max_connections")
-    others: list[TargetConnection] = []
+    others: list[MySqlSession] = []
     with sql.root_connection(target_server.socket) as root, root.cursor() as cursor:
         _end_other_connections(cursor)
         cursor.execute("SET GLOBAL max_connections = 10")
@@ -138,7 +138,7 @@ def _end_other_connections(cursor: pymysql.cursors.Cursor) -> None:
 
 
 def _are_all_connections_taken(
-    cursor: pymysql.cursors.Cursor, endpoint: Endpoint, others: list[TargetConnection]
+    cursor: pymysql.cursors.Cursor, endpoint: Endpoint, others: list[MySqlSession]
 ) -> bool:
     """Whether only root and ``others`` are connected; a connection closed before may count for a while."""
     while _connects(endpoint, others):
@@ -148,7 +148,7 @@ def _are_all_connections_taken(
     return int(str(connected)) == len(others) + 1
 
 
-def _connects(endpoint: Endpoint, others: list[TargetConnection]) -> bool:
+def _connects(endpoint: Endpoint, others: list[MySqlSession]) -> bool:
     try:
         others.append(connect(endpoint))
     except Retryable:

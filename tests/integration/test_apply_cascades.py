@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from deploy.servers import DatabaseServer
-from drivers.mysql.connection import TargetConnection, connect
+from drivers.mysql.connection import MySqlSession, connect
 from millrace.errors import Fatal
 from schemas.documents import ApplyTask, ConflictPolicy
 from tests.kit.apply.family import COLUMNS, Family, State, create_tables, read_rows
@@ -55,14 +55,14 @@ def source(name: str, target_server: DatabaseServer) -> Iterator[str]:
 
 
 @pytest.fixture
-def session(target_server: DatabaseServer) -> Iterator[TargetConnection]:
+def session(target_server: DatabaseServer) -> Iterator[MySqlSession]:
     """A session for both databases."""
     opened = connect(endpoint_of(target_server))
     yield opened
     opened.close()
 
 
-def _load(session: TargetConnection, database: str, states: list[State], seed: int) -> None:
+def _load(session: MySqlSession, database: str, states: list[State], seed: int) -> None:
     """Each row from another moment, as if a load without a snapshot had read it."""
     chance = random.Random(seed)
     session.query("SET SESSION foreign_key_checks = 0")
@@ -90,7 +90,7 @@ def test_rows_that_a_cascade_changed_end_as_on_the_source(
     name: str,
     target_server: DatabaseServer,
     source: str,
-    session: TargetConnection,
+    session: MySqlSession,
     *,
     shape: str,
     logs: bool,
@@ -112,15 +112,13 @@ def test_rows_that_a_cascade_changed_end_as_on_the_source(
     assert read_rows(session, name, tuple(keys)) == family.states[-1]
 
 
-def _family(session: TargetConnection, source: str, name: str, keys: dict[str, str]) -> Family:
+def _family(session: MySqlSession, source: str, name: str, keys: dict[str, str]) -> Family:
     for database in (source, name):
         create_tables(session, database, keys)
     return Family(session, source, name, tuple(keys), RecordStream())
 
 
-def _parent_deleted_after_its_child_came(
-    session: TargetConnection, source: str, name: str
-) -> Family:
+def _parent_deleted_after_its_child_came(session: MySqlSession, source: str, name: str) -> Family:
     """The transaction of the DELETE is open."""
     family = _family(session, source, name, EXACT["deleted with the parent"])
     family.prepare("INSERT INTO {s}.p VALUES (1, NULL, NULL, 0)")
@@ -135,7 +133,7 @@ def test_child_of_a_deleted_parent_does_not_come_back(
     name: str,
     target_server: DatabaseServer,
     source: str,
-    session: TargetConnection,
+    session: MySqlSession,
     *,
     is_large: bool,
 ) -> None:
@@ -148,7 +146,7 @@ def test_child_of_a_deleted_parent_does_not_come_back(
 
 
 def test_cascade_is_repeated_beside_a_conflict(
-    name: str, target_server: DatabaseServer, source: str, session: TargetConnection
+    name: str, target_server: DatabaseServer, source: str, session: MySqlSession
 ) -> None:
     """The conflict of a row after the range makes the task write all rows of its part one by one."""
     family = _parent_deleted_after_its_child_came(session, source, name)
@@ -176,7 +174,7 @@ def _refused(server: DatabaseServer, task: ApplyTask, stream: RecordStream) -> s
 
 @pytest.mark.parametrize("shape", REFUSED)
 def test_cascade_over_several_levels_blocks_the_task(
-    name: str, target_server: DatabaseServer, source: str, session: TargetConnection, shape: str
+    name: str, target_server: DatabaseServer, source: str, session: MySqlSession, shape: str
 ) -> None:
     """No row of the window is written. After the range the target's own cascade does it."""
     family = _family(session, source, name, REFUSED[shape])
@@ -194,7 +192,7 @@ def test_cascade_over_several_levels_blocks_the_task(
 
 @pytest.mark.parametrize("rule", ["CASCADE", "SET NULL", "NO ACTION"])
 def test_changed_key_that_rows_follow_blocks_the_task(
-    name: str, target_server: DatabaseServer, source: str, session: TargetConnection, rule: str
+    name: str, target_server: DatabaseServer, source: str, session: MySqlSession, rule: str
 ) -> None:
     """Only if the foreign key acts on it: ON DELETE CASCADE alone changes no row."""
     keys = {"p": "", "c": _up("p", f"{_CASCADE} ON UPDATE {rule}")}
@@ -218,7 +216,7 @@ def test_later_row_of_a_deleted_parent_blocks_the_task(
     name: str,
     target_server: DatabaseServer,
     source: str,
-    session: TargetConnection,
+    session: MySqlSession,
     policy: ConflictPolicy,
 ) -> None:
     """By a foreign key without a cascade; no conflict policy leaves the DELETE or its cascade out."""

@@ -12,7 +12,7 @@ from consumer.compare import Ends, compare_sets
 from consumer.target.sessions import COORDINATOR, close_sessions, kept_sessions
 from consumer.write import ddl, ddl_session
 from deploy.servers import DatabaseServer, ServerOptions
-from drivers.mysql.connection import TargetConnection, connect
+from drivers.mysql.connection import MySqlSession, connect
 from millrace.errors import Fatal, Retryable
 from schemas.gtid import Flavour
 from tests.fixtures.servers import NewServer
@@ -361,7 +361,7 @@ def test_answer_of_one_server_moves_no_mark_on_another(
     stream, run = RecordStream(), ddl_session.run_statement
     stream.ddl("CREATE TABLE t (id INT)", database=name)
 
-    def move(session: TargetConnection, sql: str) -> None:
+    def move(session: MySqlSession, sql: str) -> None:
         run(session, sql)
         kept_sessions[f"{name}/{COORDINATOR}"].session.server = "promoted"
 

@@ -9,7 +9,7 @@ from deploy.servers import DatabaseServer
 from drivers.mysql import catalog
 from drivers.mysql.actions import NO_ACTIONS, Action, Actions
 from drivers.mysql.catalog import Inventory, read_inventory
-from drivers.mysql.connection import TargetConnection, connect
+from drivers.mysql.connection import MySqlSession, connect
 from millrace.errors import Retryable
 from tests.kit.apply.ddl_process import INSERT, script_for
 from tests.kit.apply.local import LocalRecords, apply_task, endpoint_of, ignore, started
@@ -40,15 +40,15 @@ def name(target_server: DatabaseServer) -> Iterator[str]:
 def _database_wide(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The queries about whole databases that follow."""
     asked: list[str] = []
-    query = TargetConnection.query
+    query = MySqlSession.query
     wide = (catalog.COLUMNS_SQL, catalog.UNIQUE_KEYS_SQL, catalog.FOREIGN_COLUMNS_SQL)
 
-    def noting(session: TargetConnection, sql: str | bytes, *given: object) -> object:
+    def noting(session: MySqlSession, sql: str | bytes, *given: object) -> object:
         if sql in wide:
             asked.append(str(sql))
         return query(session, sql, *given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(TargetConnection, "query", noting)
+    monkeypatch.setattr(MySqlSession, "query", noting)
     return asked
 
 
@@ -67,15 +67,15 @@ def test_tables_that_change_places_meanwhile_are_not_mixed(
     left = [
         f"RENAME TABLE {name}.a TO {name}.x, {name}.b TO {name}.a, {name}.x TO {name}.b"
     ] * times
-    query = TargetConnection.query
+    query = MySqlSession.query
 
-    def swapping(session: TargetConnection, sql: str | bytes, *given: object) -> object:
+    def swapping(session: MySqlSession, sql: str | bytes, *given: object) -> object:
         if left and sql == catalog.TABLE_KINDS_SQL and given == ((name,),):
             target_server.execute(left.pop())
         return query(session, sql, *given)  # type: ignore[arg-type]
 
     session = connect(endpoint_of(target_server))
-    monkeypatch.setattr(TargetConnection, "query", swapping)
+    monkeypatch.setattr(MySqlSession, "query", swapping)
     if times == catalog.READS_MAX:
         with pytest.raises(Retryable) as caught:
             read_inventory(session)

@@ -13,7 +13,7 @@ from consumer.write import target_transaction
 from consumer.write.lanes import ThreadLanes
 from consumer.write.target_transaction import BitmapClaim
 from deploy.servers import DatabaseServer
-from drivers.mysql.connection import TargetConnection
+from drivers.mysql.connection import MySqlSession
 from millrace.errors import Fatal
 from schemas.documents import Brokers, TopicAddress
 from tests.kit.apply.local import (
@@ -207,7 +207,7 @@ def test_mark_moves_while_a_later_window_is_uncommitted(
     inserted, moved = threading.Event(), threading.Event()
     make = BitmapClaim.make
 
-    def make_and_wait(claim: BitmapClaim, connection: TargetConnection, owner: Owner) -> None:
+    def make_and_wait(claim: BitmapClaim, connection: MySqlSession, owner: Owner) -> None:
         make(claim, connection, owner)
         if (claim.flight, claim.lane) == (2, 1):
             assert inserted.wait(120)

@@ -22,7 +22,7 @@ from consumer.turn.order import Order
 from consumer.turn.turn import Tools
 from consumer.write.lanes import Done
 from deploy.servers import DatabaseServer
-from drivers.mysql.connection import TargetConnection, connect
+from drivers.mysql.connection import MySqlSession, connect
 from millrace.errors import Fenced, Retryable
 from tests.kit.apply.history import SQL, make_history
 from tests.kit.apply.local import (
@@ -393,18 +393,18 @@ def test_raising_the_fence_kills_a_hung_predecessor(
     first = started(target_server, apply_task(name), epoch=1)
     hung, really_query, may_continue = (
         connect(endpoint_of(target_server)),
-        TargetConnection.query,
+        MySqlSession.query,
         Event(),
     )
     is_there = Event()
 
-    def query(self: TargetConnection, sql: str, *arguments: object) -> object:
+    def query(self: MySqlSession, sql: str, *arguments: object) -> object:
         if self is hung and sql.startswith("UPDATE millrace.fence"):
             is_there.set()
             assert may_continue.wait(60)
         return really_query(self, sql, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(TargetConnection, "query", query)
+    monkeypatch.setattr(MySqlSession, "query", query)
     monkeypatch.setattr(fence, "HUNG_S", 0.3)
     with ThreadPoolExecutor(1) as pool:
         stopped = pool.submit(raise_fence, hung, task=name, epoch=1)

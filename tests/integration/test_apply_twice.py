@@ -20,7 +20,7 @@ from consumer.turn.turn import Tools
 from consumer.write import target_transaction
 from consumer.write.lanes import Work
 from deploy.servers import DatabaseServer
-from drivers.mysql.connection import TargetConnection
+from drivers.mysql.connection import MySqlSession
 from millrace.errors import Fenced, MillraceError, Retryable
 from tests.kit.apply.local import (
     InlineLanes,
@@ -56,7 +56,7 @@ class _OfEachThread(MutableMapping[str, sessions.Kept]):
 
     def __init__(self) -> None:
         self._local = threading.local()
-        self.made: list[TargetConnection] = []
+        self.made: list[MySqlSession] = []
 
     @property
     def _mine(self) -> dict[str, sessions.Kept]:
@@ -293,7 +293,7 @@ def test_later_of_two_concurrent_first_starts_owns_the_mark(
     """Both found no mark; the one that raised the fence first writes none and blocks no other run."""
     others: list[LocalApplier] = []
 
-    def read_then_lose_the_race(session: TargetConnection, task: str) -> tuple[Mark, int] | None:
+    def read_then_lose_the_race(session: MySqlSession, task: str) -> tuple[Mark, int] | None:
         found = read_mark(session, task)
         monkeypatch.undo()
         others.append(started(target_server, apply_task(name)))

@@ -7,7 +7,7 @@ import pytest
 
 from deploy.servers import DatabaseServer
 from drivers.mysql.catalog import read_inventory
-from drivers.mysql.connection import TargetConnection, connect
+from drivers.mysql.connection import MySqlSession, connect
 from schemas.chunks.borders import chunks, parts
 from schemas.chunks.chunk import Border, Chunk
 from schemas.chunks.key import ChunkKey, chunk_key
@@ -108,7 +108,7 @@ OWN_KEYS = {
 
 
 @pytest.fixture
-def session(target_server: DatabaseServer) -> Iterator[TargetConnection]:
+def session(target_server: DatabaseServer) -> Iterator[MySqlSession]:
     """A session on a server with the database ``chunked``, which is dropped afterwards."""
     made = connect(endpoint_of(target_server))
     made.query("DROP DATABASE IF EXISTS chunked")
@@ -118,7 +118,7 @@ def session(target_server: DatabaseServer) -> Iterator[TargetConnection]:
     made.close()
 
 
-def _filled(session: TargetConnection) -> dict[str, int]:
+def _filled(session: MySqlSession) -> dict[str, int]:
     """Create and fill the tables; the number of rows of each."""
     made = KEYS | OWN_KEYS[session.flavour]
     for name, (definition, rows) in made.items():
@@ -128,7 +128,7 @@ def _filled(session: TargetConnection) -> dict[str, int]:
     return {name: len(rows) for name, (_, rows) in made.items()}
 
 
-def _key(session: TargetConnection, name: str) -> ChunkKey:
+def _key(session: MySqlSession, name: str) -> ChunkKey:
     table = read_inventory(session, with_folds=False).tables["chunked", name]
     key = chunk_key(table.columns, table.unique_keys)
     assert key is not None
@@ -136,18 +136,18 @@ def _key(session: TargetConnection, name: str) -> ChunkKey:
 
 
 def _chunks(
-    session: TargetConnection, name: str, key: ChunkKey, rows: int, begin: Chunk | None = None
+    session: MySqlSession, name: str, key: ChunkKey, rows: int, begin: Chunk | None = None
 ) -> Iterator[Chunk]:
     return chunks(session.query, f"chunked.{name}", key, rows=lambda: rows, begin=begin)
 
 
-def _keys(session: TargetConnection, name: str, key: ChunkKey, chunk: Chunk) -> list[object]:
+def _keys(session: MySqlSession, name: str, key: ChunkKey, chunk: Chunk) -> list[object]:
     read, order = (", ".join(getattr(c, what) for c in key.columns) for what in ("read", "sorting"))
     where = chunk.where(key)
     return list(session.query(f"SELECT {read} FROM chunked.{name} WHERE {where} ORDER BY {order}"))
 
 
-def test_chunks_of_any_key_hold_each_row_once(session: TargetConnection) -> None:
+def test_chunks_of_any_key_hold_each_row_once(session: MySqlSession) -> None:
     """In the order of the key, and none has more rows than asked for."""
     for name, count in _filled(session).items():
         key = _key(session, name)
@@ -159,7 +159,7 @@ def test_chunks_of_any_key_hold_each_row_once(session: TargetConnection) -> None
         assert 0 < len(held[-1]) <= CHUNK_ROWS, name
 
 
-def test_chunks_continue_after_any_known_chunk(session: TargetConnection) -> None:
+def test_chunks_continue_after_any_known_chunk(session: MySqlSession) -> None:
     """The chunks after the fourth are those of an unbroken search."""
     _filled(session)
     for name in ("texts", "times", "mixed"):
@@ -170,7 +170,7 @@ def test_chunks_continue_after_any_known_chunk(session: TargetConnection) -> Non
         assert not list(_chunks(session, name, key, CHUNK_ROWS, begin=every[-1]))
 
 
-def test_parts_of_a_chunk_hold_its_rows_once(session: TargetConnection) -> None:
+def test_parts_of_a_chunk_hold_its_rows_once(session: MySqlSession) -> None:
     """Those of a chunk in the middle, and those of the last, begin and end where the chunk does."""
     _filled(session)
     for name in ("texts", "times", "downward", "mixed", "mixed_labels"):
@@ -185,7 +185,7 @@ def test_parts_of_a_chunk_hold_its_rows_once(session: TargetConnection) -> None:
             assert (found[0].after, found[-1].through) == (chunk.after, chunk.through), name
 
 
-def test_rows_that_come_later_are_in_known_chunks(session: TargetConnection) -> None:
+def test_rows_that_come_later_are_in_known_chunks(session: MySqlSession) -> None:
     """Rows before the first, between all, and after the last key."""
     session.query("CREATE TABLE chunked.later (a INT PRIMARY KEY)")
     session.query("INSERT INTO chunked.later VALUES (10), (20), (30), (40), (50), (60)")
@@ -196,14 +196,14 @@ def test_rows_that_come_later_are_in_known_chunks(session: TargetConnection) -> 
     assert [len(rows) for rows in held] == [3, 3, 4]
 
 
-def test_an_empty_table_is_one_chunk(session: TargetConnection) -> None:
+def test_an_empty_table_is_one_chunk(session: MySqlSession) -> None:
     """Without borders."""
     session.query("CREATE TABLE chunked.nothing (a INT PRIMARY KEY)")
     key = _key(session, "nothing")
     assert list(_chunks(session, "nothing", key, 2)) == [Chunk(0)]
 
 
-def test_borders_of_a_primary_key_read_only_the_index(session: TargetConnection) -> None:
+def test_borders_of_a_primary_key_read_only_the_index(session: MySqlSession) -> None:
     """The search from a border does not begin at the first row: it reads as many index entries as the chunk has."""
     session.query("CREATE TABLE chunked.big (a INT, b INT, v INT, PRIMARY KEY (a, b))")
     for number in range(20):
@@ -220,7 +220,7 @@ def test_borders_of_a_primary_key_read_only_the_index(session: TargetConnection)
 
 @pytest.mark.parametrize("directions", ["a DESC, b", "a, b DESC", "a DESC, b DESC"])
 def test_borders_of_descending_keys_sort_nothing(
-    session: TargetConnection, target_server: DatabaseServer, directions: str
+    session: MySqlSession, target_server: DatabaseServer, directions: str
 ) -> None:
     """The order of the chunks is that of the index, or its reverse, and each look reads the rows of its chunk."""
     session.query(f"CREATE TABLE chunked.big (a INT, b INT, v INT, PRIMARY KEY ({directions}))")
@@ -244,7 +244,7 @@ def test_borders_of_descending_keys_sort_nothing(
 
 
 def test_hidden_and_hash_keys_divide_no_table(
-    session: TargetConnection, target_server: DatabaseServer
+    session: MySqlSession, target_server: DatabaseServer
 ) -> None:
     """The servers find no row by a key that is hidden from them, nor by MariaDB's hashes of long columns."""
     columns = "a INT NOT NULL, b INT NOT NULL, UNIQUE KEY z (b)"
@@ -271,7 +271,7 @@ def test_hidden_and_hash_keys_divide_no_table(
     ],
 )
 def test_chunk_of_labels_is_a_range_of_the_key(
-    session: TargetConnection, target_server: DatabaseServer, columns: str, values: str
+    session: MySqlSession, target_server: DatabaseServer, columns: str, values: str
 ) -> None:
     """The servers find no value above or below a label by an index, so a chunk lists numbers. It holds each row once.
 
@@ -312,7 +312,7 @@ def test_chunk_of_labels_is_a_range_of_the_key(
         assert not [each for each in plans.accesses if each.kind in ("ALL", "index")]
 
 
-def _count(session: TargetConnection, name: str, where: str) -> int:
+def _count(session: MySqlSession, name: str, where: str) -> int:
     ((count,),) = session.query(f"SELECT COUNT(*) FROM {name} WHERE {where}")
     assert isinstance(count, int)
     return count

@@ -9,7 +9,7 @@ import pytest
 
 from deploy.servers import DatabaseServer
 from drivers.mysql.collation import has_fold
-from drivers.mysql.connection import TargetConnection, connect
+from drivers.mysql.connection import MySqlSession, connect
 from drivers.mysql.folds import read_folds
 from schemas.gtid import Flavour
 from tests.kit.apply.collations import TextRows, adversarial_texts, fill, ranks, unequal_keys
@@ -43,7 +43,7 @@ _PARALLEL = {
 
 
 @pytest.fixture
-def session(target_server: DatabaseServer) -> Iterator[TargetConnection]:
+def session(target_server: DatabaseServer) -> Iterator[MySqlSession]:
     """A session that may create the database ``fold``."""
     made = connect(endpoint_of(target_server))
     yield made
@@ -51,7 +51,7 @@ def session(target_server: DatabaseServer) -> Iterator[TargetConnection]:
     made.close()
 
 
-def test_texts_the_server_calls_equal_share_a_key(session: TargetConnection) -> None:
+def test_texts_the_server_calls_equal_share_a_key(session: MySqlSession) -> None:
     """For collations of each kind; the server ranks all texts at once."""
     texts = adversarial_texts(1, count=1500)
     fill(session, texts)
@@ -67,7 +67,7 @@ def test_texts_the_server_calls_equal_share_a_key(session: TargetConnection) -> 
     assert equal > 20_000
 
 
-def test_ordinary_words_have_separate_keys(session: TargetConnection) -> None:
+def test_ordinary_words_have_separate_keys(session: MySqlSession) -> None:
     """German, Russian, Chinese, Japanese and emoji, so that tables keyed by them are parallel."""
     basic = [*_GERMAN, *_RUSSIAN, *_CHINESE, *_JAPANESE]
     for collation in _PARALLEL[session.flavour]:
@@ -78,14 +78,14 @@ def test_ordinary_words_have_separate_keys(session: TargetConnection) -> None:
     _check_distinct(session, "gbk_chinese_ci", _CHINESE)
 
 
-def _check_distinct(session: TargetConnection, collation: str, words: list[str]) -> None:
+def _check_distinct(session: MySqlSession, collation: str, words: list[str]) -> None:
     folds = read_folds(session, [(collation.split("_")[0], collation)])
     found = TextRows(words).keys(folds[collation]).hashes
     assert all(found), collation
     assert len(set(found)) == len(words), collation
 
 
-def test_collations_that_move_characters_have_no_fold(session: TargetConnection) -> None:
+def test_collations_that_move_characters_have_no_fold(session: MySqlSession) -> None:
     """Their texts are not compared, so their tables are applied in order."""
     names = ("tis620_thai_ci", "latin2_czech_cs", "cp1250_czech_cs")
     assert not any(map(has_fold, names))

@@ -23,7 +23,7 @@ from consumer.write.ddl_session import entered
 from deploy.servers import DatabaseServer
 from deploy.servers.programs import MARIADB_SUITES, mariadb_programs, mysql_programs
 from drivers.mysql.catalog import read_inventory
-from drivers.mysql.connection import TargetConnection, connect
+from drivers.mysql.connection import MySqlSession, connect
 from millrace.errors import Fatal, Fenced
 from schemas.gtid import Flavour
 from tests.kit.apply.local import apply_task, endpoint_of, run_once
@@ -440,7 +440,7 @@ def _printed_settings(source: LoggedSession) -> dict[str, dict[str, str]]:
     return found
 
 
-def _values_of(session: TargetConnection, names: Sequence[str]) -> dict[str, object]:
+def _values_of(session: MySqlSession, names: Sequence[str]) -> dict[str, object]:
     (row,) = session.query("SELECT " + ", ".join(f"@@SESSION.{name}" for name in names))
     return dict(zip(names, row, strict=True))
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 import pytest
 
 from deploy.servers import Account, DatabaseServer, DatabaseSet, sql
-from drivers.mysql.connection import TargetConnection, connect
+from drivers.mysql.connection import MySqlSession, connect
 from drivers.mysql.grants import Role, needed_grants
 from drivers.mysql.snapshot_position import begin_exact, read_begin, read_end
 from schemas.gtid import AnyGtid, Flavour, GtidPosition, parse_gtid
@@ -46,7 +46,7 @@ def loader(source_set: DatabaseSet) -> Iterator[Account]:
     source_set.execute(f"DROP DATABASE {DATABASE}")
 
 
-def _session(server: DatabaseServer, account: Account) -> TargetConnection:
+def _session(server: DatabaseServer, account: Account) -> MySqlSession:
     return connect(replace(endpoint_of(server), user=account.user, password=account.password))
 
 
@@ -86,7 +86,7 @@ def _transactions(server: DatabaseServer, flavour: Flavour) -> dict[int, list[An
     return found
 
 
-def _counts(session: TargetConnection) -> list[int]:
+def _counts(session: MySqlSession) -> list[int]:
     """The rows of each table, each in a read of its own unless a transaction is open."""
     return [
         int(str(session.query(f"SELECT COUNT(*) FROM {DATABASE}.t{place}")[0][0]))
@@ -94,7 +94,7 @@ def _counts(session: TargetConnection) -> list[int]:
     ]
 
 
-def _wait_for_more(session: TargetConnection) -> None:
+def _wait_for_more(session: MySqlSession) -> None:
     """Wait until each writer has committed again."""
     before = _counts(session)
     session.rollback()

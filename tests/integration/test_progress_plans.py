@@ -16,7 +16,7 @@ import consumer
 from consumer.compare import repair, stored
 from consumer.target.progress import DATABASE, create_tables
 from deploy.servers import DatabaseServer
-from drivers.mysql.connection import TargetConnection, connect
+from drivers.mysql.connection import MySqlSession, connect
 from tests.kit.apply.local import endpoint_of
 from tests.kit.apply.plans import explained
 
@@ -79,7 +79,7 @@ def filled(sql: str, texts: set[str]) -> str:
 
 
 @pytest.fixture
-def session(server: DatabaseServer) -> Iterator[TargetConnection]:
+def session(server: DatabaseServer) -> Iterator[MySqlSession]:
     """A session on a server whose tables have rows of many tasks."""
     with closing(connect(endpoint_of(server))) as made:
         create_tables(made)
@@ -101,7 +101,7 @@ def session(server: DatabaseServer) -> Iterator[TargetConnection]:
         made.query("DROP DATABASE progress_plans")
 
 
-def _fill(session: TargetConnection, table: str) -> None:
+def _fill(session: MySqlSession, table: str) -> None:
     columns = session.query(
         "SELECT COLUMN_NAME, DATA_TYPE FROM information_schema.COLUMNS"
         f" WHERE TABLE_SCHEMA = '{DATABASE}' AND TABLE_NAME = '{table}' AND EXTRA NOT LIKE '%auto_increment%'"
@@ -124,9 +124,7 @@ def _value(name: str, kind: str) -> str:
     return f"n MOD {ROWS_OF_A_TASK}" if "int" in kind else f"CONCAT('x', n MOD {ROWS_OF_A_TASK})"
 
 
-def test_progress_of_other_tasks_is_not_read(
-    session: TargetConnection, server: DatabaseServer
-) -> None:
+def test_progress_of_other_tasks_is_not_read(session: MySqlSession, server: DatabaseServer) -> None:
     """Each statement reads rows of its task only."""
     texts = {
         str(name)

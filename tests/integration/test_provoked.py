@@ -16,7 +16,7 @@ from consumer.target.progress import decide_intent, move_mark
 from deploy.servers import DatabaseServer
 from deploy.servers.sql import execute_unlogged
 from drivers.mysql.catalog import read_inventory
-from drivers.mysql.connection import Endpoint, TargetConnection, TlsChoice, connect
+from drivers.mysql.connection import Endpoint, MySqlSession, TlsChoice, connect
 from drivers.mysql.primary import primary_member
 from millrace.cli import control
 from millrace.errors import Fatal, MillraceError, Retryable
@@ -185,9 +185,7 @@ def test_table_named_like_an_alter_phase_is_captured(mariadb_server: DatabaseSer
 
 
 @contextmanager
-def _session(
-    server: DatabaseServer, endpoint: Endpoint | None = None
-) -> Iterator[TargetConnection]:
+def _session(server: DatabaseServer, endpoint: Endpoint | None = None) -> Iterator[MySqlSession]:
     session = connect(endpoint or endpoint_of(server))
     yield session
     session.close()

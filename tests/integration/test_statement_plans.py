@@ -20,7 +20,7 @@ from consumer.compare.table import pair_of
 from consumer.copy import TablePair, copy_chunk
 from consumer.target.progress import Mark, create_tables, insert_mark
 from deploy.servers import DatabaseServer
-from drivers.mysql.catalog import Inventory, TargetTable, read_inventory
+from drivers.mysql.catalog import CatalogTable, Inventory, read_inventory
 from drivers.mysql.connection import connect
 from producer.snapshot.chunk_read import ReadChunk
 from schemas.chunks.borders import chunks, next_border
@@ -110,11 +110,11 @@ class Scene:
         ((uuid,),) = self.source.rows("SELECT @@server_uuid")
         return f"{uuid}:1-1000000000"
 
-    def columns(self, table: TargetTable) -> list[str]:
+    def columns(self, table: CatalogTable) -> list[str]:
         """The names of the columns that are no expressions."""
         return [column.name for column in table.columns.values() if not column.generated]
 
-    def target_tables(self) -> Iterator[TargetTable]:
+    def target_tables(self) -> Iterator[CatalogTable]:
         """Those of ``DATABASE``."""
         inventory = self.inventory()
         for table in self.tables:
@@ -244,7 +244,7 @@ def test_compare_and_repair_find_rows_by_any_key(
     assert not scans, "\n".join(scans)
 
 
-def _scans(planned: Scene, plans: Plans, table: TargetTable, key: ChunkKey) -> list[str]:
+def _scans(planned: Scene, plans: Plans, table: CatalogTable, key: ChunkKey) -> list[str]:
     """The scans of the statements about a table in chunks."""
     assert {access.table for access in plans.accesses} == {table.table}
     if _has_labels(planned, table, key):
@@ -259,7 +259,7 @@ def _scans(planned: Scene, plans: Plans, table: TargetTable, key: ChunkKey) -> l
     return [plans.shown(rows_max=rows_max)] if plans.scans(rows_max=rows_max) else []
 
 
-def _has_labels(planned: Scene, table: TargetTable, key: ChunkKey) -> bool:
+def _has_labels(planned: Scene, table: CatalogTable, key: ChunkKey) -> bool:
     """Whether the key has a SET whose ranges the servers don't find by an index (docs/limits.md).
 
     Or an ENUM, in small tables: a list of 200 numbers is no shorter than those. See ``test_chunks``.
@@ -274,7 +274,7 @@ def _copy_tables(planned: Scene) -> None:
         planned.source.run(f"CREATE TABLE {COPY}.{table.name} LIKE {DATABASE}.{table.name}")
 
 
-def _middle(planned: Scene, table: TargetTable) -> tuple[ChunkKey, Chunk]:
+def _middle(planned: Scene, table: CatalogTable) -> tuple[ChunkKey, Chunk]:
     """The chunk key, and the first half of the table as a chunk."""
     key = chunk_key(table.columns, table.unique_keys)
     assert key is not None

@@ -14,7 +14,7 @@ from consumer.target import wait_procedure
 from consumer.target.progress import Mark, insert_mark
 from consumer.target.wait_procedure import COMMENT, create_procedure
 from deploy.servers import DatabaseServer
-from drivers.mysql.connection import Endpoint, TargetConnection, connect
+from drivers.mysql.connection import Endpoint, MySqlSession, connect
 from millrace.errors import Fatal
 from schemas.gtid import Flavour, GtidSet, MariadbGtidSet
 from tests.kit.apply.local import LocalRecords, apply_task, endpoint_of, ignore, started, started_at
@@ -42,7 +42,7 @@ def server(target_server: DatabaseServer) -> Iterator[DatabaseServer]:
 
 
 @contextmanager
-def _reader(server: DatabaseServer, level: str = "REPEATABLE READ") -> Iterator[TargetConnection]:
+def _reader(server: DatabaseServer, level: str = "REPEATABLE READ") -> Iterator[MySqlSession]:
     """A reader's session: autocommit is on, as clients begin."""
     session = connect(replace(endpoint_of(server), user=READER, password=PASSWORD))
     session.query(f"SET SESSION TRANSACTION ISOLATION LEVEL {level}")
@@ -53,7 +53,7 @@ def _reader(server: DatabaseServer, level: str = "REPEATABLE READ") -> Iterator[
         session.close()
 
 
-def _call(session: TargetConnection, task: str, gtid_set: str, timeout_s: float = 0) -> object:
+def _call(session: MySqlSession, task: str, gtid_set: str, timeout_s: float = 0) -> object:
     ((reached,),) = session.query(
         "CALL millrace.wait_for_gtid(%s, %s, %s)", (task, gtid_set, timeout_s)
     )
@@ -62,7 +62,7 @@ def _call(session: TargetConnection, task: str, gtid_set: str, timeout_s: float 
 
 @contextmanager
 def _called(
-    server: DatabaseServer, session: TargetConnection, task: str, gtid_set: str
+    server: DatabaseServer, session: MySqlSession, task: str, gtid_set: str
 ) -> Iterator["Future[object]"]:
     """A call that has polled once at least and waits."""
     with ThreadPoolExecutor(1) as pool:
@@ -178,7 +178,7 @@ def test_unusable_arguments_are_errors(
 class Marks:
     """Tasks whose progress is set by the test."""
 
-    def __init__(self, session: TargetConnection) -> None:
+    def __init__(self, session: MySqlSession) -> None:
         self._session = session
 
     def at(self, flavour: Flavour, gtid_set: str) -> str:

@@ -17,7 +17,7 @@ from consumer.topic.verify import Check, TopicVerifier
 from consumer.window import window
 from consumer.write import target_transaction
 from deploy.servers import process
-from drivers.mysql.connection import TargetConnection
+from drivers.mysql.connection import MySqlSession
 from millrace.errors import Fatal
 from producer.publish.audit import Audit
 from producer.relay import layout, reader
@@ -83,7 +83,7 @@ def owner_before_not_compared(patch: Patch) -> None:
 def bitmaps_above_the_mark_deleted(patch: Patch) -> None:
     """Every move of the mark deletes the bitmaps of all earlier turns."""
 
-    def forget(session: TargetConnection, owner: Owner, *, through: int) -> None:
+    def forget(session: MySqlSession, owner: Owner, *, through: int) -> None:
         delete_applied(session, owner, through=through)
         delete_earlier(session, owner)
 

@@ -16,7 +16,7 @@ from consumer.write import conflict, ddl, ddl_outcome, ddl_session, row_writer, 
 from consumer.write.row_writer import RowWriter
 from drivers.mysql import connection as connections
 from drivers.mysql.catalog import Inventory
-from drivers.mysql.connection import TargetConnection
+from drivers.mysql.connection import MySqlSession
 from producer.convert import statements
 from producer.convert.kernel import state as s
 from producer.convert.statements import EventHandler
@@ -140,10 +140,10 @@ def engines_not_checked(patch: Patch) -> None:
 
 def strict_mode_not_restored(patch: Patch) -> None:
     """A row refused in lenient mode leaves the session lenient."""
-    really, strict = TargetConnection.run, connections.STRICT_MODE.encode()
+    really, strict = MySqlSession.run, connections.STRICT_MODE.encode()
     refused = [False]
 
-    def run(self: TargetConnection, sql: bytes) -> int:
+    def run(self: MySqlSession, sql: bytes) -> int:
         if refused.pop() and sql == b"SET SESSION sql_mode='" + strict + b"'":
             refused.append(False)
             return 0
@@ -152,7 +152,7 @@ def strict_mode_not_restored(patch: Patch) -> None:
         refused[0] = False
         return found
 
-    patch.setattr(TargetConnection, "run", run)
+    patch.setattr(MySqlSession, "run", run)
 
 
 def overwritten_rows_fire_cascades(patch: Patch) -> None:
@@ -202,7 +202,7 @@ def views_and_triggers_executed(patch: Patch) -> None:
     leave_out = ddl._leave_out
 
     def executed(
-        session: TargetConnection, owner: Any, record: DdlRecord, statement: Statement, place: Any
+        session: MySqlSession, owner: Any, record: DdlRecord, statement: Statement, place: Any
     ) -> None:
         if str(statement.kind) in ("view", "trigger"):
             ddl._execute(session, owner, record, statement, is_over=bool)

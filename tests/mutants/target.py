@@ -15,7 +15,7 @@ from consumer.window import unlogged_cascades
 from consumer.write import changes, row_writer
 from consumer.write.changes import repeatable
 from consumer.write.row_writer import RowWriter
-from drivers.mysql.connection import TargetConnection
+from drivers.mysql.connection import MySqlSession
 from schemas.gtid import GtidPosition
 from tests.mutants.mutant import Mutant, Patch
 
@@ -55,13 +55,13 @@ def target_not_waited_for(patch: Patch) -> None:
 
 def loads_not_counted(patch: Patch) -> None:
     """Skipped rows and warnings are ignored."""
-    load = TargetConnection.load
+    load = MySqlSession.load
 
     def careless(*given: Any, **named: Any) -> bool:
         load(*given, **named)
         return True
 
-    patch.setattr(TargetConnection, "load", careless)
+    patch.setattr(MySqlSession, "load", careless)
 
 
 _COPIED = "DID NOT RAISE"

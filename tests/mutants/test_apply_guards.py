@@ -21,7 +21,7 @@ from consumer.turn import applier, lane_planner
 from consumer.window import window
 from consumer.window.units import units_of
 from consumer.write import large_transaction, target_transaction
-from drivers.mysql.connection import TargetConnection
+from drivers.mysql.connection import MySqlSession
 from millrace.errors import MillraceError
 from tests.kit.apply.model import whole_turn
 from tests.kit.apply.model_run import OTHER_ROWS, REFUSED, TORN, run_history
@@ -44,7 +44,7 @@ def _bitmaps(patch: pytest.MonkeyPatch) -> None:
 def _bitmaps_of_flights(patch: pytest.MonkeyPatch) -> None:
     """The first flight that ends deletes the bitmaps of the later ones."""
 
-    def forget(session: TargetConnection, owner: Owner, *, through: int) -> None:
+    def forget(session: MySqlSession, owner: Owner, *, through: int) -> None:
         delete_applied(session, owner, through=1 << 60)
 
     patch.setattr(target_transaction, "delete_applied", forget)

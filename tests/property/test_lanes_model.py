@@ -17,7 +17,7 @@ from consumer.records.row_schemas import RowSchemas
 from consumer.records.rows import Rows, walk_values
 from consumer.tables.causality_keys import KeyEntries, find_keys
 from consumer.tables.table_plans import Catalogue, TablePlans, slots_of
-from drivers.mysql.catalog import Inventory, TargetColumn, TargetTable, UniqueKey
+from drivers.mysql.catalog import CatalogColumn, CatalogTable, Inventory, UniqueKey
 from schemas.record.avro_schema import envelope_schema
 from tests.kit.apply.folds import general_fold
 from tests.kit.apply.tables import accounts
@@ -105,7 +105,7 @@ def _encoded(history: list[Change]) -> Rows:
 def _plans() -> TablePlans:
     types = {"id": "int", "code": "int", "mail": "varchar", "amount": "int"}
     columns = {
-        name: TargetColumn(
+        name: CatalogColumn(
             name,
             type_,
             type_,
@@ -120,7 +120,7 @@ def _plans() -> TablePlans:
         UniqueKey(name, (column,), True)
         for name, column in (("PRIMARY", "id"), ("code", "code"), ("mail", "mail"))
     )
-    target = TargetTable("bank", "accounts", columns, keys)
+    target = CatalogTable("bank", "accounts", columns, keys)
     folds = {"utf8mb4_general_ci": general_fold()}
     inventory = Inventory(tables={("bank", "accounts"): target}, folds=folds)
     return TablePlans(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from consumer.tables.row_statements import delete_template, insert_template, update_template
 from consumer.tables.table_plan import TablePlan, check_names_row, plan_table
-from drivers.mysql.catalog import Inventory, TargetColumn, TargetTable, UniqueKey
+from drivers.mysql.catalog import CatalogColumn, CatalogTable, Inventory, UniqueKey
 from millrace.errors import Fatal
 from schemas.gtid import Flavour
 from schemas.record.row_layout import RowLayout
@@ -24,7 +24,7 @@ NAMES = ("a", "b", "c", "d")
 class Case:
     """A target table, and which of its columns the record has."""
 
-    target: TargetTable
+    target: CatalogTable
     recorded: tuple[str, ...]
 
     @property
@@ -50,12 +50,12 @@ class Case:
         ]
 
 
-def _column(name: str, *, nullable: bool = False, generated: bool = False) -> TargetColumn:
-    return TargetColumn(name, "int", "int", "", "", nullable, generated)
+def _column(name: str, *, nullable: bool = False, generated: bool = False) -> CatalogColumn:
+    return CatalogColumn(name, "int", "int", "", "", nullable, generated)
 
 
-def _table(*columns: TargetColumn, keys: tuple[UniqueKey, ...]) -> TargetTable:
-    return TargetTable("shop", "t", {column.name: column for column in columns}, keys)
+def _table(*columns: CatalogColumn, keys: tuple[UniqueKey, ...]) -> CatalogTable:
+    return CatalogTable("shop", "t", {column.name: column for column in columns}, keys)
 
 
 @st.composite

@@ -40,7 +40,7 @@ class UnknownStatementError(Exception):
 
 
 @dataclass
-class TargetTable:
+class CatalogTable:
     """``id`` is InnoDB's; ``key`` empty: rows are numbered."""
 
     columns: list[str]
@@ -93,7 +93,7 @@ def _lost() -> Exception:
 class Contents:
     """A backup."""
 
-    tables: dict[str, TargetTable]
+    tables: dict[str, CatalogTable]
     rows: dict[Place, Values]
 
 
@@ -105,7 +105,7 @@ class ModelServer:
     ) -> None:
         self.statements = statements
         self.version = version
-        self.tables: dict[str, TargetTable] = {}
+        self.tables: dict[str, CatalogTable] = {}
         self.rows: dict[Place, Values] = {}
         self.sessions: dict[int, ModelSession] = {}
         self.named_locks: dict[str, int] = {}
@@ -117,13 +117,13 @@ class ModelServer:
         self._numbers = 0
         for name, (columns, keys) in _OUR_TABLES.items():
             names = list(columns)
-            self.tables[f"{OURS}.{name}"] = TargetTable(names, tuple(names[:keys]))
+            self.tables[f"{OURS}.{name}"] = CatalogTable(names, tuple(names[:keys]))
         for table in make_tables().values():
             self.create(table)
 
     def create(self, table: Table) -> None:
         """Create a table with the source's structure."""
-        made = TargetTable(list(table.columns), table.key, table.unique, self.next_number())
+        made = CatalogTable(list(table.columns), table.key, table.unique, self.next_number())
         self.tables[f"{DATABASE}.{table.name}"] = made
 
     def next_number(self) -> int:

@@ -15,11 +15,11 @@ from consumer.target.wait_procedure import COMMENT
 from drivers.mysql import catalog
 from tests.simulation.binlog import DATABASE
 from tests.simulation.model_target import (
+    CatalogTable,
     Found,
     Method,
     ModelSession,
     Place,
-    TargetTable,
     Values,
     error,
 )
@@ -416,7 +416,7 @@ def _packet(session: ModelSession, _: Found, __: Values) -> tuple[list[Values], 
     return [(1 << 22, 0, 0)], 0
 
 
-def _shop(session: ModelSession, asked: Values) -> list[tuple[str, TargetTable]]:
+def _shop(session: ModelSession, asked: Values) -> list[tuple[str, CatalogTable]]:
     tables = session.server.tables.items()
     found = [(n.partition(".")[2], t) for n, t in tables if n.startswith(f"{DATABASE}.")]
     return [(name, table) for name, table in found if asked[1:] in ((), (name,))]

@@ -19,7 +19,7 @@ from consumer.checks.target import (
     written_databases,
 )
 from drivers.mysql.actions import Action, Actions
-from drivers.mysql.catalog import ForeignKey, Inventory, TargetColumn, TargetTable, UniqueKey
+from drivers.mysql.catalog import CatalogColumn, CatalogTable, ForeignKey, Inventory, UniqueKey
 from drivers.mysql.grants import Role, needed_grants, parse_grants
 from millrace.checks.areas import Check, run_checks
 from millrace.checks.clock import Clock, judge_clock
@@ -169,14 +169,14 @@ class Growing:
         return self._ends.pop(0) if len(self._ends) > 1 else self._ends[0]
 
 
-def table(*, key: bool = True, engine: str = "InnoDB", nullable: bool = False) -> TargetTable:
+def table(*, key: bool = True, engine: str = "InnoDB", nullable: bool = False) -> CatalogTable:
     """A table ``shop.t``."""
-    column = TargetColumn("id", "int", "int", "", "", nullable, False)
+    column = CatalogColumn("id", "int", "int", "", "", nullable, False)
     keys = (UniqueKey("PRIMARY", ("id",), True),) if key else ()
-    return TargetTable("shop", "t", {"id": column}, keys, engine, engine == "InnoDB")
+    return CatalogTable("shop", "t", {"id": column}, keys, engine, engine == "InnoDB")
 
 
-def of_tables(found: TargetTable, **inventory: object) -> Iterator[Requirement]:
+def of_tables(found: CatalogTable, **inventory: object) -> Iterator[Requirement]:
     """The requirements of one table of a target."""
     tables = {("shop", "t"): found}
     return judge_tables(SUBJECT, Inventory(tables=tables, **inventory), tables)  # type: ignore[arg-type]

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from consumer.compare.table import pair_of
 from consumer.tables.digest import table_digest
-from drivers.mysql.catalog import TargetColumn, TargetTable, UniqueKey
+from drivers.mysql.catalog import CatalogColumn, CatalogTable, UniqueKey
 from schemas.gtid import Flavour
 
 PRIMARY = UniqueKey("PRIMARY", ("id",), is_whole=True)
@@ -12,17 +12,17 @@ PRIMARY = UniqueKey("PRIMARY", ("id",), is_whole=True)
 
 def column(
     name: str, base: str, *, charset: str = "", collation: str = "", nullable: bool = False
-) -> TargetColumn:
+) -> CatalogColumn:
     """A column of this type."""
-    return TargetColumn(name, base, base, charset, collation, nullable, generated=False)
+    return CatalogColumn(name, base, base, charset, collation, nullable, generated=False)
 
 
-def table(*columns: TargetColumn, keys: tuple[UniqueKey, ...] = (PRIMARY,)) -> TargetTable:
+def table(*columns: CatalogColumn, keys: tuple[UniqueKey, ...] = (PRIMARY,)) -> CatalogTable:
     """A table of these columns."""
-    return TargetTable("d", "t", {one.name: one for one in columns}, keys)
+    return CatalogTable("d", "t", {one.name: one for one in columns}, keys)
 
 
-def text_of(columns: tuple[TargetColumn, ...], other: tuple[TargetColumn, ...]) -> str:
+def text_of(columns: tuple[CatalogColumn, ...], other: tuple[CatalogColumn, ...]) -> str:
     """The joined texts of a row."""
     names = [one.name for one in columns]
     row = table_digest(table(*columns), names, table(*other)).row

@@ -18,7 +18,7 @@ from consumer.compare.sides import Ends
 from consumer.compare.structure import Change
 from consumer.compare.table import pair_of
 from consumer.compare.tables import WHOLE_TABLE
-from drivers.mysql.catalog import TargetColumn, TargetTable, UniqueKey
+from drivers.mysql.catalog import CatalogColumn, CatalogTable, UniqueKey
 from drivers.mysql.connection import Endpoint
 from millrace.cli.compare.text import print_text
 from millrace.errors import Fatal
@@ -93,10 +93,10 @@ def test_rest_of_a_table_that_was_altered_is_not_equal(
     code: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was dropped or altered when the border of its next chunk was looked for."""
-    table = TargetTable(
+    table = CatalogTable(
         "shop",
         "t",
-        {"id": TargetColumn("id", "int", "int", "", "", False, False)},
+        {"id": CatalogColumn("id", "int", "int", "", "", False, False)},
         (UniqueKey("PRIMARY", ("id",), True),),
     )
 

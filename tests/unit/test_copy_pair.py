@@ -7,19 +7,19 @@ import pytest
 from consumer.copy import TablePair
 from consumer.copy.columns import CopyColumn, Kind, copy_column
 from consumer.copy.document_rows import document_insert
-from drivers.mysql.catalog import Inventory, TargetColumn, TargetTable
+from drivers.mysql.catalog import CatalogColumn, CatalogTable, Inventory
 from millrace.errors import Fatal
 
 INVENTORY = Inventory(loads=True)
 
 
-def _column(type_text: str, charset: str = "", *, name: str = "v") -> TargetColumn:
+def _column(type_text: str, charset: str = "", *, name: str = "v") -> CatalogColumn:
     base = type_text.split("(")[0].split()[0]
-    return TargetColumn(name, type_text, base, charset, "", True, False)
+    return CatalogColumn(name, type_text, base, charset, "", True, False)
 
 
-def _table(*columns: TargetColumn, name: str = "t") -> TargetTable:
-    return TargetTable("shop", name, {column.name: column for column in columns}, ())
+def _table(*columns: CatalogColumn, name: str = "t") -> CatalogTable:
+    return CatalogTable("shop", name, {column.name: column for column in columns}, ())
 
 
 def test_values_of_the_same_column_are_copied_as_bytes() -> None:

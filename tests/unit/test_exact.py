@@ -5,7 +5,7 @@ from typing import cast
 import pytest
 
 from consumer.tables.exact_text import Exact, Form, literals
-from drivers.mysql.connection import TargetConnection
+from drivers.mysql.connection import MySqlSession
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from drivers.mysql.connection import TargetConnection
 )
 def test_each_form_has_its_literal(form: Form, text: str | None, wanted: str) -> None:
     """Text is quoted and escaped, bytes are hex digits, NULL is a word."""
-    no_session = cast(TargetConnection, None)
+    no_session = cast(MySqlSession, None)
     assert literals(no_session, [Exact("", form)], (text,)) == [wanted]
 
 
@@ -34,7 +34,7 @@ def test_each_form_has_its_literal(form: Form, text: str | None, wanted: str) ->
 )
 def test_values_with_an_empty_text_are_numbers(form: Form, text: str, wanted: str) -> None:
     """No label of an ENUM or a SET, and the label '' of a SET."""
-    no_session = cast(TargetConnection, None)
+    no_session = cast(MySqlSession, None)
     assert literals(no_session, [Exact("", form)], (text,)) == [wanted]
 
 
@@ -49,6 +49,6 @@ def test_charset_of_a_server_is_quoted_in_sql() -> None:
 
     columns = [Exact("", Form.TEXT, charset) for charset in ("latin1", "x) OR (1")]
     for column in columns:
-        assert literals(cast(TargetConnection, _Session()), [column], ("41",)) == ["'A'"]
+        assert literals(cast(MySqlSession, _Session()), [column], ("41",)) == ["'A'"]
     assert "AS CHAR CHARACTER SET latin1)" in asked[0]
     assert "AS CHAR CHARACTER SET `x) OR (1`)" in asked[1]

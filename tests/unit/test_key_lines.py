@@ -10,11 +10,11 @@ from consumer.records.rows import walk_values
 from consumer.tables.causality_keys import find_keys
 from consumer.tables.table_plans import Catalogue, TablePlans
 from drivers.mysql.catalog import (
+    CatalogColumn,
+    CatalogTable,
     ForeignKey,
     Inventory,
     TableKey,
-    TargetColumn,
-    TargetTable,
     UniqueKey,
 )
 from schemas.record.avro_schema import envelope_schema
@@ -29,9 +29,9 @@ _PLAIN = ("", "")
 _FOLDED = ("utf8mb4", "utf8mb4_general_ci")
 
 
-def _target(name: str, keys: tuple[UniqueKey, ...], **types: str) -> TargetTable:
+def _target(name: str, keys: tuple[UniqueKey, ...], **types: str) -> CatalogTable:
     columns = {
-        column: TargetColumn(
+        column: CatalogColumn(
             column,
             type_,
             type_.split("(")[0].split(" ")[0],
@@ -41,19 +41,19 @@ def _target(name: str, keys: tuple[UniqueKey, ...], **types: str) -> TargetTable
         )
         for column, type_ in types.items()
     }
-    return TargetTable("shop", name, columns, keys)
+    return CatalogTable("shop", name, columns, keys)
 
 
 def _plans(
-    sources: list[TableSchema], targets: list[TargetTable], *foreign: ForeignKey
+    sources: list[TableSchema], targets: list[CatalogTable], *foreign: ForeignKey
 ) -> TablePlans:
     texts = {100 + at: envelope_schema(SET, source).text for at, source in enumerate(sources)}
-    tables: dict[TableKey, TargetTable] = {("shop", each.table): each for each in targets}
+    tables: dict[TableKey, CatalogTable] = {("shop", each.table): each for each in targets}
     inventory = Inventory(tables=tables, foreign_keys=foreign, folds=FOLDS)
     return TablePlans(Catalogue("1", RowSchemas(texts), inventory))
 
 
-def _unique_hashes(source: TableSchema, target: TargetTable, *values: object) -> list[int]:
+def _unique_hashes(source: TableSchema, target: CatalogTable, *values: object) -> list[int]:
     """The hash of each inserted value of column ``v``, under the last key of the table."""
     plans = _plans([source], [target])
     stream = RecordStream()

@@ -13,7 +13,7 @@ from consumer.load.copies import Group, Job
 from consumer.load.tables import SourceTable
 from consumer.target.loads import Amount
 from consumer.target.progress import Owner
-from drivers.mysql.catalog import TableKey, TargetTable
+from drivers.mysql.catalog import CatalogTable, TableKey
 from drivers.mysql.connection import Endpoint
 from millrace.errors import Fatal, Retryable
 from tests.kit.waiting import PATIENCE_S, eventually
@@ -24,7 +24,7 @@ SITES = Sites(Owner("task", 1, 1), NOWHERE, NOWHERE)
 
 def _group(name: str) -> Group:
     """A table that is read in one snapshot, so its finder asks no server."""
-    table = TargetTable("shop", name, {}, ())
+    table = CatalogTable("shop", name, {}, ())
     source = SourceTable(("shop", name), table, why_snapshot="no key")
     return Group((source,), (CopyTable(("shop", name), cast(TablePair, None), 9, ""),))
 

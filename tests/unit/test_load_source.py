@@ -4,7 +4,7 @@ from typing import cast
 
 import pytest
 
-from drivers.mysql.connection import Endpoint, TargetConnection
+from drivers.mysql.connection import Endpoint, MySqlSession
 from drivers.mysql.members import Candidate, Replication, Wanted, choose, why_not
 from drivers.mysql.snapshot_position import begin_snapshot, read_begin, read_end
 from millrace.errors import Retryable
@@ -119,7 +119,7 @@ class _Answering:
 def test_snapshot_without_its_binlog_file_is_tried_again() -> None:
     """The server can't name the GTIDs of a place in a file that was purged."""
     with pytest.raises(Retryable, match=r"bin\.000001 at 9") as caught:
-        begin_snapshot(cast("TargetConnection", _Answering()))
+        begin_snapshot(cast("MySqlSession", _Answering()))
     assert caught.value.code == "MR-5093"
 
 
@@ -147,7 +147,7 @@ class _Session:
 def test_end_has_transactions_that_are_visible_and_not_executed_yet() -> None:
     """MySQL: what is owned, asked first, so that a transaction that becomes executed in between is in one of them."""
     session = _Session(Flavour.MYSQL, gtid_owned=f"{UUID}:6#20", gtid_executed=f"{UUID}:1-5")
-    assert read_end(cast("TargetConnection", session)) == GtidSet.parse(f"{UUID}:1-6")
+    assert read_end(cast("MySqlSession", session)) == GtidSet.parse(f"{UUID}:1-6")
     assert session.asked == ["gtid_owned", "gtid_executed"]
 
 
@@ -156,5 +156,5 @@ def test_begin_has_only_transactions_that_are_visible() -> None:
     session = _Session(
         Flavour.MARIADB, gtid_slave_pos="", gtid_binlog_pos="0-1-9", snapshot="0-1-7"
     )
-    assert read_begin(cast("TargetConnection", session)) == MariadbGtidSet.parse("0-1-7")
-    assert read_end(cast("TargetConnection", session)) == MariadbGtidSet.parse("0-1-9")
+    assert read_begin(cast("MySqlSession", session)) == MariadbGtidSet.parse("0-1-7")
+    assert read_end(cast("MySqlSession", session)) == MariadbGtidSet.parse("0-1-9")

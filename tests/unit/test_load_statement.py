@@ -4,7 +4,7 @@ import pytest
 
 from consumer.tables.load_data import load_statement
 from consumer.tables.table_plan import plan_table
-from drivers.mysql.catalog import Inventory, TargetColumn, TargetTable, UniqueKey
+from drivers.mysql.catalog import CatalogColumn, CatalogTable, Inventory, UniqueKey
 from schemas.record.row_layout import RowLayout
 from schemas.table.structure import Column, ColumnType, TextEncoding, TypeCode
 from tests.kit.apply.tables import integer, table
@@ -17,10 +17,10 @@ def _sql(
     type_: ColumnType, base: str, triggers: tuple[str, ...] = (), *, counts: bool = False
 ) -> bytes | None:
     columns = {
-        name: TargetColumn(name, of, of, "", "", False, False, counts and name == "id")
+        name: CatalogColumn(name, of, of, "", "", False, False, counts and name == "id")
         for name, of in (("id", "int"), ("v", base))
     }
-    target = TargetTable(*PLACE, columns, (UniqueKey("PRIMARY", ("id",), True),))
+    target = CatalogTable(*PLACE, columns, (UniqueKey("PRIMARY", ("id",), True),))
     known = {PLACE: triggers} if triggers else {}
     inventory = Inventory(tables={PLACE: target}, triggers=known)
     made = table(*PLACE, integer("id"), Column("v", type_, nullable=True))

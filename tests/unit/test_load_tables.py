@@ -18,29 +18,29 @@ from consumer.load.tables import (
     with_linked,
 )
 from drivers.mysql.actions import NO_ACTIONS, Action, Actions
-from drivers.mysql.catalog import ForeignKey, Inventory, TargetColumn, TargetTable, UniqueKey
+from drivers.mysql.catalog import CatalogColumn, CatalogTable, ForeignKey, Inventory, UniqueKey
 from millrace.errors import Fatal
 from schemas.documents import TableFilter
 
 PRIMARY = UniqueKey("PRIMARY", ("id",), is_whole=True)
 
 
-def _column(name: str, type_text: str = "int", *, nullable: bool = False) -> TargetColumn:
+def _column(name: str, type_text: str = "int", *, nullable: bool = False) -> CatalogColumn:
     base = type_text.partition("(")[0]
     charset = "utf8mb4" if base == "varchar" else ""
-    return TargetColumn(
+    return CatalogColumn(
         name, type_text, base, charset, charset and "utf8mb4_bin", nullable, generated=False
     )
 
 
-def _table(name: str, *keys: UniqueKey, database: str = "shop") -> TargetTable:
+def _table(name: str, *keys: UniqueKey, database: str = "shop") -> CatalogTable:
     columns = {
         each.name: each for each in (_column("id"), _column("v", "varchar(9)", nullable=True))
     }
-    return TargetTable(database, name, columns, keys or (PRIMARY,))
+    return CatalogTable(database, name, columns, keys or (PRIMARY,))
 
 
-def _inventory(*tables: TargetTable, folds_names: bool = False) -> Inventory:
+def _inventory(*tables: CatalogTable, folds_names: bool = False) -> Inventory:
     found = {(table.database, table.table): table for table in tables}
     return Inventory(tables=found, folds_names=folds_names)
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from consumer.tables.table_plan import plan_table
-from drivers.mysql.catalog import Inventory, TargetTable
+from drivers.mysql.catalog import CatalogTable, Inventory
 from millrace.codes import CATALOGUE
 from millrace.errors import Fatal
 from schemas.gtid import Flavour
@@ -28,7 +28,7 @@ def _refused(
     columns: tuple[str, ...], there: dict[str, Any] | None, flavour: Flavour = Flavour.MYSQL
 ) -> Fatal:
     source: Any = SimpleNamespace(table=table("shop", "t", *map(integer, columns)))
-    tables: Any = {} if there is None else {("shop", "t"): TargetTable("shop", "t", there, ())}
+    tables: Any = {} if there is None else {("shop", "t"): CatalogTable("shop", "t", there, ())}
     with pytest.raises(Fatal) as caught:
         plan_table(source, Inventory(flavour, tables=tables))
     return caught.value
@@ -47,7 +47,7 @@ def test_fix_never_creates_a_sequence_as_a_table() -> None:
 
 def test_table_is_never_written_to_a_sequence() -> None:
     """The target has a sequence of the table's name."""
-    there = TargetTable("shop", "t", {}, (), is_sequence=True)
+    there = CatalogTable("shop", "t", {}, (), is_sequence=True)
     source: Any = SimpleNamespace(table=table("shop", "t", integer("id")))
     with pytest.raises(Fatal) as caught:
         plan_table(source, Inventory(tables={("shop", "t"): there}))
@@ -71,5 +71,5 @@ def test_unlogged_column_must_be_generated_on_the_target() -> None:
     there: Any = {"id": plain, "w": SimpleNamespace(name="w", generated=False)}
     source: Any = SimpleNamespace(table=made)
     with pytest.raises(Fatal, match=r"MR-5013.*does not log its values") as caught:
-        plan_table(source, Inventory(tables={("shop", "t"): TargetTable("shop", "t", there, ())}))
+        plan_table(source, Inventory(tables={("shop", "t"): CatalogTable("shop", "t", there, ())}))
     assert caught.value.fix.startswith("Define w on the target with the source's expression")

@@ -5,7 +5,7 @@ import tracemalloc
 
 from consumer.records.row_schemas import RowSchemas
 from consumer.tables.table_plans import Catalogue, TablePlans
-from drivers.mysql.catalog import Inventory, TargetColumn, TargetTable, UniqueKey
+from drivers.mysql.catalog import CatalogColumn, CatalogTable, Inventory, UniqueKey
 from schemas.record.avro_schema import envelope_schema
 from tests.kit.apply.tables import integer, table
 from tests.kit.apply.topic import SET
@@ -20,9 +20,9 @@ def _plans() -> TablePlans:
         100 + number: envelope_schema(SET, table("shop", name, integer("id"))).text
         for number, name in enumerate(names)
     }
-    columns = {"id": TargetColumn("id", "int", "int", "", "", False, False)}
+    columns = {"id": CatalogColumn("id", "int", "int", "", "", False, False)}
     keys = (UniqueKey("PRIMARY", ("id",), True),)
-    tables = {("shop", name): TargetTable("shop", name, columns, keys) for name in names}
+    tables = {("shop", name): CatalogTable("shop", name, columns, keys) for name in names}
     return TablePlans(Catalogue("1", RowSchemas(texts), Inventory(tables=tables)))
 
 

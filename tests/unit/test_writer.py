@@ -14,7 +14,7 @@ from consumer.records.rows import walk_values
 from consumer.tables.table_plans import Catalogue, TablePlans
 from consumer.write.row_writer import ConflictRule, RowWriter
 from consumer.write.statements import STATEMENT_ROWS_MAX, byte_parts
-from drivers.mysql.catalog import Inventory, TargetColumn, TargetTable, UniqueKey
+from drivers.mysql.catalog import CatalogColumn, CatalogTable, Inventory, UniqueKey
 from drivers.mysql.connection import LENIENT_MODE, STRICT_MODE
 from millrace.errors import Fatal, MillraceError, Retryable
 from schemas.documents import ConflictPolicy
@@ -83,13 +83,13 @@ def _writer(session: Any) -> RowWriter:
     return RowWriter(session, plans, ConflictRule("task", ConflictPolicy.SKIP))
 
 
-def _hostile_table(*, is_versioned: bool) -> tuple[TableSchema, TargetTable, dict[str, object]]:
+def _hostile_table(*, is_versioned: bool) -> tuple[TableSchema, CatalogTable, dict[str, object]]:
     """A column of each type, all of them hostile; all of a length for keys are the key."""
     types = TEXTS | BINARIES
     columns = [Column(name, type_, False) for name, type_ in types.items()]
     row: dict[str, object] = dict.fromkeys(TEXTS, HOSTILE)
     row |= dict.fromkeys(BINARIES, HOSTILE.encode())
-    at = {name: TargetColumn(name, name, name, "", "", False, False) for name in types}
+    at = {name: CatalogColumn(name, name, name, "", "", False, False) for name in types}
     for name in ("varchar", "char", "longtext", "enum", "set"):
         at[name] = replace(at[name], charset="utf8mb4", collation="utf8mb4_bin")
     period = ("row_start", "row_end") if is_versioned else ()
@@ -98,7 +98,7 @@ def _hostile_table(*, is_versioned: bool) -> tuple[TableSchema, TargetTable, dic
     named = tuple(
         name for name in types if name not in ("longtext", "json", "longblob", "geometry")
     )
-    target = TargetTable(
+    target = CatalogTable(
         "shop", "t", at, (UniqueKey("PRIMARY", named, True),), period=period,
         is_versioned=is_versioned,
     )  # fmt: skip
@@ -157,11 +157,11 @@ def test_sql_mode_ends_with_its_statement_and_keeps_the_error(error: MillraceErr
     stream = RecordStream()
     stream.insert(words, {"id": 1, "kind": 0})  # index 0, which has no label
     columns = {
-        name: TargetColumn(name, type_text, base, "", "", nullable=True, generated=False)
+        name: CatalogColumn(name, type_text, base, "", "", nullable=True, generated=False)
         for name, type_text, base in (("id", "int", "int"), ("kind", "enum('a')", "enum"))
     }
     key = UniqueKey("PRIMARY", ("id",), True)
-    target = TargetTable("shop", "words", columns, (key,))
+    target = CatalogTable("shop", "words", columns, (key,))
     texts = {100: envelope_schema(SET, words).text}
     inventory = Inventory(tables={("shop", "words"): target})
     plans = TablePlans(Catalogue("writer", RowSchemas(texts), inventory))

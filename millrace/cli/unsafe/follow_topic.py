@@ -13,7 +13,7 @@ from consumer.target.progress import Owner, add_missing_columns
 from consumer.target.sessions import open_session
 from consumer.task.follow_topic import NewTopic, find_new_topic, follow_decided
 from drivers.kafka.reader import TopicIdentity
-from drivers.mysql.connection import TargetConnection
+from drivers.mysql.connection import MySqlSession
 from drivers.mysql.primary import primary_member
 from millrace.cli.control import Control, operator
 from millrace.cli.unsafe.decision import stopped_entry
@@ -28,7 +28,7 @@ class Following:
 
     entry: TaskEntry
     task: ApplyTask
-    session: TargetConnection
+    session: MySqlSession
     found: NewTopic
 
 

@@ -16,7 +16,7 @@ from consumer.records.row_schemas import RowSchemas, make_programs
 from consumer.records.rows import Rows, walk_values
 from consumer.tables.causality_keys import KeyLine, find_keys, make_key_programs
 from drivers.mysql.collation import Fold, make_table
-from drivers.mysql.connection import TargetConnection
+from drivers.mysql.connection import MySqlSession
 from schemas.gtid import Flavour
 from schemas.record.avro_schema import envelope_schema
 from tests.kit.apply.tables import table, text
@@ -121,7 +121,7 @@ class TextRows:
         return TextKeys(found)
 
 
-def collations_of(session: TargetConnection) -> list[tuple[str, str]]:
+def collations_of(session: MySqlSession) -> list[tuple[str, str]]:
     """(character set, collation) of all that a text column can have."""
     column, place = "COLLATION_NAME", "COLLATIONS"
     if session.flavour is Flavour.MARIADB:
@@ -135,7 +135,7 @@ def collations_of(session: TargetConnection) -> list[tuple[str, str]]:
     ]
 
 
-def fill(session: TargetConnection, texts: Sequence[str]) -> None:
+def fill(session: MySqlSession, texts: Sequence[str]) -> None:
     """A table ``fold.words`` with these texts."""
     session.query("DROP DATABASE IF EXISTS fold")
     session.query("CREATE DATABASE fold")
@@ -150,7 +150,7 @@ def fill(session: TargetConnection, texts: Sequence[str]) -> None:
     session.commit()
 
 
-def ranks(session: TargetConnection, charset: str, collation: str) -> Mapping[int, int]:
+def ranks(session: MySqlSession, charset: str, collation: str) -> Mapping[int, int]:
     """For each text that the character set has: its rank. Equal texts have the same rank."""
     there = f"CONVERT(t USING {charset})"
     back = f"CONVERT({there} USING utf8mb4)"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from consumer.copy import Copied, TablePair, copy_chunk
 from deploy.servers import DatabaseServer
 from drivers.mysql.catalog import read_inventory
-from drivers.mysql.connection import Row, TargetConnection, connect
+from drivers.mysql.connection import MySqlSession, Row, connect
 from tests.kit.apply.local import endpoint_of
 
 SOURCE, TARGET = "copy_source", "copy_target"  # on one server; on two, both have ``SOURCE``
@@ -19,8 +19,8 @@ class Copying:
     """``source`` and ``target`` are the sessions that a copy uses; each has its database as default."""
 
     servers: tuple[DatabaseServer, DatabaseServer]
-    source: TargetConnection
-    target: TargetConnection
+    source: MySqlSession
+    target: MySqlSession
 
     def create(self, *statements: str, also: str = "") -> None:
         """Run CREATE TABLE on both sides. ``also``: on the target alone, after them."""

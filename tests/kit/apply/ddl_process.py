@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from consumer.turn.warm_up import warm
-from drivers.mysql.connection import Endpoint, TargetConnection, TlsChoice
+from drivers.mysql.connection import Endpoint, MySqlSession, TlsChoice
 from millrace import faults
 from millrace.log import configure
 from schemas.gtid import Flavour
@@ -123,14 +123,14 @@ def _forked(script: _Script, endpoint: Endpoint, *, statement: int, fault: str) 
 
 
 def _print_executed(script: _Script) -> None:
-    query = TargetConnection.query
+    query = MySqlSession.query
 
-    def printing(session: TargetConnection, sql: str | bytes, *given: Any) -> Any:
+    def printing(session: MySqlSession, sql: str | bytes, *given: Any) -> Any:
         if sql in script.seqs:
             os.write(1, b"%d\n" % script.seqs[sql])
         return query(session, sql, *given)
 
-    setattr(TargetConnection, "query", printing)  # noqa: B010 - mypy allows no assignment to a method
+    setattr(MySqlSession, "query", printing)  # noqa: B010 - mypy allows no assignment to a method
 
 
 if __name__ == "__main__":

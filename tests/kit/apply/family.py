@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from drivers.mysql.connection import TargetConnection
+from drivers.mysql.connection import MySqlSession
 from millrace.errors import Fatal
 from schemas.table.structure import TableSchema
 from tests.kit.apply.tables import integer, table
@@ -30,7 +30,7 @@ Row = tuple[object, ...]
 State = Mapping[tuple[str, object], Row]  # by table and id
 
 
-def create_tables(session: TargetConnection, database: str, keys: Mapping[str, str]) -> None:
+def create_tables(session: MySqlSession, database: str, keys: Mapping[str, str]) -> None:
     """``keys``: by table, its foreign keys in SQL, parents first."""
     for name, foreign in keys.items():
         session.query(
@@ -39,7 +39,7 @@ def create_tables(session: TargetConnection, database: str, keys: Mapping[str, s
         )
 
 
-def read_rows(session: TargetConnection, database: str, names: Sequence[str]) -> State:
+def read_rows(session: MySqlSession, database: str, names: Sequence[str]) -> State:
     """All rows of these tables."""
     found = {
         (name, row[0]): tuple(row)
@@ -54,7 +54,7 @@ def read_rows(session: TargetConnection, database: str, names: Sequence[str]) ->
 class Family:
     """``source``: the source's database. ``states[n]``: its rows after source transaction n."""
 
-    session: TargetConnection
+    session: MySqlSession
     source: str
     target: str
     names: Sequence[str]

@@ -10,7 +10,7 @@ from itertools import count
 import pytest
 
 from deploy.servers import DatabaseServer
-from drivers.mysql.connection import Endpoint, TargetConnection, connect
+from drivers.mysql.connection import Endpoint, MySqlSession, connect
 from millrace.errors import MillraceError
 from tests.kit.apply.faults import Supervised
 from tests.kit.apply.local import apply_task, endpoint_of
@@ -85,7 +85,7 @@ def assert_refused(task: Supervised, branch: type[MillraceError], code: str) -> 
 
 
 @contextmanager
-def other_session(server: DatabaseServer, database: str) -> Iterator[TargetConnection]:
+def other_session(server: DatabaseServer, database: str) -> Iterator[MySqlSession]:
     """A session of another client."""
     session = connect(endpoint_of(server), database=database)
     try:

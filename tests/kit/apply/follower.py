@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from consumer.target.progress import Owner, check_fence
 from deploy.servers import DatabaseServer
-from drivers.mysql.connection import TargetConnection, connect
+from drivers.mysql.connection import MySqlSession, connect
 from tests.kit.apply.local import apply_task, endpoint_of, started
 from tests.kit.waiting import eventually
 
@@ -35,7 +35,7 @@ class Follower:
         default_factory=lambda: queue.Queue(LATE_MAX)
     )
 
-    def write(self, session: TargetConnection, sql: str) -> None:
+    def write(self, session: MySqlSession, sql: str) -> None:
         """Commit a statement on the source, and leave it to the task."""
         session.run(sql.encode())
         session.commit()

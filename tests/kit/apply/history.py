@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from drivers.mysql.actions import Action, Actions
-from drivers.mysql.catalog import ForeignKey, Inventory, TargetColumn, TargetTable, UniqueKey
+from drivers.mysql.catalog import CatalogColumn, CatalogTable, ForeignKey, Inventory, UniqueKey
 from schemas.gtid import Flavour
 from schemas.table.structure import Column, TableSchema
 from tests.kit.apply.folds import general_fold
@@ -285,15 +285,15 @@ def inventory(database: str) -> Inventory:
     for name, schema in schemas(database).items():
         columns = {column.name: _column(column) for column in schema.columns}
         unique = tuple(UniqueKey(index, (column,), True) for index, column in keys[name])
-        found[database, name] = TargetTable(database, name, columns, unique)
+        found[database, name] = CatalogTable(database, name, columns, unique)
     actions = Actions(on_delete=Action.CASCADE)
     foreign = ForeignKey((database, "c"), ("p",), (database, "p"), ("id",), actions)
     folds = {"utf8mb4_general_ci": general_fold()}
     return Inventory(tables=found, foreign_keys=(foreign,), folds=folds)
 
 
-def _column(column: Column) -> TargetColumn:
+def _column(column: Column) -> CatalogColumn:
     is_text = column.type.is_text
     kind = "varchar" if is_text else "int"
     charset, collation = ("utf8mb4", "utf8mb4_general_ci") if is_text else ("", "")
-    return TargetColumn(column.name, kind, kind, charset, collation, column.nullable, False)
+    return CatalogColumn(column.name, kind, kind, charset, collation, column.nullable, False)

@@ -27,7 +27,7 @@ from consumer.target.streams import read_tables
 from consumer.turn.turn import residents
 from deploy.servers import DatabaseServer
 from drivers.mysql.catalog import TableKey
-from drivers.mysql.connection import TargetConnection, connect
+from drivers.mysql.connection import MySqlSession, connect
 from millrace.errors import MillraceError
 from schemas.documents import ApplyTask
 from schemas.stages.loaded import Loaded
@@ -179,7 +179,7 @@ class LiveLoader:
         finally:
             session.close()
 
-    def _load(self, session: TargetConnection, owner: Owner, batch: int) -> LoadStream:
+    def _load(self, session: MySqlSession, owner: Owner, batch: int) -> LoadStream:
         source = self.source
         flavour, begin = source.stream.flavour, len(source.states) - 1 - self.back
         stored = read_stream(session, owner.task)
@@ -197,7 +197,7 @@ class LiveLoader:
             self._copy(session, owner, loaded.name, begin)
         return replace(stored, end=source.gtid_set(len(source.states) - 1))
 
-    def _copy(self, session: TargetConnection, owner: Owner, name: TableKey, begin: int) -> None:
+    def _copy(self, session: MySqlSession, owner: Owner, name: TableKey, begin: int) -> None:
         source, which = self.source, name[1]
         end = len(source.states) - 1
         session.query(f"DROP TABLE IF EXISTS {source.database}.{which}")
@@ -222,7 +222,7 @@ class LiveLoader:
         )
         session.commit()
 
-    def _insert(self, session: TargetConnection, which: str, key: int, value: int) -> None:
+    def _insert(self, session: MySqlSession, which: str, key: int, value: int) -> None:
         session.query(
             f"INSERT INTO {self.source.database}.{which} (id, n) VALUES (%s, %s)", (key, value)
         )

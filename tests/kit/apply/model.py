@@ -83,7 +83,7 @@ class ModelTarget:
 
 
 class ModelSession:
-    """A connection: the part of ``TargetConnection`` that ``consumer`` calls."""
+    """A connection: the part of ``MySqlSession`` that ``consumer`` calls."""
 
     is_open = True
     id = 1

@@ -16,7 +16,7 @@ import pytest
 from pymysql.cursors import DictCursor
 
 from deploy.servers import DatabaseServer
-from drivers.mysql.connection import TargetConnection
+from drivers.mysql.connection import MySqlSession
 from millrace.text_protocol.arriving import RowPackets
 from producer.source.connection import SourceConnection
 from schemas.gtid import Flavour
@@ -123,7 +123,7 @@ def explained(server: DatabaseServer, *databases: str) -> Iterator[Plans]:
         cursorclass=DictCursor,
     )
     plans = Plans(connection, server.flavour, databases)
-    query, packets = pymysql.connections.Connection.query, TargetConnection.read_packets
+    query, packets = pymysql.connections.Connection.query, MySqlSession.read_packets
     images = SourceConnection.row_packets
 
     def explain_query(self: Any, sql: str | bytes, unbuffered: bool = False) -> int:
@@ -131,7 +131,7 @@ def explained(server: DatabaseServer, *databases: str) -> Iterator[Plans]:
             plans.explain(sql)
         return query(self, cast(str, sql), unbuffered)
 
-    def explain_packets(self: TargetConnection, sql: bytes) -> RowPackets:
+    def explain_packets(self: MySqlSession, sql: bytes) -> RowPackets:
         if self.endpoint.port == server.port:
             plans.explain(sql)
         return packets(self, sql)
@@ -144,6 +144,6 @@ def explained(server: DatabaseServer, *databases: str) -> Iterator[Plans]:
     # the driver's call for each statement, and our calls that read packets themselves
     with connection, pytest.MonkeyPatch.context() as patch:
         patch.setattr(pymysql.connections.Connection, "query", explain_query)
-        patch.setattr(TargetConnection, "read_packets", explain_packets)
+        patch.setattr(MySqlSession, "read_packets", explain_packets)
         patch.setattr(SourceConnection, "row_packets", explain_images)
         yield plans

@@ -27,7 +27,7 @@ from consumer.tables.merge_rules import net_changes
 from consumer.tables.table_plans import Catalogue, TablePlans
 from consumer.target.progress import Mark
 from consumer.window.window import read_window
-from drivers.mysql.catalog import Inventory, TargetColumn, TargetTable, UniqueKey
+from drivers.mysql.catalog import CatalogColumn, CatalogTable, Inventory, UniqueKey
 from millrace.compiled import IS_INTERPRETED
 from millrace.errors import Fatal, MillraceError
 from schemas.record.record import KnownSchemas, decode_record
@@ -98,11 +98,11 @@ def inventory() -> Inventory:
     """The inventory of a target with the tables."""
     return Inventory(
         tables={
-            (made.database, made.table): TargetTable(
+            (made.database, made.table): CatalogTable(
                 made.database,
                 made.table,
                 {
-                    c.name: TargetColumn(c.name, "int", "int", "", "", True, False)
+                    c.name: CatalogColumn(c.name, "int", "int", "", "", True, False)
                     for c in made.columns
                 },
                 (
