@@ -23,9 +23,9 @@ from typing import Self, TypeAlias
 
 from consumer.topic.decode import TopicLookUp
 from consumer.topic.verify import TopicVerifier
+from drivers.kafka.access import GivenAccess
 from drivers.kafka.reader import TopicReader, TopicRecord
 from millrace.errors import Fatal, MillraceError, Retryable
-from millrace.kafka import GivenAccess
 from schemas.record.control import (
     DdlRecord,
     FenceRecord,

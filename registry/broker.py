@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from drivers.kafka.access import ask_kafka, damage_fix
+from drivers.kafka.refusals import refusal_of
 from millrace.errors import Fenced, MillraceError, Retryable
-from millrace.kafka import ask_kafka, damage_fix
-from millrace.kafka_refusals import refusal_of
 from millrace.log import get_logger
 
 T = TypeVar("T")

@@ -33,12 +33,12 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
+from drivers.kafka.access import KafkaAccess, Settings
+from drivers.kafka.names import REGISTRY_TOPIC, registry_id
 from millrace.errors import Fatal, Retryable
-from millrace.kafka import KafkaAccess, Settings
 from registry.broker import call_kafka, driver_log, kafka_error
 from registry.catalog import Entry
 from registry.ownership import Ownership
-from schemas.kafka_names import REGISTRY_TOPIC, registry_id
 
 _TIMEOUT_S = 20.0
 _TAKE_OVER_S = 120.0  # a broker that has just started loads its coordinator first

@@ -18,10 +18,10 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Top
 
 from consumer.records.pieces import Size, Taken
 from consumer.records.rows import Values
+from drivers.kafka.access import KafkaAccess, Settings, damage_fix, driver_log
 from drivers.kafka.reader import PARTITION, READER_SETTINGS, kafka_call
+from drivers.kafka.refusals import refusal_of
 from millrace.errors import MillraceError, Retryable
-from millrace.kafka import KafkaAccess, Settings, damage_fix, driver_log
-from millrace.kafka_refusals import refusal_of
 
 CHUNK_RECORDS = 4096  # per call of the driver
 GATHER_S = (

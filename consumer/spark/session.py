@@ -48,10 +48,10 @@ from consumer.turn.executor import execute, execute_share
 from consumer.turn.order import Answer, Order, Outcome, Share, ShareEnd, result_of
 from consumer.turn.warm_up import warm
 from consumer.write.incidents import Tally
+from drivers.kafka.refusals import refusal_of
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.home_folder import home
 from millrace.jvm import CLEAN_EXITS, JvmArchive
-from millrace.kafka_refusals import refusal_of
 from schemas.documents import TopicAddress
 
 LANES_MAX = 64

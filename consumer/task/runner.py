@@ -57,12 +57,13 @@ from consumer.topic.topic_wait import begin_at, waiting_for
 from consumer.turn.driver import BatchApplier
 from consumer.turn.warm_up import warm
 from consumer.window.safe_mode import SafeMode
+from drivers.kafka.acls import Grants, apply_acls
 from drivers.kafka.reader import TopicIdentity
+from drivers.kafka.refusals import explained
+from drivers.kafka.wire import find_refusal
 from drivers.mysql.connection import Endpoint, MySqlSession, connect
 from drivers.mysql.primary import primary_member, renewed
 from millrace.errors import Fatal, MillraceError, Retryable
-from millrace.kafka_refusals import explained
-from millrace.kafka_wire import find_refusal
 from millrace.log import get_logger
 from schemas.documents import (
     ApplyTask,
@@ -72,7 +73,6 @@ from schemas.documents import (
     TopicAddress,
     Work,
 )
-from schemas.kafka_acls import Grants, apply_acls
 from schemas.stages.applied import Applied
 from zk.run.runner import HeldLease, Report
 

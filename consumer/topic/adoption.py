@@ -19,9 +19,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from consumer.target.progress import Mark
+from drivers.kafka.access import KafkaAccess
 from drivers.kafka.reader import TopicReader, TopicRecord
 from millrace.errors import Fatal
-from millrace.kafka import KafkaAccess
 from schemas.gtid import (
     Flavour,
     has_same_sequence_from_other_server,

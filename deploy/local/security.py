@@ -22,6 +22,7 @@ from deploy.servers import KafkaSecurity, Protection
 from deploy.servers.kafka_security import BROKER
 from deploy.servers.kafka_users import KafkaUsers
 from deploy.servers.tls import Authority, TlsFiles, openssl_program
+from drivers.kafka.acls import Acl
 from schemas.documents import (
     Brokers,
     ClientCertificate,
@@ -35,7 +36,6 @@ from schemas.documents import (
     plain_brokers,
     plain_registry,
 )
-from schemas.kafka_acls import Acl
 
 ZOOKEEPER_USER = "millrace"
 KAFKA_CAPTURE, KAFKA_APPLY, KAFKA_REGISTRY = "capture", "apply", "registry"

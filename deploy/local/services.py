@@ -18,10 +18,10 @@ from deploy.local.security import (
     StackSecurity,
 )
 from deploy.servers.process import ProcessSpec
+from drivers.kafka.acls import Acl, apply_acls, check_acls, registry_acls
+from drivers.kafka.names import REGISTRY_TOPIC
 from millrace.cli import present_commands
 from schemas.documents import Brokers, Registry, plain_brokers, plain_registry
-from schemas.kafka_acls import Acl, apply_acls, check_acls, registry_acls
-from schemas.kafka_names import REGISTRY_TOPIC
 
 CLUSTER = "default"
 SOURCE_SET = "shop"

@@ -18,10 +18,10 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
+from drivers.kafka.access import KafkaAccess, Settings, ask_kafka, damage_fix, driver_log
+from drivers.kafka.names import READER_GROUP
+from drivers.kafka.refusals import refusal_of
 from millrace.errors import Fatal, MillraceError, Retryable
-from millrace.kafka import KafkaAccess, Settings, ask_kafka, damage_fix, driver_log
-from millrace.kafka_refusals import refusal_of
-from schemas.kafka_names import READER_GROUP
 from schemas.record.record import seq_of
 
 T = TypeVar("T")

@@ -6,9 +6,7 @@ from typing import Annotated
 
 import typer
 
-from millrace.cli.control import control, origin_of, plain_from_file, print_json
-from schemas.documents import CaptureTask, TaskDocument, address_of, parse_task
-from schemas.kafka_acls import (
+from drivers.kafka.acls import (
     Acl,
     check_acls,
     commands,
@@ -17,7 +15,9 @@ from schemas.kafka_acls import (
     subscriber_acls,
     task_acls,
 )
-from schemas.kafka_names import REGISTRY_TOPIC
+from drivers.kafka.names import REGISTRY_TOPIC
+from millrace.cli.control import control, origin_of, plain_from_file, print_json
+from schemas.documents import CaptureTask, TaskDocument, address_of, parse_task
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, help="Print the least rights that Millrace needs."

@@ -12,10 +12,10 @@ from typing import Annotated
 
 import typer
 
+from drivers.kafka.names import REGISTRY_TOPIC
 from millrace.cli.options import Http, Kafka, KafkaConfig, named_brokers
 from millrace.errors import Fatal
 from millrace.process.privacy import keep_private
-from schemas.kafka_names import REGISTRY_TOPIC
 
 
 def _reference(value: str) -> str:
@@ -64,15 +64,15 @@ def registry(
     http: Http = "",
 ) -> None:
     """Run the built-in schema registry: Confluent's REST API."""
+    from drivers.kafka.acls import Grants, registry_acls
+    from drivers.kafka.refusals import explained
     from millrace.http import open_page
-    from millrace.kafka_refusals import explained
     from millrace.tls import is_loopback
     from registry.door import Door
     from registry.kafka import KafkaSchemaStore
     from registry.ownership import Ownership
     from registry.server import RegistryServer, address_text, listen
     from schemas.documents import SecretReference, resolve_secret
-    from schemas.kafka_acls import Grants, registry_acls
 
     keep_private()
     reference = SecretReference.parse(token)

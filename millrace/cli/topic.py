@@ -108,10 +108,10 @@ def tail(
     from consumer.topic.selection import Selected, offset_of_last
     from consumer.topic.tail import as_json as object_of
     from consumer.topic.tail import line
+    from drivers.kafka.acls import Grants, subscriber_acls
     from drivers.kafka.reader import TopicReader
-    from millrace.kafka_refusals import explained
+    from drivers.kafka.refusals import explained
     from registry.client import RegistryClient
-    from schemas.kafka_acls import Grants, subscriber_acls
     from schemas.record.record import KnownSchemas
 
     wanted = _wanted(tables or [], ops or [])
@@ -188,9 +188,9 @@ def verify(
     Records of a Kafka transaction that has not ended are not read; the output says how many.
     """
     from consumer.topic.verify import TopicVerifier
+    from drivers.kafka.acls import Grants, subscriber_acls
     from drivers.kafka.reader import TopicReader
-    from millrace.kafka_refusals import explained
-    from schemas.kafka_acls import Grants, subscriber_acls
+    from drivers.kafka.refusals import explained
 
     brokers = _brokers(kafka, kafka_config, topic)
     with naming(topic=topic), explained(brokers, Grants(brokers, subscriber_acls(topic)).fix):

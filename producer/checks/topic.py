@@ -11,20 +11,20 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Protocol
 
+from drivers.kafka.acls import Grants, check_acls
+from drivers.kafka.names import check_id, transactional_id
+from drivers.kafka.open_transactions import find_open_writer
+from drivers.kafka.refusals import explained
 from millrace.checks.requirement import Area, Level, Requirement, Subject
 from millrace.errors import Fatal, MillraceError
-from millrace.kafka_refusals import explained
 from millrace.wording import counted
 from producer.checks.answers import Tables
 from producer.publish.config import PublisherConfig, publisher_config
 from producer.publish.driver import Ends, TopicSettings
 from producer.publish.kafka import KafkaDriver
-from producer.publish.open_transactions import find_open_writer
 from producer.publish.topic_check import check_topic, durability_warning
 from schemas.documents.model import CaptureTask, TopicAddress
 from schemas.gtid import Flavour
-from schemas.kafka_acls import Grants, check_acls
-from schemas.kafka_names import check_id, transactional_id
 
 CLIENT = "check"
 DRY_RUN_S = 15.0

@@ -22,7 +22,6 @@ errors             each error that a client can report, and its branch
 kafka              the clients of one set topic; its transactional producer
 kafka_topic        reads the partition, inspects and creates the topic
 bulk               queues a whole batch in one call
-open_transactions  asks the broker whose Kafka transaction is open
 codec              encodes and decodes our own records
 positions          the positions in those records
 tail               the end of the partition

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass, field
 
-from millrace.kafka import KafkaAccess
+from drivers.kafka.access import KafkaAccess
+from drivers.kafka.names import transactional_id
 from schemas.documents import CaptureTask, TopicOptions
 from schemas.gtid import Flavour
-from schemas.kafka_names import transactional_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class PublisherConfig:
 
     brokers: KafkaAccess
     topic: str
-    transactional_id: str  # made by ``schemas.kafka_names``
+    transactional_id: str  # made by ``drivers.kafka.names``
     epoch: int  # the lease's
     worker: str
     set: str

@@ -10,7 +10,7 @@
     Retryable  MR-3007   the topic does not exist (the next start decides about it)
     Fatal      MR-3008   an error that a producer should never get
 
-Refused logins, certificates and rights are MR-70xx (``millrace.kafka_refusals``).
+Refused logins, certificates and rights are MR-70xx (``drivers.kafka.refusals``).
 
 Guarantees: each name is in one row only, and all names of the driver in use are in the table (a test compares). An
 unknown name is MR-3008: new errors stop the task instead of being treated as harmless.
@@ -20,9 +20,9 @@ from collections.abc import Callable
 from types import MappingProxyType
 from typing import TypeVar
 
+from drivers.kafka.access import ask_kafka
+from drivers.kafka.refusals import REFUSALS
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
-from millrace.kafka import ask_kafka
-from millrace.kafka_refusals import REFUSALS
 
 T = TypeVar("T")
 

@@ -16,8 +16,8 @@ import confluent_kafka
 import numpy as np
 from confluent_kafka import KafkaError, KafkaException
 
+from drivers.kafka.access import Settings, driver_log
 from millrace.errors import MillraceError, Retryable
-from millrace.kafka import Settings, driver_log
 from producer.publish.bulk import BatchSender, Unavailable
 from producer.publish.config import PublisherConfig
 from producer.publish.driver import PARTITION, Bounds, Octets

@@ -18,12 +18,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     OffsetSpec,
 )
 
+from drivers.kafka.access import Settings, driver_log
+from drivers.kafka.names import PUBLISHER_GROUP
 from millrace.errors import Retryable
-from millrace.kafka import Settings, driver_log
 from producer.publish.driver import PARTITION, Ends, TopicRecord, TopicSettings
 from producer.publish.errors import error_of, kafka_call
 from schemas.documents import TopicOptions
-from schemas.kafka_names import PUBLISHER_GROUP
 
 _NO_TOPIC_CODE = "MR-3007"
 CONTACT_S = 5.0  # for the first answer of a broker: a wrong address is reported soon

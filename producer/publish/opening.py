@@ -24,6 +24,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
+from drivers.kafka.open_transactions import find_open_writer
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
@@ -36,7 +37,6 @@ from producer.publish.driver import (
     TopicSettings,
     Transactions,
 )
-from producer.publish.open_transactions import find_open_writer
 from producer.publish.pending_decision import adopted_progress, must_execute
 from producer.publish.positions import Codec
 from producer.publish.tail import Tail, last_decision, read_tail

@@ -29,9 +29,10 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 
+from drivers.kafka.acls import Grants, capture_acls
+from drivers.kafka.refusals import explained
 from millrace.errors import Fatal
 from millrace.faults import fault_point, register
-from millrace.kafka_refusals import explained
 from millrace.log import get_logger
 from millrace.wording import counted
 from producer.convert.converter import Converter, ConverterSource
@@ -57,7 +58,6 @@ from producer.task.resume import Resumed, resume_inside
 from registry.client import RegistryClient
 from schemas.documents import CaptureTask, RelayTask, Work
 from schemas.gtid import Flavour, parse_gtid_set
-from schemas.kafka_acls import Grants, capture_acls
 from schemas.place import Coordinates
 from schemas.progress import Progress
 from schemas.snapshot import initial_state

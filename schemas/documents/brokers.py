@@ -79,7 +79,7 @@ class Brokers:
         return self.protocol == "PLAINTEXT"
 
     def settings(self) -> BrokerSettings:
-        """librdkafka's settings of a new client (``millrace.kafka.KafkaAccess``). Fatal MR-4106, Retryable MR-4014."""
+        """librdkafka's settings of a new client (``KafkaAccess``). Fatal MR-4106, Retryable MR-4014."""
         # or a question for a topic, or a record for a deleted one, would create it with the broker's defaults
         found: BrokerSettings = {
             "bootstrap.servers": self.bootstrap,

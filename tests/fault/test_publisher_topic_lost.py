@@ -15,7 +15,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 import producer.publish.publisher as publishing
 from deploy.servers import KafkaServer
-from millrace import kafka_wire
+from drivers.kafka import wire
 from millrace.errors import Fatal, MillraceError, Retryable
 from producer.publish.opening import NO_END, TailHint
 from producer.publish.publisher import MID_PRODUCE, Publisher
@@ -331,7 +331,7 @@ def test_batch_with_lost_commit_marker_is_sent_again(
     crashed: dict[str, Owner], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Kafka never ends the transaction: one start ends it, the next one sends the invisible rows again."""
-    monkeypatch.setattr(kafka_wire, "ANSWER_TIMEOUT_S", ANSWER_S)
+    monkeypatch.setattr(wire, "ANSWER_TIMEOUT_S", ANSWER_S)
     owner = crashed["a marker"]
     rig = owner.rig
     rig.limits = replace(PATIENT, stable_timeout_s=1.0)

@@ -14,11 +14,11 @@ from confluent_kafka import KafkaException
 
 from consumer.topic.verify import Check
 from deploy.servers import DatabaseServer, KafkaServer, ZooKeeperServer
+from drivers.kafka.names import transactional_id
 from millrace.errors import Fenced, MillraceError, Retryable
 from producer.publish.config import PublisherConfig, publisher_config
 from producer.task import capture
 from schemas.documents import Brokers
-from schemas.kafka_names import transactional_id
 from schemas.status import TaskState
 from tests.kit.capture.cluster import CaptureCluster, Fence, Source
 from tests.kit.control.control import BRIEF_S, QUICK, end_session, end_session_at, scheduled

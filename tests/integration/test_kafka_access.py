@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from deploy.servers.tls import tls_files
+from drivers.kafka.acls import capture_acls, commands, subscriber_acls
+from drivers.kafka.open_transactions import find_open_writer
 from drivers.kafka.reader import TopicReader
+from drivers.kafka.wire import find_refusal
 from millrace.cli import run
 from millrace.cli.exits import ExitCode
-from millrace.kafka_wire import find_refusal
-from producer.publish.open_transactions import find_open_writer
 from schemas.documents import (
     Brokers,
     ClientCertificate,
@@ -24,7 +25,6 @@ from schemas.documents import (
     plain_brokers,
     yaml_from_plain,
 )
-from schemas.kafka_acls import capture_acls, commands, subscriber_acls
 from tests.kit.publisher.rig import Rig
 from tests.kit.secure_kafka import (
     LOGINS,

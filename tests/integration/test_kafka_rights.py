@@ -14,6 +14,8 @@ import pytest
 
 from consumer.spark.session import SparkDriver
 from deploy.servers import DatabaseServer
+from drivers.kafka.acls import capture_acls, registry_acls, subscriber_acls
+from drivers.kafka.names import REGISTRY_TOPIC
 from millrace.checks.requirement import Level
 from millrace.cli import run
 from millrace.cli.exits import ExitCode
@@ -36,8 +38,6 @@ from schemas.documents import (
     plain_task,
     yaml_from_plain,
 )
-from schemas.kafka_acls import capture_acls, registry_acls, subscriber_acls
-from schemas.kafka_names import REGISTRY_TOPIC
 from schemas.status import TaskReport
 from tests.fixtures.spark import FixedLease, running
 from tests.kit.alone import Alone

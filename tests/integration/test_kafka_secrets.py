@@ -12,6 +12,7 @@ from pathlib import Path
 
 from deploy.servers import DatabaseServer
 from deploy.servers.process import free_port
+from drivers.kafka.acls import apply_acls, commands
 from schemas.documents import (
     Account,
     ApplyTask,
@@ -21,7 +22,6 @@ from schemas.documents import (
     SetDocument,
     TopicAddress,
 )
-from schemas.kafka_acls import apply_acls, commands
 from tests.fixtures.shell import Shell
 from tests.kit.apply.topic import RecordStream, TopicWriter
 from tests.kit.control.control import scheduled

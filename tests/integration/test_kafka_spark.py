@@ -4,8 +4,8 @@ import pytest
 
 from consumer.spark.session import SparkDriver
 from deploy.servers import DatabaseServer
+from drivers.kafka.acls import apply_acls, commands
 from schemas.documents import Mechanism
-from schemas.kafka_acls import apply_acls, commands
 from tests.fixtures.spark import running
 from tests.kit.apply.topic import RecordStream, TopicWriter
 from tests.kit.secure_kafka import LOGINS, SecureKafka, principal_for

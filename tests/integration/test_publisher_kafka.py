@@ -15,12 +15,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from deploy.servers import KafkaServer
+from drivers.kafka import wire
+from drivers.kafka.names import transactional_id
 from drivers.kafka.reader import TopicReader
-from millrace import kafka_wire
 from millrace.errors import Fatal, Fenced, Retryable
 from producer.publish import bulk, kafka_topic, opening
 from schemas.documents import Brokers
-from schemas.kafka_names import transactional_id
 from schemas.record.control import RecordKind
 from schemas.record.framing import peek_kind
 from schemas.record.row_end import read_row_end
@@ -192,7 +192,7 @@ def test_foreign_open_transaction_stops_the_start(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would hide all later records from readers."""
-    monkeypatch.setattr(kafka_wire, "ANSWER_TIMEOUT_S", ANSWER_S)
+    monkeypatch.setattr(wire, "ANSWER_TIMEOUT_S", ANSWER_S)
     patient = rig.limits
     with rig.running(7) as publisher:
         publisher.publish(rig.stream(publisher).next_batch(3))
@@ -224,7 +224,7 @@ def test_foreign_transaction_opened_at_runtime_blocks_the_task(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Later commits stay hidden; the error comes in bounded time and names the writer, and no row is lost."""
-    monkeypatch.setattr(kafka_wire, "ANSWER_TIMEOUT_S", ANSWER_S)
+    monkeypatch.setattr(wire, "ANSWER_TIMEOUT_S", ANSWER_S)
     patient = rig.limits
     # when idle, it sends nothing
     rig.limits = replace(patient, resolved_interval_s=1000.0, audit_timeout_s=1.0)

@@ -19,12 +19,12 @@ from deploy.servers import (
 from deploy.servers.client import client_command
 from deploy.servers.kafka_users import KafkaUsers
 from deploy.servers.process import session_members
+from drivers.kafka.acls import apply_acls
 from millrace.errors import Fatal
 from millrace.home_folder import ENVIRONMENT as HOME_VARIABLE
 from millrace.home_folder import home
 from schemas.documents import Brokers
 from schemas.gtid import Flavour
-from schemas.kafka_acls import apply_acls
 from tests.fixtures.servers import NewServer
 from tests.kit.waiting import eventually
 

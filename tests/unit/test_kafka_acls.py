@@ -2,10 +2,7 @@
 
 import pytest
 
-from millrace.errors import Fatal, MillraceError, Retryable
-from millrace.kafka_refusals import explained
-from schemas.documents import Brokers, Mechanism, Sasl, SecretPlace, SecretReference
-from schemas.kafka_acls import (
+from drivers.kafka.acls import (
     Grants,
     capture_acls,
     commands,
@@ -13,6 +10,9 @@ from schemas.kafka_acls import (
     registry_acls,
     subscriber_acls,
 )
+from drivers.kafka.refusals import explained
+from millrace.errors import Fatal, MillraceError, Retryable
+from schemas.documents import Brokers, Mechanism, Sasl, SecretPlace, SecretReference
 
 BROKERS = Brokers(
     "127.0.0.1:1",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from millrace.kafka_login import scram
+from drivers.kafka.login import scram
 
 # RFC 7677, section 3
 NONCE = "rOprNGfwEbeRWgbNEkqO"

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from confluent_kafka import KafkaError, KafkaException, cimpl
 
+from drivers.kafka.access import LOST, Settings
 from millrace.codes import CATALOGUE
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
-from millrace.kafka import LOST, Settings
 from producer.publish import bulk, kafka
 from producer.publish.errors import BRANCHES, error_of, kafka_call
 from producer.publish.kafka import KafkaTransactions

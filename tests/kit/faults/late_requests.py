@@ -13,9 +13,9 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
+from drivers.kafka.access import GivenAccess
 from drivers.kafka.reader import TopicReader
 from millrace.errors import MillraceError, Retryable
-from millrace.kafka import GivenAccess
 from producer.publish.kafka import KafkaTransactions
 from producer.publish.publisher import MID_PRODUCE
 from schemas.documents import Brokers

@@ -13,9 +13,10 @@ from confluent_kafka.admin import AdminClient
 
 import producer.publish.publisher as publishing
 from consumer.topic.verify import Summary, TopicVerifier
+from drivers.kafka.access import GivenAccess, KafkaAccess
+from drivers.kafka.names import transactional_id
 from drivers.kafka.reader import TopicEnds, TopicReader
 from millrace.errors import MillraceError, Retryable
-from millrace.kafka import GivenAccess, KafkaAccess
 from producer.publish.codec import RecordCodec
 from producer.publish.config import PublisherConfig, PublisherLimits
 from producer.publish.kafka import KafkaDriver, KafkaTransactions
@@ -24,7 +25,6 @@ from producer.publish.publisher import Publisher
 from schemas.documents import Brokers
 from schemas.documents.model import TopicOptions
 from schemas.gtid import Flavour
-from schemas.kafka_names import transactional_id
 from schemas.requests.decision import Decision
 from tests.kit.capture.topic_rows import SET, Ids, RowStream, start_of
 from tests.kit.kafka_topics import ANSWER_S, log_end, make_topic

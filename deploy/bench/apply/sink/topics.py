@@ -7,10 +7,10 @@ from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from deploy.bench.apply.sink.records import SinkTable
+from drivers.kafka.access import Settings
 from drivers.kafka.reader import kafka_call
 from millrace.client import Place, RowRecord, Subscriber
 from millrace.errors import Fatal
-from millrace.kafka import Settings
 
 ANSWER_S = 600.0
 FULL_WAIT_S = 0.1

@@ -7,17 +7,17 @@
     …_AUTHORIZATION_FAILED                       Fatal MR-7010 to MR-7013
 
 Clients report most refused connections as silence. So each task and command runs in ``explained``: when it fails, the
-brokers are asked for the cause (``millrace.kafka_wire``), and a missing right gets the command that grants it.
+brokers are asked for the cause (``drivers.kafka.wire``), and a missing right gets the command that grants it.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
 
+from drivers.kafka.access import KafkaAccess
+from drivers.kafka.wire import find_refusal
 from millrace.codes import CATALOGUE
 from millrace.errors import Fatal, MillraceError, Retryable
-from millrace.kafka import KafkaAccess
-from millrace.kafka_wire import find_refusal
 
 REFUSALS: Mapping[str, tuple[str, type[MillraceError]]] = MappingProxyType(
     {

@@ -12,8 +12,8 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from confluent_kafka import KafkaException
 
+from drivers.kafka.hidden_errors import reveal_hidden
 from millrace.errors import MillraceError
-from millrace.hidden_errors import reveal_hidden
 
 T = TypeVar("T")
 Settings: TypeAlias = dict[

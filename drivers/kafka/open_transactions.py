@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import TypeVar
 
+from drivers.kafka.access import KafkaAccess
+from drivers.kafka.wire import addresses, connect, receive
 from millrace.errors import MillraceError
-from millrace.kafka import KafkaAccess
-from millrace.kafka_wire import addresses, connect, receive
 
 T = TypeVar("T")
 

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
 
-from schemas.documents import ApplyTask, Brokers, TaskDocument
-from schemas.kafka_names import (
+from drivers.kafka.names import (
     PUBLISHER_GROUP,
     READER_GROUP,
     check_id,
     registry_id,
     transactional_id,
 )
+from schemas.documents import ApplyTask, Brokers, TaskDocument
 
 UNKNOWN_PRINCIPAL = "User:NAME"
 
