@@ -413,7 +413,7 @@ MUTANTS = [
         "a session that hangs with the fence is ended",
         fence_holders_not_ended,
         "tests/integration/test_apply_target.py",
-        {"test_raising_the_fence_kills_a_hung_lane_transaction[mariadb]": "stays locked"},
+        {"test_raising_the_fence_kills_a_hung_lane_transaction[mariadb-False]": "stays locked"},
     ),
     Mutant(
         "a lost tail is not requested",
