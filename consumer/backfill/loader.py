@@ -17,13 +17,13 @@ from consumer.load.copies import Copier
 from consumer.load.load import Destination, Load, Origin
 from consumer.load.plan import Ends, Sides, read_sides
 from consumer.load.prepare_again import prepare_again
+from consumer.load.source import SourceMember
 from consumer.load.tables import with_linked
 from consumer.target import loads
 from consumer.target.loads import LoadStream
 from consumer.target.progress import Owner
 from drivers.mysql.catalog import TableKey
 from drivers.mysql.connection import Endpoint, MySqlSession, connect
-from drivers.mysql.members import Candidate
 from drivers.mysql.snapshot_position import executed, read_begin
 from millrace.errors import Retryable
 from schemas.documents import ApplyTask
@@ -99,11 +99,10 @@ class LaterLoad:
         self.shown = loaded
 
 
-def _begun(ends: Ends, member: Candidate, stop: threading.Event) -> LoadStream | None:
+def _begun(ends: Ends, member: SourceMember, stop: threading.Event) -> LoadStream | None:
     """The range, once the member has what the others had; None if ``stop`` was set. Retryable MR-5090 after a while."""
-    newest = member.newest or member.position
     waited_s = 0.0
-    while absent := beyond(newest, _visible(ends.source)):
+    while absent := beyond(member.newest, _visible(ends.source)):
         if stop.wait(LOOK_S):
             return None
         waited_s += LOOK_S

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 
 from consumer.load.plan import Ends, Sides, missing_rights, read_sides, table_sizes
 from consumer.load.prepare import has_rows
+from consumer.load.source import choose_source
 from consumer.load.tables import Admission, SourceTable, check_same, missing_on
 from consumer.target import loads
 from consumer.target.progress import Owner, read_mark
 from drivers.mysql.catalog import TableKey
 from drivers.mysql.connection import MySqlSession, connect
-from drivers.mysql.members import choose_source
 from drivers.mysql.primary import primary_member
 from millrace.checks.requirement import Area, Requirement, Subject, shortened
 from millrace.errors import Fatal
@@ -33,7 +33,7 @@ class RowsUse:
 
 
 def check_load(use: RowsUse) -> Iterator[Requirement]:
-    """Ask both sets. Errors: see ``drivers.mysql.members`` and ``drivers.mysql.primary``."""
+    """Ask both sets. Errors: see ``consumer.load.source`` and ``drivers.mysql.primary``."""
     task = use.task
     subject = Subject(Area.SOURCE, f"load of {task.name}")
     target = connect(primary_member(use.target, for_writing=False))

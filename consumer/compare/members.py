@@ -1,6 +1,6 @@
 """Chooses the member of the source set that a comparison reads, and another one if that is lost.
 
-    a replica      that a load would read (``drivers.mysql.members``), if it gets what the primary has now within the
+    a replica      that a load would read (``consumer.load.source``), if it gets what the primary has now within the
                    time that the comparison waits for a side
     the primary    if there is no such replica; the reason is logged. Not if an operator has drained it
 
@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from consumer.compare.sides import POLL_S
+from consumer.load.source import SourceMember, check_not_drained, choose_source
 from drivers.mysql.connection import Endpoint, Side, connect
-from drivers.mysql.members import Candidate, check_not_drained, choose_source
 from drivers.mysql.primary import primary_member
 from drivers.mysql.snapshot_position import executed, read_end
 from millrace.errors import MillraceError, Retryable
@@ -118,7 +118,7 @@ def _read(origin: Origin) -> Origin:
     return origin
 
 
-def _why_late(found: Candidate, primary: Endpoint, wait_s: float) -> str:
+def _why_late(found: SourceMember, primary: Endpoint, wait_s: float) -> str:
     """Why this replica is too late to be read; "" when it has what the primary had."""
     if found.lag_s > wait_s:
         return f"its lag is {found.lag_s:g} s"

@@ -1,6 +1,6 @@
 """The first load of a task, before its stream starts: copies the tables that exist on the source.
 
-    1  choose   a member of the source set (``drivers.mysql.members``)
+    1  choose   a member of the source set (``consumer.load.source``)
     2  plan     read the GTID set ``begin``; create missing tables; store range and tables (``consumer.load.plan``)
     3  copy     ``consumer.load.copies``; paused while a limit is passed (``consumer.load.throttle``)
     4  end      read the GTID set ``end``. The caller stores it together with the first mark, whose start is ``begin``
@@ -18,6 +18,7 @@ from consumer.load.copies import Copier, Job
 from consumer.load.plan import Ends, plan_first
 from consumer.load.progress import Progress
 from consumer.load.remaining import groups_left, let_changed_wait
+from consumer.load.source import SourceMember, check_not_drained, choose_source
 from consumer.load.tables import Admission
 from consumer.load.throttle import Gauges, measured_or_none
 from consumer.target import loads
@@ -25,7 +26,6 @@ from consumer.target.loads import LoadStream
 from consumer.target.progress import Owner
 from drivers.mysql.catalog import TableKey
 from drivers.mysql.connection import Endpoint, connect
-from drivers.mysql.members import Candidate, check_not_drained, choose_source
 from drivers.mysql.snapshot_position import read_begin, read_end
 from millrace.errors import Fatal, Retryable
 from millrace.log import get_logger
@@ -54,8 +54,8 @@ class Origin:
 
     def choose(
         self, *, needed: GtidPosition | None = None, from_primary: bool = False
-    ) -> Candidate:
-        """See ``drivers.mysql.members``."""
+    ) -> SourceMember:
+        """See ``consumer.load.source``."""
         wishes = self.wishes()
         return choose_source(self.document, wishes, needed=needed, from_primary=from_primary)
 
@@ -94,7 +94,7 @@ class Load:
         """The filters of both tasks."""
         return Admission.of(self.origin.document, self.origin.capture, self.task)
 
-    def choose(self, stream: LoadStream | None) -> Candidate:
+    def choose(self, stream: LoadStream | None) -> SourceMember:
         """The member to read; with a range, one that has all of its begin."""
         needed = self.origin.needed
         if stream is not None:
@@ -105,7 +105,7 @@ class Load:
         return found
 
     def copied(
-        self, member: Candidate, ends: Ends, stream: LoadStream, stop: threading.Event
+        self, member: SourceMember, ends: Ends, stream: LoadStream, stop: threading.Event
     ) -> LoadStream | None:
         """Copy what is left of the batch: the range with its end. None if ``stop`` was set before."""
         rules = self.task.rules.load
@@ -126,7 +126,7 @@ class Load:
         end = loads.united([*of_tables, str(read_end(ends.source))], stream.flavour)
         return replace(stream, end=end)
 
-    def _copy(self, job: Job, member: Candidate, ends: Ends, stop: threading.Event) -> bool:
+    def _copy(self, job: Job, member: SourceMember, ends: Ends, stop: threading.Event) -> bool:
         """Run the job; False if it was stopped."""
         gauges, paused = Gauges(member.endpoint, self.destination.endpoint), ""
         next_s = since_s = 0.0
@@ -179,7 +179,7 @@ class Load:
             _log.warning("the load pauses", task=self.task.name, why=why)
         return why
 
-    def _look(self, member: Candidate, ends: Ends, paused: str) -> None:
+    def _look(self, member: SourceMember, ends: Ends, paused: str) -> None:
         of_batch = [table for table in ends.stored().values() if table.batch == self.batch]
         shown = self._progress.saw(of_batch, at_s=time.monotonic())
         self.report(replace(shown, source=member.name, paused=paused))

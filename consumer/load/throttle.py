@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from drivers.mysql.connection import Endpoint, MySqlSession, connect
-from drivers.mysql.members import replication_lag_s
+from drivers.mysql.members import ask_replications, greatest_lag_s
 from millrace.errors import Retryable
 from schemas.throttle import Measured
 
@@ -18,7 +18,8 @@ class Gauges:
 
     def measure(self) -> Measured:
         """Both figures now. Retryable if a server does not answer."""
-        lag_s = replication_lag_s(self._session(self.source))
+        source = self._session(self.source)
+        lag_s = greatest_lag_s(ask_replications(source, source.version))
         return Measured(lag_s, threads_running(self._session(self.target)))
 
     def _session(self, endpoint: Endpoint) -> MySqlSession:

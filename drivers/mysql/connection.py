@@ -162,6 +162,11 @@ class MySqlSession:
         self.flavour = self.version.flavour
 
     @property
+    def name(self) -> str:
+        """The server as host:port."""
+        return self.endpoint.name
+
+    @property
     def id(self) -> int:
         """The server's id of this session, for KILL."""
         return int(self._connection.thread_id())  # type: ignore[no-untyped-call]

@@ -39,8 +39,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Protocol
 
+from drivers.mysql.session import Session
 from millrace.codes import CATALOGUE
 from schemas.gtid import Flavour
 from schemas.sql.quoting import quoted
@@ -260,21 +260,9 @@ class HeldGrants:
         return " ".join([*before, *revoked, *after])
 
 
-class Queries(Protocol):
-    """A session of either half."""
-
-    def query(self, statement: str, /) -> Sequence[Mapping[str, object] | Sequence[object]]:
-        """The rows, by the names of their columns or in their order."""
-        ...
-
-
-def held_grants(session: Queries) -> HeldGrants:
+def held_grants(session: Session) -> HeldGrants:
     """The rights of the account of this session."""
-    rows = session.query("SHOW GRANTS")
-    cells = (next(iter(row.values() if isinstance(row, Mapping) else row)) for row in rows)
-    return parse_grants(
-        cell.decode(errors="replace") if isinstance(cell, bytes) else str(cell) for cell in cells
-    )
+    return parse_grants(str(next(iter(row.values()))) for row in session.named("SHOW GRANTS"))
 
 
 def parse_grants(lines: Iterable[str]) -> HeldGrants:

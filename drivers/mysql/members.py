@@ -1,238 +1,329 @@
-"""Chooses the member of the source set that a load reads.
+"""The facts of a set's members, by questions to all of them at the same time. Both halves ask here.
 
-    admissible      answers, replicates without error and without filters, logs what it replicates, has the needed
-                    transactions, and none that the primary does not have
-    the primary     only if the document says ``from_primary``, or if the set has no other member
-    drained         never, as long as an operator has drained it (`millrace replica drain`)
-    chosen          the pinned one (`millrace replica pin`), else that with the lowest lag, then the document's first
+The primary's position is asked again after all others. A replica's transactions that are missing from it then did not
+come from the primary (``find_errant``), and a replica's lag is never underestimated.
 
-All members are asked at the same time. The primary is asked again after them: what a member has then and the primary
-does not, is errant.
+Guarantees: a member that can't be asked is in the result, with its error. Needs REPLICATION CLIENT, for the binlog also
+REPLICATION SLAVE, and sends a few queries per member.
+
+Not done here: judging settings (``preflight``), and which member is read. Capture chooses a binlog
+(``producer.source.choose.choice``), a load and a comparison choose rows (``consumer.load.source``), and apply a primary
+to write to (``primary``).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
-from drivers.mysql.connection import Endpoint, MySqlSession, Side, connect
-from drivers.mysql.primary import endpoints
-from drivers.mysql.snapshot_position import executed
-from millrace.errors import MillraceError, Retryable
-from schemas.documents import Directives, Member, SetDocument
+from drivers.mysql.session import Session
+from drivers.mysql.start_file import ask_binlog_state, find_start_file
+from millrace.errors import Fatal, MillraceError
+from schemas.documents.model import Member
 from schemas.gtid import (
     Flavour,
     GtidPosition,
-    History,
+    GtidSet,
+    MariadbGtid,
     MariadbGtidSet,
-    beyond,
-    missing,
-    parse_binlog_state,
-    shortened,
-    unite,
+    is_logged,
+    parse_gtid_set,
+)
+from schemas.server_version import ServerVersion
+
+VARIABLES = (
+    "read_only",
+    "log_bin",
+    "log_replica_updates",
+    "log_slave_updates",
+    "binlog_format",
+    "binlog_row_image",
+    "binlog_row_metadata",
+    "binlog_row_value_options",
+    "binlog_checksum",
+    "gtid_mode",
+    "gtid_strict_mode",
+    "lower_case_table_names",
+    "replica_parallel_workers",
+    "slave_parallel_workers",
+    "replica_preserve_commit_order",
+    "slave_preserve_commit_order",
+    "binlog_expire_logs_seconds",
+    "binlog_expire_logs_auto_purge",
+    "expire_logs_days",
 )
 
-_FILTERS = ("Do_DB", "Ignore_DB", "Do_Table", "Ignore_Table", "Wild_Do_Table", "Wild_Ignore_Table")
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """``server`` is MySQL's server_uuid, or MariaDB's ``<gtid_domain_id>-<server_id>``."""
+
+    flavour: Flavour
+    server: str
+    version: str  # the result of VERSION()
+
+    @property
+    def dialect(self) -> ServerVersion:
+        """The statements that this version supports."""
+        return ServerVersion.parse(self.version)
 
 
 @dataclass(frozen=True, slots=True)
 class Replication:
-    """One connection of a member to its source. ``lag_s`` is None while it does not replicate."""
+    """One connection of a replica to its source, which is ``host:port``.
+
+    ``lag_s``: the server's own opinion; None unless both threads run. ``filters``: such as ``Replicate_Do_DB=shop``,
+    among them those of the replica's binlog. ``stopped``: the threads that do not run, each with its error.
+    """
 
     lag_s: float | None
-    error: str = ""
-    is_filtered: bool = False
+    filters: tuple[str, ...] = ()
+    source: str = ""
+    stopped: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
-    """One member that answered. ``replications`` is empty for a primary.
+class MemberBinlog:
+    """The binlog of a member: executed GTIDs, and the GTIDs executed before the oldest file."""
 
-    ``newest``: what all members together had, if this one is chosen.
-    """
-
-    endpoint: Endpoint
     position: GtidPosition
-    logs: bool
-    is_writable: bool = False
+    oldest_before: GtidPosition
+    wanted_error: MillraceError | None = (
+        None  # why the wanted transactions can't be read here (now)
+    )
+    state: tuple[MariadbGtid, ...] = ()  # MariaDB: the last GTID of each domain and server
+
+
+@dataclass(frozen=True, slots=True)
+class MemberFacts:
+    """The answers of a member. Either ``error`` or the other fields are set. A primary has no ``replications``."""
+
+    member: Member
+    error: MillraceError | None = None
+    identity: Identity | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
     replications: tuple[Replication, ...] = ()
-    newest: GtidPosition | None = None
+    binlog: MemberBinlog | None = None  # None: it writes none
 
     @property
     def is_primary(self) -> bool:
-        """Whether it replicates from no server."""
-        return not self.replications
+        """Whether the member answered and is not a replica."""
+        return self.error is None and not self.replications
 
     @property
-    def lag_s(self) -> float:
-        """The largest of its connections; 0 for a primary."""
-        return max((one.lag_s or 0.0 for one in self.replications), default=0.0)
+    def lag_s(self) -> float | None:
+        """The greatest lag of its connections, 0 for a primary; None while one does not replicate."""
+        return greatest_lag_s(self.replications)
 
     @property
-    def name(self) -> str:
-        """As host:port."""
-        return self.endpoint.name
+    def kept_s(self) -> float | None:
+        """How long the server keeps a binlog file before it purges it; None: without a limit in time, or unknown."""
+        if self.variables.get("binlog_expire_logs_auto_purge", "ON") != "ON":
+            return None
+        seconds = float(self.variables.get("binlog_expire_logs_seconds", 0))
+        return seconds or float(self.variables.get("expire_logs_days", 0)) * 86_400 or None
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """``needed``: what the member must have. ``primary``: the primary's history, asked last; None: it is away.
+def greatest_lag_s(replications: Iterable[Replication]) -> float | None:
+    """0 without a replication; None if one does not replicate."""
+    lags_s = [one.lag_s for one in replications]
+    known_s = [lag_s for lag_s in lags_s if lag_s is not None]
+    return max(known_s, default=0.0) if len(known_s) == len(lags_s) else None
 
-    ``directives``: an operator's wishes about the members.
+
+def find_errant(position: GtidPosition, reference: MemberBinlog) -> str:
+    """The GTIDs of ``position`` that are missing in ``reference``, which was queried later; "" if there are none.
+
+    For MariaDB, only the last GTID of each domain is known and checked.
     """
+    reached = reference.position
+    if isinstance(position, GtidSet) and isinstance(reached, GtidSet):
+        return str(position - reached)
+    assert isinstance(position, MariadbGtidSet)
+    return ",".join(str(gtid) for gtid in position.gtids() if not _contains(reference, gtid))
 
-    needed: GtidPosition | None = None
-    primary: History | None = None
-    from_primary: bool = False
-    is_alone: bool = False
-    directives: Directives = field(default_factory=Directives)
+
+def _contains(reference: MemberBinlog, gtid: MariadbGtid) -> bool:
+    reached, oldest = reference.position, reference.oldest_before
+    assert isinstance(reached, MariadbGtidSet)
+    assert isinstance(oldest, MariadbGtidSet)
+    last = reached.last(gtid.domain)
+    if last is None or last.sequence <= gtid.sequence:
+        return last == gtid
+    return not reference.state or is_logged(gtid, reference.state, oldest)
 
 
-def choose_source(
-    document: SetDocument,
-    directives: Directives,
+def ask_each(servers: Sequence[S], ask: Callable[[S], T]) -> list[T | MillraceError]:
+    """Ask all at the same time: the answer or the error of each, in the same order."""
+
+    def answer(server: S) -> T | MillraceError:
+        try:
+            return ask(server)
+        except MillraceError as error:
+            return error
+
+    with ThreadPoolExecutor(max_workers=len(servers) or 1, thread_name_prefix="members") as pool:
+        return list(pool.map(answer, servers))
+
+
+def ask_members(
+    members: Sequence[Member],
+    connect: Callable[[Member], Session],
     *,
-    needed: GtidPosition | None = None,
-    from_primary: bool = False,
-) -> Candidate:
-    """The member to read. Retryable MR-5090 if none is admissible now, with the reason of each."""
-    asked = endpoints(document, Side.SOURCE)
-    with ThreadPoolExecutor(max_workers=len(asked), thread_name_prefix="members") as pool:
-        answers = list(pool.map(_ask_or_error, asked))
-    found = [answer for answer in answers if isinstance(answer, Candidate)]
-    primary = next((one for one in found if one.is_primary and one.is_writable), None)
-    wanted = Wanted(
-        needed,
-        None if primary is None else _history(primary.endpoint),
-        from_primary,
-        is_alone=len(asked) == 1,
-        directives=directives,
+    wanted: GtidPosition | None = None,
+) -> tuple[MemberFacts, ...]:
+    """Query all members at the same time; the result has the same order. ``wanted``: whether it can be read there."""
+
+    def ask(member: Member) -> MemberFacts:
+        with closing(connect(member)) as session:
+            return ask_member(session, member, wanted=wanted)
+
+    answers = ask_each(members, ask)
+    return tuple(
+        _with_later_position(_or_error(member, answer), connect)
+        for member, answer in zip(members, answers, strict=True)
     )
-    refusals = {
-        endpoint.name: answer.message
-        for endpoint, answer in zip(asked, answers, strict=True)
-        if isinstance(answer, MillraceError)
-    }
-    chosen = choose(document.name, found, wanted, refusals)
-    newest = chosen.position
-    for one in found:
-        if one.position.flavour is newest.flavour:
-            newest = unite(newest, one.position)
-    return replace(chosen, newest=newest)
 
 
-def choose(
-    set_name: str, found: Sequence[Candidate], wanted: Wanted, refusals: dict[str, str]
-) -> Candidate:
-    """The best of the members that answered. Pure. ``refusals``: why others did not."""
-    whys = {one.name: why_not(one, wanted) for one in found}
-    admissible = [one for one in found if not whys[one.name]]
-    if not admissible:
-        reasons = {**refusals, **whys}
-        texts = "; ".join(f"{name}: {why}" for name, why in reasons.items())
-        raise Retryable("MR-5090", f"no member of set {set_name} can be read: {texts}")
-    pinned = wanted.directives.pinned
-    return min(admissible, key=lambda one: (member_of(one.endpoint) != pinned, one.lag_s))
+def _or_error(member: Member, answer: MemberFacts | MillraceError) -> MemberFacts:
+    return MemberFacts(member, error=answer) if isinstance(answer, MillraceError) else answer
 
 
-def member_of(endpoint: Endpoint) -> Member:
-    """The member as its set's document names it."""
-    return Member(endpoint.host, endpoint.port)
-
-
-def check_not_drained(endpoint: Endpoint, directives: Directives) -> None:
-    """Retryable MR-5090 if an operator has drained the member that is read: another one is chosen."""
-    if why := _why_drained(endpoint, directives):
-        raise Retryable("MR-5090", f"{endpoint.name}: {why}")
-
-
-def _why_drained(endpoint: Endpoint, directives: Directives) -> str:
-    member = member_of(endpoint)
-    if member not in directives.drained:
-        return ""
-    return f"an operator drained it (`millrace replica undrain SET {member}`)"
-
-
-def why_not(one: Candidate, wanted: Wanted) -> str:
-    """Why a load does not read this member; "" if it may."""
-    if one.is_primary and not (wanted.from_primary or wanted.is_alone):
-        return "it is the primary"
-    if why := _why_drained(one.endpoint, wanted.directives):
-        return why
-    for each in one.replications:
-        if each.lag_s is None:
-            return f"it does not replicate{': ' if each.error else ''}{each.error}"
-        if each.is_filtered:
-            return "it has replication filters"
-    if not one.logs:
-        return "it does not log what it replicates (log_bin, log_replica_updates)"
-    if wanted.needed is not None:
-        if one.position.flavour is not wanted.needed.flavour:
-            return f"it is a {one.position.flavour} server"
-        if absent := beyond(wanted.needed, one.position):
-            return f"it does not have {shortened(absent)} yet"
-    if wanted.primary is None or one.is_primary:
-        return ""
-    errant = missing(one.position, wanted.primary.position, wanted.primary)
-    return f"it has {shortened(errant)}, which the primary does not have" if errant else ""
-
-
-def _ask_or_error(endpoint: Endpoint) -> Candidate | MillraceError:
+def _with_later_position(fact: MemberFacts, connect: Callable[[Member], Session]) -> MemberFacts:
+    if not fact.is_primary or fact.identity is None or fact.binlog is None:
+        return fact
     try:
-        session = connect(endpoint)
-        try:
-            return _ask(session)
-        finally:
-            session.close()
+        with closing(connect(fact.member)) as session:
+            position = ask_position(session, fact.identity.flavour)
+            state = _ask_state(session, fact.identity.flavour)
     except MillraceError as error:
-        return error
+        return MemberFacts(fact.member, error=error)
+    return replace(fact, binlog=replace(fact.binlog, position=position, state=state))
 
 
-def _ask(session: MySqlSession) -> Candidate:
-    updates = session.version.variable("log_replica_updates")
-    replications = tuple(map(_replication, session.named(session.version.replica_status)))
-    ((read_only, log_bin, logs_updates),) = session.query(
-        f"SELECT @@global.read_only, @@global.log_bin, @@global.{updates}"
-    )
-    return Candidate(
-        session.endpoint,
-        executed(session),
-        logs=log_bin == 1 and (logs_updates == 1 or not replications),
-        is_writable=read_only == 0,
+def ask_member(
+    session: Session, member: Member, *, wanted: GtidPosition | None = None
+) -> MemberFacts:
+    """Query one member. Errors: those of the session, and Fatal MR-1020."""
+    identity = ask_identity(session)
+    variables = _ask_variables(session)
+    replications = ask_replications(session, identity.dialect)
+    if replications:
+        filters = tuple(ask_binlog_filters(session, identity.dialect))
+        replications = tuple(
+            replace(one, filters=tuple(sorted({*one.filters, *filters}))) for one in replications
+        )
+    binlog = None
+    if variables.get("log_bin") == "ON":
+        binlog = ask_binlog(session, identity.flavour, wanted=wanted)
+    return MemberFacts(
+        member,
+        identity=identity,
+        variables=variables,
         replications=replications,
+        binlog=binlog,
     )
 
 
-def replication_lag_s(session: MySqlSession) -> float | None:
-    """The lag of the member now; None while it does not replicate, 0 for a primary."""
-    found = tuple(map(_replication, session.named(session.version.replica_status)))
-    if any(one.lag_s is None for one in found):
-        return None
-    return max((one.lag_s or 0.0 for one in found), default=0.0)
+def ask_identity(session: Session) -> Identity:
+    """Query a server's identity. Fatal MR-1020 if it is neither MySQL nor MariaDB."""
+    version = str(session.named("SELECT VERSION() AS version")[0]["version"])
+    if "mariadb" in version.lower():
+        row = session.named("SELECT @@gtid_domain_id AS domain, @@server_id AS server")[0]
+        return Identity(Flavour.MARIADB, f"{row['domain']!s}-{row['server']!s}", version)
+    rows = session.named("SHOW GLOBAL VARIABLES LIKE 'server_uuid'")
+    if not rows:
+        what = f"{session.name} ({version}) has no server_uuid"
+        raise Fatal("MR-1020", what, member=session.name)
+    return Identity(Flavour.MYSQL, str(rows[0]["Value"]).lower(), version)
 
 
-def _replication(row: dict[str, object]) -> Replication:
-    named = {name.replace("Replica_", "Slave_"): value for name, value in row.items()}
-    behind = named.get("Seconds_Behind_Source", named.get("Seconds_Behind_Master"))
-    errors = (str(named.get(name) or "") for name in ("Last_SQL_Error", "Last_IO_Error"))
-    running = all(named.get(f"Slave_{thread}_Running") == "Yes" for thread in ("IO", "SQL"))
-    lag_s = float(str(behind)) if running and behind is not None else None
-    filters = any(named.get(f"Replicate_{name}") for name in _FILTERS)
-    return Replication(lag_s, next(filter(None, errors), ""), filters)
+def ask_position(session: Session, flavour: Flavour) -> GtidPosition:
+    """The GTIDs in the server's binlog, plus those it executed before it wrote one."""
+    if flavour is Flavour.MYSQL:
+        (row,) = session.named("SELECT @@GLOBAL.gtid_executed AS position")
+        return parse_gtid_set(flavour, _text(row["position"]))
+    (row,) = session.named(
+        "SELECT @@GLOBAL.gtid_slave_pos AS executed, @@GLOBAL.gtid_binlog_pos AS position"
+    )
+    logged = MariadbGtidSet.parse(_text(row["position"]))
+    executed = MariadbGtidSet.parse(_text(row["executed"])).gtids()
+    # A rebuilt server has logged nothing yet in some domains.
+    unlogged = (gtid for gtid in executed if logged.last(gtid.domain) is None)
+    return MariadbGtidSet.of([*logged.gtids(), *unlogged])
 
 
-def _history(endpoint: Endpoint) -> History | None:
+def _ask_state(session: Session, flavour: Flavour) -> tuple[MariadbGtid, ...]:
+    return ask_binlog_state(session) if flavour is Flavour.MARIADB else ()
+
+
+def _ask_variables(session: Session) -> dict[str, str]:
+    names = ", ".join(f"'{name}'" for name in VARIABLES)
+    rows = session.named(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})")
+    return {_text(row["Variable_name"]).lower(): _text(row["Value"]) for row in rows}
+
+
+def ask_binlog(
+    session: Session, flavour: Flavour, *, wanted: GtidPosition | None = None
+) -> MemberBinlog:
+    """Query a member's binlog. Errors: those of the session; errors about ``wanted`` go into the result."""
+    oldest = find_start_file(session, flavour=flavour, wanted=None)
+    wanted_error: MillraceError | None = None
     try:
-        session = connect(endpoint)
-        try:
-            position = executed(session)
-            if session.flavour is Flavour.MYSQL:
-                return History(position)
-            ((state, slave_pos),) = session.query(
-                "SELECT @@global.gtid_binlog_state, @@global.gtid_slave_pos"
-            )
-            restored = MariadbGtidSet.parse(str(slave_pos))
-            return History(position, parse_binlog_state(str(state)), restored)
-        finally:
-            session.close()
-    except Retryable:
-        return None
+        if wanted is not None:
+            find_start_file(session, flavour=flavour, wanted=wanted)
+    except MillraceError as error:
+        wanted_error = error
+    position, state = ask_position(session, flavour), _ask_state(session, flavour)
+    return MemberBinlog(position, oldest.before, wanted_error, state)
+
+
+def ask_replications(session: Session, server: ServerVersion) -> tuple[Replication, ...]:
+    """Query each connection of a replica, with the replica's own filters only; none if the server is no replica."""
+    return tuple(map(replication_of, session.named(server.replica_status)))
+
+
+def replication_of(row: Mapping[str, object]) -> Replication:
+    """A row of SHOW REPLICA STATUS, SHOW SLAVE STATUS or SHOW ALL SLAVES STATUS."""
+    status = {
+        name.replace("Replica_", "Slave_").replace("Source", "Master"): value
+        for name, value in row.items()
+    }
+    stopped = tuple(_stopped(thread, status) for thread in ("IO", "SQL"))
+    lag = status.get("Seconds_Behind_Master")
+    return Replication(
+        None if lag is None or any(stopped) else float(str(lag)),
+        tuple(
+            f"{name}={_text(value)}"
+            for name, value in row.items()
+            if name.startswith("Replicate_") and _text(value)
+        ),
+        f"{status.get('Master_Host')}:{status.get('Master_Port')}",
+        tuple(filter(None, stopped)),
+    )
+
+
+def _stopped(thread: str, status: Mapping[str, object]) -> str:
+    """``its SQL thread is stopped (the error)``; "" if it runs."""
+    state = _text(status.get(f"Slave_{thread}_Running"))
+    if state == "Yes":
+        return ""
+    error = _text(status.get(f"Last_{thread}_Error"))
+    how = "is stopped" if state == "No" else f"is {state.lower()}"
+    return f"its {thread} thread {how}" + (f" ({error})" if error else "")
+
+
+def ask_binlog_filters(session: Session, server: ServerVersion) -> Iterable[str]:
+    """Query which databases the server logs, such as ``Binlog_Do_DB=shop``; nothing if it logs all."""
+    for row in session.named(server.binlog_status):
+        for name in ("Binlog_Do_DB", "Binlog_Ignore_DB"):
+            if value := _text(row.get(name)):
+                yield f"{name}={value}"
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value)

@@ -9,15 +9,15 @@ In a set of two both must answer; if one is gone permanently, an operator remove
 Not done here: detecting a failover that happens later, while a run writes.
 """
 
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, replace
 
 from drivers.mysql.connection import Endpoint, MySqlSession, Side, TlsChoice, connect
+from drivers.mysql.members import ask_each, ask_replications
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger
 from millrace.wording import counted
 from schemas.documents import SetDocument, resolve_secret
-from schemas.gtid import Flavour
 
 _log = get_logger("apply.members")
 
@@ -62,23 +62,21 @@ def primary_member(
     answers: list[_Answer] = []
     away: dict[str, str] = {}
     asked = endpoints(document, side)
-    with ThreadPoolExecutor(max_workers=len(asked), thread_name_prefix="members") as pool:
-        found_all = list(pool.map(_ask_or_error, asked))
-    for endpoint, found_one in zip(asked, found_all, strict=True):
-        if isinstance(found_one, Fatal):
-            raise found_one
-        if isinstance(found_one, MillraceError):
-            away[endpoint.name] = found_one.message
+    for endpoint, answer in zip(asked, ask_each(asked, _ask), strict=True):
+        if isinstance(answer, Fatal):
+            raise answer
+        if isinstance(answer, MillraceError):
+            away[endpoint.name] = answer.message
         else:
-            answers.append(found_one)
+            answers.append(answer)
     failures = "; ".join(f"{name}: {why}" for name, why in away.items())
-    primaries = [found for found in answers if found.is_writable and not found.sources]
+    primaries = [one for one in answers if one.is_writable and not one.sources]
     if len(primaries) == 1:
         if for_writing:
             _check_certain(document, primaries[0], answers, away)
         return primaries[0].endpoint
     if primaries:
-        names = ", ".join(found.endpoint.name for found in primaries)
+        names = ", ".join(one.endpoint.name for one in primaries)
         raise Retryable("MR-5003", f"{names} of set {document.name} are all writable")
     if answers:
         raise Retryable("MR-5003", f"no member of set {document.name} is writable", away=failures)
@@ -90,13 +88,10 @@ def _check_certain(
 ) -> None:
     """Retryable MR-5016 if another member may be the primary; see the module's docstring."""
     alone = f"{primary.endpoint.name} of set {document.name} is writable, but"
-    for found in answers:
-        for source in found.sources:
-            if source in away:
-                what = (
-                    f"{alone} {found.endpoint.name} replicates from {source}, which does not answer"
-                )
-                raise Retryable("MR-5016", what)
+    for answer in answers:
+        for source in away.keys() & answer.sources:
+            what = f"{alone} {answer.endpoint.name} replicates from {source}, which does not answer"
+            raise Retryable("MR-5016", what)
     if 2 * len(answers) <= len(document.members):
         silent = ", ".join(away)
         what = (
@@ -106,29 +101,16 @@ def _check_certain(
         raise Retryable("MR-5016", what)
 
 
-def _ask_or_error(endpoint: Endpoint) -> _Answer | MillraceError:
-    try:
-        return _ask(endpoint)
-    except MillraceError as error:
-        return error
-
-
 def _ask(endpoint: Endpoint) -> _Answer:
-    session = connect(endpoint)
-    try:
+    with closing(connect(endpoint)) as session:
         is_writable = session.query("SELECT @@global.read_only") == [(0,)]
         return _Answer(endpoint, is_writable, sources_of(session))
-    finally:
-        session.close()
 
 
 def sources_of(session: MySqlSession) -> tuple[str, ...]:
     """The servers it replicates from, as host:port; also empty if the account may not query them."""
-    # the same columns in every version; MariaDB's begin with the connection's name
-    host, port = (3, 5) if session.flavour is Flavour.MARIADB else (1, 3)
     try:
-        rows = session.query(session.version.replica_status)
-        return tuple(f"{row[host]}:{row[port]}" for row in rows)
+        return tuple(one.source for one in ask_replications(session, session.version))
     except Fatal as exc:
         if exc.code == "MR-5007":
             return ()

@@ -137,7 +137,7 @@ def _of_topics(scope: Scope, document: SetDocument) -> tuple[str, ...]:
 
 def _ask(document: SetDocument) -> Flavour:
     """The flavor of the first member that answers. The account need not exist yet: then --flavour is needed."""
-    from producer.source.choose.members import ask_flavour
+    from producer.source.choose.chooser import ask_flavour
     from producer.source.set_stream import resolve_login
 
     try:

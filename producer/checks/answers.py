@@ -4,13 +4,12 @@ They need no privilege. Without SELECT the account does not see the tables.
 """
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from drivers.mysql.grants import HeldGrants, held_grants
+from drivers.mysql.members import ask_binlog_filters, ask_each
 from millrace.checks.clock import CLOCK_SQL, Clock, read_clock
 from millrace.errors import MillraceError
-from producer.source.choose.members import ask_binlog_filters
 from producer.source.connection import Login, SourceConnection
 from schemas.documents.model import Member
 from schemas.documents.table_filter import SYSTEM_DATABASES, TableFilter
@@ -47,15 +46,11 @@ def ask_answers(
 ) -> list[Answers | MillraceError]:
     """Ask all these members at the same time; the result has the same order."""
 
-    def ask(member: Member) -> Answers | MillraceError:
-        try:
-            with SourceConnection.connect(member, login, timeout_s=timeout_s) as connection:
-                return ask_member_answers(connection, servers[member])
-        except MillraceError as error:
-            return error
+    def ask(member: Member) -> Answers:
+        with SourceConnection.connect(member, login, timeout_s=timeout_s) as connection:
+            return ask_member_answers(connection, servers[member])
 
-    with ThreadPoolExecutor(max_workers=len(servers) or 1, thread_name_prefix="check") as pool:
-        return list(pool.map(ask, servers))
+    return ask_each(list(servers), ask)
 
 
 def ask_member_answers(connection: SourceConnection, server: ServerVersion) -> Answers:

@@ -18,14 +18,15 @@ from drivers.mysql.grants import (
     needed_grants,
     shown,
 )
+from drivers.mysql.members import MemberFacts
+from drivers.mysql.preflight import Finding
 from millrace.checks.clock import judge_clock
 from millrace.checks.requirement import Area, Level, Requirement, Subject, shortened
 from millrace.errors import Fatal, MillraceError
 from millrace.wording import counted
 from producer.checks.answers import Answers, Tables, ask_answers, ask_tables
 from producer.source.choose.choice import Preferences, Verdict, choose, judge_members
-from producer.source.choose.members import MemberFacts, ask_members
-from producer.source.choose.preflight import Finding
+from producer.source.choose.chooser import ask_members
 from producer.source.connection import Login, SourceConnection
 from producer.source.set_stream import resolve_login
 from schemas.documents import CaptureTask, Directives, SetDocument, TableFilter, TlsMode
@@ -160,7 +161,7 @@ def _held(fact: MemberFacts, code: str, name: str) -> str | None:
         return fact.variables.get(fact.identity.dialect.variable(name))
     if code == "MR-1023":
         return fact.identity.version
-    return "none" if fact.replication is not None else None
+    return "none" if fact.replications else None
 
 
 def judge_server_ids(whole: Subject, ids: Mapping[str, str]) -> Iterator[Requirement]:

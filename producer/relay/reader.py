@@ -135,7 +135,7 @@ class RelayReader:
                 return
             before = self._relay.position_before(Coordinates(str(file[0]), file[1], FIRST_POS))
             # The position before the first file of a sub-directory is partly a guess
-            # (``producer.source.choose.start_file``).
+            # (``drivers.mysql.start_file``).
             is_certain = index > 0 and files[index - 1][0] == file[0]
             if (
                 before is not None

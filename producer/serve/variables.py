@@ -28,7 +28,7 @@ _VERSION_AT = t.HEADER_BYTES + 2
 _VERSION_BYTES = 50
 _SERVER_ID_AT = 5
 
-# What ``producer.source.choose.preflight`` demands, so what a relayed source has.
+# What ``drivers.mysql.preflight`` demands, so what a relayed source has.
 _DEMANDED: Mapping[str, Value] = {
     "log_bin": "ON",
     "binlog_format": "ROW",

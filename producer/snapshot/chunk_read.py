@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from drivers.mysql.errors import NO_COLUMN, NO_DATABASE, NO_TABLE, TABLE_CHANGED
+from drivers.mysql.members import ask_position
 from millrace.errors import MillraceError
 from producer.convert.table_filter import NameFilter
 from producer.snapshot.catalog import Catalog
@@ -26,7 +27,6 @@ from producer.snapshot.encoder import EncodedRows, ReadPlace, RowEncoder
 from producer.snapshot.images import Images, read_images
 from producer.snapshot.select_list import SESSION, Selection
 from producer.snapshot.structure import CatalogTable, table_schema
-from producer.source.choose.members import ask_position
 from producer.source.connection import Login, SourceConnection
 from schemas.chunks.chunk import EVERYTHING, Border, Chunk
 from schemas.chunks.key import FORCED

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from drivers.mysql.members import ask_identity
 from millrace.errors import Fatal, MillraceError
 from producer.convert.table_filter import FoldedFilter, NameFilter
 from producer.snapshot.catalog import Catalog
@@ -12,7 +13,6 @@ from producer.snapshot.refusals import none_readable, unpublished, unreadable, w
 from producer.snapshot.select_list import SESSION, Selection
 from producer.snapshot.structure import CatalogTable, table_schema
 from producer.source.connection import SourceConnection
-from producer.source.identity import ask_identity
 from producer.source.set_stream import resolve_login
 from schemas.documents import CaptureTask, SetDocument
 from schemas.gtid import Flavour

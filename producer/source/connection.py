@@ -139,6 +139,15 @@ class SourceConnection:
                 {name: _decode(value) for name, value in row.items()} for row in cursor.fetchall()
             ]
 
+    @property
+    def name(self) -> str:
+        """The server as host:port."""
+        return str(self.member)
+
+    def named(self, statement: str) -> list[Row]:
+        """The rows of a statement without arguments."""
+        return self.query(statement)
+
     def row_packets(self, statement: str) -> RowPackets:
         """Execute a SELECT and leave its rows to the caller, as the packets that the server sends."""
         with _driver_errors(self.member, asked=self):

@@ -25,13 +25,12 @@ from collections.abc import Callable, Sequence
 
 from drivers.mysql.errors import NO_DATABASE, NO_TABLE
 from drivers.mysql.grants import Role, grantee, needed_grants
+from drivers.mysql.members import Identity, ask_identity, ask_replications
 from millrace.codes import CATALOGUE
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger
 from producer.source.choose.judge import Look
-from producer.source.choose.members import ask_replication
 from producer.source.connection import Login, SourceConnection
-from producer.source.identity import Identity, ask_identity
 from schemas.documents.model import HEARTBEAT_TABLE, Member, SetDocument
 from schemas.gtid import Flavour
 from schemas.sql.quoting import quoted, table_name
@@ -102,7 +101,7 @@ class Heartbeat:
         session, identity = self._session, self._identity
         if session is None or identity is None or session.member != primary:
             session, identity = self._connect(primary)
-        if ask_replication(session, identity.dialect) is not None:
+        if ask_replications(session, identity.dialect):
             raise Retryable("MR-1047", f"{primary} has become a replica", member=primary)
         (row,) = session.query("SELECT @@GLOBAL.read_only AS is_read_only")
         if str(row["is_read_only"]) != "0":

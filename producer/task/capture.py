@@ -47,7 +47,7 @@ from producer.publish.topic_schemas import SchemaIds
 from producer.relay.purge import Positions
 from producer.relay.reader import RelayReader
 from producer.snapshot.task import TaskSnapshots, snapshots_of
-from producer.source.choose.members import ask_flavour
+from producer.source.choose.chooser import ask_flavour
 from producer.source.set_stream import Upstream, resolve_login
 from producer.source.set_streams import Upstreams
 from producer.task.batching import BATCH_BYTES_MAX, BATCH_ROWS_MAX, Published, publish_together

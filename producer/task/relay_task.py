@@ -24,7 +24,7 @@ from producer.publish.chores import Housekeeping
 from producer.relay import layout
 from producer.relay.files import disk_errors
 from producer.relay.purge import Positions
-from producer.source.choose.members import ask_flavour
+from producer.source.choose.chooser import ask_flavour
 from producer.source.receive.named_file import find_position_before
 from producer.source.set_stream import Upstream, resolve_login
 from producer.source.set_streams import Upstreams

@@ -16,7 +16,7 @@ from deploy.servers import DatabaseServer, ServerOptions
 from deploy.servers.programs import MARIADB_SUITES, MYSQLD_ENVIRONMENT, mariadb_programs
 from millrace.home_folder import home
 from producer.source.choose.choice import choose
-from producer.source.choose.members import ask_members
+from producer.source.choose.chooser import ask_members
 from schemas.gtid import Flavour
 from tests.fixtures.servers import SMALL, NewServer
 from tests.kit.capture.converter import Conversion, FileReader

@@ -18,8 +18,8 @@ from drivers.mysql.grants import META_DATABASE, Grant, Role, held_grants, needed
 from millrace.errors import Fatal, MillraceError
 from producer.snapshot.chunk_read import MemberSession, ReadChunk
 from producer.source.choose.choice import choose
+from producer.source.choose.chooser import ask_members
 from producer.source.choose.judge import Look
-from producer.source.choose.members import ask_members
 from producer.source.choose.probe import Pulse
 from producer.source.connection import Login
 from producer.source.heartbeat import Heartbeat

@@ -12,13 +12,13 @@ from consumer.compare import Ends, compare_sets
 from consumer.load import load
 from consumer.load.chunk_order import CopyOrder
 from consumer.load.plan import missing_rights
+from consumer.load.source import member_of
 from consumer.load.tables import Admission
 from consumer.target.loads import COPIED, COPIES, WAITS
 from deploy.servers import DatabaseSet, sql
 from drivers.mysql.catalog import TableKey
 from drivers.mysql.connection import Side, connect
 from drivers.mysql.grants import Role, needed_grants
-from drivers.mysql.members import member_of
 from drivers.mysql.snapshot_position import begin_exact
 from millrace.checks.requirement import Level
 from millrace.errors import Fatal, Fenced, Retryable

@@ -14,10 +14,10 @@ import pytest
 from consumer.compare import Ends, compare_sets
 from deploy.servers import DatabaseServer, DatabaseSet, ServerOptions, start_set
 from deploy.servers.programs import MARIADB_SUITES
+from drivers.mysql.preflight import check_settings
 from millrace.errors import Fatal
 from producer.source.choose.choice import choose
-from producer.source.choose.members import ask_members
-from producer.source.choose.preflight import check_settings
+from producer.source.choose.chooser import ask_members
 from producer.source.connection import SourceConnection
 from schemas.gtid import Flavour, GtidPosition
 from schemas.server_version import ServerVersion

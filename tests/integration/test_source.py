@@ -9,11 +9,11 @@ import pytest
 
 from deploy.servers import DatabaseServer, DatabaseSet, sql
 from drivers.mysql.connection import Endpoint, TlsChoice, connect
+from drivers.mysql.members import ask_identity
 from millrace.errors import Fatal, MillraceError, Retryable
 from producer.source.choose.choice import choose
-from producer.source.choose.members import ask_flavour, ask_members
+from producer.source.choose.chooser import ask_flavour, ask_members
 from producer.source.connection import Login, SourceConnection
-from producer.source.identity import ask_identity
 from schemas.documents import Member, Tls, TlsMode
 from schemas.gtid import Flavour, parse_gtid_set
 from tests.kit.relay.relay import PLAIN, login_of, member_of, members_of, position_of, receiving

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from deploy.servers import DatabaseServer, sql
+from drivers.mysql.members import Replication
+from drivers.mysql.start_file import find_start_file, previous_gtids
 from millrace.errors import Fatal, Retryable
 from producer.binlog.gtid_runs import new_runs
 from producer.relay.reader import RelayReader
 from producer.relay.writer import RelayLog
 from producer.source.choose.choice import choose
-from producer.source.choose.members import Replication, ask_members
-from producer.source.choose.start_file import find_start_file, previous_gtids
+from producer.source.choose.chooser import ask_members
 from producer.source.connection import SourceConnection
 from schemas.documents.model import Member
 from schemas.gtid import Flavour, GtidPosition, parse_gtid_set, unite
@@ -129,7 +130,7 @@ def test_member_restored_from_backup_serves_only_its_own_binlog(
     assert fact.binlog.oldest_before == brought
     full = replace(fact.binlog, oldest_before=parse_gtid_set(flavour, ""))
     primary = replace(fact, member=Member("primary", 1), binlog=full)
-    replica = replace(fact, replication=Replication(0.0, ()))
+    replica = replace(fact, replications=(Replication(0.0),))
     assert choose([primary, replica], wanted=None).member == primary.member
 
     with receiving(server, tmp_path / "relay", from_first=True) as reception:

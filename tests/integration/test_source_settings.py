@@ -6,10 +6,10 @@ from contextlib import contextmanager
 import pytest
 
 from deploy.servers import DatabaseServer, DatabaseSet, ServerOptions
+from drivers.mysql.preflight import Finding, check_settings
 from millrace.errors import Fatal
 from producer.source.choose.choice import choose
-from producer.source.choose.members import ask_members
-from producer.source.choose.preflight import Finding, check_settings
+from producer.source.choose.chooser import ask_members
 from schemas.gtid import Flavour
 from tests.fixtures.servers import FLAVOURS, NewSet
 from tests.kit.relay.relay import login_of, member_of, members_of

@@ -17,6 +17,7 @@ from consumer.topic.verify import Check, TopicVerifier
 from consumer.window import window
 from consumer.write import target_transaction
 from deploy.servers import process
+from drivers.mysql import members
 from drivers.mysql.connection import MySqlSession
 from millrace.errors import Fatal
 from producer.publish.audit import Audit
@@ -142,7 +143,7 @@ def holds_not_checked(patch: Patch) -> None:
 
 def only_sequences_compared(patch: Patch) -> None:
     """For a MariaDB replica only the sequence is compared with the primary."""
-    patch.setattr(choice, "is_logged", lambda *_: True)
+    patch.setattr(members, "is_logged", lambda *_: True)
 
 
 def terms_not_checked(patch: Patch) -> None:

@@ -15,6 +15,7 @@ from consumer.turn import applier, turn
 from consumer.write import conflict, ddl, ddl_outcome, ddl_session, row_writer, target_transaction
 from consumer.write.row_writer import RowWriter
 from drivers.mysql import connection as connections
+from drivers.mysql import start_file
 from drivers.mysql.catalog import Inventory
 from drivers.mysql.connection import MySqlSession
 from producer.convert import statements
@@ -22,7 +23,6 @@ from producer.convert.kernel import state as s
 from producer.convert.statements import EventHandler
 from producer.relay import layout
 from producer.source import connection as sources
-from producer.source.choose import start_file
 from producer.source.receive.overlap import Overlap
 from producer.source.receive.receiver import Receiver
 from schemas.gtid import parse_gtid_set

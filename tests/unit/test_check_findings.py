@@ -21,6 +21,7 @@ from consumer.checks.target import (
 from drivers.mysql.actions import Action, Actions
 from drivers.mysql.catalog import CatalogColumn, CatalogTable, ForeignKey, Inventory, UniqueKey
 from drivers.mysql.grants import Role, needed_grants, parse_grants
+from drivers.mysql.members import Identity, MemberBinlog, MemberFacts, Replication
 from millrace.checks.areas import Check, run_checks
 from millrace.checks.clock import Clock, judge_clock
 from millrace.checks.host import (
@@ -59,8 +60,6 @@ from producer.checks.topic import (
 )
 from producer.publish.driver import Ends, TopicSettings
 from producer.source.choose.choice import judge_members
-from producer.source.choose.members import MemberBinlog, MemberFacts, Replication
-from producer.source.identity import Identity
 from registry.checks import judge_compatibility, judge_mode
 from schemas.documents import (
     Account,
@@ -117,8 +116,8 @@ def member(number: int = 1, *, replica: bool = False, **variables: str) -> Membe
         Member(f"db{number}", 3306),
         identity=Identity(Flavour.MYSQL, f"server-{number}", "9.7.0"),
         variables={**GOOD, **variables},
-        replication=Replication(0.0, ()) if replica else None,
-        binlog=MemberBinlog(GtidSet.parse(f"{UUID}:1-9"), {"b.1": 1}, GtidSet.parse(""), None),
+        replications=(Replication(0.0),) if replica else (),
+        binlog=MemberBinlog(GtidSet.parse(f"{UUID}:1-9"), GtidSet.parse("")),
     )
 
 

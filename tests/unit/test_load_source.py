@@ -4,93 +4,109 @@ from typing import cast
 
 import pytest
 
-from drivers.mysql.connection import Endpoint, MySqlSession
-from drivers.mysql.members import Candidate, Replication, Wanted, choose, why_not
+from consumer.load.source import Wanted, choose, why_not
+from drivers.mysql.connection import MySqlSession
+from drivers.mysql.members import Identity, MemberBinlog, MemberFacts, Replication
 from drivers.mysql.snapshot_position import begin_snapshot, read_begin, read_end
 from millrace.errors import Retryable
 from schemas.documents import Directives, Member
-from schemas.gtid import Flavour, GtidSet, History, MariadbGtidSet
+from schemas.gtid import Flavour, GtidSet, MariadbGtidSet
+from tests.kit.capture.recorded import SETTINGS
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 OTHER = "4e11fa47-71ca-11e1-9e33-c80aa9429562"
 
 
-def _member(
-    name: str, *, numbers: str = "1-9", lag_s: float | None = 0.0, **more: object
-) -> Candidate:
-    replications = (Replication(lag_s, str(more.get("error", "")), bool(more.get("filtered"))),)
-    return Candidate(
-        Endpoint(name, 3306, "u", "p"),
-        GtidSet.parse(f"{UUID}:{numbers}{more.get('errant', '')}"),
-        logs=bool(more.get("logs", True)),
+def _facts(name: str, numbers: str, *replications: Replication, **variables: str) -> MemberFacts:
+    return MemberFacts(
+        Member(name, 3306),
+        identity=Identity(Flavour.MYSQL, name, "9.7.0"),
+        variables={**SETTINGS, "log_replica_updates": "ON", "read_only": "OFF", **variables},
         replications=replications,
+        binlog=MemberBinlog(GtidSet.parse(f"{UUID}:{numbers}"), GtidSet()),
     )
 
 
-PRIMARY = Candidate(
-    Endpoint("db1", 3306, "u", "p"), GtidSet.parse(f"{UUID}:1-10"), logs=True, is_writable=True
-)
-HISTORY = History(GtidSet.parse(f"{UUID}:1-10"))
+def _replica(
+    name: str, numbers: str = "1-9", *, lag_s: float | None = 0.0, **variables: str
+) -> MemberFacts:
+    return _facts(name, numbers, Replication(lag_s), **variables)
+
+
+PRIMARY = _facts("db1", "1-10")
+HISTORY = PRIMARY.binlog
 
 
 def test_replica_with_the_lowest_lag_is_read() -> None:
     """The primary has none, and is not read although it is first."""
-    found = [PRIMARY, _member("db2", lag_s=4.0), _member("db3", lag_s=1.0)]
-    assert choose("shop", found, Wanted(primary=HISTORY), {}).name == "db3:3306"
+    facts = [PRIMARY, _replica("db2", lag_s=4.0), _replica("db3", lag_s=1.0)]
+    assert choose("shop", facts, Wanted(primary=HISTORY)).member.host == "db3"
     allowed = Wanted(primary=HISTORY, from_primary=True)
-    assert choose("shop", found, allowed, {}).name == "db1:3306"
-    assert choose("shop", [PRIMARY], Wanted(is_alone=True), {}).name == "db1:3306"
+    assert choose("shop", facts, allowed).member.host == "db1"
+    assert choose("shop", [PRIMARY], Wanted(is_alone=True)).member.host == "db1"
 
 
 def test_wishes_of_an_operator_are_obeyed() -> None:
     """A pinned member is read whatever its lag, if it is admissible; a drained one never is."""
-    found = [PRIMARY, _member("db2", lag_s=4.0), _member("db3", lag_s=1.0)]
+    facts = [PRIMARY, _replica("db2", lag_s=4.0), _replica("db3", lag_s=1.0)]
 
     def chosen(*drained: str, pinned: str = "", from_primary: bool = False) -> str:
         wishes = Directives(
             pinned=Member(pinned, 3306), drained=frozenset(Member(each, 3306) for each in drained)
         )
         wanted = Wanted(primary=HISTORY, directives=wishes, from_primary=from_primary)
-        return choose("shop", found, wanted, {}).name
+        return choose("shop", facts, wanted).member.host
 
-    assert chosen(pinned="db2") == "db2:3306"
-    assert chosen(pinned="db1") == "db3:3306"
-    assert chosen("db3") == "db2:3306"
-    assert chosen("db1", "db3", from_primary=True) == "db2:3306"
-    assert chosen("db2", pinned="db2") == "db3:3306"
+    assert chosen(pinned="db2") == "db2"
+    assert chosen(pinned="db1") == "db3"
+    assert chosen("db3") == "db2"
+    assert chosen("db1", "db3", from_primary=True) == "db2"
+    assert chosen("db2", pinned="db2") == "db3"
     with pytest.raises(Retryable, match=r"an operator drained it \(`millrace replica undrain SET"):
         chosen("db2", "db3")
+
+
+UNORDERED = {"replica_preserve_commit_order": "OFF", "replica_parallel_workers": "4"}
+STOPPED = Replication(None, stopped=("its SQL thread is stopped (Duplicate entry)",))
+AWAY = MemberFacts(Member("db9", 3306), error=Retryable("MR-5001", "it is away"))
 
 
 @pytest.mark.parametrize(
     ("member", "why"),
     [
-        (_member("r", lag_s=None, error="Duplicate entry"), "does not replicate: Duplicate entry"),
-        (_member("r", lag_s=None), "it does not replicate"),
-        (_member("r", filtered=True), "it has replication filters"),
-        (_member("r", logs=False), "it does not log what it replicates"),
-        (_member("r", numbers="1-4"), f"it does not have {UUID}:5-6 yet"),
-        (_member("r", errant=f",{OTHER}:1"), f"it has {OTHER}:1, which the primary does not have"),
+        (_facts("r", "1-9", STOPPED), "does not replicate: its SQL thread is stopped (Dupl"),
+        (_replica("r", lag_s=None), "it does not replicate"),
+        (_facts("r", "1-9", Replication(0.0, ("Replicate_Do_DB=a",))), "MR-1018 "),
+        (_replica("r", log_replica_updates="OFF"), "MR-1011 "),
+        (_replica("r", log_bin="OFF"), "MR-1010 "),
+        (_replica("r", gtid_mode="OFF"), "MR-1016 "),
+        (_facts("r", "1-9", Replication(0.0), **UNORDERED), "MR-1022 "),
+        (_replica("r", "1-4"), f"it does not have {UUID}:5-6 yet"),
+        (_replica("r", f"1-9,{OTHER}:1"), f"it has {OTHER}:1, which the primary does not have"),
         (PRIMARY, "it is the primary"),
     ],
 )
-def test_unusable_member_is_named_with_the_reason(member: Candidate, why: str) -> None:
+def test_unusable_member_is_named_with_the_reason(member: MemberFacts, why: str) -> None:
     """Each reason, and that of a member that does not answer."""
     wanted = Wanted(needed=GtidSet.parse(f"{UUID}:1-6"), primary=HISTORY)
     assert why in why_not(member, wanted)
     with pytest.raises(Retryable) as caught:
-        choose("shop", [member], wanted, {"db9:3306": "it is away"})
+        choose("shop", [member, AWAY], wanted)
     assert caught.value.code == "MR-5090"
     assert why in caught.value.message
     assert "db9:3306: it is away" in caught.value.message
 
 
+def test_format_of_binlog_rows_hinders_no_load() -> None:
+    """Only capture reads them."""
+    formats = {"binlog_format": "MIXED", "binlog_row_image": "MINIMAL", "binlog_checksum": "NONE"}
+    assert why_not(_facts("r", "1-9", Replication(0.0), **formats), Wanted(primary=HISTORY)) == ""
+
+
 def test_member_of_another_flavour_is_not_read() -> None:
     """Positions of two flavours can't be compared."""
-    assert (
-        why_not(_member("r"), Wanted(needed=MariadbGtidSet.parse("0-1-5")))
-        == "it is a mysql server"
-    )
+    wanted = Wanted(needed=MariadbGtidSet.parse("0-1-5"))
+    assert why_not(_replica("r"), wanted) == "it is a mysql server"
 
 
 def test_owned_gtids_are_read_without_their_threads() -> None:

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from drivers.mysql.members import MemberFacts
 from millrace.errors import Fatal
-from producer.source.choose.members import MemberFacts
 from producer.source.relay_status import describe_loss, time_to_loss_s
 from schemas.documents import (
     Directives,

@@ -4,25 +4,25 @@ from dataclasses import replace
 
 import pytest
 
+from drivers.mysql.members import (
+    Identity,
+    MemberBinlog,
+    MemberFacts,
+    Replication,
+    ask_member,
+    find_errant,
+)
+from drivers.mysql.preflight import check_settings
 from millrace.errors import Fatal, MillraceError, Retryable
-from producer.source.choose import members
+from producer.source.choose import chooser
 from producer.source.choose.choice import (
     LAG_TRANSACTIONS_MAX,
     Preferences,
     choose,
     count_missing,
-    find_errant,
 )
-from producer.source.choose.members import (
-    MemberBinlog,
-    MemberFacts,
-    Replication,
-    ask_flavour,
-    ask_member,
-)
-from producer.source.choose.preflight import check_settings
+from producer.source.choose.chooser import ask_flavour
 from producer.source.connection import Login, SourceConnection
-from producer.source.identity import Identity
 from schemas.documents import Directives, Member, Tls, TlsMode
 from schemas.gtid import Flavour, parse_binlog_state, parse_gtid_set
 from tests.kit.capture.recorded import SETTINGS, VERSIONS, RecordedServer
@@ -50,8 +50,8 @@ def member(
         Member("db", number),
         identity=Identity(Flavour.MYSQL, f"server-{number}", "9.7.0"),
         variables=GOOD,
-        replication=Replication(seconds, ()) if replica else None,
-        binlog=MemberBinlog(gtids(position), {"b.000001": 1}, gtids(before), None),
+        replications=(Replication(seconds),) if replica else (),
+        binlog=MemberBinlog(gtids(position), gtids(before)),
     )
 
 
@@ -241,7 +241,7 @@ def test_unknown_flavour_waits_while_a_member_may_return(
         (refused, refused, refused),
     ):
         errors: dict[Member, MillraceError] = {primary: of_primary, replica: of_replica}
-        monkeypatch.setattr(members, "SourceConnection", _NoServer(errors))
+        monkeypatch.setattr(chooser, "SourceConnection", _NoServer(errors))
         with pytest.raises(MillraceError) as caught:
             ask_flavour((primary, replica), login)
         assert caught.value is error
@@ -269,7 +269,7 @@ def test_mariadb_positions_are_compared_by_domain() -> None:
 def mariadb(position: str, *, state: str, before: str = "") -> MemberBinlog:
     """Return the answers of a MariaDB."""
     known, earlier = gtids(position, Flavour.MARIADB), gtids(before, Flavour.MARIADB)
-    return MemberBinlog(known, {"b.000001": 1}, earlier, None, parse_binlog_state(state))
+    return MemberBinlog(known, earlier, None, parse_binlog_state(state))
 
 
 @pytest.mark.parametrize(
@@ -303,7 +303,7 @@ def test_setting_that_hides_changes_is_reported_with_its_fix(
 
 def test_filters_and_non_strict_mariadb_gtids_are_reported() -> None:
     """Settings that exist only in the other flavour are not reported."""
-    facts = replace(member(2, ""), replication=Replication(0, ("Replicate_Do_DB=shop",)))
+    facts = replace(member(2, ""), replications=(Replication(0, ("Replicate_Do_DB=shop",)),))
     (finding,) = check_settings(facts)
     assert finding.code == "MR-1018"
     assert "Replicate_Do_DB=shop" in finding.message
@@ -337,8 +337,8 @@ def test_avoided_member_is_used_only_as_a_last_resort() -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_mysql_replica_of_any_supported_version_is_accepted(version: str) -> None:
     """Each version is asked with statements it knows; the answers come from its manual, not from a running server."""
-    facts = ask_member(RecordedServer(version).connection, wanted=None)
-    assert facts.replication == Replication(3.0, ())
+    facts = ask_member(RecordedServer(version).connection, Member("db", 3306))
+    assert [one.lag_s for one in facts.replications] == [3.0]
     choice = choose([facts], wanted=None)
     assert choice.member == facts.member
     assert choice.verdicts[0].role == "replica"
@@ -363,7 +363,7 @@ def test_mysql_replica_that_commits_out_of_order_is_refused(
     version: str, name: str, statement: str
 ) -> None:
     """Its binlog has an order that differs from other members'. A single worker keeps the order."""
-    facts = ask_member(RecordedServer(version, **{name: "OFF"}).connection, wanted=None)
+    facts = ask_member(RecordedServer(version, **{name: "OFF"}).connection, Member("db", 3306))
     with pytest.raises(Fatal) as caught:
         choose([facts], wanted=None)
     assert caught.value.code == "MR-1022"
@@ -371,8 +371,8 @@ def test_mysql_replica_that_commits_out_of_order_is_refused(
     workers = name.replace("preserve_commit_order", "parallel_workers")
     alone = RecordedServer(version, **{name: "OFF", workers: "1"})
     for admissible in (
-        ask_member(alone.connection, wanted=None),
-        replace(facts, replication=None),
+        ask_member(alone.connection, Member("db", 3306)),
+        replace(facts, replications=()),
     ):
         assert choose([admissible], wanted=None).member == facts.member
 

@@ -6,8 +6,8 @@ from unittest import mock
 import pymysql
 import pytest
 
+from drivers.mysql.start_file import parse_gtid_list
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
-from producer.source.choose.start_file import parse_gtid_list
 from producer.source.connection import Row, SourceConnection
 from producer.source.receive.dump import (
     HOST,

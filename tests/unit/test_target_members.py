@@ -27,16 +27,17 @@ class _Session:
         return ServerVersion.parse("11.4.5-MariaDB" if self.flavour is Flavour.MARIADB else "9.7.0")
 
     def query(self, sql: str) -> list[tuple[object, ...]]:
-        if sql == "SELECT @@global.read_only":
-            return [(int(self.says != PRIMARY),)]
+        assert sql == "SELECT @@global.read_only"
+        return [(int(self.says != PRIMARY),)]
+
+    def named(self, sql: str) -> list[dict[str, object]]:
         if self.says in (PRIMARY, ""):
             return []
-        source: tuple[object, ...] = ("waiting", self.says, "repl", 3306, "more")
         if self.flavour is Flavour.MARIADB:
             assert sql == "SHOW ALL SLAVES STATUS"
-            return [("", "waiting", *source)]
+            return [{"Master_Host": self.says, "Master_Port": 3306}]
         assert sql == "SHOW REPLICA STATUS"
-        return [source]
+        return [{"Source_Host": self.says, "Source_Port": 3306}]
 
     def close(self) -> None:
         """Do nothing: nothing is open."""

@@ -4,14 +4,12 @@ Guarantees: exactly one primary has answered. Then members that can't be reached
 error of a member is raised, or Retryable MR-4204.
 """
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from drivers.mysql.members import ask_identity, ask_position, ask_replications
+from drivers.mysql.start_file import ask_binlog_state, next_logged
 from millrace.errors import Fatal, MillraceError, Retryable
-from producer.source.choose.members import ask_position
-from producer.source.choose.start_file import ask_binlog_state, next_logged
-from producer.source.connection import Login, Row, SourceConnection
-from producer.source.identity import ask_identity
+from producer.source.connection import Login, SourceConnection
 from schemas.documents import SetDocument, resolve_secret
 from schemas.documents.model import Member
 from schemas.gtid import Flavour, History, MariadbGtid, MariadbGtidSet, missing
@@ -63,8 +61,8 @@ def halted_replicas(document: SetDocument, history: History) -> tuple[HaltedRepl
             with SourceConnection.connect(member, login) as connection:
                 identity = ask_identity(connection)
                 flavour = identity.flavour
-                rows = connection.query(identity.dialect.replica_status)
-                threads = tuple(stopped_threads(rows))
+                replications = ask_replications(connection, identity.dialect)
+                threads = tuple(text for one in replications for text in one.stopped)
                 missing_gtids = missing(
                     history.position, ask_position(connection, flavour), history
                 )
@@ -100,17 +98,6 @@ def next_transaction(
     return None
 
 
-def stopped_threads(rows: Sequence[Row]) -> Iterator[str]:
-    """``its SQL thread is stopped (the error)``, for rows of SHOW REPLICA STATUS or SHOW ALL SLAVES STATUS."""
-    for row in rows:
-        for thread in ("IO", "SQL"):
-            state = row.get(f"Replica_{thread}_Running", row.get(f"Slave_{thread}_Running"))
-            if str(state) != "Yes":
-                how = "is stopped" if str(state) == "No" else f"is {str(state).lower()}"
-                error = str(row.get(f"Last_{thread}_Error") or "")
-                yield f"its {thread} thread {how}" + (f" ({error})" if error else "")
-
-
 def _login(document: SetDocument) -> Login:
     account = document.account
     return Login(user=account.user, password=resolve_secret(account.password), tls=document.tls)
@@ -120,7 +107,7 @@ def _history_of_primary(connection: SourceConnection) -> History | None:
     """The history of a primary; ``None`` for a replica."""
     identity = ask_identity(connection)
     flavour = identity.flavour
-    if connection.query(identity.dialect.replica_status):
+    if ask_replications(connection, identity.dialect):
         return None
     position = ask_position(connection, flavour)
     if flavour is Flavour.MYSQL:

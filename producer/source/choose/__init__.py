@@ -1,1 +1,1 @@
-"""Which member of the set is read: what each member answers, its lag, and the choice."""
+"""Which member of the set is read: its lag, its judgement, and the choice."""

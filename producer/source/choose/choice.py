@@ -22,19 +22,17 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
+from drivers.mysql.members import MemberBinlog, MemberFacts, find_errant
+from drivers.mysql.preflight import PERSIST, Finding, check_settings
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.wording import counted
-from producer.source.choose.members import MemberBinlog, MemberFacts
-from producer.source.choose.preflight import PERSIST, Finding, check_settings
 from schemas.documents.model import Directives, Member
 from schemas.gtid import (
     Flavour,
     GtidPosition,
     GtidSet,
-    MariadbGtid,
     MariadbGtidSet,
     beyond,
-    is_logged,
     shortened,
     unite,
 )
@@ -191,9 +189,8 @@ def _judge(
                 )
                 message = f"it has {errant}, which the primary does not have"
                 reasons.append(Finding("MR-1032", message, fix))
-    seconds = fact.replication.seconds_behind if fact.replication is not None else 0.0
     role = "primary" if fact.is_primary else "replica"
-    return Verdict(fact.member, role, tuple(reasons), missing, seconds, kept_s=fact.kept_s)
+    return Verdict(fact.member, role, tuple(reasons), missing, fact.lag_s, kept_s=fact.kept_s)
 
 
 def _check_reach(binlog: MemberBinlog, others: Sequence[MemberFacts]) -> list[Finding]:
@@ -226,28 +223,6 @@ def count_missing(reference: GtidPosition, position: GtidPosition) -> int:
         last = position.last(gtid.domain)
         missing += max(0, gtid.sequence - (last.sequence if last is not None else 0))
     return missing
-
-
-def find_errant(position: GtidPosition, reference: MemberBinlog) -> str:
-    """The GTIDs of ``position`` that are missing in ``reference``, which was queried later; "" if there are none.
-
-    For MariaDB, only the last GTID of each domain is known and checked.
-    """
-    known = reference.position
-    if isinstance(position, GtidSet) and isinstance(known, GtidSet):
-        return str(position - known)
-    assert isinstance(position, MariadbGtidSet)
-    return ",".join(str(gtid) for gtid in position.gtids() if not _contains(reference, gtid))
-
-
-def _contains(reference: MemberBinlog, gtid: MariadbGtid) -> bool:
-    known, oldest = reference.position, reference.oldest_before
-    assert isinstance(known, MariadbGtidSet)
-    assert isinstance(oldest, MariadbGtidSet)
-    last = known.last(gtid.domain)
-    if last is None or last.sequence <= gtid.sequence:
-        return last == gtid
-    return not reference.state or is_logged(gtid, reference.state, oldest)
 
 
 def _common_flavour(facts: Sequence[MemberFacts]) -> Flavour | None:

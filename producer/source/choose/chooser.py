@@ -4,16 +4,18 @@ The first choice waits as long as the servers need. A choice while a stream runs
 a frozen member must not delay the switch to another.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 
-from millrace.errors import MillraceError, Retryable
+from drivers.mysql import members
+from drivers.mysql.members import MemberFacts, ask_identity
+from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger
 from producer.source.choose.choice import Choice, Preferences, Verdict, choose, judge_members
 from producer.source.choose.judge import Look
-from producer.source.choose.members import MemberFacts, ask_members
-from producer.source.connection import Login
+from producer.source.connection import Login, SourceConnection
 from schemas.documents.model import Directives, Member, SetDocument
-from schemas.gtid import GtidPosition
+from schemas.gtid import Flavour, GtidPosition
 from schemas.stages.captured import MemberView
 
 LIVE_ANSWER_S = 1.5
@@ -125,3 +127,25 @@ def _view(
         why=why or ("chosen" if is_chosen else "admissible"),
         chosen=is_chosen,
     )
+
+
+def ask_members(
+    names: Sequence[Member], login: Login, *, wanted: GtidPosition | None, timeout_s: float = 0.0
+) -> tuple[MemberFacts, ...]:
+    """Query all members at the same time; the result has the same order. ``timeout_s``: for each answer."""
+    connect = partial(SourceConnection.connect, login=login, timeout_s=timeout_s)
+    return members.ask_members(names, connect, wanted=wanted)
+
+
+def ask_flavour(names: Iterable[Member], login: Login) -> Flavour:
+    """The flavour of the first member that answers; if none does, raise an error, preferably a retryable one."""
+    errors: list[MillraceError] = []
+    for member in names:
+        try:
+            with SourceConnection.connect(member, login) as connection:
+                return ask_identity(connection).flavour
+        except MillraceError as error:
+            errors.append(error)
+    if not errors:
+        raise Fatal("MR-1020", "the set has no members")
+    raise next((error for error in errors if not isinstance(error, Fatal)), errors[-1])

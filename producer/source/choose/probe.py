@@ -5,10 +5,9 @@ Needs REPLICATION CLIENT. A few statements on a connection that stays open.
 
 from dataclasses import dataclass
 
+from drivers.mysql.members import Identity, ask_position, ask_replications, greatest_lag_s
 from millrace.errors import MillraceError
-from producer.source.choose.members import ask_position, ask_replication
 from producer.source.connection import Row, SourceConnection
-from producer.source.identity import Identity
 from schemas.documents.model import Member
 from schemas.gtid import GtidPosition
 
@@ -30,13 +29,13 @@ class Pulse:
 def ask_pulse(connection: SourceConnection, identity: Identity) -> Pulse:
     """Query a member. Errors: see ``connection``."""
     position = ask_position(connection, identity.flavour)
-    replication = ask_replication(connection, identity.dialect)
+    replications = ask_replications(connection, identity.dialect)
     end: Row = next(iter(connection.query(identity.dialect.binlog_status)), {})
     return Pulse(
         member=connection.member,
         server=identity.server,
-        is_primary=replication is None,
-        seconds_behind=replication.seconds_behind if replication is not None else None,
+        is_primary=not replications,
+        seconds_behind=greatest_lag_s(replications) if replications else None,
         position=position,
         file=str(end.get("File") or ""),
         pos=int(end.get("Position") or 0),

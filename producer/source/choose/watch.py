@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
+from drivers.mysql.members import Identity, ask_identity
 from millrace.errors import MillraceError, Retryable
 from millrace.log import get_logger
 from producer.source.choose.choice import count_missing
@@ -19,7 +20,6 @@ from producer.source.choose.judge import Look
 from producer.source.choose.lag import LagMeter, Still
 from producer.source.choose.probe import Pulse, ask_pulse
 from producer.source.connection import Login, SourceConnection
-from producer.source.identity import Identity, ask_identity
 from schemas.documents.model import Member
 from schemas.gtid import GtidPosition
 

@@ -2,11 +2,10 @@
 
 from collections.abc import Iterable
 
+from drivers.mysql.members import ask_identity, ask_replications
+from drivers.mysql.start_file import list_binlog_files, previous_gtids
 from millrace.errors import Fatal, MillraceError
-from producer.source.choose.members import ask_replication
-from producer.source.choose.start_file import list_binlog_files, previous_gtids
 from producer.source.connection import Login, SourceConnection
-from producer.source.identity import ask_identity
 from schemas.documents.model import Member
 from schemas.gtid import Flavour, GtidPosition
 
@@ -29,7 +28,7 @@ def find_position_before(
                     continue
                 before = previous_gtids(connection, flavour=flavour, file=file)
                 server = ask_identity(connection).dialect
-                if ask_replication(connection, server) is None:
+                if not ask_replications(connection, server):
                     return before
                 found = found or before
         except MillraceError as error:

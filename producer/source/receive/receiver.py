@@ -31,6 +31,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from drivers.mysql.members import Identity, ask_binlog, ask_identity, ask_position, find_errant
+from drivers.mysql.start_file import StartFile, find_start_file, list_binlog_files
 from millrace.errors import Fatal, Retryable
 from millrace.log import get_logger
 from producer.relay import layout
@@ -38,11 +40,7 @@ from producer.relay.open_file import ResumePoint
 from producer.relay.quarantine import CORRUPTION
 from producer.relay.reader import RelayReader
 from producer.relay.writer import RelayLog
-from producer.source.choose.choice import find_errant
-from producer.source.choose.members import ask_binlog, ask_position
-from producer.source.choose.start_file import StartFile, find_start_file, list_binlog_files
 from producer.source.connection import Login, SourceConnection
-from producer.source.identity import Identity, ask_identity
 from producer.source.receive.dump import POSITION_MAX, ReplicaIdentity, ask_replica_ids, start_dump
 from producer.source.receive.dump_stream import DumpStream, StreamFigures
 from producer.source.receive.overlap import Overlap

@@ -48,8 +48,22 @@ SETTINGS: Mapping[str, str] = {
 }
 _OLD_NAMES = {"log_slave_updates": "ON", "slave_parallel_workers": "4"}
 _NEW_NAMES = {"log_replica_updates": "ON", "replica_parallel_workers": "4"}
-_BEHIND_SLAVE: Row = {"Slave_SQL_Running": "Yes", "Seconds_Behind_Master": 3, **_FILTERS}
-_BEHIND_REPLICA: Row = {"Replica_SQL_Running": "Yes", "Seconds_Behind_Source": 3, **_FILTERS}
+_BEHIND_SLAVE: Row = {
+    "Master_Host": "db1",
+    "Master_Port": 3306,
+    "Slave_IO_Running": "Yes",
+    "Slave_SQL_Running": "Yes",
+    "Seconds_Behind_Master": 3,
+    **_FILTERS,
+}
+_BEHIND_REPLICA: Row = {
+    "Source_Host": "db1",
+    "Source_Port": 3306,
+    "Replica_IO_Running": "Yes",
+    "Replica_SQL_Running": "Yes",
+    "Seconds_Behind_Source": 3,
+    **_FILTERS,
+}
 
 # by version: the statements that differ, and the settings under the version's names
 _VERSIONS: Mapping[str, tuple[Mapping[str, Sequence[Row]], Mapping[str, str]]] = {
@@ -105,6 +119,15 @@ class RecordedServer:
     def connection(self) -> SourceConnection:
         """A connection for code that queries a member."""
         return cast(SourceConnection, self)
+
+    @property
+    def name(self) -> str:
+        """As host:port."""
+        return str(self.member)
+
+    def named(self, statement: str) -> Sequence[Row]:
+        """The same."""
+        return self.query(statement)
 
     def query(self, statement: str, arguments: Sequence[Value] = ()) -> Sequence[Row]:
         """The answer, or error 1064."""

@@ -22,8 +22,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from drivers.mysql.session import Session
 from millrace.errors import Fatal, Retryable
-from producer.source.connection import SourceConnection
 from schemas.gtid import (
     Flavour,
     GtidPosition,
@@ -52,87 +52,85 @@ class StartFile:
     before: GtidPosition
 
 
-def list_binlog_files(connection: SourceConnection) -> dict[str, int]:
+def list_binlog_files(session: Session) -> dict[str, int]:
     """The size in bytes by file name, oldest file first; empty if the server writes no binlog."""
     return {
-        str(row["Log_name"]): int(row["File_size"] or 0)
-        for row in connection.query("SHOW BINARY LOGS")
+        str(row["Log_name"]): int(str(row["File_size"] or 0))
+        for row in session.named("SHOW BINARY LOGS")
     }
 
 
 def find_start_file(
-    connection: SourceConnection,
+    session: Session,
     *,
     flavour: Flavour,
     wanted: GtidPosition | None,
     page_events: int = PAGE_EVENTS,
 ) -> StartFile:
     """The file to start from to read everything after ``wanted`` (None: everything in the binlog)."""
-    files = list(list_binlog_files(connection))
+    files = list(list_binlog_files(session))
     if not files:
-        raise Fatal("MR-1010", f"{connection.member} has no binlog files", member=connection.member)
+        raise Fatal("MR-1010", f"{session.name} has no binlog files", member=session.name)
     index = 0 if wanted is None else len(files) - 1
-    before = previous_gtids(connection, flavour=flavour, file=files[index])
+    before = previous_gtids(session, flavour=flavour, file=files[index])
     while wanted is not None and index and not wanted.includes(before):
         index -= 1
-        before = previous_gtids(connection, flavour=flavour, file=files[index])
+        before = previous_gtids(session, flavour=flavour, file=files[index])
     from_backup, listed = MariadbGtidSet.of(()), before
     if flavour is Flavour.MYSQL:
         if listed == wanted:
-            _check_anonymous(connection, files[:index], listed)
-        before = unite(before, _variable(connection, flavour, "gtid_purged"))
+            _check_anonymous(session, files[:index], listed)
+        before = unite(before, _variable(session, flavour, "gtid_purged"))
     else:
         assert isinstance(listed, MariadbGtidSet)
-        before = _with_unlogged(connection, files[index:], listed, page_events)
+        before = _with_unlogged(session, files[index:], listed, page_events)
         from_backup = MariadbGtidSet.of(g for g in before.gtids() if listed.last(g.domain) is None)
     if wanted is not None and not wanted.includes(before):
         raise Fatal(
             "MR-1031",
-            f"the binlog of {connection.member} is missing {_describe_missing(wanted, before)},"
+            f"the binlog of {session.name} is missing {_describe_missing(wanted, before)},"
             " which is not yet processed",
-            member=connection.member,
+            member=session.name,
             oldest_file=files[0],
         )
     if isinstance(wanted, MariadbGtidSet):
-        _check_history(connection, wanted, from_backup)
+        _check_history(session, wanted, from_backup)
         # The server's binlog state may have dropped the GTID; the file's list still has it.
         if has_same_sequence_from_other_server(listed, wanted):
-            raise _history_error(connection, wanted)
+            raise _history_error(session, wanted)
     return StartFile(files[index], before)
 
 
-def previous_gtids(connection: SourceConnection, *, flavour: Flavour, file: str) -> GtidPosition:
+def previous_gtids(session: Session, *, flavour: Flavour, file: str) -> GtidPosition:
     """The GTIDs logged before ``file``, from the head of the file."""
     kind = "Previous_gtids" if flavour is Flavour.MYSQL else "Gtid_list"
-    for row in connection.query(f"SHOW BINLOG EVENTS IN {_quoted(file)} LIMIT {HEAD_EVENTS_MAX}"):
+    for row in session.named(f"SHOW BINLOG EVENTS IN {_quoted(file)} LIMIT {HEAD_EVENTS_MAX}"):
         if row["Event_type"] == kind:
             text = str(row["Info"] or "")
             return GtidSet.parse(text) if flavour is Flavour.MYSQL else parse_gtid_list(text)
     raise Retryable(
         "MR-1040",
-        f"{connection.member}: {file} does not list its previous GTIDs",
-        member=connection.member,
+        f"{session.name}: {file} does not list its previous GTIDs",
+        member=session.name,
     )
 
 
-def _check_anonymous(
-    connection: SourceConnection, earlier: Sequence[str], listed: GtidPosition
-) -> None:
+def _check_anonymous(session: Session, earlier: Sequence[str], listed: GtidPosition) -> None:
     """Refuse files right before the start that have transactions without a GTID: they are not published.
 
     No list of GTIDs shows such a file, so it looks like one without transactions. MySQL begins a new file when
     ``gtid_mode`` changes. Fatal MR-6503.
     """
     for file in reversed(earlier):
-        head = connection.query(f"SHOW BINLOG EVENTS IN {_quoted(file)} LIMIT {HEAD_EVENTS_MAX}")
+        head = session.named(f"SHOW BINLOG EVENTS IN {_quoted(file)} LIMIT {HEAD_EVENTS_MAX}")
         if any(row["Event_type"] == "Anonymous_Gtid" for row in head):
             raise Fatal(
                 "MR-6503",
-                f"{file} of {connection.member} has transactions without a GTID that no task has published",
-                member=connection.member,
+                f"{file} of {session.name} has transactions without a GTID that no task has published",
+                member=session.name,
                 file=file,
             )
-        if previous_gtids(connection, flavour=Flavour.MYSQL, file=file) != listed:
+        if previous_gtids(session, flavour=Flavour.MYSQL, file=file) != listed:
             return
 
 
@@ -143,13 +141,11 @@ def parse_gtid_list(text: str) -> MariadbGtidSet:
 
 
 def _with_unlogged(
-    connection: SourceConnection, files: Sequence[str], before: MariadbGtidSet, page_events: int
+    session: Session, files: Sequence[str], before: MariadbGtidSet, page_events: int
 ) -> MariadbGtidSet:
     """``before`` plus everything before the first GTID of each domain missing in it. ``files`` begins with its file."""
-    executed = _variable(
-        connection, Flavour.MARIADB, "gtid_slave_pos"
-    )  # it may grow: queried first
-    logged = _variable(connection, Flavour.MARIADB, "gtid_binlog_pos")
+    executed = _variable(session, Flavour.MARIADB, "gtid_slave_pos")  # it may grow: queried first
+    logged = _variable(session, Flavour.MARIADB, "gtid_binlog_pos")
     found: GtidPosition = before
     open_domains = _domains(logged) - _domains(before)
     for file, following in zip(files, [*files[1:], None], strict=True):
@@ -157,10 +153,10 @@ def _with_unlogged(
             break
         here = open_domains
         if following is not None:
-            listed = previous_gtids(connection, flavour=Flavour.MARIADB, file=following)
+            listed = previous_gtids(session, flavour=Flavour.MARIADB, file=following)
             here = open_domains & _domains(listed)
         open_domains = open_domains - here
-        for gtid in _first_gtids(connection, file, here, page_events):
+        for gtid in _first_gtids(session, file, here, page_events):
             if gtid.sequence > 1:
                 earlier = MariadbGtid(gtid.domain, gtid.server, gtid.sequence - 1)
                 found = unite(found, MariadbGtidSet.of([earlier]))
@@ -171,33 +167,31 @@ def _with_unlogged(
     return whole
 
 
-def _check_history(
-    connection: SourceConnection, wanted: MariadbGtidSet, from_backup: MariadbGtidSet
-) -> None:
+def _check_history(session: Session, wanted: MariadbGtidSet, from_backup: MariadbGtidSet) -> None:
     """Refuse a server that logged another transaction in place of a published one; Fatal MR-1033.
 
     A server that has not reached ``wanted`` is accepted: it may still get there. ``from_backup``: the transactions of a
     backup, in domains that are missing from the list of the start file.
     """
-    state = ask_binlog_state(connection)
+    state = ask_binlog_state(session)
     for gtid in wanted.gtids():
         is_passed = any(
             last.domain == gtid.domain and last.sequence >= gtid.sequence for last in state
         )
         if is_passed and not is_logged(gtid, state, from_backup):
-            raise _history_error(connection, gtid)
+            raise _history_error(session, gtid)
 
 
-def _history_error(connection: SourceConnection, done: object) -> Fatal:
+def _history_error(session: Session, done: object) -> Fatal:
     return Fatal(
         "MR-1033",
-        f"{connection.member} logged another transaction in place of {done}, which is already processed",
-        member=connection.member,
+        f"{session.name} logged another transaction in place of {done}, which is already processed",
+        member=session.name,
     )
 
 
 def next_logged(
-    connection: SourceConnection,
+    session: Session,
     done: MariadbGtidSet,
     domain: int,
     *,
@@ -207,28 +201,28 @@ def next_logged(
 
     Fatal MR-1031 if the server has purged it.
     """
-    first = find_start_file(connection, flavour=Flavour.MARIADB, wanted=done).file
-    files = list(list_binlog_files(connection))
+    first = find_start_file(session, flavour=Flavour.MARIADB, wanted=done).file
+    files = list(list_binlog_files(session))
     for file in files[files.index(first) :]:
-        for gtid in _logged_gtids(connection, file, page_events):
+        for gtid in _logged_gtids(session, file, page_events):
             if gtid.domain == domain and not done.covers(gtid):
                 return gtid
     return None
 
 
-def ask_binlog_state(connection: SourceConnection) -> tuple[MariadbGtid, ...]:
+def ask_binlog_state(session: Session) -> tuple[MariadbGtid, ...]:
     """MariaDB's last GTID of each domain and server."""
-    (row,) = connection.query("SELECT @@GLOBAL.gtid_binlog_state AS gtids")
+    (row,) = session.named("SELECT @@GLOBAL.gtid_binlog_state AS gtids")
     return parse_binlog_state(str(row["gtids"] or ""))
 
 
 def _first_gtids(
-    connection: SourceConnection, file: str, domains: frozenset[int], page_events: int
+    session: Session, file: str, domains: frozenset[int], page_events: int
 ) -> Iterator[MariadbGtid]:
     """The first GTID of each of ``domains`` in ``file``."""
     if not domains:
         return
-    for gtid in _logged_gtids(connection, file, page_events):
+    for gtid in _logged_gtids(session, file, page_events):
         if gtid.domain in domains:
             domains -= {gtid.domain}
             yield gtid
@@ -236,25 +230,23 @@ def _first_gtids(
                 return
 
 
-def _logged_gtids(
-    connection: SourceConnection, file: str, page_events: int
-) -> Iterator[MariadbGtid]:
+def _logged_gtids(session: Session, file: str, page_events: int) -> Iterator[MariadbGtid]:
     """Every GTID in ``file``, in the file's order."""
     pos, last = 4, -1
     while True:
-        rows = connection.query(
+        rows = session.named(
             f"SHOW BINLOG EVENTS IN {_quoted(file)} FROM {pos} LIMIT {page_events}"
         )
         for row in rows:
             begin = _MARIADB_BEGIN.search(str(row["Info"])) if row["Event_type"] == "Gtid" else None
-            at = int(row["Pos"] or 0)
+            at = int(str(row["Pos"] or 0))
             if begin and at > last:
                 last = at
                 yield MariadbGtid.parse(begin[1])
         if len(rows) < page_events:
             return
         pos = int(
-            rows[-1]["Pos"] or 0
+            str(rows[-1]["Pos"] or 0)
         )  # the last event again: events in a group don't name their end
 
 
@@ -263,8 +255,8 @@ def _domains(position: GtidPosition) -> frozenset[int]:
     return frozenset(gtid.domain for gtid in position.gtids())
 
 
-def _variable(connection: SourceConnection, flavour: Flavour, name: str) -> GtidPosition:
-    (row,) = connection.query(f"SELECT @@GLOBAL.{name} AS gtids")
+def _variable(session: Session, flavour: Flavour, name: str) -> GtidPosition:
+    (row,) = session.named(f"SELECT @@GLOBAL.{name} AS gtids")
     return parse_gtid_set(flavour, str(row["gtids"] or ""))
 
 

@@ -6,8 +6,8 @@ Pure: it judges the answers that ``members`` queried. A setting that a server's 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from drivers.mysql.members import MemberFacts
 from millrace.codes import CATALOGUE
-from producer.source.choose.members import MemberFacts
 from schemas.gtid import Flavour
 from schemas.server_version import ServerVersion
 
@@ -52,7 +52,7 @@ def _check_binlog(facts: MemberFacts) -> Iterable[Finding]:
     if variables.get("log_bin", "ON") != "ON":
         yield _finding("MR-1010", "log_bin=OFF", "start the server with `log_bin=mysql-bin`")
     logs = variables.get("log_replica_updates", variables.get("log_slave_updates", "ON"))
-    if facts.replication is not None and logs != "ON":
+    if facts.replications and logs != "ON":
         name = _dialect(facts).variable("log_replica_updates")
         yield _finding("MR-1011", f"{name}=OFF", f"start the replica with `{name}=ON`")
     if variables.get("binlog_checksum", "CRC32") != "CRC32":
@@ -89,15 +89,13 @@ def _check_gtids(facts: MemberFacts) -> Iterable[Finding]:
 
 
 def _check_filters(facts: MemberFacts) -> Iterable[Finding]:
-    if facts.replication is None or not facts.replication.filters:
-        return
-    found = ", ".join(facts.replication.filters)
-    yield _finding("MR-1018", found, CATALOGUE["MR-1018"].fix)
+    if filters := sorted({text for one in facts.replications for text in one.filters}):
+        yield _finding("MR-1018", ", ".join(filters), CATALOGUE["MR-1018"].fix)
 
 
 def _check_commit_order(facts: MemberFacts) -> Iterable[Finding]:
     """Check MySQL replicas with several workers. MariaDB keeps the order within a domain in every parallel mode."""
-    if facts.replication is None or _flavour(facts) is not Flavour.MYSQL:
+    if not facts.replications or _flavour(facts) is not Flavour.MYSQL:
         return
     variables, server = facts.variables, _dialect(facts)
     workers_name = server.variable("replica_parallel_workers")
@@ -115,7 +113,7 @@ def _check_commit_order(facts: MemberFacts) -> Iterable[Finding]:
 def _setting_finding(facts: MemberFacts, code: str, name: str, wanted: str) -> Finding:
     value = wanted if wanted == "ON" else f"'{wanted}'"
     fix = f"SET GLOBAL {name} = {value};"
-    if name == "binlog_format" and facts.replication and _flavour(facts) is Flavour.MYSQL:
+    if name == "binlog_format" and facts.replications and _flavour(facts) is Flavour.MYSQL:
         replica = _dialect(facts).replica
         # MySQL refuses the SET while the SQL thread runs.
         fix = f"STOP {replica} SQL_THREAD; {fix} START {replica} SQL_THREAD;"
