@@ -1,40 +1,35 @@
-"""Reads the current position of a set's primary, and finds stopped replicas. Uses one connection for each member.
+"""Reads the current position of a set's primary, and finds stopped replicas. Asks all members at the same time.
 
 Guarantees: exactly one primary has answered. Then members that can't be reached are ignored. Otherwise the first Fatal
 error of a member is raised, or Retryable MR-4204.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
-from drivers.mysql.members import ask_identity, ask_position, ask_replications
+from drivers.mysql.members import ask_each, ask_identity, ask_position, ask_replications
 from drivers.mysql.start_file import ask_binlog_state, next_logged
 from millrace.errors import Fatal, MillraceError, Retryable
 from producer.source.connection import Login, SourceConnection
-from schemas.documents import SetDocument, resolve_secret
+from schemas.documents import SetDocument
 from schemas.documents.model import Member
 from schemas.gtid import Flavour, History, MariadbGtid, MariadbGtidSet, missing
+
+T = TypeVar("T")
 
 
 def primary_history(document: SetDocument) -> History:
     """The position and history of the set's only primary. Errors: see the module."""
-    login = _login(document)
-    found: list[History] = []
-    errors: list[MillraceError] = []
-    for member in document.members:
-        try:
-            with SourceConnection.connect(member, login) as connection:
-                history = _history_of_primary(connection)
-        except MillraceError as error:
-            errors.append(error)
-            continue
-        if history is not None:
-            found.append(history)
-    if len(found) == 1:
-        return found[0]
+    answers = _ask_each(document, _history_of_primary)
+    histories = [answer for answer in answers if isinstance(answer, History)]
+    if len(histories) == 1:
+        return histories[0]
+    errors = [answer for answer in answers if isinstance(answer, MillraceError)]
     for refusal in errors:
         if isinstance(refusal, Fatal):
             raise refusal
-    count = "no member is a primary" if not found else f"{len(found)} members are primaries"
+    count = f"{len(histories)} members are primaries" if histories else "no member is a primary"
     what = "; ".join([f"set {document.name}: {count}", *map(str, errors)])
     raise Retryable("MR-4204", what).name(set=document.name)
 
@@ -54,25 +49,19 @@ class HaltedReplica:
 
 def halted_replicas(document: SetDocument, history: History) -> tuple[HaltedReplica, ...]:
     """The members that have a stopped thread and not all of the primary's ``history``; only those that answer."""
-    login = _login(document)
-    found = []
-    for member in document.members:
-        try:
-            with SourceConnection.connect(member, login) as connection:
-                identity = ask_identity(connection)
-                flavour = identity.flavour
-                replications = ask_replications(connection, identity.dialect)
-                threads = tuple(text for one in replications for text in one.stopped)
-                missing_gtids = missing(
-                    history.position, ask_position(connection, flavour), history
-                )
-        except MillraceError:
-            continue
-        if threads and missing_gtids:
-            is_mariadb = flavour is Flavour.MARIADB
-            start = "START ALL SLAVES" if is_mariadb else f"START {identity.dialect.replica}"
-            found.append(HaltedReplica(member, threads, missing_gtids, start))
-    return tuple(found)
+
+    def ask(connection: SourceConnection) -> HaltedReplica:
+        identity = ask_identity(connection)
+        replications = ask_replications(connection, identity.dialect)
+        threads = tuple(text for one in replications for text in one.stopped)
+        position = ask_position(connection, identity.flavour)
+        is_mariadb = identity.flavour is Flavour.MARIADB
+        start = "START ALL SLAVES" if is_mariadb else f"START {identity.dialect.replica}"
+        absent = missing(history.position, position, history)
+        return HaltedReplica(connection.member, threads, absent, start)
+
+    answers = [answer for answer in _ask_each(document, ask) if isinstance(answer, HaltedReplica)]
+    return tuple(answer for answer in answers if answer.threads and answer.missing_gtids)
 
 
 def next_transaction(
@@ -82,25 +71,27 @@ def next_transaction(
 
     None if no member has logged one. Raises the last member's error if none can answer.
     """
-    login = _login(document)
-    errors: list[MillraceError] = []
-    for member in document.members:
-        try:
-            with SourceConnection.connect(member, login) as connection:
-                found = next_logged(connection, done, domain)
-        except MillraceError as error:
-            errors.append(error)
-            continue
-        if found is not None:
-            return found
-    if errors:
-        raise errors[-1]
+    answers = _ask_each(document, lambda connection: next_logged(connection, done, domain))
+    for answer in answers:
+        if isinstance(answer, MariadbGtid):
+            return answer
+    for answer in reversed(answers):
+        if isinstance(answer, MillraceError):
+            raise answer
     return None
 
 
-def _login(document: SetDocument) -> Login:
+def _ask_each(
+    document: SetDocument, ask: Callable[[SourceConnection], T]
+) -> list[T | MillraceError]:
     account = document.account
-    return Login(user=account.user, password=resolve_secret(account.password), tls=document.tls)
+    login = Login(user=account.user, password=account.password, tls=document.tls)
+
+    def connected(member: Member) -> T:
+        with SourceConnection.connect(member, login) as connection:
+            return ask(connection)
+
+    return ask_each(document.members, connected)
 
 
 def _history_of_primary(connection: SourceConnection) -> History | None:
