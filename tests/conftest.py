@@ -2,7 +2,8 @@
 
 import os
 import signal
-from collections.abc import Sequence
+from binascii import crc32
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,7 @@ pytest_plugins = [
 
 _HERE = Path(__file__).parent
 _MARKERS = ("unit", "property", "integration", "fault", "stack", "chaos")
-FLAVOUR_FIXTURES = ("source_set", "target_server", "single_server", "ledger")
+FLAVOUR_FIXTURES = frozenset({"source_set", "target_server", "single_server", "server", "ledger"})
 CHAOS_S_MAX = 7200.0  # per test; a soak adds the time it was asked for
 MYSQL_FIXTURES = {"mysql_server", "small_mysql", "mysqlbinlog"}
 _NO_MYSQL = (
@@ -114,8 +115,37 @@ def _runs_a_part(item: pytest.Item) -> bool:
 
 
 def _is_other_flavour(item: pytest.Item) -> bool:
-    """Whether the test uses a shared server that is not MariaDB."""
+    """Whether the test uses a shared server of the flavour whose turn it is not.
+
+    The turn comes from the test's ID, without the flavour. All tests of a file that share a module's fixture on such a
+    server have the same turn: the fixture is then set up once.
+    """
     if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
         return False
-    given = (item.callspec.params.get(name) for name in FLAVOUR_FIXTURES)
-    return any(flavour not in (None, Flavour.MARIADB) for flavour in given)
+    params: Mapping[str, object] = item.callspec.params
+    names = [name for name in sorted(FLAVOUR_FIXTURES) if isinstance(params.get(name), Flavour)]
+    turn = item.path.name
+    if not _shares_a_module_fixture(item):
+        cases = [each for each in item.callspec.id.split("-") if each not in list(Flavour)]
+        turn = "-".join([turn, item.originalname, *cases])
+    return any(params[name] is not _flavour_of_turn(f"{name} of {turn}") for name in names)
+
+
+def _flavour_of_turn(turn: str) -> Flavour:
+    is_mysql = crc32(turn.encode()) % 2 == 1 and mysql_programs() is not None
+    return Flavour.MYSQL if is_mysql else Flavour.MARIADB
+
+
+def _shares_a_module_fixture(item: pytest.Function) -> bool:
+    """Whether a fixture of the module uses a server of a flavour, directly or by another fixture."""
+    fixtures = item._fixtureinfo.name2fixturedefs
+    waiting = [name for name, (*_, used) in fixtures.items() if used.scope == "module"]
+    seen: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        if name in FLAVOUR_FIXTURES:
+            return True
+        if name not in seen:
+            seen.add(name)
+            waiting.extend(asked for each in fixtures.get(name, ()) for asked in each.argnames)
+    return False

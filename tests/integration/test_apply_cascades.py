@@ -22,8 +22,6 @@ from tests.kit.apply.local import (
 )
 from tests.kit.apply.topic import RecordStream
 
-pytestmark = pytest.mark.both_flavours
-
 _UP = "FOREIGN KEY (up) REFERENCES {{database}}.{parent} (id) {rules}"
 _CASCADE, _NULL = "ON DELETE CASCADE", "ON DELETE SET NULL"
 

@@ -14,8 +14,6 @@ from tests.kit.apply.local import LocalRecords, apply_task, endpoint_of, ignore,
 from tests.kit.apply.tables import integer, table, text
 from tests.kit.apply.topic import RecordStream
 
-pytestmark = pytest.mark.both_flavours
-
 ROWS = 300
 SQL = "CREATE TABLE t (id INT PRIMARY KEY, w VARCHAR(60), b VARBINARY(60)) DEFAULT CHARSET=utf8mb4"
 LATE = 250

@@ -26,8 +26,6 @@ from tests.kit.apply.local import (
 from tests.kit.apply.tables import ACCOUNTS_SQL, accounts, integer, table, text
 from tests.kit.apply.topic import COMMIT_MS, SET, RecordStream
 
-pytestmark = pytest.mark.both_flavours
-
 WORDS_SQL = (
     "CREATE TABLE words (w VARCHAR(20) PRIMARY KEY, n INT) DEFAULT CHARSET=utf8mb4"
     " COLLATE=utf8mb4_general_ci"

@@ -21,7 +21,6 @@ ON_MYSQL = (
     " q DECIMAL(20, 9) AS (f / 7) STORED"
 )
 _tasks = count(1)
-pytestmark = pytest.mark.both_flavours
 
 
 @pytest.fixture

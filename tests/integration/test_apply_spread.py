@@ -83,7 +83,6 @@ class _Cluster(LocalRecords):
         return super().lanes()
 
 
-@pytest.mark.both_flavours
 @pytest.mark.parametrize("seed", [1, 2, *DRAWN])
 def test_any_mix_of_solo_and_spread_turns_gives_equal_rows(
     name: str, target_server: DatabaseServer, seed: int

@@ -293,7 +293,6 @@ def test_turn_waits_for_records_that_the_topic_has(
     assert applier.mark.seq == stream.seq
 
 
-@pytest.mark.both_flavours
 def test_earlier_version_can_use_the_progress_tables(
     name: str, target_server: DatabaseServer
 ) -> None:

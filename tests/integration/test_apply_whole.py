@@ -77,7 +77,6 @@ def _read_after_each_commit(server: DatabaseServer, name: str, query: str) -> It
             yield found
 
 
-@pytest.mark.both_flavours
 @pytest.mark.guarantee("applied")
 @pytest.mark.parametrize("consistency", Consistency)
 def test_reader_sees_whole_source_transactions_only_if_asked(

@@ -9,6 +9,8 @@ from schemas.gtid import Flavour
 from tests.fixtures.servers import FLAVOURS, NewSet
 from tests.kit.relay.relay import run_mixed_workload
 
+pytestmark = pytest.mark.both_flavours
+
 
 def _sums(server: DatabaseServer, *, last: int = 0) -> dict[str, int | None]:
     """The checksums of everything in the server's binlog files, or in the last closed ones."""

@@ -237,7 +237,6 @@ def test_damaged_source_member_is_found(
         assert found.subject.name == f"127.0.0.1:{replica.port}"
 
 
-@pytest.mark.both_flavours
 def test_tables_of_a_source_are_measured(
     source_set: DatabaseSet, monkeypatch: pytest.MonkeyPatch, kafka: KafkaServer
 ) -> None:

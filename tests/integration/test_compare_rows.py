@@ -72,7 +72,6 @@ CHILD = (
 )
 
 
-@pytest.mark.both_flavours
 def test_printed_sql_repairs_in_any_session_without_a_cascade(both: Both) -> None:
     """Strict mode, another time zone and character set, keys that others refer to, and a zero in AUTO_INCREMENT."""
     zero = "SET SESSION sql_mode='NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES', time_zone='+00:00'"
@@ -107,7 +106,6 @@ def test_printed_sql_repairs_in_any_session_without_a_cascade(both: Both) -> Non
     assert both.rows("SELECT * FROM child ORDER BY id") == children
 
 
-@pytest.mark.both_flavours
 def test_printed_sql_repairs_values_of_another_time_zone(both: Both) -> None:
     """The target generates them in UTC again, so the column becomes a plain one. ``--repair`` says so and ends."""
     both.execute(

@@ -20,8 +20,6 @@ from tests.kit.apply.local import LocalRecords, apply_task, endpoint_of, ignore,
 from tests.kit.apply.tables import ACCOUNTS_SQL, account, accounts, integer, table
 from tests.kit.apply.topic import RecordStream
 
-pytestmark = pytest.mark.both_flavours
-
 
 @dataclass(frozen=True)
 class Commands:

@@ -18,6 +18,8 @@ from deploy.servers import Account, DatabaseServer
 from tests.kit.binlog.session import LoggedSession, logged
 from tests.kit.type_values import CASES, TypeCase
 
+pytestmark = pytest.mark.both_flavours
+
 UNREADABLE = ("VECTOR", "COMPRESSED")
 UNREADABLE_VALUES = {
     "DATE": ("'2024-02-31'",),  # it builds Python dates

@@ -17,6 +17,8 @@ from schemas.record.record import Record, RowRecord
 from tests.kit.binlog.compression import COMPRESSION
 from tests.kit.binlog.session import LoggedSession, logged, session
 
+pytestmark = pytest.mark.both_flavours
+
 Tables = dict[str, Counter[tuple[object, ...]]]
 
 

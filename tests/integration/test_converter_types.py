@@ -11,6 +11,8 @@ from tests.kit.binlog.session import logged
 from tests.kit.binlog.type_tables import check_records
 from tests.kit.type_values import CASES, CHARSETS
 
+pytestmark = pytest.mark.both_flavours
+
 
 @pytest.mark.guarantee("exact")
 def test_record_holds_what_select_returns(server: DatabaseServer) -> None:

@@ -16,6 +16,8 @@ from tests.kit.apply.local import apply_task, run_once
 from tests.kit.apply.topic import RecordStream
 from tests.kit.binlog.session import Cursor, logged, session
 
+pytestmark = pytest.mark.both_flavours
+
 SEED = 23
 COUNT = 400
 MARKS = ("/*!", "/*!", "/*!", "/*M!", "/*M!", "/*m!", "/*", "/*+", "/*! ", "/*T!")

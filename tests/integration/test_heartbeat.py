@@ -37,8 +37,6 @@ INTERVAL_S = 1.0
 GRANTS = "CREATE, SELECT, INSERT, UPDATE"
 _NAMES = count(1)
 
-pytestmark = pytest.mark.both_flavours
-
 
 @pytest.fixture
 def database(source_set: DatabaseSet) -> Iterator[str]:

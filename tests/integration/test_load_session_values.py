@@ -13,7 +13,7 @@ from tests.fixtures.servers import Pool
 from tests.kit.apply.loading import LoadRig
 from tests.kit.binlog.session import session
 
-pytestmark = [pytest.mark.usefixtures("target_password"), pytest.mark.both_flavours]
+pytestmark = pytest.mark.usefixtures("target_password")
 
 NAME = "loaded_values"
 RULES = LoadRules(from_primary=True)  # the rows are not logged: a replica of MariaDB stops, too

@@ -55,7 +55,6 @@ def assert_equal(rig: LoadRig) -> None:
     assert found.tables >= len(definitions(NAME))
 
 
-@pytest.mark.both_flavours
 def test_every_kind_of_table_is_copied_whole(rig: LoadRig) -> None:
     """Composite, text and generated keys, none, cascades, partitions, sequences; many chunks at once."""
     copier = LocalCopier()
@@ -100,7 +99,6 @@ def test_table_with_rows_is_refused_and_left_alone(rig: LoadRig) -> None:
     assert rig.tables() == {}
 
 
-@pytest.mark.both_flavours
 def test_table_that_the_target_refuses_is_named(rig: LoadRig) -> None:
     """Here it takes no table without a primary key. The next run creates the rest."""
     is_mysql = rig.source.flavour is Flavour.MYSQL
@@ -118,7 +116,6 @@ def test_table_that_the_target_refuses_is_named(rig: LoadRig) -> None:
     assert rig.load() is not None
 
 
-@pytest.mark.both_flavours
 def test_each_load_privilege_is_needed(rig: LoadRig) -> None:
     """Without one the load is refused before it creates a table, because a server hides what may not be read."""
     (needed,) = needed_grants(Role.LOAD, rig.source.flavour, (NAME,))
@@ -133,7 +130,6 @@ def test_each_load_privilege_is_needed(rig: LoadRig) -> None:
     assert rig.target.execute(f"SHOW DATABASES LIKE '{NAME}'") == []
 
 
-@pytest.mark.both_flavours
 def test_rights_are_known_if_no_filter_names_a_database(rig: LoadRig) -> None:
     """As by default: each database with a table that is loaded needs them. MySQL locks tables without a key."""
     everything = Admission(TableFilter(), TableFilter())

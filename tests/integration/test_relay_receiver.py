@@ -52,7 +52,6 @@ def database(source_set: DatabaseSet) -> Iterator[str]:
 
 @pytest.mark.parametrize("member", ["primary", "replica"])
 @pytest.mark.guarantee("relay log")
-@pytest.mark.both_flavours
 def test_relay_files_equal_the_servers_closed_files(
     source_set: DatabaseSet, tmp_path: Path, database: str, member: str
 ) -> None:
@@ -236,7 +235,6 @@ def test_events_larger_than_a_packet_arrive_whole(
         assert max(map(len, seen.values())) > 35_000_000
 
 
-@pytest.mark.both_flavours
 def test_restart_resumes_at_the_end_of_the_relay_log(
     source_set: DatabaseSet, tmp_path: Path, database: str
 ) -> None:
@@ -327,7 +325,6 @@ def _has_start(reader: RelayReader, wanted: GtidPosition) -> bool:
     return reader.seek(wanted) is not None and reader.first() is not None
 
 
-@pytest.mark.both_flavours
 def test_relay_tail_lost_in_a_failover_is_ignored(
     target_server: DatabaseServer, tmp_path: Path
 ) -> None:
@@ -445,7 +442,6 @@ def with_one_more_transaction(content: bytes, flavour: Flavour) -> bytes:
     return made
 
 
-@pytest.mark.both_flavours
 def test_newer_reader_with_the_same_server_id_evicts_the_older(
     source_set: DatabaseSet, tmp_path: Path
 ) -> None:

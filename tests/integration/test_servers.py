@@ -28,8 +28,6 @@ from schemas.gtid import Flavour
 from tests.fixtures.servers import NewServer
 from tests.kit.waiting import eventually
 
-pytestmark = pytest.mark.both_flavours
-
 
 def test_set_replicates_what_its_primary_commits(source_set: DatabaseSet) -> None:
     """A row committed on the primary is on every replica, under the same GTID position."""

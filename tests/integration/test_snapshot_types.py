@@ -14,6 +14,8 @@ from tests.kit.capture.converter import raw_records
 from tests.kit.capture.snapshot_rows import head_of, request_for, session_on, stamped
 from tests.kit.type_values import CASES, CHARSETS, without_marks
 
+pytestmark = pytest.mark.both_flavours
+
 KEYS = (
     "BIGINT UNSIGNED",
     "DECIMAL(20,5)",

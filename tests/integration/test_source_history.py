@@ -23,9 +23,6 @@ from tests.fixtures.servers import FLAVOURS, NewServer
 from tests.kit.relay.relay import login_of, member_of, position_of, purge_to, receiving
 from tests.kit.waiting import eventually
 
-pytestmark = pytest.mark.both_flavours
-
-
 FOREIGN = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 
 

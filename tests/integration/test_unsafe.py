@@ -218,7 +218,6 @@ def _log_as_a_statement(scene: Scene) -> None:
         cursor.execute(f"INSERT INTO {scene.database}.t VALUES (1001)")
 
 
-@pytest.mark.both_flavours
 def test_event_that_can_not_be_converted_is_skipped(scene: Scene) -> None:
     """MR-6501: rows were logged as a statement. Only this source transaction is left out."""
     scene.run_once("w1", 2)
