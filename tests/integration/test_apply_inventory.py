@@ -15,8 +15,6 @@ from tests.kit.apply.ddl_process import INSERT, script_for
 from tests.kit.apply.local import LocalRecords, apply_task, endpoint_of, ignore, started
 from tests.kit.apply.topic import RecordStream
 
-pytestmark = pytest.mark.both_flavours
-
 _names = count(1)
 _CHILDREN = [
     "CREATE TABLE {name}_c.child (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES {name}.a (id))",

@@ -41,7 +41,6 @@ def _write(
         session.close()
 
 
-@pytest.mark.both_flavours
 @pytest.mark.parametrize("about", ["", "p", "accounts"])
 def test_merged_changes_leave_the_rows_of_single_ones(
     name: str, target_server: DatabaseServer, about: str
@@ -71,7 +70,6 @@ def test_merged_changes_leave_the_rows_of_single_ones(
     target_server.execute(f"DROP DATABASE {wanted}")
 
 
-@pytest.mark.both_flavours
 @pytest.mark.parametrize("is_unique", [False, True], ids=["a key", "two keys"])
 def test_loader_example_arrives_in_few_statements(
     name: str, target_server: DatabaseServer, *, is_unique: bool

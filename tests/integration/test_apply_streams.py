@@ -29,8 +29,6 @@ from tests.kit.apply.local import (
 from tests.kit.apply.tables import integer, table
 from tests.kit.apply.topic import RecordStream
 
-ON_MYSQL = pytest.mark.parametrize("target_server", ["mysql"], indirect=True)
-
 
 @pytest.fixture
 def target_server(request: pytest.FixtureRequest) -> DatabaseServer:
@@ -156,8 +154,6 @@ def test_statement_of_the_copied_structure_is_passed(
     assert _rows(target_server, name, "t") == source.rows["t"]
 
 
-@pytest.mark.both_flavours  # of the two only MySQL, as the others run on MariaDB
-@ON_MYSQL
 @pytest.mark.guarantee("loaded")
 def test_side_stream_catches_up_beside_main(name: str, target_server: DatabaseServer) -> None:
     """Main continues without the table. The side stream never passes main, and executes the table's later DDL."""
@@ -194,8 +190,6 @@ def test_side_stream_catches_up_beside_main(name: str, target_server: DatabaseSe
     assert _rows(target_server, name, "kept") == source.states[-6]["kept"]
 
 
-@pytest.mark.both_flavours  # of the two only MySQL, as the others run on MariaDB
-@ON_MYSQL
 def test_statement_about_tables_of_both_streams_makes_both_wait(
     name: str, target_server: DatabaseServer
 ) -> None:

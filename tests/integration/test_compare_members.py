@@ -149,7 +149,6 @@ def test_replica_that_does_not_keep_up_is_not_read(rig: Rig) -> None:
     assert "does not have" in origin.why or "its lag is" in origin.why
 
 
-@pytest.mark.both_flavours
 @pytest.mark.parametrize(
     "ahead", ["UPDATE t SET v = 'new' WHERE id = 7", "CREATE TABLE fresh (id INT PRIMARY KEY)"]
 )

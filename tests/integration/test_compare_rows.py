@@ -268,7 +268,6 @@ def test_doubles_are_compared_by_value(both: Both) -> None:
     assert both.compared().has_equal_rows
 
 
-@pytest.mark.both_flavours
 def test_values_that_print_the_same_text_are_different(both: Both) -> None:
     """No label, the label '' and a geometry's SRID; a repair writes each of them."""
     both.execute(

@@ -15,8 +15,6 @@ from schemas.gtid import Flavour
 from tests.kit.apply.copying import ALL, SOURCE, TARGET, Copying, copying
 from tests.kit.apply.local import endpoint_of
 
-pytestmark = pytest.mark.both_flavours
-
 MIB = 1 << 20
 PACKET_BYTES = 64 * MIB
 

@@ -15,8 +15,6 @@ from tests.kit.apply.copying import SOURCE, Copying, copying
 from tests.kit.apply.local import endpoint_of
 from tests.kit.type_values import TypeCase, every_case
 
-pytestmark = pytest.mark.both_flavours
-
 # only MariaDB takes these bytes in ASCII and utf8mb4, and only MySQL so deep a document
 OF_ONE_FLAVOUR = ("x'80'", "x'EDA080'", "CONCAT(REPEAT('[', 100), REPEAT(']', 100))")
 COLUMNS_MAX = 10  # of a table: rows have limited bytes, and creating tables takes the time

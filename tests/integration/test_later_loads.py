@@ -24,18 +24,6 @@ from tests.kit.forked import killed_at
 
 
 @pytest.fixture
-def target_server(request: pytest.FixtureRequest) -> DatabaseServer:
-    """MariaDB, or MySQL for tests that ask for it."""
-    server: DatabaseServer = request.getfixturevalue(
-        f"{getattr(request, 'param', 'mariadb')}_server"
-    )
-    return server
-
-
-ON_MYSQL = pytest.mark.parametrize("target_server", ["mysql"], indirect=True)
-
-
-@pytest.fixture
 def live(name: str, target_server: DatabaseServer) -> LiveTask:
     """A task with some progress in three tables."""
     source = Source(name, RecordStream(target_server.flavour))
@@ -62,8 +50,6 @@ def test_table_is_loaded_live_while_all_are_written(live: LiveTask) -> None:
     _assert_equal(live)
 
 
-@pytest.mark.both_flavours
-@ON_MYSQL
 @pytest.mark.parametrize("change", ["widen", "truncate", "drop", "rename", "add"])
 def test_statement_during_the_copies_is_followed(live: LiveTask, change: str) -> None:
     """The table is loaded again, under its new name, or is dropped on the target."""

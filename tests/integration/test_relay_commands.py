@@ -81,7 +81,6 @@ def events_of(output: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in output.splitlines()]
 
 
-@pytest.mark.both_flavours
 def test_whole_relay_log_is_listed_and_verified(
     scene: Scene, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -101,7 +100,6 @@ def test_whole_relay_log_is_listed_and_verified(
     assert (code, output.count("packed")) == (0, len(files) - 1)
 
 
-@pytest.mark.both_flavours
 def test_raw_dump_is_the_servers_file(
     scene: Scene, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
@@ -146,7 +144,6 @@ def test_dump_agrees_with_mysqlbinlog(
         assert tables == Counter(f"{database}.{table}" for database, table in told)
 
 
-@pytest.mark.both_flavours
 def test_dump_of_gtids_has_only_them(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
     """One source transaction of a set, and the events outside transactions."""
     code, output = scene.run(capsys, "dump", "--json")
@@ -158,7 +155,6 @@ def test_dump_of_gtids_has_only_them(scene: Scene, capsys: pytest.CaptureFixture
     assert found == [wanted]
 
 
-@pytest.mark.both_flavours
 def test_damage_is_named_with_place_and_gtids(
     scene: Scene, capsys: pytest.CaptureFixture[str]
 ) -> None:

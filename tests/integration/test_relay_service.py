@@ -21,7 +21,7 @@ from producer.task import capture
 from producer.task.capture import CaptureRunner
 from schemas.gtid import parse_gtid_set
 from schemas.status import TaskState
-from tests.fixtures.servers import NewServer
+from tests.fixtures.servers import FLAVOURS, NewServer
 from tests.fixtures.shell import Shell
 from tests.kit.capture.topic_rows import Ids
 from tests.kit.control.control import QUICK, scheduled, supervised
@@ -32,7 +32,6 @@ from tests.kit.waiting import eventually
 from zk.tree.reports import read_status
 from zk.tree.store import Store
 
-FLAVOURS = ("mariadb", "mysql")
 NEEDED = r"needed +by shop: \S+/\S+\.\d+"
 
 
@@ -126,14 +125,7 @@ class Scene:
         return sorted(path.name for path in folder.iterdir() if path.is_dir())
 
 
-def first(flavour: str) -> pytest.MarkDecorator:
-    """On this flavour in `make test`, on both with --chaos."""
-    others = (each for each in FLAVOURS if each != flavour)
-    cases = [pytest.param(each, marks=pytest.mark.chaos) for each in others]
-    return pytest.mark.parametrize("server", [flavour, *cases], indirect=True)
-
-
-@pytest.fixture(params=FLAVOURS)
+@pytest.fixture(params=FLAVOURS, ids=str)
 def server(request: pytest.FixtureRequest, new_server: NewServer) -> DatabaseServer:
     """A server whose binlogs a test may purge."""
     made = new_server(request.param)
@@ -162,7 +154,6 @@ def rig(kafka: KafkaServer, request: pytest.FixtureRequest, monkeypatch: pytest.
     return Rig(kafka.bootstrap, topic_named("relay", request.node.name))
 
 
-@pytest.mark.both_flavours
 def test_relay_runs_without_tasks_and_continues(scene: Scene) -> None:
     """It has what the server has, and continues in the same sub-directory after a restart of the worker."""
     scene.create_set()
@@ -191,7 +182,6 @@ def test_relay_runs_without_tasks_and_continues(scene: Scene) -> None:
         eventually(lambda: not dump_threads(scene.server), what="no connection")
 
 
-@pytest.mark.both_flavours
 @pytest.mark.guarantee("relay log")
 def test_paused_task_loses_nothing_that_its_source_purged(scene: Scene, rig: Rig) -> None:
     """The relay receives for it. The worker is restarted meanwhile, and one connection serves all."""
@@ -216,7 +206,6 @@ def test_paused_task_loses_nothing_that_its_source_purged(scene: Scene, rig: Rig
     rig.assert_whole(6)
 
 
-@first("mariadb")
 def test_operator_pauses_and_resumes_the_relay(scene: Scene, rig: Rig) -> None:
     """The connection is closed and the tasks keep their leases. The status shows how long the source keeps the rest."""
     scene.server.execute("SET GLOBAL binlog_expire_logs_seconds = 86400")
@@ -249,7 +238,6 @@ def test_operator_pauses_and_resumes_the_relay(scene: Scene, rig: Rig) -> None:
     assert scene.status()["stage"] == "stopped"
 
 
-@first("mysql")
 def test_relay_starts_at_the_named_place(scene: Scene) -> None:
     """A binlog file, a GTID set; a file that no member has blocks it until the operator names another."""
     scene.write(1)
@@ -277,7 +265,6 @@ def _epoch(scene: Scene) -> int:
     return saved.report.epoch
 
 
-@first("mariadb")
 def test_relay_that_is_off_keeps_no_file(scene: Scene, rig: Rig) -> None:
     """A file that the task has read is deleted at once; a restart continues, and a pause waits on the source."""
     scene.create_set(mode="off")
@@ -301,7 +288,6 @@ def test_relay_that_is_off_keeps_no_file(scene: Scene, rig: Rig) -> None:
     rig.assert_whole(6)
 
 
-@pytest.mark.parametrize("server", ["mariadb"], indirect=True)
 def test_relay_receives_without_a_broker_and_after_a_full_disk(scene: Scene, rig: Rig) -> None:
     """The task only retries, and the relay receives for it. On a full disk, the relay retries, too."""
     scene.create_set(mode="always")
@@ -323,7 +309,6 @@ def test_relay_receives_without_a_broker_and_after_a_full_disk(scene: Scene, rig
     rig.assert_whole(4)
 
 
-@first("mysql")
 def test_purge_from_another_host(scene: Scene, rig: Rig) -> None:
     """Through ZooKeeper: the worker deletes, and keeps the files of a paused task unless it is evicted by name."""
     refused = scene.shell("relay", "purge", "shop", exit_code=4)

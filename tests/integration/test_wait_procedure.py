@@ -22,8 +22,6 @@ from tests.kit.apply.tables import integer, table
 from tests.kit.apply.topic import RecordStream
 from tests.kit.waiting import eventually
 
-pytestmark = pytest.mark.both_flavours
-
 READER, PASSWORD = "reader", "reader-secret"
 UUIDS = [f"3e11fa47-71ca-11e1-9e33-c80aa942956{n}" for n in (2, 3)]
 LEVELS = ("READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE")
