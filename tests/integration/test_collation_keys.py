@@ -52,8 +52,7 @@ def session(target_server: DatabaseServer) -> Iterator[MySqlSession]:
     made.close()
 
 
-def test_texts_the_server_calls_equal_share_a_key(session: MySqlSession) -> None:
-from tests.fixtures.sweep import Sweep
+def test_texts_the_server_calls_equal_share_a_key(session: MySqlSession, sweep: Sweep) -> None:
     """For collations of each kind; the server ranks all texts at once."""
     texts = adversarial_texts(1, count=1500)
     fill(session, texts)
