@@ -6,7 +6,7 @@ missing privileges are found in the rights that the account holds. A server hide
 has no right, so the databases that need a grant are also taken from the documents and from the schemas.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from consumer.records.row_schemas import layout_of
@@ -16,6 +16,7 @@ from consumer.target.progress import DATABASE, read_schemas
 from drivers.mysql.catalog import CatalogTable, Inventory, TableKey, read_inventory
 from drivers.mysql.connection import LOCK_WAIT_S, MySqlSession, connect, text_of
 from drivers.mysql.grants import (
+    EVERY_DATABASE,
     EVERYWHERE,
     Grant,
     HeldGrants,
@@ -32,20 +33,21 @@ from millrace.checks.requirement import Area, Level, Requirement, Subject, short
 from millrace.errors import Fatal, MillraceError
 from millrace.wording import counted
 from schemas.documents import ApplyTask, SetDocument, TableFilter
+from schemas.gtid import Flavour
 
 _SETTINGS_SQL = "SELECT @@local_infile, @@innodb_lock_wait_timeout, @@lower_case_table_names"
 
 
 @dataclass(frozen=True, slots=True)
 class TargetUse:
-    """How a set is used: its apply tasks. ``allowed``: grants that the account needs for other roles.
+    """How a set is used: its apply tasks. ``other_grants``: those that the account needs for other roles.
 
     ``source_folds``: a source that feeds it stores table names in lower case; None if that is unknown. ``captured``: by
     task, the tables of the capture tasks that write its topic.
     """
 
     tasks: Sequence[ApplyTask] = ()
-    allowed: Sequence[Grant] = ()
+    other_grants: Callable[[Flavour], Sequence[Grant]] = lambda _: ()
     source_folds: bool | None = None
     captured: Mapping[str, Sequence[TableFilter]] = field(default_factory=dict)
 
@@ -83,8 +85,9 @@ def check_target(document: SetDocument, use: TargetUse) -> Iterator[Requirement]
         needed = needed_grants(Role.TARGET, session.flavour, patterns)
         kept = needed
         if any(name.partition(".")[0] == "*" for each in filters for name in each.include):
-            kept = needed_grants(Role.TARGET, session.flavour, ["%"])
-        yield from judge_grants(subject, grants, needed, use.allowed, kept=kept)
+            kept = needed_grants(Role.TARGET, session.flavour, [EVERY_DATABASE])
+        others = use.other_grants(session.flavour)
+        yield from judge_grants(subject, grants, needed, others, kept=kept)
         yield from judge_tables(subject, inventory, admitted)
         for task in use.tasks:
             yield from judge_schemas(subject, task, texts[task.name], inventory)

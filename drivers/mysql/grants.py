@@ -46,6 +46,7 @@ from schemas.gtid import Flavour
 from schemas.sql.quoting import quoted
 
 EVERYWHERE = "*"  # the scope *.*
+EVERY_DATABASE = "%"  # a pattern: *.* without the rights of the server itself
 META_DATABASE = "millrace"
 ALL = "ALL PRIVILEGES"
 GRANT_OPTION = "GRANT OPTION"

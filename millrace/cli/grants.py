@@ -4,19 +4,20 @@ The statements depend on the flavor, which the first member that answers tells. 
 ``drivers.mysql.grants``; nothing is executed.
 """
 
+from collections.abc import Sequence
+
 import typer
 
 from drivers.mysql.grants import Role, grantee, needed_grants
 from millrace.cli.check.scope import (
     Known,
     Scope,
-    databases_of,
     parse_files,
     scope_of,
     stored_documents,
 )
 from millrace.errors import Fatal, MillraceError
-from schemas.documents import CaptureTask, SetDocument
+from schemas.documents import SetDocument
 from schemas.gtid import Flavour
 
 CONNECT_S = 5.0
@@ -59,28 +60,14 @@ def print_grants(
         document = scope.known.sets.get(set_name)
         if document is None:
             raise Fatal("MR-4104", f"set {set_name} is neither in a file nor in ZooKeeper")
-        roles = role or roles_of(scope, document)
+        roles = role or scope.roles(set_name)
         print("\n".join(statements(scope, document, roles, flavour or _ask(document), database)))
-
-
-def roles_of(scope: Scope, document: SetDocument) -> list[Role]:
-    """The roles that the set's tasks need; a set without tasks is taken as a source."""
-    found = []
-    if scope.is_source(document.name):
-        found += [Role.SOURCE, *([Role.HEARTBEAT] if document.heartbeat.database else [])]
-        found += [Role.LOAD] if scope.is_loaded(document.name) else []
-        found += [Role.COMPARE] if scope.is_compared(document.name) else []
-        captures = scope.captures(document.name)
-        found += [Role.SNAPSHOT] if any(task.begins_with_rows for task in captures) else []
-    if scope.applies(document.name):
-        found.append(Role.TARGET)
-    return found
 
 
 def statements(
     scope: Scope,
     document: SetDocument,
-    roles: list[Role],
+    roles: Sequence[Role],
     flavour: Flavour,
     databases: list[str],
 ) -> list[str]:
@@ -92,7 +79,7 @@ def statements(
         f"CREATE USER {to} IDENTIFIED BY '{PASSWORD}';",
     ]
     for role in dict.fromkeys(roles):
-        named = tuple(databases) or _databases(scope, document, role)
+        named = tuple(databases) or scope.databases(document.name, role)
         for grant in needed_grants(role, flavour, named or (DATABASE,)):
             remark = f"{role}: {grant.reason}"
             if grant.scope == DATABASE and not named:
@@ -101,38 +88,13 @@ def statements(
     return lines
 
 
-def _guess(scope: Scope, document: SetDocument, roles: list[Role]) -> list[str]:
+def _guess(scope: Scope, document: SetDocument, roles: Sequence[Role]) -> list[str]:
     """A remark if no task shows what the set is for, and no other role than a source's is given."""
     if scope.users(document.name) or Role.SOURCE not in roles:
         return []
     return [
         f"-- no task uses set {document.name}: these are the grants of a source. For a target: --role target"
     ]
-
-
-def _databases(scope: Scope, document: SetDocument, role: Role) -> tuple[str, ...]:
-    if role is Role.HEARTBEAT:
-        return (document.heartbeat.database,) if document.heartbeat.database else ()
-    users = scope.users(document.name)
-    if role is Role.TARGET:
-        return _of_topics(scope, document)
-    return databases_of(task for task in users if isinstance(task, CaptureTask)) or databases_of(
-        users
-    )
-
-
-def _of_topics(scope: Scope, document: SetDocument) -> tuple[str, ...]:
-    """The databases that the apply tasks name, or the capture tasks of their topics."""
-    applies = scope.applies(document.name)
-    if found := databases_of(applies):
-        return found
-    captures = [
-        task
-        for task in scope.known.tasks.values()
-        if isinstance(task, CaptureTask)
-        and any(task.output.is_same_topic(other.source) for other in applies)
-    ]
-    return databases_of(captures)
 
 
 def _ask(document: SetDocument) -> Flavour:

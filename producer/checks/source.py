@@ -6,7 +6,7 @@ the same code here and in a task's status. A reason against one member is a fail
 `check_set` asks; the other functions are pure.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from drivers.mysql.grants import (
@@ -56,13 +56,13 @@ _SETTINGS = (
 class SourceUse:
     """How a set is used: its capture tasks, where each continues ("": the first binlog), and the operator's wishes.
 
-    ``allowed``: grants that the account needs for other roles. ``pause_s``: the longest pause that tasks must survive.
+    ``other_grants``: what the account needs for other roles. ``pause_s``: the longest pause that tasks must survive.
     """
 
     tasks: Sequence[CaptureTask] = ()
     positions: Mapping[str, str] = field(default_factory=dict)
     directives: Directives = field(default_factory=Directives)
-    allowed: Sequence[Grant] = ()
+    other_grants: Callable[[Flavour], Sequence[Grant]] = lambda _: ()
     pause_s: float = 0.0
 
 
@@ -185,7 +185,7 @@ def judge_answers(
     subject = Subject(Area.SOURCE, str(fact.member))
     assert fact.identity is not None
     flavour = fact.identity.flavour
-    yield _privileges(subject, got, document, flavour, use)
+    yield _privileges(subject, got, flavour, use)
     if fact.is_primary:
         yield judge_logged(subject, got.binlog_filters)
         if document.heartbeat.database:
@@ -201,9 +201,7 @@ def judge_logged(subject: Subject, filters: Sequence[str]) -> Requirement:
     return subject.ok("logged databases", "all")
 
 
-def _privileges(
-    subject: Subject, got: Answers, document: SetDocument, flavour: Flavour, use: SourceUse
-) -> Requirement:
+def _privileges(subject: Subject, got: Answers, flavour: Flavour, use: SourceUse) -> Requirement:
     """MR-1005 and MR-4161. The queries of the check do not need all privileges: MariaDB's dump needs another one."""
     patterns = {
         as_grant_pattern(pattern)
@@ -217,8 +215,7 @@ def _privileges(
         return subject.fail(
             "MR-1005", "privileges", found=str(missing), wanted=shown(needed), fix=missing.fix
         )
-    names = (document.heartbeat.database,) if document.heartbeat.database else ()
-    allowed = (*needed, *needed_grants(Role.HEARTBEAT, flavour, names), *use.allowed)
+    allowed = (*needed, *use.other_grants(flavour))
     if excess := got.grants.excess(allowed):
         fix = got.grants.revoking(excess, allowed)
         return subject.warn(

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from drivers.mysql.grants import Role, each
+from drivers.mysql.grants import Role, each, needed_grants, parse_grants
 from millrace.cli.check.scope import Known, databases_of, parse_files, scope_of
-from millrace.cli.grants import roles_of, statements
+from millrace.cli.grants import statements
 from millrace.errors import Fatal
 from schemas.documents import (
     Account,
@@ -82,11 +82,22 @@ def test_account_of_two_roles_may_have_the_grants_of_both() -> None:
     """A set that is read and written has one account."""
     back = ApplyTask(name="back", source=replace(ADDRESS, topic="back"), target="shop")
     both = scope_of(STORED, Known({}, {"back": back}), ["shop"])
-    as_target = each(both.allowed("shop", Role.TARGET, Flavour.MYSQL))
+    as_target = each(both.grants_besides("shop", Role.TARGET, Flavour.MYSQL))
     assert "REPLICATION SLAVE on *.*" in as_target
     assert "CREATE on ops.*" in as_target
-    assert "PROCESS on *.*" in each(both.allowed("shop", Role.SOURCE, Flavour.MYSQL))
-    assert not scope_of(STORED, Known(), []).allowed("shop", Role.SOURCE, Flavour.MYSQL)
+    assert "PROCESS on *.*" in each(both.grants_besides("shop", Role.SOURCE, Flavour.MYSQL))
+    heartbeat = scope_of(STORED, Known(), []).grants_besides("shop", Role.SOURCE, Flavour.MYSQL)
+    assert {grant.scope for grant in heartbeat} == {"ops"}
+
+
+def test_loaded_source_keeps_what_the_load_needs() -> None:
+    """The check revokes superfluous rights of an account, not those of its other roles."""
+    loads = replace(APPLY, start=Start(is_load=True))
+    scope = scope_of(replace(STORED, tasks={"capture": CAPTURE, "apply": loads}), Known(), [])
+    kept = scope.grants_besides("shop", Role.SOURCE, Flavour.MYSQL)
+    held = parse_grants(["GRANT ALL PRIVILEGES ON *.* TO `m`@`%`"])
+    needed = (*needed_grants(Role.SOURCE, Flavour.MYSQL), *kept)
+    assert "GRANT SELECT, LOCK TABLES ON `%`.* TO" in held.revoking(held.excess(needed), needed)
 
 
 def test_databases_of_tasks_become_grant_patterns() -> None:
@@ -133,17 +144,17 @@ def test_grants_are_printed_for_the_rows_that_a_task_reads() -> None:
     ):
         known = replace(STORED, tasks={"capture": CAPTURE, "apply": replace(APPLY, rules=rules)})
         scope = scope_of(known, Known(), [])
-        assert roles_of(scope, SHOP) == [Role.SOURCE, Role.HEARTBEAT, *roles]
-        assert roles_of(scope, COPY) == [Role.TARGET]
+        assert scope.roles("shop") == (Role.SOURCE, Role.HEARTBEAT, *roles)
+        assert scope.roles("copy") == (Role.TARGET,)
     loads = replace(APPLY, start=Start(is_load=True))
     scope = scope_of(replace(STORED, tasks={"capture": CAPTURE, "apply": loads}), Known(), [])
-    assert Role.LOAD in roles_of(scope, SHOP)
+    assert Role.LOAD in scope.roles("shop")
 
 
 def test_grants_of_a_set_without_tasks_name_the_other_role() -> None:
     """Its tasks show what it is for; without them, the grants are those of a source."""
     alone = scope_of(replace(STORED, tasks={}), Known(), [])
-    (remark, *lines) = statements(alone, COPY, roles_of(alone, COPY), Flavour.MYSQL, [])
+    (remark, *lines) = statements(alone, COPY, alone.roles("copy"), Flavour.MYSQL, [])
     assert "--role target" in remark
     assert lines[0].startswith("-- set ")
     for scope, roles in ((alone, [Role.TARGET]), (scope_of(STORED, Known(), []), [Role.SOURCE])):

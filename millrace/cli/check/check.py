@@ -39,7 +39,6 @@ from schemas.documents import (
     address_of,
     names_of,
 )
-from schemas.gtid import Flavour
 from zk.ensemble import Ensemble
 
 CONNECT_S = 5.0
@@ -149,17 +148,17 @@ def _check_source(scope: Scope, document: SetDocument, pause_s: float) -> Iterat
     tasks = scope.captures(document.name)
     positions = {task.name: scope.position_of(task) for task in tasks}
     directives = scope.known.directives.get(document.name, Directives())
-    allowed = scope.allowed(document.name, Role.SOURCE, Flavour.MARIADB)
-    yield from check_set(document, SourceUse(tasks, positions, directives, allowed, pause_s))
+    other_grants = functools.partial(scope.grants_besides, document.name, Role.SOURCE)
+    yield from check_set(document, SourceUse(tasks, positions, directives, other_grants, pause_s))
 
 
 def _check_target(scope: Scope, document: SetDocument) -> Iterator[Requirement]:
     from consumer.checks.target import TargetUse, check_target
 
     tasks = scope.applies(document.name)
-    allowed = scope.allowed(document.name, Role.TARGET, Flavour.MARIADB)
+    other_grants = functools.partial(scope.grants_besides, document.name, Role.TARGET)
     captured = {task.name: [feed.tables for feed in scope.feeds(task)] for task in tasks}
-    use = TargetUse(tasks, allowed, _source_folds(scope, tasks), captured)
+    use = TargetUse(tasks, other_grants, _source_folds(scope, tasks), captured)
     yield from check_target(document, use)
 
 

@@ -7,7 +7,7 @@ are enough, if they have every set that their tasks name.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from drivers.mysql.grants import Grant, Role, as_grant_pattern, needed_grants
+from drivers.mysql.grants import EVERY_DATABASE, Grant, Role, as_grant_pattern, needed_grants
 from millrace.cli.documents.files import read_documents, refusal
 from millrace.errors import Fatal, MillraceError
 from schemas.documents import (
@@ -99,16 +99,40 @@ class Scope:
         reported = self.stored.positions.get(task.set_name, {}) if is_same else {}
         return reported.get(task.name, "") or task.start.gtid_set
 
-    def allowed(self, set_name: str, role: Role, flavour: Flavour) -> tuple[Grant, ...]:
-        """The grants of the set's account for its roles besides ``role``."""
-        found: list[Grant] = []
-        if role is Role.TARGET and self.captures(set_name):
-            found += needed_grants(Role.SOURCE, flavour)
-            if name := self.known.sets[set_name].heartbeat.database:
-                found += needed_grants(Role.HEARTBEAT, flavour, (name,))
-        if role is Role.SOURCE and self.applies(set_name):
-            found += needed_grants(Role.TARGET, flavour)
-        return tuple(found)
+    def roles(self, set_name: str) -> tuple[Role, ...]:
+        """The roles that the set's tasks need; a set without tasks is taken as a source."""
+        captures = self.captures(set_name)
+        needed = {
+            Role.SOURCE: self.is_source(set_name),
+            Role.HEARTBEAT: self.is_source(set_name) and self.databases(set_name, Role.HEARTBEAT),
+            Role.LOAD: self.is_source(set_name) and self.is_loaded(set_name),
+            Role.COMPARE: self.is_source(set_name) and self.is_compared(set_name),
+            Role.SNAPSHOT: any(task.begins_with_rows for task in captures),
+            Role.TARGET: self.applies(set_name),
+        }
+        return tuple(role for role, is_needed in needed.items() if is_needed)
+
+    def databases(self, set_name: str, role: Role) -> tuple[str, ...]:
+        """The databases on which a role needs grants, as patterns of GRANT; empty if the tasks name none."""
+        if role is Role.HEARTBEAT:
+            name = self.known.sets[set_name].heartbeat.database
+            return (name,) if name else ()
+        if role is Role.TARGET:
+            applies = self.applies(set_name)
+            feeds = [capture for task in applies for capture in self.feeds(task)]
+            return databases_of(applies) or databases_of(feeds)
+        return databases_of(self.captures(set_name)) or databases_of(self.users(set_name))
+
+    def grants_besides(self, set_name: str, role: Role, flavour: Flavour) -> tuple[Grant, ...]:
+        """The grants of its account for other roles, on every database if the tasks name none."""
+        return tuple(
+            grant
+            for other in self.roles(set_name)
+            if other is not role
+            for grant in needed_grants(
+                other, flavour, self.databases(set_name, other) or (EVERY_DATABASE,)
+            )
+        )
 
 
 def read_known(ensemble: Ensemble, *, connect_timeout_s: float) -> Known:
