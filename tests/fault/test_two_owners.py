@@ -237,7 +237,7 @@ def _was_fenced_during_commit(kafka: KafkaServer, source: Source, worker: str) -
     """Whether the broker failed a commit while it fenced the producer: only its log shows this. A new instance would
     report it, but none is made while the lease can't be verified."""
     request = f"clientId=millrace-{worker},", f"transactionalId='{transactional_id(source.name)}'"
-    logged = kafka.process.spec.log.read_text(errors="replace").splitlines()
+    logged = (kafka.folder / "log").read_text(errors="replace").splitlines()
     return any(
         "apiKey=END_TXN" in line
         and all(word in line for word in request)

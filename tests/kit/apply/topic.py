@@ -4,6 +4,7 @@ Guarantees the same as a publisher: seq without gaps, ``last`` in the last row o
 ``resolved`` after each. The calls alone decide the contents.
 """
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -194,7 +195,7 @@ class TopicWriter:
     def __init__(self, bootstrap: str, stream: RecordStream) -> None:
         self.bootstrap = bootstrap
         self.stream = stream
-        self.topic = f"apply-{next(_topics)}"
+        self.topic = f"apply-{os.getpid()}-{next(_topics)}"  # lanes share a broker
         self._sent = 0
         self._admin = AdminClient({"bootstrap.servers": bootstrap})
         make_topic(self._admin, self.topic)

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
@@ -25,6 +25,8 @@ from deploy.servers import die_with_parent
 from tests.kit.paths import ROOT
 from tests.kit.run.messages import Assigned, Begun, Collected, Ended, FileDone, Message
 from tests.kit.run.plan import Cost, Plan, TestFile, store_costs, stored_costs
+from tests.kit.run.shared import SHARED_NAMES, shared_servers
+from tests.kit.run.uses import shared_fixtures
 
 END_S = 60.0  # for a lane to stop its servers
 LOG_BYTES = 20_000  # shown of a dead lane's log
@@ -224,32 +226,42 @@ def _split(words: list[str]) -> tuple[list[str], list[str]]:
 
 
 def main() -> int:
-    """Run, then print the failures again and the totals."""
+    """Run, then print the failures again and the totals. Costs are stored also after an interruption."""
     parser = argparse.ArgumentParser(prog="python -m tests.kit.run", description=__doc__)
     parser.add_argument("paths", nargs="+", type=Path)
     parser.add_argument("--lanes", type=int, default=4)
     own, options = _split(sys.argv[1:])
     arguments = parser.parse_args(own)
-    costs, lanes_per_core = stored_costs(), arguments.lanes / (os.cpu_count() or 1)
-    found = {
+    paths = {
         file.resolve()
         for path in arguments.paths
         for file in (path.rglob("test_*.py") if path.is_dir() else [path])
     }
+    # a shell starts background processes with Ctrl-C ignored
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="millrace-test-") as folder:
-        files = (TestFile.of(path, costs, lanes_per_core=lanes_per_core) for path in found)
-        plan = Plan.of(files, lane_count=arguments.lanes)
-        runner = Runner(plan, Path(folder), options)
-        # a shell starts background processes with Ctrl-C ignored
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.default_int_handler)
+        runner = Runner(_plan(paths, arguments.lanes), Path(folder), options)
+        shared = set().union(*(shared_fixtures(path, SHARED_NAMES) for path in paths))
         try:
-            runner.run(arguments.lanes)
+            with shared_servers(Path(folder), shared):
+                runner.run(arguments.lanes)
         except KeyboardInterrupt:
             print("interrupted", flush=True)
             return 130
-    tally = runner.tally
-    store_costs(tally.costs)
+        finally:
+            store_costs(runner.tally.costs)
+    return _print_totals(runner.tally)
+
+
+def _plan(paths: Collection[Path], lane_count: int) -> Plan:
+    costs, lanes_per_core = stored_costs(), lane_count / (os.cpu_count() or 1)
+    files = (TestFile.of(path, costs, lanes_per_core=lanes_per_core) for path in paths)
+    return Plan.of(files, lane_count=lane_count)
+
+
+def _print_totals(tally: Tally) -> int:
+    """Print the failures again and what was used. Returns the exit code."""
     for test, report in tally.failed.items():
         print(_report(test, report))
     for line in tally.skipped:
