@@ -29,7 +29,7 @@ from consumer.records.row_schemas import layout_of
 from consumer.target.progress import read_schemas
 from drivers.mysql.catalog import CatalogTable, Inventory, TableKey, read_inventory
 from drivers.mysql.connection import MySqlSession, text_of
-from drivers.mysql.grants import Role, grantee, needed_grants
+from drivers.mysql.grants import Role, as_grant_pattern, held_grants, needed_grants
 from millrace.errors import Fatal
 from schemas.documents import ApplyTask, CaptureTask, SetDocument
 from schemas.sql.quoting import table_name
@@ -178,13 +178,11 @@ def _refuse_hidden(session: MySqlSession, key: TableKey) -> None:
             return
         if exc.code != "MR-5007":
             raise
-        at = session.endpoint
-        (needed,) = needed_grants(Role.COMPARE, session.flavour, (key[0],))
-        statement = needed.sql(grantee(session.account(), at.user))
+        needed = needed_grants(Role.COMPARE, session.flavour, (as_grant_pattern(key[0]),))
         raise Fatal(
             exc.code,
-            f"{at.name}: {exc.message}",
-            fix=f"{statement} (A comparison reads every row of both sides.)",
+            f"{session.name}: {exc.message}",
+            fix=f"{held_grants(session).missing(needed).fix} (A comparison reads every row of both sides.)",
             **exc.context,
         ) from exc
 

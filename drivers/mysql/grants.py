@@ -211,16 +211,23 @@ class HeldGrants:
         if scope == EVERYWHERE:
             return wide
         wide -= self.revoked.get(re.sub(r"\\(.)", r"\1", scope), frozenset())
-        return wide.union(*(_of_best_pattern(rights, scope) for rights in every))
+        return wide.union(*(_of_best_patterns(rights, scope) for rights in every))
 
     def missing(self, needed: Iterable[Grant]) -> Missing:
-        """The part of ``needed`` that is not held."""
-        grants = (replace(grant, privileges=self._lacking(grant)) for grant in needed)
+        """The part of ``needed`` that is not held, on the pattern that counts: a better one would hide its rights."""
+        grants = (
+            replace(grant, privileges=self._lacking(grant), scope=self._counting(grant.scope))
+            for grant in needed
+        )
         return Missing(tuple(grant for grant in grants if grant.privileges), self.account)
 
     def _lacking(self, grant: Grant) -> tuple[str, ...]:
         held = self.on(grant.scope)
         return () if ALL in held else tuple(name for name in grant.privileges if name not in held)
+
+    def _counting(self, scope: str) -> str:
+        patterns = _best_patterns(self.by_scope, scope)
+        return patterns[0] if len(patterns) == 1 else scope
 
     def excess(self, needed: Iterable[Grant]) -> tuple[Grant, ...]:
         """The privileges beyond ``needed``: those on *.* and on ``mysql``, and the right to grant.
@@ -312,12 +319,18 @@ def _covers(held: str, scope: str) -> bool:
     return re.fullmatch(regex, re.sub(r"\\(.)", r"\1", scope), re.DOTALL) is not None
 
 
-def _of_best_pattern(rights: Rights, scope: str) -> frozenset[str]:
-    """The privileges of the pattern that counts for a database; see the module's docstring."""
+def _of_best_patterns(rights: Rights, scope: str) -> frozenset[str]:
+    held = [rights[pattern] for pattern in _best_patterns(rights, scope)]
+    return frozenset.intersection(*held) if held else frozenset()
+
+
+def _best_patterns(rights: Rights, scope: str) -> list[str]:
+    """The pattern that counts for a database, or those of which one counts; see the module's docstring."""
+    if scope == EVERYWHERE:
+        return []
     patterns = [held for held in rights if held != EVERYWHERE and _covers(held, scope)]
     best = max(map(_first_wildcard, patterns), default=0)
-    equal = [rights[held] for held in patterns if _first_wildcard(held) == best]
-    return frozenset.intersection(*equal) if equal else frozenset()
+    return [pattern for pattern in patterns if _first_wildcard(pattern) == best]
 
 
 def _first_wildcard(pattern: str) -> int:

@@ -42,8 +42,9 @@ CODES: tuple[Code, ...] = (
     Code(
         "MR-5090",
         "no member of the source set can be loaded from",
-        "A load reads a replica that answers, replicates without an error, and has the transactions that it needs. It does"
-        " not read the primary, unless it is the only member.",
+        "A load reads a replica that answers, replicates without an error, has the settings that capture demands (but for the"
+        " format of rows in the binlog), and has the transactions that it needs. It does not read the primary, unless it is"
+        " the only member.",
         "Correct what the message names for a member. `load: {from_primary: true}` in the task document allows the primary."
         " The task retries by itself.",
         Branch.RETRIES,

@@ -227,11 +227,12 @@ def _privileges(subject: Subject, got: Answers, flavour: Flavour, use: SourceUse
 def judge_heartbeat(subject: Subject, got: Answers, document: SetDocument) -> Requirement:
     """MR-1047 unless the primary has the heartbeat's database and the account may write there."""
     name = document.heartbeat.database
+    pattern = as_grant_pattern(name)
     fixes = [] if name in got.databases else [f"CREATE DATABASE `{name}`;"]
-    if missing := got.grants.missing(needed_grants(Role.HEARTBEAT, Flavour.MYSQL, (name,))):
+    if missing := got.grants.missing(needed_grants(Role.HEARTBEAT, Flavour.MYSQL, (pattern,))):
         fixes.append(missing.fix)
     if fixes:
-        held = sorted(got.grants.on(name) & set(HEARTBEAT_PRIVILEGES))
+        held = sorted(got.grants.on(pattern) & set(HEARTBEAT_PRIVILEGES))
         there = "" if name in got.databases else f"no database {name} is visible; "
         return subject.warn(
             "MR-1047",

@@ -24,7 +24,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from drivers.mysql.errors import NO_DATABASE, NO_TABLE
-from drivers.mysql.grants import Role, grantee, needed_grants
+from drivers.mysql.grants import Role, as_grant_pattern, grantee, needed_grants
 from drivers.mysql.members import Identity, ask_identity, ask_replications
 from millrace.codes import CATALOGUE
 from millrace.errors import Fatal, MillraceError, Retryable
@@ -149,7 +149,7 @@ class Heartbeat:
             )
             account = self._session.account() if self._session is not None else ""
             to = grantee(account, self._login.user)
-            (needed,) = needed_grants(Role.HEARTBEAT, Flavour.MYSQL, (database,))
+            (needed,) = needed_grants(Role.HEARTBEAT, Flavour.MYSQL, (as_grant_pattern(database),))
             fix = f"{create}{needed.sql(to)}"
         return Retryable("MR-1047", str(error), fix=fix)
 

@@ -76,6 +76,15 @@ def test_only_the_most_specific_pattern_counts(database: str, privileges: set[st
     assert held.on(database) == privileges
 
 
+def test_missing_right_is_granted_on_the_pattern_that_counts() -> None:
+    """A GRANT on the database alone would hide the rights of the pattern."""
+    held = parse_grants(["GRANT INSERT, DELETE ON `sh%`.* TO `m`@`%`"])
+    missing = held.missing([Grant(("SELECT", "INSERT"), "shop", "")])
+    assert missing.fix == "GRANT SELECT ON `sh%`.* TO `m`@`%`;"
+    other = held.missing([Grant(("SELECT", "INSERT"), "crm", "")])
+    assert other.fix == "GRANT SELECT, INSERT ON `crm`.* TO `m`@`%`;"
+
+
 def test_rights_of_active_roles_count() -> None:
     """MariaDB lists the roles' rights apart, and takes one pattern of each; an idle role has none."""
     idle = ["GRANT `r` TO `m`@`%`", "GRANT DELETE ON `sh%`.* TO `m`@`%`"]

@@ -116,7 +116,7 @@ class Scope:
         """The databases on which a role needs grants, as patterns of GRANT; empty if the tasks name none."""
         if role is Role.HEARTBEAT:
             name = self.known.sets[set_name].heartbeat.database
-            return (name,) if name else ()
+            return (as_grant_pattern(name),) if name else ()
         if role is Role.TARGET:
             applies = self.applies(set_name)
             feeds = [capture for task in applies for capture in self.feeds(task)]
