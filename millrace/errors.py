@@ -49,9 +49,9 @@ class MillraceError(Exception):
         return self
 
     @property
-    def errno(self) -> int:
-        """The number of the database server's error that it translates; 0 without one."""
-        return int(self.context.get("errno", 0))
+    def errno(self) -> int | None:
+        """The number of the database server's error that it translates, 0 if only the driver had one; else None."""
+        return int(self.context["errno"]) if "errno" in self.context else None
 
     @property
     def own_fix(self) -> str:

@@ -124,7 +124,7 @@ class ApplyRunner:
                 self._apply(task, lease=lease, stop=stop, report=report)
         except Retryable as exc:
             # of the target; the next run tries again
-            if "errno" in exc.context and not stop.is_set():
+            if exc.errno is not None and not stop.is_set():
                 self._driver.tally.retried(task.name, str(exc.errno))
             raise
 

@@ -426,7 +426,7 @@ def _execute(
         session = entered(session, owner, record)
         with watched(session, owner.task, is_over=is_over):
             if error_code := record.statement.session.get("error_code"):
-                run_failed_statement(session, sql, error_code)
+                run_failed_statement(session, sql, int(error_code))
             else:
                 run_statement(session, sql)
     except MillraceError as exc:

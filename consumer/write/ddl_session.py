@@ -60,7 +60,7 @@ _REFUSING = {
     **dict.fromkeys((1005, 1031, 1118, 1478), "innodb_strict_mode"),
     6125: "restrict_fk_on_non_standard_key",
 }
-_DUPLICATES = {"1022", "1062", "1467", "1586"}  # a replica takes one for the other
+_DUPLICATES = {1022, 1062, 1467, 1586}  # a replica takes one for the other
 
 
 def default_database(record: DdlRecord) -> str:
@@ -242,7 +242,7 @@ def run_statement(session: MySqlSession, sql: str) -> None:
     try:
         session.query(sql.encode(errors="surrogateescape"))
     except Fatal as exc:
-        setting = _REFUSING.get(exc.errno, "")
+        setting = _REFUSING.get(exc.errno or 0, "")
         if not setting or not _is_on(session, setting):
             raise
         try:
@@ -265,7 +265,7 @@ def _is_on(session: MySqlSession, setting: str) -> bool:
     return session.query(f"SELECT @@SESSION.{setting}") == [(1,)]
 
 
-def run_failed_statement(session: MySqlSession, sql: str, error_code: str) -> None:
+def run_failed_statement(session: MySqlSession, sql: str, errno: int) -> None:
     """Run a statement that failed on the source, after changes that it left. It must fail here with the same error.
 
     Fatal MR-5040 if it succeeds; another error is raised.
@@ -273,10 +273,7 @@ def run_failed_statement(session: MySqlSession, sql: str, error_code: str) -> No
     try:
         session.query(sql.encode(errors="surrogateescape"))
     except MillraceError as exc:
-        errno = str(exc.errno)
-        if errno != error_code and not {errno, error_code} <= _DUPLICATES:
+        if exc.errno != errno and not {exc.errno, errno} <= _DUPLICATES:
             raise
         return
-    raise Fatal(
-        "MR-5040", f"it failed on the source with error {error_code}, and not on the target"
-    )
+    raise Fatal("MR-5040", f"it failed on the source with error {errno}, and not on the target")

@@ -1,12 +1,13 @@
-"""Sessions on servers of source and target sets. The only module of ``consumer`` that uses PyMySQL.
+"""Sessions on servers of source and target sets. The only module that uses PyMySQL, and what is inside of it.
 
-Guarantees: every error of the driver or the server is raised as Retryable or Fatal. Affected rows are *matched*
-rows (CLIENT.FOUND_ROWS), so an update that changes nothing still counts. Texts of a server may contain bytes that are
-not UTF-8; they are read and sent again without loss (``_codec``). Sessions use UTC, READ COMMITTED and no autocommit.
-A lost host is detected after a minute. ``commit`` can raise Retryable MR-5001 with an unknown outcome; the caller must
-then read the progress on the target.
+Guarantees: every error of the driver or the server is raised as Retryable or Fatal, with the caller's code for its
+kind (``ErrorCodes``) and its number as ``errno``. No text contains the password, and in a verifying mode none is sent
+before the certificate is verified. Affected rows are *matched* rows (CLIENT.FOUND_ROWS), so an update that changes
+nothing still counts. Texts of a server may contain bytes that are not UTF-8; they are read and sent again without loss
+(``_codec``). Sessions use UTC and READ COMMITTED. A lost host is detected after a minute. A ``commit`` that loses the
+connection has an unknown outcome; the caller must then read the progress on the target.
 
-Not done here: reconnecting, retrying, pooling.
+Not done here: reconnecting, retrying, pooling, and which statements to send.
 """
 
 import codecs
@@ -17,7 +18,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, cast
+from functools import cached_property
+from typing import Any, Self, TypeAlias, cast
 
 import pymysql
 from pymysql.constants import CLIENT, COMMAND, FIELD_TYPE
@@ -25,7 +27,15 @@ from pymysql.converters import encoders
 from pymysql.cursors import Cursor, DictCursor, SSCursor
 from pymysql.protocol import MysqlPacket, OKPacketWrapper
 
-from drivers.mysql.errors import Kind, kind_of, server_error
+from drivers.mysql.errors import (
+    APPLY_CODES,
+    LOST_IN_ANSWER,
+    OF_SERVERS,
+    ErrorCodes,
+    Kind,
+    kind_of,
+    server_error,
+)
 from drivers.mysql.grants import privilege_fix
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.text_protocol.arriving import DrainedFile
@@ -38,9 +48,13 @@ from millrace.tls import (
     unverified,
     verifying,
 )
+from schemas.documents import Member, Tls, TlsMode
+from schemas.gtid import Flavour
 from schemas.server_version import ServerVersion
 
 Row = tuple[object, ...]
+Value: TypeAlias = str | int | None
+NamedRow: TypeAlias = dict[str, Value]  # by column
 
 # Integers are returned as int, all other values as the server prints them.
 _INTEGERS = (
@@ -66,34 +80,11 @@ LOCK_WAIT_S = 20  # for rows and tables; a server's default for tables is a day 
 STRICT_MODE = "NO_AUTO_VALUE_ON_ZERO,STRICT_ALL_TABLES,ALLOW_INVALID_DATES"
 LENIENT_MODE = "NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES"  # only for an ENUM's index 0
 
-_OF_SERVERS = frozenset(f"MR-{number}" for number in range(5001, 5008))
-
-_NO_LOAD = {(1148,), (3948,), (4166,)}  # local_infile is off
-_CODES = {
-    Kind.UNAVAILABLE: "MR-5001",
-    Kind.LOST: "MR-5001",
-    Kind.READ_ONLY: "MR-5003",
-    Kind.LIMITED: "MR-5004",
-    Kind.LOCKED: "MR-5005",
-    Kind.DISK_FULL: "MR-5006",
-    Kind.LOGIN_REFUSED: "MR-5002",
-    Kind.PRIVILEGE_MISSING: "MR-5007",
-    Kind.CONFLICT: "MR-5010",
-    Kind.NO_TABLE: "MR-5012",
-    Kind.NO_COLUMN: "MR-5013",
-    Kind.PACKET_TOO_LARGE: "MR-5014",
-    Kind.NO_TLS: "MR-5011",  # of a session; at a login see ``connect``
-    Kind.OTHER: "MR-5011",
-}
+_NO_LOAD = {1148, 3948, 4166}  # local_infile is off
 _VALUE = re.compile(r"value: '.*'(?= for column |$)", re.DOTALL)  # 1366, 1292: contents of a row
 
 
-@dataclass(frozen=True, slots=True)
-class TlsChoice:
-    """``mode`` as in the set document; an empty ``ca_path`` selects the system's trust store."""
-
-    mode: str = "disabled"
-    ca_path: str = ""
+NO_TLS = Tls(TlsMode.DISABLED)
 
 
 class Side(StrEnum):
@@ -111,13 +102,18 @@ class Endpoint:
     port: int
     user: str
     password: str = field(repr=False)
-    tls: TlsChoice = TlsChoice()
+    tls: Tls = NO_TLS
     side: Side | None = None
 
     @property
     def name(self) -> str:
         """As host:port."""
         return f"{self.host}:{self.port}"
+
+    @property
+    def member(self) -> Member:
+        """The server as its set's document names it."""
+        return Member(self.host, self.port)
 
 
 def text_of(value: object) -> str:
@@ -149,17 +145,49 @@ codecs.register(_codec)
 
 
 class MySqlSession:
-    """One session on one server."""
+    """One session on one server. Used by one thread; only ``cut`` may be called from another one."""
 
     def __init__(
-        self, endpoint: Endpoint, *, connection: "pymysql.connections.Connection[Cursor]"
+        self,
+        endpoint: Endpoint,
+        *,
+        connection: "pymysql.connections.Connection[Cursor]",
+        codes: ErrorCodes = APPLY_CODES,
     ) -> None:
         self.endpoint = endpoint
         self.server = ""  # see ``table_state.server_of``
+        self._codes = codes
         self._connection = connection
-        (version,), *_ = self.query("SELECT VERSION()")
-        self.version = ServerVersion.parse(str(version))
-        self.flavour = self.version.flavour
+        # The command and packet layer, which PyMySQL's type does not declare.
+        self._inside: Any = connection
+        self._is_streaming = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @cached_property
+    def version_text(self) -> str:
+        """The result of VERSION(), asked by ``connect``."""
+        ((version,),) = self.query("SELECT VERSION()")
+        return str(version)
+
+    @cached_property
+    def version(self) -> ServerVersion:
+        """The same, parsed."""
+        return ServerVersion.parse(self.version_text)
+
+    @property
+    def flavour(self) -> Flavour:
+        """The server's flavour."""
+        return self.version.flavour
+
+    @property
+    def member(self) -> Member:
+        """The server as its set's document names it."""
+        return self.endpoint.member
 
     @property
     def name(self) -> str:
@@ -173,7 +201,13 @@ class MySqlSession:
 
     def account(self) -> str:
         """The account as the server names it, such as ``millrace@%``; empty if the server does not answer."""
-        return _account(self._connection)
+        try:
+            with self._connection.cursor(Cursor) as cursor:
+                cursor.execute("SELECT CURRENT_USER()")
+                ((account,),) = cursor.fetchall()
+        except (pymysql.Error, OSError):
+            return ""
+        return text_of(account)
 
     @property
     def is_open(self) -> bool:
@@ -182,29 +216,34 @@ class MySqlSession:
 
     def query(self, sql: str | bytes, arguments: Sequence[object] | None = None) -> list[Row]:
         """Run one statement and return all rows. Without ``arguments`` it is sent unchanged: a % is a %."""
-        with _errors(self._connection), self._connection.cursor() as cursor:
+        with self.errors(), self._connection.cursor() as cursor:
             cursor.execute(cast(str, sql), arguments)
             return list(cursor.fetchall())
+
+    def named(self, sql: str, arguments: Sequence[object] | None = None) -> list[NamedRow]:
+        """Run one statement and return all rows, each with the names of its columns. For statements that people read.
+
+        U+FFFD replaces bytes that are not UTF-8. Servers show statements (from the binlog, or in the last error of a
+        replica) in the encoding of the client that sent them.
+        """
+        with self.errors(), self._connection.cursor(DictCursor) as cursor:
+            cursor.execute(sql, arguments or None)
+            return [
+                {name: _shown(value) for name, value in row.items()} for row in cursor.fetchall()
+            ]
 
     @contextmanager
     def without_limit(self) -> Iterator[None]:
         """In the block, an answer may take any time."""
-        inside: Any = self._connection
-        inside._read_timeout = None
+        limit_s, self._inside._read_timeout = self._inside._read_timeout, None
         try:
             yield
         finally:
-            inside._read_timeout = READ_S
-
-    def named(self, sql: str) -> list[dict[str, object]]:
-        """Run one statement and return all rows, each with the names of its columns."""
-        with _errors(self._connection), self._connection.cursor(DictCursor) as cursor:
-            cursor.execute(sql)
-            return list(cursor.fetchall())
+            self._inside._read_timeout = limit_s
 
     def stream(self, sql: str, arguments: Sequence[object] | None = None) -> "RowStream":
         """Run one statement and read its rows as they arrive."""
-        return RowStream(self._connection.cursor(SSCursor), sql, arguments)
+        return RowStream(self, self._connection.cursor(SSCursor), sql, arguments)
 
     def with_arguments(self, sql: str, arguments: Sequence[object]) -> bytes:
         """The statement with its arguments inserted, for ``run``."""
@@ -213,7 +252,7 @@ class MySqlSession:
 
     def run(self, sql: bytes) -> int:
         """Run one statement unchanged and return the number of matched rows."""
-        with _errors(self._connection):
+        with self.errors():
             return self._connection.query(cast(str, sql))
 
     def load(self, sql: bytes, text: bytes, *, packet_bytes: int) -> bool:
@@ -233,38 +272,33 @@ class MySqlSession:
 
     def begin_load(self, sql: bytes) -> "Loading | None":
         """Run LOAD DATA LOCAL; its file follows. None if ``local_infile`` is off now."""
-        inside: Any = self._connection  # PyMySQL can only send a file
         try:
-            inside._execute_command(COMMAND.COM_QUERY, sql)
-            packet = inside._read_packet()
-        except (pymysql.Error, OSError) as exc:
-            if exc.args[:1] in _NO_LOAD:
+            packet = self.command(COMMAND.COM_QUERY, sql)  # PyMySQL can only send a file
+        except MillraceError as error:
+            if error.errno in _NO_LOAD:
                 return None
-            raise _translated_with_account(exc, self._connection) from exc
+            raise
         assert packet.is_load_local_packet()
-        return Loading(self._connection)
+        return Loading(self)
 
     def insert(self, sql: bytes) -> "Written":
         """Run a statement that writes rows."""
-        inside: Any = self._connection  # for the answer, which PyMySQL keeps inside its result
-        try:
-            inside._execute_command(COMMAND.COM_QUERY, sql)
-            return _written(inside._read_packet())
-        except (pymysql.Error, OSError) as exc:
-            raise _translated_with_account(exc, self._connection) from exc
+        return _written(
+            self.command(COMMAND.COM_QUERY, sql)
+        )  # PyMySQL would keep the answer inside its result
 
     def warnings(self, count: int) -> list[tuple[int, str]]:
         """The first warnings of the last statement: number and text, without refused values."""
         rows = self.query(f"SHOW WARNINGS LIMIT {count}")
         return [(int(str(number)), _VALUE.sub("value", str(text))) for _, number, text in rows]
 
-    def read_packets(self, sql: bytes) -> "RowPackets":
+    def read_packets(self, sql: str | bytes) -> "RowPackets":
         """Run a SELECT and leave its rows to the caller, as the packets that the server sends."""
-        return RowPackets(self._connection, sql)
+        return RowPackets(self, sql)
 
     def commit(self) -> None:
-        """Commit. Retryable MR-5001 means that the outcome is unknown."""
-        with _errors(self._connection):
+        """Commit. Retryable with the code for a lost connection means that the outcome is unknown."""
+        with self.errors():
             self._connection.commit()
 
     def rollback(self) -> None:
@@ -274,8 +308,24 @@ class MySqlSession:
         except (pymysql.Error, OSError):
             self.close()
 
+    def command(self, number: int, payload: bytes | str) -> Any:
+        """Send a command of the protocol and return the first packet of its answer, as PyMySQL has it."""
+        with self.errors():
+            self._inside._execute_command(number, payload)
+            return self._inside._read_packet()
+
+    def start_stream(self, number: int, payload: bytes) -> socket.socket:
+        """Send a command whose answer is an endless stream, and return the socket to read it from.
+
+        The driver's buffer is empty, because the server sends only after a command. Keep this object alive.
+        """
+        with self.errors():
+            self._inside._execute_command(number, payload)
+        self._is_streaming = True
+        return cast(socket.socket, self._inside._sock)
+
     def cut(self) -> None:
-        """Shut down the socket, from any thread. A waiting call raises Retryable MR-5001 with an unknown outcome."""
+        """Shut down the socket, from any thread. A waiting call raises Retryable, with an unknown outcome."""
         if wire := getattr(self._connection, "_sock", None):
             # SSLSocket's own shutdown would change the object that another thread waits on.
             with suppress(OSError):
@@ -283,37 +333,61 @@ class MySqlSession:
 
     def close(self) -> None:
         """Close; never raises."""
-        try:
-            self._connection.close()
-        except (pymysql.Error, OSError):
+        if self._is_streaming:  # the server does not read that the session ends
+            self._inside._force_close()
             return
+        with suppress(pymysql.Error, OSError):
+            self._connection.close()
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Raises the driver's errors as Retryable or Fatal."""
+        try:
+            yield
+        except (pymysql.Error, OSError) as exc:
+            raise self._translated(exc) from exc
+        except RuntimeError as exc:  # PyMySQL: the server asks for a file
+            raise Fatal(self._codes.kinds[Kind.OTHER], f"{self.endpoint.name}: {exc}") from exc
+
+    def _translated(self, exc: Exception) -> MillraceError:
+        """``translated``; the GRANT in the fix of a refusal names the account as the server does."""
+        error = server_error(exc)
+        is_refused = kind_of(error, in_session=True) is Kind.PRIVILEGE_MISSING
+        account = self.account() if is_refused else ""
+        return translated(
+            exc, self._codes, endpoint=self.endpoint, account=account, in_session=True
+        )
+
+
+def _shown(value: Any) -> Value:
+    if isinstance(value, str):
+        value = value.encode(errors="surrogateescape")
+    return value.decode(errors="replace") if isinstance(value, bytes) else cast(Value, value)
 
 
 class RowStream:
     """The rows of one statement, as they arrive."""
 
-    def __init__(self, cursor: Cursor, sql: str, arguments: Sequence[object] | None) -> None:
+    def __init__(
+        self, session: MySqlSession, cursor: Cursor, sql: str, arguments: Sequence[object] | None
+    ) -> None:
+        self._session = session
         self._cursor = cursor
-        self._connection = cursor.connection
-        try:
+        with session.errors():
             cursor.execute(sql, arguments)
-        except (pymysql.Error, OSError) as exc:
-            raise _translated_with_account(exc, self._connection) from exc
 
     def take(self, count: int) -> list[Row]:
         """The next ``count`` rows; fewer at the end."""
-        try:
+        with self._session.errors():
             return list(self._cursor.fetchmany(count))
-        except (pymysql.Error, OSError) as exc:
-            raise _translated_with_account(exc, self._connection) from exc
 
     def close(self) -> None:
         """Read the remaining rows, unless the connection is broken, and close. Never raises."""
-        if self._connection.open:
+        if self._session.is_open:
             with suppress(pymysql.Error, OSError):
                 self._cursor.close()
         inside: Any = self._cursor
-        if not self._connection.open and inside._result:
+        if not self._session.is_open and inside._result:
             # Otherwise PyMySQL, when it frees cursor and result, reads from a socket that it has released.
             inside._result.unbuffered_active = False
 
@@ -342,17 +416,15 @@ def _written(packet: MysqlPacket) -> Written:
 class Loading:
     """A LOAD DATA LOCAL that waits for its file. Until ``answer`` the session takes no other statement."""
 
-    def __init__(self, connection: "pymysql.connections.Connection[Cursor]") -> None:
-        self._connection: Any = connection
+    def __init__(self, session: MySqlSession) -> None:
+        self._session = session
 
     def send(self, text: bytes | memoryview) -> None:
         """Send a part of the file; it must be below the server's ``max_allowed_packet``."""
-        inside = self._connection  # PyMySQL would copy the text twice
-        try:
+        inside = self._session._inside  # PyMySQL would copy the text twice
+        with self._session.errors():
             inside._write_bytes(len(text).to_bytes(3, "little") + bytes([inside._next_seq_id]))
             inside._write_bytes(text)
-        except (pymysql.Error, OSError) as exc:
-            raise _translated_with_account(exc, self._connection) from exc
         inside._next_seq_id = (inside._next_seq_id + 1) % 256
 
     def end(self) -> None:
@@ -361,52 +433,60 @@ class Loading:
 
     def answer(self) -> Written:
         """Wait for the answer."""
-        try:
-            return _written(self._connection._read_packet())
-        except (pymysql.Error, OSError) as exc:
-            raise _translated_with_account(exc, self._connection) from exc
+        with self._session.errors():
+            return _written(self._session._inside._read_packet())
 
 
 class RowPackets:
     """``millrace.text_protocol.arriving.RowPackets`` of a statement."""
 
-    def __init__(self, connection: Any, sql: bytes) -> None:
-        self._connection = connection  # PyMySQL declares little of its inside
-        try:
-            connection._execute_command(COMMAND.COM_QUERY, sql)
-            columns = connection._read_packet().read_length_encoded_integer()
-            for _ in range(columns + 1):  # and one packet after them
-                connection._read_packet()
-        except (pymysql.Error, OSError) as exc:
-            raise _translated_with_account(exc, connection) from exc
-        self.sequence = int(connection._next_seq_id)
-        self._file = DrainedFile(connection._rfile)
+    def __init__(self, session: MySqlSession, sql: str | bytes) -> None:
+        self._session = session
+        inside = session._inside
+        head = session.command(COMMAND.COM_QUERY, sql)
+        with session.errors():
+            if head.is_load_local_packet():
+                raise RuntimeError("the server asks for a file")
+            for _ in range(
+                head.read_length_encoded_integer() + 1
+            ):  # columns, and one packet after them
+                inside._read_packet()
+        self.sequence = int(inside._next_seq_id)
+        self._file = DrainedFile(inside._rfile)
 
     def read(self, room: memoryview) -> int:
         """See ``millrace.text_protocol.arriving.RowPackets``."""
+        inside = self._session._inside
         try:
             count = self._file.read(room)
         except OSError as exc:
-            self._connection._force_close()
-            raise _translated_with_account(exc, self._connection) from exc
+            inside._force_close()
+            raise self._session._translated(exc) from exc
         if not count:
-            self._connection._force_close()
-            raise Retryable("MR-5001", "the server closed the connection during a result")
+            inside._force_close()
+            with self._session.errors():
+                raise pymysql.OperationalError(
+                    LOST_IN_ANSWER, "the server closed the connection during a result"
+                )
         return count
 
     def end(self, packet: bytes) -> None:
         """See ``millrace.text_protocol.arriving.RowPackets``."""
-        last: Any = MysqlPacket(packet, self._connection.encoding)
-        try:
+        last: Any = MysqlPacket(packet, self._session._inside.encoding)
+        with self._session.errors():
             last.check_error()
-        except pymysql.Error as exc:
-            raise _translated_with_account(exc, self._connection) from exc
 
 
 def connect(
-    endpoint: Endpoint, *, database: str | None = None, answer_s: float | None = None
+    endpoint: Endpoint,
+    *,
+    codes: ErrorCodes = APPLY_CODES,
+    autocommit: bool = False,
+    database: str | None = None,
+    answer_s: float | None = None,
 ) -> MySqlSession:
     """A session with the settings in the module's docstring. ``answer_s``: the limit for each answer."""
+    tls = endpoint.tls.mode
     try:
         connection = pymysql.connect(
             host=endpoint.host,
@@ -415,10 +495,10 @@ def connect(
             password=endpoint.password.encode(),  # UTF-8; a str would be sent as latin-1
             database=database,
             charset="utf8mb4",
-            autocommit=False,
-            connect_timeout=CONNECT_S,
-            read_timeout=answer_s or LOGIN_S,
-            write_timeout=READ_S,
+            autocommit=autocommit,
+            connect_timeout=min(CONNECT_S, answer_s or CONNECT_S),
+            read_timeout=min(LOGIN_S, answer_s or LOGIN_S),
+            write_timeout=answer_s or READ_S,
             # LOCAL_FILES is for ``load``. Without its own option PyMySQL refuses to send a file.
             client_flag=CLIENT.FOUND_ROWS | CLIENT.LOCAL_FILES,
             conv=_CONVERSIONS,
@@ -428,39 +508,34 @@ def connect(
                 # MySQL can hide the primary keys that it generates; MariaDB skips this comment
                 "/*!80030 , show_gipk_in_create_table_and_information_schema=1 */"
             ),
-            **_tls_arguments(endpoint),
-            **login_guards(
-                is_encrypted=endpoint.tls.mode != "disabled",
-                is_verified=endpoint.tls.mode in ("verify-ca", "verify-identity"),
-            ),
+            ssl=cast(dict[str, object], _tls_context(endpoint, codes)),
+            ssl_disabled=tls is TlsMode.DISABLED,
+            **login_guards(is_encrypted=tls is not TlsMode.DISABLED, is_verified=tls.verifies),
         )
         # as a statement: the variable has another name before MariaDB 11.1
         connection.query("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
     except (pymysql.Error, OSError) as exc:
-        server = endpoint.name
         cause = getattr(exc, "original_exception", exc)
-        is_untrusted = isinstance(cause, ssl.SSLCertVerificationError)
-        if is_untrusted or kind_of(server_error(exc)) is Kind.NO_TLS:
-            fix = certificate_fix(cause) if isinstance(cause, ssl.SSLCertVerificationError) else ""
-            raise Fatal("MR-5009", f"{server}: {cause}", fix=fix, server=server) from exc
-        error = translated(exc, side=endpoint.side, server=server)
-        raise _placed(error, endpoint.side, server) from exc
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            raise _untrusted(endpoint, codes, cause.verify_message, certificate_fix(cause)) from exc
+        raise translated(exc, codes, endpoint=endpoint) from exc
     except (RuntimeError, ValueError) as exc:  # see ``millrace.tls``
-        if fix := login_fix(exc):
-            raise Fatal("MR-5002", f"{endpoint.name}: {exc}", fix=fix) from exc
-        fix = "Set `tls` of the set document to verify-identity, verify-ca or require-unverified."
-        if isinstance(exc, UnsafeLoginError) and endpoint.tls.mode == "require-unverified":
-            fix = "Set `tls` of the set document to verify-identity or verify-ca."
-        raise Fatal(
-            "MR-5002", f"{endpoint.name} accepts this account's password only over TLS", fix=fix
-        ) from exc
-    inside: Any = connection  # for its socket and timeout, which PyMySQL does not declare
+        what, fix = f"{endpoint.name}: {exc}", login_fix(exc)
+        if not fix:
+            what = f"{endpoint.name} accepts this account's password only over TLS"
+            is_unsafe = isinstance(exc, UnsafeLoginError) and tls is TlsMode.REQUIRE_UNVERIFIED
+            modes = "verify-identity or verify-ca"
+            modes = modes if is_unsafe else "verify-identity, verify-ca or require-unverified"
+            fix = f"Set `tls` of the set document to {modes}."
+        raise Fatal(codes.login, what, fix=fix, **{codes.place: endpoint.name}) from exc
+    session = MySqlSession(endpoint, connection=connection, codes=codes)
+    inside = session._inside
     inside._read_timeout = answer_s or READ_S
     inside.encoding = _ENCODING
-    inside.side = endpoint.side  # for the errors of all its statements
     if wire := getattr(inside, "_sock", None):  # a test's server may have none
         _enable_keepalive(wire)
-    return MySqlSession(endpoint, connection=connection)
+    _ = session.version
+    return session
 
 
 def _enable_keepalive(wire: socket.socket) -> None:
@@ -476,78 +551,55 @@ def _enable_keepalive(wire: socket.socket) -> None:
             wire.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
-def _tls_arguments(endpoint: Endpoint) -> dict[str, Any]:
-    mode = endpoint.tls.mode
-    if mode == "disabled":
-        return {"ssl_disabled": True}
-    if mode == "require-unverified":
-        return {"ssl": unverified()}
+def _tls_context(endpoint: Endpoint, codes: ErrorCodes) -> ssl.SSLContext | None:
+    mode, path = endpoint.tls.mode, endpoint.tls.ca_path
+    if mode is TlsMode.DISABLED:
+        return None
+    if mode is TlsMode.REQUIRE_UNVERIFIED:
+        return unverified()
     try:
-        return {"ssl": verifying(endpoint.tls.ca_path, checks_name=mode == "verify-identity")}
+        return verifying(path, checks_name=mode is TlsMode.VERIFY_IDENTITY)
     except UnusableAuthorityError as exc:
-        path, server = endpoint.tls.ca_path, endpoint.name
-        raise Fatal(
-            "MR-5009",
-            f"{server}: {exc}",
-            fix=f"Copy the CA's certificate (PEM) to {path} on the machines of driver and executors, readable by them,"
-            " or set `tls_ca` in the set document to the right file; then run `millrace task resume TASK`.",
-            server=server,
-        ) from exc
+        fix = (
+            f"Copy the CA's certificate (PEM) to {path} on the machines of all workers and Spark executors, readable by"
+            " them, or set `tls_ca` in the set document to the right file; then run `millrace task resume TASK`."
+        )
+        raise _untrusted(endpoint, codes, str(exc), fix) from exc
 
 
-@contextmanager
-def _errors(connection: "pymysql.connections.Connection[Any]") -> Iterator[None]:
-    """Raises the driver's errors as Retryable or Fatal."""
-    try:
-        yield
-    except (pymysql.Error, OSError) as exc:
-        raise _translated_with_account(exc, connection) from exc
-    except RuntimeError as exc:  # PyMySQL: the server asks for a file
-        raise Fatal("MR-5011", str(exc)) from exc
-
-
-def _translated_with_account(
-    exc: Exception, connection: "pymysql.connections.Connection[Any]"
-) -> MillraceError:
-    """``translated``; the GRANT in the fix of a refusal names the account as the server does."""
-    side = getattr(connection, "side", None)
-    is_refused = kind_of(server_error(exc)) is Kind.PRIVILEGE_MISSING
-    account = _account(connection) if is_refused else ""
-    place = f"{connection.host}:{connection.port}" if side else ""
-    return _placed(translated(exc, account=account, side=side), side, place)
-
-
-def _placed(error: MillraceError, side: Side | None, name: str) -> MillraceError:
-    """The error of a server itself, not of a row or statement, begins with its side and address."""
-    if side and error.code in _OF_SERVERS and not error.message.startswith(side):
-        error.message = f"{side} {name}: {error.message}"
-    return error
-
-
-def _account(connection: "pymysql.connections.Connection[Any]") -> str:
-    try:
-        with connection.cursor(Cursor) as cursor:
-            cursor.execute("SELECT CURRENT_USER()")
-            ((account,),) = cursor.fetchall()
-    except (pymysql.Error, OSError):
-        return ""
-    return str(account)
+def _untrusted(endpoint: Endpoint, codes: ErrorCodes, why: str, fix: str) -> Fatal:
+    name = endpoint.name
+    return Fatal(codes.certificate, f"{name}: {why}", fix=fix, **{codes.place: name})
 
 
 def translated(
-    exc: Exception, *, account: str = "", side: Side | None = None, **context: Any
+    exc: Exception,
+    codes: ErrorCodes = APPLY_CODES,
+    *,
+    endpoint: Endpoint | None = None,
+    account: str = "",
+    in_session: bool = False,
 ) -> MillraceError:
     """The branch and code for an error of the driver; ``errno`` is in the context.
 
-    ``account`` is the result of CURRENT_USER(), if known. ``side`` decides which privileges a fix names. The message is
-    the server's text without the refused value; it does name a duplicate key.
+    ``account`` is the result of CURRENT_USER(), if known. The endpoint's side decides which privileges a fix names. The
+    message is the server's text without the refused value; it does name a duplicate key. The error of a server itself,
+    not of a row or statement, begins with its side and address.
     """
     error = server_error(exc)
-    kind, text = kind_of(error), _VALUE.sub("value", error.text)
-    code = _CODES[kind]
-    if kind.is_transient:
-        return Retryable(code, text, errno=error.number, **context)
-    fix = ""
+    kind, text = kind_of(error, in_session=in_session), _VALUE.sub("value", error.text)
+    code, fix, side = codes.kinds[kind], "", None if endpoint is None else endpoint.side
     if kind is Kind.PRIVILEGE_MISSING:
-        fix = privilege_fix(code, text, account=account, is_source=side is Side.SOURCE)
-    return Fatal(code, text, fix=fix, errno=error.number, **context)
+        user = "" if endpoint is None else endpoint.user
+        is_source = side is Side.SOURCE
+        fix = privilege_fix(code, text, account=account, user=user, is_source=is_source)
+    context: dict[str, object] = {"errno": error.number}
+    if endpoint is not None:
+        if side and kind in OF_SERVERS:
+            text = f"{side} {endpoint.name}: {text}"
+        elif codes.is_of_members:
+            text = f"{endpoint.name}: {text}"
+        if codes.is_of_members or not in_session:
+            context[codes.place] = endpoint.name
+    branch = Retryable if kind.is_transient else Fatal
+    return branch(code, text, fix=fix, **context)

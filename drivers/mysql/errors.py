@@ -3,10 +3,11 @@
 Numbers: MySQL's ``mysqld_error.h`` and ``errmsg.h`` (2000 to 2999, of clients), MariaDB's ``mysqld_error.h`` (1900 to
 1999 and from 4000). Those below 100 come from the file layer.
 
-Not done here: codes and fixes, and errors of a dump (``producer.source.receive.dump_errors``).
+Not done here: fixes, and errors of a dump (``drivers.mysql.dump_errors``).
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -20,11 +21,10 @@ class ServerError:
 
 
 class Kind(Enum):
-    """The kind of an error. ``is_transient``: the same statement may succeed later."""
+    """The kind of an error."""
 
-    UNAVAILABLE = (
-        auto()
-    )  # no server answers, it starts or stops, or it is no working member of its cluster
+    # no server answers, it starts or stops, or it is no working member of its cluster
+    UNAVAILABLE = auto()
     LOST = auto()  # the connection
     READ_ONLY = auto()
     LIMITED = auto()  # connections, threads, memory
@@ -41,28 +41,64 @@ class Kind(Enum):
 
     @property
     def is_transient(self) -> bool:
-        """See the class."""
+        """Whether the same statement may succeed later."""
         return self in _TRANSIENT
 
 
 _TRANSIENT = frozenset(
-    {
-        Kind.UNAVAILABLE,
-        Kind.LOST,
-        Kind.READ_ONLY,
-        Kind.LIMITED,
-        Kind.LOCKED,
-        Kind.DISK_FULL,
-    }
+    {Kind.UNAVAILABLE, Kind.LOST, Kind.READ_ONLY, Kind.LIMITED, Kind.LOCKED, Kind.DISK_FULL}
+)
+# errors of a server itself, not of a row or statement
+OF_SERVERS = _TRANSIENT | {Kind.LOGIN_REFUSED, Kind.PRIVILEGE_MISSING}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorCodes:
+    """The codes of one half. ``certificate``: it can't be verified; ``login``: TLS is missing, or a package.
+
+    ``place``: the name of the server in an error's context. ``is_of_members``: each error names its server, not only
+    that of a login.
+    """
+
+    kinds: Mapping[Kind, str]
+    certificate: str
+    login: str
+    place: str
+    is_of_members: bool = False
+
+
+APPLY_CODES = ErrorCodes(
+    kinds={
+        Kind.UNAVAILABLE: "MR-5001",
+        Kind.LOST: "MR-5001",
+        Kind.READ_ONLY: "MR-5003",
+        Kind.LIMITED: "MR-5004",
+        Kind.LOCKED: "MR-5005",
+        Kind.DISK_FULL: "MR-5006",
+        Kind.LOGIN_REFUSED: "MR-5002",
+        Kind.NO_TLS: "MR-5009",
+        Kind.PRIVILEGE_MISSING: "MR-5007",
+        Kind.CONFLICT: "MR-5010",
+        Kind.NO_TABLE: "MR-5012",
+        Kind.NO_COLUMN: "MR-5013",
+        Kind.PACKET_TOO_LARGE: "MR-5014",
+        Kind.OTHER: "MR-5011",
+    },
+    certificate="MR-5009",
+    login="MR-5002",
+    place="server",
 )
 
 FOREIGN_KEY = frozenset({1216, 1217, 1451, 1452, 1557, 1761, 1762})
+ACCESS_DENIED = 1045
 NO_DATABASE = 1049
 NO_COLUMN = 1054
 NO_TABLE = 1146
 WRONG_TEXT = 1366
+COMMAND_FAILED = 1220  # SHOW BINLOG EVENTS; its text has the reason
 TABLE_CHANGED = 1412  # since the snapshot of the transaction began
 SIGNALED = 1644  # by SIGNAL in a routine
+LOST_IN_ANSWER = 2013
 # MySQL refuses a SELECT from PROCESSLIST and INNODB_TRX while any session executes a text with a 4-byte character
 NOT_CONVERTED = 3854
 
@@ -75,7 +111,7 @@ _NUMBERS: dict[Kind, frozenset[int]] = {
         # Galera, NDB, or Group Replication while its primary changes or it stops
         | {1047, 1297, 3100, 3781, 3782, 3783, 3796, 3797, 3798, 3799, 4094}
     ),
-    Kind.LOST: frozenset({2006, 2013, 2055}),
+    Kind.LOST: frozenset({2006, LOST_IN_ANSWER, 2055}),
     Kind.READ_ONLY: frozenset({1036, 1290, 1792, 1836, 1874, 3989}),
     Kind.LIMITED: frozenset(
         {1040, 1203, 1226}
@@ -89,7 +125,7 @@ _NUMBERS: dict[Kind, frozenset[int]] = {
     ),
     Kind.DISK_FULL: frozenset({3, 20, 1021, 1026, 1114, 1878, 3675, 3884}),
     Kind.LOGIN_REFUSED: frozenset(
-        {1045, 1130, 1251, 1275, 1698, 1820, 1862, 2061, 3118, 3955, 4151}
+        {ACCESS_DENIED, 1130, 1251, 1275, 1698, 1820, 1862, 2061, 3118, 3955, 4151}
     ),
     Kind.NO_TLS: frozenset({2026}),
     Kind.PRIVILEGE_MISSING: frozenset({1044, 1142, 1143, 1227, 1370, 1410, 3530}),
@@ -103,8 +139,10 @@ _FILES = frozenset({1, 1030})  # can't create a file, engine failed; only the te
 _FULL = re.compile(r"(?:Got error|\(OS errno|\(Errcode:) 28\b|No space left on device")
 
 
-def kind_of(error: ServerError) -> Kind:
-    """The kind of an error."""
+def kind_of(error: ServerError, *, in_session: bool = False) -> Kind:
+    """The kind of an error. In a session MariaDB answers a dump without its privilege as it answers a refused login."""
+    if in_session and error.number == ACCESS_DENIED:
+        return Kind.PRIVILEGE_MISSING
     if error.number in _FILES and _FULL.search(error.text):
         return Kind.DISK_FULL
     return _KINDS.get(error.number, Kind.OTHER)

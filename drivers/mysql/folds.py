@@ -42,10 +42,9 @@ def read_folds(
     ]
     if not wanted:
         return {}
-    ((version,),) = connection.query("SELECT VERSION()")
     found = {}
     for charset, collation in wanted:
-        place = (str(version), collation)
+        place = (connection.version_text, collation)
         if place not in _known:
             while len(_known) >= KNOWN_MAX:
                 _known.pop(next(iter(_known)), None)

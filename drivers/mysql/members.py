@@ -231,7 +231,7 @@ def ask_member(
 
 def ask_identity(session: Session) -> Identity:
     """Query a server's identity. Fatal MR-1020 if it is neither MySQL nor MariaDB."""
-    version = str(session.named("SELECT VERSION() AS version")[0]["version"])
+    version = session.version_text
     if "mariadb" in version.lower():
         row = session.named("SELECT @@gtid_domain_id AS domain, @@server_id AS server")[0]
         return Identity(Flavour.MARIADB, f"{row['domain']!s}-{row['server']!s}", version)

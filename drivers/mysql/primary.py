@@ -12,7 +12,7 @@ Not done here: detecting a failover that happens later, while a run writes.
 from contextlib import closing
 from dataclasses import dataclass, replace
 
-from drivers.mysql.connection import Endpoint, MySqlSession, Side, TlsChoice, connect
+from drivers.mysql.connection import Endpoint, MySqlSession, Side, connect
 from drivers.mysql.members import ask_each, ask_replications
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger
@@ -25,9 +25,8 @@ _log = get_logger("apply.members")
 def endpoints(document: SetDocument, side: Side = Side.TARGET) -> list[Endpoint]:
     """All members, with the account of the set; Fatal MR-4106 if the password can't be read."""
     password = resolve_secret(document.account.password)
-    tls = TlsChoice(str(document.tls.mode), document.tls.ca_path)
     return [
-        Endpoint(member.host, member.port, document.account.user, password, tls, side)
+        Endpoint(member.host, member.port, document.account.user, password, document.tls, side)
         for member in document.members
     ]
 

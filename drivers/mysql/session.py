@@ -12,6 +12,11 @@ class Session(Protocol):
         """The server as host:port."""
         ...
 
+    @property
+    def version_text(self) -> str:
+        """The result of VERSION()."""
+        ...
+
     def named(self, sql: str) -> Sequence[Mapping[str, object]]:
         """The rows of a statement, each with the names of its columns."""
         ...

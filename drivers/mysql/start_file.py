@@ -19,11 +19,14 @@ The queries need REPLICATION SLAVE (MariaDB: also BINLOG MONITOR) and take some 
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from drivers.mysql.dump_errors import explain_dump_error
+from drivers.mysql.errors import COMMAND_FAILED
 from drivers.mysql.session import Session
 from millrace.errors import Fatal, Retryable
+from schemas.documents.model import Member
 from schemas.gtid import (
     Flavour,
     GtidPosition,
@@ -104,7 +107,7 @@ def find_start_file(
 def previous_gtids(session: Session, *, flavour: Flavour, file: str) -> GtidPosition:
     """The GTIDs logged before ``file``, from the head of the file."""
     kind = "Previous_gtids" if flavour is Flavour.MYSQL else "Gtid_list"
-    for row in session.named(f"SHOW BINLOG EVENTS IN {_quoted(file)} LIMIT {HEAD_EVENTS_MAX}"):
+    for row in binlog_events(session, file, HEAD_EVENTS_MAX):
         if row["Event_type"] == kind:
             text = str(row["Info"] or "")
             return GtidSet.parse(text) if flavour is Flavour.MYSQL else parse_gtid_list(text)
@@ -122,7 +125,7 @@ def _check_anonymous(session: Session, earlier: Sequence[str], listed: GtidPosit
     ``gtid_mode`` changes. Fatal MR-6503.
     """
     for file in reversed(earlier):
-        head = session.named(f"SHOW BINLOG EVENTS IN {_quoted(file)} LIMIT {HEAD_EVENTS_MAX}")
+        head = binlog_events(session, file, HEAD_EVENTS_MAX)
         if any(row["Event_type"] == "Anonymous_Gtid" for row in head):
             raise Fatal(
                 "MR-6503",
@@ -234,9 +237,7 @@ def _logged_gtids(session: Session, file: str, page_events: int) -> Iterator[Mar
     """Every GTID in ``file``, in the file's order."""
     pos, last = 4, -1
     while True:
-        rows = session.named(
-            f"SHOW BINLOG EVENTS IN {_quoted(file)} FROM {pos} LIMIT {page_events}"
-        )
+        rows = binlog_events(session, file, page_events, pos=pos)
         for row in rows:
             begin = _MARIADB_BEGIN.search(str(row["Info"])) if row["Event_type"] == "Gtid" else None
             at = int(str(row["Pos"] or 0))
@@ -248,6 +249,20 @@ def _logged_gtids(session: Session, file: str, page_events: int) -> Iterator[Mar
         pos = int(
             str(rows[-1]["Pos"] or 0)
         )  # the last event again: events in a group don't name their end
+
+
+def binlog_events(
+    session: Session, file: str, count: int, *, pos: int = 0
+) -> Sequence[Mapping[str, object]]:
+    """The first events of a file, or those from ``pos`` on. An event that can't be shown has the code of a dump."""
+    begin = f" FROM {pos}" if pos else ""
+    try:
+        return session.named(f"SHOW BINLOG EVENTS IN {_quoted(file)}{begin} LIMIT {count}")
+    except Fatal as error:
+        if error.errno != COMMAND_FAILED:
+            raise
+        text = error.message.removeprefix(f"{session.name}: ")
+        raise explain_dump_error(COMMAND_FAILED, text, Member.parse(session.name)) from error
 
 
 def _domains(position: GtidPosition) -> frozenset[int]:

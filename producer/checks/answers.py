@@ -6,11 +6,12 @@ They need no privilege. Without SELECT the account does not see the tables.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from drivers.mysql.connection import MySqlSession
 from drivers.mysql.grants import HeldGrants, held_grants
 from drivers.mysql.members import ask_binlog_filters, ask_each
 from millrace.checks.clock import CLOCK_SQL, Clock, read_clock
 from millrace.errors import MillraceError
-from producer.source.connection import Login, SourceConnection
+from producer.source.connection import Login, connect_member
 from schemas.documents.model import Member
 from schemas.documents.table_filter import SYSTEM_DATABASES, TableFilter
 from schemas.server_version import ServerVersion
@@ -47,18 +48,18 @@ def ask_answers(
     """Ask all these members at the same time; the result has the same order."""
 
     def ask(member: Member) -> Answers:
-        with SourceConnection.connect(member, login, timeout_s=timeout_s) as connection:
+        with connect_member(member, login, timeout_s=timeout_s) as connection:
             return ask_member_answers(connection, servers[member])
 
     return ask_each(list(servers), ask)
 
 
-def ask_member_answers(connection: SourceConnection, server: ServerVersion) -> Answers:
+def ask_member_answers(connection: MySqlSession, server: ServerVersion) -> Answers:
     """Ask one member. Errors: see ``connection``."""
-    (row,) = connection.query("SELECT @@server_id AS id")
+    (row,) = connection.named("SELECT @@server_id AS id")
 
     def server_time() -> float:
-        (row,) = connection.query(CLOCK_SQL)
+        (row,) = connection.named(CLOCK_SQL)
         return float(row["now_s"] or 0)
 
     return Answers(
@@ -71,21 +72,21 @@ def ask_member_answers(connection: SourceConnection, server: ServerVersion) -> A
     )
 
 
-def ask_databases(connection: SourceConnection) -> frozenset[str]:
+def ask_databases(connection: MySqlSession) -> frozenset[str]:
     """The databases that the account sees."""
-    return frozenset(str(next(iter(row.values()))) for row in connection.query("SHOW DATABASES"))
+    return frozenset(str(next(iter(row.values()))) for row in connection.named("SHOW DATABASES"))
 
 
-def ask_tables(connection: SourceConnection, admitted: Sequence[TableFilter]) -> Tables:
+def ask_tables(connection: MySqlSession, admitted: Sequence[TableFilter]) -> Tables:
     """The tables that one of the filters admits. One query per database: MariaDB opens every table that it lists."""
     visible = sorted(ask_databases(connection) - SYSTEM_DATABASES)
-    (row,) = connection.query("SELECT @@max_allowed_packet AS bytes")
+    (row,) = connection.named("SELECT @@max_allowed_packet AS bytes")
     packet_bytes = int(row["bytes"] or 0)
     keyless: list[str] = []
     count = 0
     widest, widest_bytes = "", 0
     for database in visible:
-        for table in connection.query(_TABLES, (database,)):
+        for table in connection.named(_TABLES, (database,)):
             name = str(table["name"])
             if not any(tables.admits(database, name) for tables in admitted):
                 continue

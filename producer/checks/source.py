@@ -27,7 +27,7 @@ from millrace.wording import counted
 from producer.checks.answers import Answers, Tables, ask_answers, ask_tables
 from producer.source.choose.choice import Preferences, Verdict, choose, judge_members
 from producer.source.choose.chooser import ask_members
-from producer.source.connection import Login, SourceConnection
+from producer.source.connection import Login, connect_member
 from producer.source.set_stream import resolve_login
 from schemas.documents import CaptureTask, Directives, SetDocument, TableFilter, TlsMode
 from schemas.gtid import Flavour, parse_gtid_set
@@ -267,7 +267,7 @@ def _tables(
     """Ask the first of these members."""
     admitted = [task.tables for task in use.tasks] or [TableFilter()]
     for fact in facts[:1]:
-        with SourceConnection.connect(fact.member, login, timeout_s=ANSWER_S) as connection:
+        with connect_member(fact.member, login, timeout_s=ANSWER_S) as connection:
             yield judge_tables(whole, ask_tables(connection, admitted))
 
 
@@ -289,7 +289,7 @@ def widest_row(document: SetDocument, tables: TableFilter) -> Tables:
     errors: list[MillraceError] = []
     for member in document.members:
         try:
-            with SourceConnection.connect(member, login, timeout_s=ANSWER_S) as connection:
+            with connect_member(member, login, timeout_s=ANSWER_S) as connection:
                 return ask_tables(connection, [tables])
         except MillraceError as error:
             errors.append(error)

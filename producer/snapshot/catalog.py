@@ -6,11 +6,11 @@ Queries name one database each: one over all databases makes MariaDB open every 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from drivers.mysql.connection import MySqlSession, NamedRow
 from drivers.mysql.grants import Role, as_grant_pattern, held_grants, needed_grants, shown
 from millrace.errors import Fatal
 from producer.convert.table_filter import NameFilter
 from producer.snapshot.structure import CatalogColumn, CatalogKey, CatalogTable, keys_of
-from producer.source.connection import Row, SourceConnection
 from schemas.gtid import Flavour
 from schemas.snapshot import Name
 from schemas.sql.overlaps import has_period
@@ -49,12 +49,12 @@ _COLLATIONS = {
 class Catalog:
     """The catalogue of one member, seen by one session."""
 
-    def __init__(self, connection: SourceConnection, flavour: Flavour) -> None:
+    def __init__(self, connection: MySqlSession, flavour: Flavour) -> None:
         self._connection = connection
         self._flavour = flavour
         self._collations = {
             _text(row, "name"): int(row["id"] or 0)
-            for row in connection.query(_COLLATIONS[flavour])
+            for row in connection.named(_COLLATIONS[flavour])
         }
 
     def names(self, filter_: NameFilter, patterns: Sequence[str]) -> list[Name]:
@@ -63,7 +63,7 @@ class Catalog:
         Fatal MR-1005 if the account might not see all that the patterns match: the server hides tables without SELECT.
         """
         self._check_rights(patterns)
-        databases = [_text(row, "Database") for row in self._connection.query("SHOW DATABASES")]
+        databases = [_text(row, "Database") for row in self._connection.named("SHOW DATABASES")]
         return [
             (database, name)
             for database in databases
@@ -79,21 +79,21 @@ class Catalog:
             raise Fatal("MR-1005", f"a snapshot needs {shown(missing.grants)}", fix=missing.fix)
 
     def _names_in(self, database: str) -> Iterator[str]:
-        for row in self._connection.query(_TABLES, (database,)):
+        for row in self._connection.named(_TABLES, (database,)):
             yield _text(row, "name")
 
     def row_counts(self, names: Sequence[Name]) -> dict[Name, int]:
         """About how many rows these tables have, as the server estimates."""
         wanted, found = set(names), {}
         for database in sorted({database for database, _ in names}):
-            for row in self._connection.query(_ROWS, (database,)):
+            for row in self._connection.named(_ROWS, (database,)):
                 if (name := (database, _text(row, "name"))) in wanted:
                     found[name] = int(row["count"] or 0)
         return found
 
     def table(self, name: Name) -> CatalogTable | None:
         """A table; None if there is no such table."""
-        found = self._connection.query(_TABLE, name)
+        found = self._connection.named(_TABLE, name)
         if not found:
             return None
         is_memory = _text(found[0], "engine").upper() == "MEMORY"
@@ -106,12 +106,12 @@ class Catalog:
                     _text(row, "kind") == "HASH" and not is_memory,
                     _text(row, "order") == "D",
                 )
-                for row in self._connection.query(_KEYS, name)
+                for row in self._connection.named(_KEYS, name)
             ]
         )
         return CatalogTable(
             *name,
-            tuple(_column(row) for row in self._connection.query(_COLUMNS, name)),
+            tuple(_column(row) for row in self._connection.named(_COLUMNS, name)),
             tuple(self._with_period(name, key) for key in keys),
             self._collations,
             _text(found[0], "kind") == "SYSTEM VERSIONED",
@@ -121,11 +121,11 @@ class Catalog:
         """MariaDB shows WITHOUT OVERLAPS only in SHOW CREATE TABLE; the period's columns end such a key."""
         if len(key.columns) < 3 or key.is_hash:
             return key
-        (row,) = self._connection.query(f"SHOW CREATE TABLE {table_name(*name).decode()}")
+        (row,) = self._connection.named(f"SHOW CREATE TABLE {table_name(*name).decode()}")
         return replace(key, has_period=has_period(_text(row, "Create Table"), key.name))
 
 
-def _column(row: Row) -> CatalogColumn:
+def _column(row: NamedRow) -> CatalogColumn:
     return CatalogColumn(
         name=_text(row, "name"),
         full_type=_text(row, "type"),
@@ -137,6 +137,6 @@ def _column(row: Row) -> CatalogColumn:
     )
 
 
-def _text(row: Row, name: str) -> str:
+def _text(row: NamedRow, name: str) -> str:
     value = row[name]
     return "" if value is None else str(value)

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from drivers.mysql.connection import MySqlSession
 from drivers.mysql.errors import NO_COLUMN, NO_DATABASE, NO_TABLE, TABLE_CHANGED
 from drivers.mysql.members import ask_position
 from millrace.errors import MillraceError
@@ -27,7 +28,7 @@ from producer.snapshot.encoder import EncodedRows, ReadPlace, RowEncoder
 from producer.snapshot.images import Images, read_images
 from producer.snapshot.select_list import SESSION, Selection
 from producer.snapshot.structure import CatalogTable, table_schema
-from producer.source.connection import Login, SourceConnection
+from producer.source.connection import Login, connect_member
 from schemas.chunks.chunk import EVERYTHING, Border, Chunk
 from schemas.chunks.key import FORCED
 from schemas.documents import Member
@@ -107,7 +108,7 @@ class _Known:
 class MemberSession:
     """A session on a member that reads chunks. Used by one thread."""
 
-    connection: SourceConnection
+    connection: MySqlSession
     origin: Origin
     may_wait: Callable[[], bool]
     _known: _Known | None = None
@@ -119,10 +120,10 @@ class MemberSession:
         cls, member: Member, login: Login, origin: Origin, may_wait: Callable[[], bool]
     ) -> "MemberSession":
         """Connect. Errors: see ``connection``."""
-        connection = SourceConnection.connect(member, login, timeout_s=READ_TIMEOUT_S)
+        connection = connect_member(member, login, timeout_s=READ_TIMEOUT_S)
         try:
             for statement in SESSION:
-                connection.query(statement)
+                connection.named(statement)
         except BaseException:
             connection.close()
             raise
@@ -150,7 +151,7 @@ class MemberSession:
             raise
         finally:
             if self.origin.connector is Flavour.MARIADB and not self.is_spent:
-                self.connection.query("ROLLBACK")
+                self.connection.named("ROLLBACK")
 
     def _begin(self, covered: GtidPosition) -> bool:
         """Wait until a read sees all of ``covered``; False if the caller must not wait any more."""
@@ -163,13 +164,13 @@ class MemberSession:
     def _visible(self) -> GtidPosition:
         if self.origin.connector is Flavour.MYSQL:
             return ask_position(self.connection, Flavour.MYSQL)
-        self.connection.query("ROLLBACK")
-        self.connection.query("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        self.connection.query("START TRANSACTION WITH CONSISTENT SNAPSHOT")
-        rows = self.connection.query("SHOW STATUS LIKE 'binlog_snapshot_%'")
+        self.connection.named("ROLLBACK")
+        self.connection.named("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        self.connection.named("START TRANSACTION WITH CONSISTENT SNAPSHOT")
+        rows = self.connection.named("SHOW STATUS LIKE 'binlog_snapshot_%'")
         status = {str(row["Variable_name"]).lower(): row["Value"] for row in rows}
         place = (status["binlog_snapshot_file"], status["binlog_snapshot_position"])
-        (row,) = self.connection.query(
+        (row,) = self.connection.named(
             "SELECT BINLOG_GTID_POS(%s, %s) AS position, @@GLOBAL.gtid_slave_pos AS executed",
             (str(place[0]), int(place[1] or 0)),
         )
@@ -179,7 +180,7 @@ class MemberSession:
         """A set of all source transactions that a read before it may have seen."""
         if self.origin.connector is Flavour.MARIADB:
             return ask_position(self.connection, Flavour.MARIADB)
-        (row,) = self.connection.query("SELECT @@GLOBAL.gtid_owned AS owned")
+        (row,) = self.connection.named("SELECT @@GLOBAL.gtid_owned AS owned")
         owned = GtidSet.parse_owned(str(row["owned"] or ""))
         executed = ask_position(self.connection, Flavour.MYSQL)
         assert isinstance(executed, GtidSet)
@@ -219,7 +220,7 @@ class MemberSession:
 
         If they are too large, the session is spent, and the next chunk asks for fewer.
         """
-        packets = self.connection.row_packets(statement)
+        packets = self.connection.read_packets(statement)
         self.is_spent = True  # until the whole result is read
         images = read_images(packets, known.selection, keys=keys, bytes_max=BYTES_MAX)
         self.is_spent = images.is_cut

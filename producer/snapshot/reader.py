@@ -14,13 +14,14 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
+from drivers.mysql.connection import MySqlSession
 from millrace.errors import Fatal, MillraceError
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
 from producer.convert.table_filter import NameFilter
 from producer.snapshot.chunk_read import MemberSession, ReadRequest, Refused
 from producer.snapshot.insertion_plan import Answer, NamesRequest
-from producer.source.connection import Login, SourceConnection
+from producer.source.connection import Login
 from schemas.documents import Member
 from schemas.record.control import Origin
 from schemas.throttle import MEASURE_S
@@ -46,7 +47,7 @@ class SnapshotSource:
     login: Login
     member: Callable[[], Member]
     filter: NameFilter
-    why_paused: Callable[[SourceConnection], str]
+    why_paused: Callable[[MySqlSession], str]
 
 
 @dataclass(slots=True)
@@ -78,7 +79,7 @@ class ChunkReader:
         self._stop.set()
         session = self._session
         if session is not None:
-            session.connection.interrupt()
+            session.connection.cut()
         if self._thread is not None:
             self._thread.join()
 

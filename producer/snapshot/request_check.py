@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from drivers.mysql.connection import MySqlSession
 from drivers.mysql.members import ask_identity
 from millrace.errors import Fatal, MillraceError
 from producer.convert.table_filter import FoldedFilter, NameFilter
@@ -12,7 +13,7 @@ from producer.snapshot.chunk_read import chunk_select
 from producer.snapshot.refusals import none_readable, unpublished, unreadable, wrong_condition
 from producer.snapshot.select_list import SESSION, Selection
 from producer.snapshot.structure import CatalogTable, table_schema
-from producer.source.connection import SourceConnection
+from producer.source.connection import connect_member
 from producer.source.set_stream import resolve_login
 from schemas.documents import CaptureTask, SetDocument
 from schemas.gtid import Flavour
@@ -38,11 +39,11 @@ def check_request(
     """
     with _some_member(document) as connection:
         identity = ask_identity(connection)
-        folds = connection.query("SELECT @@lower_case_table_names AS folds")[0]["folds"]
+        folds = connection.named("SELECT @@lower_case_table_names AS folds")[0]["folds"]
         filter_: NameFilter = task.tables if folds == 0 else FoldedFilter.of(task.tables)
         catalog = Catalog(connection, identity.flavour)
         for statement in SESSION:  # the mode and the character set decide what a condition means
-            connection.query(statement)
+            connection.named(statement)
         names = catalog.names(filter_, request.tables)
         _check_patterns(request, names, task.name)
         kept: list[Name] = []
@@ -70,7 +71,7 @@ def _check_patterns(request: SnapshotRequest, names: list[Name], task: str) -> N
 
 
 def _check_condition(
-    connection: SourceConnection, flavour: Flavour, table: CatalogTable, where: str
+    connection: MySqlSession, flavour: Flavour, table: CatalogTable, where: str
 ) -> None:
     """Explain the task's SELECT, and evaluate the condition for one row.
 
@@ -79,8 +80,8 @@ def _check_condition(
     selection = Selection.of(table, table_schema(table, flavour))
     name = table_name(table.database, table.table).decode()
     try:
-        connection.query(f"EXPLAIN {chunk_select(selection, table, (), where, 1)}")
-        connection.query(
+        connection.named(f"EXPLAIN {chunk_select(selection, table, (), where, 1)}")
+        connection.named(
             f"SELECT CASE WHEN {where} THEN 1 END FROM {name} FORCE INDEX (PRIMARY) LIMIT 1"
         )
     except Fatal as error:
@@ -88,12 +89,12 @@ def _check_condition(
 
 
 @contextmanager
-def _some_member(document: SetDocument) -> Iterator[SourceConnection]:
+def _some_member(document: SetDocument) -> Iterator[MySqlSession]:
     """The first member that answers; the last one's error if none does."""
     login, failure = resolve_login(document), None
     for member in document.members:
         try:
-            connection = SourceConnection.connect(member, login)
+            connection = connect_member(member, login)
         except MillraceError as error:
             failure = error
             continue

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from producer.source.connection import SourceConnection
+from drivers.mysql.connection import MySqlSession
 from schemas.documents import SnapshotLimits
 from schemas.throttle import Measured, why_paused
 
@@ -15,8 +15,8 @@ class Throttle:
     limits: SnapshotLimits
     lag_s: Callable[[], float | None]
 
-    def why_paused(self, connection: SourceConnection) -> str:
+    def why_paused(self, connection: MySqlSession) -> str:
         """The reason to pause now; "" if there is none. An unknown lag is none: the watch leaves a silent member."""
-        (row,) = connection.query("SHOW GLOBAL STATUS LIKE 'Threads_running'")
+        (row,) = connection.named("SHOW GLOBAL STATUS LIKE 'Threads_running'")
         measured = Measured(self.lag_s() or 0.0, int(row["Value"] or 0))
         return why_paused(measured, self.limits, busy="member")

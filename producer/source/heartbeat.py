@@ -23,6 +23,7 @@ import socket
 import threading
 from collections.abc import Callable, Sequence
 
+from drivers.mysql.connection import MySqlSession
 from drivers.mysql.errors import NO_DATABASE, NO_TABLE
 from drivers.mysql.grants import Role, as_grant_pattern, grantee, needed_grants
 from drivers.mysql.members import Identity, ask_identity, ask_replications
@@ -30,7 +31,7 @@ from millrace.codes import CATALOGUE
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger
 from producer.source.choose.judge import Look
-from producer.source.connection import Login, SourceConnection
+from producer.source.connection import Login, connect_member
 from schemas.documents.model import HEARTBEAT_TABLE, Member, SetDocument
 from schemas.gtid import Flavour
 from schemas.sql.quoting import quoted, table_name
@@ -61,7 +62,7 @@ class Heartbeat:
         self._table = table_name(document.heartbeat.database, HEARTBEAT_TABLE).decode()
         worker = f"{socket.gethostname()}:{os.getpid()}"
         self._worker = worker[-WORKER_CHARACTERS_MAX:]
-        self._session: SourceConnection | None = None
+        self._session: MySqlSession | None = None
         self._identity: Identity | None = None
         self.warning = ""
         self._stop = threading.Event()
@@ -103,7 +104,7 @@ class Heartbeat:
             session, identity = self._connect(primary)
         if ask_replications(session, identity.dialect):
             raise Retryable("MR-1047", f"{primary} has become a replica", member=primary)
-        (row,) = session.query("SELECT @@GLOBAL.read_only AS is_read_only")
+        (row,) = session.named("SELECT @@GLOBAL.read_only AS is_read_only")
         if str(row["is_read_only"]) != "0":
             raise Retryable("MR-1047", f"{primary} is read_only", member=primary)
         try:
@@ -111,22 +112,22 @@ class Heartbeat:
         except Fatal as error:
             if error.errno != NO_TABLE:
                 raise
-            session.query(_CREATE.format(table=self._table))
+            session.named(_CREATE.format(table=self._table))
             log.info("heartbeat table created", member=str(primary), table=self._table)
             self._write(session)
 
-    def _write(self, session: SourceConnection) -> None:
+    def _write(self, session: MySqlSession) -> None:
         fresh_us = round(FRESH_SHARE * self._interval_s * 1e6)
-        session.query(
+        session.named(
             _UPSERT.format(table=self._table),
             (self._document.name, self._worker, fresh_us, fresh_us, self._worker, fresh_us),
         )
 
-    def _connect(self, primary: Member) -> tuple[SourceConnection, Identity]:
+    def _connect(self, primary: Member) -> tuple[MySqlSession, Identity]:
         self._close()
-        session = SourceConnection.connect(primary, self._login, timeout_s=TIMEOUT_S)
+        session = connect_member(primary, self._login, timeout_s=TIMEOUT_S)
         self._session = session
-        session.query(_SETTINGS)
+        session.named(_SETTINGS)
         self._identity = ask_identity(session)
         return session, self._identity
 

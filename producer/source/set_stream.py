@@ -66,7 +66,7 @@ def resolve_login(document: SetDocument) -> Login:
     """The login for the set's members. Fatal MR-4106 if its secret can't be read now."""
     account = document.account
     login = Login(user=account.user, password=account.password, tls=document.tls)
-    login.resolved()
+    login.resolve()
     return login
 
 

@@ -12,8 +12,9 @@ import pytest
 
 from consumer.write import target_transaction
 from deploy.servers import Account, DatabaseServer, ServerOptions, sql
-from drivers.mysql.connection import Endpoint, MySqlSession, TlsChoice, connect
+from drivers.mysql.connection import Endpoint, MySqlSession, connect
 from millrace.errors import Fatal, Retryable
+from schemas.documents import Tls, TlsMode
 from schemas.gtid import Flavour
 from schemas.table.structure import Column, ColumnType, TypeCode
 from tests.fixtures.servers import NewServer
@@ -43,7 +44,7 @@ def _plain(server: DatabaseServer) -> Endpoint:
     """A login to which the server's modes and limits apply."""
     server.execute(f"CREATE USER IF NOT EXISTS {PLAIN.user} IDENTIFIED BY '{PLAIN.password}'")
     server.execute(f"GRANT {PLAIN_PRIVILEGES} ON *.* TO {PLAIN.user}")
-    tls = TlsChoice("require-unverified")
+    tls = Tls(TlsMode.REQUIRE_UNVERIFIED)
     return Endpoint(server.host, server.port, PLAIN.user, PLAIN.password, tls)
 
 

@@ -10,7 +10,8 @@ import pytest
 from consumer.copy import Copied, Parts, TablePair, copy_chunk
 from deploy.servers import DatabaseServer
 from drivers.mysql.catalog import read_inventory
-from drivers.mysql.connection import TlsChoice, connect
+from drivers.mysql.connection import connect
+from schemas.documents import Tls, TlsMode
 from schemas.gtid import Flavour
 from tests.kit.apply.copying import ALL, SOURCE, TARGET, Copying, copying
 from tests.kit.apply.local import endpoint_of
@@ -114,7 +115,7 @@ def test_memory_stays_small_with_and_without_tls(copies: Copying, mode: str) -> 
     copies.fill(
         f"INSERT INTO t SELECT n, REPEAT(x'41', 2500) FROM (SELECT {number} n FROM {names}) q"
     )
-    endpoint = replace(endpoint_of(copies.servers[0]), tls=TlsChoice(mode))
+    endpoint = replace(endpoint_of(copies.servers[0]), tls=Tls(TlsMode(mode)))
     source, target = connect(endpoint), connect(endpoint)
     pair = copies.pair("t")
     copy_chunk(source, target, pair, "id < 9")

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from drivers.mysql import connection as target
-from drivers.mysql.connection import Endpoint, TlsChoice
+from drivers.mysql.connection import Endpoint
 from millrace.errors import Fatal, MillraceError
-from producer.source.connection import Login, SourceConnection
+from producer.source.connection import Login, connect_member
 from schemas.documents import Member, Tls, TlsMode
 from tests.kit import canaries
 from tests.kit.certificates import Authority
@@ -123,13 +123,13 @@ def impostor(script: list[bytes], context: ssl.SSLContext | None = None) -> Iter
 def log_in_as_capture(port: int, mode: TlsMode) -> None:
     """As capture does, and its first query."""
     login = Login(user="u", password=PASSWORD, tls=Tls(mode))
-    with SourceConnection.connect(Member("127.0.0.1", port), login, timeout_s=WAIT_S) as source:
+    with connect_member(Member("127.0.0.1", port), login, timeout_s=WAIT_S) as source:
         source.query("SELECT 1")
 
 
 def log_in_as_apply(port: int, mode: TlsMode) -> None:
     """As apply does, and its first query."""
-    target.connect(Endpoint("127.0.0.1", port, "u", PASSWORD, TlsChoice(str(mode)))).close()
+    target.connect(Endpoint("127.0.0.1", port, "u", PASSWORD, Tls(mode))).close()
 
 
 HALVES = (log_in_as_capture, log_in_as_apply)

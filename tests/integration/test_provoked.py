@@ -16,11 +16,11 @@ from consumer.target.progress import decide_intent, move_mark
 from deploy.servers import DatabaseServer
 from deploy.servers.sql import execute_unlogged
 from drivers.mysql.catalog import read_inventory
-from drivers.mysql.connection import Endpoint, MySqlSession, TlsChoice, connect
+from drivers.mysql.connection import Endpoint, MySqlSession, connect
 from drivers.mysql.primary import primary_member
 from millrace.cli import control
 from millrace.errors import Fatal, MillraceError, Retryable
-from producer.source.connection import Login, SourceConnection
+from producer.source.connection import Login, connect_member
 from schemas.documents import (
     Account,
     Member,
@@ -68,7 +68,7 @@ def code_of(do: Callable[[], object]) -> str:
 def test_query_unknown_to_the_server_is_reported(mariadb_server: DatabaseServer) -> None:
     """MR-1007 names the member, the error number and the server's message."""
     with (
-        SourceConnection.connect(member_of(mariadb_server), login_of(mariadb_server)) as connection,
+        connect_member(member_of(mariadb_server), login_of(mariadb_server)) as connection,
         pytest.raises(Fatal) as caught,
     ):
         connection.query("SELECT no_such_function_of_ours()")
@@ -82,7 +82,7 @@ def test_password_that_needs_tls_is_reported(mysql_server: DatabaseServer) -> No
     mysql_server.execute("CREATE USER IF NOT EXISTS 'plain'@'%' IDENTIFIED BY 'plain-secret'")
     login = Login(user="plain", password="plain-secret", tls=Tls(TlsMode.DISABLED))
     with pytest.raises(Fatal) as caught:
-        SourceConnection.connect(member_of(mysql_server), login).close()
+        connect_member(member_of(mysql_server), login).close()
     assert caught.value.code == "MR-1008"
     assert "plain-secret" not in str(caught.value)
 
@@ -122,9 +122,9 @@ def test_no_account_name_is_sent_without_required_tls(side: str) -> None:
     with _without_tls() as (port, heard):
         if side == "source":
             member = Member("127.0.0.1", port)
-            assert code_of(lambda: SourceConnection.connect(member, login)) == "MR-1004"
+            assert code_of(lambda: connect_member(member, login)) == "MR-1004"
         else:
-            tls = TlsChoice("require-unverified")
+            tls = Tls(TlsMode.REQUIRE_UNVERIFIED)
             endpoint = Endpoint("127.0.0.1", port, "someone", "secret", tls)
             assert code_of(lambda: connect(endpoint)) == "MR-5009"
     assert heard == [b""]
@@ -217,7 +217,7 @@ def test_refusal_by_the_target_is_reported_with_its_reason(
     target_server.execute("ALTER USER 'narrow'@'%' WITH MAX_USER_CONNECTIONS 1")
     with _session(target_server, narrow):
         assert code_of(lambda: connect(narrow)) == "MR-5004"
-    for choice in (TlsChoice("verify-identity"), TlsChoice("verify-ca", "/no/such/file.pem")):
+    for choice in (Tls(TlsMode.VERIFY_IDENTITY), Tls(TlsMode.VERIFY_CA, "/no/such/file.pem")):
         unverified = replace(endpoint_of(target_server), tls=choice)
         assert code_of(lambda unverified=unverified: connect(unverified)) == "MR-5009"  # type: ignore[misc]
     unreachable = replace(endpoint_of(target_server), port=1)

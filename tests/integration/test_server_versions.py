@@ -18,7 +18,7 @@ from drivers.mysql.preflight import check_settings
 from millrace.errors import Fatal
 from producer.source.choose.choice import choose
 from producer.source.choose.chooser import ask_members
-from producer.source.connection import SourceConnection
+from producer.source.connection import connect_member
 from schemas.gtid import Flavour, GtidPosition
 from schemas.server_version import ServerVersion
 from tests.fixtures.servers import FLAVOURS, SERVICE, SMALL, NewServer
@@ -88,7 +88,7 @@ def test_account_of_the_readme_may_ask_everything(version_set: DatabaseSet) -> N
     replica = version_set.replicas[0]
     ((text,),) = replica.execute("SELECT VERSION()")
     server = ServerVersion.parse(str(text))
-    with SourceConnection.connect(member_of(replica), login_of(replica)) as connection:
+    with connect_member(member_of(replica), login_of(replica)) as connection:
         assert connection.query(server.replica_status)
         assert connection.query(server.binlog_status)
 

@@ -4,7 +4,7 @@ from contextlib import closing
 
 from deploy.servers import DatabaseServer
 from producer.snapshot.catalog import Catalog
-from producer.source.connection import SourceConnection
+from producer.source.connection import connect_member
 from tests.kit.relay.relay import login_of, member_of
 
 DATABASE = "cataloged"
@@ -18,7 +18,7 @@ def test_key_without_overlaps_is_known_by_its_own_name(mariadb_server: DatabaseS
         " UNIQUE plain (id, s, e))",
         db=DATABASE,
     )
-    source = SourceConnection.connect(member_of(mariadb_server), login_of(mariadb_server))
+    source = connect_member(member_of(mariadb_server), login_of(mariadb_server))
     with closing(source):
         table = Catalog(source, mariadb_server.flavour).table((DATABASE, "t"))
     assert table is not None

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from deploy.servers import DatabaseServer, DatabaseSet, sql
-from drivers.mysql.connection import Endpoint, TlsChoice, connect
+from drivers.mysql.connection import Endpoint, connect
 from drivers.mysql.members import ask_identity
 from millrace.errors import Fatal, MillraceError, Retryable
 from producer.source.choose.choice import choose
 from producer.source.choose.chooser import ask_flavour, ask_members
-from producer.source.connection import Login, SourceConnection
+from producer.source.connection import Login, connect_member
 from schemas.documents import Member, Tls, TlsMode
 from schemas.gtid import Flavour, parse_gtid_set
 from tests.kit.relay.relay import PLAIN, login_of, member_of, members_of, position_of, receiving
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.both_flavours
 def connect_error(server: DatabaseServer, login: Login) -> MillraceError:
     """The error that connecting raises."""
     with pytest.raises(MillraceError) as caught:
-        SourceConnection.connect(member_of(server), login).close()
+        connect_member(member_of(server), login).close()
     return caught.value
 
 
@@ -83,7 +83,7 @@ def test_unreachable_server_is_retryable(source_set: DatabaseSet) -> None:
     login = login_of(source_set.primary)
     unreachable = Member("127.0.0.1", 1)
     with pytest.raises(Retryable) as caught:
-        SourceConnection.connect(unreachable, login)
+        connect_member(unreachable, login)
     assert caught.value.code == "MR-1001"
     facts = ask_members([unreachable, *members_of(source_set)], login, wanted=None)
     choice = choose(facts, wanted=None)
@@ -110,15 +110,15 @@ def test_verified_certificate_is_accepted(source_set: DatabaseSet) -> None:
         return
     for mode in (TlsMode.VERIFY_CA, TlsMode.VERIFY_IDENTITY):
         login = login_of(server, tls=Tls(mode, str(server.tls.authority)))
-        with SourceConnection.connect(member_of(server), login) as connection:
-            (row,) = connection.query("SHOW STATUS LIKE 'Ssl_cipher'")
+        with connect_member(member_of(server), login) as connection:
+            (row,) = connection.named("SHOW STATUS LIKE 'Ssl_cipher'")
             assert row["Value"]
 
 
 def test_server_identity_names_the_relay_directory(source_set: DatabaseSet) -> None:
     """MySQL's UUID; MariaDB's domain and server ID."""
     server = source_set.replicas[0]
-    with SourceConnection.connect(member_of(server), login_of(server)) as connection:
+    with connect_member(member_of(server), login_of(server)) as connection:
         identity = ask_identity(connection)
     assert identity.flavour is server.flavour
     query = (
@@ -199,7 +199,7 @@ def test_reported_grants_are_the_missing_ones(
 def test_tls_disabled_streams_in_plain_text(source_set: DatabaseSet, tmp_path: Path) -> None:
     """`tls: disabled` streams in the clear."""
     server = source_set.primary
-    SourceConnection.connect(member_of(server), login_of(server)).close()
+    connect_member(member_of(server), login_of(server)).close()
     with receiving(server, tmp_path / "relay", tls=PLAIN) as reception:
         reception.wait_for(server)
 
@@ -213,9 +213,9 @@ def test_password_with_any_characters_logs_in(
             user = f"foreign{number}"
             server.execute(f"CREATE USER IF NOT EXISTS '{user}'@'%' IDENTIFIED BY '{password}'")
             login = Login(user=user, password=password, tls=Tls(TlsMode.REQUIRE_UNVERIFIED))
-            tls = TlsChoice("require-unverified")
-            with closing(SourceConnection.connect(member_of(server), login)) as source:
-                (named,) = source.query("SELECT USER() AS name")
+            tls = Tls(TlsMode.REQUIRE_UNVERIFIED)
+            with closing(connect_member(member_of(server), login)) as source:
+                (named,) = source.named("SELECT USER() AS name")
                 assert str(named["name"]).startswith(f"{user}@")
             endpoint = Endpoint(server.host, server.port, user, password, tls)
             with closing(connect(endpoint)) as target:

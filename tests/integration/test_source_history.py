@@ -16,7 +16,7 @@ from producer.relay.reader import RelayReader
 from producer.relay.writer import RelayLog
 from producer.source.choose.choice import choose
 from producer.source.choose.chooser import ask_members
-from producer.source.connection import SourceConnection
+from producer.source.connection import connect_member
 from schemas.documents.model import Member
 from schemas.gtid import Flavour, GtidPosition, parse_gtid_set, unite
 from tests.fixtures.servers import FLAVOURS, NewServer
@@ -55,7 +55,7 @@ def test_file_purged_after_listing_is_looked_up_again(
     """MR-1040 with the server's message; the next try lists the files again."""
     for server in (mysql_server, mariadb_server):
         with (
-            SourceConnection.connect(member_of(server), login_of(server)) as connection,
+            connect_member(member_of(server), login_of(server)) as connection,
             pytest.raises(Retryable) as caught,
         ):
             previous_gtids(connection, flavour=server.flavour, file="purged.000001")
@@ -81,7 +81,7 @@ def test_tagged_gtids_are_followed(mysql_server: DatabaseServer, tmp_path: Path)
 def run_in_session(server: DatabaseServer, statements: list[str]) -> None:
     """Run several statements on one connection."""
     login = login_of(server)
-    with SourceConnection.connect(member_of(server), login) as connection:
+    with connect_member(member_of(server), login) as connection:
         for statement in statements:
             connection.query(statement)
 
@@ -201,7 +201,7 @@ def test_domain_that_begins_inside_a_file_is_complete(new_server: NewServer) -> 
             "CREATE DATABASE late",
         ],
     )
-    with SourceConnection.connect(member_of(server), login_of(server)) as connection:
+    with connect_member(member_of(server), login_of(server)) as connection:
         for page in (2, 3, 1000):
             found = find_start_file(
                 connection, flavour=server.flavour, wanted=None, page_events=page

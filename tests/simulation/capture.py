@@ -260,13 +260,14 @@ class _Stream:
 
 
 class _Connection:
-    """``producer.source.connection.SourceConnection`` on the model."""
+    """``MySqlSession`` on the model."""
 
     def __init__(self, source: ModelSource, wire_bytes: int, stop: threading.Event) -> None:
         self._source = source
         self._wire_bytes = wire_bytes
         self._stop = stop
         self.member = "model"
+        ((self.version_text,),) = (row.values() for row in source.answer("SELECT VERSION()"))
 
     def __enter__(self) -> "_Connection":
         return self
@@ -274,7 +275,7 @@ class _Connection:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def query(self, sql: str) -> list[Mapping[str, object]]:
+    def named(self, sql: str) -> list[Mapping[str, object]]:
         return list(self._source.answer(sql))
 
     def command(self, command: int, payload: bytes) -> None:
@@ -309,13 +310,5 @@ class _Socket:
 @contextmanager
 def _dialling(dial: Callable[[], _Connection]) -> Iterator[None]:
     """Every connection of the receiver goes to ``dial``."""
-    with mock.patch.object(receiving, "SourceConnection", _Dialler(dial)):
+    with mock.patch.object(receiving, "connect_member", side_effect=lambda *_: dial()):
         yield
-
-
-@dataclass
-class _Dialler:
-    dial: Callable[[], _Connection]
-
-    def connect(self, member: Member, login: Login) -> _Connection:
-        return self.dial()

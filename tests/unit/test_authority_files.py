@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from drivers.mysql.connection import Endpoint, TlsChoice, connect
+from drivers.mysql.connection import Endpoint, connect
 from millrace.errors import Fatal, Retryable
-from producer.source.connection import Login, SourceConnection
+from producer.source.connection import Login, connect_member
 from schemas.documents import Member, Tls, TlsMode
 
 Connect = Callable[[str], object]
@@ -17,11 +17,11 @@ Connect = Callable[[str], object]
 
 def _source(ca_path: str) -> object:
     login = Login(user="someone", password="secret", tls=Tls(TlsMode.VERIFY_CA, ca_path))
-    return SourceConnection.connect(Member("127.0.0.1", 1), login)
+    return connect_member(Member("127.0.0.1", 1), login)
 
 
 def _target(ca_path: str) -> object:
-    return connect(Endpoint("127.0.0.1", 1, "someone", "", TlsChoice("verify-ca", ca_path)))
+    return connect(Endpoint("127.0.0.1", 1, "someone", "", Tls(TlsMode.VERIFY_CA, ca_path)))
 
 
 SIDES = pytest.mark.parametrize(

@@ -70,7 +70,9 @@ def test_refused_lock_on_the_source_is_fixed_there() -> None:
     refusal = pymysql.err.OperationalError(
         1044, "Access denied for user 'm'@'%' to database 'shop'"
     )
-    error = translated(refusal, account="m@%", side=Side.SOURCE)
+    error = translated(
+        refusal, endpoint=Endpoint("db", 1, "m", "", side=Side.SOURCE), account="m@%"
+    )
     assert error.fix.startswith("GRANT SELECT, LOCK TABLES ON `shop`.* TO `m`@`%`;")
     assert "primary of the source set" in error.fix
     assert "REPLICATION CLIENT" not in error.fix

@@ -1,14 +1,13 @@
 """A driver's error becomes a branch, a code, and a text without a row's contents."""
 
-from typing import Never
+from typing import Any, Never, cast
 
 import pymysql
 import pytest
 
-from drivers.mysql.connection import translated
+from drivers.mysql.connection import Endpoint, MySqlSession, translated
 from millrace.errors import Fatal, MillraceError, Retryable
-from producer.source.connection import Login, SourceConnection
-from schemas.documents import Member, Tls
+from producer.source.connection import CAPTURE_CODES
 
 ERRORS = {
     "MR-5001": (
@@ -31,8 +30,7 @@ ERRORS = {
     "MR-5014": (1153,),
 }
 TRIED_AGAIN = ("MR-5001", "MR-5003", "MR-5004", "MR-5005", "MR-5006")
-CAPTURE_CODES = {"MR-1001", "MR-1002", "MR-1004", "MR-1005", "MR-1006", "MR-1007"}
-OF_DUMPS = 1220  # has the codes of a dump
+CODES_OF_CAPTURE = {"MR-1001", "MR-1002", "MR-1004", "MR-1005", "MR-1006", "MR-1007"}
 WANTED = [(number, code) for code, numbers in ERRORS.items() for number in numbers]
 
 
@@ -49,20 +47,19 @@ def test_each_target_error_has_its_branch_and_code(number: int, code: str) -> No
 
 def test_both_halves_retry_the_same_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     """For each error number of a query; each half has its own codes."""
-    member, login = Member("db", 3306), Login(user="millrace", password="", tls=Tls())
-    monkeypatch.setattr(pymysql, "connect", lambda **_: _Refusing())
-    session = SourceConnection.connect(member, login)
+    session = MySqlSession(
+        Endpoint("db", 3306, "millrace", ""), connection=cast(Any, _Refusing()), codes=CAPTURE_CODES
+    )
     found = {}
     for number, text in (*((number, "message") for number in range(10_000)), *FULL):
         error = pymysql.err.OperationalError(number, text)
         monkeypatch.setattr(_Refusing, "error", error)
         with pytest.raises(MillraceError) as caught:
             session.query("SELECT 1")
-        if number != OF_DUMPS:
-            found[number] = caught.value
-            assert type(caught.value) is type(translated(error)), number
-            assert caught.value.errno == number
-    assert {error.code for error in found.values()} == CAPTURE_CODES
+        found[number] = caught.value
+        assert type(caught.value) is type(translated(error)), number
+        assert caught.value.errno == number
+    assert {error.code for error in found.values()} == CODES_OF_CAPTURE
 
 
 class _Refusing:

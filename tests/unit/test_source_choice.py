@@ -1,6 +1,7 @@
 """The choice of a member and the check of settings are pure, on constructed answers."""
 
 from dataclasses import replace
+from typing import Never
 
 import pytest
 
@@ -22,7 +23,7 @@ from producer.source.choose.choice import (
     count_missing,
 )
 from producer.source.choose.chooser import ask_flavour
-from producer.source.connection import Login, SourceConnection
+from producer.source.connection import Login
 from schemas.documents import Directives, Member, Tls, TlsMode
 from schemas.gtid import Flavour, parse_binlog_state, parse_gtid_set
 from tests.kit.capture.recorded import SETTINGS, VERSIONS, RecordedServer
@@ -218,16 +219,6 @@ def test_mixed_sets_are_refused_but_two_primaries_may_pass() -> None:
     assert "switchover" in two.value.fix
 
 
-class _NoServer:
-    """Connections that end in the error of their member."""
-
-    def __init__(self, errors: dict[Member, MillraceError]) -> None:
-        self._errors = errors
-
-    def connect(self, member: Member, login: Login) -> SourceConnection:
-        raise self._errors[member]
-
-
 def test_unknown_flavour_waits_while_a_member_may_return(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -241,7 +232,13 @@ def test_unknown_flavour_waits_while_a_member_may_return(
         (refused, refused, refused),
     ):
         errors: dict[Member, MillraceError] = {primary: of_primary, replica: of_replica}
-        monkeypatch.setattr(chooser, "SourceConnection", _NoServer(errors))
+
+        def refuse(
+            member: Member, login: Login, errors: dict[Member, MillraceError] = errors
+        ) -> Never:
+            raise errors[member]
+
+        monkeypatch.setattr(chooser, "connect_member", refuse)
         with pytest.raises(MillraceError) as caught:
             ask_flavour((primary, replica), login)
         assert caught.value is error

@@ -6,9 +6,11 @@ from unittest import mock
 import pymysql
 import pytest
 
-from drivers.mysql.start_file import parse_gtid_list
+from drivers.mysql.connection import Endpoint, MySqlSession, NamedRow
+from drivers.mysql.dump_errors import decode_error_packet, explain_dump_error
+from drivers.mysql.start_file import binlog_events, parse_gtid_list
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
-from producer.source.connection import Row, SourceConnection
+from producer.source.connection import CAPTURE_CODES
 from producer.source.receive.dump import (
     HOST,
     ReplicaIdentity,
@@ -16,7 +18,6 @@ from producer.source.receive.dump import (
     dump_payload,
     register_payload,
 )
-from producer.source.receive.dump_errors import decode_error_packet, explain_dump_error
 from schemas.documents.model import Member
 from schemas.server_version import ServerVersion
 
@@ -135,26 +136,26 @@ def test_installations_sharing_a_set_name_do_not_evict_each_other() -> None:
 def test_server_id_of_a_replica_is_not_taken() -> None:
     """The next free one is taken; Millrace's former reader, which is to be evicted, keeps none."""
     reader = ReplicaIdentity.for_set("shop")
-    replica: Row = {"Server_Id": reader.server_id, "Host": "db-2", "Port": 3306}
-    former: Row = {"Server_Id": reader.server_id, "Host": HOST, "Port": 0}
+    replica: NamedRow = {"Server_Id": reader.server_id, "Host": "db-2", "Port": 3306}
+    former: NamedRow = {"Server_Id": reader.server_id, "Host": HOST, "Port": 0}
     modern, maria = ServerVersion.parse("8.4.0"), ServerVersion.parse("10.11.19-MariaDB")
     for rows, server_id in (([replica], reader.server_id + 1), ([former], reader.server_id)):
         older = [{name.replace("_Id", "_id"): value for name, value in row.items()} for row in rows]
         asked = _Asked({"SHOW REPLICAS": rows, "SHOW SLAVE HOSTS": older})
         for server in (modern, maria):
-            taken = ask_replica_ids(cast(SourceConnection, asked), server)
+            taken = ask_replica_ids(cast(MySqlSession, asked), server)
             assert reader.avoiding(taken).server_id == server_id
-    refused = cast(SourceConnection, _Asked({}))
+    refused = cast(MySqlSession, _Asked({}))
     assert ask_replica_ids(refused, maria) == frozenset()
 
 
 class _Asked:
     """A server's answers; the account may send no other query."""
 
-    def __init__(self, answers: dict[str, list[Row]]) -> None:
+    def __init__(self, answers: dict[str, list[NamedRow]]) -> None:
         self._answers = answers
 
-    def query(self, statement: str) -> list[Row]:
+    def named(self, statement: str) -> list[NamedRow]:
         if statement not in self._answers:
             raise Fatal("MR-1005", f"{statement}: access denied")
         return self._answers[statement]
@@ -166,12 +167,13 @@ def test_printed_gtid_list_is_parsed() -> None:
     assert parse_gtid_list("[]").is_empty
 
 
-def _failing(error: Exception) -> SourceConnection:
+def _failing(error: Exception) -> MySqlSession:
     """Return a connection whose queries end with this error of the driver."""
     connection = mock.MagicMock()
     connection.cursor.return_value.__enter__.return_value.execute.side_effect = error
     connection.cursor.return_value.__exit__.return_value = None
-    return SourceConnection(connection, HERE)
+    endpoint = Endpoint(HERE.host, HERE.port, "", "")
+    return MySqlSession(endpoint, connection=connection, codes=CAPTURE_CODES)
 
 
 @pytest.mark.parametrize(
@@ -205,7 +207,7 @@ def test_binlog_file_purged_between_queries_is_retried(message: str, code: str) 
         1220, f"Error when executing command SHOW BINLOG EVENTS: {message}"
     )
     with pytest.raises(Retryable) as caught:
-        _failing(refused).query("SHOW BINLOG EVENTS")
+        binlog_events(_failing(refused), "binlog.000001", 1)
     assert caught.value.code == code
     assert ("max_allowed_packet" in caught.value.fix) == (code == "MR-1044")
     assert message in caught.value.message

@@ -36,7 +36,7 @@ from deploy.servers.programs import MARIADB_SUITES, mariadb_programs, mysql_prog
 from millrace.errors import Fatal
 from millrace.home_folder import home
 from producer.relay.writer import RelayLog
-from producer.source.connection import Login, SourceConnection
+from producer.source.connection import Login, connect_member
 from producer.source.receive.dump import ReplicaIdentity
 from producer.source.receive.receiver import Receiver, ReceiverSource
 from producer.task.warm_up import warm
@@ -249,7 +249,7 @@ def _run_receiver(
     member = Member(DatabaseServer.host, int(port))
     login = Login(user="peer", password=os.environ["BENCH_PASSWORD"], tls=Tls(TlsMode(mode)))
     over_tls = Login(user="peer", password=login.password, tls=Tls(TlsMode.REQUIRE_UNVERIFIED))
-    SourceConnection.connect(member, over_tls).close()  # MySQL's plain logins need one before them
+    connect_member(member, over_tls).close()  # MySQL's plain logins need one before them
     relay = RelayLog.open(Path(root), flavour=Flavour(flavour))
     source = ReceiverSource(member=member, login=login, replica=ReplicaIdentity.for_set("bench"))
     receiver, stop = Receiver(source, relay, wanted=None), threading.Event()

@@ -19,9 +19,18 @@ from pathlib import Path
 from consumer.compare import Ends
 from consumer.task.start import take_over
 from deploy.servers import Account, DatabaseServer, ServerOptions
-from drivers.mysql.connection import Endpoint, TlsChoice, connect
+from drivers.mysql.connection import Endpoint, connect
 from millrace.home_folder import home
-from schemas.documents import ApplyRules, ApplyTask, Brokers, Start, TableFilter, TopicAddress
+from schemas.documents import (
+    ApplyRules,
+    ApplyTask,
+    Brokers,
+    Start,
+    TableFilter,
+    Tls,
+    TlsMode,
+    TopicAddress,
+)
 from schemas.gtid import Flavour
 
 ROWS = 10_000_000
@@ -122,7 +131,7 @@ def _ends(servers: Sequence[DatabaseServer]) -> Ends:
             server.port,
             ACCOUNT.user,
             ACCOUNT.password,
-            TlsChoice("require-unverified"),
+            Tls(TlsMode.REQUIRE_UNVERIFIED),
         )
         for server in servers
     )

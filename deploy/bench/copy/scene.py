@@ -19,9 +19,10 @@ from pathlib import Path
 from consumer.copy import TablePair
 from deploy.servers import Account, DatabaseServer, ServerOptions
 from drivers.mysql.catalog import read_inventory
-from drivers.mysql.connection import Endpoint, TlsChoice, connect
+from drivers.mysql.connection import Endpoint, connect
 from millrace.errors import Fatal
 from millrace.home_folder import home
+from schemas.documents import Tls, TlsMode
 from schemas.gtid import Flavour
 
 DATABASE, TABLE = "bench", "orders"
@@ -48,7 +49,7 @@ class Scene:
     def endpoints(self) -> tuple[Endpoint, Endpoint]:
         """Where the copy logs in."""
         ours, theirs = (
-            Endpoint(s.host, s.port, s.user, s.password, TlsChoice("require-unverified"))
+            Endpoint(s.host, s.port, s.user, s.password, Tls(TlsMode.REQUIRE_UNVERIFIED))
             for s in (self.source, self.target)
         )
         return ours, theirs

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from drivers.mysql.connection import MySqlSession
 from drivers.mysql.members import ask_each, ask_identity, ask_position, ask_replications
 from drivers.mysql.start_file import ask_binlog_state, next_logged
 from millrace.errors import Fatal, MillraceError, Retryable
-from producer.source.connection import Login, SourceConnection
+from producer.source.connection import Login, connect_member
 from schemas.documents import SetDocument
 from schemas.documents.model import Member
 from schemas.gtid import Flavour, History, MariadbGtid, MariadbGtidSet, missing
@@ -50,7 +51,7 @@ class HaltedReplica:
 def halted_replicas(document: SetDocument, history: History) -> tuple[HaltedReplica, ...]:
     """The members that have a stopped thread and not all of the primary's ``history``; only those that answer."""
 
-    def ask(connection: SourceConnection) -> HaltedReplica:
+    def ask(connection: MySqlSession) -> HaltedReplica:
         identity = ask_identity(connection)
         replications = ask_replications(connection, identity.dialect)
         threads = tuple(text for one in replications for text in one.stopped)
@@ -81,20 +82,18 @@ def next_transaction(
     return None
 
 
-def _ask_each(
-    document: SetDocument, ask: Callable[[SourceConnection], T]
-) -> list[T | MillraceError]:
+def _ask_each(document: SetDocument, ask: Callable[[MySqlSession], T]) -> list[T | MillraceError]:
     account = document.account
     login = Login(user=account.user, password=account.password, tls=document.tls)
 
     def connected(member: Member) -> T:
-        with SourceConnection.connect(member, login) as connection:
+        with connect_member(member, login) as connection:
             return ask(connection)
 
     return ask_each(document.members, connected)
 
 
-def _history_of_primary(connection: SourceConnection) -> History | None:
+def _history_of_primary(connection: MySqlSession) -> History | None:
     """The history of a primary; ``None`` for a replica."""
     identity = ask_identity(connection)
     flavour = identity.flavour
@@ -103,6 +102,6 @@ def _history_of_primary(connection: SourceConnection) -> History | None:
     position = ask_position(connection, flavour)
     if flavour is Flavour.MYSQL:
         return History(position)
-    (row,) = connection.query("SELECT @@GLOBAL.gtid_slave_pos AS gtids")
+    (row,) = connection.named("SELECT @@GLOBAL.gtid_slave_pos AS gtids")
     replicated = MariadbGtidSet.parse(str(row["gtids"] or ""))
     return History(position, ask_binlog_state(connection), replicated)

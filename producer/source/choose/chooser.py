@@ -13,7 +13,7 @@ from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger
 from producer.source.choose.choice import Choice, Preferences, Verdict, choose, judge_members
 from producer.source.choose.judge import Look
-from producer.source.connection import Login, SourceConnection
+from producer.source.connection import Login, connect_member
 from schemas.documents.model import Directives, Member, SetDocument
 from schemas.gtid import Flavour, GtidPosition
 from schemas.stages.captured import MemberView
@@ -133,7 +133,7 @@ def ask_members(
     names: Sequence[Member], login: Login, *, wanted: GtidPosition | None, timeout_s: float = 0.0
 ) -> tuple[MemberFacts, ...]:
     """Query all members at the same time; the result has the same order. ``timeout_s``: for each answer."""
-    connect = partial(SourceConnection.connect, login=login, timeout_s=timeout_s)
+    connect = partial(connect_member, login=login, timeout_s=timeout_s)
     return members.ask_members(names, connect, wanted=wanted)
 
 
@@ -142,7 +142,7 @@ def ask_flavour(names: Iterable[Member], login: Login) -> Flavour:
     errors: list[MillraceError] = []
     for member in names:
         try:
-            with SourceConnection.connect(member, login) as connection:
+            with connect_member(member, login) as connection:
                 return ask_identity(connection).flavour
         except MillraceError as error:
             errors.append(error)

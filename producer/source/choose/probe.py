@@ -5,9 +5,9 @@ Needs REPLICATION CLIENT. A few statements on a connection that stays open.
 
 from dataclasses import dataclass
 
+from drivers.mysql.connection import MySqlSession, NamedRow
 from drivers.mysql.members import Identity, ask_position, ask_replications, greatest_lag_s
 from millrace.errors import MillraceError
-from producer.source.connection import Row, SourceConnection
 from schemas.documents.model import Member
 from schemas.gtid import GtidPosition
 
@@ -26,11 +26,11 @@ class Pulse:
     pos: int | None = None
 
 
-def ask_pulse(connection: SourceConnection, identity: Identity) -> Pulse:
+def ask_pulse(connection: MySqlSession, identity: Identity) -> Pulse:
     """Query a member. Errors: see ``connection``."""
     position = ask_position(connection, identity.flavour)
     replications = ask_replications(connection, identity.dialect)
-    end: Row = next(iter(connection.query(identity.dialect.binlog_status)), {})
+    end: NamedRow = next(iter(connection.named(identity.dialect.binlog_status)), {})
     return Pulse(
         member=connection.member,
         server=identity.server,

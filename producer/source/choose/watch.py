@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
+from drivers.mysql.connection import MySqlSession
 from drivers.mysql.members import Identity, ask_identity
 from millrace.errors import MillraceError, Retryable
 from millrace.log import get_logger
@@ -19,7 +20,7 @@ from producer.source.choose.choice import count_missing
 from producer.source.choose.judge import Look
 from producer.source.choose.lag import LagMeter, Still
 from producer.source.choose.probe import Pulse, ask_pulse
-from producer.source.connection import Login, SourceConnection
+from producer.source.connection import Login, connect_member
 from schemas.documents.model import Member
 from schemas.gtid import GtidPosition
 
@@ -102,7 +103,7 @@ class _Probe:
     def __init__(self, member: Member, login: Login) -> None:
         self._member = member
         self._login = login
-        self._connection: SourceConnection | None = None
+        self._connection: MySqlSession | None = None
         self._identity: Identity | None = None
         self._asked: Future[Pulse] | None = None
 
@@ -129,9 +130,7 @@ class _Probe:
         try:
             if self._connection is None or self._identity is None:
                 self.close()
-                self._connection = SourceConnection.connect(
-                    self._member, self._login, timeout_s=TIMEOUT_S
-                )
+                self._connection = connect_member(self._member, self._login, timeout_s=TIMEOUT_S)
                 self._identity = ask_identity(self._connection)
             return ask_pulse(self._connection, self._identity)
         except MillraceError as error:

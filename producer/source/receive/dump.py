@@ -23,8 +23,8 @@ from dataclasses import dataclass, replace
 from uuid import NAMESPACE_URL, uuid5
 from zlib import crc32
 
+from drivers.mysql.connection import MySqlSession
 from millrace.errors import Fatal
-from producer.source.connection import SourceConnection
 from schemas.gtid import Flavour
 from schemas.server_version import ServerVersion
 
@@ -59,10 +59,10 @@ class ReplicaIdentity:
         return replace(self, server_id=server_id)
 
 
-def ask_replica_ids(connection: SourceConnection, server: ServerVersion) -> frozenset[int]:
+def ask_replica_ids(connection: MySqlSession, server: ServerVersion) -> frozenset[int]:
     """The server ids of the replicas other than Millrace; empty if the privilege is missing (MariaDB)."""
     try:
-        rows = connection.query(server.replicas)
+        rows = connection.named(server.replicas)
     except Fatal as error:
         if error.code != "MR-1005":
             raise
@@ -72,7 +72,7 @@ def ask_replica_ids(connection: SourceConnection, server: ServerVersion) -> froz
 
 
 def start_dump(
-    connection: SourceConnection,
+    connection: MySqlSession,
     *,
     replica: ReplicaIdentity,
     flavour: Flavour,
@@ -83,13 +83,13 @@ def start_dump(
     """Request ``file`` from ``pos`` (at most 2^32-1) on, then every later file, as an endless stream."""
     period = int(heartbeat_s * NANOSECONDS)
     if flavour is Flavour.MYSQL:
-        connection.query(
+        connection.named(
             f"SET @source_binlog_checksum='CRC32', @master_binlog_checksum='CRC32',"
             f" @source_heartbeat_period={period}, @master_heartbeat_period={period},"
             f" @replica_uuid='{replica.uuid}', @slave_uuid='{replica.uuid}'"
         )
     else:
-        connection.query(
+        connection.named(
             f"SET @mariadb_slave_capability=4, @master_binlog_checksum='CRC32', @master_heartbeat_period={period}"
         )
     connection.command(COM_REGISTER_SLAVE, register_payload(replica.server_id))

@@ -20,6 +20,7 @@ from typing import Protocol
 
 import numpy as np
 
+from drivers.mysql.dump_errors import decode_error_packet
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger
 from producer.binlog import events as t
@@ -28,7 +29,6 @@ from producer.binlog.crc import TABLES
 from producer.binlog.gtid_runs import new_runs
 from producer.relay import layout
 from producer.relay.writer import RelayLog
-from producer.source.receive.dump_errors import decode_error_packet
 from schemas.documents.model import Member
 from schemas.gtid import Flavour
 from schemas.place import FIRST_POS

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from drivers.mysql.members import ask_identity, ask_replications
 from drivers.mysql.start_file import list_binlog_files, previous_gtids
 from millrace.errors import Fatal, MillraceError
-from producer.source.connection import Login, SourceConnection
+from producer.source.connection import Login, connect_member
 from schemas.documents.model import Member
 from schemas.gtid import Flavour, GtidPosition
 
@@ -22,7 +22,7 @@ def find_position_before(
     is_answered = False
     for member in members:
         try:
-            with SourceConnection.connect(member, login) as connection:
+            with connect_member(member, login) as connection:
                 is_answered = True
                 if file not in list_binlog_files(connection):
                     continue

@@ -31,6 +31,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from drivers.mysql.connection import MySqlSession
 from drivers.mysql.members import Identity, ask_binlog, ask_identity, ask_position, find_errant
 from drivers.mysql.start_file import StartFile, find_start_file, list_binlog_files
 from millrace.errors import Fatal, Retryable
@@ -40,7 +41,7 @@ from producer.relay.open_file import ResumePoint
 from producer.relay.quarantine import CORRUPTION
 from producer.relay.reader import RelayReader
 from producer.relay.writer import RelayLog
-from producer.source.connection import Login, SourceConnection
+from producer.source.connection import Login, connect_member
 from producer.source.receive.dump import POSITION_MAX, ReplicaIdentity, ask_replica_ids, start_dump
 from producer.source.receive.dump_stream import DumpStream, StreamFigures
 from producer.source.receive.overlap import Overlap
@@ -181,7 +182,7 @@ class Receiver:
         return self._is_choice_current and is_unused and not self._handover.is_live
 
     def _connect_and_receive(self, stop: threading.Event) -> None:
-        with SourceConnection.connect(self._source.member, self._source.login) as connection:
+        with connect_member(self._source.member, self._source.login) as connection:
             self._figures.connects += 1
             identity = ask_identity(connection)
             self._relay.cut_back()
@@ -200,7 +201,7 @@ class Receiver:
         return self._handover.is_live and is_same
 
     def _receive_in_new_subdir(
-        self, connection: SourceConnection, identity: Identity, stop: threading.Event
+        self, connection: MySqlSession, identity: Identity, stop: threading.Event
     ) -> None:
         missing = self._find_missing(connection, identity, stop)
         if missing and self._handover.is_live:
@@ -235,7 +236,7 @@ class Receiver:
         is_other = resume is not None and resume.server != identity.server
         return Overlap(self._relay) if is_other and self._is_continuous else None
 
-    def _resume_point(self, connection: SourceConnection, identity: Identity) -> ResumePoint | None:
+    def _resume_point(self, connection: MySqlSession, identity: Identity) -> ResumePoint | None:
         """Where to resume in the relay log; None if that is not possible."""
         resume = self._relay.resume_point()
         if not self._is_continuous or resume is None or resume.server != identity.server:
@@ -258,7 +259,7 @@ class Receiver:
         return resume if is_older else None
 
     def _find_missing(
-        self, connection: SourceConnection, identity: Identity, stop: threading.Event
+        self, connection: MySqlSession, identity: Identity, stop: threading.Event
     ) -> str:
         """The GTIDs of the relay log that the member is missing after at most ``CATCH_UP_S``; "" if none."""
         resume = self._relay.resume_point()
@@ -274,7 +275,7 @@ class Receiver:
 
     def _find_start(
         self,
-        connection: SourceConnection,
+        connection: MySqlSession,
         flavour: Flavour,
         *,
         missing: str,
@@ -317,7 +318,7 @@ class Receiver:
 
     def _receive(
         self,
-        connection: SourceConnection,
+        connection: MySqlSession,
         identity: Identity,
         resume: ResumePoint,
         stop: threading.Event,

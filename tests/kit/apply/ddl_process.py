@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from consumer.turn.warm_up import warm
-from drivers.mysql.connection import Endpoint, MySqlSession, TlsChoice
+from drivers.mysql.connection import Endpoint, MySqlSession
 from millrace import faults
 from millrace.log import configure
+from schemas.documents import Tls, TlsMode
 from schemas.gtid import Flavour
 from tests.fixtures.servers import SERVICE
 from tests.kit.apply.local import LocalRecords, apply_task, ignore, started_at
@@ -101,7 +102,7 @@ def main(port: str, name: str, flavour: str, *points: str) -> None:
     warm()
     script = _Script(name, Flavour(flavour))
     _print_executed(script)
-    tls = TlsChoice("require-unverified")
+    tls = Tls(TlsMode.REQUIRE_UNVERIFIED)
     endpoint = Endpoint("127.0.0.1", int(port), SERVICE.user, SERVICE.password, tls)
     for statement in range(len(script.ends)):
         for point in points:

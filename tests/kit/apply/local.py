@@ -26,7 +26,7 @@ from consumer.write.lanes import Done, Work
 from consumer.write.target_transaction import BEFORE_LANE_COMMIT
 from deploy.servers import DatabaseServer
 from drivers.mysql.catalog import Inventory
-from drivers.mysql.connection import Endpoint, TlsChoice, connect
+from drivers.mysql.connection import Endpoint, connect
 from millrace import faults
 from millrace.errors import Retryable
 from schemas.documents import (
@@ -38,6 +38,8 @@ from schemas.documents import (
     SafeMode,
     Start,
     TableFilter,
+    Tls,
+    TlsMode,
     TopicAddress,
 )
 from tests.kit.apply.topic import RecordStream
@@ -239,7 +241,7 @@ class LocalApplier(BatchApplier):
 
 def endpoint_of(server: DatabaseServer) -> Endpoint:
     """The service's account over TLS; MySQL accepts its password only encrypted."""
-    tls = TlsChoice("require-unverified")
+    tls = Tls(TlsMode.REQUIRE_UNVERIFIED)
     return Endpoint(server.host, server.port, server.user, server.password, tls)
 
 

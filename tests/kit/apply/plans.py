@@ -18,7 +18,6 @@ from pymysql.cursors import DictCursor
 from deploy.servers import DatabaseServer
 from drivers.mysql.connection import MySqlSession
 from millrace.text_protocol.arriving import RowPackets
-from producer.source.connection import SourceConnection
 from schemas.gtid import Flavour
 
 _EXPLAINED = re.compile(r"\s*(?:SELECT|UPDATE|DELETE|INSERT\b.*\bSELECT)\b(?! HISTORY)", re.DOTALL)
@@ -124,26 +123,19 @@ def explained(server: DatabaseServer, *databases: str) -> Iterator[Plans]:
     )
     plans = Plans(connection, server.flavour, databases)
     query, packets = pymysql.connections.Connection.query, MySqlSession.read_packets
-    images = SourceConnection.row_packets
 
     def explain_query(self: Any, sql: str | bytes, unbuffered: bool = False) -> int:
         if self.port == server.port and self is not connection:
             plans.explain(sql)
         return query(self, cast(str, sql), unbuffered)
 
-    def explain_packets(self: MySqlSession, sql: bytes) -> RowPackets:
+    def explain_packets(self: MySqlSession, sql: str | bytes) -> RowPackets:
         if self.endpoint.port == server.port:
             plans.explain(sql)
         return packets(self, sql)
-
-    def explain_images(self: SourceConnection, statement: str) -> RowPackets:
-        if self.member.port == server.port:
-            plans.explain(statement)
-        return images(self, statement)
 
     # the driver's call for each statement, and our calls that read packets themselves
     with connection, pytest.MonkeyPatch.context() as patch:
         patch.setattr(pymysql.connections.Connection, "query", explain_query)
         patch.setattr(MySqlSession, "read_packets", explain_packets)
-        patch.setattr(SourceConnection, "row_packets", explain_images)
         yield plans

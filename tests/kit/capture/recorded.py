@@ -9,12 +9,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import cast
 
+from drivers.mysql.connection import MySqlSession, NamedRow, Value
 from millrace.errors import Fatal
-from producer.source.connection import Row, SourceConnection, Value
 from schemas.documents.model import Member
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
-_FILTERS: Row = {
+_FILTERS: NamedRow = {
     "Replicate_Do_DB": "",
     "Replicate_Ignore_DB": "",
     "Replicate_Do_Table": "",
@@ -24,14 +24,14 @@ _FILTERS: Row = {
     "Replicate_Ignore_Server_Ids": "",
     "Replicate_Rewrite_DB": "",
 }
-_BINLOG: Row = {
+_BINLOG: NamedRow = {
     "File": "binlog.000002",
     "Position": 1307,
     "Binlog_Do_DB": "",
     "Binlog_Ignore_DB": "",
     "Executed_Gtid_Set": f"{UUID}:1-5",
 }
-_EVENTS: Sequence[Row] = (
+_EVENTS: Sequence[NamedRow] = (
     {"Log_name": "binlog.000002", "Pos": 4, "Event_type": "Format_desc", "Info": "Server ver: 8"},
     {"Log_name": "binlog.000002", "Pos": 126, "Event_type": "Previous_gtids", "Info": ""},
 )
@@ -48,7 +48,7 @@ SETTINGS: Mapping[str, str] = {
 }
 _OLD_NAMES = {"log_slave_updates": "ON", "slave_parallel_workers": "4"}
 _NEW_NAMES = {"log_replica_updates": "ON", "replica_parallel_workers": "4"}
-_BEHIND_SLAVE: Row = {
+_BEHIND_SLAVE: NamedRow = {
     "Master_Host": "db1",
     "Master_Port": 3306,
     "Slave_IO_Running": "Yes",
@@ -56,7 +56,7 @@ _BEHIND_SLAVE: Row = {
     "Seconds_Behind_Master": 3,
     **_FILTERS,
 }
-_BEHIND_REPLICA: Row = {
+_BEHIND_REPLICA: NamedRow = {
     "Source_Host": "db1",
     "Source_Port": 3306,
     "Replica_IO_Running": "Yes",
@@ -66,7 +66,7 @@ _BEHIND_REPLICA: Row = {
 }
 
 # by version: the statements that differ, and the settings under the version's names
-_VERSIONS: Mapping[str, tuple[Mapping[str, Sequence[Row]], Mapping[str, str]]] = {
+_VERSIONS: Mapping[str, tuple[Mapping[str, Sequence[NamedRow]], Mapping[str, str]]] = {
     "8.0.21": (
         {"SHOW SLAVE STATUS": [_BEHIND_SLAVE], "SHOW MASTER STATUS": [_BINLOG]},
         _OLD_NAMES | {"slave_preserve_commit_order": "ON"},
@@ -103,33 +103,28 @@ class RecordedServer:
     def __init__(self, version: str, **settings: str) -> None:
         statements, names = _VERSIONS[version]
         self.member = Member("db", 3306)
-        self._version = version
+        self.version_text = version
         self._variables = {**SETTINGS, **names, **settings}
-        self._statements: dict[str, Sequence[Row]] = {
+        self._statements: dict[str, Sequence[NamedRow]] = {
             **statements,
             "SHOW BINARY LOGS": [
                 {"Log_name": "binlog.000002", "File_size": 1307, "Encrypted": "No"}
             ],
-            "SELECT VERSION() AS version": [{"version": version}],
             "SELECT @@GLOBAL.gtid_executed AS position": [{"position": f"{UUID}:1-5"}],
             "SELECT @@GLOBAL.gtid_purged AS gtids": [{"gtids": ""}],
         }
 
     @property
-    def connection(self) -> SourceConnection:
+    def connection(self) -> MySqlSession:
         """A connection for code that queries a member."""
-        return cast(SourceConnection, self)
+        return cast(MySqlSession, self)
 
     @property
     def name(self) -> str:
         """As host:port."""
         return str(self.member)
 
-    def named(self, statement: str) -> Sequence[Row]:
-        """The same."""
-        return self.query(statement)
-
-    def query(self, statement: str, arguments: Sequence[Value] = ()) -> Sequence[Row]:
+    def named(self, statement: str, arguments: Sequence[Value] = ()) -> Sequence[NamedRow]:
         """The answer, or error 1064."""
         if statement.startswith("SHOW GLOBAL VARIABLES LIKE 'server_uuid'"):
             return [{"Variable_name": "server_uuid", "Value": UUID}]
@@ -143,5 +138,5 @@ class RecordedServer:
             return _EVENTS
         if statement not in self._statements:
             text = f"You have an error in your SQL syntax near '{statement.split(' ', 1)[1]}'"
-            raise Fatal("MR-1007", f"{self.member} {self._version} answers 1064: {text}")
+            raise Fatal("MR-1007", f"{self.member} {self.version_text} answers 1064: {text}")
         return self._statements[statement]

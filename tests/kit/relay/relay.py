@@ -14,7 +14,7 @@ from deploy.servers import DatabaseServer, DatabaseSet
 from millrace.errors import MillraceError
 from producer.relay.reader import RelayReader
 from producer.relay.writer import RelayLog
-from producer.source.connection import Login, SourceConnection
+from producer.source.connection import Login, connect_member
 from producer.source.receive.dump import ReplicaIdentity
 from producer.source.receive.receiver import Receiver, ReceiverSource
 from schemas.documents import Member, Tls, TlsMode
@@ -129,7 +129,7 @@ def receiving(
     if not from_first and wanted is None:
         wanted = relay.position() if relay.end() is not None else position_of(server)
     if tls is PLAIN:  # MySQL accepts a password without TLS only after a login over TLS cached it
-        SourceConnection.connect(member_of(server), login_of(server)).close()
+        connect_member(member_of(server), login_of(server)).close()
     source = ReceiverSource(
         member=member or member_of(server),
         login=login_of(server, tls=tls),

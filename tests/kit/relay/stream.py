@@ -9,7 +9,7 @@ from typing import Any
 
 import pymysql
 
-from producer.source.connection import Login, SourceConnection
+from producer.source.connection import Login, connect_member
 from schemas.documents import Member, Tls, TlsMode
 
 DUMP, DUMP_GTID = 0x12, 0x1E
@@ -56,7 +56,7 @@ def dump_packets(
     """
     found: list[bytes] = []
     login = Login(user=address.user, password=address.password, tls=Tls(address.tls))
-    with SourceConnection.connect(Member("127.0.0.1", address.port), login) as connection:
+    with connect_member(Member("127.0.0.1", address.port), login) as connection:
         for statement in settings:
             connection.query(statement)
         stream = connection.start_stream(command, payload)
