@@ -45,7 +45,7 @@ from consumer.spark.scratch import (
 )
 from consumer.target.loads import Amount
 from consumer.turn.executor import execute, execute_share
-from consumer.turn.order import Answer, Order, Outcome, Share, ShareEnd, result_of
+from consumer.turn.order import Answer, Outcome, Share, ShareEnd, TurnOrder, result_of
 from consumer.turn.warm_up import warm
 from consumer.write.incidents import Tally
 from drivers.kafka.refusals import refusal_of
@@ -348,7 +348,7 @@ class Records:
         self._group = group
         self.end = end
 
-    def apply(self, order: Order) -> Outcome:
+    def apply(self, order: TurnOrder) -> Outcome:
         """One turn in one Spark task."""
         (answer,) = self._answers([order], execute)
         return result_of(answer)

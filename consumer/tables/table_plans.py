@@ -56,6 +56,20 @@ class Catalogue:
     route: Route = field(default_factory=Route)
 
 
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """Facts for a task's status. ``triggers``: those on tables that the topic writes.
+
+    ``in_order``: tables that one lane applies, and why. ``only_left_out``: see ``TablePlans``. ``shown``: while the
+    task waits for its start, the GTID set of the last control record; "" if there was none.
+    """
+
+    triggers: tuple[str, ...] = ()
+    in_order: tuple[tuple[str, str], ...] = ()
+    only_left_out: str = ""
+    shown: str = ""
+
+
 class TablePlans:
     """The plans of a catalogue in this process. Lanes share them, so schemas are never added in place."""
 
@@ -184,6 +198,10 @@ class TablePlans:
 
     def _target(self, slot: int) -> CatalogTable:
         return self.table_plan(slot).target
+
+    def notes(self, shown: str = "") -> Notes:
+        """The facts about these tables for a status."""
+        return Notes(self.triggers(), self.tables_in_order(), self.only_left_out(), shown)
 
     def tables_in_order(self) -> tuple[tuple[str, str], ...]:
         """The tables with changes that only one lane at a time applies, each with the reasons."""

@@ -67,7 +67,7 @@ def running_report(
                 turns=figures.turns,
                 incidents=incidents,
             ),
-            in_order=in_order_text(figures.in_order),
+            in_order=in_order_text(figures.notes.in_order),
             consistency=consistency,
             safe_mode=safe_mode,
             executes=statement,
@@ -101,11 +101,11 @@ def waiting_report(running: RunningStatement | None) -> TaskReport:
 
 def filter_warning(figures: Figures) -> str:
     """A note for the operator while the task leaves out every table that the topic has rows of; else ""."""
-    if not figures.only_left_out:
+    if not figures.notes.only_left_out:
         return ""
     return (
         "`include` and `exclude` leave out every table that the topic has rows of so far, such as"
-        f" {figures.only_left_out}"
+        f" {figures.notes.only_left_out}"
     )
 
 

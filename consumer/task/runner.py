@@ -347,7 +347,7 @@ class ApplyRun:
 
     def _progressed(self, mark: Mark) -> None:
         applier = self._applier
-        safe_mode = SafeMode.of(applier.assignment.safe_until)
+        safe_mode = SafeMode.of(applier.assignment.rules.safe_until)
         with self._reporting:
             self._mark = max(self._mark, mark, key=_place)
             report = running_report(
@@ -357,7 +357,7 @@ class ApplyRun:
                 warning=applier.warning(),
                 silence=self._unanswered or self._silence,
                 safe_mode=safe_mode.text(self._mark) if safe_mode else "",
-                consistency=str(applier.assignment.consistency),
+                consistency=str(applier.assignment.rules.consistency),
                 incidents=self._incidents(),
                 statement=self._read.statement if self._busy.locked() else "",
                 loads=self._beside.loading,

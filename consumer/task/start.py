@@ -17,7 +17,8 @@ from consumer.target.progress import (
 from consumer.target.running_statement import Waiting, await_statement, pause
 from consumer.target.streams import is_partial
 from consumer.target.wait_procedure import create_procedure
-from consumer.turn.driver import Assignment, BatchApplier
+from consumer.turn.driver import BatchApplier
+from consumer.turn.order import Assignment, Rules
 from drivers.mysql.connection import Endpoint, MySqlSession
 from millrace.errors import Fatal
 from millrace.log import get_logger
@@ -86,18 +87,14 @@ def applier_of(
     partial = is_partial(session, task.name)
     session.commit()
     _log.info("apply begins", task=task.name, run=owner.run, seq=mark.seq, offset=mark.next_offset)
-    lanes = min(task.rules.lanes, LANES_MAX)
-    rules = task.rules
-    given = Assignment(
-        endpoint,
-        rules.conflict,
-        lanes,
-        task.source,
-        task.tables,
-        rules.safe_mode.until_gtid,
-        rules.consistency,
+    rules = Rules(
+        policy=task.rules.conflict,
+        lane_count=min(task.rules.lanes, LANES_MAX),
+        consistency=task.rules.consistency,
+        safe_until=task.rules.safe_mode.until_gtid,
     )
-    return BatchApplier(given, owner, mark, is_partial=partial)
+    assignment = Assignment(endpoint=endpoint, source=task.source, rules=rules, tables=task.tables)
+    return BatchApplier(assignment, owner, mark, is_partial=partial)
 
 
 def mark_after(gtid_set: str, topic: str) -> Mark:

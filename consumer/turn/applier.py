@@ -20,32 +20,30 @@ Not done here: Spark, Kafka, SQL.
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import InitVar, dataclass, field, replace
 
 import numpy as np
 
-from consumer.kernel.groups import pack_lanes
-from consumer.kernel.walk import SEQ, SLOT
+from consumer.kernel.walk import SEQ
 from consumer.records.bounded_source import BoundedSource
-from consumer.records.pieces import Size, Source, Taken
+from consumer.records.pieces import Source, Taken
 from consumer.records.row_schemas import Ints
 from consumer.records.rows import Rows
 from consumer.records.source_transactions import WholeReader, first_transaction, last_end
-from consumer.tables.causality_keys import KeyEntries, find_keys
-from consumer.tables.table_plans import Catalogue, TablePlans, slots_of
+from consumer.tables.table_plans import Catalogue, TablePlans
 from consumer.target.loads import task_of
 from consumer.target.progress import Mark, Owner, check_fence
 from consumer.target.sessions import session_for
 from consumer.target.streams import set_unfit
-from consumer.turn.lane_planner import HeldKeys
-from consumer.turn.order import Counts, Order, Outcome
+from consumer.turn.context import Limits, Position, Tools
+from consumer.turn.lane_planner import LanePlanner, Load
+from consumer.turn.order import Counts, Outcome, TurnOrder
 from consumer.window.overlap import NO_OVERLAP, Overlap
 from consumer.window.safe_mode import prepare_snapshot_rows
-from consumer.window.units import cut, numbered, owned_by, units_of
+from consumer.window.units import cut, units_of
 from consumer.window.window import (
     Barrier,
-    LookUp,
     Window,
     advanced,
     check_follows,
@@ -53,7 +51,6 @@ from consumer.window.window import (
     read_window,
 )
 from consumer.write.ddl import DdlPlace, Scope, apply_ddl
-from consumer.write.lanes import Lanes
 from consumer.write.large_transaction import LargeTransaction
 from consumer.write.target_transaction import BitmapClaim, MarkClaim, Writing, apply_part, move_over
 from drivers.mysql.catalog import Inventory, TableKey, alter_count, read_again, read_inventory
@@ -62,25 +59,8 @@ from schemas.documents import Consistency
 from schemas.record.control import DdlRecord, SchemaRecord
 from schemas.record.record import decode_control
 
-LINGER_S = 1.0
-TURN_S = 30.0
 FLIGHTS_MAX = 3
-WINDOW = Size(32_768, 8 << 20)
 NO_ROWS = np.empty(0, np.int64)
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """``serial_rows``: with at most this many rows, one target transaction. ``part_rows``: per target transaction."""
-
-    window: Size = WINDOW
-    serial_rows: int = 256
-    part_rows: int = 10_000
-    linger_s: float = LINGER_S
-    turn_s: float = TURN_S
-
-
-DEFAULT_LIMITS = Limits()
 
 
 @dataclass(slots=True)
@@ -93,43 +73,47 @@ class _Flight:
 
 @dataclass(slots=True)
 class Applier:
-    """One turn. ``seen``: the mark after all planned windows; ``mark``: the one on the target."""
+    """One turn. ``order`` names the owner that holds the fence now.
 
-    order: Order
-    owner: Owner
-    mark: Mark
-    applied: Ints
+    ``seen``: the mark after all planned windows; ``mark``: the one on the target; ``applied``: seqs above it.
+    """
+
+    order: TurnOrder
+    tools: Tools
+    begin: InitVar[Position]
     plans: TablePlans
-    source: Source
-    lanes: Lanes
-    look_up: LookUp
-    limits: Limits = DEFAULT_LIMITS
-    is_over: Callable[[], bool] = lambda: False
-    is_read: Callable[[], bool] = lambda: True  # as far as the order says that the topic goes
     overlap: Overlap = NO_OVERLAP
-    counts: Counts = field(default_factory=Counts)
+    mark: Mark = field(init=False)
     seen: Mark = field(init=False)
-    _flights: deque[_Flight] = field(default_factory=deque)
-    _number: int = 0
-    _held: HeldKeys = field(default_factory=HeldKeys)
-    _whole: WholeReader | None = None  # under ``consistency: transactional``
-    _shown: str = ""  # see ``Outcome``
+    applied: Ints = field(init=False)
+    source: Source = field(init=False)
+    counts: Counts = field(init=False, default_factory=Counts)
+    _flights: deque[_Flight] = field(init=False, default_factory=deque)
+    _number: int = field(init=False, default=0)
+    _planner: LanePlanner = field(init=False)
+    _whole: WholeReader | None = field(
+        init=False, default=None
+    )  # under ``consistency: transactional``
+    _shown: str = field(init=False, default="")  # see ``Notes``
 
-    def __post_init__(self) -> None:
-        self.seen = self.mark
-        if self.order.until >= 0:
-            self.source = BoundedSource(self.source, self.order.until)
-        if self.order.consistency is Consistency.TRANSACTIONAL:
+    def __post_init__(self, begin: Position) -> None:
+        self.mark = self.seen = begin.mark
+        self.applied, self.source = begin.applied, self.tools.source
+        rules = self.order.assignment.rules
+        self._planner = LanePlanner(rules.lane_count)
+        if self.order.offsets.until >= 0:
+            self.source = BoundedSource(self.source, self.order.offsets.until)
+        if rules.consistency is Consistency.TRANSACTIONAL:
             self.source = self._whole = WholeReader(self.source)
 
     def run(self) -> Outcome:
         """Apply until the turn ends."""
         begun_s = fed_s = time.monotonic()
-        is_idle, is_cut, until = False, False, self.order.until
-        self.source.seek(max(self.mark.next_offset, self.order.begin))
+        is_idle, is_cut, until = False, False, self.order.offsets.until
+        self.source.seek(max(self.mark.next_offset, self.order.offsets.begin))
         try:
             # A turn ends in the middle of a source transaction only if no record comes.
-            while self._since(begun_s, fed_s) < self.limits.turn_s and not self.is_over():
+            while self._since(begun_s, fed_s) < self._turn_s and not self.tools.is_over():
                 if 0 <= until <= self.seen.next_offset:
                     is_idle = True
                     break
@@ -138,7 +122,7 @@ class Applier:
                 if taken is not None:
                     self.counts.records += len(taken.values)
                     self.counts.record_bytes += taken.values.byte_count
-                    if is_cut := not self._apply(taken, until_s=begun_s + self.limits.turn_s):
+                    if is_cut := not self._apply(taken, until_s=begun_s + self._turn_s):
                         break
                     self._apply_large()
                     fed_s = time.monotonic()
@@ -146,23 +130,19 @@ class Applier:
                     self._advance(wait=True)
                 elif self._is_scanning:
                     continue
-                elif self.is_read() and time.monotonic() - fed_s >= self.limits.linger_s:
+                elif self.tools.is_read() and time.monotonic() - fed_s >= self.limits.linger_s:
                     is_idle = True
                     break
-            is_idle |= self._is_scanning and self.is_read() and not is_cut
+            is_idle |= self._is_scanning and self.tools.is_read() and not is_cut
             self._meet()
         finally:
-            self.lanes.close()
-        plans = self.plans
+            self.tools.lanes.close()
         return Outcome(
-            self.owner,
-            self.mark,
-            self.counts,
-            plans.triggers(),
-            is_idle,
-            plans.tables_in_order(),
-            only_left_out=plans.only_left_out(),
-            shown=self._shown,
+            owner=self.owner,
+            mark=self.mark,
+            counts=self.counts,
+            notes=self.plans.notes(self._shown),
+            is_idle=is_idle,
         )
 
     @property
@@ -175,7 +155,7 @@ class Applier:
     def _wait_s(self, fed_s: float) -> float:
         if self._flights:
             return 0.0
-        if not self.is_read() or self._is_scanning:
+        if not self.tools.is_read() or self._is_scanning:
             return self.limits.linger_s
         return max(self.limits.linger_s - (time.monotonic() - fed_s), 0.001)
 
@@ -192,7 +172,7 @@ class Applier:
                 plans=self.plans,
                 seen=self.seen,
                 applied=self.applied,
-                look_up=self.look_up,
+                look_up=self.tools.look_up,
             )
             if self._whole is not None and len(window.rows) and not window.ends_at_a_statement():
                 end = last_end(values.part(first, first + len(window.rows)))
@@ -230,14 +210,16 @@ class Applier:
     def _apply_large(self) -> None:
         """Apply the source transaction that does not fit into a window, if the reader has found its end."""
         if self._whole is not None and self._whole.large is not None:
-            size, wait_s = self.limits.window, self.limits.turn_s
-            self._apply_together(self._whole.read_large(size, wait_s=wait_s, is_over=self.is_over))
+            size, wait_s = self.limits.window, self._turn_s
+            self._apply_together(
+                self._whole.read_large(size, wait_s=wait_s, is_over=self.tools.is_over)
+            )
 
     def _apply_together(self, pieces: Iterable[Taken]) -> int:
         """In one target transaction. Returns how many records of the last piece were applied."""
         self._meet()
         large = LargeTransaction(
-            self._writing, self.mark, self.applied, self.plans, self.look_up, self.overlap
+            self._writing, self.mark, self.applied, self.plans, self.tools.look_up, self.overlap
         )
         taken = large.apply(pieces)
         self._has_moved(self._claim(large.mark, {}))
@@ -252,7 +234,7 @@ class Applier:
     def _dispatch(self, window: Window) -> None:
         count = len(window.waiting)
         few = count <= self.limits.serial_rows and not self._flights
-        if few or self.order.lane_count == 1:
+        if few or self._planner.lane_count == 1:
             self._meet()
             self._apply_serially(window)
             return
@@ -284,17 +266,15 @@ class Applier:
 
     def _fly(self, window: Window, flight: _Flight) -> None:
         """Plan a window and submit its parts, after the flights that it can't overlap."""
-        count, lane_count = len(window.waiting), self.order.lane_count
+        count = len(window.waiting)
         lanes = units = NO_ROWS
         if count:
-            units = numbered(self._units(window.rows)[window.waiting])
-            programs = self.plans.key_programs(slots_of(window.rows.records[window.waiting, SLOT]))
-            entries = find_keys(window.rows, programs, window.waiting)
-            lanes = self._lanes_of(window, owned_by(entries, units), units, flight.number)
+            load = Load.of(window, self.plans, self._units(window.rows))
+            units, lanes = load.units, self._lanes_of(load, flight.number)
         while len(self._flights) >= FLIGHTS_MAX:
             self._advance(wait=True)
         self._flights.append(flight)
-        for lane in range(lane_count if count else 0):
+        for lane in range(self._planner.lane_count if count else 0):
             mine = window.waiting[lanes == lane]
             for first, end in cut(units[lanes == lane], rows_max=self.limits.part_rows):
                 self._submit(window.rows, mine[first:end], flight, lane)
@@ -304,37 +284,30 @@ class Applier:
     def _units(self, rows: Rows) -> Ints:
         return units_of(rows, is_whole=self._whole is not None)
 
-    def _lanes_of(self, window: Window, entries: KeyEntries, units: Ints, number: int) -> Ints:
-        """The lane of each waiting row. ``units``: that of each; they own ``entries``."""
-        count, held = int(units[-1]) + 1, self._held
-        groups = entries.groups(count)
-        bound = None
+    def _lanes_of(self, load: Load, number: int) -> Ints:
+        """The lane of each waiting row; waits for all flights if a group needs two of their lanes."""
         if self._flights:
-            bound = held.bind(entries, groups, done=self._flights[0].number - 1)
-            if bound is None:
-                self._meet()
-        if not self._flights:
-            held.clear()
-        sizes = window.rows.values.sizes()[window.waiting] + 256
-        weights = np.bincount(units, sizes, minlength=count).astype(np.int64)
-        lanes: Ints = pack_lanes(groups, weights, self.order.lane_count, bound)
-        done = self._flights[0].number - 1 if self._flights else number - 1
-        held.hold(entries, lanes, flight=number, done=done)
-        found: Ints = lanes[units]
-        return found
+            lanes = self._planner.plan(load, flight=number, done=self._flights[0].number - 1)
+            if lanes is not None:
+                return lanes
+            self._meet()
+        self._planner.clear()
+        lanes = self._planner.plan(load, flight=number, done=number - 1)
+        assert lanes is not None, "no key is held"
+        return lanes
 
     def _submit(self, rows: Rows, numbers: Ints, flight: _Flight, lane: int) -> None:
         part, plans, writing = flight.parts, self.plans, self._writing
         claim = BitmapClaim(flight.number, lane, part, rows.column(SEQ)[numbers])
         flight.parts += 1
-        self.lanes.submit(
+        self.tools.lanes.submit(
             lane, flight.number, lambda: apply_part(writing, lane, plans, rows, numbers, claim)
         )
 
     def _advance(self, *, wait: bool) -> None:
         """Move the mark over the oldest flights that have ended."""
         waits = wait and any(flight.parts for flight in self._flights)
-        for done in self.lanes.take(wait=waits):
+        for done in self.tools.lanes.take(wait=waits):
             self.counts.statements += done.statements
             next(flight for flight in self._flights if flight.number == done.flight).parts -= 1
         ended: _Flight | None = None
@@ -386,10 +359,14 @@ class Applier:
         )
         known = self.plans.inventory
         scope = Scope(
-            self.plans.route, self.overlap.range, known.tables, known.foreign_keys, self.is_over
+            self.plans.route,
+            self.overlap.range,
+            known.tables,
+            known.foreign_keys,
+            self.tools.is_over,
         )
         passed = apply_ddl(
-            self.order.endpoint, self.owner, record, DdlPlace(self.mark, after), scope
+            self.order.assignment.endpoint, self.owner, record, DdlPlace(self.mark, after), scope
         )
         self.counts.ddl += passed.changed is not None
         self.counts.left_out += passed.is_recorded
@@ -415,12 +392,28 @@ class Applier:
     # ---- about the turn ---------------------------------------------------------------------------
 
     @property
+    def owner(self) -> Owner:
+        """The holder of the fence."""
+        return self.order.owner
+
+    @property
+    def limits(self) -> Limits:
+        """Those of the tools."""
+        return self.tools.limits
+
+    @property
+    def _turn_s(self) -> float:
+        return min(self.limits.turn_s, self.order.turn_s)
+
+    @property
     def _session(self) -> MySqlSession:
-        return session_for(self.order.endpoint, self.owner)
+        return session_for(self.order.assignment.endpoint, self.owner)
 
     @property
     def _writing(self) -> Writing:
-        return Writing(self.owner, self.order.endpoint, self.order.policy)
+        return Writing(
+            self.owner, self.order.assignment.endpoint, self.order.assignment.rules.policy
+        )
 
 
 def first_new(offsets: Ints, mark: Mark) -> int:

@@ -10,17 +10,17 @@ On a cluster, a backlog is applied by several executors (``spread_turn``).
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Protocol
 
+from consumer.tables.table_plans import Notes
 from consumer.target.progress import Mark, Owner
 from consumer.target.sessions import SESSION_AGE_S
-from consumer.turn.order import Counts, Order, Outcome
+from consumer.turn.order import Assignment, Counts, Offsets, Outcome, TurnOrder
 from consumer.turn.spread_turn import Cluster, Conductor, spread_turn
 from consumer.turn.turn_gate import TurnGate
 from drivers.mysql.connection import Endpoint
 from millrace.errors import Retryable
-from schemas.documents import ConflictPolicy, Consistency, TableFilter, TopicAddress
 from schemas.gtid import Flavour, beyond, parse_gtid_set, shortened
 
 TRIGGERS_NAMED = 3  # in a warning
@@ -35,21 +35,8 @@ class RecordsLike(Cluster, Protocol):
     def end(self) -> int:
         """The offset after it."""
 
-    def apply(self, order: Order) -> Outcome:
+    def apply(self, order: TurnOrder) -> Outcome:
         """One turn."""
-
-
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """The constants of one run of an apply task. (Not the scheduler's assignment of tasks to workers.)"""
-
-    endpoint: Endpoint
-    policy: ConflictPolicy
-    lane_count: int
-    source: TopicAddress
-    tables: TableFilter = field(default_factory=TableFilter)
-    safe_until: str = ""
-    consistency: Consistency = Consistency.CAUSAL
 
 
 @dataclass(slots=True)
@@ -58,23 +45,13 @@ class Figures:
 
     turns: int = 0
     counts: Counts = field(default_factory=Counts)
-    triggers: tuple[str, ...] = ()
-    in_order: tuple[tuple[str, str], ...] = ()
-    only_left_out: str = ""  # see ``Outcome``
-    shown: str = ""  # see ``Outcome``
+    notes: Notes = field(default_factory=Notes)
 
     def add(self, outcome: Outcome) -> None:
         """Add a turn."""
-        all_, one = self.counts, outcome.counts
         self.turns += 1
-        self.triggers, self.in_order = outcome.triggers, outcome.in_order
-        self.only_left_out, self.shown = outcome.only_left_out, outcome.shown
-        all_.rows += one.rows
-        all_.statements += one.statements
-        all_.ddl += one.ddl
-        all_.left_out += one.left_out
-        all_.records += one.records
-        all_.record_bytes += one.record_bytes
+        self.counts += outcome.counts
+        self.notes = outcome.notes
 
     @property
     def mean_record_bytes(self) -> float | None:
@@ -94,21 +71,22 @@ class BatchApplier:
     ``begin``: the offset at which the run began, above the mark's if retention removed records.
     ``read_to``: the last turn found no record between the mark and this offset.
     ``renewed``: reads the password again, as often as sessions are replaced.
-    ``is_partial``, ``until``: see ``Order``. ``gate``: held for each turn.
+    ``is_partial``, ``until``: see ``TurnOrder``. ``gate``: held for each turn.
     """
 
     assignment: Assignment
     owner: Owner
     mark: Mark
-    begin: int = -1
-    read_to: int = -1
-    figures: Figures = field(default_factory=Figures)
-    conductor: Conductor = field(default_factory=Conductor)
+    _: KW_ONLY
     renewed: Callable[[Endpoint], Endpoint] = _unchanged
-    _read_s: float = field(default_factory=time.monotonic)  # when the password was read
     is_partial: bool = False
-    until: int = -1
-    gate: TurnGate = field(default_factory=TurnGate)
+    begin: int = field(init=False, default=-1)
+    until: int = field(init=False, default=-1)
+    read_to: int = field(init=False, default=-1)
+    figures: Figures = field(init=False, default_factory=Figures)
+    conductor: Conductor = field(init=False, default_factory=Conductor)
+    gate: TurnGate = field(init=False, default_factory=TurnGate)
+    _read_s: float = field(init=False, default_factory=time.monotonic)  # when the password was read
 
     def process(self, records: RecordsLike, progressed: Callable[[Mark], None]) -> None:
         """Apply until no more records come. Errors end the run."""
@@ -123,22 +101,13 @@ class BatchApplier:
     def _turn(self, records: RecordsLike) -> tuple[Outcome, bool]:
         """One turn, and whether the micro-batch is done."""
         self._renew()
-        given = self.assignment
-        order = Order(
-            self.owner,
-            given.endpoint,
-            given.policy,
-            given.lane_count,
-            given.source,
-            self.mark.topic.id,
-            given.tables,
-            self.begin,
-            records.end,
-            given.safe_until,
-            consistency=given.consistency,
-            until=self.until,
-            is_partial=self.is_partial,
+        order = TurnOrder(
+            owner=self.owner,
+            assignment=self.assignment,
+            topic_id=self.mark.topic.id,
+            offsets=Offsets(begin=self.begin, end=records.end, until=self.until),
             turn_s=PARTIAL_TURN_S if self.is_partial else math.inf,
+            is_partial=self.is_partial,
         )
         count = self.conductor.share_count(records, order, self.mark)
         solo_s = self.conductor.solo_s() if count else 0.0
@@ -159,8 +128,8 @@ class BatchApplier:
     def warning(self) -> Retryable | None:
         """MR-5038 while the topic has not reached the start; MR-5018 if it has rows of tables with triggers."""
         if not self.mark.past_start and self.mark.next_offset >= 0:
-            return waiting_for_start(self.mark, self.figures.shown)
-        fired = self.figures.triggers
+            return waiting_for_start(self.mark, self.figures.notes.shown)
+        fired = self.figures.notes.triggers
         if not fired:
             return None
         more = f" and {len(fired) - TRIGGERS_NAMED} more" if len(fired) > TRIGGERS_NAMED else ""

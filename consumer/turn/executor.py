@@ -15,9 +15,10 @@ from consumer.records.registry import look_up_at
 from consumer.records.stream import TopicStream
 from consumer.target.load_range import side_of
 from consumer.target.sessions import close_sessions
-from consumer.turn.order import Answer, Order, Outcome, Share, ShareEnd, guarded
+from consumer.turn.context import Tools
+from consumer.turn.order import Answer, Outcome, Share, ShareEnd, TurnOrder, guarded
 from consumer.turn.share import run_share
-from consumer.turn.turn import Tools, residents, run_turn
+from consumer.turn.turn import residents, run_turn
 from consumer.write.lanes import ThreadLanes
 from millrace.errors import MillraceError, Retryable
 from schemas.documents import TopicAddress
@@ -30,12 +31,12 @@ GC_OBJECTS = 50_000
 _streams: dict[str, tuple[TopicAddress, TopicStream]] = {}  # by task
 
 
-def execute(order: Order) -> Answer[Outcome]:
+def execute(order: TurnOrder) -> Answer[Outcome]:
     """Run one turn. An error of Millrace is returned as a value."""
     return guarded(order.owner.task, lambda: _turn(order))
 
 
-def _turn(order: Order) -> Outcome:
+def _turn(order: TurnOrder) -> Outcome:
     if not order.is_partial:
         _forget_side(order.owner.task)
     outcome = _execute(order, lambda tools: run_turn(order, tools))
@@ -57,23 +58,24 @@ def execute_share(share: Share) -> Answer[ShareEnd]:
     return guarded(order.owner.task, lambda: _execute(order, lambda tools: run_share(share, tools)))
 
 
-def _execute(order: Order, run: Callable[[Tools], T]) -> T:
+def _execute(order: TurnOrder, run: Callable[[Tools], T]) -> T:
     gc.set_threshold(GC_OBJECTS)
     parent = os.getppid()
     stream = _stream(order)
     tools = Tools(
         stream,
         ThreadLanes(),
-        look_up_at(order.source.registry),
+        look_up_at(order.assignment.source.registry),
         is_over=lambda: os.getppid() != parent,  # no process waits for the outcome
-        is_read=lambda: stream.reached >= order.end,
+        is_read=lambda: stream.reached >= order.offsets.end,
     )
     taken = stream.taken
     try:
         outcome = run(tools)
         if stream.taken == taken and not tools.is_read():
             raise Retryable(
-                "MR-5052", f"{order.source}: no record came for {tools.limits.turn_s:g} s"
+                "MR-5052",
+                f"{order.assignment.source}: no record came for {tools.limits.turn_s:g} s",
             )
         return outcome
     except BaseException:
@@ -82,8 +84,8 @@ def _execute(order: Order, run: Callable[[Tools], T]) -> T:
         raise
 
 
-def _stream(order: Order) -> TopicStream:
-    task, source = order.owner.task, order.source
+def _stream(order: TurnOrder) -> TopicStream:
+    task, source = order.owner.task, order.assignment.source
     kept = _streams.get(task)
     if kept is not None and kept[0] == source:
         return kept[1]

@@ -1,17 +1,22 @@
-"""The causality keys of flights under way, with the lane that holds each.
+"""Plans the rows of a window into lanes: causality keys, groups that share one, the lanes that hold them.
 
 A group whose key an earlier flight holds must go to that flight's lane, whose parts run in order. A group that needs
-two lanes has to wait until the earlier flights have ended.
-Not done here: computing keys and groups (``consumer.records.rows``), packing free groups into lanes.
+two lanes has to wait until the earlier flights have ended. Free groups go to the lanes with the fewest bytes.
 """
 
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from consumer.kernel.groups import bind_groups, hold_keys
+from consumer.kernel.groups import bind_groups, hold_keys, pack_lanes
+from consumer.kernel.walk import SLOT
 from consumer.records.row_schemas import Ints
-from consumer.tables.causality_keys import KeyEntries
+from consumer.tables.causality_keys import KeyEntries, find_keys
+from consumer.tables.table_plans import TablePlans, slots_of
+from consumer.window.units import numbered, owned_by
+from consumer.window.window import Window
+
+ROW_BYTES = 256  # of work that does not depend on the size of a row
 
 HELD_KEYS_MAX = 1 << 18  # the table has twice as many places of 32 bytes
 
@@ -69,3 +74,54 @@ class HeldKeys:
         if self._used:
             self._slots[:, 0] = 0
             self._used = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """The waiting rows of a window, before they have lanes. ``units``: of each row; groups are of units."""
+
+    units: Ints
+    entries: KeyEntries
+    groups: Ints
+    weights: Ints
+
+    @classmethod
+    def of(cls, window: Window, plans: TablePlans, units: Ints) -> "Load":
+        """Find the causality keys. ``units``: of all records of the window."""
+        waiting, rows = window.waiting, window.rows
+        own = numbered(units[waiting])
+        count = int(own[-1]) + 1
+        programs = plans.key_programs(slots_of(rows.records[waiting, SLOT]))
+        entries = owned_by(find_keys(rows, programs, waiting), own)
+        sizes = rows.values.sizes()[waiting] + ROW_BYTES
+        weights = np.bincount(own, sizes, minlength=count).astype(np.int64)
+        return cls(own, entries, entries.groups(count), weights)
+
+
+@dataclass(slots=True)
+class LanePlanner:
+    """Gives rows to lanes, and remembers which lane holds which key while flights are under way."""
+
+    lane_count: int
+    keys_max: int = HELD_KEYS_MAX
+    _held: HeldKeys = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._held = HeldKeys(self.keys_max)
+
+    def plan(self, load: Load, *, flight: int, done: int) -> Ints | None:
+        """The lane of each waiting row. Flights up to ``done`` have ended.
+
+        None, and nothing is held: all flights must end first, because a group needs two lanes or the table is full.
+        """
+        bound = self._held.bind(load.entries, load.groups, done=done)
+        if bound is None:
+            return None
+        lanes: Ints = pack_lanes(load.groups, load.weights, self.lane_count, bound)
+        self._held.hold(load.entries, lanes, flight=flight, done=done)
+        of_rows: Ints = lanes[load.units]
+        return of_rows
+
+    def clear(self) -> None:
+        """No flight is under way."""
+        self._held.clear()

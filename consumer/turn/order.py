@@ -1,6 +1,7 @@
 """The driver's request to an executor, and the answer.
 
-    Order       apply the topic from the progress on the target, as the owner of the fence
+    Assignment  the constants of a run: target, topic, rules, tables
+    TurnOrder   apply the topic from the progress on the target, as the owner of the fence
     Outcome     how far it came
     Share       one Spark task's part of a spread turn, which several apply together
     ShareEnd    how far that came
@@ -12,9 +13,11 @@ All are values that Spark can send.
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
+from enum import StrEnum
 from typing import Generic, TypeVar
 
+from consumer.tables.table_plans import Notes
 from consumer.target.progress import Mark, Owner
 from consumer.write.incidents import pending
 from drivers.mysql.connection import Endpoint
@@ -23,30 +26,62 @@ from schemas.documents import ConflictPolicy, Consistency, TableFilter, TopicAdd
 from schemas.stages.incidents import Incidents
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """How a task's rows are applied. ``safe_until``: the GTID set of safe mode; "": none."""
+
+    policy: ConflictPolicy
+    lane_count: int
+    consistency: Consistency = Consistency.CAUSAL
+    safe_until: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """The constants of one run of an apply task. (Not the scheduler's assignment of tasks to workers.)"""
+
+    endpoint: Endpoint
+    source: TopicAddress
+    rules: Rules
+    tables: TableFilter = field(default_factory=TableFilter)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offsets:
+    """Offsets of a turn; -1: none.
+
+    ``begin``: the first that the topic kept when the run began, or the mark's. ``end``: the topic has records up to
+    this offset, so a turn is not idle before it has read that far. ``until``: no record at or above it is read.
+    """
+
+    begin: int = -1
+    end: int = -1
+    until: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnOrder:
     """One turn of a task. ``topic_id``: Kafka's id of the topic, for the mark ("": unknown).
 
-    ``begin``: the first offset that the topic kept when the run began, or the mark's. ``end``: the topic has records up
-    to this offset, so a turn is not idle before it has read that far. ``safe_until``: the GTID set of safe mode; "":
-    none. ``turn_s``: it ends after this time. ``until``: it reads no record at or above this offset (-1: no limit).
-    ``is_partial``: the task loads tables, so the executor reads what this stream applies (``target.load_range``).
+    ``turn_s``: it ends after this time. ``is_partial``: the task loads tables, so the executor reads what this stream
+    applies (``target.load_range``).
     """
 
     owner: Owner
-    endpoint: Endpoint
-    policy: ConflictPolicy
-    lane_count: int
-    source: TopicAddress
+    assignment: Assignment
     topic_id: str = ""
-    tables: TableFilter = field(default_factory=TableFilter)
-    begin: int = -1
-    end: int = -1
-    safe_until: str = ""
+    offsets: Offsets = field(default_factory=Offsets)
     turn_s: float = math.inf
-    consistency: Consistency = Consistency.CAUSAL
-    until: int = -1
     is_partial: bool = False
+
+    @property
+    def why_solo(self) -> str:
+        """The reason why shares of a spread turn can't execute it; "" if they can."""
+        if self.assignment.rules.consistency is not Consistency.CAUSAL:
+            return "a source transaction is one target transaction, in one executor"
+        if self.is_partial or self.offsets.until >= 0:
+            return "the range of a load is checked by one executor"
+        return "" if self.turn_s == math.inf else "it ends before its work does"
 
 
 @dataclass(slots=True)
@@ -63,26 +98,24 @@ class Counts:
     records: int = 0
     record_bytes: int = 0
 
+    def __add__(self, other: "Counts") -> "Counts":
+        return Counts(*map(sum, zip(astuple(self), astuple(other), strict=True)))
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The end of a turn. ``owner`` holds the fence now. ``triggers``: those on tables that the topic writes.
+    """The end of a turn. ``owner`` holds the fence now. ``notes``: what the status shows.
 
-    ``is_idle``: it ended because no more records came. ``in_order``: tables that one lane applies, and why.
-    ``read_to``: the topic has no record between the mark and this offset (-1: not known).
-    ``only_left_out``: see ``TablePlans``.
-    ``shown``: while the task waits for its start, the GTID set of the last control record; "" if there was none.
+    ``is_idle``: it ended because no more records came. ``read_to``: the topic has no record between the mark and this
+    offset (-1: not known).
     """
 
     owner: Owner
     mark: Mark
     counts: Counts = field(default_factory=Counts)
-    triggers: tuple[str, ...] = ()
+    notes: Notes = field(default_factory=Notes)
     is_idle: bool = False
-    in_order: tuple[tuple[str, str], ...] = ()
     read_to: int = -1
-    only_left_out: str = ""
-    shown: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +125,7 @@ class Share:
     The owner of ``order`` has the fence for the whole turn.
     """
 
-    order: Order
+    order: TurnOrder
     place: int
     count: int
 
@@ -106,24 +139,27 @@ class Step:
     plan: bytes
 
 
-@dataclass(frozen=True, slots=True)
+class ShareStop(StrEnum):
+    """Why a share ended."""
+
+    READ = "read"  # it came to the end of the order
+    SOLO = "solo"  # the next record is for a turn of one Spark task
+    EARLY = "early"  # before a window: for example, a group needed two lanes
+    DISAGREED = "disagreed"  # another share had another plan key; it has applied nothing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ShareEnd:
     """The end of a share. ``steps``: the windows whose rows in its lanes are applied, in order.
 
-    ``is_agreed``: no other share had another plan key; otherwise it has applied nothing. ``is_read``: it came to the
-    end of the order. ``needs_solo``: the next record is for a turn of one Spark task. ``left_to``: the last seq that
-    earlier turns left in bitmaps. The rest is as in ``Outcome``.
+    ``left_to``: the last seq that earlier turns left in bitmaps. The rest is as in ``Outcome``.
     """
 
     steps: tuple[Step, ...] = ()
-    is_agreed: bool = True
-    is_read: bool = False
-    needs_solo: bool = False
+    stop: ShareStop = ShareStop.EARLY
     left_to: int = -1
     counts: Counts = field(default_factory=Counts)
-    triggers: tuple[str, ...] = ()
-    in_order: tuple[tuple[str, str], ...] = ()
-    only_left_out: str = ""
+    notes: Notes = field(default_factory=Notes)
 
 
 @dataclass(frozen=True, slots=True)

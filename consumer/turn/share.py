@@ -13,42 +13,35 @@ from consumer.records.transaction_cut import Cutter
 from consumer.tables.plan_key import plan_key
 from consumer.target.claims import claim_share
 from consumer.target.sessions import session_for
-from consumer.turn.order import Share, ShareEnd
+from consumer.turn.context import Tools
+from consumer.turn.order import Share, ShareEnd, ShareStop
 from consumer.turn.spread_applier import SpreadApplier
-from consumer.turn.turn import Resident, Tools, known_plans, known_position, residents
+from consumer.turn.turn import Resident, known_plans, known_position, residents
 
 
 def run_share(share: Share, tools: Tools) -> ShareEnd:
     """Apply a share. Fenced MR-5020 if the turn is over or another execution has claimed the share."""
-    order, limits = share.order, tools.limits
-    task = order.owner.task
+    order, window = share.order, tools.limits.window
+    task, lane_count = order.owner.task, order.assignment.rules.lane_count
     resident = residents.pop(task, None)
-    session = session_for(order.endpoint, order.owner, is_checked=True)
-    mark, applied = known_position(session, order, before_run=order.owner.run)
+    session = session_for(order.assignment.endpoint, order.owner, is_checked=True)
+    position = known_position(session, order, before_run=order.owner.run)
+    mark, offsets = position.mark, order.offsets
     last = replace(order.owner, run=order.owner.run - 1)
     plans = known_plans(session, order, resident, last=last, mark=mark)
     session.commit()
     key = plan_key(
         plans,
-        (mark.seq, mark.next_offset, order.begin, order.end),
-        applied.tobytes(),
-        (share.count, order.lane_count, limits.window.rows, limits.window.bytes),
+        (mark.seq, mark.next_offset, offsets.begin, offsets.end),
+        position.applied.tobytes(),
+        (share.count, lane_count, window.rows, window.bytes),
     )
     if not claim_share(session, order.owner, share.place, key):
-        return ShareEnd(is_agreed=False)
-    begin = max(mark.next_offset, order.begin)
+        return ShareEnd(stop=ShareStop.DISAGREED)
+    begin = max(mark.next_offset, offsets.begin)
     tools.source.seek(begin)
-    applier = SpreadApplier(
-        share,
-        mark,
-        applied,
-        plans,
-        Cutter(tools.source, limits.window, begin, order.end, tools.is_read),
-        tools.lanes,
-        tools.look_up,
-        limits,
-        tools.is_over,
-    )
+    windows = Cutter(tools.source, window, begin, offsets.end, tools.is_read)
+    applier = SpreadApplier(share, tools, position, plans, windows)
     end = applier.run()
     residents[task] = Resident(order.owner, applier.seen, applier.plans)
     return end

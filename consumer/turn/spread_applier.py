@@ -24,22 +24,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
-from consumer.kernel.groups import pack_lanes
-from consumer.kernel.walk import SEQ, SLOT
+from consumer.kernel.walk import SEQ
 from consumer.records.pieces import Taken
 from consumer.records.row_schemas import Ints
 from consumer.records.rows import Rows
 from consumer.records.transaction_cut import Cutter
-from consumer.tables.causality_keys import find_keys
-from consumer.tables.table_plans import TablePlans, slots_of
+from consumer.tables.table_plans import TablePlans
 from consumer.target.progress import Mark
 from consumer.target.sessions import session_for
-from consumer.turn.applier import FLIGHTS_MAX, NO_ROWS, Limits
-from consumer.turn.lane_planner import HeldKeys
-from consumer.turn.order import Counts, Share, ShareEnd, Step
+from consumer.turn.applier import FLIGHTS_MAX, NO_ROWS
+from consumer.turn.context import Position, Tools
+from consumer.turn.lane_planner import LanePlanner, Load
+from consumer.turn.order import Counts, Share, ShareEnd, ShareStop, Step
 from consumer.window.safe_mode import prepare_snapshot_rows
-from consumer.window.window import LookUp, Window, read_window
-from consumer.write.lanes import Lanes
+from consumer.window.units import units_of
+from consumer.window.window import Window, read_window
 from consumer.write.target_transaction import BitmapClaim, Writing, apply_part
 from drivers.mysql.catalog import alter_count
 
@@ -50,30 +49,29 @@ WAIT_S = 1.0  # for records, until the end of the turn is checked again
 
 @dataclass(slots=True)
 class SpreadApplier:
-    """A share. ``mark``: where the turn begins; ``applied``: the seqs that earlier turns have applied above it."""
+    """A share. ``begin``: where the turn begins, and the seqs that earlier turns have applied above it."""
 
     share: Share
-    mark: Mark
-    applied: Ints
+    tools: Tools
+    begin: Position
     plans: TablePlans
     windows: Cutter
-    lanes: Lanes
-    look_up: LookUp
-    limits: Limits
-    is_over: Callable[[], bool] = lambda: False
-    counts: Counts = field(default_factory=Counts)
-    needs_solo: bool = False
-    is_read: bool = False
-    _left: Taken | None = None  # of a window that ``read_window`` has shortened
-    _steps: list[Step] = field(default_factory=list)
+    counts: Counts = field(init=False, default_factory=Counts)
+    _stop: ShareStop = field(init=False, default=ShareStop.EARLY)
+    _left: Taken | None = field(
+        init=False, default=None
+    )  # of a window that ``read_window`` has shortened
+    _steps: list[Step] = field(init=False, default_factory=list)
     _parts: Counter[int] = field(
-        default_factory=Counter
-    )  # by flight; a flight is the number of its step
-    _held: HeldKeys = field(default_factory=lambda: HeldKeys(TURN_KEYS_MAX))
+        init=False, default_factory=Counter
+    )  # by flight: the number of its step
+    _planner: LanePlanner = field(init=False)
     _until_s: float = field(init=False)
 
     def __post_init__(self) -> None:
-        self._until_s = time.monotonic() + min(self.limits.turn_s, self.share.order.turn_s)
+        order = self.share.order
+        self._until_s = time.monotonic() + min(self.tools.limits.turn_s, order.turn_s)
+        self._planner = LanePlanner(order.assignment.rules.lane_count, TURN_KEYS_MAX)
 
     def run(self) -> ShareEnd:
         """Apply until the share ends."""
@@ -82,31 +80,33 @@ class SpreadApplier:
                 pass
             return self.end()
         finally:
-            self.lanes.close()
+            self.tools.lanes.close()
 
     def step(self) -> bool:
         """Plan the next window and submit this share's parts of it; False at the end of the share."""
-        if self.is_over() or time.monotonic() >= self._until_s:
+        if self.tools.is_over() or time.monotonic() >= self._until_s:
             return False
         taken = self._left or self._take()
         if taken is None:
-            self.is_read = self.windows.is_at_end
-            return not self.is_read
+            if self.windows.is_at_end:
+                self._stop = ShareStop.READ
+            return not self.windows.is_at_end
         window = read_window(
             taken.values,
             taken.offsets,
             plans=self.plans,
             seen=self.seen,
-            applied=self.applied,
-            look_up=self.look_up,
+            applied=self.begin.applied,
+            look_up=self.tools.look_up,
         )
         prepare_snapshot_rows(window)
         count = len(window.rows)
         self._left = taken.part(count, len(taken.values)) if count < len(taken.values) else None
         if count and not self._fly(window):
             return False
-        self.needs_solo = window.barrier is not None
-        return not self.needs_solo
+        if window.barrier is not None:
+            self._stop = ShareStop.SOLO
+        return window.barrier is None
 
     def _take(self) -> Taken | None:
         taken = self.windows.take(wait_s=WAIT_S)
@@ -118,57 +118,40 @@ class SpreadApplier:
     def end(self) -> ShareEnd:
         """Wait for the lanes."""
         self._wait(0)
-        plans = self.plans
+        applied = self.begin.applied
         return ShareEnd(
-            tuple(self._steps),
-            is_read=self.is_read,
-            needs_solo=self.needs_solo,
-            left_to=int(self.applied[-1]) if len(self.applied) else -1,
+            steps=tuple(self._steps),
+            stop=self._stop,
+            left_to=int(applied[-1]) if len(applied) else -1,
             counts=self.counts,
-            triggers=plans.triggers(),
-            in_order=plans.tables_in_order(),
-            only_left_out=plans.only_left_out(),
+            notes=self.plans.notes(),
         )
 
     @property
     def seen(self) -> Mark:
         """The mark after the planned windows."""
-        return self._steps[-1].after if self._steps else self.mark
+        return self._steps[-1].after if self._steps else self.begin.mark
 
     def _fly(self, window: Window) -> bool:
         """Submit this share's parts; False, and nothing is done, if the turn must end before this window."""
         order = self.share.order
-        if (
-            alter_count(session_for(order.endpoint, order.owner))
-            != self.plans.inventory.alter_count
-        ):
+        session = session_for(order.assignment.endpoint, order.owner)
+        if alter_count(session) != self.plans.inventory.alter_count:
             return False
         flight = len(self._steps) + 1
-        lanes = self._lanes_of(window, flight)
+        lanes: Ints | None = NO_ROWS
+        if len(window.waiting):
+            load = Load.of(window, window.plans, units_of(window.rows, is_whole=False))
+            lanes = self._planner.plan(load, flight=flight, done=0)
         if lanes is None:
             return False
         after = window.mark_after(len(window.rows), before=self.seen)
         self.plans = window.plans
         self._steps.append(Step(after, window.learned, self._digest(window, lanes)))
         self._wait(FLIGHTS_MAX - 1)
-        for lane in range(self.share.place, order.lane_count, self.share.count):
+        for lane in range(self.share.place, self._planner.lane_count, self.share.count):
             self._submit(window, window.waiting[lanes == lane], flight, lane)
         return True
-
-    def _lanes_of(self, window: Window, flight: int) -> Ints | None:
-        numbers, rows = window.waiting, window.rows
-        if not len(numbers):
-            return NO_ROWS
-        programs = window.plans.key_programs(slots_of(rows.records[numbers, SLOT]))
-        entries = find_keys(rows, programs, numbers)
-        groups = entries.groups(len(numbers))
-        bound = self._held.bind(entries, groups, done=0)
-        if bound is None:
-            return None
-        weights = rows.values.sizes()[numbers] + 256
-        lanes: Ints = pack_lanes(groups, weights, self.share.order.lane_count, bound)
-        self._held.hold(entries, lanes, flight=flight, done=0)
-        return lanes
 
     def _digest(self, window: Window, lanes: Ints) -> bytes:
         made = blake2b(self._steps[-1].plan if self._steps else b"", digest_size=DIGEST_BYTES)
@@ -178,18 +161,19 @@ class SpreadApplier:
 
     def _submit(self, window: Window, mine: Ints, flight: int, lane: int) -> None:
         order, plans, rows = self.share.order, self.plans, window.rows
-        writing = Writing(order.owner, order.endpoint, order.policy)
-        for part, first in enumerate(range(0, len(mine), self.limits.part_rows)):
-            numbers = mine[first : first + self.limits.part_rows]
+        given = order.assignment
+        writing = Writing(order.owner, given.endpoint, given.rules.policy)
+        for part, first in enumerate(range(0, len(mine), self.tools.limits.part_rows)):
+            numbers = mine[first : first + self.tools.limits.part_rows]
             claim = BitmapClaim(flight, lane, part, rows.column(SEQ)[numbers])
             self._parts[flight] += 1
-            self.lanes.submit(lane, flight, _work(writing, lane, plans, rows, numbers, claim))
+            self.tools.lanes.submit(lane, flight, _work(writing, lane, plans, rows, numbers, claim))
             self.counts.rows += len(numbers)
 
     def _wait(self, flights: int) -> None:
         """Wait until at most this many flights are under way."""
         while True:
-            for done in self.lanes.take(wait=len(self._parts) > flights):
+            for done in self.tools.lanes.take(wait=len(self._parts) > flights):
                 self.counts.statements += done.statements
                 self._parts[done.flight] -= 1
             self._parts = +self._parts

@@ -26,8 +26,8 @@ from consumer.target.claims import forget_claims
 from consumer.target.fence import take_turn
 from consumer.target.progress import Mark
 from consumer.target.sessions import close_sessions, session_for
-from consumer.turn.applier import TURN_S
-from consumer.turn.order import Counts, Order, Outcome, Share, ShareEnd, Step
+from consumer.turn.context import TURN_S
+from consumer.turn.order import Counts, Outcome, Share, ShareEnd, ShareStop, Step, TurnOrder
 from consumer.window.safe_mode import SafeMode
 from consumer.write.target_transaction import MarkClaim, move_over
 from millrace.errors import Fatal
@@ -59,15 +59,18 @@ class Conductor:
     _solo_s: float = 0.0  # the next turn, if a backlog waits; 0: a spread turn
     _next_solo_s: float = SOLO_S
 
-    def share_count(self, cluster: Cluster, order: Order, mark: Mark) -> int:
+    def share_count(self, cluster: Cluster, order: TurnOrder, mark: Mark) -> int:
         """The number of shares of the next turn; 0 for a solo turn."""
-        waiting = order.end - max(mark.next_offset, order.begin, 0)
+        rules, waiting = (
+            order.assignment.rules,
+            order.offsets.end - max(mark.next_offset, order.offsets.begin, 0),
+        )
         if waiting < self.backlog_min or mark.is_unproven or not mark.past_start:
             return 0
-        safe_mode = SafeMode.of(order.safe_until)
-        if order != _plain(order) or (safe_mode is not None and not safe_mode.is_over(mark)):
+        safe_mode = SafeMode.of(rules.safe_until)
+        if order.why_solo or (safe_mode is not None and not safe_mode.is_over(mark)):
             return 0
-        count = min(cluster.executor_count(), order.lane_count)
+        count = min(cluster.executor_count(), rules.lane_count)
         return count if count > 1 else 0
 
     def solo_s(self) -> float:
@@ -77,33 +80,17 @@ class Conductor:
 
     def note(self, ends: Sequence[ShareEnd], steps: int) -> None:
         """Choose the turn after a spread turn of ``steps`` windows."""
-        is_short = steps < STEPS_MIN and not all(end.is_read for end in ends)
+        is_short = steps < STEPS_MIN and not _all_read(ends)
         if not is_short:
             self._next_solo_s = SOLO_S
-        if is_short or any(end.needs_solo for end in ends):
+        if is_short or any(end.stop is ShareStop.SOLO for end in ends):
             self._solo_s = self._next_solo_s
             self._next_solo_s = min(2 * self._next_solo_s, TURN_S)
 
 
-def _plain(order: Order) -> Order:
-    """The order with only the fields that shares respect; a field that is added is for solo turns at first."""
-    return Order(
-        order.owner,
-        order.endpoint,
-        order.policy,
-        order.lane_count,
-        order.source,
-        order.topic_id,
-        order.tables,
-        order.begin,
-        order.end,
-        order.safe_until,
-    )
-
-
 def spread_turn(
     cluster: Cluster,
-    order: Order,
+    order: TurnOrder,
     mark: Mark,
     count: int,
     note: Callable[[Sequence[ShareEnd], int], None],
@@ -117,14 +104,15 @@ def spread_turn(
 
 def _spread_turn(
     cluster: Cluster,
-    order: Order,
+    order: TurnOrder,
     mark: Mark,
     count: int,
     note: Callable[[Sequence[ShareEnd], int], None],
 ) -> Outcome:
-    session = session_for(order.endpoint, order.owner, is_checked=True)
+    endpoint = order.assignment.endpoint
+    session = session_for(endpoint, order.owner, is_checked=True)
     owner = take_turn(session, order.owner)
-    session = session_for(order.endpoint, owner)
+    session = session_for(endpoint, owner)
     forget_claims(session, owner)
     session.commit()
     fault_point(AFTER_SPREAD_FENCE)
@@ -136,27 +124,28 @@ def _spread_turn(
         after = steps[-1].after
         is_passed = all(end.left_to <= after.seq for end in ends)
         fault_point(BEFORE_SPREAD_MARK)
-        session = session_for(order.endpoint, owner, is_checked=True)
+        session = session_for(endpoint, owner, is_checked=True)
         claim = MarkClaim(mark, after, learned, is_passed)
         move_over(session, owner, claim, through=len(steps))
         mark = after
     note(ends, len(steps))
-    is_read = all(end.is_read for end in ends) and all(len(end.steps) == len(steps) for end in ends)
-    shown = max(ends, key=lambda end: len(end.steps))
+    furthest = max(ends, key=lambda end: len(end.steps))
     return Outcome(
-        owner,
-        mark,
-        _sum(ends),
-        shown.triggers,
-        is_read,
-        shown.in_order,
-        only_left_out=shown.only_left_out,
+        owner=owner,
+        mark=mark,
+        counts=sum((end.counts for end in ends), Counts()),
+        notes=furthest.notes,
+        is_idle=_all_read(ends) and all(len(end.steps) == len(steps) for end in ends),
     )
+
+
+def _all_read(ends: Sequence[ShareEnd]) -> bool:
+    return all(end.stop is ShareStop.READ for end in ends)
 
 
 def common_steps(ends: Sequence[ShareEnd]) -> tuple[Step, ...]:
     """The windows that all shares have applied; none if they disagree. Fatal MR-5055 if their plans differ."""
-    if not all(end.is_agreed for end in ends):
+    if any(end.stop is ShareStop.DISAGREED for end in ends):
         return ()
     count = min(len(end.steps) for end in ends)
     steps = ends[0].steps[:count]
@@ -166,12 +155,3 @@ def common_steps(ends: Sequence[ShareEnd]) -> tuple[Step, ...]:
                 what = f"window {number + 1}, up to seq {one.after.seq} and {other.after.seq}"
                 raise Fatal("MR-5055", f"shares of a turn have different plans for {what}")
     return steps
-
-
-def _sum(ends: Sequence[ShareEnd]) -> Counts:
-    return Counts(
-        rows=sum(end.counts.rows for end in ends),
-        statements=sum(end.counts.statements for end in ends),
-        records=sum(end.counts.records for end in ends),
-        record_bytes=sum(end.counts.record_bytes for end in ends),
-    )

@@ -7,11 +7,8 @@ A Python worker of Spark is kept between turns, and with it the sessions, the re
 about the target's tables. That is used again only if this process also executed the task's last turn.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from consumer.records.pieces import Source
-from consumer.records.row_schemas import Ints
 from consumer.tables.filter import Route
 from consumer.tables.related import RELATED, related
 from consumer.tables.table_plans import Catalogue, TablePlans
@@ -21,12 +18,11 @@ from consumer.target.loads import set_waiting
 from consumer.target.progress import Mark, Owner, check_fence, read_position, read_schemas
 from consumer.target.sessions import session_for
 from consumer.target.streams import current_view
-from consumer.turn.applier import DEFAULT_LIMITS, Applier, Limits
-from consumer.turn.order import Order, Outcome
+from consumer.turn.applier import Applier
+from consumer.turn.context import Position, Tools
+from consumer.turn.order import Outcome, TurnOrder
 from consumer.window.overlap import Overlap
 from consumer.window.safe_mode import SafeMode
-from consumer.window.window import LookUp
-from consumer.write.lanes import Lanes
 from drivers.mysql.catalog import Inventory, alter_count, read_inventory
 from drivers.mysql.connection import MySqlSession
 from millrace.errors import Fatal
@@ -44,55 +40,31 @@ class Resident:
     plans: TablePlans
 
 
-@dataclass(frozen=True)
-class Tools:
-    """The tools of a turn: the reader of the topic, the lanes, the look-up of schemas."""
-
-    source: Source
-    lanes: Lanes
-    look_up: LookUp
-    limits: Limits = DEFAULT_LIMITS
-    is_over: Callable[[], bool] = lambda: False
-    is_read: Callable[[], bool] = lambda: True
-
-
 residents: dict[str, Resident] = {}  # by task
 
 
-def run_turn(order: Order, tools: Tools) -> Outcome:
+def run_turn(order: TurnOrder, tools: Tools) -> Outcome:
     """Apply for one turn. Fenced MR-5020 if another execution or run has the task."""
     task = order.owner.task
     resident = residents.pop(task, None)
-    session = session_for(order.endpoint, order.owner, is_checked=True)
-    owner = take_turn(session, order.owner)
+    session = session_for(order.assignment.endpoint, order.owner, is_checked=True)
+    last, order = order.owner, replace(order, owner=take_turn(session, order.owner))
     fault_point(AFTER_TURN)
-    mark, applied = known_position(session, order)
-    view = current_view(session, owner, mark) if order.is_partial else WHOLE
-    plans = known_plans(session, order, resident, last=order.owner, mark=mark, view=view)
-    plans = without_related(session, owner, plans)
+    begin = known_position(session, order)
+    view = current_view(session, order.owner, begin.mark) if order.is_partial else WHOLE
+    plans = known_plans(session, order, resident, last=last, mark=begin.mark, view=view)
+    plans = without_related(session, order.owner, plans)
     session.commit()
-    applier = Applier(
-        replace(order, owner=owner),
-        owner,
-        mark,
-        applied,
-        plans,
-        tools.source,
-        tools.lanes,
-        tools.look_up,
-        replace(tools.limits, turn_s=min(tools.limits.turn_s, order.turn_s)),
-        tools.is_over,
-        tools.is_read,
-        Overlap(SafeMode.of(order.safe_until), view.range),
-    )
+    safe_mode = SafeMode.of(order.assignment.rules.safe_until)
+    applier = Applier(order, tools, begin, plans, Overlap(safe_mode, view.range))
     outcome = applier.run()
-    residents[task] = Resident(owner, outcome.mark, applier.plans)
+    residents[task] = Resident(order.owner, outcome.mark, applier.plans)
     return outcome
 
 
 def known_position(
-    session: MySqlSession, order: Order, *, before_run: int | None = None
-) -> tuple[Mark, Ints]:
+    session: MySqlSession, order: TurnOrder, *, before_run: int | None = None
+) -> Position:
     """The mark, with the topic's id, and the applied seqs of bitmaps. Fatal MR-5022.
 
     ``before_run``: only bitmaps of earlier runs.
@@ -101,12 +73,13 @@ def known_position(
     mark, applied = read_position(session, task, before_run=before_run)
     if mark is None:
         raise Fatal("MR-5022", f"the progress of {task} is gone", task=task)
-    return replace(mark, topic=replace(mark.topic, id=order.topic_id or mark.topic.id)), applied
+    topic = replace(mark.topic, id=order.topic_id or mark.topic.id)
+    return Position(replace(mark, topic=topic), applied)
 
 
 def known_plans(
     session: MySqlSession,
-    order: Order,
+    order: TurnOrder,
     resident: Resident | None,
     *,
     last: Owner,
@@ -142,5 +115,5 @@ def without_related(session: MySqlSession, owner: Owner, plans: TablePlans) -> T
     return plans.routed(route.without(more))
 
 
-def _route(order: Order, view: View, inventory: Inventory) -> Route:
-    return Route(order.tables, inventory.folds_names, view.elsewhere, view.only)
+def _route(order: TurnOrder, view: View, inventory: Inventory) -> Route:
+    return Route(order.assignment.tables, inventory.folds_names, view.elsewhere, view.only)

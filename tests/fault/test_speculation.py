@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from consumer.turn.applier import DEFAULT_LIMITS
+from consumer.turn.context import DEFAULT_LIMITS
 from deploy.servers import DatabaseServer, KafkaServer
 from deploy.servers.spark import driver_settings
 from tests.kit.faults.spark_task import Bag, cluster_with, driving, wait_for

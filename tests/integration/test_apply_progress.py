@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from consumer.target.progress import Owner
+from consumer.turn.context import Tools
 from consumer.turn.driver import BatchApplier
-from consumer.turn.order import Order
-from consumer.turn.turn import Tools
+from consumer.turn.order import TurnOrder
 from consumer.write import target_transaction
 from consumer.write.lanes import ThreadLanes
 from consumer.write.target_transaction import BitmapClaim
@@ -190,7 +190,7 @@ def test_resolved_records_advance_the_mark_without_rows(
 class _InThreads(LocalRecords):
     """With lanes as threads."""
 
-    def tools(self, order: Order) -> Tools:
+    def tools(self, order: TurnOrder) -> Tools:
         """See ``LocalRecords``."""
         return replace(super().tools(order), lanes=ThreadLanes())
 

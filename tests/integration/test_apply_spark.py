@@ -12,7 +12,7 @@ from consumer.spark.session import FIRST_OFFSET, SparkDriver
 from consumer.target.fence import raise_fence
 from consumer.target.progress import Mark
 from consumer.task import runner
-from consumer.turn.applier import TURN_S, WINDOW
+from consumer.turn.context import TURN_S, WINDOW
 from deploy.servers import DatabaseServer, KafkaServer
 from drivers.kafka.reader import TopicIdentity, TopicReader, first_offset
 from drivers.mysql.connection import connect

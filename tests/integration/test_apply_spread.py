@@ -9,8 +9,8 @@ from secrets import randbelow
 import pytest
 
 from consumer.target.progress import DATABASE
-from consumer.turn.order import Order, Outcome, Share, ShareEnd
-from consumer.turn.turn import Tools
+from consumer.turn.context import Tools
+from consumer.turn.order import Outcome, Share, ShareEnd, ShareStop, TurnOrder
 from consumer.write.lanes import Done
 from deploy.servers import DatabaseServer
 from millrace.errors import Fenced, Retryable
@@ -71,7 +71,7 @@ class _Cluster(LocalRecords):
             raise Retryable("MR-9002", "a share died")
         return [ends[place] for place in sorted(ends)]
 
-    def tools(self, order: Order) -> Tools:
+    def tools(self, order: TurnOrder) -> Tools:
         """With small parts."""
         tools = super().tools(order)
         return replace(tools, limits=replace(tools.limits, part_rows=20))
@@ -143,10 +143,10 @@ def _check(server: DatabaseServer, name: str) -> None:
 class _Watched(_Cluster):
     """Keeps what was asked for."""
 
-    solo: list[Order] = field(default_factory=list)
+    solo: list[TurnOrder] = field(default_factory=list)
     shares: list[Share] = field(default_factory=list)
 
-    def apply(self, order: Order) -> Outcome:
+    def apply(self, order: TurnOrder) -> Outcome:
         """One turn."""
         self.solo.append(order)
         return super().apply(order)
@@ -252,7 +252,7 @@ def test_shares_that_know_other_tables_leave_the_turn_to_one(
             ends.append(super().apply_share(share))
             return ends[-1]
 
-        def apply(self, order: Order) -> Outcome:
+        def apply(self, order: TurnOrder) -> Outcome:
             """The turn after it."""
             ask = f"SELECT seq FROM {DATABASE}.progress WHERE task = %s"
             if not self.solo:
@@ -263,7 +263,7 @@ def test_shares_that_know_other_tables_leave_the_turn_to_one(
     records = Altered(stream.values, executors=2, window_rows=50)
     applier.process(records, ignore)
     applier.close()
-    assert [end.is_agreed for end in ends[:2]] == [True, False]
+    assert [end.stop is ShareStop.DISAGREED for end in ends[:2]] == [False, True]
     assert ends[0].steps
     assert records.solo
     _check(target_server, name)

@@ -18,8 +18,8 @@ from consumer.target.fence import raise_fence, take_turn
 from consumer.target.progress import DATABASE, check_fence
 from consumer.target.running_statement import find_statement, lock
 from consumer.target.sessions import session_for
-from consumer.turn.order import Order
-from consumer.turn.turn import Tools
+from consumer.turn.context import Tools
+from consumer.turn.order import TurnOrder
 from consumer.write.lanes import Done
 from deploy.servers import DatabaseServer
 from drivers.mysql.connection import MySqlSession, connect
@@ -276,9 +276,11 @@ class _LateSource(ListSource):
 
 
 class _Late(LocalRecords):
-    def tools(self, order: Order) -> Tools:
+    def tools(self, order: TurnOrder) -> Tools:
         source = _LateSource(self.values, self.first, self.window_rows)
-        return replace(super().tools(order), source=source, is_read=lambda: source.at >= order.end)
+        return replace(
+            super().tools(order), source=source, is_read=lambda: source.at >= order.offsets.end
+        )
 
 
 def test_turn_waits_for_records_that_the_topic_has(

@@ -15,8 +15,8 @@ import pytest
 from consumer.target import fence, sessions
 from consumer.target.progress import Mark, read_mark
 from consumer.task import start
-from consumer.turn.order import Order, Outcome
-from consumer.turn.turn import Tools
+from consumer.turn.context import Tools
+from consumer.turn.order import Outcome, TurnOrder
 from consumer.write import target_transaction
 from consumer.write.lanes import Work
 from deploy.servers import DatabaseServer
@@ -134,7 +134,7 @@ class _ExecutedTwice(LocalRecords):
     gate: _Gate = field(default_factory=lambda: _Gate(dies=False))
     ends: list[str] = field(default_factory=list)
 
-    def apply(self, order: Order) -> Outcome:
+    def apply(self, order: TurnOrder) -> Outcome:
         """The outcome of the first execution."""
         execute = super().apply
         with ThreadPoolExecutor(2) as tasks:
@@ -189,15 +189,15 @@ def test_second_execution_of_one_spark_task_writes_nothing(
 class _Watched(LocalRecords):
     """Keeps the orders."""
 
-    orders: list[Order] = field(default_factory=list)
+    orders: list[TurnOrder] = field(default_factory=list)
 
-    def apply(self, order: Order) -> Outcome:
+    def apply(self, order: TurnOrder) -> Outcome:
         """One turn."""
         self.orders.append(order)
         return super().apply(order)
 
 
-def _applied_turn(server: DatabaseServer, name: str) -> tuple[_Watched, Order]:
+def _applied_turn(server: DatabaseServer, name: str) -> tuple[_Watched, TurnOrder]:
     """Apply the whole stream in lanes; returns the records and the order of the turn."""
     applier = started(server, apply_task(name, lanes=5))
     records = _Watched(_stream(name).values)
@@ -267,7 +267,7 @@ def test_next_turn_with_other_cuts_loses_nothing(name: str, target_server: Datab
 class _CutShort(LocalRecords):
     """Parts of five rows; the process dies after the second."""
 
-    def tools(self, order: Order) -> Tools:
+    def tools(self, order: TurnOrder) -> Tools:
         """With small parts."""
         tools = super().tools(order)
         return replace(tools, limits=replace(tools.limits, part_rows=5))

@@ -20,7 +20,7 @@ from consumer.tables.causality_keys import key_lines
 from consumer.target import progress
 from consumer.target.bitmap import not_applied
 from consumer.task import runner as apply_start
-from consumer.turn import applier
+from consumer.turn import applier, lane_planner
 from consumer.window import window
 from consumer.write import ddl, ddl_outcome, target_transaction
 from millrace.errors import Retryable
@@ -276,7 +276,7 @@ GUARDS: tuple[Guard, ...] = (
         "changes of one group share a lane",
         "lanes",
         REFUSED,
-        (applier, "pack_lanes", _own_lane_each),
+        (lane_planner, "pack_lanes", _own_lane_each),
         seed=3,
     ),
     _of(

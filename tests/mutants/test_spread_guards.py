@@ -9,7 +9,7 @@ import pytest
 from consumer.records.row_schemas import Ints
 from consumer.target import claims
 from consumer.turn import share, spread_applier, spread_turn
-from consumer.turn.lane_planner import HeldKeys
+from consumer.turn.lane_planner import LanePlanner, Load
 from consumer.turn.order import ShareEnd, Step
 from consumer.turn.spread_applier import SpreadApplier
 from millrace.errors import MillraceError
@@ -64,24 +64,34 @@ def _failed_share(patch: pytest.MonkeyPatch) -> None:
 
 def _same_rule(patch: pytest.MonkeyPatch) -> None:
     """Each share counts the lanes from another one."""
-    known = SpreadApplier._lanes_of
+    begun = SpreadApplier.__post_init__
 
-    def turned(self: SpreadApplier, *given: Any) -> Ints | None:
-        lanes = known(self, *given)
-        return None if lanes is None else (lanes + self.share.place) % self.share.order.lane_count
+    def turned(self: SpreadApplier) -> None:
+        begun(self)
+        self._planner = _Turned(self._planner.lane_count, self._planner.keys_max)
+        self._planner.place = self.share.place
 
-    patch.setattr(SpreadApplier, "_lanes_of", turned)
+    patch.setattr(SpreadApplier, "__post_init__", turned)
 
 
-class _Forgetful(HeldKeys):
+class _Turned(LanePlanner):
+    place = 0
+
+    def plan(self, load: Load, *, flight: int, done: int) -> Ints | None:
+        lanes = super().plan(load, flight=flight, done=done)
+        return None if lanes is None else (lanes + self.place) % self.lane_count
+
+
+class _Forgetful(LanePlanner):
     """Keys of earlier windows bind nothing, as if their rows were applied."""
 
-    def bind(self, entries: Any, groups: Ints, *, done: int) -> Ints | None:
-        return super().bind(entries, groups, done=1 << 60)
+    def plan(self, load: Load, *, flight: int, done: int) -> Ints | None:
+        self.clear()
+        return super().plan(load, flight=flight, done=done)
 
 
 def _keys_of_the_turn(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(spread_applier, "HeldKeys", _Forgetful)
+    patch.setattr(spread_applier, "LanePlanner", _Forgetful)
 
 
 GUARDS = (

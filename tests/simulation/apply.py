@@ -15,10 +15,10 @@ from consumer.records.pieces import Size, Taken
 from consumer.target import sessions
 from consumer.target.sessions import close_sessions
 from consumer.task.start import take_over
-from consumer.turn.applier import Limits
+from consumer.turn.context import Limits, Tools
 from consumer.turn.driver import BatchApplier
-from consumer.turn.order import Order, Outcome, guarded, result_of
-from consumer.turn.turn import Tools, run_turn
+from consumer.turn.order import Outcome, TurnOrder, guarded, result_of
+from consumer.turn.turn import run_turn
 from consumer.write.lanes import Done, Work
 from drivers.mysql.connection import Endpoint, connect
 from millrace.errors import Fenced, Retryable
@@ -115,7 +115,7 @@ class TopicRecords(OneExecutor):
         """The end of the records, or of a topic that continues, so that a turn reads records before the mark."""
         return self.records[-1].offset + 1 if not self.cut.again else 1 << 60
 
-    def apply(self, order: Order) -> Outcome:
+    def apply(self, order: TurnOrder) -> Outcome:
         """One turn, perhaps executed twice."""
 
         def execute() -> Outcome:

@@ -12,8 +12,9 @@ from consumer.tables.table_plans import Catalogue, TablePlans
 from consumer.target.bitmap import from_bitmaps, to_bitmap
 from consumer.target.progress import Owner
 from consumer.turn import applier
-from consumer.turn.applier import FLIGHTS_MAX, Applier, Limits
-from consumer.turn.order import Order
+from consumer.turn.applier import FLIGHTS_MAX, Applier
+from consumer.turn.context import Limits, Position, Tools
+from consumer.turn.order import Assignment, Rules, TurnOrder
 from consumer.write.ddl import DdlPlace, Passed
 from consumer.write.lanes import Done
 from millrace.errors import Retryable
@@ -80,23 +81,17 @@ def _turn(
     state.run += 1
     owner = Owner("task", 1, state.run)
     known = replace(inventory("bank"), flavour=target.flavour)
+    assignment = Assignment(
+        endpoint=ENDPOINT,
+        source=TopicAddress(topic="local", brokers=Brokers("")),
+        rules=Rules(policy=ConflictPolicy.STOP, lane_count=2, consistency=consistency),
+    )
+    source = ListSource(values, 0, window_rows)
     return Applier(
-        Order(
-            owner,
-            ENDPOINT,
-            ConflictPolicy.STOP,
-            2,
-            TopicAddress(topic="local", brokers=Brokers("")),
-            consistency=consistency,
-        ),
-        owner,
-        state.mark,
-        from_bitmaps(state.applied.values()),
+        TurnOrder(owner=owner, assignment=assignment),
+        Tools(source, lanes, lambda number: pytest.fail(f"schema {number}"), limits),
+        Position(state.mark, from_bitmaps(state.applied.values())),
         TablePlans(Catalogue("", RowSchemas(dict(state.schemas)), known)),
-        ListSource(values, 0, window_rows),
-        lanes,
-        lambda number: pytest.fail(f"schema {number}"),
-        limits=limits,
     )
 
 
@@ -132,7 +127,7 @@ def test_bitmaps_that_few_rows_pass_are_deleted(target: ModelTarget) -> None:
     target.state.tables.apply(*target.history.changes[late])
     target.state.applied["task", 0, 1, 0, 0] = to_bitmap(from_bitmaps([(late, b"\1")]))
     turn = _turn(target, InlineLanes(), window_rows=3)
-    turn.limits = replace(LIMITS, serial_rows=ROWS, part_rows=2)
+    turn.tools = replace(turn.tools, limits=replace(LIMITS, serial_rows=ROWS, part_rows=2))
     turn.run()
     assert target.state.tables == target.history.tables
     assert target.state.applied == {}

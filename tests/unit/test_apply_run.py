@@ -7,12 +7,13 @@ from typing import cast
 import pytest
 
 from consumer.spark.session import FIRST_OFFSET, SparkDriver
+from consumer.tables.table_plans import Notes
 from consumer.target.progress import Mark, MarkTopic, Owner
 from consumer.task import runner
 from consumer.task.report import why_running
 from consumer.task.runner import ApplyRun, same_topic
 from consumer.turn.driver import BatchApplier, Figures
-from consumer.turn.order import Counts, Order, Outcome
+from consumer.turn.order import Counts, Outcome, TurnOrder
 from millrace.errors import Fatal, MillraceError, Retryable
 from schemas.documents import ApplyTask
 from schemas.status import TaskReport, TaskState
@@ -93,7 +94,7 @@ def test_running_task_shows_warnings_in_its_status() -> None:
 def test_status_shows_safe_mode(reached: str, wanted: str) -> None:
     """Also when it has ended, so that an operator can remove it from the document."""
     applier = CountingApplier(mark=Mark(7, FIRST_OFFSET, reached, "mariadb"))
-    applier.assignment = replace(GIVEN, safe_until="0-1-5")
+    applier.assignment = replace(GIVEN, rules=replace(GIVEN.rules, safe_until="0-1-5"))
     reports: list[TaskReport] = []
     ApplyRun(
         cast(SparkDriver, QueryDriver()),
@@ -255,9 +256,9 @@ class _Turns(OneExecutor):
 
     end: int
     marks: list[Mark]
-    orders: list[Order] = field(default_factory=list)
+    orders: list[TurnOrder] = field(default_factory=list)
 
-    def apply(self, order: Order) -> Outcome:
+    def apply(self, order: TurnOrder) -> Outcome:
         self.orders.append(order)
         mark, run = self.marks.pop(0), order.owner.run + 1
         counts = Counts(
@@ -267,7 +268,8 @@ class _Turns(OneExecutor):
             left_out=1,
         )
         owner = replace(order.owner, run=run)
-        return Outcome(owner, mark, counts, (f"shop.t.of_run_{run}",), not self.marks)
+        notes = Notes(triggers=(f"shop.t.of_run_{run}",))
+        return Outcome(owner=owner, mark=mark, counts=counts, notes=notes, is_idle=not self.marks)
 
 
 def _applier(offset: int = 0) -> BatchApplier:
@@ -283,8 +285,7 @@ def test_each_turn_follows_the_owner_of_the_last() -> None:
     assert moved == [Mark(3, 3), Mark(9, 9)]
     assert applier.mark == Mark(9, 9)
     first = turns.orders[0]
-    assert (first.endpoint, first.policy, first.lane_count) == (GIVEN.endpoint, GIVEN.policy, 4)
-    assert (first.source, first.topic_id) == (SHOP, "id")
+    assert (first.assignment, first.topic_id) == (GIVEN, "id")
 
 
 def test_figures_are_those_of_all_turns() -> None:
@@ -313,7 +314,7 @@ def test_failed_turn_leaves_owner_and_mark() -> None:
     class Fails(OneExecutor):
         end = 9
 
-        def apply(self, _: Order) -> Outcome:
+        def apply(self, _: TurnOrder) -> Outcome:
             raise Retryable("MR-5001", "the connection broke")
 
     applier = _applier()

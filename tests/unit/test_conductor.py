@@ -6,24 +6,41 @@ from dataclasses import dataclass, replace
 import pytest
 
 from consumer.target.progress import Mark, Owner
-from consumer.turn.applier import TURN_S
-from consumer.turn.order import Order, Share, ShareEnd, Step
+from consumer.turn.context import TURN_S
+from consumer.turn.order import (
+    Assignment,
+    Offsets,
+    Rules,
+    Share,
+    ShareEnd,
+    ShareStop,
+    Step,
+    TurnOrder,
+)
 from consumer.turn.spread_turn import BACKLOG_MIN, SOLO_S, STEPS_MIN, Conductor, common_steps
 from drivers.mysql.connection import Endpoint
 from millrace.errors import Fatal
-from schemas.documents import Brokers, ConflictPolicy, TopicAddress
+from schemas.documents import Brokers, ConflictPolicy, Consistency, TopicAddress
 
-ORDER = Order(
-    Owner("task", 1, 1),
-    Endpoint("t1", 0, "", ""),
-    ConflictPolicy.STOP,
-    4,
-    TopicAddress(topic="shop", brokers=Brokers("")),
-    end=BACKLOG_MIN,
+ASSIGNMENT = Assignment(
+    endpoint=Endpoint("t1", 0, "", ""),
+    source=TopicAddress(topic="shop", brokers=Brokers("")),
+    rules=Rules(policy=ConflictPolicy.STOP, lane_count=4),
+)
+ORDER = TurnOrder(
+    owner=Owner("task", 1, 1), assignment=ASSIGNMENT, offsets=Offsets(end=BACKLOG_MIN)
 )
 START = Mark(0, 0)
 SAFE = "0-1-5"
 AT_SAFE = replace(START, gtid_set=SAFE, flavour="mariadb")
+LITTLE = replace(ORDER, offsets=Offsets(begin=9, end=BACKLOG_MIN))
+UNTIL = replace(ORDER.offsets, until=BACKLOG_MIN)
+WHOLE = Consistency.TRANSACTIONAL
+
+
+def _ruled(**rules: object) -> TurnOrder:
+    changed = replace(ASSIGNMENT, rules=replace(ASSIGNMENT.rules, **rules))  # type: ignore[arg-type]
+    return replace(ORDER, assignment=changed)
 
 
 @dataclass
@@ -43,33 +60,42 @@ class _Cluster:
         pytest.param(1, ORDER, START, 0, id="local mode"),
         pytest.param(2, ORDER, START, 2, id="two executors"),
         pytest.param(9, ORDER, START, 4, id="no more shares than lanes"),
-        pytest.param(9, replace(ORDER, lane_count=1), START, 0, id="one lane"),
+        pytest.param(9, _ruled(lane_count=1), START, 0, id="one lane"),
         pytest.param(2, ORDER, Mark(1, 1), 0, id="a small backlog"),
-        pytest.param(2, replace(ORDER, begin=9), Mark(0, -2), 0, id="retention left little"),
+        pytest.param(
+            2,
+            replace(ORDER, offsets=Offsets(begin=9, end=BACKLOG_MIN)),
+            Mark(0, -2),
+            0,
+            id="retention left little",
+        ),
         pytest.param(2, ORDER, Mark(-1, -2), 0, id="a start that is not proven"),
         pytest.param(2, ORDER, replace(START, past_start=False), 0, id="before a start"),
-        pytest.param(2, replace(ORDER, safe_until=SAFE), START, 0, id="safe mode"),
-        pytest.param(2, replace(ORDER, safe_until=SAFE), AT_SAFE, 2, id="after safe mode"),
-        pytest.param(2, replace(ORDER, turn_s=1.0), START, 0, id="a setting that shares ignore"),
+        pytest.param(2, _ruled(safe_until=SAFE), START, 0, id="safe mode"),
+        pytest.param(2, _ruled(safe_until=SAFE), AT_SAFE, 2, id="after safe mode"),
+        pytest.param(2, replace(ORDER, turn_s=1.0), START, 0, id="a short turn"),
+        pytest.param(2, replace(ORDER, is_partial=True), START, 0, id="tables are loaded"),
+        pytest.param(2, replace(ORDER, offsets=UNTIL), START, 0, id="a side stream"),
+        pytest.param(2, _ruled(consistency=WHOLE), START, 0, id="source transactions"),
     ],
 )
 def test_backlog_is_shared_by_executors(
-    executors: int, order: Order, mark: Mark, count: int
+    executors: int, order: TurnOrder, mark: Mark, count: int
 ) -> None:
     """Everything else is applied by one Spark task."""
     assert Conductor().share_count(_Cluster(executors), order, mark) == count
 
 
-def _end(steps: int, **more: bool) -> ShareEnd:
+def _end(steps: int, stop: ShareStop = ShareStop.EARLY) -> ShareEnd:
     made = tuple(Step(Mark(n, n), {}, bytes([n])) for n in range(1, steps + 1))
-    return replace(ShareEnd(made), **more)  # type: ignore[arg-type]
+    return ShareEnd(steps=made, stop=stop)
 
 
 def test_mark_moves_over_the_windows_that_all_have_applied() -> None:
     """A share that ended early decides; one that disagrees leaves everything to the next turn."""
     assert common_steps([_end(5), _end(3), _end(4)]) == _end(3).steps
     assert common_steps([_end(5), _end(0)]) == ()
-    assert common_steps([_end(5), _end(0, is_agreed=False)]) == ()
+    assert common_steps([_end(5), _end(0, ShareStop.DISAGREED)]) == ()
 
 
 @pytest.mark.parametrize("change", [{"plan": b"?"}, {"after": Mark(9, 2)}])
@@ -90,7 +116,7 @@ def test_solo_turns_grow_while_spread_turns_come_not_far() -> None:
     assert conductor.solo_s() == 0
     conductor.note([_end(STEPS_MIN)], STEPS_MIN)
     assert conductor.solo_s() == 0
-    conductor.note([_end(STEPS_MIN, needs_solo=True)], STEPS_MIN)
+    conductor.note([_end(STEPS_MIN, ShareStop.SOLO)], STEPS_MIN)
     assert [conductor.solo_s() for _ in range(2)] == [SOLO_S, 0]
     found = []
     for _ in range(8):
@@ -98,6 +124,6 @@ def test_solo_turns_grow_while_spread_turns_come_not_far() -> None:
         found.append(conductor.solo_s())
     assert found == sorted(found)
     assert (found[0], found[-1]) == (2 * SOLO_S, TURN_S)
-    conductor.note([_end(1, is_read=True)], 1)
+    conductor.note([_end(1, ShareStop.READ)], 1)
     conductor.note([_end(0)], 0)
     assert conductor.solo_s() == SOLO_S

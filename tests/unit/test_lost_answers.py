@@ -9,22 +9,27 @@ import pytest
 from pyspark.serializers import AutoBatchedSerializer, CPickleSerializer
 
 from consumer.spark.session import Records, SparkDriver
+from consumer.tables.table_plans import Notes
 from consumer.target.progress import Mark, MarkTopic, Owner
-from consumer.turn.order import Counts, Failure, Order, Outcome, guarded
+from consumer.turn.order import Assignment, Counts, Failure, Outcome, Rules, TurnOrder, guarded
 from consumer.write.incidents import Tally, pending
 from drivers.mysql.connection import Endpoint
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 from schemas.documents import Brokers, ConflictPolicy, TopicAddress
 
-_ORDER = Order(
-    Owner("task", 1, 1),
-    Endpoint("", 0, "", ""),
-    ConflictPolicy.STOP,
-    4,
-    TopicAddress(topic="shop", brokers=Brokers("k1:9092")),
+_ORDER = TurnOrder(
+    owner=Owner("task", 1, 1),
+    assignment=Assignment(
+        endpoint=Endpoint("", 0, "", ""),
+        source=TopicAddress(topic="shop", brokers=Brokers("k1:9092")),
+        rules=Rules(policy=ConflictPolicy.STOP, lane_count=4),
+    ),
 )
 _OUTCOME = Outcome(
-    Owner("task", 1, 2), Mark(4, 4, topic=MarkTopic("shop")), Counts(rows=4), ("shop.t.audit",)
+    owner=Owner("task", 1, 2),
+    mark=Mark(4, 4, topic=MarkTopic("shop")),
+    counts=Counts(rows=4),
+    notes=Notes(triggers=("shop.t.audit",)),
 )
 
 # PySpark's own format of an RDD's elements
@@ -37,7 +42,7 @@ class _Job:
     def __init__(self, stream: bytes) -> None:
         self._stream = stream
 
-    def parallelize(self, given: list[Order], count: int) -> "_Job":
+    def parallelize(self, given: list[TurnOrder], count: int) -> "_Job":
         assert (given, count) == ([_ORDER], 1)
         return self
 

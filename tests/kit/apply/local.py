@@ -16,11 +16,11 @@ from consumer.records.row_schemas import Ints
 from consumer.target.progress import Mark, read_position
 from consumer.target.sessions import close_sessions
 from consumer.task.start import take_over
-from consumer.turn.applier import Limits
+from consumer.turn.context import Limits, Tools
 from consumer.turn.driver import BatchApplier
-from consumer.turn.order import Answer, Order, Outcome, Share, ShareEnd, guarded, result_of
+from consumer.turn.order import Answer, Outcome, Share, ShareEnd, TurnOrder, guarded, result_of
 from consumer.turn.share import run_share
-from consumer.turn.turn import Tools, residents, run_turn
+from consumer.turn.turn import residents, run_turn
 from consumer.write.incidents import Tally
 from consumer.write.lanes import Done, Work
 from consumer.write.target_transaction import BEFORE_LANE_COMMIT
@@ -182,9 +182,9 @@ class LocalRecords:
         """The offset after the last value."""
         return self.first + len(self.values)
 
-    def apply(self, order: Order) -> Outcome:
+    def apply(self, order: TurnOrder) -> Outcome:
         """One turn; Spark would send order and outcome as bytes."""
-        sent: Order = pickle.loads(pickle.dumps(order))
+        sent: TurnOrder = pickle.loads(pickle.dumps(order))
         found = guarded(sent.owner.task, lambda: run_turn(sent, self.tools(sent)))
         answer: Answer[Outcome] = pickle.loads(pickle.dumps(found))
         self.tally.add(answer.task, answer.incidents)
@@ -207,7 +207,7 @@ class LocalRecords:
         self.tally.add(answer.task, answer.incidents)
         return result_of(answer)
 
-    def tools(self, order: Order) -> Tools:
+    def tools(self, order: TurnOrder) -> Tools:
         """The list as source, lanes in this thread."""
         source = ListSource(self.values, self.first, self.window_rows, self.begun)
         serial_rows = 0 if self.is_large else ALL
@@ -217,7 +217,7 @@ class LocalRecords:
             linger_s=0.0,
             turn_s=self.turn_s,
         )
-        look_up = look_up_at(order.source.registry)
+        look_up = look_up_at(order.assignment.source.registry)
         return Tools(source, self.lanes(), look_up, limits, is_read=source.is_read)
 
     def lanes(self) -> InlineLanes:

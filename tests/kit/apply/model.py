@@ -21,8 +21,9 @@ from consumer.tables.table_plans import Catalogue, TablePlans, slots_of
 from consumer.target.bitmap import from_bitmaps
 from consumer.target.progress import Mark, MarkTopic, Owner
 from consumer.turn import applier, share, spread_applier, spread_turn
-from consumer.turn.applier import Applier, Limits
-from consumer.turn.order import Order, Outcome
+from consumer.turn.applier import Applier
+from consumer.turn.context import Limits, Position, Tools
+from consumer.turn.order import Assignment, Offsets, Outcome, Rules, TurnOrder
 from consumer.write import large_transaction, target_transaction
 from consumer.write.lanes import Done, Work
 from drivers.mysql.connection import Endpoint
@@ -269,6 +270,9 @@ class ModelSource(ListSource):
         return super().take(size, wait_s=wait_s)
 
 
+LOCAL = TopicAddress(topic="local", brokers=Brokers(""))
+
+
 def execute_again(target: ModelTarget) -> None:
     """Execute a part of an earlier turn: it must write nothing."""
     if target.calls and target.happens():
@@ -299,15 +303,19 @@ def model_patched(patch: pytest.MonkeyPatch, target: ModelTarget) -> None:
     patch.setattr(large_transaction, "RowWriter", ModelWriter)
 
 
-def order_for(target: ModelTarget, *, task: str, lane_count: int) -> Order:
+def order_for(
+    target: ModelTarget,
+    *,
+    task: str,
+    lane_count: int,
+    consistency: Consistency = Consistency.CAUSAL,
+) -> TurnOrder:
     """An order after the current owner, up to the end of the history."""
-    return Order(
-        Owner(task, 1, target.state.run),
-        ENDPOINT,
-        ConflictPolicy.STOP,
-        lane_count,
-        TopicAddress(topic="local", brokers=Brokers("")),
-        end=len(target.history.stream.values),
+    rules = Rules(policy=ConflictPolicy.STOP, lane_count=lane_count, consistency=consistency)
+    return TurnOrder(
+        owner=Owner(task, 1, target.state.run),
+        assignment=Assignment(endpoint=ENDPOINT, source=LOCAL, rules=rules),
+        offsets=Offsets(end=len(target.history.stream.values)),
     )
 
 
@@ -335,15 +343,10 @@ def one_turn(
     """A new turn: take the fence, then read the progress and apply."""
     target.state.run += 1
     state, chance = target.state, target.chance
-    order = order_for(target, task=task, lane_count=lane_count)
+    order = order_for(target, task=task, lane_count=lane_count, consistency=consistency)
     source = source_at_mark(target)
     source.deaths = target.faults / 5
-    made = Applier(
-        replace(order, consistency=consistency),
-        order.owner,
-        state.mark,
-        from_bitmaps(state.applied.values()),
-        plans_of(target),
+    tools = Tools(
         source,
         ModelLanes(target=target),
         no_schema,
@@ -355,7 +358,8 @@ def one_turn(
             turn_s=float(ALL),
         ),
     )
-    return made.run()
+    begin = Position(state.mark, from_bitmaps(state.applied.values()))
+    return Applier(order, tools, begin, plans_of(target)).run()
 
 
 def whole_turn(target: ModelTarget, *, task: str, lane_count: int) -> Outcome:

@@ -17,9 +17,9 @@ from consumer.tables.table_plans import Catalogue, TablePlans
 from consumer.target.bitmap import from_bitmaps
 from consumer.target.progress import Mark, Owner
 from consumer.turn import share, spread_applier, spread_turn, turn
-from consumer.turn.applier import Limits
-from consumer.turn.order import Order, Outcome, Share, ShareEnd
-from consumer.turn.turn import Tools, residents
+from consumer.turn.context import Limits, Tools
+from consumer.turn.order import Outcome, Share, ShareEnd, TurnOrder
+from consumer.turn.turn import residents
 from consumer.write.lanes import Work
 from schemas.gtid import Flavour
 from tests.kit.apply.local import ALL
@@ -181,9 +181,11 @@ def spread_patched(patch: pytest.MonkeyPatch, target: ModelTarget) -> None:
 def one_spread_turn(target: ModelTarget, *, task: str, lane_count: int) -> Outcome:
     """A new turn of several shares; it ends anywhere."""
     chance = target.chance
-    order: Order = order_for(target, task=task, lane_count=lane_count)
+    order: TurnOrder = order_for(target, task=task, lane_count=lane_count)
     first = max(target.state.mark.next_offset, 0)
-    order = replace(order, end=chance.choice([order.end, chance.randint(first, order.end)]))
+    end = order.offsets.end
+    end = chance.choice([end, chance.randint(first, end)])
+    order = replace(order, offsets=replace(order.offsets, end=end))
     limits = Limits(
         Size(chance.choice([1, 3, 20, 80]), 1 << chance.randint(8, 20)), turn_s=float(ALL)
     )

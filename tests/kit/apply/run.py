@@ -6,14 +6,19 @@ from dataclasses import dataclass, field
 
 from consumer.spark.session import FIRST_OFFSET
 from consumer.target.progress import Mark, Owner
-from consumer.turn.driver import Assignment, Figures
+from consumer.turn.driver import Figures
+from consumer.turn.order import Assignment, Rules
 from consumer.write.incidents import Tally
 from drivers.mysql.connection import Endpoint
 from millrace.errors import MillraceError
 from schemas.documents import Brokers, ConflictPolicy, TopicAddress
 
 SHOP = TopicAddress(topic="shop", brokers=Brokers("broker:9092"))
-GIVEN = Assignment(Endpoint("t1", 0, "", ""), ConflictPolicy.STOP, 4, SHOP)
+GIVEN = Assignment(
+    endpoint=Endpoint("t1", 0, "", ""),
+    source=SHOP,
+    rules=Rules(policy=ConflictPolicy.STOP, lane_count=4),
+)
 
 
 @dataclass

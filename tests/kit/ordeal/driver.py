@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from consumer.load.chunk_order import CopyOrder, execute_copy
 from consumer.target.loads import Amount
 from consumer.turn.executor import execute
-from consumer.turn.order import Order, Outcome, Share, ShareEnd, result_of
+from consumer.turn.order import Outcome, Share, ShareEnd, TurnOrder, result_of
 from consumer.write.incidents import Tally
 from drivers.kafka.reader import TopicIdentity
 from millrace.errors import MillraceError, Retryable
@@ -24,7 +24,7 @@ class Records:
     tally: Tally
     end: int
 
-    def apply(self, order: Order) -> Outcome:
+    def apply(self, order: TurnOrder) -> Outcome:
         """One turn."""
         answer = execute(order)
         self.tally.add(answer.task, answer.incidents)
