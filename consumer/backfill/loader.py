@@ -114,6 +114,6 @@ def _begun(ends: Ends, member: SourceMember, stop: threading.Event) -> LoadStrea
 
 
 def _visible(source: MySqlSession) -> GtidPosition:
-    found = executed(source)
+    position = executed(source)
     source.rollback()
-    return found
+    return position

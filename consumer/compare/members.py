@@ -75,16 +75,16 @@ def choose_origin(document: SetDocument, wishes: Wishes, *, wait_s: float) -> Or
     directives = wishes()
     primary = primary_member(document, for_writing=False, side=Side.SOURCE)
     try:
-        found = choose_source(document, directives)
+        replica = choose_source(document, directives)
     except Retryable as exc:
         check_not_drained(primary, directives)
         return _read(Origin(primary, why=exc.message))
-    if found.endpoint == primary:
+    if replica.endpoint == primary:
         return _read(Origin(primary))
-    if why := _why_late(found, primary, wait_s):
+    if why := _why_late(replica, primary, wait_s):
         check_not_drained(primary, directives)
-        return _read(Origin(primary, why=f"{found.name}: {why}"))
-    return _read(Origin(found.endpoint, primary))
+        return _read(Origin(primary, why=f"{replica.name}: {why}"))
+    return _read(Origin(replica.endpoint, primary))
 
 
 def from_members(
@@ -118,14 +118,14 @@ def _read(origin: Origin) -> Origin:
     return origin
 
 
-def _why_late(found: SourceMember, primary: Endpoint, wait_s: float) -> str:
+def _why_late(replica: SourceMember, primary: Endpoint, wait_s: float) -> str:
     """Why this replica is too late to be read; "" when it has what the primary had."""
-    if found.lag_s > wait_s:
-        return f"its lag is {found.lag_s:g} s"
+    if replica.lag_s > wait_s:
+        return f"its lag is {replica.lag_s:g} s"
     try:
         with closing(connect(primary)) as session:
             wanted = read_end(session)
-        return "" if _gets(found.endpoint, wanted, wait_s) else _late(wanted, wait_s)
+        return "" if _gets(replica.endpoint, wanted, wait_s) else _late(wanted, wait_s)
     except MillraceError as exc:
         return exc.message
 

@@ -100,9 +100,9 @@ class Load:
         if stream is not None:
             needed = parse_gtid_set(stream.flavour, stream.begin)
         from_primary = self.task.rules.load.from_primary
-        found = self.origin.choose(needed=needed, from_primary=from_primary)
-        _log.info("a load reads", task=self.task.name, member=found.name, lag_s=found.lag_s)
-        return found
+        member = self.origin.choose(needed=needed, from_primary=from_primary)
+        _log.info("a load reads", task=self.task.name, member=member.name, lag_s=member.lag_s)
+        return member
 
     def copied(
         self, member: SourceMember, ends: Ends, stream: LoadStream, stop: threading.Event
