@@ -17,7 +17,7 @@ from consumer.topic.verify import Check, TopicVerifier
 from consumer.window import window
 from consumer.write import target_transaction
 from deploy.servers import process
-from drivers.mysql import members
+from drivers.mysql import grants, members
 from drivers.mysql.connection import MySqlSession
 from millrace.errors import Fatal
 from producer.publish.audit import Audit
@@ -144,6 +144,17 @@ def holds_not_checked(patch: Patch) -> None:
 def only_sequences_compared(patch: Patch) -> None:
     """For a MariaDB replica only the sequence is compared with the primary."""
     patch.setattr(members, "is_logged", lambda *_: True)
+
+
+def patterns_added(patch: Patch) -> None:
+    """The rights of every pattern that matches a database count."""
+    patch.setattr(
+        grants,
+        "_of_best_patterns",
+        lambda rights, scope: frozenset().union(
+            *(rights[held] for held in rights if grants._covers(held, scope))
+        ),
+    )
 
 
 def terms_not_checked(patch: Patch) -> None:
@@ -325,6 +336,12 @@ MUTANTS = [
         only_sequences_compared,
         "tests/unit/test_source_choice.py",
         {"test_mariadb_positions_are_compared_by_domain": "0-2-90"},
+    ),
+    Mutant(
+        "one pattern of GRANT counts",
+        patterns_added,
+        "tests/unit/test_grants.py",
+        {"test_only_the_most_specific_pattern_counts[shop-privileges0]": "assert"},
     ),
     Mutant(
         "an assignment is committed under its term",
