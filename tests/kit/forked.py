@@ -3,21 +3,94 @@
 A server process imports the modules once; each process is its fork and runs one function.
 """
 
+import ctypes
 import multiprocessing
 import os
 import signal
+import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
 from typing import Any
 
+from deploy.servers.die_with_parent import PR_SET_PDEATHSIG
 from millrace import faults
 from tests.kit.waiting import eventually
 
-PRELOADED = ("tests.kit.relay.warmed",)
+PRELOADED = ("tests.kit.relay.warmed", "tests.kit.control.process", "millrace.cli.worker")
 END_S = 120.0
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(list(PRELOADED))
+
+
+@dataclass
+class Fork:
+    """A running fork, with the methods of ``subprocess.Popen`` that tests use. It ends with this process."""
+
+    process: ForkServerProcess
+
+    @property
+    def pid(self) -> int:
+        """Its process ID."""
+        assert self.process.pid is not None
+        return self.process.pid
+
+    def poll(self) -> int | None:
+        """The exit status, of a signal negative; None while it runs."""
+        return self.process.exitcode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit status; TimeoutExpired after ``timeout`` seconds."""
+        self.process.join(timeout)
+        if (status := self.poll()) is None:
+            raise subprocess.TimeoutExpired(str(self.process), timeout or 0.0)
+        return status
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Nothing happens after its end."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.send_signal(signal.SIGKILL)
+
+
+def fork(
+    main: Callable[[list[str]], int],
+    arguments: list[str],
+    *,
+    environment: Mapping[str, str],
+    log: Path,
+) -> Fork:
+    """Run ``main`` in a new process, as a separate program with this environment and its output in ``log``.
+
+    What ``main`` returns is its exit status. ``MILLRACE_FAULT`` of the environment is armed.
+    """
+    whole = {**os.environ, **environment}
+    log.write_bytes(b"")
+    process = _CONTEXT.Process(target=_run_program, args=(main, arguments, whole, log))
+    process.start()
+    return Fork(process)
+
+
+def _run_program(
+    main: Callable[[list[str]], int],
+    arguments: list[str],
+    environment: dict[str, str],
+    log: Path,
+) -> None:
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # the parent is the server of forks
+    with log.open("ab") as file:
+        for number in (1, 2):
+            os.dup2(file.fileno(), number)
+    os.environ.clear()
+    os.environ.update(environment)
+    faults.arm(environment.get(faults.ENVIRONMENT, ""))
+    sys.exit(main(arguments))
 
 
 def exit_status(main: Callable[..., object], *arguments: Any, fault: str = "") -> int:

@@ -5,9 +5,6 @@ transaction each, so a topic is correct when its ids are exactly these. ``Follow
 with ``read_committed``, feeds the verifier, and keeps ids and fences.
 """
 
-import os
-import subprocess
-import sys
 import threading
 import uuid
 from collections.abc import Iterator
@@ -18,6 +15,7 @@ from pathlib import Path
 from consumer.topic.verify import TopicVerifier, Violation
 from deploy.servers import DatabaseServer, KafkaServer, sql
 from drivers.kafka.reader import TopicReader
+from millrace.cli import run as run_command
 from millrace.errors import MillraceError, Retryable
 from producer.source.set_stream import Site
 from producer.source.set_streams import Upstreams
@@ -43,6 +41,7 @@ from schemas.record.gap import Gap
 from schemas.record.record import KnownSchemas, RowRecord, decode_record
 from schemas.status import TaskReport, TaskState
 from tests.kit.control.control import QUICK, supervised
+from tests.kit.forked import Fork, fork
 from tests.kit.waiting import eventually
 from zk.client.session import Session, SessionState
 from zk.ensemble import Ensemble
@@ -276,23 +275,19 @@ class CaptureCluster:
             yield Worker(supervisor, witness)
 
     @contextmanager
-    def worker_process(self, name: str) -> "Iterator[subprocess.Popen[bytes]]":
+    def worker_process(self, name: str) -> Iterator[Fork]:
         """``millrace worker``; killed at the end of the block."""
         own = {
             "MILLRACE_ZOOKEEPER": self.ensemble.hosts,
             "MILLRACE_CLUSTER": self.ensemble.tree.cluster,
             "MILLRACE_ZOOKEEPER_TIMEOUT_S": str(self.ensemble.session_timeout_s),
         }
-        command = (sys.executable, "-m", "millrace", "worker", "--name", name)
-        relay = str(self.folder / f"relay-{name}")
-        with (self.folder / f"{name}.log").open("wb") as log:
-            process = subprocess.Popen(
-                (*command, "--relay-dir", relay),
-                env={**os.environ, **own},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
+        process = fork(
+            run_command,
+            ["worker", "--name", name, "--relay-dir", str(self.folder / f"relay-{name}")],
+            environment=own,
+            log=self.folder / f"{name}.log",
+        )
         try:
             yield process
         finally:

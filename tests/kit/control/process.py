@@ -1,8 +1,8 @@
 """A worker or scheduler as a separate process, to be killed, stopped and continued.
 
-    python -m tests.kit.control.process worker NAME JOURNAL     a capture worker whose runner moves nothing
-    python -m tests.kit.control.process apply NAME              an apply worker that moves rows, without Spark
-    python -m tests.kit.control.process scheduler NAME
+    worker NAME JOURNAL     a capture worker whose runner moves nothing
+    apply NAME              an apply worker that moves rows, without Spark
+    scheduler NAME
 
 The capture worker's runner writes a line to the journal (one ``write`` each) when it starts and ends:
 ``start TASK EPOCH``, ``end TASK EPOCH``. MILLRACE_HTTP is the address of its page of metrics; unset, there is none.
@@ -12,8 +12,6 @@ The capture worker's runner writes a line to the journal (one ``write`` each) wh
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -25,7 +23,7 @@ from millrace.http import OFF, Page, open_page
 from schemas.documents import TaskKind, Work
 from schemas.status import TaskReport, TaskState
 from tests.kit.control.control import QUICK
-from tests.kit.paths import ROOT
+from tests.kit.forked import Fork, fork
 from tests.kit.waiting import is_stopped
 from zk.ensemble import Ensemble
 from zk.lease.membership import WorkerIdentity
@@ -91,7 +89,7 @@ def _is_stuck() -> bool:
 class ControlProcess:
     """A running process, seen from the test."""
 
-    process: "subprocess.Popen[bytes]"
+    process: Fork
     journal: Path
 
     def lines(self) -> list[str]:
@@ -138,21 +136,14 @@ def launched(
         "MILLRACE_ZOOKEEPER_TIMEOUT_S": str(ensemble.session_timeout_s),
         "MILLRACE_KILLS_MAX": "0",  # most tests kill processes again and again
     }
-    with (folder / f"{name}.log").open("wb") as log_file:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.kit.control.process", what, name, str(journal)],
-            cwd=ROOT,
-            env={**os.environ, **own, **(environment or {})},
-            stdin=subprocess.DEVNULL,
-            stdout=log_file,
-            stderr=log_file,
-        )
+    process = fork(
+        main,
+        [what, name, str(journal)],
+        environment={**own, **(environment or {})},
+        log=folder / f"{name}.log",
+    )
     try:
         yield ControlProcess(process, journal)
     finally:
         process.kill()
         process.wait()
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
