@@ -2,6 +2,7 @@
 # make check    ruff, mypy --strict, import-linter, plain English, one root
 # make test     setup, then the proof: a line per file, failures at once and again at the end
 #               MYSQLD=PATH runs the MySQL half against a server of yours
+# make quick    the tests without servers, for each commit: unit, property, contracts
 # make chaos    what takes longer: fault campaigns, all outages, MySQL everywhere, all examples of property tests
 # make mutants  guards taken away one by one: the test of each must go red
 # make soak     kills by seed: MINUTES=30, SEED=N replays one; its history is kept in $MILLRACE_HOME/soak
@@ -22,9 +23,10 @@ ifdef MYSQLD
 export MILLRACE_MYSQLD := $(abspath $(MYSQLD))
 endif
 
-TESTS := tests/unit tests/property tests/contracts tests/integration tests/fault tests/stack
+QUICK := tests/unit tests/property tests/contracts
+TESTS := $(QUICK) tests/integration tests/fault tests/stack
 
-.PHONY: setup check test chaos mutants soak demo bench bench-capture bench-apply bench-load bench-compare clean
+.PHONY: setup check quick test chaos mutants soak demo bench bench-capture bench-apply bench-load bench-compare clean
 
 setup:
 	@bash deploy/local/setup $(STAMP) dev
@@ -39,6 +41,9 @@ check: setup
 
 test: setup
 	@$(BIN)/python -m tests.kit.run $(TESTS)
+
+quick: setup
+	@$(BIN)/python -m tests.kit.run $(QUICK)
 
 chaos: setup
 	@$(BIN)/python -m tests.kit.run tests -- --chaos -m chaos

@@ -23,6 +23,7 @@ from pathlib import Path
 
 from deploy.servers import die_with_parent
 from tests.kit.paths import ROOT
+from tests.kit.run.budgets import budget_lines
 from tests.kit.run.messages import Assigned, Begun, Collected, Ended, FileDone, Message
 from tests.kit.run.plan import Cost, Plan, TestFile, store_costs, stored_costs
 from tests.kit.run.shared import SHARED_NAMES, shared_servers
@@ -268,6 +269,7 @@ def _print_totals(tally: Tally) -> int:
         print(f"skipped: {line}")
     for path in sorted(tally.costs, key=lambda path: -tally.costs[path].cpu_s)[:DEAREST]:
         print(f"{tally.costs[path].cpu_s:7.1f} CPU s in {path}")
+    print(*budget_lines({path: cost.cpu_s for path, cost in tally.costs.items()}), sep="\n")
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     took = _minutes(time.monotonic() - tally.begun_s)
     print(f"{used.ru_utime + used.ru_stime:7.1f} CPU s in all, {took}")
