@@ -1,8 +1,8 @@
 """One process of each kind killed with SIGKILL inside a commit, on a whole stack under load.
 
-Worker, scheduler, broker, ZooKeeper, replica, registry; Python worker, target, apply driver. After each batch
-`compare` finds all rows equal and `topic verify` finds the topic complete. Both tests share the stack with MySQL: other
-tests have stacks with MariaDB, and ``--chaos`` has these kills on it. ``tests/chaos`` has every fault point, the kill
+Worker, scheduler, broker, ZooKeeper, replica, registry; then Python worker, target, apply driver. At the end
+`compare` finds all rows equal and `topic verify` finds the topic complete. The stack has MySQL: other tests have stacks
+with MariaDB, and ``--chaos`` has these kills on it. ``tests/chaos`` has every fault point, the kill
 of each server alone, pairs of processes and long outages. ``tests/fault`` has each kill on a single server.
 """
 
@@ -28,52 +28,54 @@ pytestmark = pytest.mark.timeout(900)
 
 
 @on(Flavour.MYSQL)
-@pytest.mark.guarantee("complete", "resumed", "outages")
-def test_capture_loses_and_repeats_nothing_whatever_is_killed(fault_stack: FaultStack) -> None:
-    """Worker and scheduler die at a fault point, servers and the registry while the worker is inside a commit."""
-    with fault_stack.load("capture"):
-        kill_at(fault_stack, MID_COMMIT)
-        kill_at(fault_stack, "zk.placement.scheduler.between_commits")
-        fault_stack.launch("scheduler")
-        _stop_mid_commit(fault_stack)
-        fault_stack.stack.kafka.kill()
-        fault_stack.services["worker"].resume()
-        assert fault_stack.wait_report(CAPTURE_TASK, TaskState.DEGRADED, "MR-3001").fix
-        fault_stack.stack.kafka.start()
+@pytest.mark.guarantee("complete", "resumed", "applied", "outages")
+def test_stack_loses_and_repeats_nothing_whatever_is_killed(fault_stack: FaultStack) -> None:
+    """Under one load: first the way from the source to the topic, then the way to the target."""
+    with fault_stack.load("kills"):
+        _kill_capture(fault_stack)
         fault_stack.wait_published()
-        _stop_mid_commit(fault_stack)
-        fault_stack.kill_together(*SERVERS, "registry")
-        for name in SERVERS:
-            fault_stack.servers[name].start()
-        fault_stack.launch("registry")
-        fault_stack.services["worker"].resume()
-        fault_stack.wait_published()
-    fault_stack.settle()
-
-
-@on(Flavour.MYSQL)
-@pytest.mark.guarantee("applied", "outages")
-def test_apply_loses_and_repeats_nothing_whatever_is_killed(fault_stack: FaultStack) -> None:
-    """Python worker and target die while a lane is about to commit, the driver at one of a lane's points."""
-    armed = f"{BEFORE_LANE_COMMIT}:stop@2,{AFTER_LANE_COMMIT}:stop@2"
-    with fault_stack.load("apply"):
-        fault_stack.end("apply")
-        fault_stack.launch("apply", options=("--conf", f"spark.executorEnv.MILLRACE_FAULT={armed}"))
-        fault_stack.wait_stopped("apply")
-        log = fault_stack.log_from_here("apply")
-        _signal_stopped(fault_stack, signal.SIGKILL)
-        # a report may be replaced before it is read
-        eventually(lambda: any(LOST_WORKER.search(line) for line in log()), what="MR-5050")
-        fault_stack.wait_stopped("apply")  # another Python worker, before its second commit
-        fault_stack.stack.target.kill()
-        _signal_stopped(fault_stack, signal.SIGCONT)
-        assert fault_stack.wait_report(APPLY_TASK, TaskState.DEGRADED, "MR-5001").fix
-        fault_stack.stack.target.start()
-        fault_stack.wait_stopped("apply")  # the same one after a commit, or a third
-        fault_stack.services["apply"].kill()
-        fault_stack.restart("apply")
+        _kill_apply(fault_stack)
         fault_stack.wait_applied()
     fault_stack.settle()
+
+
+def _kill_capture(stack: FaultStack) -> None:
+    """Worker and scheduler die at a fault point, servers and the registry while the worker is inside a commit."""
+    kill_at(stack, MID_COMMIT)
+    kill_at(stack, "zk.placement.scheduler.between_commits")
+    stack.launch("scheduler")
+    _stop_mid_commit(stack)
+    stack.stack.kafka.kill()
+    stack.services["worker"].resume()
+    assert stack.wait_report(CAPTURE_TASK, TaskState.DEGRADED, "MR-3001").fix
+    stack.stack.kafka.start()
+    stack.wait_published()
+    _stop_mid_commit(stack)
+    stack.kill_together(*SERVERS, "registry")
+    for name in SERVERS:
+        stack.servers[name].start()
+    stack.launch("registry")
+    stack.services["worker"].resume()
+
+
+def _kill_apply(stack: FaultStack) -> None:
+    """Python worker and target die while a lane is about to commit, the driver at one of a lane's points."""
+    armed = f"{BEFORE_LANE_COMMIT}:stop@2,{AFTER_LANE_COMMIT}:stop@2"
+    stack.end("apply")
+    stack.launch("apply", options=("--conf", f"spark.executorEnv.MILLRACE_FAULT={armed}"))
+    stack.wait_stopped("apply")
+    log = stack.log_from_here("apply")
+    _signal_stopped(stack, signal.SIGKILL)
+    # a report may be replaced before it is read
+    eventually(lambda: any(LOST_WORKER.search(line) for line in log()), what="MR-5050")
+    stack.wait_stopped("apply")  # another Python worker, before its second commit
+    stack.stack.target.kill()
+    _signal_stopped(stack, signal.SIGCONT)
+    assert stack.wait_report(APPLY_TASK, TaskState.DEGRADED, "MR-5001").fix
+    stack.stack.target.start()
+    stack.wait_stopped("apply")  # the same one after a commit, or a third
+    stack.services["apply"].kill()
+    stack.restart("apply")
 
 
 def _stop_mid_commit(stack: FaultStack) -> None:

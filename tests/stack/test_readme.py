@@ -1,98 +1,26 @@
-"""Commands, documents, grants and Python of the README, docs/install.md and docs/first-set.md, with other addresses.
+"""Documents, grants, commands and Python of the README, docs/install.md and docs/first-set.md, with other addresses.
 
-kcat is not run: it is no Python package, and Debian's may not be on this machine.
+The README's commands for a local stack are in ``test_up.py``. kcat is not run: it is no Python package, and Debian's
+may not be on this machine.
 """
 
-import os
 import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
-import pytest
-
 from deploy.servers import DatabaseServer, DatabaseSet, KafkaServer, ZooKeeperServer
 from deploy.servers.process import ProcessSpec, ServerProcess, free_port
-from millrace.home_folder import home, local_stack_folder
 from schemas.gtid import Flavour
 from tests.fixtures.servers import NewServer, NewSet
 from tests.kit.paths import ROOT
+from tests.kit.readme import PROGRAM, README, blocks, replaced, shell
 
-README = (ROOT / "README.md").read_text()
 INSTALL = "".join((ROOT / "docs" / name).read_text() for name in ("install.md", "first-set.md"))
 SERVICES = ("registry", "scheduler", "worker", "apply")
 PASSWORD = "of-the-readme"
-STEP_S = 600
-PROGRAM = f"{sys.executable} -m millrace"
-
-
-def section(title: str) -> str:
-    """Return the text under a heading."""
-    return README.split(f"\n## {title}\n")[1].split("\n## ")[0]
-
-
-def blocks(text: str, language: str) -> list[str]:
-    """Return the fenced blocks of a language."""
-    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-
-
-def replaced(text: str, words: Mapping[str, str]) -> str:
-    """Replace the README's addresses and paths; each must be there."""
-    for word, own in words.items():
-        assert word in text, f"the README no longer says {word}"
-        text = text.replace(word, own)
-    return text
-
-
-def shell(script: str, environment: Mapping[str, str]) -> str:
-    """Run a block as a user would paste it; return its output."""
-    done = subprocess.run(
-        ["bash", "-e", "-u", "-c", script],
-        cwd=ROOT,
-        env={**os.environ, **environment},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=STEP_S,
-        check=False,
-    )
-    assert done.returncode == 0, f"{script}\n{done.stdout}"
-    return done.stdout
-
-
-# ---- the local stack ------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def other_home(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """A home folder with the downloaded servers, and no stack of the user."""
-    folder = tmp_path / "home"
-    folder.mkdir()
-    for path in home().iterdir():
-        if path.name not in ("run", "failed", "soak"):
-            (folder / path.name).symlink_to(path)
-    environment = {"MILLRACE_HOME": str(folder)}
-    yield environment
-    shell(f"{PROGRAM} down", environment)
-
-
-def test_readme_commands_show_a_row_on_the_target(other_home: dict[str, str]) -> None:
-    """The block with `millrace up` creates a row, shows it on the target and in the topic, and ends the stack."""
-    (script,) = [
-        block for block in blocks(section("A minute with a stack"), "sh") if "millrace up" in block
-    ]
-    output = shell(replaced(script, {".venv/bin/millrace": PROGRAM}), other_home)
-    assert output.count("hello") == 2, output  # on the target, and in the topic
-    assert "shop-to-warehouse" in output
-    stack = local_stack_folder().relative_to(home())
-    assert not (Path(other_home["MILLRACE_HOME"]) / stack).exists()
-
-
-# ---- servers of the user ---------------------------------------------------------------------------
 
 
 def grants(flavour: Flavour) -> list[list[str]]:

@@ -1,4 +1,4 @@
-"""The local stack: `up` starts it in the background, commands find it, `down` removes it."""
+"""The local stack: the README's commands start it in the background, other commands find it, `down` removes it."""
 
 import json
 import os
@@ -21,12 +21,13 @@ from deploy.local.services import APPLY_TASK, CAPTURE_TASK, SERVICES
 from deploy.servers.process import is_running, session_members
 from drivers.kafka.reader import TopicReader
 from millrace.cli.status.json_form import as_plain
-from millrace.home_folder import home, local_stack_folder
+from millrace.home_folder import STACK, home, local_stack_folder
 from schemas.documents import Brokers
 from tests.fixtures.servers import FLAVOURS
 from tests.kit import canaries
 from tests.kit.control.page import Scrape, fetched
 from tests.kit.local_stack import metrics_address, run_millrace
+from tests.kit.readme import script_of_a_stack, shell
 from tests.kit.waiting import eventually
 from zk.client.session import Session
 from zk.tree.paths import Tree
@@ -41,13 +42,28 @@ SERVERS = 6  # source primary and two replicas, target, Kafka, ZooKeeper
     params=[FLAVOURS[0], *(pytest.param(each, marks=pytest.mark.chaos) for each in FLAVOURS[1:])],
     ids=str,
 )
-def stack(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
-    """The output of `millrace up --json`."""
+def readme_output(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The output of the README's commands, from `millrace up` on. The stack runs until `down`."""
     run_millrace("down", "--name", NAME)
-    done = run_millrace("up", "--json", "--name", NAME, "--flavour", str(request.param))
-    assert done.returncode == 0, done.stderr
-    yield json.loads(done.stdout)
+    if request.param is not FLAVOURS[0]:
+        assert run_millrace("up", "--name", NAME, "--flavour", request.param).returncode == 0
+    yield shell(script_of_a_stack()[0], {STACK: NAME})
     run_millrace("down", "--name", NAME)
+
+
+@pytest.fixture(scope="module")
+def stack(readme_output: str) -> dict[str, Any]:
+    """The output of `millrace up --json`, which finds the stack of the README."""
+    done = run_millrace("up", "--json", "--name", NAME)
+    assert done.returncode == 0, done.stderr + readme_output
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_readme_commands_show_a_row_on_the_target(readme_output: str) -> None:
+    """The block with `millrace up` creates a row, and shows it on the target and in the topic."""
+    assert readme_output.count("hello") == 2, readme_output
+    assert "shop-to-warehouse" in readme_output
 
 
 def test_killed_server_is_restarted(stack: dict[str, Any]) -> None:
@@ -265,7 +281,7 @@ def test_up_prints_all_addresses_and_down_stops_everything(stack: dict[str, Any]
     started = records(local_stack_folder(NAME))
     assert all(is_running(record.identity) for record in started)
     assert json.loads(run_millrace("up", "--json", "--name", NAME).stdout) == stack
-    assert run_millrace("down", "--name", NAME).returncode == 0
+    shell(script_of_a_stack()[1], {STACK: NAME})
     assert not any(session_members(record.identity) for record in started)
     assert not local_stack_folder(NAME).exists()
 
