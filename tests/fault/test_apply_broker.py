@@ -1,4 +1,7 @@
-"""An apply task whose broker does not answer: Spark retries for minutes, but the status shows it within seconds."""
+"""An apply task whose broker does not answer: Spark retries for minutes, but the status shows it within seconds.
+
+`make test` has the rule without servers (``tests/unit/test_apply_looks.py``).
+"""
 
 import pytest
 
@@ -11,7 +14,7 @@ from tests.kit.apply.tables import integer, table
 from tests.kit.apply.topic import RecordStream, TopicWriter
 from tests.kit.waiting import eventually
 
-pytestmark = pytest.mark.usefixtures("target_password")
+pytestmark = [pytest.mark.chaos, pytest.mark.usefixtures("target_password")]
 
 
 def test_silent_broker_degrades_the_task_until_it_answers(

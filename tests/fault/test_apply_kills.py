@@ -1,4 +1,8 @@
-"""Apply under kill -9: Python workers in a turn, the driver with a turn before the mark, the target."""
+"""Apply under kill -9: Python workers in a turn, the driver with a turn before the mark, the target.
+
+`make test` has these three kills on a whole stack (``tests/stack/test_kills.py``), without Spark in
+``test_apply_target_deaths.py``, and on the model (``tests/property/test_apply_model.py``).
+"""
 
 import os
 import sys
@@ -69,13 +73,9 @@ def _check(server: DatabaseServer, name: str) -> None:
     server.execute(f"DROP DATABASE {name}")
 
 
+@pytest.mark.chaos
 @pytest.mark.parametrize(
-    "point",
-    [
-        pytest.param("apply.before_lane_commit", marks=pytest.mark.chaos),
-        "apply.after_lane_commit",
-        pytest.param("apply.after_turn", marks=pytest.mark.chaos),
-    ],
+    "point", ["apply.before_lane_commit", "apply.after_lane_commit", "apply.after_turn"]
 )
 def test_killed_python_worker_loses_and_repeats_no_row(
     spark: SparkDriver, kafka: KafkaServer, target_server: DatabaseServer, point: str
@@ -126,6 +126,7 @@ def test_killed_worker_leaves_no_part_of_a_large_source_transaction(
     target_server.execute(f"DROP DATABASE {name}")
 
 
+@pytest.mark.chaos
 def test_next_driver_completes_the_work_of_a_killed_one(
     spark: SparkDriver, kafka: KafkaServer, target_server: DatabaseServer, tmp_path: Path
 ) -> None:
@@ -157,6 +158,7 @@ def _environment(fault: str) -> dict[str, str]:
     return os.environ | {"MILLRACE_FAULT": fault, "PYTHONPATH": str(ROOT)}
 
 
+@pytest.mark.chaos
 @pytest.mark.parametrize("flavour", ["mariadb"])
 def test_killed_target_loses_and_repeats_no_row(
     spark: SparkDriver, kafka: KafkaServer, new_server: NewServer, flavour: str

@@ -180,8 +180,9 @@ EVENTS = (_kill, _freeze, _stop_applying, _delay, _reset, _drain, _pin_the_prima
 NETWORK_EVENTS = (_mute, _cut_inside_a_packet)
 
 
-# a death and a drain are in ``test_stream_moves_under_tags_and_domains``; a mute network is like a frozen member
-LATER = ("kill", "drain", "mute")
+# a death and a drain are in ``test_stream_moves_under_tags_and_domains``; a mute network is like a frozen member;
+# tests/unit/test_judge.py and test_source_choice.py have the rules for lag and for pins
+LATER = ("kill", "drain", "mute", "delay", "pin_the_primary")
 
 
 @in_turn(

@@ -183,6 +183,7 @@ def test_topic_without_its_tail_is_resumed_only_by_hint(rig: Rig, before_end: in
     assert (found.violations, found.first_seq, found.last_seq) == ([], 10, 18)
 
 
+@pytest.mark.chaos
 def test_removing_records_does_not_disturb_a_busy_publisher(rig: Rig) -> None:
     """An operator empties the topic repeatedly while rows are sent: no error, and no gap in the remaining rows."""
     publisher = rig.open(7)
@@ -237,6 +238,7 @@ def _set_retention(rig: Rig, retention_ms: int) -> None:
     rig.admin.incremental_alter_configs([resource])[resource].result(ANSWER_S)
 
 
+# `make test` has the rules without a broker: tests/unit/test_publisher_audit.py, test_publisher.py
 # ---- records lost at the end ------------------------------------------------------------------------------------
 
 
@@ -294,6 +296,7 @@ def crashed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Owne
         yield owners
 
 
+@pytest.mark.chaos
 def test_batch_lost_by_the_broker_is_reported_and_sent_again(
     crashed: dict[str, Owner],
 ) -> None:
@@ -312,6 +315,7 @@ def test_batch_lost_by_the_broker_is_reported_and_sent_again(
     rig.assert_whole(27)
 
 
+@pytest.mark.chaos
 def test_topic_emptied_by_a_broker_crash_is_detected(crashed: dict[str, Owner]) -> None:
     """Kafka accepts records after the gap without an error; the audit and the next start refuse."""
     owner = crashed["everything"]
@@ -327,6 +331,7 @@ def test_topic_emptied_by_a_broker_crash_is_detected(crashed: dict[str, Owner]) 
     assert_found_out(owner.rig, publisher, owner.stream, owner.hint)
 
 
+@pytest.mark.chaos
 def test_batch_with_lost_commit_marker_is_sent_again(
     crashed: dict[str, Owner], monkeypatch: pytest.MonkeyPatch
 ) -> None:

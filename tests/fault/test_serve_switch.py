@@ -118,7 +118,7 @@ def working(servers: DatabaseSet, folder: Path) -> Iterator[Worker]:
         load.stop()
 
 
-@in_turn("by", {"gtid": "gtid", "position": "position"})
+@in_turn("by", {"gtid": "gtid", "position": "position"}, later=("position",))
 @pytest.mark.guarantee("served relay log")
 def test_replica_follows_the_relay_log_across_a_switch(
     flavour: Flavour, by: str, new_set: NewSet, new_server: NewServer, tmp_path: Path

@@ -11,6 +11,7 @@ from producer.snapshot import reader, requests
 from schemas.documents import Snapshot
 from schemas.gtid import Flavour
 from schemas.requests.snapshot_request import SnapshotRequest
+from tests.fixtures.servers import mostly
 from tests.kit.capture.cluster import CaptureCluster
 from tests.kit.capture.snapshot_scene import assert_equal, begin, create, verified
 from tests.kit.capture.topic_copy import TopicCopy
@@ -38,7 +39,7 @@ def session(ensemble: Ensemble) -> Iterator[Session]:
         yield session
 
 
-@pytest.mark.parametrize("flavour", list(Flavour))
+@mostly(Flavour.MYSQL)
 @pytest.mark.guarantee("loaded")
 def test_killed_worker_neither_loses_nor_repeats_snapshot_rows(
     cluster: CaptureCluster,

@@ -1,4 +1,7 @@
-"""Kills in a spread turn on a real Spark cluster of two executors: each row is applied once."""
+"""Kills in a spread turn on a real Spark cluster of two executors: each row is applied once.
+
+`make test` has them on the model (``tests/property/test_spread_model.py``).
+"""
 
 import os
 import signal
@@ -17,7 +20,7 @@ ROWS = BACKLOG_MIN + 10_000
 SETTINGS = driver_settings(2)
 EXECUTOR = b"CoarseGrainedExecutorBackend"
 
-pytestmark = pytest.mark.usefixtures("target_password")
+pytestmark = [pytest.mark.chaos, pytest.mark.usefixtures("target_password")]
 
 
 def _kill_executor(cluster: Cluster) -> None:
@@ -33,8 +36,8 @@ def _kill_executor(cluster: Cluster) -> None:
 @pytest.mark.parametrize(
     "point",
     [
-        pytest.param("spread.after_claim:stop", marks=pytest.mark.chaos),
-        pytest.param("apply.before_lane_commit:stop@2", marks=pytest.mark.chaos),
+        "spread.after_claim:stop",
+        "apply.before_lane_commit:stop@2",
         "apply.after_lane_commit:stop@2",
     ],
 )
@@ -62,7 +65,6 @@ def test_executor_killed_in_spread_turn_loses_no_row(
     bag.check()
 
 
-@pytest.mark.chaos
 @pytest.mark.parametrize("point", ["spread.after_fence", "spread.before_mark"])
 def test_driver_killed_in_spread_turn_loses_no_row(
     kafka: KafkaServer, target_server: DatabaseServer, name: str, tmp_path: Path, *, point: str

@@ -94,6 +94,7 @@ def test_kafka_fences_a_worker_cut_off_from_zookeeper(
     assert source.fences() == [Fence(before.epoch, "first"), Fence(after.epoch, "second")]
 
 
+@pytest.mark.chaos
 @pytest.mark.usefixtures("trusting")
 def test_separate_transactional_ids_would_let_both_owners_write(
     cluster: CaptureCluster,

@@ -146,6 +146,7 @@ def test_frozen_ensemble_never_leads_to_two_owners(
         assert epochs == sorted(set(epochs))
 
 
+@pytest.mark.chaos
 def test_workers_and_schedulers_join_a_rebuilt_ensemble(
     session: Session, ensemble: Ensemble, new_zookeeper: ZooKeeperServer
 ) -> None:
