@@ -25,7 +25,7 @@ from deploy.bench.copy.run import copy_figures, run_bench_load
 from deploy.servers import DatabaseServer, sql
 from millrace.errors import Fatal
 from schemas.gtid import Flavour
-from tests.fixtures.servers import FLAVOURS, mostly
+from tests.fixtures.servers import FLAVOURS
 
 CHANGES = 3_000
 
@@ -45,6 +45,7 @@ def source(target_server: DatabaseServer) -> Iterator[DatabaseServer]:
     target_server.execute("DROP USER peer")
 
 
+@pytest.mark.chaos
 def test_decoding_peer_starts_where_the_load_starts(source: DatabaseServer) -> None:
     """It skips the earlier binlog. Otherwise the comparison would favor Millrace."""
     beginning = source.gtid_position()
@@ -54,6 +55,7 @@ def test_decoding_peer_starts_where_the_load_starts(source: DatabaseServer) -> N
     assert peers.decode_rate(source, account, beginning, database="bench", rows=CHANGES) > 0
 
 
+@pytest.mark.chaos
 def test_replica_and_clock_see_what_was_written_meanwhile(
     new_server: Callable[..., DatabaseServer], tmp_path: Path
 ) -> None:
@@ -73,6 +75,7 @@ def test_replica_and_clock_see_what_was_written_meanwhile(
         assert clock.pace().rate(made) > 0
 
 
+@pytest.mark.chaos
 @pytest.mark.parametrize("name", ["bulk", "merge", "small", "hot", "text"])
 def test_workload_makes_the_number_of_changes_it_reports(
     mariadb_server: DatabaseServer, name: str
@@ -161,7 +164,8 @@ def test_every_capture_line_is_one_figure() -> None:
         assert figure["value"] > 0
 
 
-@mostly(Flavour.MYSQL)
+@pytest.mark.chaos
+@pytest.mark.parametrize("flavour", FLAVOURS, ids=str)
 def test_relay_lines_have_the_servers_own_client_as_peer(flavour: Flavour) -> None:
     """Both copy the same binlog, with and without TLS; a copy of another size fails the run."""
     figures = {figure.name: figure for figure in relay_figures(Size(flavour, 0.005, 1))}
@@ -174,7 +178,8 @@ def test_relay_lines_have_the_servers_own_client_as_peer(flavour: Flavour) -> No
         assert figure.peer_value > 0
 
 
-@mostly(Flavour.MARIADB)
+@pytest.mark.chaos
+@pytest.mark.parametrize("flavour", FLAVOURS, ids=str)
 def test_load_lines_have_the_servers_own_dump_as_peer(flavour: Flavour) -> None:
     """Each copies the same table; a copy that differs fails the run. Memory has no peer."""
     figures = list(copy_figures(Size(flavour, 0.001, 1)))
@@ -186,6 +191,7 @@ def test_load_lines_have_the_servers_own_dump_as_peer(flavour: Flavour) -> None:
         assert figure.peer_value is None or figure.peer_value > 0
 
 
+@pytest.mark.chaos
 def test_compare_lines_have_checksum_table_as_peer() -> None:
     """Each sums the same tables on both servers. A difference that is found or repaired wrongly fails the run."""
     figures = list(compare_figures(Size(Flavour.MARIADB, 0.0002, 1)))

@@ -83,6 +83,7 @@ def test_each_pool_finds_and_repairs_the_same(
     assert _compared(follower, make(_ends(follower), spark)).has_equal_rows
 
 
+@pytest.mark.chaos
 def test_killed_executor_repeats_its_chunk(follower: Follower, spark: SparkDriver) -> None:
     """The Python worker dies by SIGKILL after it has committed a repair; the rest is found and repaired."""
     fault = f"{repair.AFTER_COMMIT}:kill"
@@ -117,6 +118,7 @@ def test_killed_executor_repeats_its_chunk(follower: Follower, spark: SparkDrive
     assert _compared(follower, Threads(_ends(follower), 2)).has_equal_rows
 
 
+@pytest.mark.chaos
 def test_lost_executors_end_the_comparison_with_a_code(
     follower: Follower, spark: SparkDriver
 ) -> None:

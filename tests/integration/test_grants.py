@@ -42,8 +42,6 @@ from tests.kit.capture.snapshot_rows import request_for
 from tests.kit.relay.relay import UNVERIFIED, member_of, position_of, receiving
 from tests.kit.waiting import eventually
 
-pytestmark = pytest.mark.both_flavours
-
 USER, PASSWORD = "least", "least-secret"
 DATABASE, BEATS = "least_shop", "least_ops"
 TASK = "least-task"
@@ -322,6 +320,7 @@ PARTIAL = (
 )
 
 
+@pytest.mark.both_flavours
 def test_held_rights_are_those_that_the_server_grants(server: DatabaseServer) -> None:
     """The servers choose among patterns, and count active roles and partial revokes."""
     server.execute(f"CREATE DATABASE {PLAIN}")
@@ -369,6 +368,7 @@ def check_held(server: DatabaseServer) -> None:
             session.query(statement)
 
 
+@pytest.mark.both_flavours
 def test_printed_statements_make_the_account(shell: Shell, server: DatabaseServer) -> None:
     """They run as printed, once the placeholder is a password; the flavor comes from the server or the option."""
     document = shell.file(

@@ -264,6 +264,7 @@ def test_check_needs_the_right_on_its_own_transactional_id(
     assert command in fix
 
 
+@pytest.mark.chaos
 @pytest.mark.parametrize(
     ("operation", "resource"),
     [(acl.operation, acl.resource.value) for acl in registry_acls("t")],
@@ -289,6 +290,7 @@ def test_registry_needs_each_right(
     assert operation == "Write" or command in said
 
 
+@pytest.mark.chaos
 @pytest.mark.parametrize(
     ("operation", "resource"),
     [(acl.operation, acl.resource.value) for acl in subscriber_acls("t")],

@@ -10,6 +10,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from deploy.servers import DatabaseServer
 from deploy.servers.process import free_port
 from drivers.kafka.acls import apply_acls, commands
@@ -31,6 +33,8 @@ from tests.kit.waiting import eventually
 from zk.client.session import Session
 from zk.tree.reports import read_status
 from zk.tree.store import Store
+
+pytestmark = pytest.mark.chaos
 
 START_S = 120.0
 LOG4J = """\

@@ -13,7 +13,7 @@ from tests.kit.apply.loads import states
 from tests.kit.apply.topic import RecordStream, TopicWriter
 from tests.kit.waiting import eventually
 
-pytestmark = pytest.mark.usefixtures("target_password")
+pytestmark = [pytest.mark.usefixtures("target_password"), pytest.mark.chaos]
 
 
 @pytest.fixture

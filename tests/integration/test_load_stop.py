@@ -21,7 +21,7 @@ from tests.kit.apply.loading import LoadRig, busy
 from tests.kit.apply.local import endpoint_of
 from tests.kit.waiting import eventually
 
-pytestmark = pytest.mark.usefixtures("target_password")
+pytestmark = [pytest.mark.usefixtures("target_password"), pytest.mark.chaos]
 
 RULES = ApplyRules(load=LoadRules(chunk_rows=40, parallel=2))
 PROMPT_S = 30.0  # far less than the lock that a copy waits for, on a machine that does much else

@@ -29,6 +29,7 @@ from tests.fixtures.servers import NewServer
 from tests.kit.waiting import eventually
 
 
+@pytest.mark.chaos
 def test_set_replicates_what_its_primary_commits(source_set: DatabaseSet) -> None:
     """A row committed on the primary is on every replica, under the same GTID position."""
     source_set.execute("CREATE DATABASE house_smoke")
@@ -42,6 +43,7 @@ def test_set_replicates_what_its_primary_commits(source_set: DatabaseSet) -> Non
     source_set.execute("DROP DATABASE house_smoke")
 
 
+@pytest.mark.chaos
 def test_every_member_logs_full_rows_it_replicates(source_set: DatabaseSet) -> None:
     """Primary and replicas meet capture's requirements."""
     wanted = {"binlog_format": "ROW", "binlog_row_image": "FULL", "binlog_row_metadata": "FULL"}
@@ -54,6 +56,7 @@ def test_every_member_logs_full_rows_it_replicates(source_set: DatabaseSet) -> N
         assert member.execute(f"SELECT @@global.{logs_changes}") == [(1,)]
 
 
+@pytest.mark.chaos
 def test_service_account_reads_over_tcp_but_cannot_write(source_set: DatabaseSet) -> None:
     """The account of a source set has least privileges: it replicates and reads."""
     primary = source_set.primary
@@ -70,6 +73,7 @@ def test_service_account_reads_over_tcp_but_cannot_write(source_set: DatabaseSet
             cursor.execute("CREATE DATABASE not_allowed")
 
 
+@pytest.mark.chaos
 def test_starting_server_keeps_temporary_tables_of_other_servers(
     new_server: NewServer, source_set: DatabaseSet
 ) -> None:
@@ -87,6 +91,7 @@ def test_starting_server_keeps_temporary_tables_of_other_servers(
         cursor.execute("DROP TEMPORARY TABLE mysql.kept")
 
 
+@pytest.mark.chaos
 def test_killed_database_server_restarts_with_its_data(
     new_server: NewServer, source_set: DatabaseSet
 ) -> None:
@@ -113,6 +118,7 @@ def test_server_that_cannot_start_reports_why(
     assert "no-such-option" in caught.value.message
 
 
+@pytest.mark.chaos
 def test_root_cannot_log_in_over_tcp(target_server: DatabaseServer) -> None:
     """Root logs in only over the socket."""
     hosts = target_server.execute("SELECT DISTINCT host FROM mysql.user WHERE user IN ('root', '')")
@@ -122,6 +128,7 @@ def test_root_cannot_log_in_over_tcp(target_server: DatabaseServer) -> None:
             pymysql.connect(host=host, port=target_server.port, user="root")
 
 
+@pytest.mark.chaos
 def test_target_account_has_all_privileges(target_server: DatabaseServer) -> None:
     """The account of a target creates, writes and drops."""
     connection = pymysql.connect(
@@ -137,6 +144,7 @@ def test_target_account_has_all_privileges(target_server: DatabaseServer) -> Non
         assert cursor.fetchone() == ("millrace@%",)
 
 
+@pytest.mark.chaos
 def test_killed_broker_serves_again_on_the_same_port(new_kafka: KafkaServer) -> None:
     """Kafka comes back after SIGKILL, within seconds."""
     new_kafka.kill()
@@ -147,6 +155,7 @@ def test_killed_broker_serves_again_on_the_same_port(new_kafka: KafkaServer) -> 
     assert new_kafka.is_alive()
 
 
+@pytest.mark.chaos
 def test_stopped_server_leaves_no_process(new_zookeeper: ZooKeeperServer) -> None:
     """Stopping a server ends all processes of its session."""
     identity = new_zookeeper.process.identity
@@ -176,6 +185,7 @@ def test_java_servers_start_in_a_folder_with_any_name(
     assert any((folder / "kafka" / "data").glob("__cluster_metadata-*"))
 
 
+@pytest.mark.chaos
 def test_bundled_client_speaks_utf8mb4(target_server: DatabaseServer) -> None:
     """An emoji in a statement is stored and printed as it is, whatever the client's own default is."""
     program = Path(target_server.dialect.command()[0])

@@ -349,7 +349,7 @@ def adopt_deleted(scene: Scene, *given: str) -> None:
     scene.shell("task", "resume", TASK)
 
 
-@pytest.mark.parametrize("is_ahead", [False, True])
+@pytest.mark.parametrize("is_ahead", [pytest.param(False, marks=pytest.mark.chaos), True])
 def test_apply_task_follows_into_an_adopted_topic(reader: Reader, *, is_ahead: bool) -> None:
     """By itself, also if the adopted progress is older than what it has applied: no row is lost or repeated."""
     scene = reader.scene
@@ -402,6 +402,7 @@ def test_apply_task_that_misses_transactions_needs_a_decision(reader: Reader) ->
     assert "MR-5070" in str(text)
 
 
+@pytest.mark.chaos
 def test_fixes_of_gaps_work_as_printed(reader: Reader) -> None:
     """MR-6501 of capture, then MR-5042 of apply: each fix leads on, while the task is blocked."""
     scene, name = reader.scene, reader.task.name
@@ -444,6 +445,7 @@ def test_one_decision_waits_at_a_time(mariadb_scene: Scene) -> None:
     assert not scene.rig.exists()
 
 
+@pytest.mark.chaos
 def test_stale_decision_blocks_the_task_and_writes_nothing(mariadb_scene: Scene) -> None:
     """MR-3022: rows were published since the operator looked. The operator withdraws it, and the task continues."""
     scene = mariadb_scene
@@ -473,6 +475,7 @@ def test_stale_decision_blocks_the_task_and_writes_nothing(mariadb_scene: Scene)
     assert scene.gaps() == []
 
 
+@pytest.mark.chaos
 def test_new_relay_log_passes_no_transaction_without_a_gtid(
     new_mysql: DatabaseServer, kafka: KafkaServer, shell: Shell, stack: ExitStack
 ) -> None:

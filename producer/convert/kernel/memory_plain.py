@@ -16,7 +16,9 @@ def _span(array: Bytes, offset: int, length: int) -> Bytes:
 
 def load_u8(array: Bytes, offset: int) -> int:
     """One byte."""
-    return int(_span(array, offset, 1)[0])
+    if not 0 <= offset < array.size:
+        raise IndexError(f"1 byte at {offset} of {array.size}")
+    return int(array[offset])
 
 
 def load_u16(array: Bytes, offset: int) -> int:

@@ -40,12 +40,17 @@ class Area:
         self._octets[mmap.PAGESIZE + self.size_bytes if is_after else mmap.PAGESIZE - 1].sum()
 
 
+_SINGLE = {int, np.int64}
+_get = np.ndarray.__getitem__
+
+
 class Guarded(np.ndarray[Any, Any]):
     """Refuses an index below zero."""
 
     def __getitem__(self, key: Any) -> Any:
-        refuse_below_zero(key)
-        return super().__getitem__(key)
+        if type(key) not in _SINGLE or key < 0:  # kernels read single elements millions of times
+            refuse_below_zero(key)
+        return _get(self, key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         refuse_below_zero(key)
