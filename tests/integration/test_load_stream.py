@@ -23,7 +23,7 @@ from tests.kit.waiting import eventually
 pytestmark = pytest.mark.usefixtures("target_password")
 
 WRITTEN = 40
-CHUNK_ROWS = 150  # a few chunks for each table
+CHUNK_ROWS = 200  # a few chunks for each table
 WITH_VIRTUAL = {"computed"}  # CHECKSUM TABLE differs for equal rows
 
 
@@ -47,7 +47,7 @@ def test_loads_under_writes_end_equal_to_the_source(
     writers = [Writer(rig.source.primary, rig.name, seed=seed) for seed in (1, 2)]
     try:
         with topic.capturing() as documents:
-            rules = ApplyRules(load=LoadRules(chunk_rows=CHUNK_ROWS, parallel=3))
+            rules = ApplyRules(load=LoadRules(chunk_rows=CHUNK_ROWS, parallel=2))
             with topic.applying(spark, documents, rules) as task:
                 eventually(lambda: _follows(task), what="the copies are done")
                 topic.wait_until_applied(task)
