@@ -26,7 +26,7 @@ from confluent_kafka.admin import AdminClient
 from drivers.kafka.access import KafkaAccess, Settings
 from drivers.kafka.names import registry_id
 from millrace.errors import Fatal, Retryable
-from registry.broker import call_kafka, driver_log
+from registry.broker import CLIENT, ERRORS
 
 SESSION_S = 6.0  # the broker's default minimum
 HEARTBEAT_S = 1.0  # also how soon a live owner joins the rebalance of a start
@@ -56,9 +56,7 @@ class Ownership:
 
     def claim(self) -> None:
         """Join the group and return when this process may start. Fatal MR-6025, Retryable MR-6020."""
-        admin = call_kafka(
-            "no Kafka client", lambda: AdminClient(self._settings(), logger=driver_log)
-        )
+        admin = ERRORS.call("creating a client", lambda: AdminClient(self._settings()))
         has_predecessor_here = self._thread is None and self._is_own_name(admin)
         self._join()
         if self._takes_over or has_predecessor_here:
@@ -91,7 +89,7 @@ class Ownership:
             self._thread.join(LEAVE_S)
 
     def _settings(self) -> Settings:
-        return {**self._brokers.settings(), "client.id": self._name}
+        return {**self._brokers.settings(), **CLIENT, "client.id": self._name}
 
     def _is_own_name(self, admin: AdminClient) -> bool:
         """True if the owner has this name. Asked before the rebalance, which hides the owner until its session ends."""
@@ -111,9 +109,9 @@ class Ownership:
             "enable.auto.commit": False,
             "auto.offset.reset": "latest",
         }
-        what = "the registry's group can't be joined"
-        consumer = call_kafka(what, lambda: Consumer(settings, logger=driver_log))
-        call_kafka(what, lambda: consumer.subscribe([self._topic]))
+        doing = "joining the registry's group"
+        consumer = ERRORS.call(doing, lambda: Consumer(settings))
+        ERRORS.call(doing, lambda: consumer.subscribe([self._topic]))
         self._thread = threading.Thread(
             target=self._stay, args=(consumer,), name="ownership", daemon=True
         )
@@ -133,9 +131,8 @@ class Ownership:
 
     def _owner(self, admin: AdminClient) -> tuple[str, bool]:
         """(name of the member with the partition or "", True if a rebalance with this member has ended)."""
-        what = "the registry's group can't be described"
-        described = call_kafka(
-            what,
+        described = ERRORS.call(
+            "describing the registry's group",
             lambda: admin.describe_consumer_groups([self._group], request_timeout=ANSWER_S)[
                 self._group
             ].result(ANSWER_S),

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import closing
 
-from drivers.kafka.reader import NO_TOPIC, TopicReader
+from drivers.kafka.reader import NoTopic, TopicReader
 from millrace.checks.requirement import Area, Requirement, Subject
 from millrace.errors import MillraceError
 from schemas.documents import ApplyTask
@@ -17,7 +17,7 @@ def check_readable(task: ApplyTask, *, creator: str) -> Iterator[Requirement]:
         try:
             ends = reader.ends()
         except MillraceError as error:
-            if not creator or error.context.get("answer") not in NO_TOPIC:
+            if not creator or not isinstance(error, NoTopic):
                 yield subject.error(what, error)
             else:
                 yield subject.ok(what, f"once {creator} has created it")

@@ -10,17 +10,14 @@ Not done here: what a record means.
 """
 
 import time
-from functools import partial
 
 import numpy as np
 import numpy.typing as npt
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 
 from consumer.records.pieces import Size, Taken
 from consumer.records.rows import Values
-from drivers.kafka.access import KafkaAccess, Settings, damage_fix, driver_log
-from drivers.kafka.reader import PARTITION, READER_SETTINGS, kafka_call
-from drivers.kafka.refusals import refusal_of
+from drivers.kafka.access import KafkaAccess, Settings
+from drivers.kafka.reader import DriverMessage, TopicReader
 from millrace.errors import MillraceError, Retryable
 
 CHUNK_RECORDS = 4096  # per call of the driver
@@ -40,15 +37,8 @@ class TopicStream:
 
     def __init__(self, brokers: KafkaAccess, topic: str) -> None:
         self._place = f"topic {topic} at {brokers.bootstrap}"
-        self._topic = topic
-        settings: Settings = {
-            **brokers.settings(),
-            **READER_SETTINGS,
-            **_SETTINGS,
-        }
-        make = partial(Consumer, settings, logger=driver_log)
-        self._consumer = kafka_call("creating a consumer", make)
-        self._position = -1
+        self._reader = TopicReader(brokers, topic, settings=_SETTINGS)
+        self._position = -1  # after the last record that was taken here
         self.reached = -1  # after the last record, or the end that the broker reported after it
         self.taken = 0  # records
 
@@ -57,31 +47,29 @@ class TopicStream:
         if self._position >= 0 and offset == self._position:
             return
         self._position = self.reached = -1
-        start = TopicPartition(self._topic, PARTITION, offset if offset >= 0 else OFFSET_BEGINNING)
-        kafka_call("assigning the partition", lambda: self._consumer.assign([start]))
+        self._reader.assign(offset)
 
     def take(self, size: Size, *, wait_s: float) -> Taken | None:
         """The next records; None if none came within ``wait_s`` seconds."""
         values: list[bytes] = []
         offsets: list[int] = []
-        messages = self._consume(1, wait_s)
+        messages, is_now = self._consume(1, wait_s)
         room_bytes, is_end = size.bytes, False
         until_s = time.monotonic() + GATHER_S
-        while messages:
-            is_end = messages[-1].error() is not None
-            records = self._records_of(messages)
-            taken = [message.value() or b"" for message in records]
-            values += taken
-            offsets += [message.offset() or 0 for message in records]
-            room_bytes -= sum(map(len, taken))
+        while messages or is_now:
+            is_end = is_now
+            contents = [message.value() or b"" for message in messages]
+            values += contents
+            offsets += [message.offset() or 0 for message in messages]
+            room_bytes -= sum(map(len, contents))
             left = size.rows - len(values)
             if left <= 0 or room_bytes <= 0 or (is_end and values):
                 break
             average = max((size.bytes - room_bytes) // max(len(values), 1), 1)
             wanted = min(left, CHUNK_RECORDS, max(room_bytes // average, 1))
-            messages = self._consume(wanted, 0.0)
-            if not messages:  # ``consume`` with a timeout would wait for all of ``wanted``
-                messages = self._consume(1, max(until_s - time.monotonic(), 0.0))
+            messages, is_now = self._consume(wanted, 0.0)
+            if not messages and not is_now:  # with a timeout it would wait for all of ``wanted``
+                messages, is_now = self._consume(1, max(until_s - time.monotonic(), 0.0))
         if not values:
             return None
         self._position = offsets[-1] + 1
@@ -94,31 +82,17 @@ class TopicStream:
 
     def close(self) -> None:
         """Release connections."""
-        self._consumer.close()
+        self._reader.close()
 
-    def _consume(self, count: int, wait_s: float) -> list[Message]:
+    def _consume(self, count: int, wait_s: float) -> tuple[list[DriverMessage], bool]:
+        """Messages, and whether they are the last ones of the topic so far."""
         try:
-            return kafka_call("reading", lambda: self._consumer.consume(count, wait_s))
+            messages, end = self._reader.consume(count, wait_s)
         except MillraceError as exc:
+            self._position = -1
             if exc.code != "MR-3501":  # a refusal has its own code
                 raise
-            raise Retryable("MR-5052", f"{self._place}: {exc.message}") from exc
-
-    def _records_of(self, messages: list[Message]) -> list[Message]:
-        """Those that are records; the others report the end of the partition, or an error, which is raised."""
-        ends = [message for message in messages if message.error() is not None]
-        for message in ends:
-            self._check(message)
-        if not ends:
-            return messages
-        return [message for message in messages if message.error() is None]
-
-    def _check(self, message: Message) -> None:
-        error = message.error()
-        if error is not None and error.code() != KafkaError._PARTITION_EOF:
-            self._position = -1
-            why = f"{self._place}: {error.str()}"
-            raise refusal_of(error.name(), why) or Retryable(
-                "MR-5052", why, fix=damage_fix(error.name())
-            )
-        self.reached = max(self.reached, message.offset() or 0)
+            raise Retryable("MR-5052", f"{self._place}: {exc.message}", fix=exc.own_fix) from exc
+        if end is not None:
+            self.reached = max(self.reached, end)
+        return messages, end is not None

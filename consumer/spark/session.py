@@ -48,7 +48,7 @@ from consumer.turn.executor import execute, execute_share
 from consumer.turn.order import Answer, Outcome, Share, ShareEnd, TurnOrder, result_of
 from consumer.turn.warm_up import warm
 from consumer.write.incidents import Tally
-from drivers.kafka.refusals import refusal_of
+from drivers.kafka.errors import refusal_of
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.home_folder import home
 from millrace.jvm import CLEAN_EXITS, JvmArchive

@@ -59,7 +59,6 @@ from consumer.turn.warm_up import warm
 from consumer.window.safe_mode import SafeMode
 from drivers.kafka.acls import Grants, apply_acls
 from drivers.kafka.reader import TopicIdentity
-from drivers.kafka.refusals import explained
 from drivers.kafka.wire import find_refusal
 from drivers.mysql.connection import Endpoint, MySqlSession, connect
 from drivers.mysql.primary import primary_member, renewed
@@ -120,7 +119,7 @@ class ApplyRunner:
             raise Fatal("MR-4101", f"{task.name} is not an apply task")
         grants = Grants(task.source.brokers, apply_acls(task.source.topic))
         try:
-            with explained(task.source.brokers, grants.fix):
+            with grants.explained():
                 self._apply(task, lease=lease, stop=stop, report=report)
         except Retryable as exc:
             # of the target; the next run tries again

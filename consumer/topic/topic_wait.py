@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from drivers.kafka.reader import NO_TOPIC, first_offset
+from drivers.kafka.reader import NoTopic, first_offset
 from millrace.errors import MillraceError, Retryable
 from schemas.documents import TopicAddress
 
@@ -24,6 +24,6 @@ def waiting_for(source: TopicAddress) -> Iterator[None]:
     except MillraceError as exc:
         if exc.code != "MR-3501":
             raise
-        if exc.context.get("answer") in NO_TOPIC:
+        if isinstance(exc, NoTopic):
             raise Retryable("MR-5054", f"there is no {source}") from exc
         raise Retryable("MR-5052", f"{source}: {exc.message}") from exc

@@ -1,9 +1,11 @@
 """Kafka as clients meet it.
 
 access             where clients connect, and how
-wire, login        a connection to one broker without librdkafka
-refusals           why a broker refuses a client
-open_transactions  asks a broker whose Kafka transaction is open
+errors             every error: its kind and what happens next; each client gives the kinds its codes
 reader             reads a topic's partition
+producer, bulk     a transactional producer, and a whole batch in one call
+topic              a topic's settings, and its creation
+wire, login        a connection to one broker without librdkafka: why it refuses a client
+open_transactions  asks a broker whose Kafka transaction is open
 names, acls        names on a cluster, and the rights on them
 """

@@ -4,7 +4,8 @@ Kafka grants Describe with Read and Write, so it is not listed beside them. A te
 """
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
@@ -16,6 +17,9 @@ from drivers.kafka.names import (
     registry_id,
     transactional_id,
 )
+from drivers.kafka.wire import find_refusal
+from millrace.codes import CATALOGUE
+from millrace.errors import MillraceError
 from schemas.documents import ApplyTask, Brokers, TaskDocument
 
 UNKNOWN_PRINCIPAL = "User:NAME"
@@ -92,13 +96,25 @@ def principal_of(brokers: Brokers) -> str:
 
 def commands(acls: Iterable[Acl], *, principal: str, bootstrap: str) -> list[str]:
     """One command for each resource. A command that is repeated changes nothing."""
-    made = []
+    lines = []
     for (resource, name), rights in groupby(acls, lambda acl: (acl.resource, acl.name)):
         operations = [part for acl in rights for part in ("--operation", acl.operation)]
         words = ["kafka-acls.sh", "--bootstrap-server", bootstrap, "--add"]
         words += ["--allow-principal", principal, *operations, resource.value, name]
-        made.append(shlex.join(words))
-    return made
+        lines.append(shlex.join(words))
+    return lines
+
+
+_RESOURCES = {
+    "MR-7010": Resource.TOPIC,
+    "MR-7011": Resource.TRANSACTIONAL_ID,
+    "MR-7013": Resource.GROUP,
+}
+# Codes of clients and Spark that a refused connection can hide behind.
+_UNCLEAR = frozenset(
+    f"MR-{number}"
+    for number in (3001, 3002, 3005, 3006, 3016, 3501, 5050, 5052, 6020, 7001, 7002, 7006)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,17 +124,24 @@ class Grants:
     brokers: Brokers
     acls: Sequence[Acl]
 
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """Errors leave the block with the command that grants the missing right, or the cause that the brokers give.
+
+        Clients report most refused connections as silence, so the brokers are asked (``drivers.kafka.wire``).
+        """
+        try:
+            yield
+        except MillraceError as error:
+            if command := self.fix(error.code):
+                fix = f"{command} (In all: {CATALOGUE[error.code].fix})"
+                raise type(error)(error.code, error.message, fix=fix, **error.context) from error
+            if error.code in _UNCLEAR and (refusal := find_refusal(self.brokers)) is not None:
+                raise refusal from error
+            raise
+
     def fix(self, code: str) -> str:
         """The command that grants what the error ``code`` misses; "" for another error."""
         missing = [acl for acl in self.acls if acl.resource is _RESOURCES.get(code)]
-        given = commands(
-            missing, principal=principal_of(self.brokers), bootstrap=self.brokers.bootstrap
-        )
-        return f"{'; '.join(given)}" if given else ""
-
-
-_RESOURCES = {
-    "MR-7010": Resource.TOPIC,
-    "MR-7011": Resource.TRANSACTIONAL_ID,
-    "MR-7013": Resource.GROUP,
-}
+        principal = principal_of(self.brokers)
+        return "; ".join(commands(missing, principal=principal, bootstrap=self.brokers.bootstrap))

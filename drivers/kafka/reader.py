@@ -1,43 +1,48 @@
-"""Reads records of a set topic by offset, read_committed.
+"""Reads the partition of a topic by offset, read_committed.
 
-A reader joins no consumer group and commits no offset, so it leaves no trace. Errors are MR-3501: Retryable if the
-broker is unavailable, Fatal if the topic or the permission to read it is missing.
+A reader joins no consumer group and commits no offset, so it leaves no trace. Its errors are those of its ``Errors``.
+Not done here: what a record means.
 """
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeAlias
 
 from confluent_kafka import (
+    OFFSET_BEGINNING,
     Consumer,
     IsolationLevel,
     KafkaError,
+    Message,
     TopicCollection,
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
-from drivers.kafka.access import KafkaAccess, Settings, ask_kafka, damage_fix, driver_log
+from drivers.kafka.access import KafkaAccess, Settings, driver_log
+from drivers.kafka.errors import SILENCE, Errors, Kind
 from drivers.kafka.names import READER_GROUP
-from drivers.kafka.refusals import refusal_of
 from millrace.errors import Fatal, MillraceError, Retryable
 from schemas.record.record import seq_of
 
-T = TypeVar("T")
+DriverMessage: TypeAlias = Message
 
-PARTITION = 0
-ASK_TIMEOUT_S = 10.0
+PARTITION = 0  # each of our topics has one
+ASK_TIMEOUT_S = 10.0  # one request to a broker that usually answers in a millisecond
 IDENTITY_TIMEOUT_S = 5.0
 READ_TIMEOUT_S = 30.0  # for offsets that exist; a broker restart takes 5 to 10 s
 _CHUNK_RECORDS = 5000  # 1 MB of 200 B records at a time
 _FOLLOW_WAIT_S = 0.5
+# `next_record` skips up to this many records by reading on; beyond that by a new fetch
+_FORWARD_RECORDS_MAX = 500
 LAST_OFFSETS = (
     8  # a Kafka transaction ends with its resolved record and a marker; markers may be repeated
 )
 LAST_WAIT_S = 0.5
 
-READER_SETTINGS: Settings = {
+_SETTINGS: Settings = {
     "group.id": READER_GROUP,
     "isolation.level": "read_committed",
     "enable.auto.commit": False,
@@ -49,21 +54,24 @@ READER_SETTINGS: Settings = {
     "queued.max.messages.kbytes": 32 * 1024,
     "receive.message.max.bytes": 1024 * 1024 * 1024,
 }
-_UNREACHABLE = {"_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_RESOLVE"}
-_UNREACHABLE_FIX = (
-    "Check that a broker answers at the address in --kafka or in the task's document."
-    " This machine must be able to reach it."
-)
-NO_TOPIC = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC")  # as ``answer`` in the context of an MR-3501
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # sixteen zero bytes
-_FATAL = {
-    "UNKNOWN_TOPIC_OR_PART",
-    "_UNKNOWN_TOPIC",
-    "_UNKNOWN_PARTITION",
-    "_INVALID_ARG",
-    "_AUTO_OFFSET_RESET",
-    "OFFSET_OUT_OF_RANGE",
-}
+
+
+class NoTopic(Fatal):
+    """The topic that an operator named does not exist."""
+
+
+class RecordRemoved(Retryable):
+    """The next record was removed from the partition (by retention or an operator), or never existed."""
+
+
+READING = Errors(
+    code="MR-3501",
+    # an operator named the topic, and no start of ours creates it
+    branches={Kind.TOPIC_MISSING: NoTopic},
+    away_fix="Check that a broker answers at the address in --kafka or in the task's document."
+    " This machine must be able to reach it.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,117 +79,193 @@ class TopicRecord:
     """One committed record."""
 
     offset: int
-    timestamp_ms: int
     key: bytes | None
     value: bytes
+    timestamp_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class TopicEnds:
-    """The first kept offset, and the end of the records that read_committed can see."""
+class Ends:
+    """Offsets: the first kept record, the end for read_committed readers, the end of the log (-1: not asked)."""
 
     low: int
     stable: int
+    high: int = -1
 
 
 class TopicReader:
-    """Reads partition 0 of one topic."""
+    """Reads partition 0 of one topic. For one thread at a time. ``settings`` are librdkafka's, for this reader."""
 
-    def __init__(self, brokers: KafkaAccess, topic: str) -> None:
-        self._brokers, self._topic = brokers, topic
-        settings: Settings = {**brokers.settings(), **READER_SETTINGS}
-        self._consumer = kafka_call(
-            "creating a consumer", lambda: Consumer(settings, logger=driver_log)
-        )
+    def __init__(
+        self,
+        brokers: KafkaAccess,
+        topic: str,
+        *,
+        errors: Errors = READING,
+        settings: Settings | None = None,
+    ) -> None:
+        self._topic, self._errors = topic, errors
+        own = settings or {}
+        self._identity = TopicIdentity(brokers, topic, errors=errors, timeout_s=ASK_TIMEOUT_S)
+        everything: Settings = {"logger": driver_log, **brokers.settings(), **_SETTINGS, **own}
+        self._consumer = errors.call("creating a consumer", lambda: Consumer(everything))
+        self._position = -1  # the next offset to arrive; -1: not known
 
-    def ends(self) -> TopicEnds:
-        """Both ends, from the broker; Fatal MR-3501 if the topic does not exist."""
-        metadata = kafka_call(
-            "reading the topic's metadata",
-            lambda: self._consumer.list_topics(self._topic, ASK_TIMEOUT_S),
+    def ends(self) -> Ends:
+        """The first two, from the broker; an error if the topic does not exist."""
+        metadata = self._errors.call(
+            "asking for the topic", lambda: self._consumer.list_topics(self._topic, ASK_TIMEOUT_S)
         )
         if (error := metadata.topics[self._topic].error) is not None:
-            raise _error(error.name(), f"topic {self._topic}: {error.str()}")
-        partition = TopicPartition(self._topic, PARTITION)
-        found = kafka_call(
-            "reading the partition's ends",
-            lambda: self._consumer.get_watermark_offsets(partition, ASK_TIMEOUT_S),
+            raise self._errors.error(error.name(), error.str(), doing="asking for the topic")
+        return self._watermarks()
+
+    def all_ends(self) -> Ends:
+        """All three. Between the stable end and the end of the log are Kafka transactions that have not ended."""
+        ends = self._watermarks()
+        return Ends(ends.low, ends.stable, self._identity.end(IsolationLevel.READ_UNCOMMITTED))
+
+    def stable_end(self) -> int:
+        """The end of what read_committed readers see."""
+        return self._watermarks().stable
+
+    def low_end(self) -> int:
+        """The first offset that is kept."""
+        return self._watermarks().low
+
+    def _watermarks(self) -> Ends:
+        partition, doing = TopicPartition(self._topic, PARTITION), "asking for the partition's ends"
+        ends = self._errors.call(
+            doing, lambda: self._consumer.get_watermark_offsets(partition, ASK_TIMEOUT_S)
         )
-        if found is None:
-            raise Retryable("MR-3501", "the broker did not report the partition's ends")
-        return TopicEnds(*found)
+        if ends is None:
+            raise self._errors.error(SILENCE, "no broker answered", doing=doing)
+        return Ends(*ends)
 
-    def hidden_after(self, stable: int) -> int:
-        """How many offsets from this end on belong to Kafka transactions that have not ended."""
-        identity = TopicIdentity(self._brokers, self._topic)
-        return max(0, identity.end(IsolationLevel.READ_UNCOMMITTED) - stable)
+    def chunks(
+        self, start: int, stop: int, *, within_s: float = READ_TIMEOUT_S
+    ) -> Iterator[list[TopicRecord]]:
+        """The committed records with start <= offset < stop, in order, in chunks of up to 5001.
 
-    def chunks(self, start: int, stop: int) -> Iterator[list[TopicRecord]]:
-        """The committed records with start <= offset < stop, in order, in chunks of up to 5001."""
-        position = start
+        ``stop`` is at most the stable end. ``within_s``: how long no record may arrive.
+        """
         if start < stop:
-            self._assign(start)
+            self.assign(start)
         last_read_s = time.monotonic()
+        position = start
         while position < stop:
-            chunk, position_seen = self._poll(_FOLLOW_WAIT_S)
-            if chunk or position_seen > position:
-                last_read_s = time.monotonic()
-                position = max(position, position_seen)
+            chunk = self._poll(_FOLLOW_WAIT_S)
+            if self._position > position:
+                last_read_s, position = time.monotonic(), self._position
                 yield [record for record in chunk if record.offset < stop]
-            elif time.monotonic() - last_read_s > READ_TIMEOUT_S:
-                raise Retryable(
-                    "MR-3501", f"offset {position} was not read within {READ_TIMEOUT_S:g} s"
-                )
+            elif time.monotonic() - last_read_s > within_s:
+                late = f"offset {position} was not read within {within_s:g} s"
+                raise self._errors.error(SILENCE, late, doing="reading")
+
+    def read(self, start: int, stop: int) -> list[TopicRecord]:
+        """The records of ``chunks`` together. Fetches nothing more until the next call that reads."""
+        records = [
+            one for chunk in self.chunks(start, stop, within_s=ASK_TIMEOUT_S) for one in chunk
+        ]
+        if start < stop:
+            self._errors.call("unassigning the partition", self._consumer.unassign)
+            self._position = -1
+        return records
 
     def last_before(self, end: int, *, within_s: float) -> TopicRecord | None:
         """The last committed record before ``end``; None if none is close, or if it is not read in time."""
         start = max(end - LAST_OFFSETS, 0)
         if start >= end:
             return None
-        self._assign(start)
-        last, position, until_s = None, start, time.monotonic() + within_s
-        while position < end and time.monotonic() < until_s:
-            chunk, seen = self._poll(within_s)
-            position = max(position, seen)
-            last = next((record for record in reversed(chunk) if record.offset < end), last)
-        return last if position >= end else None
+        self.assign(start)
+        last, until_s = None, time.monotonic() + within_s
+        while self._position < end and time.monotonic() < until_s:
+            before_end = [record for record in self._poll(within_s) if record.offset < end]
+            last = before_end[-1] if before_end else last
+        return last if self._position >= end else None
 
     def follow(self, start: int, stop_asked: Callable[[], bool]) -> Iterator[list[TopicRecord]]:
         """Committed records from ``start`` on as they arrive, until ``stop_asked``; chunks may be empty."""
-        self._assign(start)
+        self.assign(start)
         while not stop_asked():
-            yield self._poll(_FOLLOW_WAIT_S)[0]
+            yield self._poll(_FOLLOW_WAIT_S)
+
+    def next_record(self, offset: int, *, timeout_s: float) -> TopicRecord | None:
+        """The first committed record at or after ``offset``; None if there is none in time.
+
+        It skips offsets that were removed meanwhile, if the errors make them ``RecordRemoved``.
+        """
+        if self._position < 0 or not 0 <= offset - self._position <= _FORWARD_RECORDS_MAX:
+            self.assign(offset)
+        deadline = time.monotonic() + timeout_s
+        while (wait_s := deadline - time.monotonic()) > 0:
+            try:
+                messages, _ = self.consume(1, wait_s)
+            except RecordRemoved:
+                ends = self._watermarks()
+                if self._position > ends.stable:
+                    raise
+                # also if the offset is in the partition: then the error was about an earlier position
+                self.assign(max(offset, ends.low))
+                continue
+            if messages and (messages[0].offset() or 0) >= offset:
+                return _record(messages[0])
+        return None
+
+    def assign(self, offset: int) -> None:
+        """Read from ``offset`` on (negative: from the beginning)."""
+        start = TopicPartition(self._topic, PARTITION, offset if offset >= 0 else OFFSET_BEGINNING)
+        self._errors.call("assigning the partition", lambda: self._consumer.assign([start]))
+        self._position = offset
+
+    def consume(self, count: int, wait_s: float) -> tuple[list[Message], int | None]:
+        """The driver's messages, and the end of the partition if it was reached after them.
+
+        With a ``wait_s``, librdkafka waits for all of ``count``.
+        """
+        messages = self._errors.call("reading", lambda: self._consumer.consume(count, wait_s))
+        if not messages:
+            return messages, None
+        events = [message for message in messages if message.error() is not None]
+        if events:
+            self._check(events)
+            is_end = messages[-1].error() is not None
+            messages = [message for message in messages if message.error() is None]
+        if messages:
+            self._position = (messages[-1].offset() or 0) + 1
+        if not events:
+            return messages, None
+        end = events[-1].offset() or 0
+        self._position = max(self._position, end)
+        return messages, end if is_end else None
+
+    def _check(self, events: list[Message]) -> None:
+        """Raise an error among the messages that are no records; the others report the end of the partition."""
+        for event in events:
+            error = event.error()
+            assert error is not None
+            if error.code() == KafkaError._PARTITION_EOF:
+                continue
+            if error.code() != KafkaError._AUTO_OFFSET_RESET:
+                self._position = -1  # the client may have passed a damaged batch
+            raise self._errors.error(error.name(), error.str(), doing="reading")
+
+    def _poll(self, wait_s: float) -> list[TopicRecord]:
+        """The records that are available."""
+        messages, _ = self.consume(1, wait_s)
+        if messages:
+            messages += self.consume(_CHUNK_RECORDS, 0.0)[0]
+        return [_record(message) for message in messages]
 
     def close(self) -> None:
         """Release connections."""
         self._consumer.close()
 
-    def _assign(self, offset: int) -> None:
-        assignment = [TopicPartition(self._topic, PARTITION, offset)]
-        kafka_call("assigning the partition", lambda: self._consumer.assign(assignment))
 
-    def _poll(self, wait_s: float) -> tuple[list[TopicRecord], int]:
-        """The records that are available, and the offset after the last one or marker; -1 if there was none."""
-        records: list[TopicRecord] = []
-        seen = -1
-        messages = kafka_call("reading", lambda: self._consumer.consume(1, wait_s))
-        if messages:
-            messages += kafka_call("reading", lambda: self._consumer.consume(_CHUNK_RECORDS, 0.0))
-        for message in messages:
-            error = message.error()
-            offset = message.offset() or 0
-            if error is None:
-                records.append(
-                    TopicRecord(
-                        offset, message.timestamp()[1], message.key(), message.value() or b""
-                    )
-                )
-                seen = offset + 1
-            elif error.code() == KafkaError._PARTITION_EOF:
-                seen = max(seen, offset)
-            else:
-                raise _error(error.name(), error.str())
-        return records, seen
+def _record(message: Message) -> TopicRecord:
+    return TopicRecord(
+        message.offset() or 0, message.key(), message.value() or b"", message.timestamp()[1]
+    )
 
 
 class TopicIdentity:
@@ -191,47 +275,53 @@ class TopicIdentity:
     reads the secrets again.
     """
 
-    def __init__(self, brokers: KafkaAccess, topic: str) -> None:
-        self._brokers = brokers
-        self._topic = topic
+    def __init__(
+        self,
+        brokers: KafkaAccess,
+        topic: str,
+        *,
+        errors: Errors = READING,
+        timeout_s: float = IDENTITY_TIMEOUT_S,
+    ) -> None:
+        self._brokers, self._topic, self._errors = brokers, topic, errors
+        self._timeout_s = timeout_s
         self._admin: AdminClient | None = None
         self._reader: TopicReader | None = None  # of the last record
         self._last = (0, 0)  # an end, and the seq before it
 
     def ask(self) -> str:
-        """Kafka's topic id as its tools print it; "" if the broker has no topic ids (before 2.8). MR-3501."""
+        """Kafka's topic id as its tools print it; "" if the broker has no topic ids (before 2.8)."""
         names = TopicCollection([self._topic])
-        found = self._ask(
+        described = self._ask(
             f"reading the id of topic {self._topic}",
-            lambda admin: admin.describe_topics(names, request_timeout=IDENTITY_TIMEOUT_S)[
+            lambda admin: admin.describe_topics(names, request_timeout=self._timeout_s)[
                 self._topic
             ].result(),
         )
-        topic_id = str(found.topic_id).replace("+", "-").replace("/", "_")
+        topic_id = str(described.topic_id).replace("+", "-").replace("/", "_")
         return "" if topic_id == _NO_ID else topic_id
 
     def end(self, isolation: IsolationLevel = IsolationLevel.READ_COMMITTED) -> int:
-        """The end of the records that read_committed can see, with Kafka's markers. MR-3501.
+        """The end of the records that read_committed can see, with Kafka's markers.
 
         With READ_UNCOMMITTED, that of all records: beyond the other end, a Kafka transaction has not ended.
         """
         partition = TopicPartition(self._topic, PARTITION)
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        found = self._ask(
-            f"reading the end of topic {self._topic}",
+        doing = f"asking for the end of topic {self._topic}"
+        end = self._ask(
+            doing,
             lambda admin: admin.list_offsets(
                 {partition: latest},
                 isolation_level=isolation,
-                request_timeout=IDENTITY_TIMEOUT_S,
+                request_timeout=self._timeout_s,
             )[partition].result(),
         )
-        if found.offset < 0:  # so the client answers after its timeout, without an error
+        if end.offset < 0:  # so the client answers after its timeout, without an error
             self._admin = None
-            silence = (
-                f"reading the end of topic {self._topic}: no answer within {IDENTITY_TIMEOUT_S:g} s"
-            )
-            raise _error("_TIMED_OUT", silence)
-        return int(found.offset)
+            silence = f"no answer within {self._timeout_s:g} s"
+            raise self._errors.error(SILENCE, silence, doing=doing)
+        return int(end.offset)
 
     def seq_before(self, end: int) -> int | None:
         """The ``seq`` of the last record before this end; None if it can't be read within ``LAST_WAIT_S``."""
@@ -257,12 +347,12 @@ class TopicIdentity:
     def _ask(self, doing: str, request: Callable[[AdminClient], Any]) -> Any:
         if self._admin is None:
             settings = self._brokers.settings()
-            self._admin = kafka_call(
+            self._admin = self._errors.call(
                 "creating a client", lambda: AdminClient(settings, logger=driver_log)
             )
         admin = self._admin
         try:
-            return kafka_call(doing, lambda: request(admin))
+            return self._errors.call(doing, lambda: request(admin))
         except MillraceError:
             self._admin = None
             raise
@@ -274,28 +364,10 @@ def first_offset(brokers: KafkaAccess, topic: str, wanted: int) -> int:
     The ``seq`` of the next record shows whether a removed record was needed. Fatal MR-5035 if the topic ends before
     ``wanted``.
     """
-    reader = TopicReader(brokers, topic)
-    try:
+    with closing(TopicReader(brokers, topic)) as reader:
         ends = reader.ends()
-    finally:
-        reader.close()
     if ends.stable < wanted:
         raise Fatal(
             "MR-5035", f"topic {topic} ends at {ends.stable}, but the task has read to {wanted}"
         )
     return max(wanted, ends.low)
-
-
-def kafka_call(doing: str, ask: Callable[[], T]) -> T:
-    """The result of ``ask``; an error of the driver, or silence, is raised as MR-3501."""
-    return ask_kafka(ask, explain=lambda name, detail: _error(name, f"{doing}: {detail}"))
-
-
-def _error(name: str, detail: str) -> MillraceError:
-    message = f"Kafka answered {name}: {detail}"
-    if (refusal := refusal_of(name, message)) is not None:
-        return refusal
-    if name in _FATAL:
-        return Fatal("MR-3501", message, answer=name)
-    fix = _UNREACHABLE_FIX if name in _UNREACHABLE else damage_fix(name)
-    return Retryable("MR-3501", message, fix=fix, answer=name)

@@ -65,7 +65,6 @@ def registry(
 ) -> None:
     """Run the built-in schema registry: Confluent's REST API."""
     from drivers.kafka.acls import Grants, registry_acls
-    from drivers.kafka.refusals import explained
     from millrace.http import open_page
     from millrace.tls import is_loopback
     from registry.door import Door
@@ -83,7 +82,7 @@ def registry(
     brokers = named_brokers(kafka, kafka_config)
     if brokers is None:
         raise Fatal("MR-3502", "no brokers are known for the registry's topic")
-    with open_page(http) as page, explained(brokers, Grants(brokers, registry_acls(topic)).fix):
+    with open_page(http) as page, Grants(brokers, registry_acls(topic)).explained():
         listening = listen(host, port)
         name = f"{socket.gethostname()}/{address_text(listening)}"
         ownership = Ownership(brokers, topic, name=name, takes_over=take_over)

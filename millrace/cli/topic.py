@@ -110,14 +110,13 @@ def tail(
     from consumer.topic.tail import line
     from drivers.kafka.acls import Grants, subscriber_acls
     from drivers.kafka.reader import TopicReader
-    from drivers.kafka.refusals import explained
     from registry.client import RegistryClient
     from schemas.record.record import KnownSchemas
 
     wanted = _wanted(tables or [], ops or [])
     brokers = _brokers(kafka, kafka_config, topic)
     known_registry = _registry(registry, registry_config, brokers)
-    with naming(topic=topic), explained(brokers, Grants(brokers, subscriber_acls(topic)).fix):
+    with naming(topic=topic), Grants(brokers, subscriber_acls(topic)).explained():
         reader = TopicReader(brokers, topic)
         ends = reader.ends()
         look_up = RegistryClient(known_registry).schema_by_id if known_registry.url else None
@@ -190,16 +189,16 @@ def verify(
     from consumer.topic.verify import TopicVerifier
     from drivers.kafka.acls import Grants, subscriber_acls
     from drivers.kafka.reader import TopicReader
-    from drivers.kafka.refusals import explained
 
     brokers = _brokers(kafka, kafka_config, topic)
-    with naming(topic=topic), explained(brokers, Grants(brokers, subscriber_acls(topic)).fix):
+    with naming(topic=topic), Grants(brokers, subscriber_acls(topic)).explained():
         reader = TopicReader(brokers, topic)
         ends = reader.ends()
         verifier = TopicVerifier(from_beginning=ends.low == 0)
         began = time.monotonic()
         _feed_all(verifier, reader, ends.low, ends.stable)
-        hidden = reader.hidden_after(reader.ends().stable)
+        now = reader.all_ends()
+        hidden = max(0, now.high - now.stable)  # of Kafka transactions that have not ended
         reader.close()
     summary = verifier.finish()
     took_s = time.monotonic() - began

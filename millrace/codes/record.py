@@ -93,7 +93,7 @@ CODES: tuple[Code, ...] = (
     Code(
         "MR-6022",
         "the registry's topic can't be used",
-        "The topic that stores the built-in registry has other settings or contents than the registry wrote.",
+        "The topic that stores the built-in registry has other settings or contents than the registry wrote, or the broker refuses a request for it.",
         "Give the topic one partition and cleanup.policy=compact. Never write to it manually.",
         Branch.OPERATOR,
     ),

@@ -14,13 +14,13 @@ from typing import Protocol
 from drivers.kafka.acls import Grants, check_acls
 from drivers.kafka.names import check_id, transactional_id
 from drivers.kafka.open_transactions import find_open_writer
-from drivers.kafka.refusals import explained
+from drivers.kafka.reader import Ends
+from drivers.kafka.topic import TopicSettings
 from millrace.checks.requirement import Area, Level, Requirement, Subject
 from millrace.errors import Fatal, MillraceError
 from millrace.wording import counted
 from producer.checks.answers import Tables
 from producer.publish.config import PublisherConfig, publisher_config
-from producer.publish.driver import Ends, TopicSettings
 from producer.publish.kafka import KafkaDriver
 from producer.publish.topic_check import check_topic, durability_warning
 from schemas.documents.model import CaptureTask, TopicAddress
@@ -34,7 +34,7 @@ _NEEDED_OPERATIONS = frozenset({"READ", "WRITE", "DESCRIBE", "DESCRIBE_CONFIGS"}
 
 
 def check_topic_of(task: CaptureTask, *, pause_s: float) -> Iterator[Requirement]:
-    """The requirements of the task's topic. Errors of an unavailable broker: see ``producer.publish.errors``."""
+    """The requirements of the task's topic. Errors of an unavailable broker: see ``producer.publish.kafka``."""
     config = trial_config(task)
     subject = topic_subject(task)
     driver = KafkaDriver(config)
@@ -175,7 +175,7 @@ def _dry_run(
     transactions = driver.transactions(settings.record_bytes_max)
     rights = Grants(output.brokers, check_acls(output.topic))
     try:
-        with explained(output.brokers, rights.fix):
+        with rights.explained():
             transactions.init()
             transactions.begin()
             transactions.abort()
@@ -189,16 +189,16 @@ def _dry_run(
 
 
 class _Ended(Protocol):
-    def ends(self) -> Ends: ...
+    def all_ends(self) -> Ends: ...
 
 
 def watch_ends(partition: _Ended, *, open_s: float) -> Ends:
     """The ends of the partition once no transaction is open, or once one has been open for ``open_s``."""
     deadline_s = time.monotonic() + open_s
-    first = ends = partition.ends()
+    first = ends = partition.all_ends()
     while ends.stable != ends.high and time.monotonic() < deadline_s:
         time.sleep(_LOOK_S)
-        ends = partition.ends()
+        ends = partition.all_ends()
         if ends.stable != first.stable:  # that one has ended
             return replace(ends, high=ends.stable)
     return ends

@@ -18,10 +18,7 @@ These rules keep that harmless. Code and tests refer to them by number:
 
 config             where a publisher writes, under which names, and its limits
 driver             the interface to a Kafka client, as Protocols
-errors             each error that a client can report, and its branch
-kafka              the clients of one set topic; its transactional producer
-kafka_topic        reads the partition, inspects and creates the topic
-bulk               queues a whole batch in one call
+kafka              the clients of one set topic, and the codes of their errors
 codec              encodes and decodes our own records
 positions          the positions in those records
 tail               the end of the partition

@@ -1,4 +1,6 @@
-"""The result of an operator's decision, or the reason why it is refused. Pure.
+"""An operator's decision: its result or why it is refused, and whether a start must execute it.
+
+Only ``look_at_topic`` asks a broker; nothing here writes.
 
 The values are in ``schemas.requests.decision``.
 
@@ -13,13 +15,28 @@ Both of the first count transactions as done that are not in the topic. A transa
 never be among them: no reader would see that it is missing.
 
 If a source transaction is published in part, the decision must count it as done: the gap record ends it.
+
+The decision waits in ZooKeeper until its gap record is in the topic. Owners may die at any point in between:
+
+    the topic's progress                    is                              and the start
+    ``before`` of the decision              not executed yet                executes it with its fence
+    ``result``, and its gap record is the   executed by an owner that died  continues
+    last row or statement                   before it removed the decision
+    any other                               made on another progress        Fatal MR-3022; nothing is written
+
+An owner publishes nothing else before it has removed the decision. So the topic has the gap record exactly once, and
+while the decision waits, no row follows the record.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from millrace.errors import Fatal
 from millrace.wording import counted
-from producer.publish.topic_progress import TopicLook
+from producer.publish.codec import RecordCodec
+from producer.publish.config import PublisherConfig
+from producer.publish.driver import Driver
+from producer.publish.tail import read_tail
 from schemas.gtid import (
     AnyGtid,
     GtidPosition,
@@ -29,7 +46,32 @@ from schemas.gtid import (
     missing,
 )
 from schemas.progress import Progress
-from schemas.requests.decision import is_forward
+from schemas.requests.decision import Decision, DecisionKind, is_forward
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLook:
+    """A topic: ``progress`` is None if it has no committed record, or with ``unreadable``: MR-3011, MR-3012."""
+
+    exists: bool
+    progress: Progress | None = None
+    unreadable: Fatal | None = None
+
+
+def look_at_topic(driver: Driver, config: PublisherConfig) -> TopicLook:
+    """The topic's state, as a start would read it. It is final only while no task writes the topic."""
+    if driver.admin().settings() is None:
+        return TopicLook(exists=False)
+    partition = driver.partition()
+    try:
+        tail = read_tail(partition, partition.all_ends(), RecordCodec(config, {}))
+    except Fatal as error:
+        if error.code not in ("MR-3011", "MR-3012"):
+            raise
+        return TopicLook(exists=True, unreadable=error)
+    finally:
+        partition.close()
+    return TopicLook(exists=True, progress=tail.progress if tail is not None else None)
 
 
 def skip(
@@ -108,3 +150,33 @@ def adopt(look: TopicLook, *, reported: Progress | None, given: Progress | None)
     if progress.gtid_set.is_empty or not progress.seq:
         raise Fatal("MR-4186", "the task has published no whole source transaction")
     return progress
+
+
+def adopted_progress(decision: Decision | None, *, reported: Progress | None) -> Progress | None:
+    """The progress with which an operator adopts a topic without records; None if there is no such decision.
+
+    It must be the one that the task's status reports, if there is one: only then is it what the operator has seen.
+    """
+    if decision is None or decision.kind is not DecisionKind.ADOPT_TOPIC:
+        return None
+    return decision.before if reported in (None, decision.before) else None
+
+
+def must_execute(
+    decision: Decision, progress: Progress, *, last_decision: Callable[[], str]
+) -> bool:
+    """Whether ``decision`` is still to be executed on a topic with ``progress``; Fatal MR-3022 if it does not fit.
+
+    ``last_decision`` returns the ID of the decision whose gap record is the topic's last row or statement.
+    """
+    if progress == decision.before:
+        return True
+    if progress == decision.result and last_decision() == decision.id:
+        return False
+    raise Fatal(
+        "MR-3022",
+        f"{decision.kind} was decided at seq {decision.before.seq} after {decision.before.gtid_set or 'the beginning'},"
+        f" and the topic is at seq {progress.seq} after {progress.gtid_set or 'the beginning'}",
+        decision=decision.id,
+        operator=decision.approval.operator,
+    )

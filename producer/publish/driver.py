@@ -6,48 +6,11 @@ Fatal. No implementation retries with a new instance: the publisher decides that
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
-PARTITION = 0  # the set topic has one partition
-
-Octets = NDArray[np.uint8]
-Bounds = NDArray[
-    np.int64
-]  # (n, 4): key_start, key_end, value_start, value_end; key_start -1: no key
-
-
-@dataclass(frozen=True, slots=True)
-class TopicSettings:
-    """The topic settings that rule 2 checks."""
-
-    partition_count: int
-    cleanup_policy: str
-    record_bytes_max: int  # max.message.bytes
-    replication_factor: int
-    min_insync_replicas: int
-    retention_ms: int  # -1: records are kept forever
-
-
-@dataclass(frozen=True, slots=True)
-class Ends:
-    """Offsets of partition 0: the first kept record, the end for read_committed readers, the end of the log."""
-
-    low: int
-    stable: int
-    high: int
-
-
-@dataclass(frozen=True, slots=True)
-class TopicRecord:
-    """One committed record of the partition."""
-
-    offset: int
-    key: bytes | None
-    value: bytes
+from drivers.kafka.bulk import Bounds, Octets
+from drivers.kafka.reader import Ends, TopicRecord
+from drivers.kafka.topic import TopicSettings
 
 
 class TopicAdmin(Protocol):
@@ -65,7 +28,7 @@ class TopicAdmin(Protocol):
 class Partition(Protocol):
     """Reads partition 0 with read_committed; used by one thread at a time."""
 
-    def ends(self) -> Ends:
+    def all_ends(self) -> Ends:
         """Ask the broker for all three ends."""
         ...
 

@@ -9,7 +9,7 @@
     5 tail read                 —   (a greater epoch in it: Fenced)
     6 schema records + fence    a fence of our epoch; its owner is gone, the next start reads it as its tail
       (+ an operator's          the same, with the progress of the decision, or nothing: it is one Kafka transaction,
-      decision, ``pending_decision``) and the next start finds its gap record
+      decision, ``decision``) and the next start finds its gap record
     7 read back                 the same
 
 Steps 3 to 5 in this order make it safe: after 3 no older instance can write, so the result of 5 stays true. The lease
@@ -25,19 +25,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from drivers.kafka.open_transactions import find_open_writer
+from drivers.kafka.reader import Ends
+from drivers.kafka.topic import TopicSettings
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
 from producer.publish.config import PublisherConfig
-from producer.publish.driver import (
-    Driver,
-    Ends,
-    Partition,
-    TopicAdmin,
-    TopicSettings,
-    Transactions,
-)
-from producer.publish.pending_decision import adopted_progress, must_execute
+from producer.publish.decision import adopted_progress, must_execute
+from producer.publish.driver import Driver, Partition, TopicAdmin, Transactions
 from producer.publish.positions import Codec
 from producer.publish.tail import Tail, last_decision, read_tail
 from producer.publish.topic_check import check_topic
@@ -222,7 +217,7 @@ class Opener:
 
     def find_successor(self, partition: Partition) -> Fenced | None:
         """The error to raise if a newer owner has written to the topic."""
-        return self._fenced_by(read_tail(partition, partition.ends(), self.codec))
+        return self._fenced_by(read_tail(partition, partition.all_ends(), self.codec))
 
     def find_blocking_writer(self, stable_end: int) -> Fatal | None:
         """The error to raise if another writer's open transaction holds the stable end."""
@@ -327,7 +322,7 @@ def ensure_topic(
 def wait_until_stable(partition: Partition, config: PublisherConfig) -> Ends:
     """Step 4: the ends once no transaction is open. The abort for the previous owner takes milliseconds."""
     deadline = time.monotonic() + config.limits.stable_timeout_s
-    while (ends := partition.ends()).stable != ends.high:
+    while (ends := partition.all_ends()).stable != ends.high:
         if time.monotonic() > deadline:
             raise _StillOpenError(ends.stable)
         time.sleep(_LOOK_AGAIN_S)

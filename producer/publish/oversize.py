@@ -5,8 +5,8 @@ when the setting is raised. The table is read from the record without its schema
 show where it is.
 """
 
+from drivers.kafka.bulk import Bounds, Octets
 from millrace.errors import Fatal
-from producer.publish.driver import Bounds, Octets
 from schemas.record.row_end import read_row_end
 
 _SNAPSHOT = b"\x0afalse"  # source.snapshot, the string before db and table

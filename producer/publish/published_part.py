@@ -12,8 +12,9 @@ partition meanwhile (the publisher is open). Not done here: comparing the part (
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from drivers.kafka.reader import TopicRecord
 from millrace.errors import Fatal, Retryable
-from producer.publish.driver import Partition, TopicRecord
+from producer.publish.driver import Partition
 from producer.publish.positions import ChangeRecord, Codec, ProgressRecord
 from producer.publish.tail import read_tail
 from schemas.progress import OpenTransaction
@@ -54,7 +55,7 @@ def find_published_part(
     partition: Partition, codec: Codec, opened: OpenTransaction, *, timeout_s: float
 ) -> PublishedPart:
     """Find the published part of ``opened``. Fatal MR-3019; Retryable MR-3016."""
-    ends = partition.ends()
+    ends = partition.all_ends()
     tail = read_tail(partition, ends, codec)
     if tail is None or tail.progress.open != opened:
         raise Retryable("MR-3002", "the tail changed while no Kafka transaction was open")

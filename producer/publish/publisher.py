@@ -34,6 +34,7 @@ from typing import Protocol, Self
 
 import numpy as np
 
+from drivers.kafka.bulk import Bounds, Octets
 from millrace.errors import Fatal, Retryable
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
@@ -42,7 +43,7 @@ from millrace.wording import counted
 from producer.publish.audit import VERDICT_S, Audit, Commit
 from producer.publish.codec import RecordCodec
 from producer.publish.config import PublisherConfig
-from producer.publish.driver import Bounds, Driver, Octets, Transactions
+from producer.publish.driver import Driver, Transactions
 from producer.publish.kafka import KafkaDriver
 from producer.publish.opening import Basis, Opened, Opener, TailHint
 from producer.publish.oversize import oversize_error

@@ -16,8 +16,9 @@ records after it have gaps. Not done here: decisions about progress (``opening``
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from drivers.kafka.reader import Ends, TopicRecord
 from millrace.errors import Fatal, MillraceError
-from producer.publish.driver import Ends, Partition, TopicRecord
+from producer.publish.driver import Partition
 from producer.publish.positions import ChangeRecord, Codec, ProgressRecord, progress_after
 from schemas.progress import Progress
 

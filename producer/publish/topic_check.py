@@ -8,13 +8,13 @@ records.
 | another value than the document's ``topic_settings``                         | MR-3020 | the task stops  |
 | one replica, or min.insync.replicas 1, and the document does not ask for it  | MR-3021 | a warning       |
 
-Pure. Not done here: asking the broker, creating the topic (``kafka_topic``).
+Pure. Not done here: asking the broker, creating the topic (``drivers.kafka.topic``).
 """
 
+from drivers.kafka.topic import TopicSettings
 from millrace.errors import Fatal
 from millrace.wording import counted
 from producer.publish.config import PublisherConfig
-from producer.publish.driver import TopicSettings
 
 # Below this, not even the columns of one table map fit; Kafka's own default is 1,048,588.
 RECORD_BYTES_MIN = 512 * 1024

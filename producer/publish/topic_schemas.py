@@ -22,9 +22,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from typing import Protocol
 
+from drivers.kafka.reader import TopicRecord
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger
-from producer.publish.driver import Partition, TopicRecord
+from producer.publish.driver import Partition
 from schemas.record.avro_schema import NAMESPACE
 from schemas.record.control import CONTROL_SCHEMAS, RecordKind, SchemaRecord
 from schemas.record.framing import peek_kind
@@ -132,7 +133,7 @@ class SchemaIds:
 
 def find_schemas(partition: Partition) -> dict[tuple[str, str], int]:
     """The IDs of the schema records that are read, by subject and text; see the module."""
-    ends = partition.ends()
+    ends = partition.all_ends()
     found: dict[tuple[str, str], int] = {}
     stop, limit = ends.stable, max(ends.low, ends.stable - OFFSETS_MAX)
     while stop > limit and not _has_opening(found):

@@ -30,7 +30,6 @@ from dataclasses import replace
 from functools import partial
 
 from drivers.kafka.acls import Grants, capture_acls
-from drivers.kafka.refusals import explained
 from millrace.errors import Fatal
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
@@ -94,7 +93,7 @@ class CaptureRunner:
         if not isinstance(task, CaptureTask):
             raise Fatal("MR-9001", f"{task.name} is not a capture task")
         grants = Grants(task.output.brokers, capture_acls(task.output.topic))
-        with explained(task.output.brokers, grants.fix):
+        with grants.explained():
             self._capture(task, lease=lease, stop=stop, report=report)
 
     def _capture(
@@ -111,7 +110,7 @@ class CaptureRunner:
         )
         with closing(publisher):
             if basis.decision is not None:
-                # before anything else is published: see ``producer.publish.pending_decision``
+                # before anything else is published: see ``producer.publish.decision``
                 fault_point(BEFORE_DECISION_ENDS)
                 self._sets.end_decision(task, basis.decision)
                 fault_point(AFTER_DECISION_ENDED)

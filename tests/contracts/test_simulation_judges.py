@@ -10,8 +10,8 @@ from unittest import mock
 
 import pytest
 
+from drivers.kafka.reader import TopicRecord
 from millrace.errors import Fatal
-from producer.publish.driver import TopicRecord
 from schemas.gtid import Flavour
 from schemas.record.control import FenceRecord, ResolvedRecord
 from schemas.record.record import KnownSchemas, RowRecord, decode_record

@@ -12,9 +12,9 @@ import confluent_kafka
 import pytest
 
 from deploy.servers import KafkaServer
+from drivers.kafka import errors
+from drivers.kafka.errors import KINDS
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
-from producer.publish import errors
-from producer.publish.errors import BRANCHES
 from producer.publish.opening import NO_END
 from producer.publish.publisher import MID_PRODUCE, Publisher
 from tests.kit.capture.topic_rows import RowStream
@@ -108,7 +108,7 @@ def test_fenced_owner_does_not_fence_its_successor(rig: Rig, monkeypatch: Patch)
     successor = rig.open(8)
     with suppress(MillraceError):
         stale.publish(stream.next_batch(10))
-    monkeypatch.setattr(errors, "BRANCHES", BRANCHES)
+    monkeypatch.setattr(errors, "KINDS", KINDS)
     try:
         successor.publish(rig.stream(successor).next_batch(5))
         successor.close()

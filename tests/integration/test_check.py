@@ -396,11 +396,11 @@ def test_topic_is_checked_without_a_trace(kafka: KafkaServer) -> None:
     running.init()
     partition = driver.partition()
     try:
-        before = partition.ends()
+        before = partition.all_ends()
         found = {one.what: one for one in check_topic_of(task, pause_s=PAUSE_S)}
         assert {one.level for one in found.values()} == {Level.OK}
         assert "aborted" in found["Kafka transaction"].found
-        assert partition.ends() == before
+        assert partition.all_ends() == before
         running.begin()
         running.add([(None, b"still the owner")])
         running.commit()

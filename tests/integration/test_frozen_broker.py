@@ -62,4 +62,5 @@ def test_end_of_a_frozen_topic_is_unknown(new_kafka: KafkaServer) -> None:
     finally:
         new_kafka.resume()
         topic.close()
-    assert (caught.value.code, caught.value.context["answer"]) == ("MR-3501", "_TIMED_OUT")
+    assert caught.value.code == "MR-3501"
+    assert "_TIMED_OUT" in caught.value.message

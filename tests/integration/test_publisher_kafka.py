@@ -15,11 +15,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from deploy.servers import KafkaServer
-from drivers.kafka import wire
+from drivers.kafka import bulk, reader, wire
 from drivers.kafka.names import transactional_id
 from drivers.kafka.reader import TopicReader
 from millrace.errors import Fatal, Fenced, Retryable
-from producer.publish import bulk, kafka_topic, opening
+from producer.publish import opening
 from schemas.documents import Brokers
 from schemas.record.control import RecordKind
 from schemas.record.framing import peek_kind
@@ -291,7 +291,7 @@ def test_unsuitable_topic_is_refused(rig: Rig, partitions: int, config: dict[str
 
 def test_unreachable_broker_is_retryable_in_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """MR-3001 within the timeouts instead of a hang."""
-    monkeypatch.setattr(kafka_topic, "ASK_TIMEOUT_S", 2.0)
+    monkeypatch.setattr(reader, "ASK_TIMEOUT_S", 2.0)
     nowhere = Rig("127.0.0.1:1", "nowhere")
     began = time.monotonic()
     with pytest.raises(Retryable) as raised:

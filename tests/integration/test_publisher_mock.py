@@ -18,8 +18,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from millrace.errors import MillraceError, Retryable
 from producer.publish.config import PublisherConfig, PublisherLimits
 from producer.publish.driver import Transactions
-from producer.publish.errors import kafka_call
-from producer.publish.kafka import KafkaDriver
+from producer.publish.kafka import ERRORS, KafkaDriver
 from schemas.documents import Brokers
 from schemas.gtid import Flavour
 from tests.kit.waiting import eventually
@@ -342,12 +341,12 @@ def test_partition_without_a_leader_is_retryable(cluster: MockCluster) -> None:
     cluster.lose_leader()
     with closing(driver_on(cluster, LIMITS).partition()) as partition:
         with pytest.raises(Retryable) as raised:
-            partition.ends()
+            partition.all_ends()
         assert raised.value.code == "MR-3007"
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     end = {confluent_kafka.TopicPartition(TOPIC, 0): OffsetSpec.latest()}  # type: ignore[no-untyped-call]
     with pytest.raises(Retryable, match="_NOENT while asking for the end") as raised:
-        kafka_call(
+        ERRORS.call(
             "asking for the end",
             lambda: [found.result(60) for found in admin.list_offsets(end).values()],
         )

@@ -1,7 +1,7 @@
-"""Guards of an operator's decision that are removed: in ``producer.publish.pending_decision`` and ``producer.publish.decision``."""
+"""Guards of an operator's decision that are removed: in ``producer.publish.decision``."""
 
 from millrace.errors import Fatal
-from producer.publish import opening, pending_decision
+from producer.publish import decision, opening
 from schemas.progress import Progress
 from schemas.requests.decision import Decision
 from tests.mutants.mutant import Mutant, Patch
@@ -33,7 +33,7 @@ def gaps_not_identified(patch: Patch) -> None:
 
 def statuses_not_compared(patch: Patch) -> None:
     """A topic is adopted whatever the status reports."""
-    adopted = pending_decision.adopted_progress
+    adopted = decision.adopted_progress
     patch.setattr(
         opening, "adopted_progress", lambda decision, **_: adopted(decision, reported=None)
     )

@@ -2,12 +2,15 @@
 
 from dataclasses import replace
 
+from drivers.kafka import errors, reader
+from drivers.kafka.bulk import Bounds, Octets
+from drivers.kafka.errors import Kind
+from drivers.kafka.topic import TopicAdmin, TopicSettings
 from millrace.errors import Retryable
-from producer.publish import errors, kafka_topic, opening, tail
+from producer.publish import opening, tail
 from producer.publish.audit import Audit
 from producer.publish.config import PublisherLimits
-from producer.publish.driver import Bounds, Octets, TopicSettings, Transactions
-from producer.publish.kafka_topic import KafkaTopicAdmin
+from producer.publish.driver import Transactions
 from producer.publish.opening import Basis, Opener
 from producer.publish.positions import ChangeRecord, progress_after
 from producer.publish.publisher import Publisher
@@ -28,18 +31,18 @@ def an_id_for_every_owner(patch: Patch) -> None:
 
 def any_partition_count_will_do(patch: Patch) -> None:
     """Rule 1 off: the publisher writes to the first partition and ignores all others."""
-    settings = KafkaTopicAdmin.settings
+    settings = TopicAdmin.settings
 
-    def one(self: KafkaTopicAdmin) -> TopicSettings | None:
+    def one(self: TopicAdmin) -> TopicSettings | None:
         found = settings(self)
         return None if found is None else replace(found, partition_count=1)
 
-    patch.setattr(KafkaTopicAdmin, "settings", one)
+    patch.setattr(TopicAdmin, "settings", one)
 
 
 def reading_uncommitted(patch: Patch) -> None:
     """Rule 2 off: the tail includes uncommitted records."""
-    patch.setitem(kafka_topic._READER_SETTINGS, "isolation.level", "read_uncommitted")
+    patch.setitem(reader._SETTINGS, "isolation.level", "read_uncommitted")
 
 
 def epochs_not_compared(patch: Patch) -> None:
@@ -85,13 +88,15 @@ def sent_again_without_reading_the_tail(patch: Patch) -> None:
 
 def fences_answered_with_a_new_instance(patch: Patch) -> None:
     """Rule 3 off: a fence is retried like any other error."""
-    retried = dict.fromkeys(errors._FENCED.split(), ("MR-3002", Retryable))
-    patch.setattr(errors, "BRANCHES", {**errors.BRANCHES, **retried})
+    spoiled = {
+        name: Kind.SPOILED if kind is Kind.FENCED else kind for name, kind in errors.KINDS.items()
+    }
+    patch.setattr(errors, "KINDS", spoiled)
 
 
 def ends_not_compared(patch: Patch) -> None:
     """Rule 2 off: the stable end is taken as the end."""
-    patch.setattr(opening, "wait_until_stable", lambda partition, _: partition.ends())
+    patch.setattr(opening, "wait_until_stable", lambda partition, _: partition.all_ends())
 
 
 def refusals_ignored(patch: Patch) -> None:

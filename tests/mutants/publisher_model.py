@@ -3,10 +3,10 @@
 from contextlib import suppress
 from dataclasses import replace
 
+from drivers.kafka.reader import TopicRecord
 from millrace.errors import Fatal, Retryable
 from producer.publish import opening, tail
 from producer.publish.audit import Audit
-from producer.publish.driver import TopicRecord
 from producer.publish.opening import Opener, TailHint
 from producer.publish.positions import Codec
 from producer.publish.publisher import Publisher
@@ -16,7 +16,7 @@ from tests.mutants.mutant import Mutant, Patch
 def ends_not_compared(patch: Patch) -> None:
     """Rule 2 off: the stable end is taken as the end."""
 
-    patch.setattr(opening, "wait_until_stable", lambda partition, _: partition.ends())
+    patch.setattr(opening, "wait_until_stable", lambda partition, _: partition.all_ends())
 
 
 def leases_not_verified(patch: Patch) -> None:

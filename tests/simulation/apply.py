@@ -20,9 +20,9 @@ from consumer.turn.driver import BatchApplier
 from consumer.turn.order import Outcome, TurnOrder, guarded, result_of
 from consumer.turn.turn import run_turn
 from consumer.write.lanes import Done, Work
+from drivers.kafka.reader import TopicRecord
 from drivers.mysql.connection import Endpoint, connect
 from millrace.errors import Fenced, Retryable
-from producer.publish.driver import TopicRecord
 from schemas.documents import ApplyRules, ApplyTask, Brokers, Start, TopicAddress
 from tests.kit.apply.local import ALL, InlineLanes, OneExecutor
 from tests.kit.apply.values import values_of

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from consumer.target.bitmap import from_bitmaps
 from consumer.topic.verify import TopicVerifier
-from producer.publish.driver import TopicRecord
+from drivers.kafka.reader import TopicRecord
 from schemas.place import Coordinates
 from schemas.record.control import DdlRecord, FenceRecord, ResolvedRecord
 from schemas.record.record import KnownSchemas, RowRecord, decode_record

@@ -13,8 +13,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from drivers.kafka.bulk import Bounds, Octets
+from drivers.kafka.reader import Ends, TopicRecord
+from drivers.kafka.topic import TopicSettings
 from millrace.errors import Fenced, Retryable
-from producer.publish.driver import Bounds, Ends, Octets, TopicRecord, TopicSettings
 from tests.simulation.gate import Process
 
 RECORD_BYTES_MAX = 1 << 20
@@ -227,7 +229,7 @@ class ModelPartition:
         self._topic = topic
         self._process = process
 
-    def ends(self) -> Ends:
+    def all_ends(self) -> Ends:
         with self._process.asks(_away):
             return Ends(self._topic.low, self._topic.stable, self._topic.high)
 

@@ -40,7 +40,7 @@ def _beginning(flavour: Flavour, last: int, *, seq: int = 9) -> Beginning:
         encode_control(FenceRecord(progress, "shop", 5, 1, "w"), schema_id=1),
         encode_control(gap_record(decision, set_name="shop"), schema_id=2),
     ]
-    found = beginning_of(TopicRecord(n, 0, None, v) for n, v in enumerate(records))
+    found = beginning_of(TopicRecord(n, None, v) for n, v in enumerate(records))
     assert found is not None
     return found
 
@@ -119,5 +119,5 @@ def test_topic_without_a_gap_record_was_not_adopted() -> None:
     stream.commit()
     stream.insert(table("d", "t", integer("id")), {"id": 1})
     for values in (stream.values, stream.values[::-1], []):
-        records = [TopicRecord(n, 0, None, v) for n, v in enumerate(values)]
+        records = [TopicRecord(n, None, v) for n, v in enumerate(values)]
         assert beginning_of(records) is None

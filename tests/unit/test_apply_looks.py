@@ -172,7 +172,7 @@ class _LosingTopic(KnownTopic):
     def end(self) -> int:
         self.answers -= 1
         if self.answers < 0 and not self.is_back:
-            raise Retryable("MR-3501", "Kafka answered _TIMED_OUT", answer="_TIMED_OUT")
+            raise Retryable("MR-3501", "Kafka reported _TIMED_OUT")
         return self.last
 
 

@@ -14,6 +14,7 @@ from consumer.task.report import why_running
 from consumer.task.runner import ApplyRun, same_topic
 from consumer.turn.driver import BatchApplier, Figures
 from consumer.turn.order import Counts, Outcome, TurnOrder
+from drivers.kafka.reader import NoTopic
 from millrace.errors import Fatal, MillraceError, Retryable
 from schemas.documents import ApplyTask
 from schemas.status import TaskReport, TaskState
@@ -219,7 +220,7 @@ def test_silent_query_reports_its_topic_and_the_reason(
     assert reports[-1].fix
 
 
-_MISSING = Fatal("MR-3501", "Kafka answered", answer="UNKNOWN_TOPIC_OR_PART")
+_MISSING = NoTopic("MR-3501", "Kafka reported")
 
 
 @dataclass

@@ -18,6 +18,8 @@ from consumer.checks.target import (
     judge_tables,
     written_databases,
 )
+from drivers.kafka.reader import Ends
+from drivers.kafka.topic import TopicSettings
 from drivers.mysql.actions import Action, Actions
 from drivers.mysql.catalog import CatalogColumn, CatalogTable, ForeignKey, Inventory, UniqueKey
 from drivers.mysql.grants import Role, needed_grants, parse_grants
@@ -58,7 +60,6 @@ from producer.checks.topic import (
     trial_creation,
     watch_ends,
 )
-from producer.publish.driver import Ends, TopicSettings
 from producer.source.choose.choice import judge_members
 from registry.checks import judge_compatibility, judge_mode
 from schemas.documents import (
@@ -163,7 +164,7 @@ class Growing:
     def __init__(self, *ends: Ends) -> None:
         self._ends = list(ends)
 
-    def ends(self) -> Ends:
+    def all_ends(self) -> Ends:
         """The next answer."""
         return self._ends.pop(0) if len(self._ends) > 1 else self._ends[0]
 

@@ -6,9 +6,7 @@ from functools import partial
 import pytest
 
 from millrace.errors import Fatal
-from producer.publish.decision import adopt, reset, skip
-from producer.publish.pending_decision import adopted_progress, must_execute
-from producer.publish.topic_progress import TopicLook
+from producer.publish.decision import TopicLook, adopt, adopted_progress, must_execute, reset, skip
 from schemas.gtid import (
     Flavour,
     GtidSet,

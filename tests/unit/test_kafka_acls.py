@@ -10,7 +10,6 @@ from drivers.kafka.acls import (
     registry_acls,
     subscriber_acls,
 )
-from drivers.kafka.refusals import explained
 from millrace.errors import Fatal, MillraceError, Retryable
 from schemas.documents import Brokers, Mechanism, Sasl, SecretPlace, SecretReference
 
@@ -47,7 +46,7 @@ def test_subscriber_may_only_read() -> None:
 def test_missing_right_gets_the_command_that_grants_it(code: str, resource: str) -> None:
     """The error keeps its code and branch; its fix begins with the command."""
     grants = Grants(BROKERS, registry_acls("s"))
-    with pytest.raises(Fatal) as raised, explained(BROKERS, grants.fix):
+    with pytest.raises(Fatal) as raised, grants.explained():
         raise Fatal(code, "no")
     assert raised.value.fix.startswith(START)
     assert resource in raised.value.fix
@@ -63,6 +62,6 @@ def test_principal_of_a_certificate_is_left_open() -> None:
 def test_error_without_a_refusal_is_kept(code: str) -> None:
     """No broker answers here, so the first cause remains."""
     error: MillraceError = Retryable(code, "first") if code == "MR-3001" else Fatal(code, "first")
-    with pytest.raises(MillraceError) as raised, explained(Brokers("127.0.0.1:1"), lambda _: ""):
+    with pytest.raises(MillraceError) as raised, Grants(Brokers("127.0.0.1:1"), ()).explained():
         raise error
     assert raised.value is error

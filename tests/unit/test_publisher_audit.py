@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from drivers.kafka.reader import TopicRecord
 from millrace.errors import Fatal
 from producer.publish import audit
 from producer.publish import publisher as publishing
 from producer.publish.audit import Audit, Commit
 from producer.publish.config import PublisherLimits
-from producer.publish.driver import TopicRecord
 from producer.publish.opening import Basis
 from producer.publish.publisher import Publisher
 from tests.kit.publisher.model import (

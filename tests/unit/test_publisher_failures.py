@@ -1,6 +1,7 @@
 """Every error of the installed Kafka client has a branch."""
 
 import ctypes
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -15,14 +16,16 @@ import numpy as np
 import pytest
 from confluent_kafka import KafkaError, KafkaException, cimpl
 
-from drivers.kafka.access import LOST, Settings
+from drivers.kafka import bulk, producer
+from drivers.kafka.access import GivenAccess, Settings
+from drivers.kafka.errors import BRANCHES, KINDS, LOST, REFUSALS, Kind
+from drivers.kafka.producer import TransactionalProducer
+from drivers.kafka.reader import READING
+from drivers.kafka.topic import TopicAdmin
 from millrace.codes import CATALOGUE
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
-from producer.publish import bulk, kafka
-from producer.publish.errors import BRANCHES, error_of, kafka_call
-from producer.publish.kafka import KafkaTransactions
-from producer.publish.kafka_topic import KafkaTopicAdmin
-from schemas.documents import TopicOptions
+from producer.publish.kafka import ERRORS
+from registry.broker import ERRORS as REGISTRY
 from tests.kit.hidden import hide
 from tests.kit.waiting import PATIENCE_S
 
@@ -35,12 +38,22 @@ KNOWN = {
 
 def test_each_kafka_error_has_exactly_one_branch() -> None:
     """A driver upgrade that brings new errors fails this test."""
-    assert set(BRANCHES) == KNOWN
+    assert set(KINDS) == KNOWN
 
 
-def test_each_kafka_error_branch_has_a_code_with_a_fix() -> None:
-    """Every error that an operator sees has a fix."""
-    assert all(CATALOGUE[code].fix for code, _ in BRANCHES.values())
+# A reader is told a topic's name by an operator; the registry is a member of a group.
+DIFFERENCES = [(Kind.TOPIC_MISSING, READING), (Kind.GROUP, REGISTRY), (Kind.OFFSET_REMOVED, ERRORS)]
+
+
+@pytest.mark.parametrize("name", sorted(KINDS))
+def test_all_clients_of_kafka_agree_about_each_error(name: str) -> None:
+    """What one retries, no other one ends on; each code has a fix. The differences have their reasons above."""
+    for errors in (ERRORS, READING, REGISTRY):
+        error = errors.error(name, "detail", doing="testing")
+        assert CATALOGUE[error.code].fix
+        expected = REFUSALS[name][1] if name in REFUSALS else BRANCHES[KINDS[name]]
+        differs = any(kind is KINDS[name] and errors is of for kind, of in DIFFERENCES)
+        assert isinstance(error, expected) is not differs
 
 
 @pytest.mark.parametrize(
@@ -61,7 +74,7 @@ def test_each_kafka_error_branch_has_a_code_with_a_fix() -> None:
 )
 def test_kafka_error_becomes_its_branch(name: str, branch: type[MillraceError], code: str) -> None:
     """Known entries of the table are checked; an unknown error stops the task."""
-    error = error_of(name, "detail", doing="testing")
+    error = ERRORS.error(name, "detail", doing="testing")
     assert type(error) is branch
     assert error.code == code
     assert name in error.message
@@ -74,7 +87,7 @@ def test_silent_broker_is_retried() -> None:
         raise TimeoutError
 
     with pytest.raises(Retryable) as raised:
-        kafka_call("asking for the topic", silent)
+        ERRORS.call("asking for the topic", silent)
     assert raised.value.code == "MR-3001"
 
 
@@ -87,19 +100,15 @@ def test_topic_unknown_to_one_broker_does_not_exist_yet(monkeypatch: pytest.Monk
         list_topics=lambda *_: SimpleNamespace(topics={"shop": known}),
         describe_configs=lambda resources, **_: {resources[0]: future},
     )
-    monkeypatch.setattr("producer.publish.kafka_topic.AdminClient", lambda *_, **__: client)
-    admin = KafkaTopicAdmin({"bootstrap.servers": ""}, "shop", TopicOptions())
+    monkeypatch.setattr("drivers.kafka.topic.AdminClient", lambda *_, **__: client)
+    admin = TopicAdmin(GivenAccess("h:1"), "shop", errors=ERRORS)
     assert admin.settings() is None
 
 
 @contextmanager
-def _client(**settings: str) -> Iterator[tuple[KafkaTransactions, Callable[[int], None]]]:
+def _client(**settings: str) -> Iterator[tuple[TransactionalProducer, Callable[[int], None]]]:
     """Yield a real client without a broker, and a function that gives it a fatal error."""
-    usual: Settings = {
-        "client.id": "x",
-        "bootstrap.servers": "127.0.0.1:1",
-        "enable.idempotence": True,
-    }
+    usual: Settings = {"client.id": "x"}
     library = ctypes.CDLL(cimpl.__file__)  # with the librdkafka that it loads
     library.rd_kafka_test_fatal_error.argtypes = [
         ctypes.c_void_p,
@@ -115,7 +124,13 @@ def _client(**settings: str) -> Iterator[tuple[KafkaTransactions, Callable[[int]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(confluent_kafka, "Producer", make)
-        transactions = KafkaTransactions({**usual, **settings}, topic="shop", timeout_s=5.0)
+        transactions = TransactionalProducer(
+            GivenAccess("127.0.0.1:1"),
+            "shop",
+            errors=ERRORS,
+            settings={**usual, **settings},
+            timeout_s=5.0,
+        )
     # the object's first field, after the head that every object has
     handle = ctypes.c_void_p.from_address(id(made.pop()) + object.__basicsize__).value
     try:
@@ -144,10 +159,10 @@ def test_cleared_kafka_error_is_retried() -> None:
         raise SystemError(text)
 
     with pytest.raises(Retryable, match=LOST) as raised:
-        kafka_call("sending", lambda: fail("flush returned NULL without setting an exception"))
+        ERRORS.call("sending", lambda: fail("flush returned NULL without setting an exception"))
     assert raised.value.code == "MR-3002"
     with pytest.raises(SystemError, match="bad argument"):
-        kafka_call("sending", lambda: fail("bad argument to internal function"))
+        ERRORS.call("sending", lambda: fail("bad argument to internal function"))
 
 
 @pytest.mark.parametrize("by", ["add", "add_slices", "add_slices, one by one"])
@@ -174,7 +189,7 @@ def test_known_fatal_error_is_reported_as_fatal(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The wait for details is short."""
-    monkeypatch.setattr(kafka, "FATAL_WAIT_S", 0.2)
+    monkeypatch.setattr(producer, "FATAL_WAIT_S", 0.2)
     with _client() as (transactions, fail):
         fail(KafkaError._FENCED)
         with pytest.raises(Fenced):
@@ -188,7 +203,7 @@ def test_known_fatal_error_is_reported_as_fatal(
 def test_fatal_error_is_found_after_any_number_of_lines(lines: int) -> None:
     """The chain is built as CPython builds it."""
     with pytest.raises(Fenced) as raised:
-        kafka_call(
+        ERRORS.call(
             "committing", lambda: hide(KafkaException(KafkaError(KafkaError._FENCED)), lines)
         )
     assert raised.value.code == "MR-3003"
@@ -204,7 +219,7 @@ def test_fatal_error_is_found_after_any_number_of_lines(lines: int) -> None:
 def test_interpreter_error_is_not_mapped_to_kafka(cause: Exception) -> None:
     """The error does not change."""
     with pytest.raises(SystemError):
-        kafka_call("committing", lambda: hide(cause, 1))
+        ERRORS.call("committing", lambda: hide(cause, 1))
 
 
 def test_untested_version_of_the_kafka_binding_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,10 +235,45 @@ def test_untested_version_of_the_kafka_binding_is_reported(monkeypatch: pytest.M
 def test_unreachable_broker_is_soon_named_with_its_address() -> None:
     """With a wrong kafka.bootstrap, the error names the addresses tried and how their connections ended."""
     began = time.monotonic()
-    admin = KafkaTopicAdmin({"bootstrap.servers": "127.0.0.1:1"}, "shop", TopicOptions())
+    admin = TopicAdmin(GivenAccess("127.0.0.1:1"), "shop", errors=ERRORS)
     with pytest.raises(Retryable) as raised:
         admin.settings()
     assert time.monotonic() - began < PATIENCE_S
     assert raised.value.code == "MR-3001"
     assert "no broker answers at 127.0.0.1:1" in raised.value.message
     assert "refused" in raised.value.message
+
+
+@pytest.mark.parametrize("trouble", ["none", "flush", "fenced", "fenced, one by one", "refused"])
+def test_discard_releases_the_client_in_its_own_thread(
+    trouble: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error that is still handled must not keep it: a collection of garbage would end it in any thread."""
+    if trouble.endswith("one by one"):
+        monkeypatch.setattr(bulk, "TESTED", frozenset())
+    released: list[int] = []
+
+    class Watched(confluent_kafka.Producer):
+        def __del__(self) -> None:
+            released.append(threading.get_ident())
+
+    monkeypatch.setattr(confluent_kafka, "Producer", Watched)
+    bounds = np.array([[-1, -1, 0, 3]])
+    with _client() as (transactions, fail):
+        if trouble != "none":
+            fail(KafkaError._FENCED)
+        steps: dict[str, Callable[[], object]] = {
+            "none": dict,
+            "flush": transactions.flush,
+            "refused": lambda: transactions.add_slices(np.frombuffer(b"row", np.uint8), bounds + 9),
+        }
+        add = partial(transactions.add_slices, np.frombuffer(b"row", np.uint8), bounds)
+        error: BaseException | None = None
+        try:
+            steps.get(trouble, add)()
+        except MillraceError as raised:
+            error = raised
+            transactions.discard()
+        transactions.discard()
+        assert released == [threading.get_ident()]
+        assert (error is None) == (trouble == "none")

@@ -5,13 +5,15 @@ from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import cast
 
-import confluent_kafka
 import pytest
 from confluent_kafka import KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from drivers.kafka import reader
+from drivers.kafka.reader import TopicReader
 from millrace.errors import Retryable
-from producer.publish.kafka_topic import KafkaPartition
+from producer.publish.kafka import ERRORS
+from schemas.documents import Brokers
 from tests.kit.kafka_topics import log_end
 
 LOW, STABLE = 50, 60
@@ -33,6 +35,9 @@ class _Message:
     def value(self) -> bytes:
         return b"value"
 
+    def timestamp(self) -> tuple[int, int]:
+        return 0, 0
+
 
 class _Consumer:
     """A consumer of a partition with ``LOW`` to ``STABLE - 1``; ``before`` precedes its records."""
@@ -49,11 +54,11 @@ class _Consumer:
     def get_watermark_offsets(self, *_: object) -> tuple[int, int]:
         return LOW, STABLE
 
-    def poll(self, _: float) -> _Message:
+    def consume(self, _: int, __: float) -> list[_Message]:
         if self._before:
-            return self._before.pop(0)
+            return [self._before.pop(0)]
         at = self.seeks[-1]
-        return _Message(at) if LOW <= at < STABLE else _out_of_range(at)
+        return [_Message(at) if LOW <= at < STABLE else _out_of_range(at)]
 
 
 def _out_of_range(offset: int) -> _Message:
@@ -61,18 +66,18 @@ def _out_of_range(offset: int) -> _Message:
 
 
 @pytest.fixture
-def reading(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[KafkaPartition, _Consumer]]:
+def reading(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[TopicReader, _Consumer]]:
     """Return a partition whose consumer gives these answers first."""
 
-    def make(*before: _Message) -> tuple[KafkaPartition, _Consumer]:
+    def make(*before: _Message) -> tuple[TopicReader, _Consumer]:
         consumer = _Consumer(list(before))
-        monkeypatch.setattr(confluent_kafka, "Consumer", lambda *_, **__: consumer)
-        return KafkaPartition({}, "topic"), consumer
+        monkeypatch.setattr(reader, "Consumer", lambda *_, **__: consumer)
+        return TopicReader(Brokers("k1:9092"), "topic", errors=ERRORS), consumer
 
     return make
 
 
-Reading = Callable[..., tuple[KafkaPartition, _Consumer]]
+Reading = Callable[..., tuple[TopicReader, _Consumer]]
 
 
 def test_removed_records_are_skipped(reading: Reading) -> None:
@@ -132,7 +137,7 @@ def test_tests_ask_for_the_end_of_a_topic_again() -> None:
 
 @pytest.mark.parametrize("offset", [STABLE + 2, -1001])
 def test_missing_answer_about_the_end_is_an_error(
-    reading: Callable[..., tuple[KafkaPartition, _Consumer]],
+    reading: Callable[..., tuple[TopicReader, _Consumer]],
     offset: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -149,11 +154,11 @@ def test_missing_answer_about_the_end_is_an_error(
             answer.set_result(SimpleNamespace(offset=offset))
             return dict.fromkeys(asked, answer)
 
-    monkeypatch.setattr("producer.publish.kafka_topic.AdminClient", Admin)
+    monkeypatch.setattr("drivers.kafka.reader.AdminClient", Admin)
     partition, _ = reading()
     if offset > 0:
-        assert partition.ends().high == offset
+        assert partition.all_ends().high == offset
         return
     with pytest.raises(Retryable) as caught:
-        partition.ends()
+        partition.all_ends()
     assert caught.value.code == "MR-3001"

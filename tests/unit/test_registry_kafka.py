@@ -4,11 +4,12 @@ from collections import defaultdict
 from collections.abc import Callable
 from types import SimpleNamespace
 
+import confluent_kafka
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from millrace.errors import Fenced, Retryable
-from registry import kafka
+from drivers.kafka import reader, topic
+from millrace.errors import Fatal, Fenced, Retryable
 from registry.catalog import Entry
 from registry.kafka import KafkaSchemaStore
 from schemas.documents import Brokers
@@ -18,7 +19,7 @@ from tests.kit.hidden import hide
 TOPIC, END = "schemas", 7
 ENTRY = Entry("shop", 1, 1, DDL_SCHEMA.text)
 OF_A_NEW_TOPIC = {"create_topics", "the topic's making"}
-OF_AN_APPEND = {"begin_transaction", "produce", "commit_transaction"}
+OF_AN_APPEND = {"begin_transaction", "commit_transaction"}  # `produce` asks no broker
 QUESTIONS = (
     "AdminClient",
     "list_topics",
@@ -29,11 +30,13 @@ QUESTIONS = (
     "init_transactions",
     *sorted(OF_AN_APPEND),
     "Consumer",
+    "get_watermark_offsets",
     "list_offsets",
     "the log's end",
     "assign",
-    "poll",
+    "consume",
 )
+CLIENTS = {"AdminClient": (topic, reader), "Producer": (confluent_kafka,), "Consumer": (reader,)}
 
 
 class Broker:
@@ -53,8 +56,13 @@ class Broker:
         return ask
 
     def _answer(self, question: str) -> object:
-        topic = SimpleNamespace(partitions={0: None})
-        compacted = {"cleanup.policy": SimpleNamespace(value="compact")}
+        topics = {TOPIC: SimpleNamespace(error=None, partitions={0: SimpleNamespace(replicas=[1])})}
+        if not self._has_topic:
+            missing = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
+            topics = {TOPIC: SimpleNamespace(error=missing)}
+            self._has_topic = question == "the topic's making"
+        numbers = ("max.message.bytes", "min.insync.replicas", "retention.ms")
+        compacted = {name: SimpleNamespace(value="1") for name in numbers}
         end = SimpleNamespace(
             error=lambda: KafkaError(KafkaError._PARTITION_EOF), offset=lambda: END
         )
@@ -62,18 +70,25 @@ class Broker:
             "AdminClient": self,
             "Producer": self,
             "Consumer": self,
-            "list_topics": SimpleNamespace(topics={TOPIC: topic} if self._has_topic else {}),
+            "list_topics": SimpleNamespace(topics=topics),
             "create_topics": {TOPIC: SimpleNamespace(result=getattr(self, "the topic's making"))},
             "describe_configs": defaultdict(
                 lambda: SimpleNamespace(result=getattr(self, "the settings"))
             ),
-            "the settings": compacted,
+            "the settings": compacted | {"cleanup.policy": SimpleNamespace(value="compact")},
+            "get_watermark_offsets": (0, END),
             "list_offsets": defaultdict(
                 lambda: SimpleNamespace(result=getattr(self, "the log's end"))
             ),
             "the log's end": SimpleNamespace(offset=END),
-            "poll": end,
+            "consume": [end],
         }.get(question)
+
+
+def _connect(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    for client, modules in CLIENTS.items():
+        for module in modules:
+            monkeypatch.setattr(module, client, getattr(broker, client))
 
 
 def asked_in_trouble(
@@ -81,8 +96,7 @@ def asked_in_trouble(
 ) -> list[Entry]:
     """Load the store, append an entry, and return what was loaded before."""
     broker = Broker(question, trouble)
-    for client in ("AdminClient", "Producer", "Consumer"):
-        monkeypatch.setattr(kafka, client, getattr(broker, client))
+    _connect(broker, monkeypatch)
     store = KafkaSchemaStore(Brokers("127.0.0.1:1"), topic=TOPIC)
     loaded = list(store.load())
     store.append([ENTRY])
@@ -113,11 +127,10 @@ def hidden(code: int) -> Callable[[], None]:
     "trouble",
     [
         refused(KafkaError._TRANSPORT),
-        refused(KafkaError._INVALID_ARG),
         silent,
         hidden(KafkaError._TRANSPORT),
     ],
-    ids=["away", "refused", "silent", "hidden"],
+    ids=["away", "silent", "hidden"],
 )
 def test_failing_broker_is_retried_for_any_request(
     question: str, trouble: Callable[[], object], monkeypatch: pytest.MonkeyPatch
@@ -127,6 +140,14 @@ def test_failing_broker_is_retried_for_any_request(
         asked_in_trouble(question, trouble, monkeypatch)
     assert caught.value.code == "MR-6020"
     assert "--kafka" in caught.value.fix
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_refused_request_needs_an_operator(question: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another try would be refused, too."""
+    with pytest.raises(Fatal) as caught:
+        asked_in_trouble(question, refused(KafkaError._INVALID_ARG), monkeypatch)
+    assert caught.value.code == "MR-6022"
 
 
 @pytest.mark.parametrize("question", ["init_transactions", *sorted(OF_AN_APPEND)])
@@ -157,8 +178,7 @@ def test_registry_waits_for_a_starting_broker(monkeypatch: pytest.MonkeyPatch) -
     A registry that is started beside it would end.
     """
     broker = Starting("nothing", silent)
-    for client in ("AdminClient", "Producer", "Consumer"):
-        monkeypatch.setattr(kafka, client, getattr(broker, client))
+    _connect(broker, monkeypatch)
     assert list(KafkaSchemaStore(Brokers("127.0.0.1:1"), topic=TOPIC).load()) == []
 
 

@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from consumer.topic.decode import TopicLookUp
-from drivers.kafka.reader import TopicEnds, TopicReader, TopicRecord
+from drivers.kafka.reader import Ends, TopicReader, TopicRecord
 from millrace.errors import Fatal
 from schemas.record.avro_schema import AvroSchema, envelope_schema
 from schemas.record.control import RegisteredSchema, SchemaRecord
@@ -35,8 +35,8 @@ class KeptTopic:
         self.explained, self.low, self.stable = explained, low, 100_000
         self.read_count = self.open_count = 0
 
-    def ends(self) -> TopicEnds:
-        return TopicEnds(self.low, self.stable)
+    def ends(self) -> Ends:
+        return Ends(self.low, self.stable)
 
     def chunks(self, start: int, stop: int) -> Iterator[list[TopicRecord]]:
         assert self.low <= start <= stop <= self.stable
@@ -44,7 +44,7 @@ class KeptTopic:
             chunk = range(offset, min(offset + 16, stop))
             self.read_count += len(chunk)
             yield [
-                TopicRecord(at, 0, None, explanation(meaning))
+                TopicRecord(at, None, explanation(meaning))
                 for at, meaning in self.explained.items()
                 if at in chunk
             ]

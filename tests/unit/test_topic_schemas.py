@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from drivers.kafka.reader import Ends, TopicRecord
 from millrace.errors import Fatal, Retryable
 from producer.publish import topic_schemas
 from producer.publish.codec import RecordCodec
-from producer.publish.driver import Ends, TopicRecord
 from producer.publish.topic_schemas import SchemaIds, find_schemas
 from registry.client import RegistryClient
 from schemas.documents import Registry
@@ -34,7 +34,7 @@ class _Partition:
 
     values: list[bytes]
 
-    def ends(self) -> Ends:
+    def all_ends(self) -> Ends:
         return Ends(0, len(self.values), len(self.values))
 
     def stable_end(self) -> int:

@@ -38,7 +38,7 @@ def topic() -> Iterator[TopicRecord]:
     for number in TABLES:
         record = SchemaRecord(schema_of(number), None, "shop", TABLES[number].table, 0)
         value = encode_control(record, schema_id=99)
-        yield TopicRecord(number, 0, None, value)
+        yield TopicRecord(number, None, value)
     for number in TABLES:
         for place, op in enumerate("cudr"):
             row = {
@@ -50,7 +50,7 @@ def topic() -> Iterator[TopicRecord]:
                 "transaction": {"id": GTID, "total_order": 1, "last": True},
             }
             value = frame(number, encode(schema_of(number).schema.text, row))
-            yield TopicRecord(10 * number + place, 0, None, value)
+            yield TopicRecord(10 * number + place, None, value)
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
 
-from consumer.records import stream
 from consumer.records.pieces import Size
 from consumer.records.stream import CHUNK_RECORDS, TopicStream
+from drivers.kafka import reader as reading
 from millrace.errors import Retryable
 from schemas.documents import Brokers
 
@@ -71,7 +71,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Made:
 
     def make(*waiting: _Message | Exception | None) -> tuple[TopicStream, _Driver]:
         driver = _Driver([*waiting])
-        monkeypatch.setattr(stream, "Consumer", lambda *_, **__: driver)
+        monkeypatch.setattr(reading, "Consumer", lambda *_, **__: driver)
         return TopicStream(Brokers("k1:9092"), "shop"), driver
 
     return make

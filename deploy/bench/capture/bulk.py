@@ -19,8 +19,8 @@ from deploy.bench.capture.scene import Scene, open_scene, say
 from deploy.bench.capture.topics import RECORD_BYTES_MAX, create_topic
 from deploy.bench.figure import Figure
 from deploy.local.services import TOPIC
+from drivers.kafka.bulk import Bounds, Octets
 from drivers.kafka.reader import TopicReader
-from producer.publish.driver import Bounds, Octets
 from schemas.documents import Brokers
 from schemas.record.control import RecordKind
 from schemas.record.framing import peek_kind

@@ -13,8 +13,8 @@ from millrace.cli.control import Control, operator
 from millrace.errors import Fatal, MillraceError
 from millrace.wording import counted
 from producer.publish.config import publisher_config
+from producer.publish.decision import TopicLook, look_at_topic
 from producer.publish.kafka import KafkaDriver
-from producer.publish.topic_progress import TopicLook, look_at_topic
 from producer.source.choose.chooser import ask_flavour, ask_members
 from producer.source.set_stream import resolve_login
 from producer.task.capture import tail_hint

@@ -14,9 +14,9 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from drivers.kafka.access import GivenAccess
+from drivers.kafka.producer import TransactionalProducer
 from drivers.kafka.reader import TopicReader
 from millrace.errors import MillraceError, Retryable
-from producer.publish.kafka import KafkaTransactions
 from producer.publish.publisher import MID_PRODUCE
 from schemas.documents import Brokers
 from tests.kit.publisher.rig import Rig, once_at
@@ -72,23 +72,23 @@ def _answer(rig: Rig, request: bytes) -> bytes:
 
 def slow_commit(patch: Patch) -> None:
     """Commits report 100 s more than they took: an EndTxn may have been sent twice."""
-    commit = KafkaTransactions.commit
-    patch.setattr(KafkaTransactions, "commit", lambda self: commit(self) + 100.0)
+    commit = TransactionalProducer.commit
+    patch.setattr(TransactionalProducer, "commit", lambda self: commit(self) + 100.0)
 
 
 def lost_commit_answer(patch: Patch) -> None:
     """The next commit takes effect, but its answer is lost. A repeated request may arrive late."""
-    commit = KafkaTransactions.commit
+    commit = TransactionalProducer.commit
     lost = [True]
 
-    def lose_answer(self: KafkaTransactions) -> float:
+    def lose_answer(self: TransactionalProducer) -> float:
         took_s = commit(self)
         if lost:
             lost.pop()
             raise Retryable("MR-3002", "no answer")
         return took_s
 
-    patch.setattr(KafkaTransactions, "commit", lose_answer)
+    patch.setattr(TransactionalProducer, "commit", lose_answer)
 
 
 def check_late_request(

@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from drivers.kafka.bulk import Bounds, Octets
+from drivers.kafka.reader import Ends, TopicRecord
+from drivers.kafka.topic import TopicSettings
 from millrace.errors import Fatal, Fenced, Retryable
 from producer.publish.config import PublisherConfig, PublisherLimits
-from producer.publish.driver import Bounds, Ends, Octets, TopicRecord, TopicSettings
 from producer.publish.positions import ChangeRecord, ProgressRecord
 from producer.publish.publisher import Publisher
 from schemas.documents import Brokers
@@ -223,7 +225,7 @@ class ModelPartition:
     def __init__(self, topic: ModelTopic) -> None:
         self._topic = topic
 
-    def ends(self) -> Ends:
+    def all_ends(self) -> Ends:
         self._topic.ask()
         return Ends(self._topic.low, self._topic.stable, len(self._topic.entries))
 

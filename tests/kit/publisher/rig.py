@@ -15,11 +15,12 @@ import producer.publish.publisher as publishing
 from consumer.topic.verify import Summary, TopicVerifier
 from drivers.kafka.access import GivenAccess, KafkaAccess
 from drivers.kafka.names import transactional_id
-from drivers.kafka.reader import TopicEnds, TopicReader
+from drivers.kafka.producer import TransactionalProducer
+from drivers.kafka.reader import Ends, TopicReader
 from millrace.errors import MillraceError, Retryable
 from producer.publish.codec import RecordCodec
 from producer.publish.config import PublisherConfig, PublisherLimits
-from producer.publish.kafka import KafkaDriver, KafkaTransactions
+from producer.publish.kafka import KafkaDriver
 from producer.publish.opening import Basis, TailHint
 from producer.publish.publisher import Publisher
 from schemas.documents import Brokers
@@ -56,9 +57,9 @@ ONE_BROKER = TopicOptions(replication_factor=1, min_insync_replicas=1)
 class ObservedDriver(KafkaDriver):
     """The real driver; ``newest`` is the producer instance that it made last."""
 
-    newest: KafkaTransactions
+    newest: TransactionalProducer
 
-    def transactions(self, record_bytes_max: int) -> KafkaTransactions:
+    def transactions(self, record_bytes_max: int) -> TransactionalProducer:
         self.newest = super().transactions(record_bytes_max)
         return self.newest
 
@@ -109,7 +110,7 @@ class Rig:
         )
 
     @property
-    def instance(self) -> KafkaTransactions:
+    def instance(self) -> TransactionalProducer:
         """The producer instance of the publisher that was opened last."""
         assert self._driver is not None
         return self._driver.newest
@@ -168,7 +169,7 @@ class Rig:
         """The end of the log, open transactions included; asks a restarted broker until it leads the partition."""
         return log_end(self.admin, self.topic)
 
-    def ends(self) -> TopicEnds:
+    def ends(self) -> Ends:
         """The first kept offset and the end of committed records."""
         with closing(TopicReader(Brokers(self.bootstrap), self.topic)) as reader:
             return reader.ends()

@@ -8,7 +8,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from deploy.bench.apply.sink.records import SinkTable
 from drivers.kafka.access import Settings
-from drivers.kafka.reader import kafka_call
+from drivers.kafka.reader import READING
 from millrace.client import Place, RowRecord, Subscriber
 from millrace.errors import Fatal
 
@@ -58,7 +58,7 @@ class _Writer:
     def _create(self, row: RowRecord) -> SinkTopic:
         made = SinkTopic(f"{row.source.database}.{row.source.table}", SinkTable.of(row.layout))
         (future,) = self._admin.create_topics([NewTopic(made.name, 1, 1)]).values()
-        kafka_call("creating a topic of the sink", lambda: future.result(ANSWER_S))
+        READING.call("creating a topic of the sink", lambda: future.result(ANSWER_S))
         return made
 
     def _send(self, topic: str, key: bytes, value: bytes) -> None:

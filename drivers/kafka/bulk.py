@@ -34,9 +34,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from drivers.kafka.reader import PARTITION
 from millrace.errors import Fatal
-from producer.publish.driver import PARTITION, Bounds, Octets
 
+Octets = NDArray[np.uint8]
+Bounds = NDArray[
+    np.int64
+]  # (n, 4): key_start, key_end, value_start, value_end; key_start -1: no key
 TESTED = frozenset({"2.16.1"})  # versions of the binding
 
 _MESSAGE = np.dtype(

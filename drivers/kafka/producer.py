@@ -1,0 +1,271 @@
+"""A transactional producer: one instance with its producer epoch.
+
+    after …                   the instance
+    an error, a late answer   is discarded; a new one fences it with ``init``
+    a newer instance's init   is fenced: each request is Fenced
+
+Guarantees: each call returns a value or raises an error of its ``Errors``; ``timeout_s`` bounds each wait; a discarded
+instance sends nothing more. The broker's answer to the commit confirms delivery, not per-record callbacks: librdkafka
+refuses to commit a transaction in which a record failed.
+
+The client is released by ``discard``, in the thread that calls it, and by nothing else: librdkafka's threads have ended
+when it returns. Use it from one thread at a time.
+Not done here: retries, new instances, the contents of records.
+"""
+
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from importlib import metadata
+from pathlib import Path
+
+import confluent_kafka
+import numpy as np
+from confluent_kafka import KafkaError, KafkaException
+
+from drivers.kafka.access import KafkaAccess, Settings, driver_log
+from drivers.kafka.bulk import BatchSender, Bounds, Octets, Unavailable
+from drivers.kafka.errors import SILENCE, Errors
+from drivers.kafka.reader import PARTITION
+from millrace.errors import MillraceError
+
+# queued per call: at 200 B, 1.6 MB are copied before the sender threads see them
+_CHUNK_RECORDS = 8192
+_CHUNK_BYTES = 32 * 1024 * 1024
+_BACK_PRESSURE_S = 0.05  # one wait while the client's queue is full
+FATAL_WAIT_S = 5.0  # for the cause of librdkafka's "fatal", which a callback reports soon after
+# librdkafka's own queue. It is flushed when half of its bytes are used, so that no call finds it full.
+_QUEUE_RECORDS_MAX = 1_000_000
+_QUEUE_KBYTES_MAX = 512 * 1024
+
+
+# librdkafka aborts the process if a producer is destroyed while it sends AddPartitionsToTxn: it counts the request
+# after sending it, and its broker thread fails an uncounted one (rd_kafka_txn_handle_AddPartitionsToTxn, 2.16.1).
+# It sends the request 1 ms after the first record of a transaction.
+REGISTRATION_S = 0.05
+_SETTINGS: Settings = {
+    "enable.idempotence": True,
+    "acks": "all",
+    "delivery.report.only.error": True,
+    "queue.buffering.max.messages": _QUEUE_RECORDS_MAX,
+    "queue.buffering.max.kbytes": _QUEUE_KBYTES_MAX,
+}
+
+
+class TransactionalProducer:
+    """One librdkafka producer for partition 0 of ``topic``. ``settings``: with ``client.id``, ``transactional.id``."""
+
+    def __init__(
+        self,
+        brokers: KafkaAccess,
+        topic: str,
+        *,
+        errors: Errors,
+        settings: Settings,
+        timeout_s: float,
+    ) -> None:
+        self._topic, self._errors, self._timeout_s = topic, errors, timeout_s
+        self._last_error = ""  # the client's last error about its connections, for messages only
+        everything = {
+            "logger": driver_log,
+            **brokers.settings(),
+            **_SETTINGS,
+            **settings,
+            "error_cb": self._note_error,
+        }
+        self._producer: confluent_kafka.Producer | None = errors.call(
+            "creating a producer", lambda: confluent_kafka.Producer(everything)
+        )
+        self._queued_bytes = 0  # since the queue was last seen empty
+        self._is_registering = False  # records are queued, and none of them is known to be accepted
+        sender = self._find_sender(str(settings["client.id"]))
+        self._sender = sender if isinstance(sender, BatchSender) else None
+        self.slow_path = sender.reason if isinstance(sender, Unavailable) else ""
+
+    def _note_error(self, reported: KafkaError) -> None:
+        """Note the client's error, for messages only: the call that failed also returns it."""
+        self._last_error = f"{reported.name()} {reported.str()}"
+
+    def _find_sender(self, name: str) -> BatchSender | Unavailable:
+        return BatchSender.create(
+            self._producer,
+            package=Path(confluent_kafka.__file__).parent,
+            version=metadata.version("confluent-kafka"),
+            topic=self._topic,
+            name=name,
+        )
+
+    @property
+    def _live(self) -> confluent_kafka.Producer:
+        """For one expression: a reference in a frame would outlive ``discard`` in an error's traceback."""
+        if self._producer is None:
+            raise self._errors.error("_STATE", "the instance has been discarded", doing="sending")
+        return self._producer
+
+    def init(self, *, within_s: float = 0.0) -> None:
+        """Fence older instances, and end their transactions. ``within_s``: instead of ``timeout_s``."""
+        wait_s = within_s or self._timeout_s
+        self._errors.call("initialising transactions", lambda: self._live.init_transactions(wait_s))
+
+    def begin(self) -> None:
+        """Begin a Kafka transaction."""
+        # a bound method would be a reference in a frame
+        begin = lambda: self._live.begin_transaction()  # noqa: E731, PLW0108
+        self._errors.call("beginning a Kafka transaction", begin)
+
+    def add(self, records: Iterable[tuple[bytes | None, bytes]]) -> int | None:
+        """Queue (key, value) records; the index of the first that is over the limit, else None."""
+        self._is_registering = True
+        for index, (key, value) in enumerate(records):
+            if not self._queue(value, key):
+                return index
+        return None
+
+    def add_slices(self, buffer: Octets, bounds: Bounds) -> int | None:
+        """Queue slices of a buffer; the index of the first that is over the limit, else None."""
+        self._is_registering |= len(bounds) > 0
+        first = 0
+        for stop in _chunk_stops(bounds):
+            rows = bounds[first:stop]
+            refused = self._add_bulk(buffer, rows) if self._sender else self._add_rows(buffer, rows)
+            if refused is not None:
+                return first + refused
+            first = stop
+        return None
+
+    def _add_bulk(self, buffer: Octets, rows: Bounds) -> int | None:
+        """Queue all rows in one call. The queue has room for them."""
+        assert self._sender is not None
+        chunk_bytes = int(_sizes(rows).sum())
+        is_full = self._queued_bytes + chunk_bytes > _QUEUE_KBYTES_MAX * 1024 // 2
+        if is_full or len(self._live) + len(rows) > _QUEUE_RECORDS_MAX:
+            self.flush()
+        self._queued_bytes += chunk_bytes
+        refusal = self._sender.queue(buffer, rows)
+        if refusal is None:
+            return None
+        if refusal.code == KafkaError.MSG_SIZE_TOO_LARGE:
+            return refusal.index
+        raise self._not_queued(KafkaError(refusal.code))
+
+    def _add_rows(self, buffer: Octets, rows: Bounds) -> int | None:
+        """Queue each row in its own call, through the binding."""
+        start = int(np.where(rows[:, 0] < 0, rows[:, 2], np.minimum(rows[:, 0], rows[:, 2])).min())
+        octets = buffer[start : int(rows[:, 1::2].max())].tobytes()
+        return self._add_octets(octets, (rows - start).tolist())
+
+    def _add_octets(self, octets: bytes, rows: list[list[int]]) -> int | None:
+        """The hot loop. A key start below 0 is -1 minus the chunk's start: no key."""
+        produce, topic = self._live.produce, self._topic
+        index = 0
+        try:
+            for key_start, key_end, value_start, value_end in rows:
+                produce(
+                    topic,
+                    octets[value_start:value_end],
+                    None if key_start < 0 else octets[key_start:key_end],
+                    PARTITION,
+                )
+                index += 1
+        except (BufferError, KafkaException):
+            pass  # the slow path below meets the same record again and handles it
+        del produce
+        for key_start, key_end, value_start, value_end in rows[index:]:
+            key = None if key_start < 0 else octets[key_start:key_end]
+            if not self._queue(octets[value_start:value_end], key):
+                return index
+            index += 1
+        return None
+
+    def _queue(self, value: bytes, key: bytes | None) -> bool:
+        """Queue one record, waiting while the client's queue is full; False if it is over the limit."""
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                self._live.produce(self._topic, value, key, PARTITION)
+            except BufferError as full:
+                self._errors.call("sending records", lambda: self._live.poll(_BACK_PRESSURE_S))
+                if time.monotonic() > deadline:
+                    raise self._errors.error(
+                        SILENCE, "the queue stays full", doing="sending records"
+                    ) from full
+            except KafkaException as failure:
+                reported = failure.args[0]
+                if reported.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+                    return False
+                raise self._not_queued(reported) from failure
+            else:
+                return True
+
+    def _not_queued(self, reported: KafkaError) -> MillraceError:
+        """The error for a refused record. For librdkafka's "fatal" it is the cause (such as fenced), which a
+        callback reports."""
+        doing = "queueing records"
+        deadline = time.monotonic() + FATAL_WAIT_S
+        while reported.code() == KafkaError._FATAL and time.monotonic() < deadline:
+            try:
+                self._errors.call(doing, lambda: self._live.poll(_BACK_PRESSURE_S))
+            except MillraceError as cause:
+                return cause
+        return self._errors.error(reported.name(), reported.str(), doing=doing)
+
+    def flush(self) -> None:
+        """Wait until the broker has answered for each queued record."""
+        outstanding = self._errors.call(
+            "sending records", lambda: self._live.flush(self._timeout_s)
+        )
+        if outstanding:
+            why = self._last_error or "it does not answer"
+            raise self._errors.error(
+                SILENCE,
+                f"the broker has not accepted {outstanding} records in {self._timeout_s:g} s: {why}",
+                doing="sending records",
+            )
+        self._queued_bytes = 0
+        self._is_registering = False
+
+    def commit(self) -> float:
+        """Commit and return the seconds it took."""
+        began = time.monotonic()
+        self._errors.call("committing", lambda: self._live.commit_transaction(self._timeout_s))
+        self._is_registering = False
+        return time.monotonic() - began
+
+    def abort(self) -> None:
+        """Abort all open transactions of the transactional ID."""
+        self._errors.call("aborting", lambda: self._live.abort_transaction(self._timeout_s))
+        self._is_registering = False
+
+    def discard(self) -> None:
+        """Release the client, in this thread: nothing more is sent. Repeated calls do nothing.
+
+        Not ``close`` of the driver: it would abort, and an abort is one more request that can be late.
+        """
+        producer, self._producer = self._producer, None
+        if producer is None:
+            return
+        if self._sender is not None:
+            self._sender.close()
+        with suppress(KafkaException):  # the fatal error for which it was discarded
+            producer.purge()
+        if self._is_registering:
+            time.sleep(REGISTRATION_S)
+        del producer  # the last reference: librdkafka's threads end here
+
+
+def _sizes(bounds: Bounds) -> Bounds:
+    """The size of each record: key and value, in bytes."""
+    keys = np.where(bounds[:, 0] < 0, 0, bounds[:, 1] - bounds[:, 0])
+    sizes: Bounds = bounds[:, 3] - bounds[:, 2] + keys
+    return sizes
+
+
+def _chunk_stops(bounds: Bounds) -> Iterator[int]:
+    """The ends of the chunks: bounded in records and bytes, at least one record each."""
+    ends = np.cumsum(_sizes(bounds))
+    first = 0
+    while first < len(bounds):
+        begun_bytes = int(ends[first - 1]) if first else 0
+        fitting = int(np.searchsorted(ends, begun_bytes + _CHUNK_BYTES, side="right"))
+        first = min(max(fitting, first + 1), first + _CHUNK_RECORDS, len(bounds))
+        yield first
