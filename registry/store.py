@@ -11,15 +11,12 @@ class SchemaStore(Protocol):
 
     def load(self) -> Iterable[Entry]:
         """Become the writer, then return all stored entries in order."""
-        ...
 
     def append(self, entries: Sequence[Entry]) -> None:
         """Store all of the entries, or none, durably before returning."""
-        ...
 
     def close(self) -> None:
         """Release all resources."""
-        ...
 
 
 class MemoryStore:

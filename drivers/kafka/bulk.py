@@ -156,10 +156,10 @@ def _has_usual_objects() -> bool:
 
 def _library(package: Path) -> ctypes.CDLL | None:
     """The librdkafka of the binding's package. It is loaded already, so this is the same library."""
-    found = sorted((package.parent / f"{package.name}.libs").glob("librdkafka-*.so*"))
-    if len(found) != 1:
+    paths = sorted((package.parent / f"{package.name}.libs").glob("librdkafka-*.so*"))
+    if len(paths) != 1:
         return None
-    library = ctypes.CDLL(str(found[0]))
+    library = ctypes.CDLL(str(paths[0]))
     library.rd_kafka_name.argtypes = [ctypes.c_void_p]
     library.rd_kafka_name.restype = ctypes.c_char_p
     library.rd_kafka_topic_new.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]

@@ -100,12 +100,14 @@ def scram(hash_name: str, user: str, password: str, *, nonce: str) -> Dialogue:
 
     first = f"n={user.replace('=', '=3D').replace(',', '=2C')},r={nonce}"
     server_first = (yield b"n,," + first.encode()).decode()
-    given = _attributes(server_first)
-    rounds = int(given["i"])
-    if not given["r"].startswith(nonce) or not 0 < rounds <= _SCRAM_ROUNDS_MAX:
+    attributes = _attributes(server_first)
+    rounds = int(attributes["i"])
+    if not attributes["r"].startswith(nonce) or not 0 < rounds <= _SCRAM_ROUNDS_MAX:
         raise ValueError("an answer of another dialogue")
-    salted = hashlib.pbkdf2_hmac(hash_name, password.encode(), base64.b64decode(given["s"]), rounds)
-    final = f"c=biws,r={given['r']}"
+    salted = hashlib.pbkdf2_hmac(
+        hash_name, password.encode(), base64.b64decode(attributes["s"]), rounds
+    )
+    final = f"c=biws,r={attributes['r']}"
     signed = ",".join((first, server_first, final)).encode()
     key = digest(salted, b"Client Key")
     signature = digest(hashlib.new(hash_name, key).digest(), signed)
@@ -118,10 +120,10 @@ def scram(hash_name: str, user: str, password: str, *, nonce: str) -> Dialogue:
 
 def _attributes(text: str) -> dict[str, str]:
     """``a=1,b=2`` as a mapping; a missing one is a ValueError for callers, too."""
-    found = dict(part.partition("=")[::2] for part in text.split(","))
-    if "e" in found:
-        raise ValueError(found["e"])
-    return {"i": "0", "r": "", "s": "", "v": ""} | found
+    attributes = dict(part.partition("=")[::2] for part in text.split(","))
+    if "e" in attributes:
+        raise ValueError(attributes["e"])
+    return {"i": "0", "r": "", "s": "", "v": ""} | attributes
 
 
 def _authenticate(ask: Ask, message: bytes, place: str) -> bytes:

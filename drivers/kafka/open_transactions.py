@@ -14,15 +14,12 @@ transactional ID only if it is also the transaction's coordinator.
 
 import socket
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from typing import TypeVar
 
 from drivers.kafka.access import KafkaAccess
 from drivers.kafka.wire import addresses, connect, receive
 from millrace.errors import MillraceError
-
-T = TypeVar("T")
 
 _DESCRIBE_PRODUCERS, _LIST_TRANSACTIONS = 61, 66
 
@@ -41,51 +38,32 @@ def find_open_writer(brokers: KafkaAccess, topic: str, *, offset: int) -> str:
     return ""
 
 
-def _producers(connection: socket.socket, topic: str) -> list[tuple[int, int]]:
+def _producers(connection: socket.socket, topic: str) -> Iterator[tuple[int, int]]:
     """Producer IDs of partition 0, each with the start offset of its open transaction (-1: none)."""
     body = b"\2" + _compact(topic.encode()) + b"\2" + struct.pack(">i", 0) + b"\0\0"
     answer = _Answer(_ask(connection, _DESCRIBE_PRODUCERS, body))
     answer.skip(4)  # throttle time
-
-    def partition() -> list[tuple[int, int]]:
-        answer.skip(4 + 2)  # index, error
-        answer.text()  # error message
-        found = list(answer.array(producer))
-        answer.skip(1)
-        return found
-
-    def producer() -> tuple[int, int]:
-        (producer_id,) = answer.unpack(">q")
-        answer.skip(
-            4 + 4 + 8 + 4
-        )  # producer epoch, last sequence, last timestamp, coordinator epoch
-        (start,) = answer.unpack(">q")
-        answer.skip(1)
-        return producer_id, start
-
-    def partitions() -> list[tuple[int, int]]:
+    for _ in range(answer.count()):
         answer.text()  # topic
-        found = [one for several in answer.array(partition) for one in several]
+        for _ in range(answer.count()):
+            answer.skip(4 + 2)  # index, error
+            answer.text()  # error message
+            for _ in range(answer.count()):
+                # producer epoch, last sequence, last timestamp and coordinator epoch lie between
+                producer_id, _, _, _, _, start = answer.unpack(">qiiqiq")
+                answer.skip(1)
+                yield producer_id, start
+            answer.skip(1)
         answer.skip(1)
-        return found
-
-    return [one for several in answer.array(partitions) for one in several]
 
 
 def _transactional_id(connection: socket.socket, producer_id: int) -> str:
     body = b"\1\2" + struct.pack(">q", producer_id) + b"\0"
     answer = _Answer(_ask(connection, _LIST_TRANSACTIONS, body))
     answer.skip(4 + 2)  # throttle time, error
-    list(answer.array(answer.text))  # unknown filters
-
-    def transaction() -> str:
-        found = answer.text()
-        answer.skip(8)  # producer id
-        answer.text()  # state
-        answer.skip(1)
-        return found
-
-    return next(iter(list(answer.array(transaction))), "")
+    for _ in range(answer.count()):
+        answer.text()  # unknown filter
+    return answer.text() if answer.count() > 0 else ""
 
 
 def _ask(connection: socket.socket, api: int, body: bytes) -> bytes:
@@ -117,28 +95,23 @@ class _Answer:
 
     def unpack(self, layout: str) -> tuple[int, ...]:
         """Read fields of fixed size."""
-        found: tuple[int, ...] = struct.unpack_from(layout, self._octets, self._at)
+        fields: tuple[int, ...] = struct.unpack_from(layout, self._octets, self._at)
         self._at += struct.calcsize(layout)
-        return found
+        return fields
 
     def text(self) -> str:
         """Read a compact, nullable string; null is ""."""
-        length = max(self._varint() - 1, 0)
-        found = self._octets[self._at : self._at + length]
+        length = max(self.count(), 0)
         self._at += length
-        return found.decode()
+        return self._octets[self._at - length : self._at].decode()
 
-    def array(self, element: Callable[[], T]) -> Iterator[T]:
-        """Read the elements of a compact array."""
-        for _ in range(self._varint() - 1):
-            yield element()
-
-    def _varint(self) -> int:
+    def count(self) -> int:
+        """Read a length; -1 for null."""
         number = shift = 0
         while True:
             octet = self._octets[self._at]
             self._at += 1
             number |= (octet & 0x7F) << shift
             if octet < 0x80:
-                return number
+                return number - 1
             shift += 7

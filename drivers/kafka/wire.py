@@ -183,10 +183,10 @@ def receive(connection: socket.socket) -> bytes:
 
 
 def _exactly(connection: socket.socket, count: int) -> bytes:
-    found = b""
-    while len(found) < count:
-        part = connection.recv(count - len(found))
+    octets = b""
+    while len(octets) < count:
+        part = connection.recv(count - len(octets))
         if not part:
             raise ValueError("the broker closed the connection")
-        found += part
-    return found
+        octets += part
+    return octets

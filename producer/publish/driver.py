@@ -18,11 +18,9 @@ class TopicAdmin(Protocol):
 
     def settings(self) -> TopicSettings | None:
         """The topic's settings; None if there is no topic."""
-        ...
 
     def create(self, record_bytes_max: int) -> None:
         """Create the topic with one partition and cleanup.policy=delete, unless another client creates it first."""
-        ...
 
 
 class Partition(Protocol):
@@ -30,27 +28,21 @@ class Partition(Protocol):
 
     def all_ends(self) -> Ends:
         """Ask the broker for all three ends."""
-        ...
 
     def stable_end(self) -> int:
         """Ask the broker for the end of what read_committed readers see."""
-        ...
 
     def low_end(self) -> int:
         """Ask the broker for the first offset that is kept."""
-        ...
 
     def read(self, start: int, stop: int) -> list[TopicRecord]:
         """The committed records with start <= offset < stop; ``stop`` is at most the stable end."""
-        ...
 
     def next_record(self, offset: int, *, timeout_s: float) -> TopicRecord | None:
         """The first committed record at or after ``offset``; None if there is none in time."""
-        ...
 
     def close(self) -> None:
         """Release connections."""
-        ...
 
 
 class Transactions(Protocol):
@@ -59,39 +51,30 @@ class Transactions(Protocol):
     @property
     def slow_path(self) -> str:
         """Why records are queued one by one instead of in batches; empty if they are in batches."""
-        ...
 
     def init(self) -> None:
         """Fence older instances of the transactional ID and end their open transactions."""
-        ...
 
     def begin(self) -> None:
         """Begin a Kafka transaction."""
-        ...
 
     def add(self, records: Iterable[tuple[bytes | None, bytes]]) -> int | None:
         """Queue (key, value) records; the index of the first that is over the limit, else None."""
-        ...
 
     def add_slices(self, buffer: Octets, bounds: Bounds) -> int | None:
         """Queue slices of a buffer; the index of the first that is over the limit, else None."""
-        ...
 
     def flush(self) -> None:
         """Wait until the broker has answered for each queued record."""
-        ...
 
     def commit(self) -> float:
         """Commit and return the seconds it took."""
-        ...
 
     def abort(self) -> None:
         """Abort all open transactions of the transactional ID. Only ``opening`` uses it."""
-        ...
 
     def discard(self) -> None:
         """Discard the instance without an abort and without waiting."""
-        ...
 
 
 class Driver(Protocol):
@@ -99,12 +82,9 @@ class Driver(Protocol):
 
     def admin(self) -> TopicAdmin:
         """The topic's admin client."""
-        ...
 
     def partition(self) -> Partition:
         """A new reader."""
-        ...
 
     def transactions(self, record_bytes_max: int) -> Transactions:
         """A new producer instance; it sends nothing before ``init``."""
-        ...

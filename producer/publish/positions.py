@@ -43,27 +43,21 @@ class Codec(Protocol):
 
     def run_start(self, progress: Progress) -> Sequence[bytes]:
         """The values that begin a run: the schema records of the control schemas, then the fence, which is last."""
-        ...
 
     def resolved(self, progress: Progress) -> bytes:
         """The value that ends a Kafka transaction."""
-        ...
 
     def gap(self, decision: Decision, result: Progress) -> Sequence[bytes]:
         """The values that execute ``decision``: its gap record, then a resolved record of ``result``."""
-        ...
 
     def decision_of(self, value: bytes) -> str:
         """The ID of the decision that this value's gap record executed; "" for any other record."""
-        ...
 
     def opens_run(self, value: bytes) -> bool:
         """Whether this is the first value of ``run_start``."""
-        ...
 
     def read(self, value: bytes) -> ProgressRecord | ChangeRecord | None:
         """The position in a committed record; None for schema and snapshot records. Fatal MR-6007 for a foreign one."""
-        ...
 
 
 def progress_after(progress: Progress, change: ChangeRecord) -> Progress:

@@ -79,17 +79,14 @@ class RecordBatchLike(Protocol):
     @property
     def buffer(self) -> Octets:
         """The bytes of the records."""
-        ...
 
     @property
     def bounds(self) -> Bounds:
         """(n, 4): key_start, key_end, value_start, value_end; key_start -1: no key."""
-        ...
 
     @property
     def progress(self) -> Progress:
         """The topic's progress after the last record."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
