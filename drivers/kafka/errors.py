@@ -30,7 +30,7 @@ from enum import Enum, auto
 from types import MappingProxyType
 from typing import TypeVar
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 
@@ -179,6 +179,19 @@ class Errors:
     def _reported(self, failure: KafkaException, doing: str) -> MillraceError:
         reported = failure.args[0]
         return self.error(reported.name(), reported.str(), doing=doing)
+
+
+@dataclass(slots=True)
+class LastError:
+    """The client's last error about its connections, for messages. It refers to no client, so it ends
+    with its owner, in that thread, and not with a collection of garbage in any."""
+
+    text: str = ""
+
+    def note(self, reported: KafkaError) -> None:
+        """Note the error; of several, the one that names an address."""
+        if reported.code() != KafkaError._ALL_BROKERS_DOWN or not self.text:
+            self.text = reported.str()
 
 
 def name_of(error: MillraceError) -> str:

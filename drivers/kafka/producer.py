@@ -25,7 +25,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from drivers.kafka.access import KafkaAccess, Settings, driver_log
 from drivers.kafka.bulk import BatchSender, Bounds, Octets, Unavailable
-from drivers.kafka.errors import SILENCE, Errors
+from drivers.kafka.errors import SILENCE, Errors, LastError
 from drivers.kafka.reader import PARTITION
 from millrace.errors import MillraceError
 
@@ -65,13 +65,13 @@ class TransactionalProducer:
         timeout_s: float,
     ) -> None:
         self._topic, self._errors, self._timeout_s = topic, errors, timeout_s
-        self._last_error = ""  # the client's last error about its connections, for messages only
+        self._last_error = LastError()
         everything = {
             "logger": driver_log,
             **brokers.settings(),
             **_SETTINGS,
             **settings,
-            "error_cb": self._note_error,
+            "error_cb": self._last_error.note,
         }
         self._producer: confluent_kafka.Producer | None = errors.call(
             "creating a producer", lambda: confluent_kafka.Producer(everything)
@@ -81,10 +81,6 @@ class TransactionalProducer:
         sender = self._find_sender(str(settings["client.id"]))
         self._sender = sender if isinstance(sender, BatchSender) else None
         self.slow_path = sender.reason if isinstance(sender, Unavailable) else ""
-
-    def _note_error(self, reported: KafkaError) -> None:
-        """Note the client's error, for messages only: the call that failed also returns it."""
-        self._last_error = f"{reported.name()} {reported.str()}"
 
     def _find_sender(self, name: str) -> BatchSender | Unavailable:
         return BatchSender.create(
@@ -215,7 +211,7 @@ class TransactionalProducer:
             "sending records", lambda: self._live.flush(self._timeout_s)
         )
         if outstanding:
-            why = self._last_error or "it does not answer"
+            why = self._last_error.text or "it does not answer"
             raise self._errors.error(
                 SILENCE,
                 f"the broker has not accepted {outstanding} records in {self._timeout_s:g} s: {why}",

@@ -16,7 +16,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from drivers.kafka.access import KafkaAccess, Settings, driver_log
-from drivers.kafka.errors import KINDS, Errors, Kind, name_of
+from drivers.kafka.errors import KINDS, Errors, Kind, LastError, name_of
 from drivers.kafka.reader import ASK_TIMEOUT_S
 from millrace.errors import MillraceError, Retryable
 from schemas.documents import TopicOptions
@@ -53,16 +53,11 @@ class TopicAdmin:
         self._cleanup_policy = cleanup_policy
         self._bootstrap = brokers.bootstrap
         self._is_reached = False
-        self._last_error = ""  # the client's last error about its connections
+        self._last_error = LastError()
         own = settings or {}
         everything: Settings = {"logger": driver_log, **brokers.settings(), **own}
-        everything["error_cb"] = self._note_error
+        everything["error_cb"] = self._last_error.note
         self._client = errors.call("creating an admin client", lambda: AdminClient(everything))
-
-    def _note_error(self, reported: KafkaError) -> None:
-        """Note the client's error; of several, the one that names an address."""
-        if reported.code() != KafkaError._ALL_BROKERS_DOWN or not self._last_error:
-            self._last_error = reported.str()
 
     def settings(self) -> TopicSettings | None:
         """The topic's settings; None if there is no topic."""
@@ -126,8 +121,8 @@ class TopicAdmin:
         except Retryable as away:
             if self._is_reached or KINDS.get(name_of(away)) is not Kind.AWAY:
                 raise
-            self._client.poll(0)  # calls ``_note_error`` with the errors of its connections
-            why = f": {self._last_error}" if self._last_error else ""
+            self._client.poll(0)  # serves the errors of its connections
+            why = f": {self._last_error.text}" if self._last_error.text else ""
             message = f"no broker answers at {self._bootstrap} within {wait_s:g} s{why}"
             raise Retryable(away.code, message, fix=away.own_fix) from away
         self._is_reached = True

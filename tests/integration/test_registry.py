@@ -290,7 +290,7 @@ def test_registry_without_a_broker_exits_and_never_becomes_ready() -> None:
     assert ended.returncode == 3
     assert ended.stdout == ""
     assert "MR-6020" in ended.stderr
-    assert "on nonsense" in ended.stderr
+    assert "at nonsense" in ended.stderr
     assert "--kafka" in ended.stderr
     assert len(ended.stderr.splitlines()) <= 5, ended.stderr
 
