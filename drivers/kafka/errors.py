@@ -11,7 +11,7 @@
     UNAUTHORIZED     Fatal      delegation tokens, principals
     UNSUPPORTED      Fatal      the broker or the client refuses a setting or has no such feature
     GROUP            Fatal      answers to a member of a consumer group
-    UNEXPECTED       Fatal      an error that no client of ours should get
+    UNEXPECTED       Fatal      an error that our clients never expect
     REFUSED          ``REFUSALS``: logins, certificates, rights; their codes are the same for all clients
 
 Each client gives a kind its code (``Errors``), and another branch only where the table beside it says why.

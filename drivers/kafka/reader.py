@@ -67,7 +67,7 @@ class RecordRemoved(Retryable):
 
 READING = Errors(
     code="MR-3501",
-    # an operator named the topic, and no start of ours creates it
+    # an operator named the topic, and our starts do not create it
     branches={Kind.TOPIC_MISSING: NoTopic},
     away_fix="Check that a broker answers at the address in --kafka or in the task's document."
     " This machine must be able to reach it.",

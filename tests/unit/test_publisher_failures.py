@@ -41,13 +41,13 @@ def test_each_kafka_error_has_exactly_one_branch() -> None:
     assert set(KINDS) == KNOWN
 
 
-# A reader is told a topic's name by an operator; the registry is a member of a group.
+# An operator names the topic of a reader. The registry is a member of a group.
 DIFFERENCES = [(Kind.TOPIC_MISSING, READING), (Kind.GROUP, REGISTRY), (Kind.OFFSET_REMOVED, ERRORS)]
 
 
 @pytest.mark.parametrize("name", sorted(KINDS))
 def test_all_clients_of_kafka_agree_about_each_error(name: str) -> None:
-    """What one retries, no other one ends on; each code has a fix. The differences have their reasons above."""
+    """No client ends on an error that another retries, except for the reasons above. Each code has a fix."""
     for errors in (ERRORS, READING, REGISTRY):
         error = errors.error(name, "detail", doing="testing")
         assert CATALOGUE[error.code].fix
