@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, is_hypothesis_test, settings
 from deploy.servers.programs import MYSQL_HINT, mysql_programs
 from schemas.gtid import Flavour
 from tests.kit.examples import PART
+from tests.kit.plain_logs import log_plainly
 
 pytest_plugins = [
     "tests.fixtures.control",
@@ -59,6 +60,7 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")
     os.environ.setdefault("MALLOC_TRIM_THRESHOLD_", "131072")
+    log_plainly()
     # a shell makes its background jobs ignore Ctrl-C, and every process started from here would inherit that
     signal.signal(signal.SIGINT, signal.default_int_handler)
     slow = [HealthCheck.too_slow]

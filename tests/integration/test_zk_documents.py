@@ -214,7 +214,7 @@ def test_largest_transaction_is_accepted_by_zookeeper(documents: Store, patterns
     size = len(task_content(Desired(replace(a_capture(), tables=tables))))
     count = store.COMMIT_BYTES_MAX // (2 * size + 3 * store.CHANGE_BYTES) + 1
     while not _is_written(documents, [a_capture(f"t{number}") for number in range(count)], tables):
-        count -= max(1, count // 50)
+        count -= max(1, count // 20)
     assert len(documents.tasks()) == count
     whole = [a_capture(f"u{number}") for number in range(count + count // 10 + 1)]
     assert not _is_written(documents, whole, tables)

@@ -82,22 +82,28 @@ class KeyedTable:
 
 
 def keyed_tables(flavour: Flavour, *, is_brief: bool = False) -> Iterator[KeyedTable]:
-    """A table for each type alone, before and after an INT, and in pairs; then keys of other forms."""
+    """A table for each type alone, before and after an INT, and in pairs; then keys of other forms.
+
+    The brief ones are few types, and of these the first one alone before an INT and in a pair.
+    """
     types = TYPES | OWN_TYPES[flavour]
     if is_brief:
         types = {name: types[name] for name in BRIEF}
+    fronts = BRIEF[:1] if is_brief else types.keys()
     for name, (ddl, value) in types.items():
         if name not in _FEW_VALUES:
             yield _table(f"one_{name}", f"v {ddl} NOT NULL, PRIMARY KEY (v)", value)
-        yield _table(
-            f"front_{name}", f"v {ddl} NOT NULL, i INT, PRIMARY KEY (v, i)", _few(value), "n"
-        )
+        if name in fronts:
+            columns = f"v {ddl} NOT NULL, i INT, PRIMARY KEY (v, i)"
+            yield _table(f"front_{name}", columns, _few(value), "n")
         yield _table(
             f"rear_{name}", f"i INT, v {ddl} NOT NULL, j INT, PRIMARY KEY (i, v, j)",
             "n % 7", value, "n",
         )  # fmt: skip
     names = list(types)
     for first, second in zip(names, [*names[5:], *names[:5]], strict=True):
+        if first not in fronts:
+            continue
         columns = f"v {types[first][0]} NOT NULL, u {types[second][0]} NOT NULL, i INT"
         yield _table(
             f"pair_{first}_{second}",

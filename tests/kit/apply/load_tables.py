@@ -1,5 +1,7 @@
 """Tables with keys of each kind, filled, for loads."""
 
+from collections.abc import Collection
+
 from deploy.servers import DatabaseSet
 from schemas.gtid import Flavour
 
@@ -38,9 +40,13 @@ ROWS = {
 }
 
 
-def create_filled(source: DatabaseSet, database: str) -> None:
-    """Create the tables in the database, with ``COUNT`` rows in most of them, and a sequence on MariaDB."""
-    for table, definition in definitions(database).items():
+def create_filled(source: DatabaseSet, database: str, *, leaves: Collection[str] = ()) -> None:
+    """Create the tables in the database, with ``COUNT`` rows in most of them, and a sequence on MariaDB.
+
+    Without those that ``leaves`` names.
+    """
+    wanted = {table: each for table, each in definitions(database).items() if table not in leaves}
+    for table, definition in wanted.items():
         suffix = " PARTITION BY HASH (id) PARTITIONS 3" if table == "parted" else ""
         source.execute(f"CREATE TABLE {database}.{table} ({definition}){suffix}")
     digits = " UNION ALL ".join(f"SELECT {n} AS n" for n in range(10))
@@ -49,6 +55,8 @@ def create_filled(source: DatabaseSet, database: str) -> None:
         f" ({digits}) a, ({digits}) b, ({digits}) c) numbers WHERE n < {COUNT}"
     )
     for table, values in ROWS.items():
+        if table.split()[0] not in wanted:
+            continue
         source.execute(f"INSERT INTO {database}.{table} SELECT {values} FROM {numbers}")
     if source.flavour is Flavour.MARIADB:
         source.execute(f"CREATE SEQUENCE {database}.numbers START WITH 5 INCREMENT BY 3")
