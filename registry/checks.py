@@ -1,4 +1,6 @@
-"""Checks a schema registry for `millrace check`: it answers Confluent's API and accepts schemas. Registers nothing."""
+"""Checks a schema registry for `millrace check`. Apart: the registry does not need it.
+
+It answers Confluent's API and accepts schemas. Registers nothing."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,6 @@
-"""Checks what `compare: {every_h: …}` needs: the rights on the source, and packets that are long enough on both sides.
+"""Checks what `compare: {every_h: …}` needs. Apart: comparisons do not need it.
+
+These are the rights on the source, and packets that are long enough on both sides.
 
 The rules are those of a comparison (``consumer.compare``). A finding is a warning: the task runs without it.
 """

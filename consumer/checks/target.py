@@ -7,12 +7,14 @@ has no right, so the databases that need a grant are also taken from the documen
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 
 from consumer.records.row_schemas import layout_of
 from consumer.tables.cascades import inexact
 from consumer.tables.table_plan import plan_table
 from consumer.target.progress import DATABASE, read_schemas
+from drivers.kafka.reader import NoTopic, TopicReader
 from drivers.mysql.catalog import CatalogTable, Inventory, TableKey, read_inventory
 from drivers.mysql.connection import LOCK_WAIT_S, MySqlSession, connect, text_of
 from drivers.mysql.grants import (
@@ -294,3 +296,19 @@ def _named_databases(filters: Iterable[TableFilter]) -> set[str]:
     """The databases that the tasks name without a wildcard; they may be missing yet."""
     names = {pattern.partition(".")[0] for tables in filters for pattern in tables.include}
     return {name for name in names if not set("*?") & set(name)}
+
+
+def check_readable(task: ApplyTask, *, creator: str) -> Iterator[Requirement]:
+    """MR-3501 if the topic can't be read. ``creator``: a capture task that creates it; empty if none is known."""
+    subject = Subject(Area.KAFKA, f"topic {task.source.topic}")
+    what = f"{task.name} can read it"
+    with closing(TopicReader(task.source.brokers, task.source.topic)) as reader:
+        try:
+            ends = reader.ends()
+        except MillraceError as error:
+            if not creator or not isinstance(error, NoTopic):
+                yield subject.error(what, error)
+            else:
+                yield subject.ok(what, f"once {creator} has created it")
+            return
+    yield subject.ok(what, f"offsets {ends.low} to {ends.stable}")

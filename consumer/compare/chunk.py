@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from consumer.compare.gaps import Gap, gaps_of
-from consumer.compare.merge import Hashed, Unmatched, unmatched_rows
 from consumer.compare.result import Part
 from consumer.compare.settle import LOOKS_MAX, Suspect, look, unmatched
 from consumer.compare.show import shown, with_left
@@ -24,6 +23,51 @@ from consumer.compare.table import Name, Pair, Side
 from drivers.mysql.connection import MySqlSession
 from schemas.chunks.borders import parts
 from schemas.chunks.chunk import Chunk
+
+SUSPECTS_MAX = 200_000  # of each side, about 40 MB; the rest is only counted
+
+Hashed = tuple[bytes, Name]  # the digest of a row, and its name
+
+
+@dataclass(slots=True)
+class Unmatched:
+    """The rows of one side without a row on the other. ``more``: how many are not in ``rows``."""
+
+    rows: list[Hashed] = field(default_factory=list)
+    more: int = 0
+
+    def add(self, row: Hashed) -> None:
+        """Keep or count a row."""
+        if len(self.rows) < SUSPECTS_MAX:
+            self.rows.append(row)
+        else:
+            self.more += 1
+
+    def add_all(self, other: "Unmatched") -> None:
+        """Add those of another range of rows."""
+        for row in other.rows:
+            self.add(row)
+        self.more += other.more
+
+
+def unmatched_rows(
+    source: Iterator[Hashed], target: Iterator[Hashed]
+) -> tuple[Unmatched, Unmatched]:
+    """Both sides without the rows that they share. Equal rows are matched as often as both sides have them."""
+    left, right = Unmatched(), Unmatched()
+    one, other = next(source, None), next(target, None)
+    while one is not None or other is not None:
+        if other is None or (one is not None and one[0] < other[0]):
+            assert one is not None
+            left.add(one)
+            one = next(source, None)
+        elif one is None or one[0] > other[0]:
+            right.add(other)
+            other = next(target, None)
+        else:
+            one, other = next(source, None), next(target, None)
+    return left, right
+
 
 PART_ROWS = 5_000  # to sum 20 parts of a chunk and read one costs a third of reading all its rows
 KEYED_BATCH, DIGEST_BATCH = (

@@ -5,11 +5,11 @@ few MiB and the largest row, for any number of rows. Nothing is committed, but t
 statements (``Parts``).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from consumer.copy.columns import Kind
-from consumer.copy.document_rows import document_insert
+from consumer.copy.form import opening_of
 from consumer.copy.outgoing import InsertWriter, LoadWriter, Outgoing, null_refused
 from consumer.copy.table_pair import TablePair
 from consumer.kernel.text_rows import (
@@ -21,11 +21,13 @@ from consumer.kernel.text_rows import (
     make_state,
     put_text_rows,
 )
+from consumer.tables.json_documents import by_expression
 from drivers.mysql.connection import LENIENT_MODE, READ_S, STRICT_MODE, MySqlSession
 from millrace.errors import Fatal, Retryable
 from millrace.text_protocol.arriving import Arriving, RowPackets
 from millrace.text_protocol.walk import AT, CONTINUES, END, MORE, ROW_END, SEQUENCE
 from schemas.gtid import Flavour
+from schemas.sql.quoting import escaped
 
 BYTES_MAX = 1 << 20
 _ALL_ROWS = (1 << 64) - 1  # an account's or server's default would cut the result
@@ -185,3 +187,44 @@ def _insert_history(target: MySqlSession, table: str) -> None:
         target.query("SET SESSION system_versioning_insert_history=1")
     except Fatal as exc:
         raise Fatal("MR-5029", f"{table}: {exc.message}", table=table) from exc
+
+
+_SIZES = {0xFC: 2, 0xFD: 3, 0xFE: 8}
+_NULL = 0xFB
+
+
+def document_insert(pair: TablePair, row: bytes) -> tuple[bytes, int] | None:
+    """The statement for a row of the text protocol, and how many ENUMs have the index 0; None if it needs none."""
+    literals, is_needed, zeros = [], False, 0
+    for column, value in zip(pair.columns, _values(row), strict=True):
+        found = None
+        if value is None and column.refuses_null:
+            raise null_refused(pair, column)
+        if column.kind is Kind.DOCUMENT and value is not None:
+            found = by_expression(value)
+            is_needed |= found is not None
+        zeros += column.kind is Kind.ENUM and value == b"0"
+        opening = opening_of(column)
+        if value is None:
+            found = b"NULL"
+        elif found is None:
+            found = opening + escaped(value) + b"'" if opening else value
+        literals.append(found)
+    if not is_needed:
+        return None
+    return pair.insert + b"(" + b",".join(literals) + b")", zeros
+
+
+def _values(row: bytes) -> Iterator[bytes | None]:
+    at = 0
+    while at < len(row):
+        first = row[at]
+        at += 1
+        if first == _NULL:
+            yield None
+            continue
+        head = _SIZES.get(first, 0)
+        size = int.from_bytes(row[at : at + head], "little") if head else first
+        at += head
+        yield row[at : at + size]
+        at += size

@@ -1,4 +1,4 @@
-"""Watches Spark's JVM process and reports its unexpected end.
+"""Watches Spark's JVM process and reports its unexpected end. Apart: a thread, no session.
 
 PySpark starts only one JVM per Python process, so the driver ends with it and a service manager restarts the driver.
 Only a JVM that Python started is watched. If spark-submit started Python, Python ends with the JVM.

@@ -1,4 +1,4 @@
-"""Scratch folders of a Spark driver: in memory for checkpoints, on disk for unpacked libraries.
+"""Scratch folders of a Spark driver: in memory for checkpoints, on disk for libraries. Apart: no Spark.
 
 Nothing in them outlives the driver. Each name contains the driver's process ID, so that the next driver removes the
 folders of a killed one.

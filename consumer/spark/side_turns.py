@@ -1,4 +1,4 @@
-"""The turns of a side stream in Spark."""
+"""The turns of a side stream in Spark. Apart: the query of a task does not need them."""
 
 from dataclasses import dataclass
 

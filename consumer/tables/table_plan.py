@@ -34,7 +34,7 @@ Place = tuple[int, int, CatalogColumn | None]  # image, column of the record; th
 SPATIAL_TYPES = {"geometry", "point", "linestring", "polygon", "multipoint", "multilinestring"}
 SPATIAL_TYPES |= {"multipolygon", "geomcollection", "geometrycollection"}
 
-# Columns of a MariaDB sequence. Its rows are logged like those of a table (``consumer.tables.sequence``).
+# Columns of a MariaDB sequence. Its rows are logged like those of a table (``consumer.tables.row_statements``).
 _OF_A_SEQUENCE = {
     "next_not_cached_value",
     "minimum_value",

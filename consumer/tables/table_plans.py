@@ -35,10 +35,11 @@ from consumer.tables.row_statements import (
     find_verified_history_template,
     find_verified_template,
     insert_template,
+    is_set_template,
+    setval_template,
     update_template,
     verifying_pieces,
 )
-from consumer.tables.sequence import is_set_template, setval_template
 from consumer.tables.table_plan import BEFORE, Pieces, TablePlan, plan_table
 from drivers.mysql.catalog import CatalogTable, Inventory, TableKey
 from drivers.mysql.collation import Codes

@@ -1,4 +1,4 @@
-"""The threads beside the stream of a task: its later loads, and its comparisons."""
+"""The threads beside the stream of a task: its later loads, and its comparisons. Apart: a run can be without."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

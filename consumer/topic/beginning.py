@@ -1,4 +1,4 @@
-"""The source transactions before the first record of a topic, which it does not have."""
+"""The source transactions before the first record of a topic, which it does not have. Apart: a rule of topics."""
 
 from drivers.kafka.reader import TopicReader
 from millrace.errors import Fatal, Retryable

@@ -26,8 +26,7 @@ from dataclasses import InitVar, dataclass, field, replace
 import numpy as np
 
 from consumer.kernel.walk import SEQ
-from consumer.records.bounded_source import BoundedSource
-from consumer.records.pieces import Source, Taken
+from consumer.records.pieces import BoundedSource, Source, Taken
 from consumer.records.row_schemas import Ints
 from consumer.records.rows import Rows
 from consumer.records.source_transactions import WholeReader, first_transaction, last_end

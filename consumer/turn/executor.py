@@ -11,17 +11,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from consumer.records.registry import look_up_at
 from consumer.records.stream import TopicStream
 from consumer.target.load_range import side_of
 from consumer.target.sessions import close_sessions
 from consumer.turn.context import Tools
 from consumer.turn.order import Answer, Outcome, Share, ShareEnd, TurnOrder, guarded
-from consumer.turn.share import run_share
+from consumer.turn.spread_applier import run_share
 from consumer.turn.turn import residents, run_turn
 from consumer.write.lanes import ThreadLanes
-from millrace.errors import MillraceError, Retryable
-from schemas.documents import TopicAddress
+from millrace.errors import Fatal, MillraceError, Retryable
+from registry.client import RegistryClient
+from schemas.documents import Registry, TopicAddress
 
 T = TypeVar("T")
 
@@ -99,3 +99,30 @@ def _stream(order: TurnOrder) -> TopicStream:
         raise Retryable("MR-5052", f"{source}: {exc.message}") from exc
     _streams[task] = (source, made)
     return made
+
+
+_REFUSED = frozenset({"MR-4106", "MR-7007", "MR-7014", "MR-7015"})  # clearer than MR-5033
+
+
+def look_up_at(registry: Registry) -> Callable[[int], str]:
+    """A look-up in a registry. MR-5033: Fatal without a registry, Retryable if it does not answer. MR-70xx: refused."""
+
+    def look_up(schema_id: int) -> str:
+        if not registry.url:
+            raise Fatal(
+                "MR-5033",
+                f"unknown schema id {schema_id}, and the task has no registry",
+                schema_id=schema_id,
+            )
+        try:
+            return RegistryClient(registry).schema_by_id(schema_id)
+        except Retryable as away:
+            if away.code in _REFUSED:
+                raise
+            raise Retryable("MR-5033", away.message, schema_id=schema_id) from away
+        except Fatal as refused:
+            if refused.code in _REFUSED:
+                raise
+            raise Fatal("MR-5033", refused.message, schema_id=schema_id) from refused
+
+    return look_up

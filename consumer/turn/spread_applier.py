@@ -15,13 +15,18 @@ The shares don't wait for each other, and none moves the mark. A share ends, in 
 
 Shares may end early at different windows. The driver moves the mark over the windows that all have applied
 (``spread_turn``). Bitmaps of later windows stay above the mark, and the next turn skips their rows.
-Not done here: Spark, Kafka, SQL, the claim (``share``).
+The driver has taken the fence for the turn. What a share reads does not change while the turn lasts: the mark stays,
+and bitmaps of this run are not read, so it does not matter which shares have already begun. If the process is killed,
+the claim stays: no second execution of the share writes a row. The turn fails, and the next one skips the rows whose
+bitmaps are there.
+
+Not done here: Spark, Kafka, SQL.
 """
 
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
 from consumer.kernel.walk import SEQ
@@ -29,13 +34,16 @@ from consumer.records.pieces import Taken
 from consumer.records.row_schemas import Ints
 from consumer.records.rows import Rows
 from consumer.records.transaction_cut import Cutter
+from consumer.tables.plan_key import plan_key
 from consumer.tables.table_plans import TablePlans
+from consumer.target.claims import claim_share
 from consumer.target.progress import Mark
 from consumer.target.sessions import session_for
 from consumer.turn.applier import FLIGHTS_MAX, NO_ROWS
 from consumer.turn.context import Position, Tools
 from consumer.turn.lane_planner import LanePlanner, Load
 from consumer.turn.order import Counts, Share, ShareEnd, ShareStop, Step
+from consumer.turn.turn import Resident, known_plans, known_position, residents
 from consumer.window.safe_mode import prepare_snapshot_rows
 from consumer.window.units import units_of
 from consumer.window.window import Window, read_window
@@ -185,3 +193,31 @@ def _work(
     writing: Writing, lane: int, plans: TablePlans, rows: Rows, numbers: Ints, claim: BitmapClaim
 ) -> Callable[[], int]:
     return lambda: apply_part(writing, lane, plans, rows, numbers, claim)
+
+
+def run_share(share: Share, tools: Tools) -> ShareEnd:
+    """Apply a share. Fenced MR-5020 if the turn is over or another execution has claimed the share."""
+    order, window = share.order, tools.limits.window
+    task, lane_count = order.owner.task, order.assignment.rules.lane_count
+    resident = residents.pop(task, None)
+    session = session_for(order.assignment.endpoint, order.owner, is_checked=True)
+    position = known_position(session, order, before_run=order.owner.run)
+    mark, offsets = position.mark, order.offsets
+    last = replace(order.owner, run=order.owner.run - 1)
+    plans = known_plans(session, order, resident, last=last, mark=mark)
+    session.commit()
+    key = plan_key(
+        plans,
+        (mark.seq, mark.next_offset, offsets.begin, offsets.end),
+        position.applied.tobytes(),
+        (share.count, lane_count, window.rows, window.bytes),
+    )
+    if not claim_share(session, order.owner, share.place, key):
+        return ShareEnd(stop=ShareStop.DISAGREED)
+    begin = max(mark.next_offset, offsets.begin)
+    tools.source.seek(begin)
+    windows = Cutter(tools.source, window, begin, offsets.end, tools.is_read)
+    applier = SpreadApplier(share, tools, position, plans, windows)
+    end = applier.run()
+    residents[task] = Resident(order.owner, applier.seen, applier.plans)
+    return end

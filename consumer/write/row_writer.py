@@ -55,12 +55,11 @@ from consumer.tables.generated_columns import fix_of_columns, fix_of_refusal
 from consumer.tables.json_documents import filled_exactly, has_lost_type
 from consumer.tables.load_data import LOAD_ROWS_MAX
 from consumer.tables.table_plan import Pieces, TablePlan, compared, make_shape
-from consumer.tables.table_plans import TablePlans
+from consumer.tables.table_plans import TablePlans, slots_of
 from consumer.target.conflicts import Conflict, store_conflict
 from consumer.write.changes import OP_REPLACE, OP_RESTORE, changes_of, unchecked, unconstrained
 from consumer.write.conflict import conflict_kind, is_foreign_key, make_conflict
 from consumer.write.row_versions import VersionWriter, version_of
-from consumer.write.sequences import split_sequences
 from consumer.write.statements import OPS, Single, byte_parts, statement_bytes, statement_parts
 from drivers.mysql.catalog import CatalogColumn, has_changed
 from drivers.mysql.connection import LENIENT_MODE, STRICT_MODE, MySqlSession
@@ -325,7 +324,7 @@ class RowWriter:
         return matched
 
     def _set_sequence(self, rows: Rows, number: int) -> None:
-        """SETVAL, then the whole row if the sequence is not as the record says (``consumer.tables.sequence``)."""
+        """SETVAL, then the whole row if the sequence is not as the record says (``consumer.tables.row_statements``)."""
         for which in ("setval", "is_set", "insert"):
             matched = self._run(self._filled(rows, Single.of(rows, number), which))
             if which == "is_set" and matched:
@@ -575,3 +574,18 @@ def _without_overwrite(task: str, seq: int) -> str:
         f" `millrace conflict discard {task} {seq}`, or set `conflict: skip` for the task. Then `millrace task resume"
         f" {task}`."
     )
+
+
+def split_sequences(plans: TablePlans, rows: Rows, numbers: Ints) -> tuple[Ints, list[int]]:
+    """The records of tables, and the last record of each sequence, in seq order."""
+    slots = rows.records[numbers, SLOT]
+    last: dict[tuple[str, str], int] = {}
+    of_tables = np.ones(len(numbers), np.bool_)
+    for slot in slots_of(slots) if len(numbers) else ():
+        target = plans.table_plan(slot).target
+        if target.is_sequence:
+            mine = slots == slot
+            of_tables &= ~mine
+            name = (target.database, target.table)
+            last[name] = max(last.get(name, 0), int(numbers[mine][-1]))
+    return numbers[of_tables], sorted(last.values())

@@ -8,11 +8,9 @@ process that started it.
 from deploy.servers.database import DatabaseServer, ServerOptions
 from deploy.servers.database_set import DatabaseSet, start_set
 from deploy.servers.dialect import Account
-from deploy.servers.kafka import KafkaServer
-from deploy.servers.kafka_cluster import KafkaCluster
+from deploy.servers.kafka import KafkaCluster, KafkaServer
 from deploy.servers.kafka_security import KafkaSecurity
-from deploy.servers.zookeeper import Protection, ZooKeeperServer
-from deploy.servers.zookeeper_ensemble import ZooKeeperEnsemble
+from deploy.servers.zookeeper import Protection, ZooKeeperEnsemble, ZooKeeperServer
 
 __all__ = [
     "Account",

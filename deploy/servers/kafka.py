@@ -3,6 +3,11 @@
 Guarantees: topics are not created automatically. Internal topics have few partitions, so the broker starts in seconds.
 Retention and timed-out transactions are checked every second. After ``kill``, ``start`` continues with the same logs
 and port; a short broker session lets it serve after three seconds. Storage is formatted once and then copied.
+
+Three local Kafka brokers that replicate every partition, for tests that lose a leader.
+
+Guarantees: a write is acknowledged when two brokers have it, so any one broker may be lost. No unclean leader election.
+The three controllers form a quorum. Not done here: finding leaders (use an admin client).
 """
 
 import base64
@@ -13,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from deploy.servers.cluster import Cluster
 from deploy.servers.kafka_security import KafkaSecurity
 from deploy.servers.process import ProcessSpec, free_port, last_lines
 from deploy.servers.programs import kafka_classpath
@@ -207,3 +213,24 @@ def _java(*arguments: str, options: Sequence[str] = ()) -> tuple[str, ...]:
     levels = ("defaultLogLevel=warn", "log.kafka.server.KafkaRaftServer=info", "showDateTime=true")
     logs = tuple(f"-Dorg.slf4j.simpleLogger.{level}" for level in levels)
     return (str(java_program()), *options, *memory, *logs, "-cp", kafka_classpath(), *arguments)
+
+
+NODES = (1, 2, 3)
+
+
+class KafkaCluster(Cluster[KafkaServer]):
+    """Brokers by node id."""
+
+    def __init__(self, folder: Path) -> None:
+        quorum = Quorum({node: free_port() for node in NODES})
+        super().__init__(
+            {
+                node: KafkaServer(folder / f"kafka-{node}", node_id=node, quorum=quorum)
+                for node in NODES
+            }
+        )
+
+    @property
+    def bootstrap(self) -> str:
+        """The addresses of all brokers."""
+        return ",".join(server.bootstrap for server in self.servers.values())

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from deploy.servers.cluster import Cluster
 from deploy.servers.process import ProcessSpec, free_port
 from deploy.servers.programs import zookeeper_classpath
 from deploy.servers.properties import property_value
@@ -221,3 +222,26 @@ class ZooKeeperServer(Server):
 def jvm_archive() -> JvmArchive:
     """The JVM archive of the server."""
     return JvmArchive("zookeeper", sorted(Path(zookeeper_classpath()).parent.glob("*.jar")))
+
+
+NUMBERS = (1, 2, 3)
+
+
+class ZooKeeperEnsemble(Cluster[ZooKeeperServer]):
+    """Servers by number."""
+
+    def __init__(self, folder: Path) -> None:
+        voters = {number: Voter(free_port(), free_port()) for number in NUMBERS}
+        super().__init__(
+            {
+                number: ZooKeeperServer(
+                    folder / f"zookeeper-{number}", voters=Voters(number, voters)
+                )
+                for number in NUMBERS
+            }
+        )
+
+    @property
+    def hosts(self) -> str:
+        """The addresses of all servers."""
+        return ",".join(server.hosts for server in self.servers.values())

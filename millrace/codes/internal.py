@@ -1,4 +1,4 @@
-"""9xxx: internal."""
+"""9xxx: internal. Apart: each section is a file."""
 
 from millrace.codes.code import Branch, Code
 

@@ -1,4 +1,4 @@
-"""The catalogue as Markdown: ``docs/errors.md``."""
+"""The catalogue as Markdown: ``docs/errors.md``. Apart: sentences."""
 
 from millrace.codes import CATALOGUE, SECTIONS
 

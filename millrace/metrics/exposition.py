@@ -1,4 +1,4 @@
-"""Values that are read at the moment of a scrape, in Prometheus's text format 0.0.4.
+"""Values that are read at a scrape, in Prometheus's text format 0.0.4. Apart: a format.
 
     found = Exposition()
     found.add("millrace_seq", 912_338, "shop-capture")      # labels in the table's order

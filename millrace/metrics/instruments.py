@@ -1,4 +1,6 @@
-"""Counters, gauges and histograms that a process keeps itself, for events that no report has.
+"""Counters, gauges and histograms that a process keeps itself. Apart: the only state.
+
+They are for events that no report has.
 
     REPLACED = counter("millrace_fenced_total")     # at the top of a module
     REPLACED.inc()

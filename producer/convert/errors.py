@@ -1,4 +1,4 @@
-"""The kernel's error codes as errors for an operator: code, message, coordinates."""
+"""The kernel's error codes as errors for an operator: code, message, coordinates. Apart: a table."""
 
 from millrace.errors import Fatal
 from producer.binlog import events as t

@@ -1,4 +1,4 @@
-"""Names the row that is too large for the topic, so that an operator can find it.
+"""Names the row that is too large for the topic, so that an operator can find it. Apart: it decodes.
 
 The record is refused before any record of its Kafka transaction is committed, so no row is lost: the batch comes again
 when the setting is raised. The table is read from the record without its schema: the constant strings in ``source``

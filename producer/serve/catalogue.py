@@ -9,6 +9,14 @@
 Guarantees: an immutable snapshot; what it names is durable and ends with a whole source transaction, so the worker
 never takes it back. A closed file was walked with checksums before its end is known. Nothing is written, no lock is
 taken. Not done here: damage is not repaired. A damaged file ends the chain.
+
+File names that clients see: unique over all sub-directories of a relay log.
+
+    sub-directory                                file                 served name
+    3e11fa47-71ca-11e1-9e33-c80aa9429562.000002  mysql-bin.000017     mysql-bin-000002.000017
+
+Two members may both have a ``mysql-bin.000017``. A client that keeps a file and a position must never find another
+member's file under that name, so the sequence number of the sub-directory is a part of it.
 """
 
 import threading
@@ -22,11 +30,10 @@ from millrace.log import get_logger
 from producer.relay import layout
 from producer.relay.durable_end import read_durable
 from producer.relay.files import DISK, Files
-from producer.relay.layout import Subdir
+from producer.relay.layout import SEQ_DIGITS, Subdir
 from producer.relay.recovery import read_position_before
 from producer.relay.stored_file import StoredFile, open_stored
 from producer.relay.survey import Survey
-from producer.serve.names import served_name
 from producer.serve.walked import Walk, Walks
 from schemas.gtid import Flavour, GtidPosition, unite
 from schemas.place import FIRST_POS, Coordinates
@@ -292,3 +299,9 @@ def _newest_before(files: Sequence[ServedFile], done: GtidPosition) -> ServedFil
 def _order(file: ServedFile) -> tuple[int, int]:
     at = Coordinates(str(file.subdir), file.name, FIRST_POS).order
     return at[0], at[1]
+
+
+def served_name(subdir: Subdir, name: str) -> str:
+    """The name under which a file is served."""
+    stem, dot, number = name.rpartition(".")
+    return f"{stem}-{subdir.seq:0{SEQ_DIGITS}d}{dot}{number}"

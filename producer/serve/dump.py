@@ -19,6 +19,7 @@ before it is sent. Not done here: commands (``session``).
 
 import threading
 import time
+from uuid import UUID
 from zlib import crc32
 
 import numpy as np
@@ -26,16 +27,16 @@ import numpy as np
 from millrace.errors import MillraceError, Retryable
 from producer.binlog import events as t
 from producer.binlog import framing, transactions
+from producer.binlog.compiled import Words
 from producer.binlog.crc import TABLES
-from producer.binlog.framing import frame_events
-from producer.binlog.gtid_events import NUMBER, SOURCE_HIGH, SOURCE_LOW
+from producer.binlog.framing import DONE_WORDS, frame_events
+from producer.binlog.gtid_events import NUMBER, SOURCE_HIGH, SOURCE_LOW, TAG, TAG_BYTES_MAX
 from producer.relay.stored_file import StoredFile, open_stored, read_stored
 from producer.serve.artificial import inner_format_description, rotate_event, sign_of_life
 from producer.serve.catalogue import Catalogue, Served, ServedFile
-from producer.serve.done import done_rows, no_rows
 from producer.serve.requests import DUMP_ERROR, STATE, DumpRequest
 from producer.serve.wire import PAYLOAD_MAX, Refusal, Wire, eof_packet
-from schemas.gtid import Flavour, GtidPosition, GtidSet, MariadbGtid, unite
+from schemas.gtid import Flavour, GtidPosition, GtidSet, MariadbGtid, MariadbGtidSet, unite
 from schemas.place import FIRST_POS
 
 WINDOW_BYTES = 4 << 20
@@ -404,3 +405,40 @@ def _left_count(rows: "np.ndarray", left_out: int, *, is_mariadb: bool) -> int:
     if is_mariadb:
         return int((rows[:, framing.STOP] == 0).sum())
     return int((rows[:, framing.STOP] - rows[:, framing.FIRST]).sum()) - left_out
+
+
+def done_rows(done: GtidPosition, before: GtidPosition) -> Words:
+    """One row for each range of ``done`` that a file may hold that begins after ``before``."""
+    if isinstance(done, GtidSet):
+        assert isinstance(before, GtidSet)
+        ranges = list((done - before).intervals())
+        rows = np.zeros((len(ranges), DONE_WORDS), np.int64)
+        for row, ((uuid, tag), bounds) in zip(rows, ranges, strict=True):
+            row[:TAG] = _words(uuid)
+            padded = tag.encode().ljust(TAG_BYTES_MAX, b"\0")
+            row[TAG:NUMBER] = np.frombuffer(padded, "<i8")
+            row[NUMBER:] = bounds
+        return rows
+    assert isinstance(done, MariadbGtidSet)
+    assert isinstance(before, MariadbGtidSet)
+    open_domains = [gtid for gtid in done.gtids() if not _is_passed(gtid, before)]
+    rows = np.zeros((len(open_domains), DONE_WORDS), np.int64)
+    for row, gtid in zip(rows, open_domains, strict=True):
+        row[:TAG] = gtid.domain, gtid.server
+        row[NUMBER] = np.uint64(gtid.sequence).astype(np.int64)
+    return rows
+
+
+def _is_passed(gtid: MariadbGtid, before: MariadbGtidSet) -> bool:
+    """Whether a file after ``before`` begins after this GTID. The files before it were checked when they were sent."""
+    last = before.last(gtid.domain)
+    return last is not None and (last.sequence > gtid.sequence or last == gtid)
+
+
+def no_rows() -> Words:
+    """For a client that gets everything."""
+    return np.zeros((0, DONE_WORDS), np.int64)
+
+
+def _words(uuid: UUID) -> "Words":
+    return np.frombuffer(uuid.bytes, "<i8")

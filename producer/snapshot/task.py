@@ -7,10 +7,11 @@ publisher's thread      stage, warnings               reports
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from drivers.mysql.connection import MySqlSession
 from millrace.metrics.rates import LONG_S, SHORT_S, Meter
 from producer.convert.converter import ConverterSource
 from producer.convert.table_filter import FoldedFilter
@@ -21,13 +22,13 @@ from producer.snapshot.insertion_plan import Course
 from producer.snapshot.inserts import SnapshotInserts
 from producer.snapshot.reader import ChunkReader, SnapshotSource
 from producer.snapshot.requests import LOOK_S, TaskWishes
-from producer.snapshot.throttle import Throttle
 from producer.source.set_stream import Upstream, resolve_login
 from schemas.documents import SetDocument, SnapshotLimits
 from schemas.progress import Progress
 from schemas.record.control import Origin
 from schemas.stages.rates import Rates
 from schemas.stages.snapshot import SnapshotStage
+from schemas.throttle import Measured, why_paused
 from zk.run.runner import SetSource
 
 
@@ -123,3 +124,17 @@ def snapshots_of(
         course = Course(progress.snapshot, reader, wishes)
         inserts = SnapshotInserts(course, history, set_name=source.set_name)
         yield TaskSnapshots(inserts, reader, wishes)
+
+
+@dataclass(frozen=True, slots=True)
+class Throttle:
+    """``lag_s``: of the member that is captured, as the set's watch knows it; None while it is unknown."""
+
+    limits: SnapshotLimits
+    lag_s: Callable[[], float | None]
+
+    def why_paused(self, connection: MySqlSession) -> str:
+        """The reason to pause now; "" if there is none. An unknown lag is none: the watch leaves a silent member."""
+        (row,) = connection.named("SHOW GLOBAL STATUS LIKE 'Threads_running'")
+        measured = Measured(self.lag_s() or 0.0, int(row["Value"] or 0))
+        return why_paused(measured, self.limits, busy="member")

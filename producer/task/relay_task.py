@@ -14,10 +14,12 @@ Guarantees: when ``run`` returns or raises, its threads are joined. Not done her
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
+from drivers.mysql.members import ask_identity, ask_replications
+from drivers.mysql.start_file import list_binlog_files, previous_gtids
 from millrace.errors import Fatal, MillraceError
 from millrace.log import get_logger
 from producer.publish.chores import Housekeeping
@@ -25,10 +27,11 @@ from producer.relay import layout
 from producer.relay.files import disk_errors
 from producer.relay.purge import Positions
 from producer.source.choose.chooser import ask_flavour
-from producer.source.receive.named_file import find_position_before
+from producer.source.connection import Login, connect_member
 from producer.source.set_stream import Upstream, resolve_login
 from producer.source.set_streams import Upstreams
 from schemas.documents import RelayTask, SetDocument, is_binlog_file
+from schemas.documents.model import Member
 from schemas.gtid import Flavour, GtidPosition, earliest, parse_gtid_set
 from schemas.status import TaskReport, TaskState
 from zk.run.runner import HeldLease, Report, SetSource
@@ -133,3 +136,33 @@ def _relay_end(root: Path, flavour: Flavour) -> GtidPosition | None:
     except Fatal as error:
         log.warning("relay.meta ignored", directory=str(root), error=error)
         return None
+
+
+def find_position_before(
+    file: str, members: Iterable[Member], login: Login, flavour: Flavour
+) -> GtidPosition:
+    """The GTIDs logged before ``file`` on the primary, or else on the first replica that has such a file.
+
+    Fatal MR-1038 if no member that answers has it; if none answers, the error of the last one.
+    """
+    found: GtidPosition | None = None
+    failure: MillraceError | None = None
+    is_answered = False
+    for member in members:
+        try:
+            with connect_member(member, login) as connection:
+                is_answered = True
+                if file not in list_binlog_files(connection):
+                    continue
+                before = previous_gtids(connection, flavour=flavour, file=file)
+                server = ask_identity(connection).dialect
+                if not ask_replications(connection, server):
+                    return before
+                found = found or before
+        except MillraceError as error:
+            failure = error
+    if found is not None:
+        return found
+    if not is_answered and failure is not None:
+        raise failure
+    raise Fatal("MR-1038", f"no member has the binlog file {file}", file=file)

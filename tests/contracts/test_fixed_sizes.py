@@ -82,8 +82,8 @@ FIXED = {
     "producer/serve/dump.py _folded": SCRATCH,
     "producer/serve/walked.py runs": SCRATCH,
     "producer/source/receive/dump_stream.py _folded": SCRATCH,
-    "producer/snapshot/warm_up.py spans": WARM,
-    "producer/snapshot/warm_up.py out": WARM,
+    "producer/task/warm_up.py spans": WARM,
+    "producer/task/warm_up.py out": WARM,
     "consumer/turn/warm_up.py held": WARM,
     "consumer/turn/warm_up.py out": WARM,
     "consumer/turn/applier.py NO_ROWS": EMPTY,
@@ -95,7 +95,7 @@ FIXED = {
     "producer/convert/event_sources.py window": EMPTY,
     "producer/convert/output.py out": EMPTY,
     "producer/relay/large_event.py _piece": EMPTY,
-    "producer/serve/done.py return": EMPTY,
+    "producer/serve/dump.py return": EMPTY,
     "producer/serve/dump.py nothing": EMPTY,
 }
 

@@ -12,12 +12,14 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import FLAVOUR_FIXTURES, MYSQL_FIXTURES
+from tests.kit import lengths
 from tests.kit.paths import ROOT, TESTS
 from tests.kit.sources import functions, nodes, parsed, python_files
 from tests.mutants.catalogue import LEVELS
 
 _ADDS_ZERO = re.compile(r"\}`? ?\+ ?0(?![\d.])")
 FILE_LINES_MAX, FUNCTION_LINES_MAX = 900, 120
+SMALL_LINES = 60
 # machine code of loads and stores: LLVM instructions, and the calls to them, have no types
 _INTRINSICS = {"memory_machine.py", "memory_checked.py"}
 # `mutants` takes guards away, which are private
@@ -116,19 +118,26 @@ def _private_names(node: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def test_files_and_functions_are_short() -> None:
-    """A reader sees a function on one screen. Kernels, which are compiled, may be longer."""
-    found = []
-    for path in python_files():
-        lines = len(path.read_text().splitlines())
-        found += [f"{path.relative_to(ROOT)}: {lines} lines"] if lines > FILE_LINES_MAX else []
-        found += [
-            f"{path.relative_to(ROOT)}: {node.name}"
-            for node in nodes(path)
-            if isinstance(node, ast.FunctionDef)
-            and (node.end_lineno or 0) - node.lineno >= FUNCTION_LINES_MAX
-            and "compiled" not in map(ast.unparse, node.decorator_list)
-        ]
-    assert found == []
+    """``python -m tests.kit.lengths`` reports those above half of it, in which a reader may ask why."""
+    assert lengths.above(lengths.of_files(), FILE_LINES_MAX) == {}
+    assert lengths.above(lengths.of_functions(), FUNCTION_LINES_MAX) == {}
+
+
+def test_small_modules_say_why_they_are_alone() -> None:
+    """A module of a few lines with one importer is a jump more for a reader, unless it has a reason."""
+    product = [path for path in python_files() if not path.is_relative_to(TESTS)]
+    importers: dict[str, set[Path]] = {}
+    for path in product:
+        for name in {name for node in nodes(path) for name in _imported(node)}:
+            importers.setdefault(name, set()).add(path)
+    silent = []
+    for path in product:
+        place, lines = path.relative_to(ROOT), path.read_text().splitlines()
+        users = importers.get(".".join(place.with_suffix("").parts), ())
+        is_small = len(lines) < SMALL_LINES and len(users) == 1
+        if is_small and place.parts[0] != "deploy" and "Apart: " not in lines[0]:
+            silent.append(str(place))
+    assert silent == []
 
 
 def test_kernels_have_honest_types() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from deploy.servers import DatabaseServer, DatabaseSet
 from producer.relay.layout import parse_subdir
-from producer.serve.names import served_name
+from producer.serve.catalogue import served_name
 from schemas.documents import TlsMode
 from schemas.gtid import Flavour
 from tests.kit.relay.compress import compress

@@ -9,7 +9,7 @@ from producer.convert.table_filter import NameFilter
 from producer.snapshot.chunk_read import ReadChunk
 from producer.snapshot.insertion_plan import Answer
 from producer.snapshot.reader import ChunkReader, SnapshotSource
-from producer.snapshot.throttle import Throttle
+from producer.snapshot.task import Throttle
 from schemas.documents import SnapshotLimits, TableFilter
 from tests.kit.capture.snapshot_rows import origin_of, request_for, session_on
 from tests.kit.relay.relay import login_of, member_of

@@ -8,7 +8,7 @@ import pytest
 
 from consumer.records.row_schemas import Ints
 from consumer.target import claims
-from consumer.turn import share, spread_applier, spread_turn
+from consumer.turn import spread_applier, spread_turn
 from consumer.turn.lane_planner import LanePlanner, Load
 from consumer.turn.order import ShareEnd, Step
 from consumer.turn.spread_applier import SpreadApplier
@@ -26,13 +26,13 @@ OTHER_PLANS = f"MR-5055 |{REFUSED}"  # the target may refuse a row first
 
 def _claims(patch: pytest.MonkeyPatch) -> None:
     """A second execution of a share is not refused."""
-    patch.setattr(share, "claim_share", lambda *_: True)
+    patch.setattr(spread_applier, "claim_share", lambda *_: True)
 
 
 def _plan_keys(patch: pytest.MonkeyPatch) -> None:
     """Claims are made and not compared."""
     claim: Any = claims.claim_share
-    patch.setattr(share, "claim_share", lambda *given: claim(*given) or True)
+    patch.setattr(spread_applier, "claim_share", lambda *given: claim(*given) or True)
 
 
 def _plan_keys_and_digests(patch: pytest.MonkeyPatch) -> None:

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from consumer.kernel import walk
-from consumer.records.registry import look_up_at
 from consumer.records.row_schemas import Ints, RowSchemas
 from consumer.tables.table_plans import Catalogue, TablePlans
 from consumer.target.progress import Mark
+from consumer.turn.executor import look_up_at
 from consumer.window.window import LookUp, Window, read_window
 from millrace.errors import Fatal
 from schemas.documents import Registry

@@ -3,7 +3,7 @@
 import pytest
 
 from consumer.compare import settle
-from consumer.compare.merge import unmatched_rows
+from consumer.compare.chunk import unmatched_rows
 from consumer.compare.settle import States, Suspect
 from consumer.compare.table import Name
 

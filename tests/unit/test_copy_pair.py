@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from consumer.copy import TablePair
+from consumer.copy.chunk import document_insert
 from consumer.copy.columns import CopyColumn, Kind, copy_column
-from consumer.copy.document_rows import document_insert
 from drivers.mysql.catalog import CatalogColumn, CatalogTable, Inventory
 from millrace.errors import Fatal
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from producer.convert.omitted import are_generated
+from producer.convert.tables import are_generated
 from schemas.gtid import Flavour
 from schemas.table.structure import Column, ColumnType, TableSchema, TypeCode
 

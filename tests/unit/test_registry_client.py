@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 import urllib3
 
-from consumer.records.registry import look_up_at
+from consumer.turn.executor import look_up_at
 from millrace.errors import Fatal, Retryable
 from registry import client
 from schemas.documents import Registry

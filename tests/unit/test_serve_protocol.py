@@ -15,8 +15,8 @@ from millrace.errors import Fatal
 from producer.relay.layout import Subdir
 from producer.relay.source_note import read_source_note, write_source_note
 from producer.serve.artificial import sign_of_life
+from producer.serve.catalogue import served_name
 from producer.serve.login import NATIVE, SHA2, ServedAccount, new_scramble, scrambled
-from producer.serve.names import served_name
 from producer.serve.requests import (
     check_capability,
     parse_dump,

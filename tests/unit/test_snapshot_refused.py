@@ -4,7 +4,7 @@ import pytest
 
 from millrace.errors import Fatal
 from millrace.wording import near_names
-from producer.snapshot.refusals import unpublished, unreadable, wrong_condition
+from producer.snapshot.request_check import unpublished, unreadable, wrong_condition
 from producer.snapshot.structure import CatalogColumn, CatalogKey, CatalogTable
 
 COLUMNS = (

@@ -1,4 +1,6 @@
-"""The metrics of a scheduler. Those about tasks and workers are of the last round in which it led, and 0 otherwise."""
+"""The metrics of a scheduler. Apart: a table of names.
+
+Those about tasks and workers are of the last round in which it led, and 0 otherwise."""
 
 from collections import Counter
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""When a worker that has registered receives units: a pure function over the scheduler's clock.
+"""When a worker that has registered receives units. Apart: a pure function over the scheduler's clock.
 
 A worker is settled once it has been registered for ``settle_s`` without a break. Each time that it registers again
 within ``FORGET_S`` the wait doubles, up to ``WAIT_S_MAX``. So a worker that keeps restarting receives units less and

@@ -32,7 +32,7 @@ from schemas.documents import (
     set_of,
 )
 from schemas.requests.decision import Decision
-from schemas.requests.snapshot_request import SnapshotRequests
+from schemas.requests.snapshot_request import SnapshotRequests, requests_of
 from schemas.status import TaskReport
 from zk.client.session import Change, Create, Delete, Node, Put, Session
 from zk.tree.documents import (
@@ -66,9 +66,8 @@ from zk.tree.entries import (
     task_entry,
 )
 from zk.tree.history import Author, History, Revision
-from zk.tree.paths import Tree, encode, text_field
+from zk.tree.paths import Tree, decode, encode, text_field
 from zk.tree.reports import read_status
-from zk.tree.snapshots import change_requests, read_requests
 
 WRITE_TRIES = 10  # one is lost for each document that is written between our check and our write
 COMMIT_BYTES_MAX = 1_000_000  # ZooKeeper's default limit of a request is 1,048,575 bytes
@@ -318,7 +317,7 @@ class Store:
     def change_snapshots(
         self, task: str, change: Callable[[SnapshotRequests], SnapshotRequests]
     ) -> SnapshotRequests:
-        """Change them; see ``zk.tree.snapshots.change_requests``."""
+        """Change them; see ``zk.tree.store.change_requests``."""
         return change_requests(self._session, self._tree, task, change)
 
     def _own_entry(self, task: TaskDocument) -> TaskEntry:
@@ -447,3 +446,48 @@ def _check_size(changes: Sequence[Change]) -> None:
     )
     if size > COMMIT_BYTES_MAX:
         raise Fatal("MR-4145", f"the documents take {size} bytes, more than {COMMIT_BYTES_MAX}")
+
+
+_TRIES = 10  # one is lost for each other process that writes between our read and our write
+
+
+def read_requests(session: Session, tree: Tree, task: str) -> SnapshotRequests:
+    """The requests; none without a node. Fatal MR-4011."""
+    node = session.get(tree.snapshots(task))
+    return SnapshotRequests() if node is None else _parsed(node.content, tree.snapshots(task))
+
+
+def change_requests(
+    session: Session,
+    tree: Tree,
+    task: str,
+    change: Callable[[SnapshotRequests], SnapshotRequests],
+) -> SnapshotRequests:
+    """Apply ``change`` and return the result. Fatal MR-4011; Retryable MR-4007 if others write all the time."""
+    path = tree.snapshots(task)
+    for _ in range(_TRIES):
+        node = session.get(path)
+        before = SnapshotRequests() if node is None else _parsed(node.content, path)
+        after = change(before)
+        if after == before:
+            return after
+        content = encode(after.to_plain())
+        if node is None:
+            if session.create(path, content) is not None:
+                return after
+            continue
+        try:
+            session.put(path, content, version=node.version)
+        except Retryable as error:
+            if error.code != "MR-4007":
+                raise
+            continue
+        return after
+    raise Retryable("MR-4007", f"other processes keep writing {path}")
+
+
+def _parsed(content: bytes, path: str) -> SnapshotRequests:
+    try:
+        return requests_of(decode(content, path))
+    except (TypeError, ValueError, KeyError, OverflowError) as error:
+        raise Fatal("MR-4011", f"{path} can't be read: {error}") from error

@@ -179,7 +179,7 @@ def _task_checks(scope: Scope, pause_s: float) -> Iterator[Check]:
     for task in scope.tasks:
         topic = Subject(Area.KAFKA, f"topic {address_of(task).topic}")
         if isinstance(task, ApplyTask):
-            from consumer.checks.topic import check_readable
+            from consumer.checks.target import check_readable
 
             find = functools.partial(check_readable, task, creator=_creator(scope, task))
             yield Check(topic, find, "can be read", names_of(task))

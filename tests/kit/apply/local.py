@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from consumer.records.pieces import Size, Taken
-from consumer.records.registry import look_up_at
 from consumer.records.row_schemas import Ints
 from consumer.target.progress import Mark, read_position
 from consumer.target.sessions import close_sessions
 from consumer.task.start import take_over
 from consumer.turn.context import Limits, Tools
 from consumer.turn.driver import BatchApplier
+from consumer.turn.executor import look_up_at
 from consumer.turn.order import Answer, Outcome, Share, ShareEnd, TurnOrder, guarded, result_of
-from consumer.turn.share import run_share
+from consumer.turn.spread_applier import run_share
 from consumer.turn.turn import residents, run_turn
 from consumer.write.incidents import Tally
 from consumer.write.lanes import Done, Work

@@ -20,7 +20,7 @@ from consumer.tables.causality_keys import find_keys
 from consumer.tables.table_plans import Catalogue, TablePlans, slots_of
 from consumer.target.bitmap import from_bitmaps
 from consumer.target.progress import Mark, MarkTopic, Owner
-from consumer.turn import applier, share, spread_applier, spread_turn
+from consumer.turn import applier, spread_applier, spread_turn
 from consumer.turn.applier import Applier
 from consumer.turn.context import Limits, Position, Tools
 from consumer.turn.order import Assignment, Offsets, Outcome, Rules, TurnOrder
@@ -295,7 +295,6 @@ def model_patched(patch: pytest.MonkeyPatch, target: ModelTarget) -> None:
         large_transaction,
         applier,
         spread_applier,
-        share,
         spread_turn,
     ):
         patch.setattr(module, "session_for", session_for)

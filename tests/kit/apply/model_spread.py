@@ -16,7 +16,7 @@ from consumer.records.row_schemas import Ints
 from consumer.tables.table_plans import Catalogue, TablePlans
 from consumer.target.bitmap import from_bitmaps
 from consumer.target.progress import Mark, Owner
-from consumer.turn import share, spread_applier, spread_turn, turn
+from consumer.turn import spread_applier, spread_turn, turn
 from consumer.turn.context import Limits, Tools
 from consumer.turn.order import Outcome, Share, ShareEnd, TurnOrder
 from consumer.turn.turn import residents
@@ -148,7 +148,7 @@ class ModelCluster:
             is_over=lambda: self.target.chance.random() < 0.02,
             is_read=source.is_read,
         )
-        return lambda: share.run_share(given, tools)
+        return lambda: spread_applier.run_share(given, tools)
 
 
 def spread_patched(patch: pytest.MonkeyPatch, target: ModelTarget) -> None:
@@ -173,7 +173,7 @@ def spread_patched(patch: pytest.MonkeyPatch, target: ModelTarget) -> None:
         return TablePlans(Catalogue("", plans.schemas, inventory))
 
     patch.setattr(turn, "read_position", read_position)
-    patch.setattr(share, "known_plans", known_plans)
+    patch.setattr(spread_applier, "known_plans", known_plans)
     patch.setattr(spread_turn, "take_turn", take_turn)
     patch.setattr(spread_applier, "TURN_KEYS_MAX", 64)
 
