@@ -69,7 +69,7 @@ def test_every_service_is_private_before_anything_else(
         raise Reached
 
     command = load_command(words[0])
-    modules = ["worker", "apply", "scheduler", "registry", "relay_serve"]
+    modules = ["worker", "apply", "scheduler", "registry", "relay.serve"]
     for module in modules:
         monkeypatch.setattr(f"millrace.cli.{module}.keep_private", reach)
     with pytest.raises(Reached):
