@@ -27,6 +27,6 @@ topic_check        whether the topic can carry a set and matches the task docume
 topic_schemas      reads schema IDs from the topic while the registry is unavailable
 published_part     the committed records of a source transaction that is published in part
 publisher          one or several batches in a Kafka transaction, and recovery when its outcome is unknown
-oversize           finds the row that is too large
+transaction        the Kafka transaction under way, and the row in it that is too large
 audit              reads each commit back, after it returned
 """

@@ -29,10 +29,7 @@ Not done here: conversion, the choice of batches, waiting between retries.
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol, Self
-
-import numpy as np
 
 from drivers.kafka.bulk import Bounds, Octets
 from millrace.errors import Fatal, Retryable
@@ -46,10 +43,10 @@ from producer.publish.config import PublisherConfig
 from producer.publish.driver import Driver, Transactions
 from producer.publish.kafka import KafkaDriver
 from producer.publish.opening import Basis, Opened, Opener, TailHint
-from producer.publish.oversize import oversize_error
 from producer.publish.positions import Codec
 from producer.publish.published_part import PublishedPart, find_published_part
 from producer.publish.topic_check import durability_warning
+from producer.publish.transaction import Chunk, OpenTransaction, oversize_error
 from schemas.progress import Progress
 
 log = get_logger("producer.publish")
@@ -89,43 +86,6 @@ class RecordBatchLike(Protocol):
         """The topic's progress after the last record."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Chunk:
-    """The records of a batch."""
-
-    buffer: Octets
-    bounds: Bounds
-
-
-@dataclass(slots=True)
-class _OpenTransaction:
-    """The Kafka transaction under way. Only its last chunk is kept, and a copy of its largest record."""
-
-    is_begun: bool = False
-    is_second: bool = False  # it is sent for the second time
-    chunk: _Chunk | None = None
-    chunk_count: int = 0
-    record_count: int = 0
-    _largest: bytes = b""
-
-    def note(self, chunk: _Chunk) -> None:
-        """Count the chunk."""
-        self.chunk = chunk
-        self.chunk_count += 1
-        self.record_count += len(chunk.bounds)
-        sizes = chunk.bounds[:, 3] - chunk.bounds[:, 2]
-        largest = int(sizes.argmax())
-        if sizes[largest] > len(self._largest):
-            start, end = chunk.bounds[largest, 2:].tolist()
-            self._largest = chunk.buffer[start:end].tobytes()
-
-    def oversize_error(self, *, limit_bytes: int) -> Fatal:
-        """The error that names the table of the largest record."""
-        bounds = np.array([[-1, -1, 0, len(self._largest)]], np.int64)
-        buffer = np.frombuffer(self._largest, np.uint8)
-        return oversize_error(buffer, bounds, limit_bytes=limit_bytes)
-
-
 class Publisher:
     """The one writer of a set topic; see the module's docstring."""
 
@@ -142,7 +102,7 @@ class Publisher:
         self._end = opened.end
         self._hint = TailHint(opened.progress, opened.end)
         self._audit = self._new_audit()
-        self._open = _OpenTransaction()
+        self._open = OpenTransaction()
         self._resolved_at_s = time.monotonic()
         self._commit_s = opened.commit_s
         self._is_suspicious = self._commit_s >= self._limits.suspicious_s
@@ -268,7 +228,7 @@ class Publisher:
         """
         self._next_progress = batch.progress
         if len(batch.bounds):
-            self._run(_Chunk(batch.buffer, batch.bounds), is_last=False)
+            self._run(Chunk(batch.buffer, batch.bounds), is_last=False)
 
     def commit(self) -> None:
         """Commit what ``add`` has queued, with a resolved record; without records, do as ``idle``."""
@@ -326,7 +286,7 @@ class Publisher:
             self._audit.stop()
             self._partition.close()
 
-    def _run(self, chunk: "_Chunk | None", *, is_last: bool) -> None:
+    def _run(self, chunk: Chunk | None, *, is_last: bool) -> None:
         """``_send``, and note since when Kafka is asked."""
         self._asks_since_s = time.monotonic()
         try:
@@ -334,7 +294,7 @@ class Publisher:
         finally:
             self._asks_since_s = None
 
-    def _send(self, chunk: "_Chunk | None", *, is_last: bool) -> None:
+    def _send(self, chunk: Chunk | None, *, is_last: bool) -> None:
         """Add ``chunk`` to the Kafka transaction, beginning it if necessary, and end it if ``is_last``."""
         try:
             self._audit.check()
@@ -360,7 +320,7 @@ class Publisher:
         """After an error: the batch is committed, or it is sent once more, if it is still here and not sent twice."""
         sent = self._open
         is_committed = self._is_committed_after(unknown)
-        self._open = _OpenTransaction()
+        self._open = OpenTransaction()
         if sent.is_begun:
             _note_end("commit" if is_committed else "discard", unknown)
         if is_committed:
@@ -375,7 +335,7 @@ class Publisher:
             self._open.note(sent.chunk)
         return self._step(sent.chunk, is_last=is_last)
 
-    def _step(self, chunk: "_Chunk | None", *, is_last: bool) -> Commit | None:
+    def _step(self, chunk: Chunk | None, *, is_last: bool) -> Commit | None:
         transactions = self._live
         if not self._open.is_begun:
             # the end is not known yet; any other one than the last commit's keeps the audit from judging it
@@ -406,12 +366,13 @@ class Publisher:
             self._commit_s = transactions.commit()
         except Fatal as failure:
             if failure.code == _OVERSIZE_CODE:
-                raise self._open.oversize_error(limit_bytes=self._record_bytes_max) from failure
+                limit = self._record_bytes_max
+                raise oversize_error(self._open.largest, limit_bytes=limit) from failure
             raise
         fault_point(AFTER_COMMIT)
         _note_end("commit")
         COMMIT_SECONDS.observe(self._commit_s)
-        self._open = _OpenTransaction()
+        self._open = OpenTransaction()
         self._note_commit(end)
         self._is_suspicious = self._commit_s >= self._limits.suspicious_s
         return Commit(end, resolved, record_count)
@@ -425,9 +386,8 @@ class Publisher:
     def _add(self, transactions: Transactions, buffer: Octets, bounds: Bounds) -> None:
         refused = transactions.add_slices(buffer, bounds)
         if refused is not None:
-            raise oversize_error(
-                buffer, bounds[refused : refused + 1], limit_bytes=self._record_bytes_max
-            )
+            start, end = bounds[refused, 2:].tolist()
+            raise oversize_error(buffer[start:end].tobytes(), limit_bytes=self._record_bytes_max)
 
     def _note_commit(self, end: int) -> None:
         self._end = end

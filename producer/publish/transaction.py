@@ -1,9 +1,11 @@
-"""Names the row that is too large for the topic, so that an operator can find it. Apart: it decodes.
+"""The Kafka transaction under way, and the error for a row in it that is too large for the topic.
 
 The record is refused before any record of its Kafka transaction is committed, so no row is lost: the batch comes again
 when the setting is raised. The table is read from the record without its schema: the constant strings in ``source``
 show where it is.
 """
+
+from dataclasses import dataclass
 
 from drivers.kafka.bulk import Bounds, Octets
 from millrace.errors import Fatal
@@ -12,11 +14,39 @@ from schemas.record.row_end import read_row_end
 _SNAPSHOT = b"\x0afalse"  # source.snapshot, the string before db and table
 
 
-def oversize_error(buffer: Octets, bounds: Bounds, *, limit_bytes: int) -> Fatal:
-    """The error for the largest record of ``bounds``."""
-    sizes = bounds[:, 3] - bounds[:, 2]
-    _, _, start, stop = bounds[int(sizes.argmax())].tolist()
-    value = buffer[start:stop].tobytes()
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """The records of a batch."""
+
+    buffer: Octets
+    bounds: Bounds
+
+
+@dataclass(slots=True)
+class OpenTransaction:
+    """What is queued. Only the last chunk is kept, and a copy of the largest record."""
+
+    is_begun: bool = False
+    is_second: bool = False  # it is sent for the second time
+    chunk: Chunk | None = None
+    chunk_count: int = 0
+    record_count: int = 0
+    largest: bytes = b""
+
+    def note(self, chunk: Chunk) -> None:
+        """Count the chunk."""
+        self.chunk = chunk
+        self.chunk_count += 1
+        self.record_count += len(chunk.bounds)
+        sizes = chunk.bounds[:, 3] - chunk.bounds[:, 2]
+        row = int(sizes.argmax())
+        if sizes[row] > len(self.largest):
+            start, end = chunk.bounds[row, 2:].tolist()
+            self.largest = chunk.buffer[start:end].tobytes()
+
+
+def oversize_error(value: bytes, *, limit_bytes: int) -> Fatal:
+    """The error that names the row of this record."""
     return Fatal(
         "MR-3004",
         f"a record of {len(value)} bytes is over the topic's max.message.bytes of {limit_bytes}",
@@ -36,11 +66,11 @@ def _gtid_of(value: bytes) -> str:
 
 def _table_of(value: bytes) -> str:
     """``database.table`` from ``source``; "unknown" if the bytes are not a row record's."""
-    found = value.rfind(_SNAPSHOT)
-    if found < 0:
+    mark = value.rfind(_SNAPSHOT)
+    if mark < 0:
         return "unknown"
     names = []
-    at = found + len(_SNAPSHOT)
+    at = mark + len(_SNAPSHOT)
     for _ in range(2):
         if at >= len(value):
             return "unknown"
