@@ -24,7 +24,7 @@ class Chunk:
 
 @dataclass(slots=True)
 class OpenTransaction:
-    """What is queued. Only the last chunk is kept, and a copy of the largest record."""
+    """The queued records. Only the last chunk is kept, and a copy of the largest record."""
 
     is_begun: bool = False
     is_second: bool = False  # it is sent for the second time
