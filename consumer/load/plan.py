@@ -23,10 +23,18 @@ from consumer.tables.filter import Route
 from consumer.target import loads
 from consumer.target.loads import COPIES, LoadStream, LoadTable, Reach
 from consumer.target.progress import Owner
-from drivers.mysql.catalog import ForeignKey, Inventory, TableKey, read_inventory
+from drivers.mysql.catalog import (
+    ForeignKey,
+    Inventory,
+    TableKey,
+    read_databases,
+    read_inventory,
+    read_sizes,
+)
 from drivers.mysql.connection import MySqlSession, text_of
 from drivers.mysql.grants import Missing, Role, as_grant_pattern, held_grants, needed_grants
 from millrace.errors import Fatal
+from schemas.documents.table_filter import SYSTEM_DATABASES
 from schemas.gtid import Flavour
 
 _LOGGING_SINCE = (9, 6, 0)  # MySQL: cascades run in SQL, and the rows they change are logged
@@ -160,12 +168,7 @@ def planned(
 
 
 def table_sizes(session: MySqlSession) -> Mapping[TableKey, tuple[int, int]]:
-    """Rows and mean bytes of a row of each table, as the server estimates them. Ends the transaction."""
-    found = session.query(
-        "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_ROWS, AVG_ROW_LENGTH FROM information_schema.TABLES"
-    )
+    """Those of all tables (``read_sizes``). Ends the transaction."""
+    sizes = read_sizes(session, read_databases(session) - SYSTEM_DATABASES)
     session.rollback()
-    return {
-        (text_of(database), text_of(table)): (int(str(rows or 0)), int(str(size or 0)))
-        for database, table, rows, size in found
-    }
+    return sizes

@@ -1,8 +1,8 @@
-"""The structure of the target's tables: columns, unique keys, engines, foreign keys.
+"""The structure of a server's tables: columns, unique keys, engines, foreign keys. The only reader of a catalogue.
 
 It is read at the start. After a DDL statement only the tables that it changed are read again, so the cost of a
 statement does not grow with the number of tables. An inventory holds only values, so that Spark can send it to
-executors. A table that is not in it is not on the target. Names are as the server reports them (``Inventory.key``). Not
+executors. A table that is not in it is not on the server. Names are as the server reports them (``Inventory.key``). Not
 done here: decisions about records (``consumer.tables.table_plan``).
 """
 
@@ -37,7 +37,7 @@ _NO_LANGUAGE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class CatalogColumn:
-    """``type_text`` is COLUMN_TYPE in lower case; ``collation`` is "" for a column without one.
+    """``full_type`` is COLUMN_TYPE; ``collation`` is "" for a column without one; ``octets``: the longest text's.
 
     ``has_equal_labels``: its collation calls two labels of the ENUM or SET equal. A text then means the first of them.
     ``by_session``: its generated value may depend on the session (``schemas.sql.expressions``). ``is_stored``: the
@@ -45,7 +45,7 @@ class CatalogColumn:
     """
 
     name: str
-    type_text: str
+    full_type: str
     base_type: str
     charset: str
     collation: str
@@ -55,6 +55,13 @@ class CatalogColumn:
     has_equal_labels: bool = False
     by_session: bool = False
     is_stored: bool = False
+    octets: int = 0
+    is_invisible: bool = False
+
+    @property
+    def type_text(self) -> str:
+        """COLUMN_TYPE in lower case."""
+        return self.full_type.lower()
 
     @property
     def is_labelled(self) -> bool:
@@ -85,9 +92,10 @@ class UniqueKey:
 
     ``has_period``: MariaDB's WITHOUT OVERLAPS. The last two columns are the ends of a period; rows that are equal in
     the other columns may not overlap in it. ``lengths``: how many characters (of binary columns: bytes) of each column
-    are in a key that is not whole, 0 for all. ``finds_rows``: False if an administrator has hidden it, or
-    if MariaDB keeps it as a hash, which only refuses duplicates. ``descending``: the columns in descending order.
-    ``by_session``: an expression or a generated column of it may have another value in another session.
+    are in a key that is not whole, 0 for all. ``finds_rows``: False if an administrator has hidden it, or if it is a
+    hash. ``is_hash``: MariaDB's, of long columns, which only refuses duplicates. ``descending``: the columns in
+    descending order. ``by_session``: an expression or a generated column of it may have another value in another
+    session.
     """
 
     name: str
@@ -98,6 +106,7 @@ class UniqueKey:
     finds_rows: bool = True
     descending: tuple[str, ...] = ()
     by_session: bool = False
+    is_hash: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +127,11 @@ class CatalogTable:
     is_versioned: bool = False
     is_sequence: bool = False
     period: tuple[str, ...] = ()
+
+    @property
+    def primary(self) -> UniqueKey | None:
+        """The primary key."""
+        return next((key for key in self.unique_keys if key.name == "PRIMARY"), None)
 
     @property
     def takes_rows(self) -> bool:
@@ -213,7 +227,7 @@ def _read_once(connection: MySqlSession, *, with_folds: bool) -> Inventory:
     tables: dict[TableKey, CatalogTable] = {}
     foreign: list[ForeignKey] = []
     rolling_back = _rolling_back(connection)
-    for database in sorted(_present(connection) - SYSTEM_DATABASES):
+    for database in sorted(read_databases(connection) - SYSTEM_DATABASES):
         tables |= _read_tables(connection, database, rolling_back)
         foreign += _read_foreign_keys(connection, database)
     ((packet, folds, loads),) = connection.query(LIMITS_SQL)
@@ -254,7 +268,7 @@ def read_again(connection: MySqlSession, known: Inventory, changed: Changed) -> 
         if found and _has_foreign_keys(connection, database, table):
             foreign += _read_foreign_keys(connection, database, table)
     if changed.databases:
-        for database in sorted((changed.databases & _present(connection)) - SYSTEM_DATABASES):
+        for database in sorted((changed.databases & read_databases(connection)) - SYSTEM_DATABASES):
             tables |= _read_tables(connection, database, rolling_back)
             foreign += _read_foreign_keys(connection, database)
     foreign_keys = known.foreign_keys
@@ -302,7 +316,42 @@ def _read_folds(
     return {**found, **new} if new else found
 
 
-def _present(connection: MySqlSession) -> set[str]:
+def read_table(
+    connection: MySqlSession, key: TableKey, rolling_back: Set[str] = frozenset()
+) -> CatalogTable | None:
+    """One table; None if there is no such table. Without the engines of ``rolling_back`` none is transactional."""
+    return _read_tables(connection, key[0], rolling_back, key[1]).get(key)
+
+
+def read_names(connection: MySqlSession, databases: Iterable[str]) -> list[TableKey]:
+    """The tables of these databases, without views and sequences."""
+    return [
+        (database, _text(name))
+        for database in databases
+        for name, kind, _ in connection.query(TABLE_KINDS_SQL, (database,))
+        if _text(kind) in ("BASE TABLE", "SYSTEM VERSIONED")
+    ]
+
+
+def read_sizes(
+    connection: MySqlSession, databases: Iterable[str]
+) -> dict[TableKey, tuple[int, int]]:
+    """Rows and mean bytes of a row of each table of these databases, as the server estimates them."""
+    return {
+        (database, _text(name)): (int(_text(rows) or 0), int(_text(size) or 0))
+        for database in databases
+        for name, rows, size in connection.query(SIZES_SQL, (database,))
+    }
+
+
+def read_collations(connection: MySqlSession) -> dict[str, int]:
+    """The numbers of all collations, by name."""
+    rows = connection.query(COLLATIONS_SQL[connection.flavour])
+    return {_text(name): int(_text(number) or 0) for name, number in rows}
+
+
+def read_databases(connection: MySqlSession) -> set[str]:
+    """The databases that the account sees."""
     return {
         _text(name)
         for (name,) in connection.query("SELECT SCHEMA_NAME FROM information_schema.SCHEMATA")
@@ -356,9 +405,8 @@ def has_changed(
 
     In a target transaction that has used the table the answer holds until its end, because nothing can alter the table.
     """
-    rolling_back = _rolling_back(connection)
-    place = (table.database, table.table)
-    if _read_tables(connection, table.database, rolling_back, table.table) != {place: table}:
+    key = (table.database, table.table)
+    if read_table(connection, key, _rolling_back(connection)) != table:
         return True
     if not with_foreign:
         return False
@@ -376,21 +424,24 @@ def _read_tables(
     ends: dict[str, dict[str, str]] = {}
     expressions: dict[str, dict[str, str]] = {}
     for row in connection.query(asked(COLUMNS_SQL), wanted):
-        table, name, type_text, base, charset, collation, nullable, generated, extra = map(
+        table, name, type_text, base, charset, collation, nullable, generated, *others = map(
             _text, row
         )
+        extra, octets = others[0].upper(), others[1]
         columns.setdefault(table, {})[name] = CatalogColumn(
             name,
-            type_text.lower(),
+            type_text,
             base.lower(),
             charset.lower(),
             collation.lower(),
             nullable == "YES",
             generated != "",
-            "auto_increment" in extra.lower(),
+            "AUTO_INCREMENT" in extra,
             base.lower() in _LABELLED
             and _has_equal_labels(connection, type_text, charset, collation),
-            is_stored=generated != "" and any(word in extra.upper() for word in _STORED),
+            is_stored=generated != "" and any(word in extra for word in _STORED),
+            octets=int(octets or 0),
+            is_invisible="INVISIBLE" in extra,
         )
         ends.setdefault(table, {})[generated.upper()] = name
         if generated and generated.upper() not in _ENDS:
@@ -414,7 +465,7 @@ def _read_tables(
                 named, hidden = ends[table], HIDDEN_PERIOD
                 period = named.get("ROW START", hidden[0]), named.get("ROW END", hidden[1])
             parts = _without(keys.get(table, {}), period)
-            unique = tuple(_unique_keys(parts, found))
+            unique = tuple(_unique_keys(parts, found, engine))
             if not found.keys() >= {name for key in unique for name in key.columns if name}:
                 raise Retryable("MR-5023", f"{database}.{table} was altered while it was read")
             if connection.flavour is Flavour.MARIADB:
@@ -537,7 +588,7 @@ def _without(
 
 
 def _unique_keys(
-    indexes: Mapping[str, list[_KeyPart]], columns: Mapping[str, CatalogColumn]
+    indexes: Mapping[str, list[_KeyPart]], columns: Mapping[str, CatalogColumn], engine: str
 ) -> Iterable[UniqueKey]:
     operands = _operands(columns)
     for name in sorted(indexes, key=lambda name: (name != "PRIMARY", name)):
@@ -550,6 +601,7 @@ def _unique_keys(
             whole,
             lengths=lengths,
             finds_rows=not any(part.kind == "HASH" or part.is_hidden == "1" for part in parts),
+            is_hash=engine.upper() != "MEMORY" and any(part.kind == "HASH" for part in parts),
             descending=tuple(part.column for part in parts if part.order == "D"),
             by_session=any(
                 columns[part.column].by_session
@@ -589,7 +641,7 @@ _TABLE_KINDS = ("BASE TABLE", "SYSTEM VERSIONED", "SEQUENCE")
 _PERIOD_TYPES = {"date", "datetime", "timestamp"}
 COLUMNS_SQL = """
 SELECT TABLE_NAME, COLUMN_NAME, COLUMN_TYPE, DATA_TYPE, CHARACTER_SET_NAME, COLLATION_NAME, IS_NULLABLE,
-       COALESCE(GENERATION_EXPRESSION, ''), EXTRA
+       COALESCE(GENERATION_EXPRESSION, ''), EXTRA, CHARACTER_OCTET_LENGTH
 FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s ORDER BY TABLE_NAME, ORDINAL_POSITION
 """
 # without CREATE and DROP TABLE, because applications create temporary tables
@@ -610,6 +662,12 @@ ENGINES_SQL = "SELECT ENGINE FROM information_schema.ENGINES WHERE TRANSACTIONS 
 TABLE_KINDS_SQL = (
     "SELECT TABLE_NAME, TABLE_TYPE, ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s"
 )
+SIZES_SQL = "SELECT TABLE_NAME, TABLE_ROWS, AVG_ROW_LENGTH FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s"
+COLLATIONS_SQL = {
+    Flavour.MYSQL: "SELECT COLLATION_NAME, ID FROM information_schema.COLLATIONS",
+    # COLLATIONS has one row for all character sets of a collation like uca1400_ai_ci
+    Flavour.MARIADB: "SELECT FULL_COLLATION_NAME, ID FROM information_schema.COLLATION_CHARACTER_SET_APPLICABILITY",
+}
 UNIQUE_KEYS_SQL = """
 SELECT TABLE_NAME, INDEX_NAME, COLUMN_NAME, SUB_PART, COLLATION, INDEX_TYPE,
        0 /*!80000 + (IS_VISIBLE = 'NO') */ /*M!100600 + (IGNORED = 'YES') */,

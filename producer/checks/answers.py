@@ -6,6 +6,7 @@ They need no privilege. Without SELECT the account does not see the tables.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from drivers.mysql.catalog import read_databases
 from drivers.mysql.connection import MySqlSession
 from drivers.mysql.grants import HeldGrants, held_grants
 from drivers.mysql.members import ask_binlog_filters, ask_each
@@ -67,19 +68,14 @@ def ask_member_answers(connection: MySqlSession, server: ServerVersion) -> Answe
         held_grants(connection),
         read_clock(server_time),
         str(row["id"]),
-        ask_databases(connection),
+        frozenset(read_databases(connection)),
         tuple(ask_binlog_filters(connection, server)),
     )
 
 
-def ask_databases(connection: MySqlSession) -> frozenset[str]:
-    """The databases that the account sees."""
-    return frozenset(str(next(iter(row.values()))) for row in connection.named("SHOW DATABASES"))
-
-
 def ask_tables(connection: MySqlSession, admitted: Sequence[TableFilter]) -> Tables:
     """The tables that one of the filters admits. One query per database: MariaDB opens every table that it lists."""
-    visible = sorted(ask_databases(connection) - SYSTEM_DATABASES)
+    visible = sorted(read_databases(connection) - SYSTEM_DATABASES)
     (row,) = connection.named("SELECT @@max_allowed_packet AS bytes")
     packet_bytes = int(row["bytes"] or 0)
     keyless: list[str] = []

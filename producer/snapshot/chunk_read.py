@@ -15,19 +15,27 @@ Not done here: the thread (``reader``), the place of the chunk in the stream (``
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from drivers.mysql.catalog import (
+    CatalogTable,
+    read_collations,
+    read_databases,
+    read_names,
+    read_sizes,
+    read_table,
+)
 from drivers.mysql.connection import MySqlSession
 from drivers.mysql.errors import NO_COLUMN, NO_DATABASE, NO_TABLE, TABLE_CHANGED
+from drivers.mysql.grants import Role, as_grant_pattern, held_grants, needed_grants, shown
 from drivers.mysql.members import ask_position
-from millrace.errors import MillraceError
+from millrace.errors import Fatal, MillraceError
 from producer.convert.table_filter import NameFilter
-from producer.snapshot.catalog import Catalog
 from producer.snapshot.encoder import EncodedRows, ReadPlace, RowEncoder
 from producer.snapshot.images import Images, read_images
 from producer.snapshot.select_list import SESSION, Selection
-from producer.snapshot.structure import CatalogTable, table_schema
+from producer.snapshot.structure import refusal, snapshot_key, table_schema
 from producer.source.connection import Login, connect_member
 from schemas.chunks.chunk import EVERYTHING, Border, Chunk
 from schemas.chunks.key import FORCED
@@ -113,6 +121,7 @@ class MemberSession:
     may_wait: Callable[[], bool]
     _known: _Known | None = None
     _size: _Size = field(default_factory=_Size)
+    _collations: Mapping[str, int] = field(default_factory=dict)
     is_spent: bool = False  # the rest of a result was not read
 
     @classmethod
@@ -130,10 +139,10 @@ class MemberSession:
         return cls(connection, origin, may_wait)
 
     def names(self, filter_: NameFilter, patterns: Sequence[str]) -> dict[Name, int]:
-        """The tables that the task publishes, each with about its rows. Fatal MR-1005, see ``Catalog.names``."""
-        catalog = Catalog(self.connection, self.origin.connector)
-        names = catalog.names(filter_, patterns)
-        return dict.fromkeys(names, 0) | catalog.row_counts(names)
+        """The tables that the task publishes, each with about its rows. Errors: see ``published_names``."""
+        names = published_names(self.connection, filter_, patterns)
+        sizes = read_sizes(self.connection, sorted({database for database, _ in names}))
+        return {name: sizes.get(name, (0, 0))[0] for name in names}
 
     def read(self, request: ReadRequest) -> ReadChunk | Refused | None:
         """The chunk, or why there is none.
@@ -145,7 +154,7 @@ class MemberSession:
         try:
             return self._read(request)
         except MillraceError as error:
-            if error.errno in _CHANGED:
+            if error.errno in _CHANGED or error.code == "MR-5023":
                 self.is_spent = True
                 return None
             raise
@@ -187,12 +196,12 @@ class MemberSession:
         return executed | owned
 
     def _read(self, request: ReadRequest) -> ReadChunk | Refused | None:
-        table = Catalog(self.connection, self.origin.connector).table(request.name)
-        if table is None or not table.columns:
+        table = read_table(self.connection, request.name)
+        if table is None:
             return Refused("it does not exist", self._until(), is_gone=True)
-        if why := table.refusal():
+        if why := refusal(table):
             return Refused(why, self._until())
-        known, key = self._of(table), table.key
+        known, key = self._of(table), snapshot_key(table)
         assert key is not None
         limit = self._size.rows
         statement = chunk_select(known.selection, table, request.after, request.where, limit)
@@ -209,7 +218,8 @@ class MemberSession:
     def _of(self, table: CatalogTable) -> _Known:
         """The encoder of this structure."""
         if self._known is None or self._known.table != table:
-            schema = table_schema(table, self.origin.connector)
+            self._collations = self._collations or read_collations(self.connection)
+            schema = table_schema(table, self.origin.connector, self._collations)
             selection = Selection.of(table, schema)
             self._known = _Known(table, schema, RowEncoder(self.origin, selection), selection)
             self._size = _Size()
@@ -229,11 +239,26 @@ class MemberSession:
         return images
 
 
+def published_names(
+    connection: MySqlSession, filter_: NameFilter, patterns: Sequence[str]
+) -> list[Name]:
+    """The tables that the task publishes, without views and sequences.
+
+    Fatal MR-1005 if the account might not see all that the patterns match: the server hides tables without SELECT.
+    """
+    scopes = sorted({as_grant_pattern(pattern) for pattern in patterns})
+    needed = needed_grants(Role.SNAPSHOT, connection.flavour, scopes)
+    if missing := held_grants(connection).missing(needed):
+        raise Fatal("MR-1005", f"a snapshot needs {shown(missing.grants)}", fix=missing.fix)
+    databases = filter(filter_.admits_database, sorted(read_databases(connection)))
+    return [name for name in read_names(connection, databases) if filter_.admits(*name)]
+
+
 def chunk_select(
     selection: Selection, table: CatalogTable, after: tuple[str, ...], where: str, limit: int
 ) -> str:
     """The SELECT of a chunk: the key as texts, and the columns. ``after``, ``where``: as in ``ReadRequest``."""
-    key = table.key
+    key = snapshot_key(table)
     assert key is not None, "a table without a key is refused"
     chunk = Chunk(0, Border(after) if after else None)
     conditions = [chunk.where(key)] + ([f"({where})"] if where else [])

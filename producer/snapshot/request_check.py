@@ -4,20 +4,18 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from drivers.mysql.catalog import CatalogTable, read_collations, read_table
 from drivers.mysql.connection import MySqlSession
 from drivers.mysql.errors import NO_COLUMN
-from drivers.mysql.members import ask_identity
 from millrace.errors import Fatal, MillraceError
 from millrace.wording import near_names
 from producer.convert.table_filter import FoldedFilter, NameFilter
-from producer.snapshot.catalog import Catalog
-from producer.snapshot.chunk_read import chunk_select
+from producer.snapshot.chunk_read import chunk_select, published_names
 from producer.snapshot.select_list import SESSION, Selection
-from producer.snapshot.structure import CatalogTable, table_schema
+from producer.snapshot.structure import refusal, table_schema
 from producer.source.connection import connect_member
 from producer.source.set_stream import resolve_login
 from schemas.documents import CaptureTask, SetDocument
-from schemas.gtid import Flavour
 from schemas.requests.snapshot_request import SnapshotRequest
 from schemas.snapshot import Name, in_order
 from schemas.sql.quoting import table_name
@@ -39,19 +37,18 @@ def check_request(
     A table that only a pattern with * or ? matches is left out instead.
     """
     with _some_member(document) as connection:
-        identity = ask_identity(connection)
         folds = connection.named("SELECT @@lower_case_table_names AS folds")[0]["folds"]
         filter_: NameFilter = task.tables if folds == 0 else FoldedFilter.of(task.tables)
-        catalog = Catalog(connection, identity.flavour)
+        collations = read_collations(connection)
         for statement in SESSION:  # the mode and the character set decide what a condition means
             connection.named(statement)
-        names = catalog.names(filter_, request.tables)
+        names = published_names(connection, filter_, request.tables)
         _check_patterns(request, names, task.name)
         kept: list[Name] = []
         left_out: list[tuple[Name, str]] = []
         for name in in_order(names, request.tables):
-            table = catalog.table(name)
-            why = "it does not exist" if table is None else table.refusal()
+            table = read_table(connection, name)
+            why = "it does not exist" if table is None else refusal(table)
             if why and ".".join(name) in request.tables:
                 raise unreadable(name, table)
             if why:
@@ -59,7 +56,8 @@ def check_request(
                 continue
             kept.append(name)
             if request.where and table is not None:
-                _check_condition(connection, identity.flavour, table, request.where)
+                selection = Selection.of(table, table_schema(table, connection.flavour, collations))
+                _check_condition(connection, selection, table, request.where)
         if not kept:
             raise none_readable(request.tables)
         return CheckedRequest(tuple(kept), tuple(left_out))
@@ -72,13 +70,12 @@ def _check_patterns(request: SnapshotRequest, names: list[Name], task: str) -> N
 
 
 def _check_condition(
-    connection: MySqlSession, flavour: Flavour, table: CatalogTable, where: str
+    connection: MySqlSession, selection: Selection, table: CatalogTable, where: str
 ) -> None:
     """Explain the task's SELECT, and evaluate the condition for one row.
 
     There it has no parentheses around it: a condition like ``a) OR (b`` would be SQL only inside of them.
     """
-    selection = Selection.of(table, table_schema(table, flavour))
     name = table_name(table.database, table.table).decode()
     try:
         connection.named(f"EXPLAIN {chunk_select(selection, table, (), where, 1)}")
@@ -129,7 +126,7 @@ def unreadable(name: Name, table: CatalogTable | None) -> Fatal:
         fix = (
             "Give it a primary key of whole columns without a period, or leave it out of --tables."
         )
-    return Fatal("MR-4240", f"{full}: {table.refusal()}", fix=fix)
+    return Fatal("MR-4240", f"{full}: {refusal(table)}", fix=fix)
 
 
 def none_readable(patterns: Collection[str]) -> Fatal:
@@ -150,5 +147,5 @@ def wrong_condition(table: CatalogTable, error: Fatal) -> Fatal:
     if error.code == "MR-1005":
         fix = error.fix
     elif error.errno == NO_COLUMN:
-        fix = f"Correct --where: the columns of {full} are {', '.join(one.name for one in table.columns)}."
+        fix = f"Correct --where: the columns of {full} are {', '.join(table.columns)}."
     return Fatal("MR-4240", f"the condition can't be used with {full}: {error.message}", fix=fix)

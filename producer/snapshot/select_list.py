@@ -24,13 +24,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from drivers.mysql.catalog import CatalogTable
 from producer.convert.arrays import KernelArrays, Numbers
 from producer.convert.charset_tables import CharsetTables
 from producer.convert.column_program import ColumnProgram
 from producer.convert.kernel import program as p
 from producer.convert.kernel.decimals import packed_size
 from producer.snapshot.kernel import images as i
-from producer.snapshot.structure import CatalogTable
 from schemas.sql.quoting import quoted
 from schemas.table.structure import (
     FRACTION_CODES,
@@ -70,7 +70,7 @@ class Selection:
     @classmethod
     def of(cls, table: CatalogTable, schema: TableSchema) -> "Selection":
         """For a table of the catalogue and its structure."""
-        kinds = {column.name: column.base_type for column in table.columns}
+        kinds = {name: column.base_type for name, column in table.columns.items()}
         selected = (_selected(column, kinds.get(column.name, "")) for column in schema.columns)
         packs = np.array([_pack(column) for column in schema.columns], np.int64)
         return cls(schema, ", ".join(selected), packs)

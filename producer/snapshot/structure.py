@@ -7,13 +7,14 @@ type on both servers.
 MariaDB's hidden columns of UNIQUE keys over long columns (``DB_ROW_HASH_1``) are in the table map and not in the
 catalogue. They come last, are nullable, and no SELECT can read them: they are NULL in a snapshot.
 
-Not done here: asking the server (``reading``).
+Not done here: asking the server (``drivers.mysql.catalog``).
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
+from drivers.mysql.catalog import CatalogColumn, CatalogTable
 from millrace.errors import Fatal
 from schemas.chunks.key import ChunkKey, chunk_key
 from schemas.gtid import Flavour
@@ -66,116 +67,42 @@ _LABEL = re.compile(r"'((?:[^'\\]|''|\\.)*)'", re.DOTALL)
 _ESCAPED = {"\\n": "\n", "\\r": "\r", "\\0": "\0", "\\\\": "\\", "\\'": "'"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CatalogColumn:
-    """A column as ``information_schema.columns`` describes it (``schemas.chunks.key.TableColumn``).
+def snapshot_key(table: CatalogTable) -> ChunkKey | None:
+    """The primary key, which divides a table into chunks, if it can. No primary key can be hidden."""
+    primary = table.primary
+    if primary is None:
+        return None
+    return chunk_key(table.columns, (replace(primary, finds_rows=not primary.is_hash),))
 
-    ``full_type``: COLUMN_TYPE. ``octets``: CHARACTER_OCTET_LENGTH. ``extra``: EXTRA in upper case.
+
+def refusal(table: CatalogTable) -> str:
+    """Why no snapshot of the table can be taken; "" if one can."""
+    if table.primary is None:
+        return "it has no primary key, so a subscriber does not recognize a row that it has already"
+    if snapshot_key(table) is None:
+        return "its primary key has only a part of a column, or a period"
+    if table.is_versioned:
+        return "it is system-versioned, and its history has no primary key"
+    return ""
+
+
+def table_schema(
+    table: CatalogTable, flavour: Flavour, collations: Mapping[str, int]
+) -> TableSchema:
+    """The structure that the table map of the table's next change has. Fatal MR-6005 for an unknown type.
+
+    ``collations``: the numbers of collations by name.
     """
-
-    name: str
-    full_type: str
-    nullable: bool
-    charset: str = ""
-    collation: str = ""
-    octets: int = 0
-    extra: str = ""
-
-    @property
-    def base_type(self) -> str:
-        """The type without its length."""
-        return re.split(r"[ (]", self.full_type.lower(), maxsplit=1)[0]
-
-    @property
-    def type_text(self) -> str:
-        """COLUMN_TYPE as ``schemas.chunks.key.TableColumn`` has it."""
-        return self.full_type
-
-    @property
-    def generated(self) -> bool:
-        """Whether the server computes it."""
-        return "GENERATED" in self.extra.replace("DEFAULT_GENERATED", "")
-
-    @property
-    def is_compressed(self) -> bool:
-        """MariaDB's compressed columns."""
-        return "COMPRESSED" in self.full_type.upper()
-
-    def numbers(self) -> tuple[int, ...]:
-        """The numbers in the parentheses of the type."""
-        found = re.match(r"\w+\(([\d,]+)\)", self.full_type)
-        return tuple(map(int, found[1].split(","))) if found else ()
-
-
-@dataclass(frozen=True, slots=True)
-class CatalogKey:
-    """A unique key (``schemas.chunks.key.TableIndex``).
-
-    ``prefixes``: characters in the key, 0 for the whole column. ``descending``: the columns in descending order.
-    """
-
-    name: str
-    columns: tuple[str, ...]
-    prefixes: tuple[int, ...]
-    has_period: bool = False
-    is_hash: bool = False  # MariaDB's key over long columns
-    descending: tuple[str, ...] = ()
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether it has no prefix and no expression."""
-        return not any(self.prefixes) and not self.is_hash and all(self.columns)
-
-    @property
-    def finds_rows(self) -> bool:
-        """A primary key can't be hidden, and no other key is used."""
-        return not self.is_hash
-
-
-@dataclass(frozen=True, slots=True)
-class CatalogTable:
-    """A table of the catalogue. ``collations``: the numbers of collations by name."""
-
-    database: str
-    table: str
-    columns: tuple[CatalogColumn, ...]
-    unique_keys: tuple[CatalogKey, ...]
-    collations: Mapping[str, int]
-    is_versioned: bool = False
-
-    @property
-    def primary(self) -> CatalogKey | None:
-        """The primary key."""
-        return next((key for key in self.unique_keys if key.name == "PRIMARY"), None)
-
-    @property
-    def key(self) -> ChunkKey | None:
-        """The key that divides it into chunks."""
-        return chunk_key({column.name: column for column in self.columns}, self.unique_keys)
-
-    def refusal(self) -> str:
-        """Why no snapshot of it can be taken; "" if one can."""
-        if self.primary is None:
-            return "it has no primary key, so a subscriber does not recognize a row that it has already"
-        if self.key is None or self.key.name != "PRIMARY":
-            return "its primary key has only a part of a column, or a period"
-        if self.is_versioned:
-            return "it is system-versioned, and its history has no primary key"
-        return ""
-
-
-def table_schema(table: CatalogTable, flavour: Flavour) -> TableSchema:
-    """The structure that the table map of the table's next change has. Fatal MR-6005 for an unknown type."""
-    columns = [_column(column, table.collations, flavour) for column in table.columns]
+    columns = [_column(column, collations, flavour) for column in table.columns.values()]
     columns += _hashes(table)
-    indexes = {column.name: index for index, column in enumerate(table.columns)}
+    indexes = {name: index for index, name in enumerate(table.columns)}
     primary = table.primary
     return TableSchema(
         table.database,
         table.table,
         tuple(columns),
         tuple(indexes[name] for name in primary.columns) if primary else (),
-        primary.prefixes if primary else (),
+        (primary.lengths or (0,) * len(primary.columns)) if primary else (),
     )
 
 
@@ -186,12 +113,12 @@ def _hashes(table: CatalogTable) -> Iterable[Column]:
 
 
 def _column(column: CatalogColumn, collations: Mapping[str, int], flavour: Flavour) -> Column:
-    is_visible = flavour is Flavour.MARIADB or "INVISIBLE" not in column.extra
+    is_visible = flavour is Flavour.MARIADB or not column.is_invisible
     return Column(column.name, _type(column, collations, flavour), column.nullable, is_visible)
 
 
 def _type(column: CatalogColumn, collations: Mapping[str, int], flavour: Flavour) -> ColumnType:
-    base, numbers = column.base_type, column.numbers()
+    base, numbers = column.base_type, _numbers(column.full_type)
     is_unsigned = " unsigned" in column.full_type
     if base in _INTEGERS:
         return ColumnType(_INTEGERS[base], is_unsigned=is_unsigned)
@@ -223,16 +150,23 @@ def _type(column: CatalogColumn, collations: Mapping[str, int], flavour: Flavour
     return _string(column, collations)
 
 
+def _numbers(full_type: str) -> tuple[int, ...]:
+    """The numbers in the parentheses of the type."""
+    numbers = re.match(r"\w+\(([\d,]+)\)", full_type)
+    return tuple(map(int, numbers[1].split(","))) if numbers else ()
+
+
 _BYTES = TextEncoding(BINARY, BINARY_COLLATION_ID)
 
 
 def _string(column: CatalogColumn, collations: Mapping[str, int]) -> ColumnType:
     base, text = column.base_type, _text(column, collations)
+    is_compressed = "COMPRESSED" in column.full_type.upper()  # MariaDB's
     if base in _BLOBS:
-        code = TypeCode.BLOB_COMPRESSED if column.is_compressed else TypeCode.BLOB
+        code = TypeCode.BLOB_COMPRESSED if is_compressed else TypeCode.BLOB
         return ColumnType(code, _BLOBS[base], text=text)
     if base in ("varchar", "varbinary"):
-        if column.is_compressed:  # one byte names the method
+        if is_compressed:  # one byte names the method
             return ColumnType(TypeCode.VARCHAR_COMPRESSED, column.octets + 1, text=text)
         return ColumnType(TypeCode.VARCHAR, column.octets, text=text)
     if base in ("char", "binary"):
@@ -262,23 +196,3 @@ def _text(column: CatalogColumn, collations: Mapping[str, int]) -> TextEncoding:
     if not column.charset:
         return _BYTES
     return TextEncoding(column.charset, collations[column.collation])
-
-
-def keys_of(rows: Sequence[tuple[str, str, int, bool, bool]]) -> tuple[CatalogKey, ...]:
-    """The unique keys from (key, column, prefix, is a hash, descends), in key order.
-
-    A column is "" for an expression.
-    """
-    found: dict[str, list[tuple[str, int, bool, bool]]] = {}
-    for name, column, prefix, is_hash, descends in rows:
-        found.setdefault(name, []).append((column, prefix, is_hash, descends))
-    return tuple(
-        CatalogKey(
-            name,
-            tuple(column for column, *_ in parts),
-            tuple(prefix for _, prefix, *_ in parts),
-            is_hash=any(is_hash for _, _, is_hash, _ in parts),
-            descending=tuple(column for column, *_, descends in parts if descends),
-        )
-        for name, parts in found.items()
-    )

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from drivers.mysql.catalog import CatalogColumn, CatalogTable, UniqueKey
 from millrace.errors import Retryable
 from producer.binlog.events import FORMAT_DESCRIPTION, PREVIOUS_GTIDS
 from producer.binlog.gtid_runs import new_runs
@@ -34,7 +35,7 @@ from producer.snapshot.encoder import ReadPlace, RowEncoder
 from producer.snapshot.images import read_images
 from producer.snapshot.kernel.rows import changed_keys
 from producer.snapshot.select_list import Selection, selection_program
-from producer.snapshot.structure import CatalogColumn, CatalogTable, keys_of, table_schema
+from producer.snapshot.structure import table_schema
 from producer.source.receive.dump_stream import DumpStream, StreamFigures
 from producer.source.receive.verification import Verifier
 from schemas.documents import Member
@@ -138,9 +139,9 @@ if __name__ == "__main__":
 
 def warm_snapshot() -> None:
     """Encode and stamp one row of a table with one column, and find its key."""
-    columns = (CatalogColumn(name="a", full_type="int", nullable=False),)
-    table = CatalogTable("warm", "t", columns, keys_of([("PRIMARY", "a", 0, False, False)]), {})
-    schema = table_schema(table, Flavour.MYSQL)
+    columns = {"a": CatalogColumn("a", "int", "int", "", "", False, False)}
+    table = CatalogTable("warm", "t", columns, (UniqueKey("PRIMARY", ("a",), True),))
+    schema = table_schema(table, Flavour.MYSQL, {})
     selection = Selection.of(table, schema)
     gtid = any_gtid_of(parse_gtid_set(Flavour.MYSQL, ""))
     encoder = RowEncoder(Origin(Flavour.MYSQL, "warm", "warm"), selection)

@@ -3,7 +3,7 @@
 from contextlib import closing
 
 from deploy.servers import DatabaseServer
-from producer.snapshot.catalog import Catalog
+from drivers.mysql.catalog import read_table
 from producer.source.connection import connect_member
 from tests.kit.relay.relay import login_of, member_of
 
@@ -20,7 +20,7 @@ def test_key_without_overlaps_is_known_by_its_own_name(mariadb_server: DatabaseS
     )
     source = connect_member(member_of(mariadb_server), login_of(mariadb_server))
     with closing(source):
-        table = Catalog(source, mariadb_server.flavour).table((DATABASE, "t"))
+        table = read_table(source, (DATABASE, "t"))
     assert table is not None
     assert {key.name: key.has_period for key in table.unique_keys} == {"by`p": True, "plain": False}
     mariadb_server.execute(f"DROP DATABASE {DATABASE}")

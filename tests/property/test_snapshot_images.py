@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drivers.mysql.catalog import CatalogTable
 from millrace.errors import Fatal, Retryable
 from producer.snapshot.images import read_images
 from producer.snapshot.select_list import Selection
-from producer.snapshot.structure import CatalogTable
 from schemas.table.structure import (
     BINARY,
     BINARY_COLLATION_ID,
@@ -70,7 +70,7 @@ def _packed(unscaled: int) -> bytes:
 def selection_of(*types: ColumnType) -> Selection:
     """Nullable columns of these types."""
     columns = tuple(Column(f"c{number}", type_, True) for number, type_ in enumerate(types))
-    return Selection.of(CatalogTable("d", "t", (), (), {}), TableSchema("d", "t", columns, (), ()))
+    return Selection.of(CatalogTable("d", "t", {}, ()), TableSchema("d", "t", columns, (), ()))
 
 
 @given(ROWS, st.lists(st.integers(1, 40), max_size=60), st.integers(5, 3000))

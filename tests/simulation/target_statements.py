@@ -429,7 +429,18 @@ def _asked(sql: str) -> str:
 @statement(_asked(catalog.COLUMNS_SQL))
 def _columns(session: ModelSession, _: Found, asked: Values) -> tuple[list[Values], int]:
     return [
-        (name, column, "int", "int", None, None, "NO" if column in table.key else "YES", "", "")
+        (
+            name,
+            column,
+            "int",
+            "int",
+            None,
+            None,
+            "NO" if column in table.key else "YES",
+            "",
+            "",
+            None,
+        )
         for name, table in _shop(session, asked)
         for column in table.columns
     ], 0

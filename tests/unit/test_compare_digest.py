@@ -57,7 +57,7 @@ def test_other_charset_is_compared_as_utf8mb4_hex_digits() -> None:
 def test_set_with_an_empty_label_is_compared_with_its_number() -> None:
     """No label and the label '' have the same text."""
     plain, empty = (
-        (replace(column("a", "set", charset="latin1"), type_text=text),)
+        (replace(column("a", "set", charset="latin1"), full_type=text),)
         for text in ("set('b','c')", "set('','b')")
     )
     assert text_of(plain, plain) == "`a`"

@@ -2,28 +2,31 @@
 
 import pytest
 
+from drivers.mysql.catalog import CatalogColumn, CatalogTable, UniqueKey
 from millrace.errors import Fatal
 from millrace.wording import near_names
 from producer.snapshot.request_check import unpublished, unreadable, wrong_condition
-from producer.snapshot.structure import CatalogColumn, CatalogKey, CatalogTable
 
-COLUMNS = (
-    CatalogColumn(name="id", full_type="int", nullable=False),
-    CatalogColumn(name="v", full_type="int", nullable=True),
-)
-PRIMARY = CatalogKey("PRIMARY", ("id",), ())
+COLUMNS = {
+    name: CatalogColumn(name, "int", "int", "", "", nullable, False)
+    for name, nullable in (("id", False), ("v", True))
+}
+PRIMARY = UniqueKey("PRIMARY", ("id",), True)
 NAMES = [("shop", "orders"), ("shop", "Items")]
 
 
-def _table(*keys: CatalogKey, is_versioned: bool = False) -> CatalogTable:
-    return CatalogTable("shop", "t", COLUMNS, keys, {}, is_versioned)
+def _table(*keys: UniqueKey, is_versioned: bool = False) -> CatalogTable:
+    return CatalogTable("shop", "t", COLUMNS, keys, is_versioned=is_versioned)
 
 
 @pytest.mark.parametrize(
     ("table", "fix"),
     [
         (_table(), "ALTER TABLE shop.t ADD id"),
-        (_table(CatalogKey("PRIMARY", ("v",), (3,))), "a primary key of whole columns"),
+        (
+            _table(UniqueKey("PRIMARY", ("v",), False, lengths=(3,))),
+            "a primary key of whole columns",
+        ),
         (_table(PRIMARY, is_versioned=True), "Leave it out"),
         (None, "Leave it out"),
     ],

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from drivers.mysql.catalog import CatalogColumn, CatalogTable, UniqueKey
 from millrace.errors import Fatal
 from producer.convert.arrays import KernelArrays
 from producer.convert.charset_tables import CharsetTables
@@ -11,7 +12,7 @@ from producer.convert.kernel import program as p
 from producer.snapshot.encoder import EncodedRows, ReadPlace, RowEncoder
 from producer.snapshot.kernel.rows import changed_keys
 from producer.snapshot.select_list import Selection
-from producer.snapshot.structure import CatalogColumn, CatalogTable, keys_of, table_schema
+from producer.snapshot.structure import table_schema
 from schemas.gtid import Flavour
 from schemas.record.avro_codec import encode
 from schemas.record.avro_schema import envelope_schema, key_schema
@@ -25,31 +26,23 @@ from tests.kit.capture.topic_rows import batch_of
 
 GTID = "3e11fa47-71ca-11e1-9e33-c80aa9429562:7"
 COLUMNS = (
-    CatalogColumn(name="a", full_type="int", nullable=False),
-    CatalogColumn(
-        name="b",
-        full_type="varchar(9)",
-        nullable=False,
-        charset="utf8mb4",
-        collation="utf8mb4_bin",
-        octets=36,
-    ),
-    CatalogColumn(name="e", full_type="enum('x','y')", nullable=True),
-    CatalogColumn(name="f", full_type="float", nullable=True),
-    CatalogColumn(name="y", full_type="binary(3)", nullable=True, octets=3),
+    CatalogColumn("a", "int", "int", "", "", False, False),
+    CatalogColumn("b", "varchar(9)", "varchar", "utf8mb4", "utf8mb4_bin", False, False, octets=36),
+    CatalogColumn("e", "enum('x','y')", "enum", "", "", True, False),
+    CatalogColumn("f", "float", "float", "", "", True, False),
+    CatalogColumn("y", "binary(3)", "binary", "", "", True, False, octets=3),
 )
 TABLE = CatalogTable(
     "shop",
     "t",
-    COLUMNS,
-    keys_of([("PRIMARY", "b", 0, False, False), ("PRIMARY", "a", 0, False, False)]),
-    {"utf8mb4_bin": 46},
+    {column.name: column for column in COLUMNS},
+    (UniqueKey("PRIMARY", ("b", "a"), True),),
 )
 
 
 def schema_of() -> TableSchema:
     """The structure of the table."""
-    return table_schema(TABLE, Flavour.MYSQL)
+    return table_schema(TABLE, Flavour.MYSQL, {"utf8mb4_bin": 46})
 
 
 def encoded(*rows: tuple[bytes | None, ...]) -> EncodedRows:
