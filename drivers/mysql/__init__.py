@@ -1,10 +1,11 @@
 """MySQL and MariaDB as clients meet them.
 
 errors              the error numbers of the servers and of the driver, each with its kind
-connection          PyMySQL and the codes of its errors, for both sides of apply
+connection          sessions: the only module that uses PyMySQL; its caller has the codes of errors
+dump_errors         the errors with which a server ends a dump, by their texts
 catalog             columns, keys and foreign keys of tables, as values
 folds, collation    how collations weigh characters
-session             what questions need of a connection of either half
+session             the least that questions need of a session
 grants              what accounts need, hold and miss, and the GRANT that gives it
 members             the facts of a set's members, asked at the same time
 preflight           settings that hide, truncate or reorder changes

@@ -210,13 +210,13 @@ def read_inventory(connection: MySqlSession, *, with_folds: bool = True) -> Inve
     """
     for _ in range(READS_MAX - 1):
         try:
-            found = _read_once(connection, with_folds=with_folds)
+            inventory = _read_once(connection, with_folds=with_folds)
         except Retryable as exc:
             if exc.code != "MR-5023":
                 raise
         else:
-            if alter_count(connection) == found.alter_count:
-                return found
+            if alter_count(connection) == inventory.alter_count:
+                return inventory
     return _read_once(connection, with_folds=with_folds)
 
 
@@ -264,8 +264,9 @@ def read_again(connection: MySqlSession, known: Inventory, changed: Changed) -> 
     foreign: list[ForeignKey] = []
     rolling_back = _rolling_back(connection)
     for database, table in sorted(asked):
-        tables |= (found := _read_tables(connection, database, rolling_back, table))
-        if found and _has_foreign_keys(connection, database, table):
+        again = read_table(connection, (database, table), rolling_back)
+        tables[database, table] = again
+        if again and _has_foreign_keys(connection, database, table):
             foreign += _read_foreign_keys(connection, database, table)
     if changed.databases:
         for database in sorted((changed.databases & read_databases(connection)) - SYSTEM_DATABASES):
@@ -376,12 +377,12 @@ def _has_foreign_keys(connection: MySqlSession, database: str, table: str) -> bo
 
 def read_triggers(connection: MySqlSession) -> dict[TableKey, tuple[str, ...]]:
     """The names of each table's triggers that the account can see, for which it needs TRIGGER."""
-    found: dict[TableKey, tuple[str, ...]] = {}
+    triggers: dict[TableKey, tuple[str, ...]] = {}
     for row in connection.query(TRIGGERS_SQL):
         database, table, name = map(_text, row)
         if database not in SYSTEM_DATABASES:
-            found[database, table] = (*found.get((database, table), ()), name)
-    return found
+            triggers[database, table] = (*triggers.get((database, table), ()), name)
+    return triggers
 
 
 def hold_triggers(connection: MySqlSession, table: TableKey) -> tuple[str, ...]:
@@ -446,8 +447,8 @@ def _read_tables(
         ends.setdefault(table, {})[generated.upper()] = name
         if generated and generated.upper() not in _ENDS:
             expressions.setdefault(table, {})[name] = generated
-    for table, found_expressions in expressions.items():
-        columns[table] |= _by_session(columns[table], found_expressions)
+    for table, expression_of in expressions.items():
+        columns[table] |= _by_session(columns[table], expression_of)
     kinds = {
         _text(table): (_text(kind), _text(engine))
         for table, kind, engine in connection.query(asked(TABLE_KINDS_SQL), wanted)
@@ -457,7 +458,7 @@ def _read_tables(
         table, index, *part = map(_text, row)
         keys.setdefault(table, {}).setdefault(index, []).append(_KeyPart(*part))
     tables = {}
-    for table, found in columns.items():
+    for table, columns_of in columns.items():
         kind, engine = kinds.get(table, ("", ""))
         if kind in _TABLE_KINDS:
             period: tuple[str, ...] = ()
@@ -465,15 +466,15 @@ def _read_tables(
                 named, hidden = ends[table], HIDDEN_PERIOD
                 period = named.get("ROW START", hidden[0]), named.get("ROW END", hidden[1])
             parts = _without(keys.get(table, {}), period)
-            unique = tuple(_unique_keys(parts, found, engine))
-            if not found.keys() >= {name for key in unique for name in key.columns if name}:
+            unique = tuple(_unique_keys(parts, columns_of, engine))
+            if not columns_of.keys() >= {name for key in unique for name in key.columns if name}:
                 raise Retryable("MR-5023", f"{database}.{table} was altered while it was read")
             if connection.flavour is Flavour.MARIADB:
-                unique = _with_periods(connection, (database, table), found, unique)
+                unique = _with_periods(connection, (database, table), columns_of, unique)
             tables[database, table] = CatalogTable(
                 database,
                 table,
-                found,
+                columns_of,
                 unique,
                 engine,
                 engine in rolling_back,
@@ -535,21 +536,21 @@ def _read_foreign_keys(
     """The foreign keys of the database's tables, or only those of the child ``table_name``."""
     asked = of_one_table if table_name else str
     wanted = (database, table_name) if table_name else (database,)
-    known = {
+    actions = {
         (_text(table), _text(name)): Actions.of(_text(delete), _text(update))
         for table, name, delete, update in connection.query(asked(FOREIGN_RULES_SQL), wanted)
     }
-    found: dict[tuple[str, str], list[tuple[str, ...]]] = {}
+    columns: dict[tuple[str, str], list[tuple[str, ...]]] = {}
     for row in connection.query(asked(FOREIGN_COLUMNS_SQL), wanted):
         table, name, *rest = map(_text, row)
-        found.setdefault((table, name), []).append(tuple(rest))
-    for (table, name), parts in found.items():
+        columns.setdefault((table, name), []).append(tuple(rest))
+    for (table, name), parts in columns.items():
         yield ForeignKey(
             (database, table),
             tuple(part[0] for part in parts),
             (parts[0][1], parts[0][2]),
             tuple(part[3] for part in parts),
-            known.get((table, name)) or _shown_actions(connection, (database, table, name)),
+            actions.get((table, name)) or _shown_actions(connection, (database, table, name)),
             name,
         )
 
@@ -580,11 +581,11 @@ class _KeyPart:
 def _without(
     indexes: Mapping[str, list[_KeyPart]], period: tuple[str, ...]
 ) -> Mapping[str, list[_KeyPart]]:
-    found = {
+    remaining = {
         name: [part for part in parts if part.column not in period]
         for name, parts in indexes.items()
     }
-    return {name: parts for name, parts in found.items() if parts}
+    return {name: parts for name, parts in remaining.items() if parts}
 
 
 def _unique_keys(

@@ -250,11 +250,15 @@ def ask_position(session: Session, flavour: Flavour) -> GtidPosition:
     (row,) = session.named(
         "SELECT @@GLOBAL.gtid_slave_pos AS executed, @@GLOBAL.gtid_binlog_pos AS position"
     )
-    logged = MariadbGtidSet.parse(_text(row["position"]))
-    executed = MariadbGtidSet.parse(_text(row["executed"])).gtids()
-    # A rebuilt server has logged nothing yet in some domains.
-    unlogged = (gtid for gtid in executed if logged.last(gtid.domain) is None)
-    return MariadbGtidSet.of([*logged.gtids(), *unlogged])
+    return with_unlogged(_text(row["position"]), _text(row["executed"]))
+
+
+def with_unlogged(logged: str, executed: str) -> MariadbGtidSet:
+    """What MariaDB has logged and executed: a rebuilt server has logged nothing yet in some domains."""
+    position = MariadbGtidSet.parse(logged)
+    others = MariadbGtidSet.parse(executed).gtids()
+    unlogged = (gtid for gtid in others if position.last(gtid.domain) is None)
+    return MariadbGtidSet.of([*position.gtids(), *unlogged])
 
 
 def _ask_state(session: Session, flavour: Flavour) -> tuple[MariadbGtid, ...]:

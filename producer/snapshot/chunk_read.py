@@ -29,7 +29,7 @@ from drivers.mysql.catalog import (
 from drivers.mysql.connection import MySqlSession
 from drivers.mysql.errors import NO_COLUMN, NO_DATABASE, NO_TABLE, TABLE_CHANGED
 from drivers.mysql.grants import Role, as_grant_pattern, held_grants, needed_grants, shown
-from drivers.mysql.members import ask_position
+from drivers.mysql.members import ask_position, with_unlogged
 from millrace.errors import Fatal, MillraceError
 from producer.convert.table_filter import NameFilter
 from producer.snapshot.encoder import EncodedRows, ReadPlace, RowEncoder
@@ -40,7 +40,7 @@ from producer.source.connection import Login, connect_member
 from schemas.chunks.chunk import EVERYTHING, Border, Chunk
 from schemas.chunks.key import FORCED
 from schemas.documents import Member
-from schemas.gtid import Flavour, GtidPosition, GtidSet, MariadbGtidSet
+from schemas.gtid import Flavour, GtidPosition, GtidSet
 from schemas.record.control import Origin
 from schemas.snapshot import Name
 from schemas.sql.quoting import table_name
@@ -103,7 +103,7 @@ class _Size:
 
 
 @dataclass(slots=True)
-class _Known:
+class _LastTable:
     """The table that was read last, and its encoder."""
 
     table: CatalogTable
@@ -119,7 +119,7 @@ class MemberSession:
     connection: MySqlSession
     origin: Origin
     may_wait: Callable[[], bool]
-    _known: _Known | None = None
+    _last: _LastTable | None = None
     _size: _Size = field(default_factory=_Size)
     _collations: Mapping[str, int] = field(default_factory=dict)
     is_spent: bool = False  # the rest of a result was not read
@@ -183,7 +183,7 @@ class MemberSession:
             "SELECT BINLOG_GTID_POS(%s, %s) AS position, @@GLOBAL.gtid_slave_pos AS executed",
             (str(place[0]), int(place[1] or 0)),
         )
-        return _with_unlogged(str(row["position"] or ""), str(row["executed"] or ""))
+        return with_unlogged(str(row["position"] or ""), str(row["executed"] or ""))
 
     def _until(self) -> GtidPosition:
         """A set of all source transactions that a read before it may have seen."""
@@ -201,38 +201,38 @@ class MemberSession:
             return Refused("it does not exist", self._until(), is_gone=True)
         if why := refusal(table):
             return Refused(why, self._until())
-        known, key = self._of(table), snapshot_key(table)
+        last, key = self._of(table), snapshot_key(table)
         assert key is not None
         limit = self._size.rows
-        statement = chunk_select(known.selection, table, request.after, request.where, limit)
-        images = self._images(known, statement, len(key.columns))
+        statement = chunk_select(last.selection, table, request.after, request.where, limit)
+        images = self._images(last, statement, len(key.columns))
         if self.is_spent:
             return None
         self._size.note(images.rows, len(images.octets), limit)
         until = self._until()
         place = request.at
         at = ReadPlace(place.snapshot, place.chunk, place.gtid, time.time_ns() // 1_000_000)
-        rows = known.encoder.encode(images, at)
+        rows = last.encoder.encode(images, at)
         return ReadChunk(rows, images.key, until, images.rows < limit)
 
-    def _of(self, table: CatalogTable) -> _Known:
+    def _of(self, table: CatalogTable) -> _LastTable:
         """The encoder of this structure."""
-        if self._known is None or self._known.table != table:
+        if self._last is None or self._last.table != table:
             self._collations = self._collations or read_collations(self.connection)
             schema = table_schema(table, self.origin.connector, self._collations)
             selection = Selection.of(table, schema)
-            self._known = _Known(table, schema, RowEncoder(self.origin, selection), selection)
+            self._last = _LastTable(table, schema, RowEncoder(self.origin, selection), selection)
             self._size = _Size()
-        return self._known
+        return self._last
 
-    def _images(self, known: _Known, statement: str, keys: int) -> Images:
+    def _images(self, last: _LastTable, statement: str, keys: int) -> Images:
         """The rows of a statement, with the key in the first ``keys`` columns.
 
         If they are too large, the session is spent, and the next chunk asks for fewer.
         """
         packets = self.connection.read_packets(statement)
         self.is_spent = True  # until the whole result is read
-        images = read_images(packets, known.selection, keys=keys, bytes_max=BYTES_MAX)
+        images = read_images(packets, last.selection, keys=keys, bytes_max=BYTES_MAX)
         self.is_spent = images.is_cut
         if images.is_cut:
             self._size.rows = images.rows
@@ -270,11 +270,3 @@ def chunk_select(
         + (f" WHERE {wanted}" if wanted else "")
         + f" ORDER BY {', '.join(column.sorting for column in key.columns)} LIMIT {limit}"
     )
-
-
-def _with_unlogged(logged: str, executed: str) -> GtidPosition:
-    """As ``ask_position``: a rebuilt server has logged nothing yet in some domains."""
-    known = MariadbGtidSet.parse(logged)
-    others = MariadbGtidSet.parse(executed).gtids()
-    missing = (gtid for gtid in others if known.last(gtid.domain) is None)
-    return MariadbGtidSet.of([*known.gtids(), *missing])

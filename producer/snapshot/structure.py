@@ -185,11 +185,11 @@ def _labelled(column: CatalogColumn, collations: Mapping[str, int]) -> ColumnTyp
 
 def _labels(full_type: str) -> tuple[str | None, ...]:
     """The labels; None for one that equals an earlier one."""
-    found: list[str | None] = []
+    labels: list[str | None] = []
     for label in _LABEL.findall(full_type):
         text = re.sub(r"\\.|''", lambda part: _ESCAPED.get(part[0], part[0][-1]), label)
-        found.append(None if text in found else text)
-    return tuple(found)
+        labels.append(None if text in labels else text)
+    return tuple(labels)
 
 
 def _text(column: CatalogColumn, collations: Mapping[str, int]) -> TextEncoding:
