@@ -254,7 +254,7 @@ def ask_position(session: Session, flavour: Flavour) -> GtidPosition:
 
 
 def with_unlogged(logged: str, executed: str) -> MariadbGtidSet:
-    """What MariaDB has logged and executed: a rebuilt server has logged nothing yet in some domains."""
+    """The GTIDs logged by MariaDB, and those executed: a rebuilt server has logged nothing yet in some domains."""
     position = MariadbGtidSet.parse(logged)
     others = MariadbGtidSet.parse(executed).gtids()
     unlogged = (gtid for gtid in others if position.last(gtid.domain) is None)
