@@ -15,7 +15,7 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
-from deploy.servers.die_with_parent import PR_SET_PDEATHSIG
+from deploy.servers import die_with_parent
 from millrace import faults
 from tests.kit.waiting import eventually
 
@@ -59,6 +59,11 @@ class Fork:
         self.send_signal(signal.SIGKILL)
 
 
+def ending_with_us(*command: str) -> tuple[str, ...]:
+    """The command of a process that the kernel kills when the thread that starts it ends."""
+    return (sys.executable, "-IS", die_with_parent.__file__, str(os.getpid()), *command)
+
+
 def fork(
     main: Callable[[list[str]], int],
     arguments: list[str],
@@ -83,7 +88,9 @@ def _run_program(
     environment: dict[str, str],
     log: Path,
 ) -> None:
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # the parent is the server of forks
+    ctypes.CDLL(None).prctl(
+        die_with_parent.PR_SET_PDEATHSIG, signal.SIGKILL
+    )  # the parent is the server of forks
     with log.open("ab") as file:
         for number in (1, 2):
             os.dup2(file.fileno(), number)

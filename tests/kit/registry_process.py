@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from deploy.servers import KafkaServer
+from tests.kit.forked import ending_with_us
 
 
 def command(kafka: KafkaServer, topic: str, *options: str) -> tuple[str, ...]:
@@ -22,7 +23,7 @@ def started(
     """A registry process that accepts requests: its address and the process."""
     pipe = subprocess.PIPE
     with subprocess.Popen(
-        command(kafka, topic, *options), stdout=pipe, stderr=pipe, text=True
+        ending_with_us(*command(kafka, topic, *options)), stdout=pipe, stderr=pipe, text=True
     ) as process:
         assert process.stdout is not None
         try:

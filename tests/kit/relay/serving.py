@@ -17,6 +17,7 @@ from producer.serve.login import ServedAccount
 from producer.serve.server import RelayServer, ServeOptions
 from schemas.documents.secret import SecretReference
 from schemas.gtid import Flavour
+from tests.kit.forked import ending_with_us
 from tests.kit.relay.stream import Address
 from tests.kit.waiting import eventually
 
@@ -67,11 +68,11 @@ class ServeProcess:
 
     def start(self) -> None:
         """Start it, and wait until it accepts clients."""
-        command = [
+        command = ending_with_us(
             *(sys.executable, "-m", "millrace", "relay", "serve", SET_NAME),
             *("--relay-dir", str(self.relay_dir), "--listen", f"127.0.0.1:{self.port}"),
             *("--password", "env:SERVED_PASSWORD"),
-        ]
+        )
         environment = os.environ | {"SERVED_PASSWORD": PASSWORD}
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
         assert self.process.stdout is not None

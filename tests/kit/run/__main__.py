@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
 
-from deploy.servers import die_with_parent
+from tests.kit.forked import ending_with_us
 from tests.kit.paths import ROOT
 from tests.kit.run.budgets import budget_lines
 from tests.kit.run.messages import Assigned, Begun, Collected, Ended, FileDone, Message
@@ -71,10 +71,9 @@ class LaneProcess:
         self.line, theirs = Pipe()
         plugin = ("-p", "tests.kit.run.lane", "--lane-fd", str(theirs.fileno()))
         pytest = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *plugin, *options)
-        command = (sys.executable, "-IS", die_with_parent.__file__, str(os.getpid()), *pytest)
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                command,
+                ending_with_us(*pytest),
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
