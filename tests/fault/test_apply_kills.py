@@ -1,7 +1,8 @@
 """Apply under kill -9: Python workers in a turn, the driver with a turn before the mark, the target.
 
-`make test` has these three kills on a whole stack (``tests/stack/test_kills.py``), without Spark in
-``test_apply_target_deaths.py``, and on the model (``tests/property/test_apply_model.py``).
+`make test` has these kills on a whole stack (``tests/stack/test_kills.py``), without Spark in
+``test_apply_target_deaths.py`` and ``tests/integration/test_apply_whole.py``, and on the model
+(``tests/property/test_apply_model.py``).
 """
 
 import os
@@ -25,7 +26,7 @@ from tests.kit.apply.topic import RecordStream, TopicWriter
 from tests.kit.paths import ROOT
 from tests.kit.waiting import eventually, until_locked_out
 
-pytestmark = pytest.mark.usefixtures("target_password")
+pytestmark = [pytest.mark.chaos, pytest.mark.usefixtures("target_password")]
 
 ROWS = 12_000
 LARGE_ROWS = 70_000  # more than two windows
@@ -73,7 +74,6 @@ def _check(server: DatabaseServer, name: str) -> None:
     server.execute(f"DROP DATABASE {name}")
 
 
-@pytest.mark.chaos
 @pytest.mark.parametrize(
     "point", ["apply.before_lane_commit", "apply.after_lane_commit", "apply.after_turn"]
 )
@@ -126,7 +126,6 @@ def test_killed_worker_leaves_no_part_of_a_large_source_transaction(
     target_server.execute(f"DROP DATABASE {name}")
 
 
-@pytest.mark.chaos
 def test_next_driver_completes_the_work_of_a_killed_one(
     spark: SparkDriver, kafka: KafkaServer, target_server: DatabaseServer, tmp_path: Path
 ) -> None:
@@ -158,7 +157,6 @@ def _environment(fault: str) -> dict[str, str]:
     return os.environ | {"MILLRACE_FAULT": fault, "PYTHONPATH": str(ROOT)}
 
 
-@pytest.mark.chaos
 @pytest.mark.parametrize("flavour", ["mariadb"])
 def test_killed_target_loses_and_repeats_no_row(
     spark: SparkDriver, kafka: KafkaServer, new_server: NewServer, flavour: str
