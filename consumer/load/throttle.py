@@ -18,8 +18,7 @@ class Gauges:
 
     def measure(self) -> Measured:
         """Both figures now. Retryable if a server does not answer."""
-        source = self._session(self.source)
-        lag_s = greatest_lag_s(ask_replications(source, source.version))
+        lag_s = greatest_lag_s(ask_replications(self._session(self.source)))
         return Measured(lag_s, threads_running(self._session(self.target)))
 
     def _session(self, endpoint: Endpoint) -> MySqlSession:

@@ -39,11 +39,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
-from drivers.mysql.session import Session
 from millrace.codes import CATALOGUE
 from schemas.gtid import Flavour
 from schemas.sql.quoting import quoted
+
+if TYPE_CHECKING:  # it imports this module for its errors
+    from drivers.mysql.connection import MySqlSession
 
 EVERYWHERE = "*"  # the scope *.*
 EVERY_DATABASE = "%"  # a pattern: *.* without the rights of the server itself
@@ -268,7 +271,7 @@ class HeldGrants:
         return " ".join([*before, *revoked, *after])
 
 
-def held_grants(session: Session) -> HeldGrants:
+def held_grants(session: "MySqlSession") -> HeldGrants:
     """The rights of the account of this session."""
     return parse_grants(str(next(iter(row.values()))) for row in session.named("SHOW GRANTS"))
 

@@ -17,7 +17,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from drivers.mysql.session import Session
+from drivers.mysql.connection import MySqlSession
 from drivers.mysql.start_file import ask_binlog_state, find_start_file
 from millrace.errors import Fatal, MillraceError
 from schemas.documents.model import Member
@@ -172,7 +172,7 @@ def ask_each(servers: Sequence[S], ask: Callable[[S], T]) -> list[T | MillraceEr
 
 def ask_members(
     members: Sequence[Member],
-    connect: Callable[[Member], Session],
+    connect: Callable[[Member], MySqlSession],
     *,
     wanted: GtidPosition | None = None,
 ) -> tuple[MemberFacts, ...]:
@@ -193,33 +193,35 @@ def _or_error(member: Member, answer: MemberFacts | MillraceError) -> MemberFact
     return MemberFacts(member, error=answer) if isinstance(answer, MillraceError) else answer
 
 
-def _with_later_position(fact: MemberFacts, connect: Callable[[Member], Session]) -> MemberFacts:
-    if not fact.is_primary or fact.identity is None or fact.binlog is None:
+def _with_later_position(
+    fact: MemberFacts, connect: Callable[[Member], MySqlSession]
+) -> MemberFacts:
+    if not fact.is_primary or fact.binlog is None:
         return fact
     try:
         with closing(connect(fact.member)) as session:
-            position = ask_position(session, fact.identity.flavour)
-            state = _ask_state(session, fact.identity.flavour)
+            position = ask_position(session)
+            state = _ask_state(session)
     except MillraceError as error:
         return MemberFacts(fact.member, error=error)
     return replace(fact, binlog=replace(fact.binlog, position=position, state=state))
 
 
 def ask_member(
-    session: Session, member: Member, *, wanted: GtidPosition | None = None
+    session: MySqlSession, member: Member, *, wanted: GtidPosition | None = None
 ) -> MemberFacts:
     """Query one member. Errors: those of the session, and Fatal MR-1020."""
     identity = ask_identity(session)
     variables = _ask_variables(session)
-    replications = ask_replications(session, identity.dialect)
+    replications = ask_replications(session)
     if replications:
-        filters = tuple(ask_binlog_filters(session, identity.dialect))
+        filters = tuple(ask_binlog_filters(session))
         replications = tuple(
             replace(one, filters=tuple(sorted({*one.filters, *filters}))) for one in replications
         )
     binlog = None
     if variables.get("log_bin") == "ON":
-        binlog = ask_binlog(session, identity.flavour, wanted=wanted)
+        binlog = ask_binlog(session, wanted=wanted)
     return MemberFacts(
         member,
         identity=identity,
@@ -229,7 +231,7 @@ def ask_member(
     )
 
 
-def ask_identity(session: Session) -> Identity:
+def ask_identity(session: MySqlSession) -> Identity:
     """Query a server's identity. Fatal MR-1020 if it is neither MySQL nor MariaDB."""
     version = session.version_text
     if "mariadb" in version.lower():
@@ -242,11 +244,11 @@ def ask_identity(session: Session) -> Identity:
     return Identity(Flavour.MYSQL, str(rows[0]["Value"]).lower(), version)
 
 
-def ask_position(session: Session, flavour: Flavour) -> GtidPosition:
+def ask_position(session: MySqlSession) -> GtidPosition:
     """The GTIDs in the server's binlog, plus those it executed before it wrote one."""
-    if flavour is Flavour.MYSQL:
+    if session.flavour is Flavour.MYSQL:
         (row,) = session.named("SELECT @@GLOBAL.gtid_executed AS position")
-        return parse_gtid_set(flavour, _text(row["position"]))
+        return parse_gtid_set(Flavour.MYSQL, _text(row["position"]))
     (row,) = session.named(
         "SELECT @@GLOBAL.gtid_slave_pos AS executed, @@GLOBAL.gtid_binlog_pos AS position"
     )
@@ -261,34 +263,32 @@ def with_unlogged(logged: str, executed: str) -> MariadbGtidSet:
     return MariadbGtidSet.of([*position.gtids(), *unlogged])
 
 
-def _ask_state(session: Session, flavour: Flavour) -> tuple[MariadbGtid, ...]:
-    return ask_binlog_state(session) if flavour is Flavour.MARIADB else ()
+def _ask_state(session: MySqlSession) -> tuple[MariadbGtid, ...]:
+    return ask_binlog_state(session) if session.flavour is Flavour.MARIADB else ()
 
 
-def _ask_variables(session: Session) -> dict[str, str]:
+def _ask_variables(session: MySqlSession) -> dict[str, str]:
     names = ", ".join(f"'{name}'" for name in VARIABLES)
     rows = session.named(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})")
     return {_text(row["Variable_name"]).lower(): _text(row["Value"]) for row in rows}
 
 
-def ask_binlog(
-    session: Session, flavour: Flavour, *, wanted: GtidPosition | None = None
-) -> MemberBinlog:
+def ask_binlog(session: MySqlSession, *, wanted: GtidPosition | None = None) -> MemberBinlog:
     """Query a member's binlog. Errors: those of the session; errors about ``wanted`` go into the result."""
-    oldest = find_start_file(session, flavour=flavour, wanted=None)
+    oldest = find_start_file(session, wanted=None)
     wanted_error: MillraceError | None = None
     try:
         if wanted is not None:
-            find_start_file(session, flavour=flavour, wanted=wanted)
+            find_start_file(session, wanted=wanted)
     except MillraceError as error:
         wanted_error = error
-    position, state = ask_position(session, flavour), _ask_state(session, flavour)
+    position, state = ask_position(session), _ask_state(session)
     return MemberBinlog(position, oldest.before, wanted_error, state)
 
 
-def ask_replications(session: Session, server: ServerVersion) -> tuple[Replication, ...]:
+def ask_replications(session: MySqlSession) -> tuple[Replication, ...]:
     """Query each connection of a replica, with the replica's own filters only; none if the server is no replica."""
-    return tuple(map(replication_of, session.named(server.replica_status)))
+    return tuple(map(replication_of, session.named(session.version.replica_status)))
 
 
 def replication_of(row: Mapping[str, object]) -> Replication:
@@ -321,9 +321,9 @@ def _stopped(thread: str, status: Mapping[str, object]) -> str:
     return f"its {thread} thread {how}" + (f" ({error})" if error else "")
 
 
-def ask_binlog_filters(session: Session, server: ServerVersion) -> Iterable[str]:
+def ask_binlog_filters(session: MySqlSession) -> Iterable[str]:
     """Query which databases the server logs, such as ``Binlog_Do_DB=shop``; nothing if it logs all."""
-    for row in session.named(server.binlog_status):
+    for row in session.named(session.version.binlog_status):
         for name in ("Binlog_Do_DB", "Binlog_Ignore_DB"):
             if value := _text(row.get(name)):
                 yield f"{name}={value}"

@@ -109,7 +109,7 @@ def _ask(endpoint: Endpoint) -> _Answer:
 def sources_of(session: MySqlSession) -> tuple[str, ...]:
     """The servers it replicates from, as host:port; also empty if the account may not query them."""
     try:
-        return tuple(one.source for one in ask_replications(session, session.version))
+        return tuple(one.source for one in ask_replications(session))
     except Fatal as exc:
         if exc.code == "MR-5007":
             return ()

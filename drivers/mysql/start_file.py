@@ -22,9 +22,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from drivers.mysql.connection import MySqlSession
 from drivers.mysql.dump_errors import explain_dump_error
 from drivers.mysql.errors import COMMAND_FAILED
-from drivers.mysql.session import Session
 from millrace.errors import Fatal, Retryable
 from schemas.documents.model import Member
 from schemas.gtid import (
@@ -55,7 +55,7 @@ class StartFile:
     before: GtidPosition
 
 
-def list_binlog_files(session: Session) -> dict[str, int]:
+def list_binlog_files(session: MySqlSession) -> dict[str, int]:
     """The size in bytes by file name, oldest file first; empty if the server writes no binlog."""
     return {
         str(row["Log_name"]): int(str(row["File_size"] or 0))
@@ -64,9 +64,8 @@ def list_binlog_files(session: Session) -> dict[str, int]:
 
 
 def find_start_file(
-    session: Session,
+    session: MySqlSession,
     *,
-    flavour: Flavour,
     wanted: GtidPosition | None,
     page_events: int = PAGE_EVENTS,
 ) -> StartFile:
@@ -75,15 +74,15 @@ def find_start_file(
     if not files:
         raise Fatal("MR-1010", f"{session.name} has no binlog files", member=session.name)
     index = 0 if wanted is None else len(files) - 1
-    before = previous_gtids(session, flavour=flavour, file=files[index])
+    before = previous_gtids(session, files[index])
     while wanted is not None and index and not wanted.includes(before):
         index -= 1
-        before = previous_gtids(session, flavour=flavour, file=files[index])
+        before = previous_gtids(session, files[index])
     from_backup, listed = MariadbGtidSet.of(()), before
-    if flavour is Flavour.MYSQL:
+    if session.flavour is Flavour.MYSQL:
         if listed == wanted:
             _check_anonymous(session, files[:index], listed)
-        before = unite(before, _variable(session, flavour, "gtid_purged"))
+        before = unite(before, _variable(session, "gtid_purged"))
     else:
         assert isinstance(listed, MariadbGtidSet)
         before = _with_unlogged(session, files[index:], listed, page_events)
@@ -104,13 +103,15 @@ def find_start_file(
     return StartFile(files[index], before)
 
 
-def previous_gtids(session: Session, *, flavour: Flavour, file: str) -> GtidPosition:
+def previous_gtids(session: MySqlSession, file: str) -> GtidPosition:
     """The GTIDs logged before ``file``, from the head of the file."""
-    kind = "Previous_gtids" if flavour is Flavour.MYSQL else "Gtid_list"
+    kind = "Previous_gtids" if session.flavour is Flavour.MYSQL else "Gtid_list"
     for row in binlog_events(session, file, HEAD_EVENTS_MAX):
         if row["Event_type"] == kind:
             text = str(row["Info"] or "")
-            return GtidSet.parse(text) if flavour is Flavour.MYSQL else parse_gtid_list(text)
+            return (
+                GtidSet.parse(text) if session.flavour is Flavour.MYSQL else parse_gtid_list(text)
+            )
     raise Retryable(
         "MR-1040",
         f"{session.name}: {file} does not list its previous GTIDs",
@@ -118,7 +119,7 @@ def previous_gtids(session: Session, *, flavour: Flavour, file: str) -> GtidPosi
     )
 
 
-def _check_anonymous(session: Session, earlier: Sequence[str], listed: GtidPosition) -> None:
+def _check_anonymous(session: MySqlSession, earlier: Sequence[str], listed: GtidPosition) -> None:
     """Refuse files right before the start that have transactions without a GTID: they are not published.
 
     No list of GTIDs shows such a file, so it looks like one without transactions. MySQL begins a new file when
@@ -133,7 +134,7 @@ def _check_anonymous(session: Session, earlier: Sequence[str], listed: GtidPosit
                 member=session.name,
                 file=file,
             )
-        if previous_gtids(session, flavour=Flavour.MYSQL, file=file) != listed:
+        if previous_gtids(session, file) != listed:
             return
 
 
@@ -144,11 +145,11 @@ def parse_gtid_list(text: str) -> MariadbGtidSet:
 
 
 def _with_unlogged(
-    session: Session, files: Sequence[str], before: MariadbGtidSet, page_events: int
+    session: MySqlSession, files: Sequence[str], before: MariadbGtidSet, page_events: int
 ) -> MariadbGtidSet:
     """``before`` plus everything before the first GTID of each domain missing in it. ``files`` begins with its file."""
-    executed = _variable(session, Flavour.MARIADB, "gtid_slave_pos")  # it may grow: queried first
-    logged = _variable(session, Flavour.MARIADB, "gtid_binlog_pos")
+    executed = _variable(session, "gtid_slave_pos")  # it may grow: queried first
+    logged = _variable(session, "gtid_binlog_pos")
     found: GtidPosition = before
     open_domains = _domains(logged) - _domains(before)
     for file, following in zip(files, [*files[1:], None], strict=True):
@@ -156,7 +157,7 @@ def _with_unlogged(
             break
         here = open_domains
         if following is not None:
-            listed = previous_gtids(session, flavour=Flavour.MARIADB, file=following)
+            listed = previous_gtids(session, following)
             here = open_domains & _domains(listed)
         open_domains = open_domains - here
         for gtid in _first_gtids(session, file, here, page_events):
@@ -170,7 +171,9 @@ def _with_unlogged(
     return whole
 
 
-def _check_history(session: Session, wanted: MariadbGtidSet, from_backup: MariadbGtidSet) -> None:
+def _check_history(
+    session: MySqlSession, wanted: MariadbGtidSet, from_backup: MariadbGtidSet
+) -> None:
     """Refuse a server that logged another transaction in place of a published one; Fatal MR-1033.
 
     A server that has not reached ``wanted`` is accepted: it may still get there. ``from_backup``: the transactions of a
@@ -185,7 +188,7 @@ def _check_history(session: Session, wanted: MariadbGtidSet, from_backup: Mariad
             raise _history_error(session, gtid)
 
 
-def _history_error(session: Session, done: object) -> Fatal:
+def _history_error(session: MySqlSession, done: object) -> Fatal:
     return Fatal(
         "MR-1033",
         f"{session.name} logged another transaction in place of {done}, which is already processed",
@@ -194,7 +197,7 @@ def _history_error(session: Session, done: object) -> Fatal:
 
 
 def next_logged(
-    session: Session,
+    session: MySqlSession,
     done: MariadbGtidSet,
     domain: int,
     *,
@@ -204,7 +207,7 @@ def next_logged(
 
     Fatal MR-1031 if the server has purged it.
     """
-    first = find_start_file(session, flavour=Flavour.MARIADB, wanted=done).file
+    first = find_start_file(session, wanted=done).file
     files = list(list_binlog_files(session))
     for file in files[files.index(first) :]:
         for gtid in _logged_gtids(session, file, page_events):
@@ -213,14 +216,14 @@ def next_logged(
     return None
 
 
-def ask_binlog_state(session: Session) -> tuple[MariadbGtid, ...]:
+def ask_binlog_state(session: MySqlSession) -> tuple[MariadbGtid, ...]:
     """MariaDB's last GTID of each domain and server."""
     (row,) = session.named("SELECT @@GLOBAL.gtid_binlog_state AS gtids")
     return parse_binlog_state(str(row["gtids"] or ""))
 
 
 def _first_gtids(
-    session: Session, file: str, domains: frozenset[int], page_events: int
+    session: MySqlSession, file: str, domains: frozenset[int], page_events: int
 ) -> Iterator[MariadbGtid]:
     """The first GTID of each of ``domains`` in ``file``."""
     if not domains:
@@ -233,7 +236,7 @@ def _first_gtids(
                 return
 
 
-def _logged_gtids(session: Session, file: str, page_events: int) -> Iterator[MariadbGtid]:
+def _logged_gtids(session: MySqlSession, file: str, page_events: int) -> Iterator[MariadbGtid]:
     """Every GTID in ``file``, in the file's order."""
     pos, last = 4, -1
     while True:
@@ -252,7 +255,7 @@ def _logged_gtids(session: Session, file: str, page_events: int) -> Iterator[Mar
 
 
 def binlog_events(
-    session: Session, file: str, count: int, *, pos: int = 0
+    session: MySqlSession, file: str, count: int, *, pos: int = 0
 ) -> Sequence[Mapping[str, object]]:
     """The first events of a file, or those from ``pos`` on. An event that can't be shown has the code of a dump."""
     begin = f" FROM {pos}" if pos else ""
@@ -270,9 +273,9 @@ def _domains(position: GtidPosition) -> frozenset[int]:
     return frozenset(gtid.domain for gtid in position.gtids())
 
 
-def _variable(session: Session, flavour: Flavour, name: str) -> GtidPosition:
+def _variable(session: MySqlSession, name: str) -> GtidPosition:
     (row,) = session.named(f"SELECT @@GLOBAL.{name} AS gtids")
-    return parse_gtid_set(flavour, str(row["gtids"] or ""))
+    return parse_gtid_set(session.flavour, str(row["gtids"] or ""))
 
 
 def _quoted(file: str) -> str:

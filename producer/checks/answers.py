@@ -3,7 +3,7 @@
 They need no privilege. Without SELECT the account does not see the tables.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from drivers.mysql.catalog import read_databases
@@ -15,7 +15,6 @@ from millrace.errors import MillraceError
 from producer.source.connection import Login, connect_member
 from schemas.documents.model import Member
 from schemas.documents.table_filter import SYSTEM_DATABASES, TableFilter
-from schemas.server_version import ServerVersion
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,18 +43,18 @@ class Answers:
 
 
 def ask_answers(
-    servers: Mapping[Member, ServerVersion], login: Login, *, timeout_s: float
+    members: Sequence[Member], login: Login, *, timeout_s: float
 ) -> list[Answers | MillraceError]:
     """Ask all these members at the same time; the result has the same order."""
 
     def ask(member: Member) -> Answers:
         with connect_member(member, login, timeout_s=timeout_s) as connection:
-            return ask_member_answers(connection, servers[member])
+            return ask_member_answers(connection)
 
-    return ask_each(list(servers), ask)
+    return ask_each(members, ask)
 
 
-def ask_member_answers(connection: MySqlSession, server: ServerVersion) -> Answers:
+def ask_member_answers(connection: MySqlSession) -> Answers:
     """Ask one member. Errors: see ``connection``."""
     (row,) = connection.named("SELECT @@server_id AS id")
 
@@ -69,7 +68,7 @@ def ask_member_answers(connection: MySqlSession, server: ServerVersion) -> Answe
         read_clock(server_time),
         str(row["id"]),
         frozenset(read_databases(connection)),
-        tuple(ask_binlog_filters(connection, server)),
+        tuple(ask_binlog_filters(connection)),
     )
 
 

@@ -81,8 +81,7 @@ def check_set(document: SetDocument, use: SourceUse) -> Iterator[Requirement]:
     else:
         starts_first = any(not use.positions.get(task.name) for task in use.tasks)
         yield from judge_set(facts, verdicts, tls=document.tls.mode, starts_first=starts_first)
-    servers = {fact.member: fact.identity.dialect for fact in answering if fact.identity}
-    answers = ask_answers(servers, login, timeout_s=ANSWER_S)
+    answers = ask_answers([fact.member for fact in answering], login, timeout_s=ANSWER_S)
     yield from judge_server_ids(
         whole, {str(got.member): got.server_id for got in answers if isinstance(got, Answers)}
     )

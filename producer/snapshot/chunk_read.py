@@ -172,7 +172,7 @@ class MemberSession:
 
     def _visible(self) -> GtidPosition:
         if self.origin.connector is Flavour.MYSQL:
-            return ask_position(self.connection, Flavour.MYSQL)
+            return ask_position(self.connection)
         self.connection.named("ROLLBACK")
         self.connection.named("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         self.connection.named("START TRANSACTION WITH CONSISTENT SNAPSHOT")
@@ -188,10 +188,10 @@ class MemberSession:
     def _until(self) -> GtidPosition:
         """A set of all source transactions that a read before it may have seen."""
         if self.origin.connector is Flavour.MARIADB:
-            return ask_position(self.connection, Flavour.MARIADB)
+            return ask_position(self.connection)
         (row,) = self.connection.named("SELECT @@GLOBAL.gtid_owned AS owned")
         owned = GtidSet.parse_owned(str(row["owned"] or ""))
-        executed = ask_position(self.connection, Flavour.MYSQL)
+        executed = ask_position(self.connection)
         assert isinstance(executed, GtidSet)
         return executed | owned
 

@@ -26,7 +26,7 @@ from collections.abc import Callable, Sequence
 from drivers.mysql.connection import MySqlSession
 from drivers.mysql.errors import NO_DATABASE, NO_TABLE
 from drivers.mysql.grants import Role, as_grant_pattern, grantee, needed_grants
-from drivers.mysql.members import Identity, ask_identity, ask_replications
+from drivers.mysql.members import ask_replications
 from millrace.codes import CATALOGUE
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger
@@ -63,7 +63,6 @@ class Heartbeat:
         worker = f"{socket.gethostname()}:{os.getpid()}"
         self._worker = worker[-WORKER_CHARACTERS_MAX:]
         self._session: MySqlSession | None = None
-        self._identity: Identity | None = None
         self.warning = ""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"heartbeat {document.name}")
@@ -99,10 +98,10 @@ class Heartbeat:
 
     def _beat(self, primary: Member) -> None:
         """Write the row, and create the table first if it is missing. Errors: MR-1047 and those of ``connection``."""
-        session, identity = self._session, self._identity
-        if session is None or identity is None or session.member != primary:
-            session, identity = self._connect(primary)
-        if ask_replications(session, identity.dialect):
+        session = self._session
+        if session is None or session.member != primary:
+            session = self._connect(primary)
+        if ask_replications(session):
             raise Retryable("MR-1047", f"{primary} has become a replica", member=primary)
         (row,) = session.named("SELECT @@GLOBAL.read_only AS is_read_only")
         if str(row["is_read_only"]) != "0":
@@ -123,16 +122,15 @@ class Heartbeat:
             (self._document.name, self._worker, fresh_us, fresh_us, self._worker, fresh_us),
         )
 
-    def _connect(self, primary: Member) -> tuple[MySqlSession, Identity]:
+    def _connect(self, primary: Member) -> MySqlSession:
         self._close()
         session = connect_member(primary, self._login, timeout_s=TIMEOUT_S)
         self._session = session
         session.named(_SETTINGS)
-        self._identity = ask_identity(session)
-        return session, self._identity
+        return session
 
     def _close(self) -> None:
-        session, self._session, self._identity = self._session, None, None
+        session, self._session = self._session, None
         if session is not None:
             session.close()
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
-from drivers.mysql.members import ask_identity, ask_replications
+from drivers.mysql.members import ask_replications
 from drivers.mysql.start_file import list_binlog_files, previous_gtids
 from millrace.errors import Fatal, MillraceError
 from millrace.log import get_logger
@@ -87,7 +87,7 @@ class RelayRunner:
         if start == "first":
             return None
         if is_binlog_file(start):
-            return find_position_before(start, document.members, resolve_login(document), flavour)
+            return find_position_before(start, document.members, resolve_login(document))
         return parse_gtid_set(flavour, start)
 
 
@@ -138,14 +138,12 @@ def _relay_end(root: Path, flavour: Flavour) -> GtidPosition | None:
         return None
 
 
-def find_position_before(
-    file: str, members: Iterable[Member], login: Login, flavour: Flavour
-) -> GtidPosition:
+def find_position_before(file: str, members: Iterable[Member], login: Login) -> GtidPosition:
     """The GTIDs logged before ``file`` on the primary, or else on the first replica that has such a file.
 
     Fatal MR-1038 if no member that answers has it; if none answers, the error of the last one.
     """
-    found: GtidPosition | None = None
+    of_replica: GtidPosition | None = None
     failure: MillraceError | None = None
     is_answered = False
     for member in members:
@@ -154,15 +152,14 @@ def find_position_before(
                 is_answered = True
                 if file not in list_binlog_files(connection):
                     continue
-                before = previous_gtids(connection, flavour=flavour, file=file)
-                server = ask_identity(connection).dialect
-                if not ask_replications(connection, server):
+                before = previous_gtids(connection, file)
+                if not ask_replications(connection):
                     return before
-                found = found or before
+                of_replica = of_replica or before
         except MillraceError as error:
             failure = error
-    if found is not None:
-        return found
+    if of_replica is not None:
+        return of_replica
     if not is_answered and failure is not None:
         raise failure
     raise Fatal("MR-1038", f"no member has the binlog file {file}", file=file)

@@ -58,7 +58,7 @@ def test_file_purged_after_listing_is_looked_up_again(
             connect_member(member_of(server), login_of(server)) as connection,
             pytest.raises(Retryable) as caught,
         ):
-            previous_gtids(connection, flavour=server.flavour, file="purged.000001")
+            previous_gtids(connection, "purged.000001")
         assert caught.value.code == "MR-1040"
 
 
@@ -203,9 +203,7 @@ def test_domain_that_begins_inside_a_file_is_complete(new_server: NewServer) -> 
     )
     with connect_member(member_of(server), login_of(server)) as connection:
         for page in (2, 3, 1000):
-            found = find_start_file(
-                connection, flavour=server.flavour, wanted=None, page_events=page
-            )
+            found = find_start_file(connection, wanted=None, page_events=page)
             assert str(found.before) == "6-1-30,8-1-80"
 
 

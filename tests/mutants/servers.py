@@ -238,8 +238,8 @@ def _variable_not_read(name: str) -> Callable[[Patch], None]:
         patch.setattr(
             start_file,
             "_variable",
-            lambda connection, flavour, which: (
-                parse_gtid_set(flavour, "") if which == name else ask(connection, flavour, which)
+            lambda connection, which: (
+                parse_gtid_set(connection.flavour, "") if which == name else ask(connection, which)
             ),
         )
 

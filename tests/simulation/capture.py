@@ -37,6 +37,7 @@ from schemas.gtid import Flavour, GtidPosition, parse_gtid_set
 from schemas.place import Coordinates
 from schemas.progress import Progress
 from schemas.record.control import CONTROL_SCHEMAS
+from schemas.server_version import ServerVersion
 from tests.kit.capture.converter import MemoryRegistry
 from tests.simulation.gate import Process
 from tests.simulation.model_kafka import ModelDriver, ModelTopic
@@ -268,6 +269,8 @@ class _Connection:
         self._stop = stop
         self.member = "model"
         ((self.version_text,),) = (row.values() for row in source.answer("SELECT VERSION()"))
+        self.version = ServerVersion.parse(str(self.version_text))
+        self.flavour = self.version.flavour
 
     def __enter__(self) -> "_Connection":
         return self

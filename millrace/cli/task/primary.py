@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from drivers.mysql.connection import MySqlSession
-from drivers.mysql.members import ask_each, ask_identity, ask_position, ask_replications
+from drivers.mysql.members import ask_each, ask_position, ask_replications
 from drivers.mysql.start_file import ask_binlog_state, next_logged
 from millrace.errors import Fatal, MillraceError, Retryable
 from producer.source.connection import Login, connect_member
@@ -52,12 +52,11 @@ def halted_replicas(document: SetDocument, history: History) -> tuple[HaltedRepl
     """The members that have a stopped thread and not all of the primary's ``history``; only those that answer."""
 
     def ask(connection: MySqlSession) -> HaltedReplica:
-        identity = ask_identity(connection)
-        replications = ask_replications(connection, identity.dialect)
+        replications = ask_replications(connection)
         threads = tuple(text for one in replications for text in one.stopped)
-        position = ask_position(connection, identity.flavour)
-        is_mariadb = identity.flavour is Flavour.MARIADB
-        start = "START ALL SLAVES" if is_mariadb else f"START {identity.dialect.replica}"
+        position = ask_position(connection)
+        is_mariadb = connection.flavour is Flavour.MARIADB
+        start = "START ALL SLAVES" if is_mariadb else f"START {connection.version.replica}"
         absent = missing(history.position, position, history)
         return HaltedReplica(connection.member, threads, absent, start)
 
@@ -95,12 +94,10 @@ def _ask_each(document: SetDocument, ask: Callable[[MySqlSession], T]) -> list[T
 
 def _history_of_primary(connection: MySqlSession) -> History | None:
     """The history of a primary; ``None`` for a replica."""
-    identity = ask_identity(connection)
-    flavour = identity.flavour
-    if ask_replications(connection, identity.dialect):
+    if ask_replications(connection):
         return None
-    position = ask_position(connection, flavour)
-    if flavour is Flavour.MYSQL:
+    position = ask_position(connection)
+    if connection.flavour is Flavour.MYSQL:
         return History(position)
     (row,) = connection.named("SELECT @@GLOBAL.gtid_slave_pos AS gtids")
     replicated = MariadbGtidSet.parse(str(row["gtids"] or ""))

@@ -28,9 +28,9 @@ class Pulse:
 
 def ask_pulse(connection: MySqlSession, identity: Identity) -> Pulse:
     """Query a member. Errors: see ``connection``."""
-    position = ask_position(connection, identity.flavour)
-    replications = ask_replications(connection, identity.dialect)
-    end: NamedRow = next(iter(connection.named(identity.dialect.binlog_status)), {})
+    position = ask_position(connection)
+    replications = ask_replications(connection)
+    end: NamedRow = next(iter(connection.named(connection.version.binlog_status)), {})
     return Pulse(
         member=connection.member,
         server=identity.server,

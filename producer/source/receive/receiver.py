@@ -47,7 +47,7 @@ from producer.source.receive.dump_stream import DumpStream, StreamFigures
 from producer.source.receive.overlap import Overlap
 from producer.source.receive.verification import Joint, Verifier
 from schemas.documents.model import Member
-from schemas.gtid import Flavour, GtidPosition
+from schemas.gtid import GtidPosition
 from schemas.place import FIRST_POS
 
 SILENCE_S = 6.0
@@ -208,7 +208,7 @@ class Receiver:
             message = f"{self._source.member} does not have {missing}, which is already received"
             raise Retryable("MR-1036", message, member=self._source.member)
         overlap = None if missing else self._new_overlap(identity)
-        start = self._find_start(connection, identity.flavour, missing=missing, overlap=overlap)
+        start = self._find_start(connection, missing=missing, overlap=overlap)
         apart = missing or (layout.NOT_COMPARED if overlap is not None else "")
         subdir = self._relay.begin_subdir(identity.server, before=start.before, apart=apart)
         self._joint = None if overlap is None else Joint(subdir, overlap)
@@ -253,7 +253,7 @@ class Receiver:
                     return None
                 return resume
             first = reader.first()
-        oldest = find_start_file(connection, flavour=identity.flavour, wanted=None)
+        oldest = find_start_file(connection, wanted=None)
         relay_before = self._relay.position_before(first) if first is not None else None
         is_older = relay_before is not None and oldest.before.includes(relay_before)
         return resume if is_older else None
@@ -268,15 +268,14 @@ class Receiver:
             return ""
         end = resume.position
         late_at_s = time.monotonic() + CATCH_UP_S
-        while not ask_position(connection, identity.flavour).includes(end):
+        while not ask_position(connection).includes(end):
             if time.monotonic() > late_at_s or stop.wait(POLL_S):
                 break
-        return find_errant(end, ask_binlog(connection, identity.flavour))
+        return find_errant(end, ask_binlog(connection))
 
     def _find_start(
         self,
         connection: MySqlSession,
-        flavour: Flavour,
         *,
         missing: str,
         overlap: Overlap | None,
@@ -294,12 +293,12 @@ class Receiver:
             choices.insert(0, overlap.wanted)
         for choice in choices[:-1]:
             try:
-                return find_start_file(connection, flavour=flavour, wanted=choice)
+                return find_start_file(connection, wanted=choice)
             except Fatal as error:
                 if error.code != "MR-1031":
                     raise
                 log.info("the source's binlog starts too late", wanted=str(choice))
-        return find_start_file(connection, flavour=flavour, wanted=choices[-1])
+        return find_start_file(connection, wanted=choices[-1])
 
     def _wanted_from_source(self) -> GtidPosition | None:
         """The start of a new sub-directory: the end of the relay log if it covers ``wanted``, else ``wanted``."""

@@ -12,6 +12,7 @@ from typing import cast
 from drivers.mysql.connection import MySqlSession, NamedRow, Value
 from millrace.errors import Fatal
 from schemas.documents.model import Member
+from schemas.server_version import ServerVersion
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 _FILTERS: NamedRow = {
@@ -104,6 +105,8 @@ class RecordedServer:
         statements, names = _VERSIONS[version]
         self.member = Member("db", 3306)
         self.version_text = version
+        self.version = ServerVersion.parse(version)
+        self.flavour = self.version.flavour
         self._variables = {**SETTINGS, **names, **settings}
         self._statements: dict[str, Sequence[NamedRow]] = {
             **statements,
