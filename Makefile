@@ -1,6 +1,7 @@
 # make setup    a virtual environment in .venv and the servers in $MILLRACE_HOME (default: the user's cache folder)
 # make check    ruff, mypy --strict, import-linter, plain English, one root
 # make test     setup, then the proof: a line per file, failures at once and again at the end
+#               LANES=N runs N lanes instead of 4
 #               MYSQLD=PATH runs the MySQL half against a server of yours
 # make quick    the tests without servers, for each commit: unit, property, contracts
 # make chaos    what takes longer: fault campaigns, all outages, MySQL everywhere, all examples of property tests
@@ -40,7 +41,7 @@ check: setup
 	$(BIN)/python -m millrace.process.installation
 
 test: setup
-	@$(BIN)/python -m tests.kit.run $(TESTS)
+	@$(BIN)/python -m tests.kit.run $(addprefix --lanes ,$(LANES)) $(TESTS)
 
 quick: setup
 	@$(BIN)/python -m tests.kit.run $(QUICK)
