@@ -264,6 +264,8 @@ def test_load_pauses_while_the_target_is_busy(rig: LoadRig) -> None:
     assert rig.load(copier) is not None
 
 
+@pytest.mark.both_flavours  # no turn: there is one
+@pytest.mark.parametrize("source_set", [Flavour.MARIADB], indirect=True)
 def test_tables_that_a_cascade_links_are_read_together(rig: LoadRig) -> None:
     """MariaDB does not log the rows of a cascade: parent and children have one GTID set."""
     assert rig.load() is not None

@@ -129,18 +129,6 @@ def test_slices_outside_the_buffer_are_refused(rig: Rig) -> None:
     assert raised.value.code == "MR-9001"
 
 
-def test_stale_owner_writes_nothing_and_its_successor_continues(rig: Rig) -> None:
-    """The broker fences the older instance; its queued batch never becomes visible."""
-    stale = rig.open(7)
-    stream = rig.stream(stale)
-    stale.publish(stream.next_batch(10))
-    with rig.running(8) as successor:
-        with pytest.raises(Fenced):
-            stale.publish(stream.next_batch(10))
-        successor.publish(rig.stream(successor).next_batch(5))
-    rig.assert_whole(15)
-
-
 def test_restarted_stale_owner_fences_its_successor_only_once(rig: Rig) -> None:
     """The stale owner finds the greater epoch and ends; the successor is fenced once, restarts and continues."""
     successor = rig.open(8)

@@ -107,13 +107,14 @@ def hints_of_the_moment(patch: Patch) -> None:
 
 
 _FILE = "tests/unit/test_publisher_rules.py"
+_CONTRACT = "tests/unit/test_publisher_contract.py"
 
 MUTANTS = [
     Mutant(
         "2 the stable end is the end",
         ends_not_compared,
-        _FILE,
-        {"test_foreign_open_transaction_is_found_before_any_write": "is committed after"},
+        _CONTRACT,
+        {"test_nothing_is_written_after_an_open_transaction": "is committed after"},
     ),
     Mutant(
         "2 the lease comes first",
@@ -168,16 +169,16 @@ MUTANTS = [
     Mutant(
         "4 rows that an open transaction hides are reported",
         commits_not_read_back,
-        _FILE,
+        _CONTRACT,
         {
-            "test_foreign_transaction_opened_at_runtime_blocks_the_task": "a foreign transaction was not reported"
+            "test_rows_hidden_by_open_transaction_stop_the_task": "hidden committed rows were not reported"
         },
     ),
     Mutant(
         "a row over the limit stops",
         refusals_ignored,
-        _FILE,
-        {"test_oversized_row_is_not_skipped": "forbidden rows are in the topic: \\[1, 2, 5, 6\\]"},
+        _CONTRACT,
+        {"test_oversized_row_is_not_skipped": "seq \\d follows seq 3"},
     ),
     Mutant(
         "6 a hint was true once",

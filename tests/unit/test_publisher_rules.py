@@ -1,6 +1,6 @@
 """The publisher's rules on a model of the broker keep the topic whole.
 
-``tests/mutants/publisher_model.py`` removes each rule. On a real broker: ``tests/fault/test_publisher_rules.py``.
+``tests/mutants/publisher_model.py`` removes each. Those that a real broker shows, too: ``test_publisher_contract.py``.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,7 +14,6 @@ from producer.publish.publisher import Publisher
 from tests.kit.publisher.model import (
     START,
     Entry,
-    KafkaTransaction,
     ModelCodec,
     ModelDriver,
     ModelTopic,
@@ -63,20 +62,6 @@ def _is_stopped(act: Callable[[], object]) -> bool:
     except Fatal:
         return True
     return False
-
-
-def test_foreign_open_transaction_is_found_before_any_write() -> None:
-    """Records written after it would be invisible."""
-    topic = ModelTopic()
-    opened(topic).close()
-    committed, foreign = topic.committed(), KafkaTransaction("foreign")
-    topic.entries.append(Entry(b"{}", foreign))
-    is_stopped = _is_stopped(lambda: opened(topic, epoch=8).close())
-    topic.end(foreign, "aborted")
-    assert topic.committed() == committed, (
-        "a record is committed after another writer's open transaction"
-    )
-    assert is_stopped
 
 
 def test_owner_without_its_lease_writes_nothing_at_start() -> None:
@@ -136,16 +121,6 @@ def test_foreign_record_at_the_end_stops_the_task() -> None:
         )
 
 
-def test_foreign_transaction_opened_at_runtime_blocks_the_task() -> None:
-    """Records committed after it are invisible."""
-    topic = ModelTopic()
-    with spent(opened(topic)) as publisher:
-        topic.entries.append(Entry(b"{}", KafkaTransaction("foreign")))
-        assert _is_stopped(lambda: publish_and_close(publisher, 3)), (
-            "a foreign transaction was not reported"
-        )
-
-
 def test_owner_that_loses_its_lease_later_writes_nothing() -> None:
     """It started in order; a successor took over, and a slow commit makes the former owner want a new producer."""
     topic, leases = ModelTopic(), [True]
@@ -167,16 +142,6 @@ def test_owner_that_loses_its_lease_later_writes_nothing() -> None:
             except Fenced as fenced:
                 raise AssertionError("the successor was fenced") from fenced
     assert_whole(topic, 6)
-
-
-def test_oversized_row_is_not_skipped() -> None:
-    """It stops the task; the whole batch comes again."""
-    topic = ModelTopic()
-    with spent(opened(topic)) as publisher, suppress(Fatal):
-        publisher.publish(batch_after(publisher.progress, 2))
-        publisher.publish(batch_after(publisher.progress, 2, filler="x" * (2 << 20)))
-        publisher.publish(batch_after(publisher.progress, 2))
-    assert_whole(topic, 2)
 
 
 def test_foreign_tail_is_not_progress() -> None:

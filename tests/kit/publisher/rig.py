@@ -139,6 +139,12 @@ class Rig:
         yield
         foreign.abort_transaction(ANSWER_S)
 
+    def write_foreign(self, partition: int = 0) -> None:
+        """Another client writes a record outside of any Kafka transaction."""
+        foreign = Producer({"bootstrap.servers": self.bootstrap})
+        foreign.produce(self.topic, b"hello", None, partition)
+        assert foreign.flush(ANSWER_S) == 0
+
     @cached_property
     def admin(self) -> AdminClient:
         """An operator's client."""
