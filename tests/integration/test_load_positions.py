@@ -24,8 +24,8 @@ from tests.kit.waiting import eventually
 pytestmark = pytest.mark.both_flavours
 
 WRITERS = 3
-ROUNDS = 12
-WRITE_EVERY_S = 0.001
+ROUNDS = 6
+WRITE_EVERY_S = 0.004
 DATABASE = "framed"
 _GTID = re.compile(r"(?:GTID_NEXT= '|GTID )([^' ]+:\d+|\d+-\d+-\d+)")
 

@@ -205,7 +205,13 @@ def test_more_than_a_transaction_holds_is_refused(
     assert documents.tasks() == {}
 
 
-@pytest.mark.parametrize("patterns", [0, 1000], ids=["many changes", "large contents"])
+@pytest.mark.parametrize(
+    "patterns",
+    [
+        pytest.param(0, marks=pytest.mark.chaos, id="many changes"),
+        pytest.param(1000, id="large contents"),
+    ],
+)
 def test_largest_transaction_is_accepted_by_zookeeper(documents: Store, patterns: int) -> None:
     """The limit is below that of the server, which counts more than the contents."""
     tables = TableFilter(
