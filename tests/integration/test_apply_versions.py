@@ -160,7 +160,7 @@ def test_versioned_tables_equal_those_of_a_native_replica(
     assert sum(map(len, states.values())) > 25
 
 
-@pytest.mark.parametrize("window_rows", [2, 1000])
+@pytest.mark.parametrize("window_rows", [2, pytest.param(1000, marks=pytest.mark.chaos)])
 def test_versions_are_exact_after_rolled_back_target_transactions(
     source: LoggedSession, mariadb_server: DatabaseServer, window_rows: int
 ) -> None:
@@ -171,7 +171,9 @@ def test_versions_are_exact_after_rolled_back_target_transactions(
     assert _states(mariadb_server) == _states(source.server)
 
 
-@pytest.mark.parametrize("policy", [ConflictPolicy.STOP, ConflictPolicy.OVERWRITE])
+@pytest.mark.parametrize(
+    "policy", [pytest.param(ConflictPolicy.STOP, marks=pytest.mark.chaos), ConflictPolicy.OVERWRITE]
+)
 def test_conflict_in_a_versioned_table_is_decided(
     source: LoggedSession, mariadb_server: DatabaseServer, policy: ConflictPolicy
 ) -> None:

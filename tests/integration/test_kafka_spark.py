@@ -10,8 +10,16 @@ from tests.fixtures.spark import running
 from tests.kit.apply.topic import RecordStream, TopicWriter
 from tests.kit.secure_kafka import LOGINS, SecureKafka, principal_for
 
+USUAL = (Mechanism.SCRAM_SHA_512, None)  # None: a client certificate; tests of access log in by all
 
-@pytest.mark.parametrize("mechanism", LOGINS, ids=str)
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        pytest.param(each, marks=() if each in USUAL else pytest.mark.chaos, id=str(each))
+        for each in LOGINS
+    ],
+)
 def test_apply_task_logs_in_everywhere(
     spark: SparkDriver,
     secure_kafka: SecureKafka,

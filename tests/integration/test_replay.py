@@ -8,7 +8,7 @@ from tests.kit.replay import Report, Stage, reports
 
 pytestmark = pytest.mark.both_flavours
 
-QUICK = {"float_bits", "hash_keys", "json_typed_values", "fulltext_document_ids"}
+QUICK = {"float_bits", "json_typed_values"}
 
 
 def _each() -> list[object]:
