@@ -1,5 +1,7 @@
-"""What every broker must let the publisher do: the tests of `tests/unit/test_publisher_contract.py`, which has a model,
-and of `tests/fault/test_publisher_rules.py`, which has a real one. Each file gives the fixture ``rig``.
+"""The publisher's rules that a broker and its model both show, as tests that two files import.
+
+``tests/unit/test_publisher_contract.py`` has the model, ``tests/fault/test_publisher_rules.py`` a real broker. Each
+has its own fixture ``rig``.
 """
 
 from contextlib import suppress
