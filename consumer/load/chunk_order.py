@@ -25,7 +25,7 @@ from consumer.tables.digest import table_digest
 from consumer.tables.generated_columns import fix_of_columns
 from consumer.target.loads import Amount, Reach, commit_rows
 from consumer.target.progress import Owner, check_fence
-from consumer.target.sessions import session_for
+from consumer.target.sessions import Sessions
 from consumer.turn.order import Answer, guarded
 from drivers.mysql.catalog import CatalogColumn, TableKey
 from drivers.mysql.connection import Endpoint, MySqlSession, connect
@@ -96,7 +96,7 @@ def copy(order: CopyOrder) -> Amount | None:
 def _copy(order: CopyOrder) -> Amount | None:
     sites = order.sites
     source = _sessions.source(sites.source)
-    target = session_for(sites.target, sites.owner, _sessions.lane)
+    target = _sessions.target(sites)
     try:
         target.query("SET SESSION foreign_key_checks = 0")
         if order.chunk is not None:
@@ -203,6 +203,7 @@ class _Sessions(threading.local):
     def __init__(self) -> None:
         self.lane = LOADS - next(_threads)
         self._sources: dict[Endpoint, MySqlSession] = {}
+        self._targets: dict[str, Sessions] = {}  # by task
 
     def source(self, endpoint: Endpoint) -> MySqlSession:
         """The session on a source."""
@@ -210,6 +211,12 @@ class _Sessions(threading.local):
         if kept is None or not kept.is_open:
             kept = self._sources[endpoint] = connect(endpoint)
         return kept
+
+    def target(self, sites: Sites) -> MySqlSession:
+        """The session on the target."""
+        sessions = Sessions(sites.target, sites.owner)
+        kept = self._targets.setdefault(sites.owner.task, sessions)
+        return kept.of(sites.owner, sites.target).for_lane(self.lane)
 
 
 _threads = count()

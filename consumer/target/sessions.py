@@ -8,10 +8,14 @@ A server compares passwords, and in part rights, only at the login. So a turn re
 ``SESSION_AGE_S``: an account that was dropped, or has lost a right, stops the task within this time and a turn.
 
 One more session executes DDL, under the source's session variables.
+
+``Sessions`` is a value of a turn. A Python worker of Spark keeps one for its next turn (``turn.resident``); the driver
+has one for each spread turn.
 """
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from weakref import WeakKeyDictionary
 
 from consumer.target.progress import Owner, register_session
 from consumer.target.table_state import server_of
@@ -38,7 +42,51 @@ class Kept:
         return is_young and self.endpoint == endpoint and self.session.is_open
 
 
-kept_sessions: dict[str, Kept] = {}  # by "task/lane", in this process
+@dataclass(frozen=True, slots=True)
+class Leftovers:
+    """Settings of earlier DDL statements in their session: names of variables, the database, default collations."""
+
+    names: frozenset[str] = frozenset()
+    database: str = ""
+    collations: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sessions:
+    """The sessions of a task's run. ``kept``: by lane, with those of its earlier turns. ``leftovers``: of DDL."""
+
+    endpoint: Endpoint
+    owner: Owner
+    kept: dict[int, Kept] = field(default_factory=dict)
+    leftovers: WeakKeyDictionary[MySqlSession, Leftovers] = field(default_factory=WeakKeyDictionary)
+
+    def of(self, owner: Owner, endpoint: Endpoint | None = None) -> "Sessions":
+        """The same sessions for another run of the task, perhaps with another password."""
+        return replace(self, owner=owner, endpoint=endpoint or self.endpoint)
+
+    def for_lane(self, lane: int = COORDINATOR, *, is_checked: bool = False) -> MySqlSession:
+        """The session of a lane; a new one if the server has ended it. Only between target transactions.
+
+        Each lane is used by one thread at a time. The first use in a turn asks the server whether the session is still
+        there, and replaces an old one; ``is_checked``: in any case.
+        """
+        kept = self.kept.get(lane)
+        if kept is not None:
+            is_of_turn = kept.owner == self.owner and not is_checked
+            if is_of_turn and kept.endpoint == self.endpoint and kept.session.is_open:
+                return kept.session
+            if kept.is_usable(self.endpoint) and _is_registered(kept.session, self.owner):
+                self.kept[lane] = replace(kept, owner=self.owner)
+                return kept.session
+            kept.session.close()
+        session = open_session(self.endpoint, self.owner)
+        self.kept[lane] = Kept(self.owner, self.endpoint, session, time.monotonic())
+        return session
+
+    def close(self) -> None:
+        """Close them all."""
+        while self.kept:
+            self.kept.popitem()[1].session.close()
 
 
 def open_session(endpoint: Endpoint, owner: Owner) -> MySqlSession:
@@ -46,40 +94,6 @@ def open_session(endpoint: Endpoint, owner: Owner) -> MySqlSession:
     session = connect(endpoint)
     _register(session, owner)
     return session
-
-
-def session_for(
-    endpoint: Endpoint, owner: Owner, lane: int = COORDINATOR, *, is_checked: bool = False
-) -> MySqlSession:
-    """This process's session for a lane; a new one if the server has ended it. Only between target transactions.
-
-    Each lane is used by one thread at a time. The first use in a turn asks the server whether the session is still
-    there, and replaces an old one; ``is_checked``: in any case.
-    """
-    place = f"{owner.task}/{lane}"
-    kept = kept_sessions.get(place)
-    if kept is not None:
-        is_of_turn = kept.owner == owner and not is_checked
-        if is_of_turn and kept.endpoint == endpoint and kept.session.is_open:
-            return kept.session
-        if kept.is_usable(endpoint) and _is_registered(kept.session, owner):
-            kept_sessions[place] = replace(kept, owner=owner)
-            return kept.session
-        kept.session.close()
-    session = open_session(endpoint, owner)
-    kept_sessions[place] = Kept(owner, endpoint, session, time.monotonic())
-    return session
-
-
-def statement_session(endpoint: Endpoint, owner: Owner) -> MySqlSession:
-    """The run's session for DDL statements."""
-    return session_for(endpoint, owner, STATEMENTS)
-
-
-def close_sessions(task: str) -> None:
-    """Close this process's sessions of a task."""
-    for place in [place for place in kept_sessions if place.rpartition("/")[0] == task]:
-        kept_sessions.pop(place).session.close()
 
 
 def _is_registered(session: MySqlSession, owner: Owner) -> bool:

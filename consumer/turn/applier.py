@@ -21,7 +21,8 @@ Not done here: Spark, Kafka, SQL.
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import InitVar, dataclass, field, replace
+from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
@@ -33,7 +34,6 @@ from consumer.records.source_transactions import WholeReader, first_transaction,
 from consumer.tables.table_plans import Catalogue, TablePlans
 from consumer.target.loads import task_of
 from consumer.target.progress import Mark, Owner, check_fence
-from consumer.target.sessions import session_for
 from consumer.target.streams import set_unfit
 from consumer.turn.context import Limits, Position, Tools
 from consumer.turn.lane_planner import LanePlanner, Load
@@ -51,7 +51,14 @@ from consumer.window.window import (
 )
 from consumer.write.ddl import DdlPlace, Scope, apply_ddl
 from consumer.write.large_transaction import LargeTransaction
-from consumer.write.target_transaction import BitmapClaim, MarkClaim, Writing, apply_part, move_over
+from consumer.write.target_transaction import (
+    BitmapClaim,
+    MarkClaim,
+    Part,
+    Writing,
+    apply_part,
+    move_over,
+)
 from drivers.mysql.catalog import Inventory, TableKey, alter_count, read_again, read_inventory
 from drivers.mysql.connection import MySqlSession
 from schemas.documents import Consistency
@@ -79,6 +86,8 @@ class Applier:
 
     order: TurnOrder
     tools: Tools
+    _: KW_ONLY
+    writing: Writing
     begin: InitVar[Position]
     plans: TablePlans
     overlap: Overlap = NO_OVERLAP
@@ -218,7 +227,7 @@ class Applier:
         """In one target transaction. Returns how many records of the last piece were applied."""
         self._meet()
         large = LargeTransaction(
-            self._writing, self.mark, self.applied, self.plans, self.tools.look_up, self.overlap
+            self.writing, self.mark, self.applied, self.plans, self.tools.look_up, self.overlap
         )
         taken = large.apply(pieces)
         self._has_moved(self._claim(large.mark, {}))
@@ -249,9 +258,8 @@ class Applier:
             numbers = window.waiting[(window.waiting >= first) & (window.waiting < end)]
             after = window.mark_after(end, before=self.seen)
             claim = self._claim(after, learned)
-            self.counts.statements += apply_part(
-                self._writing, 0, self.plans, window.rows, numbers, claim
-            )
+            part = Part(self.plans, window.rows, numbers, claim)
+            self.counts.statements += apply_part(self.writing, 0, part)
             self._has_moved(claim)
             learned = {}
             self.counts.rows += len(numbers)
@@ -296,12 +304,10 @@ class Applier:
         return lanes
 
     def _submit(self, rows: Rows, numbers: Ints, flight: _Flight, lane: int) -> None:
-        part, plans, writing = flight.parts, self.plans, self._writing
-        claim = BitmapClaim(flight.number, lane, part, rows.column(SEQ)[numbers])
+        claim = BitmapClaim(flight.number, lane, flight.parts, rows.column(SEQ)[numbers])
+        part = Part(self.plans, rows, numbers, claim)
         flight.parts += 1
-        self.tools.lanes.submit(
-            lane, flight.number, lambda: apply_part(writing, lane, plans, rows, numbers, claim)
-        )
+        self.tools.lanes.submit(lane, flight.number, partial(apply_part, self.writing, lane, part))
 
     def _advance(self, *, wait: bool) -> None:
         """Move the mark over the oldest flights that have ended."""
@@ -364,9 +370,8 @@ class Applier:
             known.foreign_keys,
             self.tools.is_over,
         )
-        passed = apply_ddl(
-            self.order.assignment.endpoint, self.owner, record, DdlPlace(self.mark, after), scope
-        )
+        place = DdlPlace(self.mark, after)
+        passed = apply_ddl(self.writing.sessions, record, place=place, scope=scope)
         self.counts.ddl += passed.changed is not None
         self.counts.left_out += passed.is_recorded
         self.mark = self.seen = after
@@ -406,13 +411,7 @@ class Applier:
 
     @property
     def _session(self) -> MySqlSession:
-        return session_for(self.order.assignment.endpoint, self.owner)
-
-    @property
-    def _writing(self) -> Writing:
-        return Writing(
-            self.owner, self.order.assignment.endpoint, self.order.assignment.rules.policy
-        )
+        return self.writing.sessions.for_lane()
 
 
 def first_new(offsets: Ints, mark: Mark) -> int:

@@ -10,12 +10,13 @@ On a cluster, a backlog is applied by several executors (``spread_turn``).
 import math
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Protocol
 
 from consumer.tables.table_plans import Notes
 from consumer.target.progress import Mark, Owner
-from consumer.target.sessions import SESSION_AGE_S
+from consumer.target.sessions import SESSION_AGE_S, Sessions
 from consumer.turn.order import Assignment, Counts, Offsets, Outcome, TurnOrder
 from consumer.turn.spread_turn import Cluster, Conductor, spread_turn
 from consumer.turn.turn_gate import TurnGate
@@ -112,7 +113,15 @@ class BatchApplier:
         count = self.conductor.share_count(records, order, self.mark)
         solo_s = self.conductor.solo_s() if count else 0.0
         if count and not solo_s:
-            outcome = spread_turn(records, order, self.mark, count, self.conductor.note)
+            with closing(Sessions(self.assignment.endpoint, self.owner)) as sessions:
+                outcome = spread_turn(
+                    records,
+                    order,
+                    mark=self.mark,
+                    count=count,
+                    sessions=sessions,
+                    note=self.conductor.note,
+                )
             return outcome, outcome.is_idle
         outcome = records.apply(replace(order, turn_s=solo_s) if solo_s else order)
         is_past = outcome.mark.next_offset >= records.end

@@ -2,7 +2,7 @@
 
 An order is a turn or one share of a turn.
 
-The reader of the topic is kept between turns, with the records that it has read ahead.
+What is kept between turns is in ``resident``.
 """
 
 import gc
@@ -13,55 +13,49 @@ from typing import TypeVar
 
 from consumer.records.stream import TopicStream
 from consumer.target.load_range import side_of
-from consumer.target.sessions import close_sessions
 from consumer.turn.context import Tools
 from consumer.turn.order import Answer, Outcome, Share, ShareEnd, TurnOrder, guarded
+from consumer.turn.resident import Resident, forget, resident_of
 from consumer.turn.spread_applier import run_share
-from consumer.turn.turn import residents, run_turn
+from consumer.turn.turn import run_turn
 from consumer.write.lanes import ThreadLanes
 from millrace.errors import Fatal, MillraceError, Retryable
 from registry.client import RegistryClient
-from schemas.documents import Registry, TopicAddress
+from schemas.documents import Registry
 
 T = TypeVar("T")
 
 # A chunk of records is 4,096 objects, which their references free. By default every 700 objects start a collection.
 GC_OBJECTS = 50_000
 
-_streams: dict[str, tuple[TopicAddress, TopicStream]] = {}  # by task
-
 
 def execute(order: TurnOrder) -> Answer[Outcome]:
     """Run one turn. An error of Millrace is returned as a value."""
-    return guarded(order.owner.task, lambda: _turn(order))
+    resident = resident_of(order)
+    return guarded(order.owner.task, lambda: _turn(order, resident), resident.incidents)
 
 
-def _turn(order: TurnOrder) -> Outcome:
+def _turn(order: TurnOrder, resident: Resident) -> Outcome:
     if not order.is_partial:
-        _forget_side(order.owner.task)
-    outcome = _execute(order, lambda tools: run_turn(order, tools))
-    return replace(outcome, read_to=_stream(order).reached)
-
-
-def _forget_side(task: str) -> None:
-    """Release what this process keeps of a side stream that has joined."""
-    side = side_of(task)
-    if (kept := _streams.pop(side, None)) is not None:
-        kept[1].close()
-        close_sessions(side)
-        residents.pop(side, None)
+        forget(side_of(order.owner.task))  # of a side stream that has joined
+    outcome = _execute(order, resident, lambda tools: run_turn(order, tools, resident))
+    return replace(outcome, read_to=_stream(order, resident).reached)
 
 
 def execute_share(share: Share) -> Answer[ShareEnd]:
     """Run one share of a spread turn. An error of Millrace is returned as a value."""
-    order = share.order
-    return guarded(order.owner.task, lambda: _execute(order, lambda tools: run_share(share, tools)))
+    order, resident = share.order, resident_of(share.order)
+    return guarded(
+        order.owner.task,
+        lambda: _execute(order, resident, lambda tools: run_share(share, tools, resident)),
+        resident.incidents,
+    )
 
 
-def _execute(order: TurnOrder, run: Callable[[Tools], T]) -> T:
+def _execute(order: TurnOrder, resident: Resident, run: Callable[[Tools], T]) -> T:
     gc.set_threshold(GC_OBJECTS)
     parent = os.getppid()
-    stream = _stream(order)
+    stream = _stream(order, resident)
     tools = Tools(
         stream,
         ThreadLanes(),
@@ -79,26 +73,23 @@ def _execute(order: TurnOrder, run: Callable[[Tools], T]) -> T:
             )
         return outcome
     except BaseException:
-        _streams.pop(order.owner.task, None)
-        stream.close()
+        resident.close_stream()
         raise
 
 
-def _stream(order: TurnOrder) -> TopicStream:
-    task, source = order.owner.task, order.assignment.source
-    kept = _streams.get(task)
-    if kept is not None and kept[0] == source:
-        return kept[1]
-    if kept is not None:
-        kept[1].close()
+def _stream(order: TurnOrder, resident: Resident) -> TopicStream:
+    source = order.assignment.source
+    if resident.stream is not None and resident.stream[0] == source:
+        return resident.stream[1]
+    resident.close_stream()
     try:
-        made = TopicStream(source.brokers, source.topic)
+        stream = TopicStream(source.brokers, source.topic)
     except MillraceError as exc:
         if exc.code != "MR-3501":  # a secret that can't be read, for example
             raise
         raise Retryable("MR-5052", f"{source}: {exc.message}") from exc
-    _streams[task] = (source, made)
-    return made
+    resident.stream = (source, stream)
+    return stream
 
 
 _REFUSED = frozenset({"MR-4106", "MR-7007", "MR-7014", "MR-7015"})  # clearer than MR-5033

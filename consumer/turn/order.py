@@ -19,7 +19,7 @@ from typing import Generic, TypeVar
 
 from consumer.tables.table_plans import Notes
 from consumer.target.progress import Mark, Owner
-from consumer.write.incidents import pending
+from consumer.write.incidents import Tally
 from drivers.mysql.connection import Endpoint
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 from schemas.documents import ConflictPolicy, Consistency, TableFilter, TopicAddress
@@ -194,15 +194,15 @@ class Answer(Generic[T]):
     incidents: Incidents = field(default_factory=Incidents)
 
 
-def guarded(task: str, work: Callable[[], T]) -> Answer[T]:
-    """Run ``work`` in an executor; an error of Millrace becomes a value."""
+def guarded(task: str, work: Callable[[], T], incidents: Tally | None = None) -> Answer[T]:
+    """Run ``work`` in an executor; an error of Millrace becomes a value. The answer takes the incidents."""
     result: T | Failure
     try:
         result = work()
     except MillraceError as exc:
         branch = next(name for name, kind in _BRANCHES.items() if isinstance(exc, kind))
         result = Failure(branch, exc.code, exc.message, exc.fix, dict(exc.context))
-    return Answer(task, result, pending.take(task))
+    return Answer(task, result, incidents.take(task) if incidents is not None else Incidents())
 
 
 def result_of(answer: Answer[T]) -> T:

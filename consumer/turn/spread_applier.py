@@ -25,29 +25,28 @@ Not done here: Spark, Kafka, SQL.
 
 import time
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import partial
 from hashlib import blake2b
 
 from consumer.kernel.walk import SEQ
 from consumer.records.pieces import Taken
 from consumer.records.row_schemas import Ints
-from consumer.records.rows import Rows
 from consumer.records.transaction_cut import Cutter
 from consumer.tables.plan_key import plan_key
 from consumer.tables.table_plans import TablePlans
 from consumer.target.claims import claim_share
 from consumer.target.progress import Mark
-from consumer.target.sessions import session_for
 from consumer.turn.applier import FLIGHTS_MAX, NO_ROWS
 from consumer.turn.context import Position, Tools
 from consumer.turn.lane_planner import LanePlanner, Load
 from consumer.turn.order import Counts, Share, ShareEnd, ShareStop, Step
-from consumer.turn.turn import Resident, known_plans, known_position, residents
+from consumer.turn.resident import LastTurn, Resident
+from consumer.turn.turn import known_plans, known_position
 from consumer.window.safe_mode import prepare_snapshot_rows
 from consumer.window.units import units_of
 from consumer.window.window import Window, read_window
-from consumer.write.target_transaction import BitmapClaim, Writing, apply_part
+from consumer.write.target_transaction import BitmapClaim, Part, Writing, apply_part
 from drivers.mysql.catalog import alter_count
 
 TURN_KEYS_MAX = 1 << 20  # 64 MB for the table; about 1M rows, which take some seconds
@@ -61,6 +60,8 @@ class SpreadApplier:
 
     share: Share
     tools: Tools
+    _: KW_ONLY
+    writing: Writing
     begin: Position
     plans: TablePlans
     windows: Cutter
@@ -142,8 +143,7 @@ class SpreadApplier:
 
     def _fly(self, window: Window) -> bool:
         """Submit this share's parts; False, and nothing is done, if the turn must end before this window."""
-        order = self.share.order
-        session = session_for(order.assignment.endpoint, order.owner)
+        session = self.writing.sessions.for_lane()
         if alter_count(session) != self.plans.inventory.alter_count:
             return False
         flight = len(self._steps) + 1
@@ -168,14 +168,13 @@ class SpreadApplier:
         return made.digest()
 
     def _submit(self, window: Window, mine: Ints, flight: int, lane: int) -> None:
-        order, plans, rows = self.share.order, self.plans, window.rows
-        given = order.assignment
-        writing = Writing(order.owner, given.endpoint, given.rules.policy)
-        for part, first in enumerate(range(0, len(mine), self.tools.limits.part_rows)):
+        rows = window.rows
+        for number, first in enumerate(range(0, len(mine), self.tools.limits.part_rows)):
             numbers = mine[first : first + self.tools.limits.part_rows]
-            claim = BitmapClaim(flight, lane, part, rows.column(SEQ)[numbers])
+            claim = BitmapClaim(flight, lane, number, rows.column(SEQ)[numbers])
             self._parts[flight] += 1
-            self.tools.lanes.submit(lane, flight, _work(writing, lane, plans, rows, numbers, claim))
+            part = Part(self.plans, rows, numbers, claim)
+            self.tools.lanes.submit(lane, flight, partial(apply_part, self.writing, lane, part))
             self.counts.rows += len(numbers)
 
     def _wait(self, flights: int) -> None:
@@ -189,35 +188,30 @@ class SpreadApplier:
                 return
 
 
-def _work(
-    writing: Writing, lane: int, plans: TablePlans, rows: Rows, numbers: Ints, claim: BitmapClaim
-) -> Callable[[], int]:
-    return lambda: apply_part(writing, lane, plans, rows, numbers, claim)
-
-
-def run_share(share: Share, tools: Tools) -> ShareEnd:
+def run_share(share: Share, tools: Tools, resident: Resident) -> ShareEnd:
     """Apply a share. Fenced MR-5020 if the turn is over or another execution has claimed the share."""
     order, window = share.order, tools.limits.window
-    task, lane_count = order.owner.task, order.assignment.rules.lane_count
-    resident = residents.pop(task, None)
-    session = session_for(order.assignment.endpoint, order.owner, is_checked=True)
+    last_turn, writing = resident.take_last(), resident.writing(order)
+    session = writing.sessions.for_lane(is_checked=True)
     position = known_position(session, order, before_run=order.owner.run)
     mark, offsets = position.mark, order.offsets
     last = replace(order.owner, run=order.owner.run - 1)
-    plans = known_plans(session, order, resident, last=last, mark=mark)
+    plans = known_plans(session, order, last_turn, last=last, mark=mark)
     session.commit()
     key = plan_key(
         plans,
         (mark.seq, mark.next_offset, offsets.begin, offsets.end),
         position.applied.tobytes(),
-        (share.count, lane_count, window.rows, window.bytes),
+        (share.count, order.assignment.rules.lane_count, window.rows, window.bytes),
     )
     if not claim_share(session, order.owner, share.place, key):
         return ShareEnd(stop=ShareStop.DISAGREED)
     begin = max(mark.next_offset, offsets.begin)
     tools.source.seek(begin)
     windows = Cutter(tools.source, window, begin, offsets.end, tools.is_read)
-    applier = SpreadApplier(share, tools, position, plans, windows)
+    applier = SpreadApplier(
+        share, tools, writing=writing, begin=position, plans=plans, windows=windows
+    )
     end = applier.run()
-    residents[task] = Resident(order.owner, applier.seen, applier.plans)
+    resident.last = LastTurn(order.owner, applier.seen, applier.plans)
     return end

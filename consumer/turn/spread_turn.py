@@ -25,7 +25,7 @@ from typing import Protocol
 from consumer.target.claims import forget_claims
 from consumer.target.fence import take_turn
 from consumer.target.progress import Mark
-from consumer.target.sessions import close_sessions, session_for
+from consumer.target.sessions import Sessions
 from consumer.turn.context import TURN_S
 from consumer.turn.order import Counts, Outcome, Share, ShareEnd, ShareStop, Step, TurnOrder
 from consumer.window.safe_mode import SafeMode
@@ -91,28 +91,16 @@ class Conductor:
 def spread_turn(
     cluster: Cluster,
     order: TurnOrder,
+    *,
     mark: Mark,
     count: int,
+    sessions: Sessions,
     note: Callable[[Sequence[ShareEnd], int], None],
 ) -> Outcome:
-    """One turn of ``count`` shares. ``note`` gets their ends and the number of windows."""
-    try:
-        return _spread_turn(cluster, order, mark, count, note)
-    finally:
-        close_sessions(order.owner.task)
-
-
-def _spread_turn(
-    cluster: Cluster,
-    order: TurnOrder,
-    mark: Mark,
-    count: int,
-    note: Callable[[Sequence[ShareEnd], int], None],
-) -> Outcome:
-    endpoint = order.assignment.endpoint
-    session = session_for(endpoint, order.owner, is_checked=True)
-    owner = take_turn(session, order.owner)
-    session = session_for(endpoint, owner)
+    """One turn of ``count`` shares. ``note`` gets their ends and the number of windows. Leaves ``sessions`` open."""
+    owner = take_turn(sessions.for_lane(), order.owner)
+    sessions = sessions.of(owner)
+    session = sessions.for_lane()
     forget_claims(session, owner)
     session.commit()
     fault_point(AFTER_SPREAD_FENCE)
@@ -124,7 +112,7 @@ def _spread_turn(
         after = steps[-1].after
         is_passed = all(end.left_to <= after.seq for end in ends)
         fault_point(BEFORE_SPREAD_MARK)
-        session = session_for(endpoint, owner, is_checked=True)
+        session = sessions.for_lane(is_checked=True)
         claim = MarkClaim(mark, after, learned, is_passed)
         move_over(session, owner, claim, through=len(steps))
         mark = after

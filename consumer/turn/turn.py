@@ -3,11 +3,10 @@
 The fence is taken from exactly the owner that the order names. So of two executions of one turn only the first
 applies anything, and an execution that outlives its turn is refused at its next target transaction.
 
-A Python worker of Spark is kept between turns, and with it the sessions, the reader of the topic and what is known
-about the target's tables. That is used again only if this process also executed the task's last turn.
+What the process keeps of the task between turns is in ``resident``.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from consumer.tables.filter import Route
 from consumer.tables.related import RELATED, related
@@ -16,11 +15,11 @@ from consumer.target.fence import take_turn
 from consumer.target.load_range import WHOLE, View
 from consumer.target.loads import set_waiting
 from consumer.target.progress import Mark, Owner, check_fence, read_position, read_schemas
-from consumer.target.sessions import session_for
 from consumer.target.streams import current_view
 from consumer.turn.applier import Applier
 from consumer.turn.context import Position, Tools
 from consumer.turn.order import Outcome, TurnOrder
+from consumer.turn.resident import LastTurn, Resident
 from consumer.window.overlap import Overlap
 from consumer.window.safe_mode import SafeMode
 from drivers.mysql.catalog import Inventory, alter_count, read_inventory
@@ -31,34 +30,24 @@ from millrace.faults import fault_point, register
 AFTER_TURN = register("apply.after_turn")
 
 
-@dataclass
-class Resident:
-    """The state of a task that a process keeps after a turn. The plans have the topic's schemas up to ``mark``."""
-
-    owner: Owner
-    mark: Mark
-    plans: TablePlans
-
-
-residents: dict[str, Resident] = {}  # by task
-
-
-def run_turn(order: TurnOrder, tools: Tools) -> Outcome:
+def run_turn(order: TurnOrder, tools: Tools, resident: Resident) -> Outcome:
     """Apply for one turn. Fenced MR-5020 if another execution or run has the task."""
-    task = order.owner.task
-    resident = residents.pop(task, None)
-    session = session_for(order.assignment.endpoint, order.owner, is_checked=True)
+    last_turn = resident.take_last()
+    session = resident.writing(order).sessions.for_lane(is_checked=True)
     last, order = order.owner, replace(order, owner=take_turn(session, order.owner))
     fault_point(AFTER_TURN)
     begin = known_position(session, order)
     view = current_view(session, order.owner, begin.mark) if order.is_partial else WHOLE
-    plans = known_plans(session, order, resident, last=last, mark=begin.mark, view=view)
+    plans = known_plans(session, order, last_turn, last=last, mark=begin.mark, view=view)
     plans = without_related(session, order.owner, plans)
     session.commit()
     safe_mode = SafeMode.of(order.assignment.rules.safe_until)
-    applier = Applier(order, tools, begin, plans, Overlap(safe_mode, view.range))
+    overlap = Overlap(safe_mode, view.range)
+    applier = Applier(
+        order, tools, writing=resident.writing(order), begin=begin, plans=plans, overlap=overlap
+    )
     outcome = applier.run()
-    residents[task] = Resident(order.owner, outcome.mark, applier.plans)
+    resident.last = LastTurn(order.owner, outcome.mark, applier.plans)
     return outcome
 
 
@@ -80,7 +69,7 @@ def known_position(
 def known_plans(
     session: MySqlSession,
     order: TurnOrder,
-    resident: Resident | None,
+    last_turn: LastTurn | None,
     *,
     last: Owner,
     mark: Mark,
@@ -91,12 +80,12 @@ def known_plans(
     New ones, too, if the stream has other tables now: ``alter_count`` does not count what a load has created.
     """
     if (
-        resident is not None
-        and (resident.owner, resident.mark.next_offset) == (last, mark.next_offset)
-        and alter_count(session) == resident.plans.inventory.alter_count
-        and resident.plans.route == _route(order, view, resident.plans.inventory)
+        last_turn is not None
+        and (last_turn.owner, last_turn.mark.next_offset) == (last, mark.next_offset)
+        and alter_count(session) == last_turn.plans.inventory.alter_count
+        and last_turn.plans.route == _route(order, view, last_turn.plans.inventory)
     ):
-        return resident.plans
+        return last_turn.plans
     inventory = read_inventory(session)
     schemas = read_schemas(session, order.owner.task)
     return TablePlans(Catalogue("", schemas, inventory, _route(order, view, inventory)))

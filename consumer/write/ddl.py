@@ -52,7 +52,7 @@ from consumer.target.load_range import Range
 from consumer.target.loads import set_waiting, task_of
 from consumer.target.progress import DATABASE, Mark, Owner, check_fence, move_mark
 from consumer.target.running_statement import lock, watched
-from consumer.target.sessions import session_for, statement_session
+from consumer.target.sessions import STATEMENTS, Sessions
 from consumer.target.table_state import check_server, is_empty, read_state, server_of
 from consumer.window.window import is_covered
 from consumer.write.ddl_outcome import (
@@ -73,7 +73,7 @@ from consumer.write.ddl_session import (
     sql_mode,
 )
 from drivers.mysql.catalog import Changed, ForeignKey, TableKey
-from drivers.mysql.connection import Endpoint, MySqlSession
+from drivers.mysql.connection import MySqlSession
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
@@ -130,14 +130,12 @@ class Passed:
     waiting: frozenset[TableKey] = frozenset()
 
 
-def apply_ddl(
-    endpoint: Endpoint, owner: Owner, record: DdlRecord, place: DdlPlace, scope: Scope
-) -> Passed:
+def apply_ddl(sessions: Sessions, record: DdlRecord, *, place: DdlPlace, scope: Scope) -> Passed:
     """Apply, record or skip a statement, or set its tables aside, and move the mark over it.
 
     A statement about tables that the route leaves out is recorded. One that names other tables, too, blocks.
     """
-    session, route = session_for(endpoint, owner), scope.route
+    session, owner, route = sessions.for_lane(), sessions.owner, scope.route
     record = _plain(record)
     try:
         if is_covered(record, place.before):
@@ -162,7 +160,7 @@ def apply_ddl(
             names = ", ".join(f"{name.database}.{name.table}" for name in statement.tables)
             what = f"{statement.verb} {names}, and the target is MySQL"
             raise Fatal("MR-5028", what, seq=record.source.seq, table=names)
-        changed = _apply_once(session, owner, record, statement, place, is_over=scope.is_over)
+        changed = _apply_once(sessions, record, statement, place=place, is_over=scope.is_over)
         return Passed(changed)
     except BaseException as exc:
         if isinstance(exc, Retryable) and exc.code == "MR-5001":
@@ -266,16 +264,15 @@ def _leave_out(
 
 
 def _apply_once(
-    session: MySqlSession,
-    owner: Owner,
+    sessions: Sessions,
     record: DdlRecord,
     statement: Statement,
-    place: DdlPlace,
     *,
+    place: DdlPlace,
     is_over: Callable[[], bool],
 ) -> Changed:
-    seq, endpoint = record.source.seq, session.endpoint
-    executing = statement_session(endpoint, owner)
+    session, owner, seq = sessions.for_lane(), sessions.owner, record.source.seq
+    executing = sessions.for_lane(STATEMENTS)
     lock(executing, owner.task)
     check_fence(session, owner)
     found = session.query(
@@ -307,9 +304,9 @@ def _apply_once(
         if decided == EXECUTE:  # an operator wants it executed, whatever happened on the source
             record = replace(record, statement=_succeeding(record.statement))
         try:
-            _execute(executing, owner, record, statement, is_over=is_over)
+            _execute(executing, sessions, record, statement, is_over=is_over)
         except Fatal as exc:
-            session = session_for(endpoint, owner, is_checked=True)
+            session = sessions.for_lane(is_checked=True)
             if exc.code == "MR-5040":
                 check_fence(session, owner)
                 _decide_intent(session, owner, record, UNEXPECTED)
@@ -319,7 +316,7 @@ def _apply_once(
             raise
         fault_point(AFTER_EXECUTE)
         # the server may have ended the idle session meanwhile
-        session = session_for(endpoint, owner, is_checked=time.monotonic() - begun_s > IDLE_S)
+        session = sessions.for_lane(is_checked=time.monotonic() - begun_s > IDLE_S)
         check_server(session, now.server)  # another one may not have executed it
     check_fence(session, owner)
     move_mark(session, owner.task, before=place.before, after=place.after)
@@ -415,7 +412,7 @@ def _store_intent(session: MySqlSession, owner: Owner, record: DdlRecord, state:
 
 def _execute(
     session: MySqlSession,
-    owner: Owner,
+    sessions: Sessions,
     record: DdlRecord,
     statement: Statement,
     *,
@@ -423,8 +420,8 @@ def _execute(
 ) -> None:
     sql = statement.without_opening(record.statement.sql)  # the rows follow as records
     try:
-        session = entered(session, owner, record)
-        with watched(session, owner.task, is_over=is_over):
+        session = entered(session, sessions, record)
+        with watched(session, sessions.owner.task, is_over=is_over):
             if error_code := record.statement.session.get("error_code"):
                 run_failed_statement(session, sql, int(error_code))
             else:

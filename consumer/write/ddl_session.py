@@ -7,13 +7,11 @@ Not done here: deciding whether a statement is executed (``consumer.write.ddl``)
 """
 
 from contextlib import suppress
-from dataclasses import dataclass
 from decimal import Decimal
-from weakref import WeakKeyDictionary
 
-from consumer.target.progress import Owner, check_fence
+from consumer.target.progress import check_fence
 from consumer.target.running_statement import lock
-from consumer.target.sessions import statement_session
+from consumer.target.sessions import STATEMENTS, Leftovers, Sessions
 from consumer.target.table_state import check_server, server_of
 from drivers.mysql.connection import MySqlSession
 from millrace.errors import Fatal, MillraceError
@@ -78,33 +76,20 @@ def sql_mode(record: DdlRecord) -> SqlMode:
     return SqlMode("ANSI_QUOTES" in modes, "NO_BACKSLASH_ESCAPES" in modes)
 
 
-@dataclass(frozen=True, slots=True)
-class _Left:
-    """Leftovers of earlier statements in their session: the names of variables, the database, default collations."""
-
-    names: frozenset[str] = frozenset()
-    database: str = ""
-    collations: str | None = None
-
-
-_left: WeakKeyDictionary[MySqlSession, _Left] = WeakKeyDictionary()
-
-
-def entered(session: MySqlSession, owner: Owner, record: DdlRecord) -> MySqlSession:
+def entered(session: MySqlSession, sessions: Sessions, record: DdlRecord) -> MySqlSession:
     """The session, or a new one, with the source's values of all variables that affect the statement's meaning."""
     values, database = record.statement.session, default_database(record)
     variables = _variables(session, record)
-    left = _left.get(session, _Left())
+    left = sessions.leftovers.get(session, Leftovers())
     if left.names - variables.keys() or (
         not _use(session, database) and left.database
     ):  # what is left would affect the statement
-        endpoint = session.endpoint
         server = server_of(session)
         session.close()
-        session, left = statement_session(endpoint, owner), _Left()
-        lock(session, owner.task)
+        session, left = sessions.for_lane(STATEMENTS), Leftovers()
+        lock(session, sessions.owner.task)
         check_server(session, server)
-        check_fence(session, owner)  # another run may have had the lock meanwhile
+        check_fence(session, sessions.owner)  # another run may have had the lock meanwhile
         _use(session, database)
     if not left.names:
         # otherwise MariaDB's EXCHANGE PARTITION waits for itself; MySQL sets some variables only without a transaction
@@ -126,7 +111,7 @@ def entered(session: MySqlSession, owner: Owner, record: DdlRecord) -> MySqlSess
         "alter_table",
     ):
         _set_key_rules_aside(session)
-    _left[session] = _Left(frozenset(variables), database, collations)
+    sessions.leftovers[session] = Leftovers(frozenset(variables), database, collations)
     return session
 
 

@@ -1,6 +1,7 @@
 """Counts the incidents of tasks: in each executor until its next answer, and in the driver since its start.
 
-    executor   a lane counts in ``pending``; the answer to the order takes the counts along, also if the order failed
+    executor   a lane counts in the tally of ``turn.resident``; the answer to the order takes the counts along, also if
+               the order failed
     driver     adds them to its own tally, which outlives the runs of a task
 
 A conflict that `overwrite` or `skip` resolves is counted after the commit of its part, so a part that is applied again
@@ -47,6 +48,3 @@ class Tally:
 
     def _of(self, task: str) -> Incidents:
         return self._found.get(task, Incidents())
-
-
-pending = Tally()  # of this executor: what no answer has taken yet

@@ -22,13 +22,11 @@ from consumer.records.row_schemas import Ints
 from consumer.tables.table_plans import TablePlans
 from consumer.target.loads import task_of
 from consumer.target.progress import Mark, check_fence
-from consumer.target.sessions import session_for
 from consumer.target.streams import set_unfit
 from consumer.window.overlap import Overlap
 from consumer.window.safe_mode import check_triggers, prepare_snapshot_rows
 from consumer.window.window import LookUp, Window, advanced, read_window
 from consumer.write.conflict import store_blocking
-from consumer.write.incidents import pending
 from consumer.write.row_writer import ConflictRule, RowWriter
 from consumer.write.target_transaction import (
     AFTER_LANE_COMMIT,
@@ -62,7 +60,7 @@ class LargeTransaction:
 
     def apply(self, pieces: Iterable[Taken]) -> int:
         """Apply records that have no DDL statement; the number of records of the last piece."""
-        session = session_for(self.writing.endpoint, self.writing.owner, 0)
+        session = self.writing.sessions.for_lane(0)
         before, taken = self.mark, 0
         try:
             check_fence(session, self.writing.owner)
@@ -79,7 +77,7 @@ class LargeTransaction:
             session.close()  # the server rolls back
             raise
         fault_point(AFTER_LANE_COMMIT)
-        pending.conflicted(self.writing.owner.task, self._conflicts)
+        self.writing.incidents.conflicted(self.writing.owner.task, self._conflicts)
         return taken
 
     def _add(self, session: MySqlSession, piece: Taken) -> int:
@@ -140,7 +138,7 @@ class LargeTransaction:
             writer.write_carefully(window.rows, window.waiting)
         except MillraceError:
             if writer.blocking is not None and session.is_open:
-                pending.conflicted(self.writing.owner.task, writer.conflicts[-1:])
+                self.writing.incidents.conflicted(self.writing.owner.task, writer.conflicts[-1:])
                 session.rollback()
                 packet = self.plans.inventory.packet_bytes_max
                 store_blocking(session, self.writing.owner, writer.blocking, bytes_max=packet)

@@ -14,7 +14,7 @@ Every part reads the fence in its transaction. A turn takes the fence before it 
 earlier turn, even of a Spark task that was started twice, writes nothing (MR-5020).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from consumer.records.row_schemas import Ints
@@ -31,12 +31,12 @@ from consumer.target.progress import (
     move_mark,
     save_schemas,
 )
-from consumer.target.sessions import session_for
+from consumer.target.sessions import Sessions
 from consumer.window.safe_mode import check_triggers
 from consumer.write.conflict import store_blocking
-from consumer.write.incidents import pending
+from consumer.write.incidents import Tally
 from consumer.write.row_writer import ConflictRule, RowWriter
-from drivers.mysql.connection import Endpoint, MySqlSession
+from drivers.mysql.connection import MySqlSession
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.faults import fault_point, register
 from schemas.documents import ConflictPolicy
@@ -52,11 +52,16 @@ AFTER_MARK = register("apply.after_mark")
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """The writer, its target, and the conflict policy."""
+    """The sessions of the writer, the conflict policy, and what it counts."""
 
-    owner: Owner
-    endpoint: Endpoint
+    sessions: Sessions
     policy: ConflictPolicy
+    incidents: Tally = field(default_factory=Tally)
+
+    @property
+    def owner(self) -> Owner:
+        """The holder of the fence."""
+        return self.sessions.owner
 
 
 class Claim(Protocol):
@@ -113,36 +118,46 @@ class BitmapClaim:
         )
 
 
-def apply_part(
-    writing: Writing, lane: int, plans: TablePlans, rows: Rows, numbers: Ints, claim: Claim
-) -> int:
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Rows of a window, by their numbers, and the claim of their progress."""
+
+    plans: TablePlans
+    rows: Rows
+    numbers: Ints
+    claim: Claim
+
+
+def apply_part(writing: Writing, lane: int, part: Part) -> int:
     """Run one target transaction on the lane's session. Returns the number of statements."""
-    session = session_for(writing.endpoint, writing.owner, lane)
-    writer = RowWriter(session, plans, ConflictRule(writing.owner.task, writing.policy))
+    plans, rows, numbers = part.plans, part.rows, part.numbers
+    owner, incidents = writing.owner, writing.incidents
+    session = writing.sessions.for_lane(lane)
+    writer = RowWriter(session, plans, ConflictRule(owner.task, writing.policy))
     careful = False
     for _ in range(LOCK_TRIES_MAX):
         try:
-            check_fence(session, writing.owner)
-            claim.make(session, writing.owner)
+            check_fence(session, owner)
+            part.claim.make(session, owner)
             if len(numbers):
                 check_triggers(session, plans, rows, numbers)
                 (writer.write_carefully if careful else writer.write)(rows, numbers)
             fault_point(BEFORE_LANE_COMMIT)
             session.commit()
             fault_point(AFTER_LANE_COMMIT)
-            pending.conflicted(writing.owner.task, writer.conflicts)
+            incidents.conflicted(owner.task, writer.conflicts)
             return writer.statement_count
         except MillraceError as exc:
             session.rollback()
             if exc.code != "MR-5005" and (careful or not isinstance(exc, Fatal)):
                 if writer.blocking is not None and session.is_open:
-                    pending.conflicted(writing.owner.task, writer.conflicts[-1:])
+                    incidents.conflicted(owner.task, writer.conflicts[-1:])
                     packet = plans.inventory.packet_bytes_max
-                    store_blocking(session, writing.owner, writer.blocking, bytes_max=packet)
+                    store_blocking(session, owner, writer.blocking, bytes_max=packet)
                 session.close()
                 raise
             if exc.code == "MR-5005":
-                pending.retried(writing.owner.task, str(exc.errno) if exc.errno else NO_NUMBER)
+                incidents.retried(owner.task, str(exc.errno) if exc.errno else NO_NUMBER)
             careful = careful or isinstance(exc, Fatal)
             writer.settle()
     session.close()

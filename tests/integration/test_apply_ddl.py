@@ -9,7 +9,8 @@ from itertools import count
 import pytest
 
 from consumer.compare import Ends, compare_sets
-from consumer.target.sessions import COORDINATOR, close_sessions, kept_sessions
+from consumer.target.sessions import COORDINATOR
+from consumer.turn.resident import forget, residents
 from consumer.write import ddl, ddl_session
 from deploy.servers import DatabaseServer, ServerOptions
 from drivers.mysql.connection import MySqlSession, connect
@@ -363,7 +364,7 @@ def test_answer_of_one_server_moves_no_mark_on_another(
 
     def move(session: MySqlSession, sql: str) -> None:
         run(session, sql)
-        kept_sessions[f"{name}/{COORDINATOR}"].session.server = "promoted"
+        residents[name].sessions.kept[COORDINATOR].session.server = "promoted"
 
     monkeypatch.setattr(ddl, "run_statement", move)
     with pytest.raises(Retryable, match="is another server now"):
@@ -371,7 +372,7 @@ def test_answer_of_one_server_moves_no_mark_on_another(
     intents = f"SELECT COUNT(*) FROM millrace.ddl_intent WHERE task = '{name}'"
     assert target_server.execute(intents) == [(1,)]
     monkeypatch.undo()
-    close_sessions(name)
+    forget(name)
     run_once(target_server, apply_task(name), stream)
     assert target_server.execute(intents) == [(0,)]
 

@@ -17,7 +17,6 @@ from consumer.target import fence
 from consumer.target.fence import raise_fence, take_turn
 from consumer.target.progress import DATABASE, check_fence
 from consumer.target.running_statement import find_statement, lock
-from consumer.target.sessions import session_for
 from consumer.turn.context import Tools
 from consumer.turn.order import TurnOrder
 from consumer.write.lanes import Done
@@ -322,7 +321,7 @@ def test_raising_the_fence_kills_a_hung_lane_transaction(
     """
     target_server.execute(ACCOUNTS_SQL, db=name)
     applier = started(target_server, apply_task(name))
-    hung = session_for(endpoint_of(target_server), applier.owner)
+    hung = applier.sessions.for_lane()
     share = "LOCK IN SHARE MODE" if target_server.flavour == "mariadb" else "FOR SHARE"
     hung.query(f"SELECT * FROM millrace.fence WHERE task = %s {share}", (name,))
     hung.query(f"INSERT INTO {name}.accounts VALUES (1, NULL, NULL, 1)")
@@ -345,7 +344,7 @@ def test_text_of_another_session_hides_no_session(
     target_server.execute(ACCOUNTS_SQL, db=name)
     endpoint, waited = endpoint_of(target_server), f"{name}-waited"
     applier = started(target_server, apply_task(name))
-    hung = session_for(endpoint, applier.owner)
+    hung = applier.sessions.for_lane()
     share = "LOCK IN SHARE MODE" if target_server.flavour == "mariadb" else "FOR SHARE"
     hung.query(f"SELECT * FROM millrace.fence WHERE task = %s {share}", (name,))
     with ExitStack() as opened:
@@ -377,8 +376,8 @@ def test_refused_turn_ends_no_session_of_the_turn_under_way(
     applier = started(target_server, apply_task(name))
     endpoint, before = endpoint_of(target_server), applier.owner
     second = connect(endpoint)
-    first = take_turn(session_for(endpoint, before), before)
-    lane = session_for(endpoint, first)
+    first = take_turn(applier.sessions.for_lane(), before)
+    lane = applier.sessions.of(first).for_lane()
     check_fence(lane, first)
     with pytest.raises(Fenced):
         take_turn(second, before)
@@ -429,7 +428,7 @@ def test_session_closed_by_the_target_is_reopened(name: str, target_server: Data
         first = len(stream.values)
         stream.insert(accounts(name), account(number))
         stream.commit()
-        session = session_for(applier.assignment.endpoint, applier.owner)
+        session = applier.sessions.for_lane()
         target_server.execute(f"KILL {session.id}")
         applier.process(LocalRecords(stream.values[first:], first, is_large=False), ignore)
     applier.close()

@@ -12,11 +12,13 @@ from itertools import count
 
 import pytest
 
-from consumer.target import fence, sessions
+from consumer.target import fence
 from consumer.target.progress import Mark, read_mark
 from consumer.task import start
+from consumer.turn import resident
 from consumer.turn.context import Tools
 from consumer.turn.order import Outcome, TurnOrder
+from consumer.turn.resident import Resident
 from consumer.write import target_transaction
 from consumer.write.lanes import Work
 from deploy.servers import DatabaseServer
@@ -51,22 +53,22 @@ def name(target_server: DatabaseServer) -> Iterator[str]:
     target_server.execute(f"DROP DATABASE {made}")
 
 
-class _OfEachThread(MutableMapping[str, sessions.Kept]):
-    """Sessions that each thread keeps for itself, as each Python worker does."""
+class _OfEachThread(MutableMapping[str, Resident]):
+    """Each thread keeps its own state, as each Python worker does."""
 
     def __init__(self) -> None:
         self._local = threading.local()
-        self.made: list[MySqlSession] = []
+        self.made: list[Resident] = []
 
     @property
-    def _mine(self) -> dict[str, sessions.Kept]:
+    def _mine(self) -> dict[str, Resident]:
         return self._local.__dict__
 
-    def __getitem__(self, place: str) -> sessions.Kept:
+    def __getitem__(self, place: str) -> Resident:
         return self._mine[place]
 
-    def __setitem__(self, place: str, kept: sessions.Kept) -> None:
-        self.made.append(kept.session)
+    def __setitem__(self, place: str, kept: Resident) -> None:
+        self.made.append(kept)
         self._mine[place] = kept
 
     def __delitem__(self, place: str) -> None:
@@ -83,10 +85,10 @@ class _OfEachThread(MutableMapping[str, sessions.Kept]):
 def own_sessions(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Gives each thread its own sessions."""
     kept = _OfEachThread()
-    monkeypatch.setattr(sessions, "kept_sessions", kept)
+    monkeypatch.setattr(resident, "residents", kept)
     yield
-    for session in kept.made:
-        session.close()
+    for one in kept.made:
+        one.sessions.close()
 
 
 def _stream(name: str) -> RecordStream:

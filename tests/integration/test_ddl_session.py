@@ -18,7 +18,7 @@ from consumer.load.prepare import create_tables as create_loaded
 from consumer.load.tables import SourceTable
 from consumer.target.fence import raise_fence
 from consumer.target.progress import Owner, create_tables, decide_intent
-from consumer.target.sessions import close_sessions, statement_session
+from consumer.target.sessions import STATEMENTS, Sessions
 from consumer.write.ddl_session import entered
 from deploy.servers import DatabaseServer
 from deploy.servers.programs import MARIADB_SUITES, mariadb_programs, mysql_programs
@@ -473,7 +473,8 @@ def test_session_has_each_setting_that_the_servers_program_prints(
                 session.query(f"SET SESSION {name} = {value}")
             wanted = _values_of(session, [name for name, _ in state])
         with closing(connect(endpoint_of(target_server))) as session:
-            mine = entered(session, Owner("session", 1, 1), records[number])
+            sessions = Sessions(endpoint_of(target_server), Owner("session", 1, 1))
+            mine = entered(session, sessions, records[number])
             assert _values_of(mine, [name for name, _ in state]) == wanted, state
 
 
@@ -488,8 +489,9 @@ def test_fenced_run_executes_nothing_in_a_new_session(
     with closing(connect(endpoint)) as session:
         create_tables(session)
         owner = raise_fence(session, task=task, epoch=1)
-        old = entered(statement_session(endpoint, owner), owner, first)
+        sessions = Sessions(endpoint, owner)
+        old = entered(sessions.for_lane(STATEMENTS), sessions, first)
         raise_fence(session, task=task, epoch=1)
         with pytest.raises(Fenced, match="run"):
-            entered(old, owner, other)
-    close_sessions(task)
+            entered(old, sessions, other)
+    sessions.close()

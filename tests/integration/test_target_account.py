@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from consumer.target import fence
-from consumer.target.sessions import session_for
+from consumer.target.sessions import Sessions
 from deploy.servers import DatabaseServer
 from drivers.mysql.connection import connect
 from drivers.mysql.primary import sources_of
@@ -73,7 +73,7 @@ def test_readme_grants_are_exactly_what_apply_needs(
     applier = task.run_once()
     assert applier.mark.seq == task.stream.seq
     assert server.execute(f"SELECT COUNT(*) FROM {DATABASE}.child") == [(19,)]
-    hung = session_for(endpoint, applier.owner)
+    hung = Sessions(endpoint, applier.owner).for_lane()
     hung.query("SELECT * FROM millrace.fence WHERE task = %s LOCK IN SHARE MODE", (TASK,))
     assert task.run_once().owner.run == applier.owner.run + 1
     session = connect(endpoint)

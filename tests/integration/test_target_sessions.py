@@ -8,7 +8,7 @@ import pytest
 from consumer.target import sessions
 from consumer.target.fence import take_turn
 from consumer.target.progress import check_fence
-from consumer.target.sessions import session_for
+from consumer.target.sessions import Sessions
 from consumer.turn import driver
 from deploy.servers import DatabaseServer
 from drivers.mysql.connection import Endpoint
@@ -47,17 +47,20 @@ def test_old_session_is_replaced_between_turns_only(
 ) -> None:
     """Also a session that works; never within a turn, whose target transaction may be open."""
     applier = started_at(endpoint, apply_task(NAME))
-    young = session_for(endpoint, applier.owner)
-    owner = take_turn(session_for(endpoint, applier.owner, is_checked=True), applier.owner)
-    assert session_for(endpoint, owner).id == young.id
+    before = Sessions(endpoint, applier.owner)
+    young = before.for_lane()
+    owner = take_turn(before.for_lane(is_checked=True), applier.owner)
+    now = before.of(owner)
+    assert now.for_lane().id == young.id
     monkeypatch.setattr(sessions, "SESSION_AGE_S", 0.0)
-    open_ = session_for(endpoint, owner)
+    open_ = now.for_lane()
     check_fence(open_, owner)
-    assert session_for(endpoint, owner) is open_
+    assert now.for_lane() is open_
     open_.commit()
     later = replace(owner, run=owner.run + 1)
-    assert session_for(endpoint, later).id != young.id
+    assert now.of(later).for_lane().id != young.id
     assert not young.is_open
+    now.close()
     applier.close()
 
 

@@ -11,6 +11,7 @@ from consumer.compare import tables as compare_plan
 from consumer.tables import row_statements, table_plans
 from consumer.tables.table_plan import TablePlan, plan_table
 from consumer.target import fence, progress
+from consumer.target.sessions import Sessions
 from consumer.turn import applier, turn
 from consumer.write import conflict, ddl, ddl_outcome, ddl_session, row_writer, target_transaction
 from consumer.write.row_writer import RowWriter
@@ -205,7 +206,9 @@ def views_and_triggers_executed(patch: Patch) -> None:
         session: MySqlSession, owner: Any, record: DdlRecord, statement: Statement, place: Any
     ) -> None:
         if str(statement.kind) in ("view", "trigger"):
-            ddl._execute(session, owner, record, statement, is_over=bool)
+            ddl._execute(
+                session, Sessions(session.endpoint, owner), record, statement, is_over=bool
+            )
         leave_out(session, owner, record, statement, place)
 
     patch.setattr(ddl, "_leave_out", executed)

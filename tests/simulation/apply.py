@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 
 from consumer.records.pieces import Size, Taken
-from consumer.target import sessions
-from consumer.target.sessions import close_sessions
 from consumer.task.start import take_over
 from consumer.turn.context import Limits, Tools
 from consumer.turn.driver import BatchApplier
 from consumer.turn.order import Outcome, TurnOrder, guarded, result_of
+from consumer.turn.resident import forget, resident_of, residents
 from consumer.turn.turn import run_turn
 from consumer.write.lanes import Done, Work
 from drivers.kafka.reader import TopicRecord
@@ -119,7 +118,8 @@ class TopicRecords(OneExecutor):
         """One turn, perhaps executed twice."""
 
         def execute() -> Outcome:
-            return result_of(guarded(TASK, lambda: run_turn(order, self._tools())))
+            resident = resident_of(order)
+            return result_of(guarded(TASK, lambda: run_turn(order, self._tools(), resident)))
 
         found = execute()
         if self.cut.is_doubled and self.cut.seed % 2:
@@ -168,7 +168,7 @@ class ApplyProcess:
     def shut_down(self) -> None:
         """End the driver."""
         if self.applier is not None:
-            close_sessions(TASK)
+            forget(TASK)
         self.applier = None
 
     def release(self) -> None:
@@ -195,20 +195,20 @@ class ApplyProcess:
             session.close()
 
 
-class KeptSessions(dict[str, Any]):
-    """``consumer`` keeps sessions and what it knows of a task in modules; here each process has its own."""
+class Residents(dict[str, Any]):
+    """``consumer.turn.resident`` keeps state in the module; here each process has its own."""
 
     def get(self, key: str, default: object = None) -> Any:
-        return current().sessions.get(key, default)
+        return current().residents.get(key, default)
 
     def __setitem__(self, key: str, value: object) -> None:
-        current().sessions[key] = value
+        current().residents[key] = value
 
     def __iter__(self) -> Iterator[str]:
-        return iter(list(current().sessions))
+        return iter(list(current().residents))
 
     def pop(self, key: str, default: object = None) -> Any:
-        return current().sessions.pop(key, default)
+        return current().residents.pop(key, default)
 
 
-assert isinstance(sessions.kept_sessions, dict)  # KeptSessions replaces it
+assert isinstance(residents, dict)  # ``Residents`` replaces it

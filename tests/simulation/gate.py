@@ -54,7 +54,7 @@ class Process:
         self.name = name
         self.is_dead = False
         self.on_request: Callable[[int], None] = lambda _: None
-        self.sessions: dict[str, object] = {}  # what a real process would keep in a module
+        self.residents: dict[str, object] = {}  # what a real process would keep in a module
         self._plan: Plan | None = None
         self._count = 0
         self._thread_id = 0

@@ -16,8 +16,8 @@ from pathlib import Path
 from random import Random
 from unittest import mock
 
-from consumer.target import fence, sessions
-from consumer.turn import turn
+from consumer.target import fence
+from consumer.turn import resident
 from millrace.errors import Fatal, Fenced, Retryable
 from producer.convert import converter, output
 from producer.source.receive import receiver
@@ -26,7 +26,7 @@ from schemas.gtid import Flavour, parse_gtid_set
 from schemas.record.control import FenceRecord, ResolvedRecord
 from tests.kit.capture.converter import MemoryRegistry
 from tests.simulation import apply, capture, disk
-from tests.simulation.apply import ApplyProcess, Cut, DriverGoneError, KeptSessions
+from tests.simulation.apply import ApplyProcess, Cut, DriverGoneError, Residents
 from tests.simulation.capture import CaptureProcess, Portion, Surroundings
 from tests.simulation.disk import Loss
 from tests.simulation.gate import KilledError, Plan, Process
@@ -100,8 +100,7 @@ class World:
         """Connect the real code to this world while the block runs."""
         with (
             self.target.dialled(),
-            mock.patch.object(sessions, "kept_sessions", KeptSessions()),
-            mock.patch.object(turn, "residents", KeptSessions()),
+            mock.patch.object(resident, "residents", Residents()),
             mock.patch.object(fence, "HUNG_S", HUNG_S),
             mock.patch.object(receiver, "RECONNECT_DELAYS_S", (0.0,)),
             mock.patch.object(converter, "SCHEMA_REPEAT_BYTES", SCHEMA_REPEAT_BYTES),

@@ -17,11 +17,12 @@ from consumer.turn.context import Limits, Position, Tools
 from consumer.turn.order import Assignment, Rules, TurnOrder
 from consumer.write.ddl import DdlPlace, Passed
 from consumer.write.lanes import Done
+from consumer.write.target_transaction import Writing
 from millrace.errors import Retryable
 from schemas.documents import Brokers, ConflictPolicy, Consistency, TopicAddress
 from tests.kit.apply.history import History, inventory, schemas
 from tests.kit.apply.local import ALL, InlineLanes, ListSource
-from tests.kit.apply.model import ENDPOINT, ModelTarget, model_patched
+from tests.kit.apply.model import ENDPOINT, ModelTarget, model_patched, sessions_on
 from tests.kit.apply.topic import RecordStream
 
 ROWS = 12
@@ -90,8 +91,9 @@ def _turn(
     return Applier(
         TurnOrder(owner=owner, assignment=assignment),
         Tools(source, lanes, lambda number: pytest.fail(f"schema {number}"), limits),
-        Position(state.mark, from_bitmaps(state.applied.values())),
-        TablePlans(Catalogue("", RowSchemas(dict(state.schemas)), known)),
+        writing=Writing(sessions_on(target, owner), ConflictPolicy.STOP),
+        begin=Position(state.mark, from_bitmaps(state.applied.values())),
+        plans=TablePlans(Catalogue("", RowSchemas(dict(state.schemas)), known)),
     )
 
 
@@ -187,10 +189,8 @@ def test_turn_leaves_statements_that_it_has_read_to_the_next(
     for _ in range(10):
         stream.ddl("ALTER TABLE words FORCE")
 
-    def slow(*given: object) -> Passed:
+    def slow(*_: object, place: DdlPlace, scope: object) -> Passed:
         now_s[0] += 1
-        place = given[3]
-        assert isinstance(place, DdlPlace)
         target.state.mark = place.after
         return Passed()
 

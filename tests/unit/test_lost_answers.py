@@ -12,7 +12,7 @@ from consumer.spark.session import Records, SparkDriver
 from consumer.tables.table_plans import Notes
 from consumer.target.progress import Mark, MarkTopic, Owner
 from consumer.turn.order import Assignment, Counts, Failure, Outcome, Rules, TurnOrder, guarded
-from consumer.write.incidents import Tally, pending
+from consumer.write.incidents import Tally
 from drivers.mysql.connection import Endpoint
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 from schemas.documents import Brokers, ConflictPolicy, TopicAddress
@@ -33,6 +33,7 @@ _OUTCOME = Outcome(
 )
 
 # PySpark's own format of an RDD's elements
+_PENDING = Tally()  # of the executor
 _RESULTS: Any = cast(Any, AutoBatchedSerializer)(CPickleSerializer())
 
 
@@ -56,7 +57,7 @@ class _Job:
 def _stream(*work: Callable[[], Outcome]) -> bytes:
     """Return the bytes of Spark's result server after executors returned these answers."""
     sent = io.BytesIO()
-    _RESULTS.dump_stream([guarded("t", one) for one in work], sent)
+    _RESULTS.dump_stream([guarded("t", one, _PENDING) for one in work], sent)
     return sent.getvalue()
 
 
@@ -113,9 +114,9 @@ def test_incidents_arrive_once_with_the_next_answer(*, fails: bool) -> None:
     """Also those of a turn that failed: a conflict that blocks the task is its last one."""
 
     def meets() -> Outcome:
-        pending.retried("t", "1213")
-        pending.retried("t", "1213")
-        pending.conflicted("t", ["update-missing", "insert-exists", "update-missing"])
+        _PENDING.retried("t", "1213")
+        _PENDING.retried("t", "1213")
+        _PENDING.conflicted("t", ["update-missing", "insert-exists", "update-missing"])
         if fails:
             raise Fatal("MR-5010", "x")
         return _OUTCOME

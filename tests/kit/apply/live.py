@@ -22,9 +22,8 @@ from consumer.target.loads import (
     task_of,
 )
 from consumer.target.progress import Owner, check_fence, create_tables
-from consumer.target.sessions import close_sessions
 from consumer.target.streams import read_tables
-from consumer.turn.turn import residents
+from consumer.turn.resident import forget
 from deploy.servers import DatabaseServer
 from drivers.mysql.catalog import TableKey
 from drivers.mysql.connection import MySqlSession, connect
@@ -327,8 +326,7 @@ class LiveTask:
         finally:
             loads.end()
             applier.close()
-            close_sessions(side_of(self.task.name))
-            residents.pop(side_of(self.task.name), None)
+            forget(side_of(self.task.name))
 
     def _waits(self) -> bool:
         """Whether the load of a table has not begun, in this run or in one that was killed."""

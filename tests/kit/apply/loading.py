@@ -24,9 +24,9 @@ from consumer.target.loads import (
 )
 from consumer.target.progress import Owner, create_tables
 from consumer.target.running_statement import await_statement
-from consumer.target.sessions import close_sessions
 from consumer.task.start import applier_of, end_load, has_to_load, owner_of
 from consumer.turn.order import Answer, result_of
+from consumer.turn.resident import forget
 from deploy.servers import Account, DatabaseServer, DatabaseSet, sql
 from drivers.mysql.catalog import TableKey
 from drivers.mysql.connection import Endpoint, connect
@@ -157,7 +157,7 @@ class LoadRig:
         self.source.execute(f"DROP DATABASE IF EXISTS {self.name}")
         self.target.execute(f"DROP DATABASE IF EXISTS {self.name}")
         for task in (self.name, side_of(self.name)):
-            close_sessions(task)
+            forget(task)
             for table in ("load_table", "load_chunk", "load_stream", "progress", "fence"):
                 self.target.execute(f"DELETE FROM millrace.{table} WHERE task = %s", (task,))
 

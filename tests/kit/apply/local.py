@@ -13,14 +13,15 @@ import numpy as np
 from consumer.records.pieces import Size, Taken
 from consumer.records.row_schemas import Ints
 from consumer.target.progress import Mark, read_position
-from consumer.target.sessions import close_sessions
+from consumer.target.sessions import Sessions
 from consumer.task.start import take_over
 from consumer.turn.context import Limits, Tools
 from consumer.turn.driver import BatchApplier
 from consumer.turn.executor import look_up_at
 from consumer.turn.order import Answer, Outcome, Share, ShareEnd, TurnOrder, guarded, result_of
+from consumer.turn.resident import forget, resident_of, residents
 from consumer.turn.spread_applier import run_share
-from consumer.turn.turn import residents, run_turn
+from consumer.turn.turn import run_turn
 from consumer.write.incidents import Tally
 from consumer.write.lanes import Done, Work
 from consumer.write.target_transaction import BEFORE_LANE_COMMIT
@@ -185,8 +186,13 @@ class LocalRecords:
     def apply(self, order: TurnOrder) -> Outcome:
         """One turn; Spark would send order and outcome as bytes."""
         sent: TurnOrder = pickle.loads(pickle.dumps(order))
-        found = guarded(sent.owner.task, lambda: run_turn(sent, self.tools(sent)))
-        answer: Answer[Outcome] = pickle.loads(pickle.dumps(found))
+        resident = resident_of(sent)
+        outcome = guarded(
+            sent.owner.task,
+            lambda: run_turn(sent, self.tools(sent), resident),
+            resident.incidents,
+        )
+        answer: Answer[Outcome] = pickle.loads(pickle.dumps(outcome))
         self.tally.add(answer.task, answer.incidents)
         return result_of(answer)
 
@@ -201,9 +207,13 @@ class LocalRecords:
     def apply_share(self, share: Share) -> ShareEnd:
         """One share; Spark would send it and its end as bytes."""
         sent: Share = pickle.loads(pickle.dumps(share))
-        task = sent.order.owner.task
-        found = guarded(task, lambda: run_share(sent, self.tools(sent.order)))
-        answer: Answer[ShareEnd] = pickle.loads(pickle.dumps(found))
+        resident = resident_of(sent.order)
+        end = guarded(
+            sent.order.owner.task,
+            lambda: run_share(sent, self.tools(sent.order), resident),
+            resident.incidents,
+        )
+        answer: Answer[ShareEnd] = pickle.loads(pickle.dumps(end))
         self.tally.add(answer.task, answer.incidents)
         return result_of(answer)
 
@@ -231,12 +241,19 @@ class LocalApplier(BatchApplier):
     @property
     def inventory(self) -> Inventory:
         """The knowledge of this process about the target's tables after the last turn."""
-        return residents[self.owner.task].plans.inventory
+        last = residents[self.owner.task].last
+        assert last is not None
+        return last.plans.inventory
+
+    @property
+    def sessions(self) -> Sessions:
+        """The sessions that this process keeps, for the next turn."""
+        order = TurnOrder(owner=self.owner, assignment=self.assignment)
+        return resident_of(order).writing(order).sessions
 
     def close(self) -> None:
         """Close the sessions; the next run reads everything again."""
-        close_sessions(self.owner.task)
-        residents.pop(self.owner.task, None)
+        forget(self.owner.task)
 
 
 def endpoint_of(server: DatabaseServer) -> Endpoint:

@@ -8,6 +8,7 @@ import pickle
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 import pytest
 
@@ -20,12 +21,13 @@ from consumer.tables.causality_keys import find_keys
 from consumer.tables.table_plans import Catalogue, TablePlans, slots_of
 from consumer.target.bitmap import from_bitmaps
 from consumer.target.progress import Mark, MarkTopic, Owner
-from consumer.turn import applier, spread_applier, spread_turn
+from consumer.target.sessions import COORDINATOR, Sessions
 from consumer.turn.applier import Applier
 from consumer.turn.context import Limits, Position, Tools
 from consumer.turn.order import Assignment, Offsets, Outcome, Rules, TurnOrder
 from consumer.write import large_transaction, target_transaction
 from consumer.write.lanes import Done, Work
+from consumer.write.target_transaction import Writing
 from drivers.mysql.connection import Endpoint
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 from schemas.documents import Brokers, ConflictPolicy, Consistency, TopicAddress
@@ -180,6 +182,27 @@ class ModelSession:
         self._work = None
 
 
+@dataclass(frozen=True)
+class ModelSessions:
+    """``Sessions`` on the model."""
+
+    target: ModelTarget
+    owner: Owner
+
+    def of(self, owner: Owner, _: Endpoint | None = None) -> "ModelSessions":
+        """See ``Sessions``."""
+        return replace(self, owner=owner)
+
+    def for_lane(self, _: int = COORDINATOR, *, is_checked: bool = False) -> ModelSession:
+        """A new session in any case."""
+        return ModelSession(self.target)
+
+
+def sessions_on(target: ModelTarget, owner: Owner) -> Sessions:
+    """The sessions of an owner."""
+    return cast(Sessions, ModelSessions(target, owner))
+
+
 def _is_deleted(place: tuple[object, ...], run: int, through: int | None = None) -> bool:
     """Whether it is a bitmap of this run up to a flight, or of any earlier run."""
     of_run, flight = int(str(place[1])), int(str(place[2]))
@@ -284,20 +307,8 @@ def execute_again(target: ModelTarget) -> None:
 
 
 def model_patched(patch: pytest.MonkeyPatch, target: ModelTarget) -> None:
-    """Connect ``consumer`` to the model. Windows also end after a random number of cells."""
-
-    def session_for(*_: object, **__: object) -> ModelSession:
-        return ModelSession(target)
-
+    """Write rows to the model. Windows also end after a random number of cells."""
     patch.setattr(rows, "CELLS_MAX", target.chance.choice([1, 30, 100, 1 << 20]))
-    for module in (
-        target_transaction,
-        large_transaction,
-        applier,
-        spread_applier,
-        spread_turn,
-    ):
-        patch.setattr(module, "session_for", session_for)
     patch.setattr(target_transaction, "RowWriter", ModelWriter)
     patch.setattr(large_transaction, "RowWriter", ModelWriter)
 
@@ -358,7 +369,9 @@ def one_turn(
         ),
     )
     begin = Position(state.mark, from_bitmaps(state.applied.values()))
-    return Applier(order, tools, begin, plans_of(target)).run()
+    writing = Writing(sessions_on(target, order.owner), ConflictPolicy.STOP)
+    turn = Applier(order, tools, writing=writing, begin=begin, plans=plans_of(target))
+    return turn.run()
 
 
 def whole_turn(target: ModelTarget, *, task: str, lane_count: int) -> Outcome:

@@ -19,7 +19,7 @@ from consumer.target.progress import Mark, Owner
 from consumer.turn import spread_applier, spread_turn, turn
 from consumer.turn.context import Limits, Tools
 from consumer.turn.order import Outcome, Share, ShareEnd, TurnOrder
-from consumer.turn.turn import residents
+from consumer.turn.resident import Resident
 from consumer.write.lanes import Work
 from schemas.gtid import Flavour
 from tests.kit.apply.local import ALL
@@ -32,6 +32,7 @@ from tests.kit.apply.model import (
     one_turn,
     order_for,
     plans_of,
+    sessions_on,
     source_at_mark,
 )
 from tests.kit.apply.model_run import run_history
@@ -148,7 +149,8 @@ class ModelCluster:
             is_over=lambda: self.target.chance.random() < 0.02,
             is_read=source.is_read,
         )
-        return lambda: spread_applier.run_share(given, tools)
+        resident = Resident(sessions_on(self.target, given.order.owner))
+        return lambda: spread_applier.run_share(given, tools, resident)
 
 
 def spread_patched(patch: pytest.MonkeyPatch, target: ModelTarget) -> None:
@@ -190,14 +192,17 @@ def one_spread_turn(target: ModelTarget, *, task: str, lane_count: int) -> Outco
         Size(chance.choice([1, 3, 20, 80]), 1 << chance.randint(8, 20)), turn_s=float(ALL)
     )
     cluster = ModelCluster(target, limits)
-    residents.pop(task, None)
     try:
         return spread_turn.spread_turn(
-            cluster, order, target.state.mark, chance.randint(1, lane_count), _ignore
+            cluster,
+            order,
+            mark=target.state.mark,
+            count=chance.randint(1, lane_count),
+            sessions=sessions_on(target, order.owner),
+            note=_ignore,
         )
     finally:
         target.switch = list
-        residents.pop(task, None)
 
 
 def _ignore(ends: Sequence[ShareEnd], steps: int) -> None:
