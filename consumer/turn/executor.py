@@ -1,7 +1,6 @@
 """Executes an order in a Python worker of Spark, with threads as lanes and Kafka as the source.
 
 An order is a turn or one share of a turn.
-
 What is kept between turns is in ``resident``.
 """
 
