@@ -58,7 +58,7 @@ residents: dict[str, Resident] = {}  # by task
 
 
 def resident_of(order: TurnOrder) -> Resident:
-    """What this process keeps of the order's task."""
+    """The state that this process keeps of the order's task."""
     resident = residents.get(order.owner.task)
     if resident is None:
         resident = Resident(Sessions(order.assignment.endpoint, order.owner))
