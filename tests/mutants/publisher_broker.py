@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from drivers.kafka import errors, reader
+from drivers.kafka import errors
 from drivers.kafka.bulk import Bounds, Octets
 from drivers.kafka.errors import Kind
 from drivers.kafka.topic import TopicAdmin, TopicSettings
 from millrace.errors import Retryable
-from producer.publish import opening, tail
+from producer.publish import kafka, opening, tail
 from producer.publish.audit import Audit
 from producer.publish.config import PublisherLimits
 from producer.publish.driver import Transactions
@@ -42,7 +42,7 @@ def any_partition_count_will_do(patch: Patch) -> None:
 
 def reading_uncommitted(patch: Patch) -> None:
     """Rule 2 off: the tail includes uncommitted records."""
-    patch.setitem(reader._SETTINGS, "isolation.level", "read_uncommitted")
+    patch.setitem(kafka._READER, "isolation.level", "read_uncommitted")
 
 
 def epochs_not_compared(patch: Patch) -> None:
