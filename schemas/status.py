@@ -15,17 +15,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 
 from millrace.errors import Fatal
 from schemas.json_input import load_json
-from schemas.stages.applied import Applied, applied_of
-from schemas.stages.captured import Captured, captured_of
-from schemas.stages.compared import Compared, compared_of
-from schemas.stages.loaded import Loaded, loaded_of
-from schemas.stages.published import Published, published_of
-from schemas.stages.relayed import Relayed, relayed_of
-from schemas.stages.snapshot import SnapshotStage, snapshot_of
+from schemas.plain import Wire, from_plain, to_plain
+from schemas.stages.applied import Applied
+from schemas.stages.captured import Captured
+from schemas.stages.compared import Compared
+from schemas.stages.loaded import Loaded
+from schemas.stages.published import Published
+from schemas.stages.relayed import Relayed
+from schemas.stages.snapshot import SnapshotStage
 
 STATUS_FORMAT = 2  # 1 had free-form figures instead of ``published`` and ``warnings``
 WHY_CHARACTERS_MAX = 4000  # keeps a node far below ZooKeeper's 1 MiB
@@ -79,25 +80,25 @@ class TaskReport:
     """
 
     state: TaskState
-    why: str = ""
+    why: Annotated[str, Wire(length_max=WHY_CHARACTERS_MAX)] = ""
     code: str = ""
-    fix: str = ""
-    next_try_s: float = 0.0
+    fix: Annotated[str, Wire(length_max=WHY_CHARACTERS_MAX)] = ""
+    next_try_s: Annotated[float, Wire(digits=3)] = 0.0
     gtid_set: str = ""
     seq: int = 0
-    topic: str = ""
-    topic_end: int = 0
+    topic: Annotated[str, Wire(is_new=True)] = ""
+    topic_end: Annotated[int, Wire(is_new=True)] = 0
     epoch: int = 0
     worker: str = ""
-    warnings: tuple[str, ...] = ()
-    silent_s: float = 0.0
+    warnings: Annotated[tuple[str, ...], Wire(is_new=True)] = ()
+    silent_s: Annotated[float, Wire(digits=1, is_new=True)] = 0.0
     captured: Captured | None = None
     relayed: Relayed | None = None
     published: Published | None = None
     applied: Applied | None = None
-    loaded: Loaded | None = None
-    snapshot: SnapshotStage | None = None
-    compared: Compared | None = None
+    loaded: Annotated[Loaded | None, Wire(is_new=True)] = None
+    snapshot: Annotated[SnapshotStage | None, Wire(is_new=True)] = None
+    compared: Annotated[Compared | None, Wire(is_new=True)] = None
 
     def at_rest(self) -> "TaskReport":
         """The report without what is true only while the task runs."""
@@ -113,29 +114,8 @@ class TaskReport:
 
 def report_to_plain(report: TaskReport) -> dict[str, object]:
     """Plain values, in the order in which people read them."""
-    return {
-        "format": STATUS_FORMAT,
-        "state": report.state.value,
-        "why": report.why[:WHY_CHARACTERS_MAX],
-        "code": report.code,
-        "fix": report.fix[:WHY_CHARACTERS_MAX],
-        "next_try_s": round(report.next_try_s, 3),
-        "gtid_set": report.gtid_set,
-        "seq": report.seq,
-        "topic": report.topic,
-        "topic_end": report.topic_end,
-        "epoch": report.epoch,
-        "worker": report.worker,
-        "warnings": [warning[:WHY_CHARACTERS_MAX] for warning in report.warnings],
-        "silent_s": round(report.silent_s, 1),
-        "captured": report.captured.to_plain() if report.captured else None,
-        "relayed": report.relayed.to_plain() if report.relayed else None,
-        "published": report.published.to_plain() if report.published else None,
-        "applied": report.applied.to_plain() if report.applied else None,
-        "loaded": report.loaded.to_plain() if report.loaded else None,
-        "snapshot": report.snapshot.to_plain() if report.snapshot else None,
-        "compared": report.compared.to_plain() if report.compared else None,
-    }
+    warnings = tuple(warning[:WHY_CHARACTERS_MAX] for warning in report.warnings)
+    return {"format": STATUS_FORMAT, **to_plain(replace(report, warnings=warnings))}
 
 
 def report_from_json(content: bytes, *, origin: str) -> TaskReport:
@@ -144,28 +124,8 @@ def report_from_json(content: bytes, *, origin: str) -> TaskReport:
         plain: Any = load_json(content)
         if plain["format"] > STATUS_FORMAT:
             raise ValueError(f"format {plain['format']} is newer than {STATUS_FORMAT}")
-        has_stages = plain["format"] == STATUS_FORMAT  # of an older one the progress counts
-        return TaskReport(
-            state=TaskState(plain["state"]),
-            why=str(plain["why"]),
-            code=str(plain["code"]),
-            fix=str(plain["fix"]),
-            next_try_s=float(plain["next_try_s"]),
-            gtid_set=str(plain["gtid_set"]),
-            seq=int(plain["seq"]),
-            topic=str(plain.get("topic", "")),
-            topic_end=int(plain.get("topic_end", 0)),
-            epoch=int(plain["epoch"]),
-            worker=str(plain["worker"]),
-            warnings=tuple(map(str, plain.get("warnings", ()))),
-            silent_s=float(plain.get("silent_s", 0.0)),
-            captured=captured_of(plain["captured"]) if has_stages else None,
-            relayed=relayed_of(plain["relayed"]) if has_stages else None,
-            published=published_of(plain["published"]) if has_stages else None,
-            applied=applied_of(plain["applied"]) if has_stages else None,
-            loaded=loaded_of(plain.get("loaded")) if has_stages else None,
-            snapshot=snapshot_of(plain.get("snapshot")) if has_stages else None,
-            compared=compared_of(plain.get("compared")) if has_stages else None,
-        )
+        if plain["format"] < STATUS_FORMAT:  # only the progress counts
+            plain |= dict.fromkeys(STAGES)
+        return from_plain(TaskReport, plain)
     except (ValueError, KeyError, TypeError, OverflowError) as exc:
         raise Fatal("MR-4011", f"{origin} can't be read: {type(exc).__name__}") from exc

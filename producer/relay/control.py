@@ -19,9 +19,10 @@ Guarantees: a request is executed at most once; an unreadable request is discard
 import json
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated, TypeVar
 
 from millrace.errors import Fatal
 from millrace.log import get_logger
@@ -31,12 +32,16 @@ from producer.relay.files import DISK, Files, disk_errors, read_all
 from producer.relay.purge import Positions, PurgePolicy, purge_before, purge_due
 from producer.relay.writer import RelayLog
 from schemas.place import FIRST_POS, Coordinates
+from schemas.plain import Wire, from_plain, to_plain
+from schemas.stages.relayed import PurgeAnswer, PurgeRefusal
 
 REQUEST_NAME, ANSWER_NAME = "purge.request", "purge.answer"
 ASK_TIMEOUT_S = 30.0  # a worker checks twice a second, except while it waits for a broker
 POLL_S = 0.05
 
 _UNREADABLE = (ValueError, KeyError, TypeError, RecursionError)
+
+T = TypeVar("T")
 
 log = get_logger("producer.relay")
 
@@ -48,25 +53,16 @@ class PurgeRequest:
     ``is_inactive``: those before the newest sub-directory. Files that a task needs are kept, unless ``evict`` names it.
     """
 
+    id: str = field(default_factory=lambda: secrets.token_hex(8))  # no other request has it
     filename: str = ""  # "<file>" of the newest sub-directory that has it, or "<subdir>/<file>"
     sub_dir: str = ""
-    is_inactive: bool = False
+    is_inactive: Annotated[bool, Wire(key="inactive")] = False
     age_s: float | None = None
     evict: tuple[str, ...] = ()
 
-    def to_text(self, request_id: str) -> str:
+    def to_text(self) -> str:
         """The content of the request file."""
-        plain = {"filename": self.filename, "sub_dir": self.sub_dir, "inactive": self.is_inactive}
-        return json.dumps({"id": request_id, **plain, "age_s": self.age_s, "evict": self.evict})
-
-
-@dataclass(frozen=True, slots=True)
-class PurgeAnswer:
-    """The deleted files and the oldest remaining file, as ``<subdir>/<file>``; evicted tasks with their positions."""
-
-    deleted: tuple[str, ...]
-    oldest: str
-    evicted: Mapping[str, str] = field(default_factory=dict)
+        return json.dumps(to_plain(self))
 
 
 def find_file(root: Path, name: str, *, files: Files = DISK) -> Coordinates:
@@ -99,33 +95,27 @@ def find_subdir(root: Path, name: str = "", *, files: Files = DISK) -> Coordinat
     raise error.name(set=root.name)
 
 
-def new_request_id() -> str:
-    """An id that no other request has."""
-    return secrets.token_hex(8)
-
-
 def request_purge(
     root: Path, request: PurgeRequest, *, timeout_s: float = ASK_TIMEOUT_S, files: Files = DISK
 ) -> PurgeAnswer:
     """Request a purge from the worker that holds ``root`` and wait for its answer.
 
-    Fatal MR-2012 if no worker holds it or none answers, and the errors of ``read_answer``; Retryable MR-2002.
+    Fatal MR-2012 if no worker holds it or none answers, and the errors of ``check_answer``; Retryable MR-2002.
     """
     with disk_errors(root):
         if not files.is_locked(root / layout.LOCK_NAME):
             raise Fatal(
                 "MR-2012", f"no worker runs tasks with the relay log {root}", directory=root
             )
-        request_id = new_request_id()
-        text = request.to_text(request_id)
-        layout.replace_file(root / REQUEST_NAME, text, is_durable=False, files=files)
+        layout.replace_file(root / REQUEST_NAME, request.to_text(), is_durable=False, files=files)
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
-            answer = _read(files, root / ANSWER_NAME)
-            if answer.get("id") == request_id:
-                return read_answer(answer)
+            answer = _read(PurgeAnswer, files, root / ANSWER_NAME)
+            if answer is not None and answer.id == request.id:
+                return check_answer(answer)
             time.sleep(POLL_S)
-        if _read(files, root / REQUEST_NAME).get("id") == request_id:
+        waiting = _read(PurgeRequest, files, root / REQUEST_NAME)
+        if waiting is not None and waiting.id == request.id:
             files.unlink(root / REQUEST_NAME)
     raise Fatal("MR-2012", f"the worker did not answer in {timeout_s:g} s", directory=root)
 
@@ -135,19 +125,20 @@ def place_request(relay: RelayLog, text: str) -> None:
     if text:
         with disk_errors(relay.root):
             try:
-                request_id, _ = _parse(text.encode())
+                request = _parse(text.encode())
             except _UNREADABLE as error:
                 log.warning("unreadable purge request discarded", why=str(error))
                 return
-            if last_answer(relay).get("id") != request_id:
+            answer = last_answer(relay)
+            if answer is None or answer.id != request.id:
                 path = relay.root / REQUEST_NAME
                 layout.replace_file(path, text, is_durable=False, files=relay.disk)
 
 
-def last_answer(relay: RelayLog) -> Mapping[str, object]:
-    """The last answer, as in the answer file; empty if there is none. Retryable MR-2002."""
+def last_answer(relay: RelayLog) -> PurgeAnswer | None:
+    """The last answer; None if there is none, or it can't be read. Retryable MR-2002."""
     with disk_errors(relay.root):
-        return _read(relay.disk, relay.root / ANSWER_NAME)
+        return _read(PurgeAnswer, relay.disk, relay.root / ANSWER_NAME)
 
 
 def answer_purge_request(
@@ -168,7 +159,7 @@ def answer_purge_request(
             return []
         relay.disk.unlink(path)
     try:
-        request_id, request = _parse(content)
+        request = _parse(content)
     except _UNREADABLE as error:
         log.warning("unreadable purge request discarded", why=str(error))
         return []
@@ -184,17 +175,16 @@ def answer_purge_request(
     except Fatal as error:
         refusal = error
     subdir, name = relay.list_files()[0]
-    answer = {
-        "id": request_id,
-        "deleted": [f"{at.subdir}/{at.file}" for at in deleted],
-        "oldest": f"{subdir}/{name}",
-        "evicted": evicted,
-        "error": refusal and {"code": refusal.code, "message": refusal.message},
-    }
+    answer = PurgeAnswer(
+        id=request.id,
+        deleted=tuple(f"{at.subdir}/{at.file}" for at in deleted),
+        oldest=f"{subdir}/{name}",
+        evicted=evicted,
+        error=PurgeRefusal(refusal.code, refusal.message) if refusal else None,
+    )
+    text = json.dumps(to_plain(answer))
     with disk_errors(relay.root):
-        layout.replace_file(
-            relay.root / ANSWER_NAME, json.dumps(answer), is_durable=False, files=relay.disk
-        )
+        layout.replace_file(relay.root / ANSWER_NAME, text, is_durable=False, files=relay.disk)
     return deleted
 
 
@@ -235,34 +225,20 @@ def _purge(
     return [] if limit is None else purge_before(relay, limit, needed=needed)
 
 
-def _parse(content: bytes) -> tuple[str, PurgeRequest]:
-    fields = json.loads(content)
-    age_s = fields["age_s"]
-    return str(fields["id"]), PurgeRequest(
-        filename=str(fields["filename"]),
-        sub_dir=str(fields["sub_dir"]),
-        is_inactive=bool(fields["inactive"]),
-        age_s=None if age_s is None else float(age_s),
-        evict=tuple(map(str, fields["evict"])),
-    )
+def _parse(content: bytes) -> PurgeRequest:
+    return from_plain(PurgeRequest, json.loads(content))
 
 
-def read_answer(answer: Mapping[str, object]) -> PurgeAnswer:
-    """The answer from its JSON object. Fatal MR-2013 if the request named an unknown file, MR-2015 an unknown task."""
-    error, deleted, evicted = (answer.get(name) for name in ("error", "deleted", "evicted"))
-    if isinstance(error, dict):
-        raise Fatal(str(error["code"]), str(error["message"]))
-    return PurgeAnswer(
-        tuple(map(str, deleted if isinstance(deleted, list) else ())),
-        str(answer.get("oldest")),
-        {str(k): str(v) for k, v in evicted.items()} if isinstance(evicted, dict) else {},
-    )
+def check_answer(answer: PurgeAnswer) -> PurgeAnswer:
+    """The answer. Fatal MR-2013 if the request named an unknown file, MR-2015 an unknown task."""
+    if answer.error is not None:
+        raise Fatal(answer.error.code, answer.error.message)
+    return answer
 
 
-def _read(files: Files, path: Path) -> dict[str, object]:
-    """The content of a JSON file; empty if the file is missing or unreadable."""
+def _read(kind: type[T], files: Files, path: Path) -> T | None:
+    """The content of a JSON file; None if the file is missing or unreadable."""
     try:
-        found = json.loads(read_all(files, path))
-    except (FileNotFoundError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+        return from_plain(kind, json.loads(read_all(files, path)))
+    except (FileNotFoundError, *_UNREADABLE):
+        return None

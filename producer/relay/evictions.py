@@ -17,7 +17,7 @@ relay directory, one at a time. Not done here: releasing holds (``holds``), dele
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from millrace.log import get_logger
 from producer.relay import layout
 from producer.relay.files import DISK, Files, disk_errors, read_all
 from producer.relay.holds import evicted
+from schemas.plain import from_plain, object_of, to_plain
 
 RECORD_NAME = "evictions.json"
 AFTER_RECORD = register("relay.after_eviction_record")
@@ -83,16 +84,11 @@ def mark_reported(root: Path, task: str, files: Files = DISK) -> None:
 def read_evictions(root: Path, files: Files = DISK) -> dict[str, Eviction]:
     """Every recorded eviction by task."""
     try:
-        plain = json.loads(read_all(files, root / RECORD_NAME))
-        return {
-            str(task): Eviction(
-                str(fields["at"]), str(fields["gtid_set"]), fields["is_reported"] is True
-            )
-            for task, fields in plain.items()
-        }
+        plain = object_of(json.loads(read_all(files, root / RECORD_NAME)))
+        return {task: from_plain(Eviction, fields) for task, fields in plain.items()}
     except FileNotFoundError:
         return {}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         log.warning("unreadable record of evictions", directory=str(root), error=str(error))
         return {}
 
@@ -101,5 +97,5 @@ def _write(root: Path, evictions: Mapping[str, Eviction], files: Files) -> None:
     if not evictions:
         files.unlink(root / RECORD_NAME)
         return
-    text = json.dumps({task: asdict(eviction) for task, eviction in evictions.items()})
+    text = json.dumps({task: to_plain(eviction) for task, eviction in evictions.items()})
     layout.replace_file(root / RECORD_NAME, text, is_durable=True, files=files)

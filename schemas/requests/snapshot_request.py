@@ -9,11 +9,11 @@ whenever the owner dies. ``stops``: the ids of snapshots that must end, running 
 ended, the newest last; ``begun_ms`` and ``rows`` are null if several owners published it.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Annotated
 
+from schemas.plain import Wire
 from schemas.snapshot import SnapshotState
-from schemas.stages.plain import count_of, integer_of, list_of, object_of
 
 ENDED_MAX = 20
 REQUESTS_MAX = 32  # that wait; a node of ZooKeeper has at most 1 MiB
@@ -30,6 +30,10 @@ class SnapshotRequest:
     where: str = ""
     by: str = ""
     at_ms: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.tables:
+            raise ValueError("a request without tables")
 
     @property
     def state(self) -> SnapshotState:
@@ -52,21 +56,9 @@ class EndedSnapshot:
     id: str
     tables: tuple[str, ...]
     where: str
-    span: Span
+    span: Annotated[Span, Wire(is_inline=True)]
     rows: int | None
-    is_stopped: bool = False
-
-    def to_plain(self) -> dict[str, object]:
-        """Its JSON object."""
-        return {
-            "id": self.id,
-            "tables": list(self.tables),
-            "where": self.where,
-            "begun_ms": self.span.begun_ms,
-            "ended_ms": self.span.ended_ms,
-            "rows": self.rows,
-            "stopped": self.is_stopped,
-        }
+    is_stopped: Annotated[bool, Wire(key="stopped")] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +67,7 @@ class SnapshotRequests:
 
     requests: tuple[SnapshotRequest, ...] = ()
     stops: tuple[str, ...] = ()
-    ended: tuple[EndedSnapshot, ...] = ()
+    ended: Annotated[tuple[EndedSnapshot, ...], Wire(is_new=True)] = ()
 
     def added(self, request: SnapshotRequest) -> "SnapshotRequests":
         """With one more request, which comes last."""
@@ -101,52 +93,3 @@ class SnapshotRequests:
         """With one more that has ended, and the last of the others."""
         others = tuple(one for one in self.ended if one.id != snapshot.id)
         return replace(self, ended=(*others, snapshot)[-ENDED_MAX:])
-
-    def to_plain(self) -> dict[str, object]:
-        """The fields of the node."""
-        return {
-            "requests": [
-                {
-                    "id": request.id,
-                    "tables": list(request.tables),
-                    "where": request.where,
-                    "by": request.by,
-                    "at_ms": request.at_ms,
-                }
-                for request in self.requests
-            ],
-            "stops": list(self.stops),
-            "ended": [one.to_plain() for one in self.ended],
-        }
-
-
-def requests_of(plain: Mapping[str, object]) -> SnapshotRequests:
-    """From the fields of the node. TypeError, ValueError or KeyError if they are others."""
-    lists = plain["requests"], plain["stops"], plain.get("ended", [])
-    requests, stops, ended = map(list_of, lists)
-    return SnapshotRequests(
-        tuple(map(_request, requests)), tuple(map(str, stops)), tuple(map(_ended, ended))
-    )
-
-
-def _request(plain: object) -> SnapshotRequest:
-    if not isinstance(plain, Mapping):
-        raise TypeError("not an object")
-    tables = tuple(map(str, plain["tables"]))
-    if not tables:
-        raise ValueError("a request without tables")
-    return SnapshotRequest(
-        str(plain["id"]), tables, str(plain["where"]), str(plain["by"]), int(plain["at_ms"])
-    )
-
-
-def _ended(plain: object) -> EndedSnapshot:
-    ended = object_of(plain)
-    return EndedSnapshot(
-        str(ended["id"]),
-        tuple(map(str, list_of(ended["tables"]))),
-        str(ended["where"]),
-        Span(count_of(ended["begun_ms"]), integer_of(ended["ended_ms"])),
-        count_of(ended["rows"]),
-        ended["stopped"] is True,
-    )

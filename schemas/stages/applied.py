@@ -4,10 +4,11 @@ It is the key ``applied`` of an apply task in ``millrace status --json``, with `
 """
 
 from dataclasses import dataclass, field, replace
+from typing import Annotated
 
-from schemas.stages.incidents import Incidents, incidents_of
-from schemas.stages.plain import count_of, integer_of, number_of, object_of, rounded
-from schemas.stages.rates import Rates, rates_of
+from schemas.plain import MaybeTenths, MaybeThousandths, Tenths, Wire
+from schemas.stages.incidents import Incidents
+from schemas.stages.rates import Rates
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class AppliedCounts:
     ddl: int = 0
     left_out: int = 0
     turns: int = 0
-    incidents: Incidents = field(default_factory=Incidents)
+    incidents: Annotated[Incidents, Wire(is_inline=True)] = field(default_factory=Incidents)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,76 +60,20 @@ class Applied:
     ``executes``   a DDL statement that the target executes now, with its progress if the server reports it
     """
 
-    lag_s: float | None = None
-    waits_s: float = 0.0
-    commit_ms: int = 0
+    lag_s: MaybeThousandths = None
+    waits_s: Tenths = 0.0
+    commit_ms: Annotated[int, Wire(is_zero_null=True)] = 0
     backlog: Backlog = field(default_factory=Backlog)
-    rates: Rates = field(default_factory=Rates)
-    eta_s: float | None = None
-    counts: AppliedCounts = field(default_factory=AppliedCounts)
+    rates: Annotated[Rates, Wire(key="rows_s")] = field(default_factory=Rates)
+    eta_s: MaybeTenths = None
+    counts: Annotated[AppliedCounts, Wire(is_inline=True)] = field(default_factory=AppliedCounts)
     in_order: str = ""
     consistency: str = ""
     safe_mode: str = ""
-    executes: str = ""
-
-    def to_plain(self) -> dict[str, object]:
-        """Its JSON object."""
-        backlog, counts = self.backlog, self.counts
-        return {
-            "lag_s": rounded(self.lag_s, 3),
-            "waits_s": round(self.waits_s, 1),
-            "commit_ms": self.commit_ms or None,
-            "backlog": {"records": backlog.records, "rows": backlog.rows, "bytes": backlog.bytes},
-            "rows_s": self.rates.to_plain(),
-            "eta_s": rounded(self.eta_s, 1),
-            "rows": counts.rows,
-            "statements": counts.statements,
-            "ddl": counts.ddl,
-            "left_out": counts.left_out,
-            "turns": counts.turns,
-            "retries": counts.incidents.retries_to_plain(),
-            "conflicts": counts.incidents.conflicts_to_plain(),
-            "in_order": self.in_order,
-            "consistency": self.consistency,
-            "safe_mode": self.safe_mode,
-            "executes": self.executes,
-        }
+    executes: Annotated[str, Wire(is_new=True)] = ""
 
     def at_rest(self) -> "Applied":
         """The values that stay true when the task does not run."""
         return replace(
             self, lag_s=None, waits_s=0.0, backlog=Backlog(), rates=Rates(), eta_s=None, executes=""
         )
-
-
-def applied_of(plain: object) -> Applied | None:
-    """The stage from its JSON object; None for null. TypeError, ValueError or KeyError if it is another value."""
-    if plain is None:
-        return None
-    stage = object_of(plain)
-    backlog = object_of(stage["backlog"])
-    return Applied(
-        lag_s=number_of(stage["lag_s"]),
-        waits_s=number_of(stage["waits_s"]) or 0.0,
-        commit_ms=integer_of(stage["commit_ms"] or 0),
-        backlog=Backlog(
-            count_of(backlog["records"]), count_of(backlog["rows"]), count_of(backlog["bytes"])
-        ),
-        rates=rates_of(stage["rows_s"]),
-        eta_s=number_of(stage["eta_s"]),
-        counts=AppliedCounts(
-            rows=integer_of(stage["rows"]),
-            statements=integer_of(stage["statements"]),
-            ddl=integer_of(stage["ddl"]),
-            left_out=integer_of(stage["left_out"]),
-            turns=integer_of(stage["turns"]),
-            # a worker of an earlier version does not report them
-            incidents=incidents_of(stage.get("retries", []), stage.get("conflicts", [])),
-        ),
-        in_order=str(stage["in_order"]),
-        consistency=str(stage["consistency"]),
-        safe_mode=str(stage["safe_mode"]),
-        executes=str(
-            stage.get("executes", "")
-        ),  # a worker of an earlier version does not report it
-    )

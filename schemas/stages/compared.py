@@ -6,9 +6,10 @@ It is the key ``compared`` of an apply task in ``millrace status --json``; null 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Annotated
 
 from millrace.wording import counted
-from schemas.stages.plain import count_of, integer_of, list_of, object_of
+from schemas.plain import Wire
 
 TABLES_NAMED = 3
 
@@ -22,7 +23,7 @@ class ComparedCounts:
     differences: int = 0
     unsettled: int = 0
     repaired: int = 0
-    structure: int = 0
+    structure: Annotated[int, Wire(is_new=True)] = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +32,8 @@ class ComparedResult:
 
     began_ms: int
     ended_ms: int
-    counts: ComparedCounts
-    by_table: tuple[tuple[str, int], ...] = ()
+    counts: Annotated[ComparedCounts, Wire(is_inline=True)]
+    by_table: Annotated[tuple[tuple[str, int], ...], Wire(pair=("name", "differences"))] = ()
 
     @property
     def left(self) -> int:
@@ -64,64 +65,12 @@ class Compared:
 
     every_h: int
     repair: bool = False
-    running_rows: int | None = None
-    result: ComparedResult | None = None
-
-    def to_plain(self) -> dict[str, object]:
-        """Its JSON object."""
-        result = self.result
-        counts = result.counts if result else None
-        by_table = result.by_table if result else ()
-        return {
-            "every_h": self.every_h,
-            "repair": self.repair,
-            "running": self.running_rows is not None,
-            "running_rows": self.running_rows,
-            "began_ms": result.began_ms if result else None,
-            "ended_ms": result.ended_ms if result else None,
-            "tables": counts.tables if counts else None,
-            "rows": counts.rows if counts else None,
-            "differences": counts.differences if counts else None,
-            "unsettled": counts.unsettled if counts else None,
-            "repaired": counts.repaired if counts else None,
-            "structure": counts.structure if counts else None,
-            "by_table": [{"name": name, "differences": count} for name, count in by_table],
-        }
+    running_rows: Annotated[int | None, Wire(flag="running")] = None
+    result: Annotated[ComparedResult | None, Wire(is_inline=True)] = None
 
     def at_rest(self) -> "Compared":
         """The values that stay true when the task does not run."""
         return replace(self, running_rows=None)
-
-
-def compared_of(plain: object) -> Compared | None:
-    """The stage from its JSON object; None for null. TypeError, ValueError or KeyError if it is another value."""
-    if plain is None:
-        return None
-    stage = object_of(plain)
-    result = None
-    if stage["ended_ms"] is not None:
-        names = ("tables", "rows", "differences", "unsettled", "repaired")
-        # a worker of an earlier version does not report the last one
-        structure = integer_of(stage.get("structure") or 0)
-        result = ComparedResult(
-            began_ms=integer_of(stage["began_ms"]),
-            ended_ms=integer_of(stage["ended_ms"]),
-            counts=ComparedCounts(
-                **{name: integer_of(stage[name]) for name in names}, structure=structure
-            ),
-            by_table=tuple(map(_table, list_of(stage["by_table"]))),
-        )
-    return Compared(
-        every_h=integer_of(stage["every_h"]),
-        repair=bool(stage["repair"]),
-        running_rows=count_of(stage["running_rows"]),
-        result=result,
-    )
-
-
-def _table(plain: object) -> tuple[str, int]:
-    table = object_of(plain)
-    return str(table["name"]), integer_of(table["differences"])
 
 
 def _named(by_table: Sequence[tuple[str, int]]) -> str:

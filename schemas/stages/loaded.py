@@ -4,9 +4,10 @@ It is the key ``loaded`` of an apply task in ``millrace status --json``; null be
 """
 
 from dataclasses import dataclass, field
+from typing import Annotated
 
-from schemas.stages.plain import count_of, integer_of, number_of, object_of, rounded
-from schemas.stages.rates import Rates, rates_of
+from schemas.plain import MaybeTenths, Wire
+from schemas.stages.rates import Rates
 
 TABLES_MAX = 20  # that are listed, those under way first
 
@@ -22,25 +23,11 @@ class LoadedTable:
     state: str  # waits, copies, copied
     rows: int = 0
     bytes: int = 0
-    expected: int | None = None
-    rows_s: float | None = None
-    eta_s: float | None = None
+    expected: Annotated[int | None, Wire(key="expected_rows")] = None
+    rows_s: MaybeTenths = None
+    eta_s: MaybeTenths = None
     snapshot: str = ""
-    waits: str = ""
-
-    def to_plain(self) -> dict[str, object]:
-        """Its JSON object."""
-        return {
-            "name": self.name,
-            "state": self.state,
-            "rows": self.rows,
-            "bytes": self.bytes,
-            "expected_rows": self.expected,
-            "rows_s": rounded(self.rows_s, 1),
-            "eta_s": rounded(self.eta_s, 1),
-            "snapshot": self.snapshot,
-            "waits": self.waits,
-        }
+    waits: Annotated[str, Wire(is_new=True)] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,28 +40,13 @@ class Loaded:
     source: str = ""
     rows: int = 0
     bytes: int = 0
-    expected: int | None = None
-    rates: Rates = field(default_factory=Rates)
-    eta_s: float | None = None
-    done: int = 0  # tables
-    count: int = 0
+    expected: Annotated[int | None, Wire(key="expected_rows")] = None
+    rates: Annotated[Rates, Wire(key="rows_s")] = field(default_factory=Rates)
+    eta_s: MaybeTenths = None
+    done: Annotated[int, Wire(key="tables_done")] = 0  # tables
+    count: Annotated[int, Wire(key="tables_count")] = 0
     paused: str = ""
     tables: tuple[LoadedTable, ...] = ()
-
-    def to_plain(self) -> dict[str, object]:
-        """Its JSON object."""
-        return {
-            "source": self.source,
-            "rows": self.rows,
-            "bytes": self.bytes,
-            "expected_rows": self.expected,
-            "rows_s": self.rates.to_plain(),
-            "eta_s": rounded(self.eta_s, 1),
-            "tables_done": self.done,
-            "tables_count": self.count,
-            "paused": self.paused,
-            "tables": [table.to_plain() for table in self.tables],
-        }
 
     def at_rest(self) -> "Loaded":
         """The values that stay true when the task does not run."""
@@ -86,40 +58,3 @@ class Loaded:
             done=self.done,
             count=self.count,
         )
-
-
-def loaded_of(plain: object) -> Loaded | None:
-    """The stage from its JSON object; None for null. TypeError, ValueError or KeyError if it is another value."""
-    if plain is None:
-        return None
-    stage = object_of(plain)
-    tables = stage["tables"]
-    if not isinstance(tables, list):
-        raise TypeError("the tables of the stage are no list")
-    return Loaded(
-        source=str(stage["source"]),
-        rows=integer_of(stage["rows"]),
-        bytes=integer_of(stage["bytes"]),
-        expected=count_of(stage["expected_rows"]),
-        rates=rates_of(stage["rows_s"]),
-        eta_s=number_of(stage["eta_s"]),
-        done=integer_of(stage["tables_done"]),
-        count=integer_of(stage["tables_count"]),
-        paused=str(stage["paused"]),
-        tables=tuple(map(_table, tables)),
-    )
-
-
-def _table(plain: object) -> LoadedTable:
-    table = object_of(plain)
-    return LoadedTable(
-        name=str(table["name"]),
-        state=str(table["state"]),
-        rows=integer_of(table["rows"]),
-        bytes=integer_of(table["bytes"]),
-        expected=count_of(table["expected_rows"]),
-        rows_s=number_of(table["rows_s"]),
-        eta_s=number_of(table["eta_s"]),
-        snapshot=str(table["snapshot"]),
-        waits=str(table.get("waits", "")),
-    )

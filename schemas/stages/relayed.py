@@ -5,9 +5,10 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
+from typing import Annotated
 
-from schemas.stages.plain import count_of, integer_of, number_of, object_of
+from schemas.plain import Wire
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +18,28 @@ class BinlogEnd:
     file: str
     pos: int | None
     gtid_set: str
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeRefusal:
+    """Why a purge request was not executed."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PurgeAnswer:
+    """The result of a purge: the deleted files and the oldest one that is left, as ``<subdir>/<file>``.
+
+    ``id`` is that of the request; "" if none was answered. ``evicted``: tasks with their positions.
+    """
+
+    id: Annotated[str, Wire(is_new=True)] = ""
+    deleted: Annotated[tuple[str, ...], Wire(is_new=True)] = ()
+    oldest: Annotated[str, Wire(is_new=True)] = ""
+    evicted: Annotated[Mapping[str, str], Wire(is_new=True)] = field(default_factory=dict)
+    error: Annotated[PurgeRefusal | None, Wire(is_new=True)] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,53 +60,9 @@ class Relayed:
     oldest_file: str  # "subdir/file", like the next
     needed: Mapping[str, str]  # by task; "" if it needs more than the relay log has
     end_at_s: float | None  # Unix time of the last event, by the server's clock
-    kept_s: (
-        float | None
-    )  # how long the source keeps its binlogs; None: without a limit in time, or unknown
+    # how long the source keeps its binlogs; None: without a limit in time, or unknown
+    kept_s: float | None
     time_to_loss_s: float | None
     loss: str  # what would be lost then
-    purge: Mapping[str, object] | None = (
-        None  # the last answer, while a command on another host waits for one
-    )
-
-    def to_plain(self) -> dict[str, object]:
-        """Its JSON object."""
-        purge = None if self.purge is None else dict(self.purge)
-        return asdict(self) | {"needed": dict(self.needed), "purge": purge}
-
-
-def relayed_of(plain: object) -> Relayed | None:
-    """The stage from its JSON object; None for null. TypeError, ValueError or KeyError if it is another value."""
-    if plain is None:
-        return None
-    stage = object_of(plain)
-    relay = _end(stage["relay"])
-    if relay is None:
-        raise TypeError("the stage of the relay has no end")
-    return Relayed(
-        stage=str(stage["stage"]),
-        why=str(stage["why"]),
-        source=_end(stage["source"]),
-        subdir=str(stage["subdir"]),
-        relay=relay,
-        caught_up=None if stage["caught_up"] is None else bool(stage["caught_up"]),
-        behind_bytes=count_of(stage["behind_bytes"]),
-        received_bytes=integer_of(stage["received_bytes"]),
-        connects=integer_of(stage["connects"]),
-        stored_bytes=count_of(stage["stored_bytes"]),
-        disk_left_bytes=count_of(stage["disk_left_bytes"]),
-        oldest_file=str(stage["oldest_file"]),
-        needed={str(task): str(file) for task, file in object_of(stage["needed"]).items()},
-        end_at_s=number_of(stage["end_at_s"]),
-        kept_s=number_of(stage["kept_s"]),
-        time_to_loss_s=number_of(stage["time_to_loss_s"]),
-        loss=str(stage["loss"]),
-        purge=None if (purge := stage.get("purge")) is None else object_of(purge),
-    )
-
-
-def _end(plain: object) -> BinlogEnd | None:
-    if plain is None:
-        return None
-    end = object_of(plain)
-    return BinlogEnd(file=str(end["file"]), pos=count_of(end["pos"]), gtid_set=str(end["gtid_set"]))
+    # the last answer, while a command on another host waits for one
+    purge: Annotated[PurgeAnswer | None, Wire(is_new=True)] = None

@@ -6,9 +6,10 @@ the whole snapshot: null while nothing is published, and with a condition. It co
 """
 
 from dataclasses import dataclass, field
+from typing import Annotated
 
-from schemas.stages.plain import count_of, integer_of, list_of, number_of, object_of, rounded
-from schemas.stages.rates import Rates, rates_of
+from schemas.plain import MaybeTenths, Wire
+from schemas.stages.rates import Rates
 
 LEFT_OUT_MAX = 20  # names; the rest is counted in the warning
 
@@ -21,7 +22,7 @@ class SnapshotStage:
     """
 
     id: str
-    asked: tuple[str, ...] = ()
+    asked: Annotated[tuple[str, ...], Wire(is_new=True)] = ()
     table: str = ""
     tables: int | None = None
     done: int | None = None
@@ -29,44 +30,6 @@ class SnapshotStage:
     rows: int = 0
     where: str = ""
     why: str = ""
-    left_out: tuple[str, ...] = ()
-    rates: Rates = field(default_factory=Rates)
-    eta_s: float | None = None
-
-    def to_plain(self) -> dict[str, object]:
-        """Its JSON object."""
-        return {
-            "id": self.id,
-            "asked": list(self.asked),
-            "table": self.table,
-            "tables": self.tables,
-            "done": self.done,
-            "chunks": self.chunks,
-            "rows": self.rows,
-            "where": self.where,
-            "why": self.why,
-            "left_out": list(self.left_out[:LEFT_OUT_MAX]),
-            "rows_s": self.rates.to_plain(),
-            "eta_s": rounded(self.eta_s, 1),
-        }
-
-
-def snapshot_of(plain: object) -> SnapshotStage | None:
-    """The stage from its JSON object; None for null. TypeError, ValueError or KeyError if it is another value."""
-    if plain is None:
-        return None
-    stage = object_of(plain)
-    return SnapshotStage(
-        id=str(stage["id"]),
-        asked=tuple(map(str, list_of(stage.get("asked", [])))),
-        table=str(stage["table"]),
-        tables=count_of(stage["tables"]),
-        done=count_of(stage["done"]),
-        chunks=integer_of(stage["chunks"]),
-        rows=integer_of(stage["rows"]),
-        where=str(stage["where"]),
-        why=str(stage["why"]),
-        left_out=tuple(map(str, list_of(stage["left_out"]))),
-        rates=rates_of(stage["rows_s"]),
-        eta_s=number_of(stage["eta_s"]),
-    )
+    left_out: Annotated[tuple[str, ...], Wire(length_max=LEFT_OUT_MAX)] = ()
+    rates: Annotated[Rates, Wire(key="rows_s")] = field(default_factory=Rates)
+    eta_s: MaybeTenths = None

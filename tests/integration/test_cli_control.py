@@ -20,6 +20,7 @@ from millrace.cli.compare.text import NOT_WAITED
 from millrace.cli.exits import ExitCode
 from millrace.errors import Fatal
 from schemas.documents import Directives, Member, TaskKind, Work
+from schemas.plain import to_plain
 from schemas.stages.applied import Applied, Backlog
 from schemas.stages.published import Published
 from schemas.stages.rates import Rates
@@ -172,7 +173,7 @@ def test_status_json_is_one_complete_object(shell: Shell) -> None:
         "source": None,
         "switches": [],
         "relay": None,
-        "published": {"seq": 7, "gtid_set": "0-1-7", **Published().to_plain()},
+        "published": {"seq": 7, "gtid_set": "0-1-7", **to_plain(Published())},
         "snapshot": None,
         "route": "set shop → topic shop",
         "assigned": "w1",
@@ -209,7 +210,7 @@ def test_json_status_of_an_apply_task_has_its_stage(shell: Shell) -> None:
         "seq": 7,
         "gtid_set": "0-1-7",
         "consistent_gtid": "0-1-7",
-        **stage.to_plain(),
+        **to_plain(stage),
     }
     assert "lag 0.2 s | backlog 30 rows, 6.8 KiB | 1,234 rows/s | ETA 0 s" in text
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from deploy.servers import DatabaseServer
+from schemas.plain import to_plain
 from schemas.requests.snapshot_request import REQUESTS_MAX, EndedSnapshot, SnapshotRequest, Span
 from tests.fixtures.shell import CAPTURE, Shell
 from zk.client.session import Session
@@ -83,7 +84,7 @@ def test_ended_snapshots_are_listed(shell: Shell) -> None:
     shown = [" ".join(line.split()) for line in ask(shell, "--list").splitlines()]
     assert "s2 stopped shop.* an unknown number of rows, 1970-01-01 00:00:04Z" in shown
     assert "s1 ended shop.t a > 1 1,234 rows in 2.5 s, 1970-01-01 00:00:03Z" in shown
-    assert json.loads(ask(shell, "--list", "--json"))["ended"][0] == known.to_plain()
+    assert json.loads(ask(shell, "--list", "--json"))["ended"][0] == to_plain(known)
 
 
 @pytest.mark.usefixtures("source")

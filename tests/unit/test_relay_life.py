@@ -21,7 +21,8 @@ from schemas.documents import (
     parse_set,
     plain_set,
 )
-from schemas.stages.relayed import BinlogEnd, Relayed
+from schemas.plain import to_plain
+from schemas.stages.relayed import BinlogEnd, PurgeAnswer, Relayed
 from schemas.status import TaskReport, TaskState, report_from_json, report_to_plain
 from tests.kit.control.control import a_capture, a_set
 from zk.client.session import Node
@@ -171,7 +172,7 @@ def test_paused_relay_is_shown_as_a_paused_task() -> None:
         None,
         STAGE,
         replace(STAGE, source=None, caught_up=None),
-        replace(STAGE, purge={"id": "1f", "deleted": ["1.000001/b.000001"]}),
+        replace(STAGE, purge=PurgeAnswer(id="1f", deleted=("1.000001/b.000001",))),
     ],
 )
 def test_stage_in_a_report_comes_back(stage: Relayed | None) -> None:
@@ -182,7 +183,7 @@ def test_stage_in_a_report_comes_back(stage: Relayed | None) -> None:
 
 def test_stage_has_these_keys() -> None:
     """Operators' scripts read them. New keys may be added; none is renamed."""
-    plain = STAGE.to_plain()
+    plain = to_plain(STAGE)
     keys = "stage why source subdir relay caught_up behind_bytes received_bytes connects"
     more = (
         "stored_bytes disk_left_bytes oldest_file needed end_at_s kept_s time_to_loss_s loss purge"

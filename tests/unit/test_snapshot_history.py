@@ -10,13 +10,13 @@ from producer.snapshot.ended_snapshots import History
 from producer.snapshot.insertion_plan import Insertion
 from producer.snapshot.requests import TaskWishes
 from schemas.documents import ApplyTask, CaptureTask, SetDocument
+from schemas.plain import from_plain, to_plain
 from schemas.requests.snapshot_request import (
     ENDED_MAX,
     EndedSnapshot,
     SnapshotRequest,
     SnapshotRequests,
     Span,
-    requests_of,
 )
 from schemas.snapshot import SnapshotState, TablePlace
 from tests.kit.alone import Alone
@@ -67,8 +67,8 @@ def test_last_ended_snapshots_are_kept() -> None:
     found = found.with_ended(EndedSnapshot("s9", ("a.b",), "", Span(1, 9), 4))
     assert len(found.ended) == ENDED_MAX
     assert [one.id for one in found.ended[-2:]] == [f"s{ENDED_MAX + 4}", "s9"]
-    assert requests_of(found.to_plain()) == found
-    assert requests_of({"requests": [], "stops": []}) == SnapshotRequests()
+    assert from_plain(SnapshotRequests, to_plain(found)) == found
+    assert from_plain(SnapshotRequests, {"requests": [], "stops": []}) == SnapshotRequests()
 
 
 def test_end_is_stored_once_the_topic_has_it() -> None:

@@ -13,9 +13,10 @@ from producer.snapshot.task import TaskSnapshots
 from producer.source.connection import Login
 from schemas.documents import ApplyTask, CaptureTask, Member, SetDocument, TableFilter
 from schemas.gtid import Flavour, parse_gtid_set
+from schemas.plain import from_plain, to_plain
 from schemas.record.control import Origin
 from schemas.snapshot import Name, SnapshotState, TablePlace
-from schemas.stages.snapshot import SnapshotStage, snapshot_of
+from schemas.stages.snapshot import SnapshotStage
 from tests.kit.alone import Alone
 from tests.kit.relay.relay import UNVERIFIED
 
@@ -103,7 +104,7 @@ def test_list_names_the_tables_before_the_first_row_is_read() -> None:
     stage = snapshots_in("a > 1").stage(at_s=1.0)
     assert stage is not None
     assert (stage.asked, stage.where) == (("shop.*",), "a > 1")
-    assert snapshot_of(stage.to_plain()) == stage
+    assert from_plain(SnapshotStage, to_plain(stage)) == stage
     assert progress_of(SnapshotStage(id="s", why="begins")) == "begins"
     known = SnapshotStage(id="s", table="shop.t", tables=1, done=0, rows=1, why="reads")
     assert progress_of(known) == "0 of 1 table, shop.t: 1 row; reads"

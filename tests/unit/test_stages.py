@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from millrace.errors import Fatal
+from schemas.plain import to_plain
 from schemas.stages.applied import Applied, AppliedCounts, Backlog
 from schemas.stages.compared import Compared, ComparedCounts, ComparedResult
 from schemas.stages.incidents import Incidents
@@ -74,12 +75,12 @@ def _again(report: TaskReport, **changed: object) -> TaskReport:
 
 def test_applied_has_these_keys() -> None:
     """Operators' scripts read them. New keys may be added; none is renamed."""
-    plain: Any = APPLIED.to_plain()
+    plain: Any = to_plain(APPLIED)
     assert (plain["lag_s"], plain["backlog"]["rows"]) == (1.234, 6000)
     assert plain["rows_s"] == {"over_10_s": 4321.0, "over_60_s": 100.0}
     assert plain["retries"] == [{"errno": "1213", "count": 2}, {"errno": "2013", "count": 1}]
     assert plain["conflicts"] == [{"kind": "update-missing", "count": 4}]
-    unknown = Applied().to_plain()
+    unknown = to_plain(Applied())
     assert (unknown["lag_s"], unknown["commit_ms"], unknown["eta_s"]) == (None, None, None)
 
 
@@ -126,13 +127,13 @@ def test_wrong_stage_makes_the_report_unreadable(stage: str, wrong: object) -> N
 
 def test_compared_has_these_keys() -> None:
     """A result that is unknown is null. A task that does not run keeps its last one."""
-    plain = COMPARED.to_plain()
+    plain = to_plain(COMPARED)
     assert (plain["running"], plain["running_rows"], plain["rows"]) == (True, 1_000, 9_000)
     assert plain["by_table"] == [
         {"name": "shop.t", "differences": 3},
         {"name": "shop.u", "differences": 2},
     ]
-    unknown = Compared(every_h=24).to_plain()
+    unknown = to_plain(Compared(every_h=24))
     assert (unknown["ended_ms"], unknown["differences"], unknown["running"]) == (None, None, False)
     assert FULL_APPLY.at_rest().compared == replace(COMPARED, running_rows=None)
 

@@ -27,10 +27,12 @@ import os
 import threading
 import uuid
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
+from typing import Annotated
 
 from millrace.errors import Fatal, Retryable
 from millrace.wording import counted
+from schemas.plain import Wire, from_plain, to_plain
 from zk.client.session import Node, Session
 from zk.tree.paths import Tree, decode, encode
 
@@ -59,38 +61,31 @@ class Start:
     """A node of ``starts``. ``process`` is "" while none runs the task. ``began_ms`` 0: when the node was written."""
 
     revision: int
-    process: str = ""
-    worker: str = ""
-    began_ms: int = 0
-    counts: bool = True
-    kills: tuple[Kill, ...] = ()
+    process: Annotated[str, Wire(is_new=True)] = ""
+    worker: Annotated[str, Wire(is_new=True)] = ""
+    began_ms: Annotated[int, Wire(is_new=True)] = 0
+    counts: Annotated[bool, Wire(is_new=True)] = True
+    kills: Annotated[tuple[Kill, ...], Wire(is_new=True)] = ()
 
     def content(self) -> bytes:
         """The content of its node."""
-        plain: dict[str, object] = asdict(self)
-        return encode({**plain, "kills": [asdict(kill) for kill in self.kills]})
+        return encode(to_plain(self))
 
 
 def start_of(node: Node | None, *, revision: int) -> Start:
     """The start in a node. An empty one if it is missing, has another revision or can't be read."""
-    nothing = Start(revision=revision)
-    if node is None:
-        return nothing
+    start = _read(node) if node is not None else None
+    return start if start and start.revision == revision else Start(revision=revision)
+
+
+def _read(node: Node) -> Start | None:
+    """The start of whichever revision; None if it can't be read."""
     try:
-        plain = decode(node.content, "starts")
-        kills = plain.get("kills", [])
-        if plain.get("revision") != revision or not isinstance(kills, list):
-            return nothing
-        return Start(
-            revision=revision,
-            process=str(plain.get("process", "")),
-            worker=str(plain.get("worker", "")),
-            began_ms=_ms(plain.get("began_ms")) or node.modified_ms,
-            counts=plain.get("counts") is not False,
-            kills=tuple(_kill(kill, node.modified_ms) for kill in kills),
-        )
-    except (Fatal, ValueError):
-        return nothing
+        start = from_plain(Start, decode(node.content, "starts"))
+    except (Fatal, ValueError, TypeError, KeyError):
+        return None
+    kills = tuple(replace(kill, at_ms=kill.at_ms or node.modified_ms) for kill in start.kills)
+    return replace(start, began_ms=start.began_ms or node.modified_ms, kills=kills)
 
 
 def kills_seen(start: Start, *, process: str) -> tuple[Kill, ...]:
@@ -162,7 +157,7 @@ class Starts:
             node = self._session.get(path)
             if node is None:
                 return
-            start = start_of(node, revision=_revision(node))
+            start = _read(node) or Start(revision=0)
             kills = tuple(kill for kill in start.kills if kill.process != self._process)
             if start.process not in ("", self._process):
                 if kills != start.kills:
@@ -234,26 +229,3 @@ def _quarantine(task: str, kills: tuple[Kill, ...]) -> Fatal:
     span_s = (kills[-1].at_ms - kills[0].at_ms) / 1000
     what = f"the process of {task} ended under it {counted(len(kills), 'time')} in {span_s:.0f} s: {workers}"
     return Fatal("MR-4015", what, task=task)
-
-
-def _revision(node: Node) -> int:
-    try:
-        return _ms(decode(node.content, "starts").get("revision"))
-    except Fatal:
-        return 0
-
-
-def _kill(plain: object, modified_ms: int) -> Kill:
-    if not isinstance(plain, dict):
-        raise ValueError("a kill is a mapping")
-    at_ms = _ms(plain.get("at_ms")) or modified_ms
-    return Kill(
-        str(plain.get("worker", "")),
-        str(plain.get("process", "")),
-        _ms(plain.get("began_ms")),
-        at_ms,
-    )
-
-
-def _ms(plain: object) -> int:
-    return plain if isinstance(plain, int) and not isinstance(plain, bool) else 0

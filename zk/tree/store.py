@@ -31,8 +31,9 @@ from schemas.documents import (
     names_of,
     set_of,
 )
+from schemas.plain import from_plain, to_plain
 from schemas.requests.decision import Decision
-from schemas.requests.snapshot_request import SnapshotRequests, requests_of
+from schemas.requests.snapshot_request import SnapshotRequests
 from schemas.status import TaskReport
 from zk.client.session import Change, Create, Delete, Node, Put, Session
 from zk.tree.documents import (
@@ -471,7 +472,7 @@ def change_requests(
         after = change(before)
         if after == before:
             return after
-        content = encode(after.to_plain())
+        content = encode(to_plain(after))
         if node is None:
             if session.create(path, content) is not None:
                 return after
@@ -488,6 +489,6 @@ def change_requests(
 
 def _parsed(content: bytes, path: str) -> SnapshotRequests:
     try:
-        return requests_of(decode(content, path))
+        return from_plain(SnapshotRequests, decode(content, path))
     except (TypeError, ValueError, KeyError, OverflowError) as error:
         raise Fatal("MR-4011", f"{path} can't be read: {error}") from error

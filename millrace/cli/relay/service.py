@@ -14,11 +14,12 @@ from millrace.cli.control import Control, control, operator, print_json
 from millrace.cli.texts import duration, size
 from millrace.errors import Fatal
 from schemas.documents import Directives, RelayMode, SetDocument, parse_set, plain_set
-from schemas.stages.relayed import BinlogEnd, Relayed
+from schemas.plain import to_plain
+from schemas.stages.relayed import BinlogEnd, PurgeAnswer, Relayed
 from zk.view import TaskView, read_cluster, views_of_set
 
 if TYPE_CHECKING:
-    from producer.relay.control import PurgeAnswer, PurgeRequest
+    from producer.relay.control import PurgeRequest
 
 POLL_S = 0.2
 OLD_S = 3.0  # workers repeat a report every 5 s
@@ -94,15 +95,14 @@ def status(set_name: SetName, *, as_json: Json = False) -> None:
         print(line)
 
 
-def request_purge_from_afar(set_name: str, request: "PurgeRequest") -> "PurgeAnswer":
+def request_purge_from_afar(set_name: str, request: "PurgeRequest") -> PurgeAnswer:
     """Request a purge through the set's directives and wait for the answer in the status.
 
-    Fatal MR-4104; MR-2012 if no worker receives the set or none answers; the errors of ``read_answer``.
+    Fatal MR-4104; MR-2012 if no worker receives the set or none answers; the errors of ``check_answer``.
     """
-    from producer.relay.control import ASK_TIMEOUT_S, new_request_id, read_answer
+    from producer.relay.control import ASK_TIMEOUT_S, check_answer
 
-    request_id = new_request_id()
-    text = request.to_text(request_id)
+    text = request.to_text()
 
     def withdraw(known: Directives) -> Directives:
         return replace(known, relay_purge="" if known.relay_purge == text else known.relay_purge)
@@ -118,8 +118,8 @@ def request_purge_from_afar(set_name: str, request: "PurgeRequest") -> "PurgeAns
             while time.monotonic() < deadline_s:
                 found = _find(now, set_name)
                 answer = found.stage.purge if found is not None else None
-                if answer is not None and answer.get("id") == request_id:
-                    return read_answer(answer)
+                if answer is not None and answer.id == request.id:
+                    return check_answer(answer)
                 time.sleep(POLL_S)
         finally:
             now.store.direct(set_name, withdraw)
@@ -179,7 +179,7 @@ def _plain(document: SetDocument, found: _Found | None) -> dict[str, object]:
     if found is None:
         return head | {"worker": "", "age_s": None, "stage": "stopped"}
     worker = found.view.report.worker if found.is_fresh else ""
-    return head | {"worker": worker, "age_s": round(found.view.age_s, 1), **found.stage.to_plain()}
+    return head | {"worker": worker, "age_s": round(found.view.age_s, 1), **to_plain(found.stage)}
 
 
 def _lines(document: SetDocument, found: _Found | None) -> list[str]:

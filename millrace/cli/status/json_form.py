@@ -1,6 +1,7 @@
 """The JSON of ``millrace status``, a stable format. ``docs/status.md`` lists every key; a test compares both."""
 
 from schemas.documents import TaskKind
+from schemas.plain import to_plain
 from schemas.stages.applied import Applied
 from schemas.stages.published import Published
 from schemas.status import TaskReport, TaskState, report_to_plain
@@ -36,21 +37,19 @@ def _stages(kind: str, report: TaskReport) -> dict[str, object]:
     if kind == TaskKind.APPLY.value:
         # the mark moves when all lanes have applied their rows
         consistent = {"consistent_gtid": report.gtid_set}
-        stage = (report.applied or Applied()).to_plain()
-        loaded = report.loaded.to_plain() if report.loaded is not None else None
         return {
             **consistent,
-            "applied": {**position, **consistent, **stage},
-            "loaded": loaded,
-            "compared": report.compared.to_plain() if report.compared is not None else None,
+            "applied": {**position, **consistent, **to_plain(report.applied or Applied())},
+            "loaded": report.loaded and to_plain(report.loaded),
+            "compared": report.compared and to_plain(report.compared),
         }
-    captured = report.captured.to_plain() if report.captured is not None else {}
-    found: dict[str, object] = {
+    captured = to_plain(report.captured) if report.captured is not None else {}
+    stages: dict[str, object] = {
         "source": captured.get("source"),
         "switches": captured.get("switches", []),
-        "relay": report.relayed.to_plain() if report.relayed is not None else None,
+        "relay": report.relayed and to_plain(report.relayed),
     }
     if kind == TaskKind.CAPTURE.value:
-        found["published"] = {**position, **(report.published or Published()).to_plain()}
-        found["snapshot"] = report.snapshot.to_plain() if report.snapshot is not None else None
-    return found
+        stages["published"] = {**position, **to_plain(report.published or Published())}
+        stages["snapshot"] = report.snapshot and to_plain(report.snapshot)
+    return stages

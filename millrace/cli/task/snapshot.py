@@ -11,6 +11,7 @@ from millrace.cli.texts import duration
 from millrace.errors import Fatal
 from millrace.wording import counted
 from schemas.documents import CaptureTask
+from schemas.plain import to_plain
 from schemas.requests.snapshot_request import (
     REQUESTS_MAX,
     TABLES_MAX,
@@ -117,8 +118,8 @@ def _list(now: Control, name: str, *, json: bool) -> None:
     waiting = tuple(one for one in known.requests if running is None or one.id != running.id)
     if json:
         plain = [{"id": one.id, "tables": list(one.tables), "where": one.where} for one in waiting]
-        done = [one.to_plain() for one in known.ended]
-        shown = running.to_plain() if running else None
+        done = [to_plain(one) for one in known.ended]
+        shown = to_plain(running) if running else None
         print_json({"running": shown, "waiting": plain, "ended": done})
         return
     table = new_table("ID", "STATE", "TABLES", "WHERE", "PROGRESS")

@@ -3,7 +3,7 @@
 from schemas.stages.captured import Captured, MemberView, SourceView, SwitchView
 from schemas.stages.published import Published
 from schemas.stages.rates import Rates
-from schemas.stages.relayed import BinlogEnd, Relayed
+from schemas.stages.relayed import BinlogEnd, PurgeAnswer, Relayed
 from schemas.stages.snapshot import SnapshotStage
 from schemas.status import TaskReport, TaskState
 
@@ -71,7 +71,9 @@ FULL_CAPTURE = TaskReport(
         kept_s=86_400.0,
         time_to_loss_s=86_400.0,
         loss="what the relay has not received when the source purges it",
-        purge={"deleted": 1},
+        purge=PurgeAnswer(
+            id="1f", deleted=("0-2.000001/mysql-bin.000001",), evicted={"t": "0-1-7"}
+        ),
     ),
     published=Published(
         lag_s=0.03,

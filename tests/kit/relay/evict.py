@@ -26,5 +26,5 @@ def at(last: int) -> GtidPosition:
 
 def purge(relay: RelayLog, needed: Positions, *evict: str) -> list[str]:
     """Have the worker answer a request for everything, and return the names of the deleted files."""
-    (relay.root / REQUEST_NAME).write_text(PurgeRequest(evict=evict).to_text("1"))
+    (relay.root / REQUEST_NAME).write_text(PurgeRequest(id="1", evict=evict).to_text())
     return [gone.file for gone in answer_purge_request(relay, needed=lambda: needed)]
