@@ -18,7 +18,6 @@ from deploy.local.readiness import task_report
 from deploy.local.services import APPLY_TASK, CAPTURE_TASK, TOPIC
 from deploy.local.stack import LocalStack, StackOptions
 from deploy.servers import sql
-from deploy.workload.background import Background
 from deploy.workload.beats import (
     Arrivals,
     percentile,
@@ -27,6 +26,7 @@ from deploy.workload.beats import (
 )
 from deploy.workload.shop import Connect, create_shop
 from drivers.kafka.reader import TopicReader
+from millrace.background import Background
 from millrace.errors import Fatal
 from millrace.home_folder import home
 from schemas.documents import Brokers

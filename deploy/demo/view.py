@@ -4,12 +4,12 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
 
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
+
+from millrace.background import Background
 
 REDRAW_S = 0.5
 LINE_S = 4.0
@@ -28,36 +28,22 @@ class Stage:
 ReadStages = Callable[[], list[Stage]]
 
 
-class LiveView:
+class LiveView(Background):
     """Shows what ``read_stages`` returns, for the length of the ``with`` block."""
 
     def __init__(self, console: Console, read_stages: ReadStages) -> None:
+        super().__init__("live view", self._show, is_checked=True)
         self._console = console
         self._read_stages = read_stages
-        self._over = threading.Event()
         self._before: dict[str, tuple[float, int]] = {}
-        self._thread = threading.Thread(target=self._run, name="live view")
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _run(self) -> None:
+    def _show(self, over: threading.Event) -> None:
         if not self._console.is_terminal:
-            while not self._over.wait(LINE_S):
+            while not over.wait(LINE_S):
                 self._console.print(self._line(), highlight=False)
             return
         with Live(self._table(), console=self._console, transient=True) as live:
-            while not self._over.wait(REDRAW_S):
+            while not over.wait(REDRAW_S):
                 live.update(self._table())
 
     def _table(self) -> Table:

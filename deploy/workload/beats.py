@@ -20,13 +20,11 @@ by primary key: its latencies are up to ``POLL_S`` too high.
 import math
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from types import TracebackType
-from typing import Self
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from deploy.workload.background import Background
 from deploy.workload.shop import BEATS, Connect
 from drivers.kafka.reader import TopicReader
+from millrace.background import Background
 from schemas.documents import Brokers
 from schemas.record.control import SchemaRecord
 from schemas.record.record import KnownSchemas, RowRecord, decode_record
@@ -71,33 +69,23 @@ class Arrivals:
         return None if at_s is None else (time.monotonic() - at_s) * 1000
 
 
-class Observer:
+class Observer(Background):
     """Fills ``arrivals`` in a thread for the length of the ``with`` block."""
 
-    def __init__(self, arrivals: Arrivals, watch: Background) -> None:
+    def __init__(
+        self, arrivals: Arrivals, name: str, watch: Callable[[threading.Event], None]
+    ) -> None:
+        super().__init__(name, watch)
         self.arrivals = arrivals
-        self._watch = watch
 
     def wait_complete(self, timeout_s: float) -> bool:
         """Wait for every acknowledged beat; False when time is up or the observer has failed."""
         deadline = time.monotonic() + timeout_s
         while self.arrivals.missing():
-            if time.monotonic() > deadline or not self._watch.is_alive():
+            if time.monotonic() > deadline or not self.is_alive():
                 return False
             time.sleep(COMPLETE_POLL_S)
         return True
-
-    def __enter__(self) -> Self:
-        self._watch.__enter__()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._watch.__exit__(kind, error, trace)
 
 
 def write_beats(
@@ -141,7 +129,7 @@ def watch_topic(arrivals: Arrivals, brokers: Brokers, topic: str) -> Observer:
         finally:
             reader.close()
 
-    return Observer(arrivals, Background("topic observer", watch))
+    return Observer(arrivals, "topic observer", watch)
 
 
 def watch_target(arrivals: Arrivals, connect: Connect) -> Observer:
@@ -159,7 +147,7 @@ def watch_target(arrivals: Arrivals, connect: Connect) -> Observer:
             stop.wait(POLL_S)
         connection.close()
 
-    return Observer(arrivals, Background("target observer", watch))
+    return Observer(arrivals, "target observer", watch)
 
 
 def percentile(values: Sequence[float], share: float) -> float | None:

@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from drivers.mysql.connection import MySqlSession
+from millrace.background import chore
 from millrace.metrics.rates import LONG_S, SHORT_S, Meter
 from producer.convert.converter import ConverterSource
 from producer.convert.table_filter import FoldedFilter
-from producer.publish.chores import Housekeeping
 from producer.publish.publisher import Publisher
 from producer.snapshot.ended_snapshots import History
 from producer.snapshot.insertion_plan import Course
@@ -119,7 +119,7 @@ def snapshots_of(
     wishes = TaskWishes(sets, source.task_name, lambda: publisher.progress.snapshot, history.ended)
     with (
         ChunkReader(reading) as reader,
-        Housekeeping("snapshot-wishes", wishes.look, every_s=LOOK_S),
+        chore("snapshot-wishes", wishes.look, every_s=LOOK_S),
     ):
         course = Course(progress.snapshot, reader, wishes)
         inserts = SnapshotInserts(course, history, set_name=source.set_name)

@@ -2,7 +2,7 @@
 
     receiver's thread     source → relay log            one per set, shared by its tasks (producer.source.set_stream)
     converter's thread    relay log → batches           (producer.task.pipeline)
-    housekeeping threads  purge the relay log; report while this thread waits for Kafka (producer.publish.chores)
+    chores                purge the relay log; report while this thread waits for Kafka (millrace.background)
     snapshot's threads    rows that exist already       (producer.snapshot.task)
     this thread           batches → Kafka transactions  (producer.publish)
 
@@ -30,6 +30,7 @@ from dataclasses import replace
 from functools import partial
 
 from drivers.kafka.acls import Grants, capture_acls
+from millrace.background import Background, chore
 from millrace.errors import Fatal
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
@@ -37,7 +38,6 @@ from millrace.wording import counted
 from producer.convert.converter import Converter, ConverterSource
 from producer.convert.interleave import Inserts
 from producer.convert.tables import Prepare
-from producer.publish.chores import Housekeeping
 from producer.publish.config import publisher_config
 from producer.publish.kafka import KafkaDriver
 from producer.publish.opening import NO_END, Basis, TailHint
@@ -201,8 +201,8 @@ class PublishLoop:
         purge = partial(self._stream.purge_if_due, self._needed)
         with (
             Pipeline(converter, rows_max=BATCH_ROWS_MAX, bytes_max=BATCH_BYTES_MAX) as pipeline,
-            Housekeeping("purge", purge, every_s=PURGE_CHECK_S) as purging,
-            Housekeeping("waits", self._report_wait, every_s=WAIT_LOOK_S) as waiting,
+            chore("purge", purge, every_s=PURGE_CHECK_S) as purging,
+            chore("waits", self._report_wait, every_s=WAIT_LOOK_S) as waiting,
         ):
             self.report(why="starts")
             try:
@@ -215,13 +215,13 @@ class PublishLoop:
         self,
         pipeline: Pipeline,
         converter: BatchSource,
-        chores: Sequence[Housekeeping],
+        chores: Sequence[Background],
         stop: threading.Event,
     ) -> None:
         while not stop.is_set():
             self._stream.check()
-            for chore in chores:
-                chore.check()
+            for thread in chores:
+                thread.check()
             self._settle()
             batch = pipeline.take(timeout_s=TAKE_S)
             self._filter_warning = converter.filter_warning

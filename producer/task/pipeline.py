@@ -11,8 +11,9 @@ error after it has returned all finished batches. The end of the ``with`` block 
 import queue
 import threading
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
+from millrace.background import Background
 from producer.convert.batch import RecordBatch
 
 BATCHES_MAX = 1
@@ -41,22 +42,16 @@ class BatchSource(Protocol):
         """The next batch; None after ``timeout_s``. See ``Converter.next_batch``."""
 
 
-class Pipeline:
+class Pipeline(Background):
     """Runs ``source`` in another thread inside the ``with`` block."""
 
     def __init__(self, source: BatchSource, *, rows_max: int, bytes_max: int) -> None:
+        super().__init__("converter", self._convert, is_checked=True)
         self._source = source
         self._rows_max = rows_max
         self._bytes_max = bytes_max
         self._queue: queue.Queue[RecordBatch] = queue.Queue(BATCHES_MAX)
-        self._stop = threading.Event()
         self._wanted = threading.Event()  # the publisher waits for a batch
-        self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._convert, name="converter")
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
 
     def __exit__(
         self,
@@ -66,7 +61,7 @@ class Pipeline:
     ) -> None:
         self._stop.set()
         self._wanted.set()
-        self._thread.join()
+        super().__exit__(kind, error, trace)
 
     def take(self, *, timeout_s: float) -> RecordBatch | None:
         """The next batch; None after ``timeout_s``. Raises the error that ended the converter."""
@@ -86,20 +81,17 @@ class Pipeline:
         except queue.Empty:
             return None
 
-    def _convert(self) -> None:
-        try:
-            while not self._stop.is_set():
-                batch = self._source.next_batch(
-                    rows_max=self._rows_max,
-                    bytes_max=self._bytes_max,
-                    timeout_s=POLL_S,
-                    wanted=self._wanted,
-                )
-                if batch is not None:
-                    self._wanted.clear()
-                    self._put(batch)
-        except BaseException as error:  # noqa: BLE001 - raised by `take`, in the thread that the supervisor watches
-            self._failure = error
+    def _convert(self, stop: threading.Event) -> None:
+        while not stop.is_set():
+            batch = self._source.next_batch(
+                rows_max=self._rows_max,
+                bytes_max=self._bytes_max,
+                timeout_s=POLL_S,
+                wanted=self._wanted,
+            )
+            if batch is not None:
+                self._wanted.clear()
+                self._put(batch)
 
     def _put(self, batch: RecordBatch) -> None:
         while not self._stop.is_set():

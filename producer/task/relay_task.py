@@ -20,9 +20,9 @@ from pathlib import Path
 
 from drivers.mysql.members import ask_replications
 from drivers.mysql.start_file import list_binlog_files, previous_gtids
+from millrace.background import chore
 from millrace.errors import Fatal, MillraceError
 from millrace.log import get_logger
-from producer.publish.chores import Housekeeping
 from producer.relay import layout
 from producer.relay.files import disk_errors
 from producer.relay.purge import Positions
@@ -62,14 +62,12 @@ class RelayRunner:
         purge = needed_positions(self._sets, task.set_name, flavour)
         with (
             self._streams.attach(task.name, document, wanted=wanted) as stream,
-            Housekeeping(
-                "purge", partial(stream.purge_if_due, purge), every_s=PURGE_CHECK_S
-            ) as chore,
+            chore("purge", partial(stream.purge_if_due, purge), every_s=PURGE_CHECK_S) as purging,
         ):
             looks = 0
             while not stop.is_set():
                 stream.check()
-                chore.check()
+                purging.check()
                 if looks % REPORT_EVERY == 0:
                     report(_report(stream))
                 looks += 1

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from deploy.servers import DatabaseServer
 from deploy.servers.database import BINLOG_NAME
-from deploy.workload.background import sampled
+from millrace.background import sampled
 from millrace.errors import Fatal
 
 POLL_S = 0.005

@@ -20,7 +20,7 @@ from deploy.bench.apply.size import Size
 from deploy.bench.apply.workloads import create_tables, fill_tables
 from deploy.bench.figure import Figure
 from deploy.servers import DatabaseServer
-from deploy.workload.background import Background
+from millrace.background import Background
 from millrace.errors import Fatal
 
 DATABASE = "bench_ddl"

@@ -24,9 +24,9 @@ from deploy.bench.apply.scene import open_scene, say
 from deploy.bench.apply.size import Size
 from deploy.bench.figure import Figure
 from deploy.servers import sql
-from deploy.workload.background import Background
 from deploy.workload.beats import POLL_S, percentile
 from deploy.workload.shop import Connect
+from millrace.background import Background
 from millrace.errors import Fatal
 
 DATABASE = "bench_latency"

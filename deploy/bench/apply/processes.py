@@ -13,7 +13,7 @@ from enum import Enum
 from pathlib import Path
 
 from deploy.servers.process import ServerProcess, session_members
-from deploy.workload.background import sampled
+from millrace.background import sampled
 
 POLL_S = 0.5
 _TICKS_S = os.sysconf("SC_CLK_TCK")

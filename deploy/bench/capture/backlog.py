@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from deploy.bench.apply.workloads import Workload
 from deploy.bench.capture.scene import Scene, say
 from deploy.local.services import TOPIC
-from deploy.workload.background import sampled
 from drivers.kafka.reader import TopicReader
+from millrace.background import sampled
 from millrace.errors import Fatal
 from schemas.documents import Brokers
 

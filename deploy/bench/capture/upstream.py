@@ -25,7 +25,7 @@ from deploy.bench.figure import Figure
 from deploy.local.readiness import task_report
 from deploy.local.services import CAPTURE_TASK, SOURCE_SET
 from deploy.servers import DatabaseServer
-from deploy.workload.background import Background
+from millrace.background import Background
 from millrace.errors import Fatal
 from schemas.documents.model import UpstreamRules
 from schemas.gtid import Flavour

@@ -8,17 +8,29 @@ from typing import Self
 
 
 class Background:
-    """Runs ``work(stop)`` in a thread for the length of the ``with`` block; raises what it raised."""
+    """Runs ``work(stop)`` in a thread for the length of the ``with`` block, whose end joins it.
 
-    def __init__(self, name: str, work: Callable[[threading.Event], None]) -> None:
+    The error that ends the work is raised by ``check``, and at the end of the block if it ends without another error.
+    With ``is_checked``, only ``check`` raises it.
+    """
+
+    def __init__(
+        self, name: str, work: Callable[[threading.Event], None], *, is_checked: bool = False
+    ) -> None:
         self._stop = threading.Event()
         self._failure: BaseException | None = None
         self._work = work
+        self._is_checked = is_checked
         self._thread = threading.Thread(target=self._run, name=name)
 
     def is_alive(self) -> bool:
         """True while the thread runs."""
         return self._thread.is_alive()
+
+    def check(self) -> None:
+        """Raise the error that has ended the work."""
+        if self._failure is not None:
+            raise self._failure
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -32,14 +44,25 @@ class Background:
     ) -> None:
         self._stop.set()
         self._thread.join()
-        if kind is None and self._failure is not None:
-            raise self._failure
+        if kind is None and not self._is_checked:
+            self.check()
 
     def _run(self) -> None:
         try:
             self._work(self._stop)
         except BaseException as failure:  # noqa: BLE001 - raised again in the thread that made this
             self._failure = failure
+
+
+def chore(name: str, run: Callable[[], None], *, every_s: float) -> Background:
+    """Calls ``run`` every ``every_s`` seconds; the owner calls ``check``. A run that fails is the last one."""
+
+    def work(stop: threading.Event) -> None:
+        while not stop.is_set():
+            run()
+            stop.wait(every_s)
+
+    return Background(name, work, is_checked=True)
 
 
 @contextmanager
