@@ -84,6 +84,13 @@ CODES: tuple[Code, ...] = (
         Branch.OPERATOR,
     ),
     Code(
+        "MR-8012",
+        "the command needs a checkout",
+        "The wheel does not contain the benchmarks, which build and start the peers that Millrace is measured beside.",
+        "Run `make setup` and `.venv/bin/millrace bench` in a checkout of Millrace.",
+        Branch.OPERATOR,
+    ),
+    Code(
         "MR-8020",
         "the address for metrics is malformed",
         "The address at which a process shows its metrics and health is not HOST:PORT.",

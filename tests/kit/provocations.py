@@ -322,6 +322,7 @@ PROVOCATIONS: Mapping[str, str] = {
     "MR-8009": "test_registry_reports_a_port_in_use",
     "MR-8010": "test_without_a_stack_the_sql_command_is_refused",
     "MR-8011": "test_command_without_its_extra_names_the_pip_command",
+    "MR-8012": "test_bench_outside_a_checkout_is_refused",
     "MR-8020": "test_malformed_metrics_address_is_refused",
     "MR-8030": "test_running_stack_is_not_taken_for_a_secured_one",
     "MR-9001": "test_slices_outside_the_buffer_are_refused",

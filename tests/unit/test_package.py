@@ -48,7 +48,7 @@ def _base_only(*lines: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_wheel_holds_the_product_and_no_tests(wheel: Path) -> None:
-    """The wheel has every Python file of the seven packages and the data files that they read."""
+    """The wheel has every Python file of the seven packages and the data files that they read, but no benchmarks."""
     names = set(zipfile.ZipFile(wheel).namelist())
     packages = {name.split("/")[0] for name in names if ".dist-info" not in name}
     assert packages == {
@@ -62,20 +62,30 @@ def test_wheel_holds_the_product_and_no_tests(wheel: Path) -> None:
         "deploy",
     }
     sources = {
-        str(path.relative_to(ROOT)) for folder in packages for path in (ROOT / folder).rglob("*.py")
+        str(path.relative_to(ROOT))
+        for folder in packages
+        for path in (ROOT / folder).rglob("*.py")
+        if not path.is_relative_to(ROOT / "deploy/bench")
     }
     data = {
         "deploy/grafana/expert.json",
         "deploy/grafana/overview.json",
         "deploy/prometheus/alerts.yml",
-        "deploy/bench/apply/sink/ivy.xml",
-        "deploy/bench/capture/debezium/ivy.xml",
         "deploy/servers/ivy.xml",
         "deploy/servers/fetch-debian",
         "millrace/py.typed",
         "schemas/py.typed",
     }
     assert {name for name in names if ".dist-info" not in name} == sources | data
+
+
+def test_bench_outside_a_checkout_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """MR-8012, before anything is started: a wheel has no benchmarks."""
+    monkeypatch.setitem(sys.modules, "deploy.bench", None)
+    assert cli.run(["bench"]) == 4
+    assert capsys.readouterr().err.startswith("MR-8012 this installation")
 
 
 def _metadata(wheel: Path) -> Message:

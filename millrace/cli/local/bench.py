@@ -1,10 +1,12 @@
-"""``millrace bench``: measures Millrace and its peers; prints JSON lines."""
+"""``millrace bench``: measures Millrace and its peers; prints JSON lines. Wheels do not contain the benchmarks."""
 
+from importlib.util import find_spec
 from typing import Annotated
 
 import typer
 
 from millrace.cli.local.stack import known_flavour
+from millrace.errors import Fatal
 
 Flavour = Annotated[str, typer.Option(help="mariadb or mysql.", callback=known_flavour)]
 Changes = Annotated[
@@ -53,7 +55,12 @@ def bench(
     scale: Scale = 1.0,
     rounds: Rounds = 3,
 ) -> None:
-    """Measure a whole stack, or capture, apply, a load or comparisons alone, beside their peers. Takes minutes."""
+    """Measure a whole stack, or capture, apply, a load or comparisons alone, beside their peers. Takes minutes.
+
+    It needs a checkout of Millrace.
+    """
+    if find_spec("deploy.bench") is None:
+        raise Fatal("MR-8012", "this installation of Millrace has no benchmarks")
     from deploy.bench.apply.run import run_bench_apply
     from deploy.bench.apply.size import Size
     from deploy.bench.capture.run import run_bench_capture
