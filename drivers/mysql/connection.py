@@ -477,6 +477,14 @@ class RowPackets:
             last.check_error()
 
 
+_SETTINGS = (
+    f"SET SESSION sql_mode='{STRICT_MODE}', time_zone='+00:00',"
+    f" innodb_lock_wait_timeout={LOCK_WAIT_S}, lock_wait_timeout={LOCK_WAIT_S}"
+    # MySQL can hide the primary keys that it generates; MariaDB skips this comment
+    "/*!80030 , show_gipk_in_create_table_and_information_schema=1 */"
+)
+
+
 def connect(
     endpoint: Endpoint,
     *,
@@ -484,8 +492,13 @@ def connect(
     autocommit: bool = False,
     database: str | None = None,
     answer_s: float | None = None,
+    is_plain: bool = False,
 ) -> MySqlSession:
-    """A session with the settings in the module's docstring. ``answer_s``: the limit for each answer."""
+    """A session with the settings in the module's docstring. ``answer_s``: the limit for each answer.
+
+    ``is_plain``: with none of the settings, for a server that may be a served relay log: it refuses what it does not
+    know.
+    """
     tls = endpoint.tls.mode
     try:
         connection = pymysql.connect(
@@ -502,18 +515,14 @@ def connect(
             # LOCAL_FILES is for ``load``. Without its own option PyMySQL refuses to send a file.
             client_flag=CLIENT.FOUND_ROWS | CLIENT.LOCAL_FILES,
             conv=_CONVERSIONS,
-            init_command=(
-                f"SET SESSION sql_mode='{STRICT_MODE}', time_zone='+00:00',"
-                f" innodb_lock_wait_timeout={LOCK_WAIT_S}, lock_wait_timeout={LOCK_WAIT_S}"
-                # MySQL can hide the primary keys that it generates; MariaDB skips this comment
-                "/*!80030 , show_gipk_in_create_table_and_information_schema=1 */"
-            ),
+            init_command=None if is_plain else _SETTINGS,
             ssl=cast(dict[str, object], _tls_context(endpoint, codes)),
             ssl_disabled=tls is TlsMode.DISABLED,
             **login_guards(is_encrypted=tls is not TlsMode.DISABLED, is_verified=tls.verifies),
         )
-        # as a statement: the variable has another name before MariaDB 11.1
-        connection.query("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+        if not is_plain:
+            # as a statement: the variable has another name before MariaDB 11.1
+            connection.query("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
     except (pymysql.Error, OSError) as exc:
         cause = getattr(exc, "original_exception", exc)
         if isinstance(cause, ssl.SSLCertVerificationError):

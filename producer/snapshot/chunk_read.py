@@ -129,7 +129,7 @@ class MemberSession:
         cls, member: Member, login: Login, origin: Origin, may_wait: Callable[[], bool]
     ) -> "MemberSession":
         """Connect. Errors: see ``connection``."""
-        connection = connect_member(member, login, timeout_s=READ_TIMEOUT_S)
+        connection = connect_member(member, login, timeout_s=READ_TIMEOUT_S, reads_tables=True)
         try:
             for statement in SESSION:
                 connection.named(statement)

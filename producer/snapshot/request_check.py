@@ -92,7 +92,7 @@ def _some_member(document: SetDocument) -> Iterator[MySqlSession]:
     login, failure = resolve_login(document), None
     for member in document.members:
         try:
-            connection = connect_member(member, login)
+            connection = connect_member(member, login, reads_tables=True)
         except MillraceError as error:
             failure = error
             continue

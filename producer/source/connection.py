@@ -46,8 +46,19 @@ class Login:
         return password if isinstance(password, str) else resolve_secret(password)
 
 
-def connect_member(member: Member, login: Login, *, timeout_s: float = 0.0) -> MySqlSession:
-    """A session with autocommit. ``timeout_s``: for each answer, 0 for the default. Errors: see the module."""
+def connect_member(
+    member: Member, login: Login, *, timeout_s: float = 0.0, reads_tables: bool = False
+) -> MySqlSession:
+    """A session with autocommit. ``timeout_s``: for each answer, 0 for the default. Errors: see the module.
+
+    ``reads_tables``: with the settings for it, which a served relay log refuses.
+    """
     answer_s = timeout_s or QUERY_TIMEOUT_S
     endpoint = Endpoint(member.host, member.port, login.user, login.resolve(), login.tls)
-    return connect(endpoint, codes=CAPTURE_CODES, autocommit=True, answer_s=answer_s)
+    return connect(
+        endpoint,
+        codes=CAPTURE_CODES,
+        autocommit=True,
+        answer_s=answer_s,
+        is_plain=not reads_tables,
+    )
