@@ -19,7 +19,7 @@ from consumer.tables import table_plans
 from consumer.tables.causality_keys import key_lines
 from consumer.target import progress
 from consumer.target.bitmap import not_applied
-from consumer.task import runner as apply_start
+from consumer.task import start as apply_start
 from consumer.turn import applier, lane_planner
 from consumer.window import window
 from consumer.write import ddl, ddl_outcome, target_transaction
