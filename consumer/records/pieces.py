@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from consumer.records.row_schemas import Ints
+from consumer.records.numbers import Ints
 from consumer.records.rows import Values
 
 

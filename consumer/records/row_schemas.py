@@ -13,10 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from consumer.kernel import literals, walk
+from consumer.records.numbers import Ints
 from schemas.record.row_layout import RowLayout, parse_row_layout
 from schemas.table.structure import Column, TypeCode
-
-Ints = npt.NDArray[np.int64]
 
 _KINDS = {
     "null": walk.NULL,

@@ -14,7 +14,8 @@ import numpy.typing as npt
 from consumer.kernel import json_numbers, literals, walk
 from consumer.kernel.load_data import put_lines
 from consumer.kernel.walk import CELL_WIDTH
-from consumer.records.row_schemas import Ints, Programs
+from consumer.records.numbers import Ints, RecordNumbers, Seqs, Slots
+from consumer.records.row_schemas import Programs
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -67,8 +68,16 @@ class Rows:
 
     def column(self, which: int) -> Ints:
         """One number of every record, such as ``walk.SEQ``."""
-        found: Ints = self.records[:, which]
-        return found
+        column: Ints = self.records[:, which]
+        return column
+
+    def slots(self, numbers: RecordNumbers) -> Slots:
+        """The slot of each of these records, -1 for a control record."""
+        return Slots(self.records[numbers, walk.SLOT])
+
+    def seqs(self, numbers: RecordNumbers) -> Seqs:
+        """The seq of each of these records."""
+        return Seqs(self.records[numbers, walk.SEQ])
 
     def has_changed(self, number: int, columns: tuple[int, ...]) -> bool:
         """Whether an UPDATE changes the bytes of one of these columns."""

@@ -31,7 +31,8 @@ import numpy.typing as npt
 
 from consumer.kernel import hashes
 from consumer.kernel.groups import find_groups, find_levels
-from consumer.records.row_schemas import Ints, is_decimal
+from consumer.records.numbers import Groups, Ints, RecordNumbers
+from consumer.records.row_schemas import is_decimal
 from consumer.records.rows import Rows
 from consumer.tables.table_plan import TablePlan, record_indexes, target_column
 from drivers.mysql.catalog import CatalogColumn, ForeignKey, Inventory, TableKey
@@ -96,15 +97,14 @@ class KeyEntries:
         """The indexes of the entries, sorted by hash."""
         return np.argsort(self.hashes, kind="stable")
 
-    def groups(self, count: int) -> Ints:
-        """The group of each of ``count`` records."""
-        found: Ints = find_groups(self.owners, self.hashes, self.modes, self.by_hash, count)
-        return found
+    def groups(self, count: int) -> Groups:
+        """The group of each of ``count`` owners."""
+        return Groups(find_groups(self.owners, self.hashes, self.modes, self.by_hash, count))
 
     def levels(self, count: int) -> Ints:
         """The level of each of ``count`` records in seq order."""
-        found: Ints = find_levels(self.owners, self.hashes, self.modes, self.by_hash, count)
-        return found
+        levels: Ints = find_levels(self.owners, self.hashes, self.modes, self.by_hash, count)
+        return levels
 
 
 def make_key_programs(lines_by_slot: Iterable[tuple[KeyLine, ...]], folds: Codes) -> KeyPrograms:
@@ -128,7 +128,7 @@ def make_key_programs(lines_by_slot: Iterable[tuple[KeyLine, ...]], folds: Codes
     )
 
 
-def find_keys(rows: Rows, programs: KeyPrograms, numbers: Ints) -> KeyEntries:
+def find_keys(rows: Rows, programs: KeyPrograms, numbers: RecordNumbers) -> KeyEntries:
     """The causality keys of these records. Owners are indexes in ``numbers``."""
     room = programs.entries_max(len(numbers))
     owners = np.empty(room, np.int64)

@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 from consumer.kernel.walk import STRING
-from consumer.records.row_schemas import Ints
+from consumer.records.numbers import Ints
 from consumer.records.rows import Rows, Template
 from consumer.tables.table_plan import AFTER, TablePlan
 from drivers.mysql.catalog import CatalogColumn

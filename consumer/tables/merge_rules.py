@@ -39,7 +39,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from consumer.kernel import merge
-from consumer.records.row_schemas import Ints
+from consumer.records.numbers import Ints, RecordNumbers
 from consumer.records.rows import Rows
 from consumer.tables.table_plan import TablePlan, record_indexes
 from drivers.mysql.catalog import ForeignKey, Inventory, TableKey
@@ -131,7 +131,7 @@ def _folded(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(map(str.casefold, names))
 
 
-def net_changes(rows: Rows, numbers: Ints, rules: MergeRules) -> Ints:
+def net_changes(rows: Rows, numbers: RecordNumbers, rules: MergeRules) -> Ints:
     """The net changes of these records (in seq order), as lines of ``kernel.merge``, sorted by their place."""
     found: Ints = merge.merge(
         rows.values.payload,

@@ -21,7 +21,8 @@ import numpy as np
 
 from consumer.kernel import literals
 from consumer.kernel.json_numbers import MARKS, NO_MARKS, SIGN_MARKS
-from consumer.records.row_schemas import Ints, literal_form
+from consumer.records.numbers import Ints
+from consumer.records.row_schemas import literal_form
 from drivers.mysql.catalog import HIDDEN_PERIOD, CatalogColumn, CatalogTable, Inventory, UniqueKey
 from millrace.errors import Fatal
 from schemas.gtid import Flavour

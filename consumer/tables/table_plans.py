@@ -13,7 +13,8 @@ from functools import partial
 import numpy as np
 
 from consumer.kernel.merge import KEEP
-from consumer.records.row_schemas import Ints, RowSchemas, make_programs
+from consumer.records.numbers import Slots
+from consumer.records.row_schemas import RowSchemas, make_programs
 from consumer.records.rows import Template
 from consumer.tables.causality_keys import (
     KeyLine,
@@ -265,7 +266,7 @@ _INSERT_MAKERS: dict[str, Callable[[TablePlan], Template]] = {
 }
 
 
-def slots_of(column: Ints) -> list[int]:
-    """The distinct slots in a column."""
-    found: list[int] = np.flatnonzero(np.bincount(column)).tolist()
-    return found
+def slots_of(slots: Slots) -> list[int]:
+    """The distinct slots of these records."""
+    distinct: list[int] = np.flatnonzero(np.bincount(slots)).tolist()
+    return distinct

@@ -9,10 +9,10 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from consumer.records.row_schemas import Ints
+from consumer.records.numbers import NO_SEQS, Seqs
 
 
-def to_bitmap(seqs: Ints) -> tuple[int, bytes]:
+def to_bitmap(seqs: Seqs) -> tuple[int, bytes]:
     """(first seq, bitmap) of a non-empty set of seqs."""
     first = int(seqs.min())
     bits = np.zeros(int(seqs.max()) - first + 1, np.uint8)
@@ -20,17 +20,17 @@ def to_bitmap(seqs: Ints) -> tuple[int, bytes]:
     return first, np.packbits(bits, bitorder="little").tobytes()
 
 
-def from_bitmaps(bitmaps: Iterable[tuple[int, bytes]]) -> Ints:
+def from_bitmaps(bitmaps: Iterable[tuple[int, bytes]]) -> Seqs:
     """The seqs of all bitmaps, sorted."""
-    found = [
+    parts = [
         np.flatnonzero(np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little")) + first
         for first, bits in bitmaps
     ]
-    return np.unique(np.concatenate(found)) if found else np.empty(0, np.int64)
+    return Seqs(np.unique(np.concatenate(parts))) if parts else NO_SEQS
 
 
 def not_applied(
-    seqs: Ints, *, mark: int, applied: Ints
+    seqs: Seqs, *, mark: int, applied: Seqs
 ) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
     """True for each seq above the mark that is not in ``applied`` (sorted)."""
     waiting = seqs > mark

@@ -29,7 +29,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from consumer.records.row_schemas import Ints, RowSchemas
+from consumer.records.numbers import Seqs
+from consumer.records.row_schemas import RowSchemas
 from consumer.target.bitmap import from_bitmaps
 from drivers.mysql.connection import MySqlSession, Row
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
@@ -218,7 +219,7 @@ def _fenced(owner: Owner, rows: list[Row]) -> MillraceError:
 
 def read_position(
     connection: MySqlSession, task: str, *, before_run: int | None = None
-) -> tuple[Mark | None, Ints]:
+) -> tuple[Mark | None, Seqs]:
     """The mark of a task and the applied seqs of bitmaps. The current transaction stays open.
 
     ``before_run``: without the seqs of this run and later ones.

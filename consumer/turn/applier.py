@@ -26,9 +26,8 @@ from functools import partial
 
 import numpy as np
 
-from consumer.kernel.walk import SEQ
+from consumer.records.numbers import NO_SEQS, Ints, LaneNumbers, RecordNumbers, Seqs, Units
 from consumer.records.pieces import BoundedSource, Source, Taken
-from consumer.records.row_schemas import Ints
 from consumer.records.rows import Rows
 from consumer.records.source_transactions import WholeReader, first_transaction, last_end
 from consumer.tables.table_plans import Catalogue, TablePlans
@@ -66,7 +65,7 @@ from schemas.record.control import DdlRecord, SchemaRecord
 from schemas.record.record import decode_control
 
 FLIGHTS_MAX = 3
-NO_ROWS = np.empty(0, np.int64)
+NO_LANES, NO_UNITS = LaneNumbers(np.empty(0, np.int64)), Units(np.empty(0, np.int64))
 
 
 @dataclass(slots=True)
@@ -93,7 +92,7 @@ class Applier:
     overlap: Overlap = NO_OVERLAP
     mark: Mark = field(init=False)
     seen: Mark = field(init=False)
-    applied: Ints = field(init=False)
+    applied: Seqs = field(init=False)
     source: Source = field(init=False)
     counts: Counts = field(init=False, default_factory=Counts)
     _flights: deque[_Flight] = field(init=False, default_factory=deque)
@@ -255,7 +254,8 @@ class Applier:
         """In parts of the window, each with its move of the mark."""
         learned = window.learned
         for first, end in cut(self._units(window.rows), rows_max=self.limits.part_rows):
-            numbers = window.waiting[(window.waiting >= first) & (window.waiting < end)]
+            inside = (window.waiting >= first) & (window.waiting < end)
+            numbers = RecordNumbers(window.waiting[inside])
             after = window.mark_after(end, before=self.seen)
             claim = self._claim(after, learned)
             part = Part(self.plans, window.rows, numbers, claim)
@@ -274,7 +274,7 @@ class Applier:
     def _fly(self, window: Window, flight: _Flight) -> None:
         """Plan a window and submit its parts, after the flights that it can't overlap."""
         count = len(window.waiting)
-        lanes = units = NO_ROWS
+        units, lanes = NO_UNITS, NO_LANES
         if count:
             load = Load.of(window, self.plans, self._units(window.rows))
             units, lanes = load.units, self._lanes_of(load, flight.number)
@@ -282,16 +282,16 @@ class Applier:
             self._advance(wait=True)
         self._flights.append(flight)
         for lane in range(self._planner.lane_count if count else 0):
-            mine = window.waiting[lanes == lane]
-            for first, end in cut(units[lanes == lane], rows_max=self.limits.part_rows):
-                self._submit(window.rows, mine[first:end], flight, lane)
+            numbers = window.waiting[lanes == lane]
+            for first, end in cut(Units(units[lanes == lane]), rows_max=self.limits.part_rows):
+                self._submit(window.rows, RecordNumbers(numbers[first:end]), flight, lane)
         self.counts.rows += count
         self._advance(wait=False)
 
-    def _units(self, rows: Rows) -> Ints:
+    def _units(self, rows: Rows) -> Units:
         return units_of(rows, is_whole=self._whole is not None)
 
-    def _lanes_of(self, load: Load, number: int) -> Ints:
+    def _lanes_of(self, load: Load, number: int) -> LaneNumbers:
         """The lane of each waiting row; waits for all flights if a group needs two of their lanes."""
         if self._flights:
             lanes = self._planner.plan(load, flight=number, done=self._flights[0].number - 1)
@@ -303,8 +303,8 @@ class Applier:
         assert lanes is not None, "no key is held"
         return lanes
 
-    def _submit(self, rows: Rows, numbers: Ints, flight: _Flight, lane: int) -> None:
-        claim = BitmapClaim(flight.number, lane, flight.parts, rows.column(SEQ)[numbers])
+    def _submit(self, rows: Rows, numbers: RecordNumbers, flight: _Flight, lane: int) -> None:
+        claim = BitmapClaim(flight.number, lane, flight.parts, rows.seqs(numbers))
         part = Part(self.plans, rows, numbers, claim)
         flight.parts += 1
         self.tools.lanes.submit(lane, flight.number, partial(apply_part, self.writing, lane, part))
@@ -341,7 +341,7 @@ class Applier:
     def _has_moved(self, claim: MarkClaim) -> None:
         self.mark = claim.after
         if claim.passes_earlier:
-            self.applied = NO_ROWS
+            self.applied = NO_SEQS
 
     # ---- barriers ---------------------------------------------------------------------------------
 

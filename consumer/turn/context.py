@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from consumer.records.numbers import Seqs
 from consumer.records.pieces import Size, Source
-from consumer.records.row_schemas import Ints
 from consumer.target.progress import Mark
 from consumer.window.window import LookUp
 from consumer.write.lanes import Lanes
@@ -48,4 +48,4 @@ class Position:
     """The mark on the target, and the seqs above it that earlier turns have applied, ascending."""
 
     mark: Mark
-    applied: Ints
+    applied: Seqs

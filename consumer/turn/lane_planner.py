@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from consumer.kernel.groups import bind_groups, hold_keys, pack_lanes
-from consumer.kernel.walk import SLOT
-from consumer.records.row_schemas import Ints
+from consumer.records.numbers import Groups, Ints, LaneNumbers, Units
 from consumer.tables.causality_keys import KeyEntries, find_keys
 from consumer.tables.table_plans import TablePlans, slots_of
 from consumer.window.units import numbered, owned_by
@@ -35,7 +34,7 @@ class HeldKeys:
         self._table = np.zeros(places, np.uint64)
         self._slots = np.zeros((places, 3), np.int64)
 
-    def bind(self, entries: KeyEntries, groups: Ints, *, done: int) -> Ints | None:
+    def bind(self, entries: KeyEntries, groups: Groups, *, done: int) -> LaneNumbers | None:
         """The lane of each group, -1 if it is free. None if a group needs two lanes or the table has no room."""
         if self._used and self._used + len(entries.hashes) > self.keys_max:
             return None
@@ -50,9 +49,9 @@ class HeldKeys:
             done,
             bound,
         )
-        return bound if is_bound else None
+        return LaneNumbers(bound) if is_bound else None
 
-    def hold(self, entries: KeyEntries, lanes: Ints, *, flight: int, done: int) -> None:
+    def hold(self, entries: KeyEntries, lanes: LaneNumbers, *, flight: int, done: int) -> None:
         """Hold a flight's keys in ``lanes`` (of each owner). After more than ``keys_max`` keys, ``bind`` gives None."""
         if len(entries.hashes) > self.keys_max:
             self._used = self.keys_max + 1
@@ -80,18 +79,18 @@ class HeldKeys:
 class Load:
     """The waiting rows of a window, before they have lanes. ``units``: of each row; groups are of units."""
 
-    units: Ints
+    units: Units
     entries: KeyEntries
-    groups: Ints
+    groups: Groups
     weights: Ints
 
     @classmethod
-    def of(cls, window: Window, plans: TablePlans, units: Ints) -> "Load":
+    def of(cls, window: Window, plans: TablePlans, units: Units) -> "Load":
         """Find the causality keys. ``units``: of all records of the window."""
         waiting, rows = window.waiting, window.rows
-        own = numbered(units[waiting])
+        own = numbered(Units(units[waiting]))
         count = int(own[-1]) + 1
-        programs = plans.key_programs(slots_of(rows.records[waiting, SLOT]))
+        programs = plans.key_programs(slots_of(rows.slots(waiting)))
         entries = owned_by(find_keys(rows, programs, waiting), own)
         sizes = rows.values.sizes()[waiting] + ROW_BYTES
         weights = np.bincount(own, sizes, minlength=count).astype(np.int64)
@@ -109,7 +108,7 @@ class LanePlanner:
     def __post_init__(self) -> None:
         self._held = HeldKeys(self.keys_max)
 
-    def plan(self, load: Load, *, flight: int, done: int) -> Ints | None:
+    def plan(self, load: Load, *, flight: int, done: int) -> LaneNumbers | None:
         """The lane of each waiting row. Flights up to ``done`` have ended.
 
         None, and nothing is held: all flights must end first, because a group needs two lanes or the table is full.
@@ -117,10 +116,9 @@ class LanePlanner:
         bound = self._held.bind(load.entries, load.groups, done=done)
         if bound is None:
             return None
-        lanes: Ints = pack_lanes(load.groups, load.weights, self.lane_count, bound)
+        lanes = LaneNumbers(pack_lanes(load.groups, load.weights, self.lane_count, bound))
         self._held.hold(load.entries, lanes, flight=flight, done=done)
-        of_rows: Ints = lanes[load.units]
-        return of_rows
+        return LaneNumbers(lanes[load.units])
 
     def clear(self) -> None:
         """No flight is under way."""

@@ -29,15 +29,14 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
 
-from consumer.kernel.walk import SEQ
+from consumer.records.numbers import LaneNumbers, RecordNumbers
 from consumer.records.pieces import Taken
-from consumer.records.row_schemas import Ints
 from consumer.records.transaction_cut import Cutter
 from consumer.tables.plan_key import plan_key
 from consumer.tables.table_plans import TablePlans
 from consumer.target.claims import claim_share
 from consumer.target.progress import Mark
-from consumer.turn.applier import FLIGHTS_MAX, NO_ROWS
+from consumer.turn.applier import FLIGHTS_MAX, NO_LANES
 from consumer.turn.context import Position, Tools
 from consumer.turn.lane_planner import LanePlanner, Load
 from consumer.turn.order import Counts, Share, ShareEnd, ShareStop, Step
@@ -147,7 +146,7 @@ class SpreadApplier:
         if alter_count(session) != self.plans.inventory.alter_count:
             return False
         flight = len(self._steps) + 1
-        lanes: Ints | None = NO_ROWS
+        lanes: LaneNumbers | None = NO_LANES
         if len(window.waiting):
             load = Load.of(window, window.plans, units_of(window.rows, is_whole=False))
             lanes = self._planner.plan(load, flight=flight, done=0)
@@ -158,20 +157,21 @@ class SpreadApplier:
         self._steps.append(Step(after, window.learned, self._digest(window, lanes)))
         self._wait(FLIGHTS_MAX - 1)
         for lane in range(self.share.place, self._planner.lane_count, self.share.count):
-            self._submit(window, window.waiting[lanes == lane], flight, lane)
+            of_lane = RecordNumbers(window.waiting[lanes == lane])
+            self._submit(window, of_lane, flight, lane)
         return True
 
-    def _digest(self, window: Window, lanes: Ints) -> bytes:
+    def _digest(self, window: Window, lanes: LaneNumbers) -> bytes:
         made = blake2b(self._steps[-1].plan if self._steps else b"", digest_size=DIGEST_BYTES)
-        for numbers in (window.rows.column(SEQ)[window.waiting], lanes, window.offsets[-1:]):
+        for numbers in (window.rows.seqs(window.waiting), lanes, window.offsets[-1:]):
             made.update(numbers.tobytes())
         return made.digest()
 
-    def _submit(self, window: Window, mine: Ints, flight: int, lane: int) -> None:
+    def _submit(self, window: Window, of_lane: RecordNumbers, flight: int, lane: int) -> None:
         rows = window.rows
-        for number, first in enumerate(range(0, len(mine), self.tools.limits.part_rows)):
-            numbers = mine[first : first + self.tools.limits.part_rows]
-            claim = BitmapClaim(flight, lane, number, rows.column(SEQ)[numbers])
+        for number, first in enumerate(range(0, len(of_lane), self.tools.limits.part_rows)):
+            numbers = RecordNumbers(of_lane[first : first + self.tools.limits.part_rows])
+            claim = BitmapClaim(flight, lane, number, rows.seqs(numbers))
             self._parts[flight] += 1
             part = Part(self.plans, rows, numbers, claim)
             self.tools.lanes.submit(lane, flight, partial(apply_part, self.writing, lane, part))

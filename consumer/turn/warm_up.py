@@ -10,6 +10,7 @@ from consumer.copy.columns import CopyColumn
 from consumer.copy.form import load_form
 from consumer.kernel.groups import bind_groups, hold_keys, pack_lanes
 from consumer.kernel.text_rows import make_state, put_text_rows
+from consumer.records.numbers import RecordNumbers
 from consumer.records.row_schemas import RowSchemas
 from consumer.records.rows import Values, walk_values
 from consumer.tables.causality_keys import find_keys
@@ -49,7 +50,7 @@ def warm() -> None:
     record = _record()
     values = Values(np.frombuffer(record, np.uint8), np.array([0, len(record)], np.int64))
     rows = walk_values(values, plans.programs)
-    numbers = np.arange(len(rows))
+    numbers = RecordNumbers(np.arange(len(rows)))
     entries = find_keys(rows, plans.key_programs([0]), numbers)
     entries.levels(len(numbers))
     groups = entries.groups(len(numbers))

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from consumer.kernel import walk
-from consumer.records.row_schemas import Ints
+from consumer.records.numbers import Ints, RecordNumbers, Slots
 from consumer.tables.related import with_related
 from consumer.tables.table_plans import TablePlans, slots_of
 from consumer.target.load_range import Fate, Range
@@ -64,11 +64,11 @@ NO_OVERLAP = Overlap()
 def _entered(range_: Range, window: Window) -> Entered:
     """Without the rows that are skipped and those of unfit tables; the others are marked if they are repeated."""
     rows, plans, waiting = window.rows, window.plans, window.waiting
-    slots = rows.records[waiting, walk.SLOT]
+    slots = rows.slots(waiting)
     fates, is_inside = _fates(range_, window)
     unfit: dict[TableKey, str] = {}
     left = fates != Fate.SKIPPED
-    for slot in slots_of(slots[left & is_inside]):
+    for slot in slots_of(Slots(slots[left & is_inside])):
         is_repeated = bool((fates[slots == slot] == Fate.REPEATED).any())
         if why := _why_unfit(plans, slot, is_repeated=is_repeated):
             unfit[plans.name_on_target(slot)] = why
@@ -76,9 +76,10 @@ def _entered(range_: Range, window: Window) -> Entered:
     for slot in slots_of(slots) if unfit else ():
         if plans.name_on_target(slot) in unfit:
             left &= slots != slot
-    repeat(window, waiting[left & (fates == Fate.REPEATED)])
-    leave_unchecked(rows, waiting[left & is_inside & (fates == Fate.APPLIED)], plans)
-    return Entered(replace(window, waiting=waiting[left]), unfit)
+    repeat(window, RecordNumbers(waiting[left & (fates == Fate.REPEATED)]))
+    unchecked = waiting[left & is_inside & (fates == Fate.APPLIED)]
+    leave_unchecked(rows, RecordNumbers(unchecked), plans)
+    return Entered(replace(window, waiting=RecordNumbers(waiting[left])), unfit)
 
 
 def _fates(range_: Range, window: Window) -> tuple[Ints, npt.NDArray[np.bool_]]:

@@ -53,7 +53,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from consumer.kernel import walk
-from consumer.records.row_schemas import Ints
+from consumer.records.numbers import RecordNumbers
 from consumer.records.rows import Rows
 from consumer.tables.cascades import why_change_is_inexact, why_deletion_is_inexact
 from consumer.tables.table_plan import TablePlan
@@ -95,7 +95,8 @@ class SafeMode:
         """
         if self.is_over(seen):
             return None
-        repeat(window, window.waiting[in_gtid_set(window.rows, window.waiting, self.until)])
+        is_early = in_gtid_set(window.rows, window.waiting, self.until)
+        repeat(window, RecordNumbers(window.waiting[is_early]))
         return self
 
     def text(self, mark: Mark) -> str:
@@ -104,31 +105,32 @@ class SafeMode:
         return f"ended at {shown}" if self.is_over(mark) else f"until {shown}"
 
 
-def repeat(window: Window, numbers: Ints) -> None:
+def repeat(window: Window, numbers: RecordNumbers) -> None:
     """Mark these rows for safe mode: IS_SAFE, and the flag that turns foreign key checks off.
 
     Fatal MR-5024, MR-5025.
     """
     rows = window.rows
-    slots = rows.column(walk.SLOT)[numbers]
+    slots = rows.slots(numbers)
     for slot in slots_of(slots):
-        _prepare(rows, numbers[slots == slot], window.plans, slot)
+        _prepare(rows, RecordNumbers(numbers[slots == slot]), window.plans, slot)
     rows.records[numbers, walk.IS_SAFE] = 1
 
 
 def prepare_snapshot_rows(window: Window) -> None:
     """Prepare the rows of snapshots in a window for their REPLACE. Fatal MR-5024, as for rows in the range."""
     rows = window.rows
-    numbers = window.waiting[rows.records[window.waiting, walk.IS_SAFE] == 1]
-    slots = rows.column(walk.SLOT)[numbers]
+    numbers = _safe(rows, window.waiting)
+    slots = rows.slots(numbers)
     for slot in slots_of(slots):
-        _prepare(rows, numbers[slots == slot], window.plans, slot)
+        _prepare(rows, RecordNumbers(numbers[slots == slot]), window.plans, slot)
 
 
-def check_triggers(session: MySqlSession, plans: TablePlans, rows: Rows, numbers: Ints) -> None:
+def check_triggers(
+    session: MySqlSession, plans: TablePlans, rows: Rows, numbers: RecordNumbers
+) -> None:
     """In a target transaction, before these rows are written: Fatal MR-5024 for a trigger on a table of safe mode."""
-    safe = numbers[rows.records[numbers, walk.IS_SAFE] == 1]
-    for slot in slots_of(rows.records[safe, walk.SLOT]):
+    for slot in slots_of(rows.slots(_safe(rows, numbers))):
         table_plan = plans.table_plan(slot)
         target = table_plan.target
         if target.is_sequence:
@@ -138,11 +140,15 @@ def check_triggers(session: MySqlSession, plans: TablePlans, rows: Rows, numbers
             raise Fatal("MR-5024", f"{table}: {_of_trigger(triggers[0])}", table=table)
 
 
+def _safe(rows: Rows, numbers: RecordNumbers) -> RecordNumbers:
+    return RecordNumbers(numbers[rows.records[numbers, walk.IS_SAFE] == 1])
+
+
 def _of_trigger(name: str) -> str:
     return f"trigger {name} on the target"
 
 
-def _prepare(rows: Rows, numbers: Ints, plans: TablePlans, slot: int) -> None:
+def _prepare(rows: Rows, numbers: RecordNumbers, plans: TablePlans, slot: int) -> None:
     table_plan, inventory = plans.table_plan(slot), plans.inventory
     table = table_plan.layout.table.full_name
     if why := refusal(table_plan, inventory):
@@ -152,7 +158,7 @@ def _prepare(rows: Rows, numbers: Ints, plans: TablePlans, slot: int) -> None:
 
 
 def _is_followed(
-    rows: Rows, numbers: Ints, table_plan: TablePlan, foreign_keys: Sequence[ForeignKey]
+    rows: Rows, numbers: RecordNumbers, table_plan: TablePlan, foreign_keys: Sequence[ForeignKey]
 ) -> Flags:
     """True for each DELETE whose cascade must be repeated, because the source did not log it. Fatal MR-5025."""
     place = (table_plan.target.database, table_plan.target.table)

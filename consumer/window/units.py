@@ -12,33 +12,32 @@ from dataclasses import replace
 import numpy as np
 
 from consumer.kernel.walk import LAST, SLOT
-from consumer.records.row_schemas import Ints
+from consumer.records.numbers import Units
 from consumer.records.rows import Rows
 from consumer.tables.causality_keys import KeyEntries
 
 
-def units_of(rows: Rows, *, is_whole: bool) -> Ints:
+def units_of(rows: Rows, *, is_whole: bool) -> Units:
     """The unit of each record; units grow in record order. ``is_whole``: a unit is a source transaction."""
     if not is_whole:
-        return np.arange(len(rows))
+        return Units(np.arange(len(rows)))
     ends = (rows.column(LAST) == 1) & (rows.column(SLOT) >= 0)
-    found: Ints = np.cumsum(ends) - ends
-    return found
+    return Units(np.cumsum(ends) - ends)
 
 
-def numbered(units: Ints) -> Ints:
+def numbered(units: Units) -> Units:
     """The units of some records in order, numbered from 0 without gaps."""
-    found: Ints = np.zeros(len(units), np.int64)
-    np.cumsum(units[1:] != units[:-1], out=found[1:])
-    return found
+    numbers = np.zeros(len(units), np.int64)
+    np.cumsum(units[1:] != units[:-1], out=numbers[1:])
+    return Units(numbers)
 
 
-def owned_by(entries: KeyEntries, units: Ints) -> KeyEntries:
+def owned_by(entries: KeyEntries, units: Units) -> KeyEntries:
     """The keys with the unit of each record as the owner."""
     return replace(entries, owners=units[entries.owners])
 
 
-def cut(units: Ints, *, rows_max: int) -> Iterator[tuple[int, int]]:
+def cut(units: Units, *, rows_max: int) -> Iterator[tuple[int, int]]:
     """Cut records in order into parts ``first`` to ``end - 1`` at the ends of units.
 
     A part has at most ``rows_max`` records, or one unit that has more.

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from consumer.kernel import walk
-from consumer.records.row_schemas import Ints
+from consumer.records.numbers import RecordNumbers
 from consumer.records.rows import Rows
 from consumer.tables.cascades import followers
 from consumer.tables.table_plan import TablePlan, record_indexes
@@ -22,7 +22,7 @@ Flags = npt.NDArray[np.bool_]
 
 
 def followed_deletions(
-    rows: Rows, numbers: Ints, table_plan: TablePlan, foreign_keys: Sequence[ForeignKey]
+    rows: Rows, numbers: RecordNumbers, table_plan: TablePlan, foreign_keys: Sequence[ForeignKey]
 ) -> Flags:
     """True for each DELETE of these rows of a table that child rows follow."""
     following = followers(foreign_keys, _place(table_plan))
@@ -32,7 +32,7 @@ def followed_deletions(
 
 
 def followed_changes(
-    rows: Rows, numbers: Ints, table_plan: TablePlan, foreign_keys: Sequence[ForeignKey]
+    rows: Rows, numbers: RecordNumbers, table_plan: TablePlan, foreign_keys: Sequence[ForeignKey]
 ) -> Iterator[tuple[int, ForeignKey]]:
     """Each UPDATE of these rows that changes a key which child rows follow, with their foreign key."""
     following = followers(foreign_keys, _place(table_plan))
@@ -44,18 +44,20 @@ def followed_changes(
                 yield number, foreign
 
 
-def leave_unchecked(rows: Rows, numbers: Ints, plans: TablePlans) -> None:
+def leave_unchecked(rows: Rows, numbers: RecordNumbers, plans: TablePlans) -> None:
     """Turn foreign key checks off for these rows, with the exception of those that child rows follow."""
-    slots, foreign_keys = rows.records[numbers, walk.SLOT], plans.inventory.foreign_keys
+    slots, foreign_keys = rows.slots(numbers), plans.inventory.foreign_keys
     for slot in slots_of(slots):
-        mine, table_plan = numbers[slots == slot], plans.table_plan(slot)
-        followed = followed_deletions(rows, mine, table_plan, foreign_keys)
-        changed = [number for number, _ in followed_changes(rows, mine, table_plan, foreign_keys)]
-        followed |= np.isin(mine, changed)
-        rows.records[mine[~followed], walk.FLAGS] |= walk.NO_FOREIGN_KEY_CHECKS
+        of_table, table_plan = RecordNumbers(numbers[slots == slot]), plans.table_plan(slot)
+        followed = followed_deletions(rows, of_table, table_plan, foreign_keys)
+        changed = [
+            number for number, _ in followed_changes(rows, of_table, table_plan, foreign_keys)
+        ]
+        followed |= np.isin(of_table, changed)
+        rows.records[of_table[~followed], walk.FLAGS] |= walk.NO_FOREIGN_KEY_CHECKS
 
 
-def _is_unlogged(rows: Rows, numbers: Ints, op: int) -> Flags:
+def _is_unlogged(rows: Rows, numbers: RecordNumbers, op: int) -> Flags:
     records = rows.records[numbers]
     found: Flags = (records[:, walk.OP] == op) & (
         (records[:, walk.FLAGS] & walk.LOGS_CASCADES) == 0

@@ -24,7 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from consumer.kernel import walk
-from consumer.records.row_schemas import Ints, RowSchemas, layout_of
+from consumer.records.numbers import Ints, RecordNumbers, Seqs
+from consumer.records.row_schemas import RowSchemas, layout_of
 from consumer.records.rows import Rows, Values, walk_values
 from consumer.tables.table_plans import TablePlans
 from consumer.target.bitmap import not_applied
@@ -68,7 +69,7 @@ class Window:
     rows: Rows
     plans: TablePlans
     offsets: Ints
-    waiting: Ints
+    waiting: RecordNumbers
     learned: dict[int, str]
     resolved: tuple[tuple[int, ResolvedRecord | FenceRecord], ...]
     barrier: Barrier | None
@@ -86,7 +87,7 @@ class Window:
             self,
             rows=replace(self.rows, records=self.rows.records[:end]),
             offsets=self.offsets[:end],
-            waiting=self.waiting[self.waiting < end],
+            waiting=RecordNumbers(self.waiting[self.waiting < end]),
             resolved=resolved,
             barrier=None,
         )
@@ -128,7 +129,7 @@ def advanced(
 
 
 def read_window(
-    values: Values, offsets: Ints, *, plans: TablePlans, seen: Mark, applied: Ints, look_up: LookUp
+    values: Values, offsets: Ints, *, plans: TablePlans, seen: Mark, applied: Seqs, look_up: LookUp
 ) -> Window:
     """Read records up to the first barrier, or as many as ``walk_values`` takes.
 
@@ -151,8 +152,8 @@ def read_window(
     if len(rows) < controls.end:  # the rest is the next window
         controls = _read_controls(values.part(0, len(rows)), offsets, known, seen)
     learned = controls.learned | looked_up
-    numbers = np.flatnonzero(rows.column(walk.SLOT) >= 0)
-    seqs = rows.column(walk.SEQ)[numbers]
+    numbers = RecordNumbers(np.flatnonzero(rows.column(walk.SLOT) >= 0))
+    seqs = rows.seqs(numbers)
     _check_seqs(seqs, seen.seq, offsets[numbers])
     _check_repeated(controls.repeating, seen.seq, rows, offsets)
     resolved = controls.resolved
@@ -277,7 +278,7 @@ def _check_epoch(record: ResolvedRecord | FenceRecord, before: int, offset: int)
         raise Fatal("MR-5034", f"epoch {record.epoch} follows epoch {before}", offset=offset)
 
 
-def _check_seqs(seqs: Ints, seen: int, offsets: Ints) -> None:
+def _check_seqs(seqs: Seqs, seen: int, offsets: Ints) -> None:
     """Each seq is the next one. If ``seen`` is -1, the first may be any."""
     if not len(seqs):
         return
@@ -356,7 +357,7 @@ def _check_begin(
     seen: Mark,
     resolved: list[tuple[int, ResolvedRecord | FenceRecord]],
     rows: Rows,
-    waiting: Ints,
+    waiting: RecordNumbers,
     offsets: Ints,
 ) -> None:
     """At a start with a GTID set, no row is applied before a control record shows the source's position.
@@ -391,18 +392,21 @@ def check_statement_begin(record: DdlRecord, seen: Mark, offset: int) -> None:
         raise _unproven(seen, f"{record.source.place.gtid} comes first", offset)
 
 
-def _waiting(rows: Rows, seen: Mark, applied: Ints) -> Ints:
+def _waiting(rows: Rows, seen: Mark, applied: Seqs) -> RecordNumbers:
     is_row = rows.column(walk.SLOT) >= 0
-    numbers = np.flatnonzero(
-        is_row & not_applied(rows.column(walk.SEQ), mark=seen.seq, applied=applied)
+    seqs = Seqs(rows.column(walk.SEQ))
+    numbers = RecordNumbers(
+        np.flatnonzero(is_row & not_applied(seqs, mark=seen.seq, applied=applied))
     )
     if seen.past_start or not len(numbers):
         return numbers
     start = parse_gtid_set(Flavour(seen.flavour), seen.gtid_set)
-    return numbers[~in_gtid_set(rows, numbers, start)]
+    return RecordNumbers(numbers[~in_gtid_set(rows, numbers, start)])
 
 
-def in_gtid_set(rows: Rows, numbers: Ints, gtid_set: GtidPosition) -> npt.NDArray[np.bool_]:
+def in_gtid_set(
+    rows: Rows, numbers: RecordNumbers, gtid_set: GtidPosition
+) -> npt.NDArray[np.bool_]:
     """For each of these row records, whether its source transaction is in the GTID set."""
     found: dict[str, bool] = {}
     covered = np.zeros(len(numbers), np.bool_)
@@ -414,12 +418,13 @@ def in_gtid_set(rows: Rows, numbers: Ints, gtid_set: GtidPosition) -> npt.NDArra
     return covered
 
 
-def _admitted(rows: Rows, numbers: Ints, plans: TablePlans) -> Ints:
+def _admitted(rows: Rows, numbers: RecordNumbers, plans: TablePlans) -> RecordNumbers:
     """Those of these rows whose table the task does not leave out."""
     if plans.route.admits_all or not len(numbers):
         return numbers
-    slots, at = np.unique(rows.column(walk.SLOT)[numbers], return_inverse=True)
-    return numbers[np.array([plans.admits(int(slot)) for slot in slots], np.bool_)[at]]
+    slots, at = np.unique(rows.slots(numbers), return_inverse=True)
+    is_admitted = np.array([plans.admits(int(slot)) for slot in slots], np.bool_)
+    return RecordNumbers(numbers[is_admitted[at]])
 
 
 def is_covered(record: DdlRecord, seen: Mark) -> bool:

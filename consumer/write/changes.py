@@ -19,9 +19,8 @@ from consumer.kernel.walk import (
     OP_CREATE,
     OP_DELETE,
     OP_UPDATE,
-    SLOT,
 )
-from consumer.records.row_schemas import Ints
+from consumer.records.numbers import Ints, RecordNumbers, Slots
 from consumer.records.rows import Rows
 from consumer.tables.causality_keys import find_keys
 from consumer.tables.merge_rules import net_changes
@@ -31,7 +30,7 @@ from consumer.tables.table_plans import TablePlans, slots_of
 OP_RESTORE, OP_REPLACE = 98, 114
 
 
-def changes_of(plans: TablePlans, rows: Rows, numbers: Ints) -> Iterator[Ints]:
+def changes_of(plans: TablePlans, rows: Rows, numbers: RecordNumbers) -> Iterator[Ints]:
     """The changes of these records (in seq order), in groups to be written one after the other.
 
     Records in and out of the range of safe mode are never merged, nor those with and without checks of constraints.
@@ -40,22 +39,22 @@ def changes_of(plans: TablePlans, rows: Rows, numbers: Ints) -> Iterator[Ints]:
     records = rows.records[numbers]
     side = records[:, IS_SAFE] | unconstrained(records).astype(np.int64) << 1
     for run in np.split(numbers, np.flatnonzero(np.diff(side)) + 1):
-        changes = leveled(plans, rows, run)
+        changes = leveled(plans, rows, RecordNumbers(run))
         yield repeatable(rows, changes) if rows.records[run[0], IS_SAFE] else changes
 
 
-def leveled(plans: TablePlans, rows: Rows, numbers: Ints) -> Ints:
+def leveled(plans: TablePlans, rows: Rows, numbers: RecordNumbers) -> Ints:
     """The net changes of these records, with levels.
 
     Only tables that are not EXACT need their causality keys.
     """
-    rules = plans.merge_rules(slots_of(rows.records[numbers, SLOT]))
+    rules = plans.merge_rules(slots_of(rows.slots(numbers)))
     changes = net_changes(rows, numbers, rules)
-    slots = rows.records[changes[:, PLACE], SLOT]
+    slots = rows.slots(RecordNumbers(changes[:, PLACE]))
     keyed = np.flatnonzero(rules.rules[slots, MODE] != EXACT)
     if len(keyed):
-        programs = plans.key_programs(slots_of(slots[keyed]))
-        entries = find_keys(rows, programs, changes[keyed, PLACE])
+        programs = plans.key_programs(slots_of(Slots(slots[keyed])))
+        entries = find_keys(rows, programs, RecordNumbers(changes[keyed, PLACE]))
         changes[keyed, LEVEL] = entries.levels(len(keyed))
     return changes
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from consumer.records.numbers import Seqs
 from consumer.records.pieces import Taken
-from consumer.records.row_schemas import Ints
 from consumer.tables.table_plans import TablePlans
 from consumer.target.loads import task_of
 from consumer.target.progress import Mark, check_fence
@@ -49,7 +49,7 @@ class LargeTransaction:
 
     writing: Writing
     mark: Mark
-    applied: Ints
+    applied: Seqs
     plans: TablePlans
     look_up: LookUp
     overlap: Overlap

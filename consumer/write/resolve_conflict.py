@@ -31,6 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from consumer.kernel import walk
+from consumer.records.numbers import RecordNumbers, Seqs
 from consumer.records.row_schemas import RowSchemas
 from consumer.records.rows import Rows, Values, walk_values
 from consumer.tables.table_plans import Catalogue, TablePlans
@@ -70,7 +71,7 @@ def replay(endpoint: Endpoint, task: str, seq: int) -> None:
             raise Fatal("MR-5062", f"{task} has not passed seq {seq} yet", task=task, seq=seq)
         writer = RowWriter(session, plans, ConflictRule(task, ConflictPolicy.STOP))
         try:
-            writer.write_carefully(rows, np.zeros(1, np.int64))
+            writer.write_carefully(rows, RecordNumbers(np.zeros(1, np.int64)))
         except Fatal as exc:
             if exc.code != "MR-5010":
                 raise
@@ -192,7 +193,7 @@ def _delete(session: MySqlSession, task: str, seqs: Sequence[int]) -> None:
 
 def _leave_out(session: MySqlSession, task: str, seqs: Sequence[int], *, run: int) -> None:
     """Store the seqs as applied, for the next run, and raise the fence to ``run``."""
-    first, bitmap = to_bitmap(np.array(seqs, np.int64))
+    first, bitmap = to_bitmap(Seqs(np.array(seqs, np.int64)))
     session.query(
         f"INSERT INTO {DATABASE}.applied VALUES (%s, %s, 0, 0, 0, %s, _binary %s)",
         (task, run, first, bitmap),

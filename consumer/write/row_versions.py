@@ -33,7 +33,7 @@ from consumer.kernel.walk import (
     OP_DELETE,
     SLOT,
 )
-from consumer.records.row_schemas import Ints
+from consumer.records.numbers import Ints, RecordNumbers
 from consumer.records.rows import Rows
 from consumer.tables.table_plan import AFTER, BEFORE, TablePlan, insert_pieces
 from consumer.tables.table_plans import TablePlans, slots_of
@@ -107,14 +107,14 @@ class VersionWriter:
     clock: bytes = b""
     is_used: bool = False
 
-    def split(self, rows: Rows, numbers: Ints) -> tuple[Ints, Ints]:
+    def split(self, rows: Rows, numbers: RecordNumbers) -> tuple[RecordNumbers, RecordNumbers]:
         """The records of other tables, and those of system-versioned tables."""
-        slots = rows.records[numbers, SLOT]
-        mine = np.zeros(len(numbers), np.bool_)
+        slots = rows.slots(numbers)
+        is_versioned = np.zeros(len(numbers), np.bool_)
         for slot in slots_of(slots) if len(numbers) else ():
             if self.plans.table_plan(slot).period:
-                mine |= slots == slot
-        return numbers[~mine], numbers[mine]
+                is_versioned |= slots == slot
+        return RecordNumbers(numbers[~is_versioned]), RecordNumbers(numbers[is_versioned])
 
     def parts(self, rows: Rows, numbers: Ints) -> list[Ints]:
         """These records cut into parts: records that one statement can write, or one record."""

@@ -48,7 +48,7 @@ from consumer.kernel.walk import (
     SEQ,
     SLOT,
 )
-from consumer.records.row_schemas import Ints
+from consumer.records.numbers import Ints, RecordNumbers
 from consumer.records.rows import Rows
 from consumer.tables import table_plan as images
 from consumer.tables.generated_columns import fix_of_columns, fix_of_refusal
@@ -103,7 +103,7 @@ class RowWriter:
             None  # the conflict of a Fatal MR-5010 of ``write_carefully``
         )
 
-    def write(self, rows: Rows, numbers: Ints) -> None:
+    def write(self, rows: Rows, numbers: RecordNumbers) -> None:
         """Apply these records (numbers in seq order). After Fatal MR-5010 or another error, roll back."""
         numbers, sequences = split_sequences(self._plans, rows, numbers)
         for number in sequences:
@@ -401,7 +401,7 @@ class RowWriter:
 
     # ---- one by one -------------------------------------------------------------------------------
 
-    def write_carefully(self, rows: Rows, numbers: Ints) -> None:
+    def write_carefully(self, rows: Rows, numbers: RecordNumbers) -> None:
         """Apply these records one by one in the given order. A Fatal error names the row."""
         self._compared.clear()
         for number in map(int, numbers):
@@ -576,16 +576,18 @@ def _without_overwrite(task: str, seq: int) -> str:
     )
 
 
-def split_sequences(plans: TablePlans, rows: Rows, numbers: Ints) -> tuple[Ints, list[int]]:
+def split_sequences(
+    plans: TablePlans, rows: Rows, numbers: RecordNumbers
+) -> tuple[RecordNumbers, list[int]]:
     """The records of tables, and the last record of each sequence, in seq order."""
-    slots = rows.records[numbers, SLOT]
+    slots = rows.slots(numbers)
     last: dict[tuple[str, str], int] = {}
     of_tables = np.ones(len(numbers), np.bool_)
     for slot in slots_of(slots) if len(numbers) else ():
         target = plans.table_plan(slot).target
         if target.is_sequence:
-            mine = slots == slot
-            of_tables &= ~mine
+            is_of_sequence = slots == slot
+            of_tables &= ~is_of_sequence
             name = (target.database, target.table)
-            last[name] = max(last.get(name, 0), int(numbers[mine][-1]))
-    return numbers[of_tables], sorted(last.values())
+            last[name] = max(last.get(name, 0), int(numbers[is_of_sequence][-1]))
+    return RecordNumbers(numbers[of_tables]), sorted(last.values())

@@ -7,7 +7,7 @@ import numpy as np
 
 from consumer.kernel.merge import OP_ABSENT
 from consumer.kernel.walk import OP, OP_CREATE, OP_DELETE, OP_UPDATE
-from consumer.records.row_schemas import Ints
+from consumer.records.numbers import Ints
 from consumer.records.rows import Rows
 from consumer.tables.table_plan import Pieces
 from consumer.write.changes import OP_REPLACE, OP_RESTORE

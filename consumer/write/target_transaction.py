@@ -17,7 +17,7 @@ earlier turn, even of a Spark task that was started twice, writes nothing (MR-50
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from consumer.records.row_schemas import Ints
+from consumer.records.numbers import RecordNumbers, Seqs
 from consumer.records.rows import Rows
 from consumer.tables.table_plans import TablePlans
 from consumer.target.bitmap import to_bitmap
@@ -85,7 +85,7 @@ class MarkClaim:
 
     @classmethod
     def over(
-        cls, applied: Ints, *, before: Mark, after: Mark, learned: dict[int, str]
+        cls, applied: Seqs, *, before: Mark, after: Mark, learned: dict[int, str]
     ) -> "MarkClaim":
         """``applied``: the seqs in bitmaps of earlier turns."""
         passes = len(applied) > 0 and int(applied[-1]) <= after.seq
@@ -106,7 +106,7 @@ class BitmapClaim:
     flight: int
     lane: int
     part: int
-    seqs: Ints
+    seqs: Seqs
 
     def make(self, connection: MySqlSession, owner: Owner) -> None:
         """Insert the bitmap."""
@@ -124,7 +124,7 @@ class Part:
 
     plans: TablePlans
     rows: Rows
-    numbers: Ints
+    numbers: RecordNumbers
     claim: Claim
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from consumer.records.numbers import RecordNumbers
 from consumer.records.row_schemas import RowSchemas
 from consumer.records.rows import walk_values
 from consumer.tables.table_plans import Catalogue, TablePlans
@@ -34,7 +35,7 @@ def _write(
         assert len(rows) == len(values)
         writer = RowWriter(session, plans, ConflictRule("merge", ConflictPolicy.STOP))
         write = writer.write_carefully if careful else writer.write
-        write(rows, np.arange(len(rows)))
+        write(rows, RecordNumbers(np.arange(len(rows))))
         session.commit()
         return writer.statement_count
     finally:

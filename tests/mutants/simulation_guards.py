@@ -14,7 +14,7 @@ from unittest import mock
 import numpy as np
 
 from consumer.kernel import hashes
-from consumer.records.row_schemas import Ints
+from consumer.records.numbers import NO_SEQS, Ints, Seqs
 from consumer.tables import table_plans
 from consumer.tables.causality_keys import key_lines
 from consumer.target import progress
@@ -118,8 +118,8 @@ def _all_records(offsets: Ints, mark: Any) -> int:
     return 0
 
 
-def _all_waiting(seqs: Ints, *, mark: int, applied: Ints) -> Any:
-    return not_applied(seqs, mark=mark, applied=np.empty(0, np.int64))
+def _all_waiting(seqs: Seqs, *, mark: int, applied: Seqs) -> Any:
+    return not_applied(seqs, mark=mark, applied=NO_SEQS)
 
 
 def _identity_alone(table_plan: Any, inventory: Any) -> Any:

@@ -8,7 +8,7 @@ from consumer.copy import columns, form, outgoing
 from consumer.kernel import walk
 from consumer.kernel.merge import CHANGE_OP, MOVES
 from consumer.load import chunk_order, prepare_again, remaining
-from consumer.records.row_schemas import Ints
+from consumer.records.numbers import Ints
 from consumer.records.rows import Rows
 from consumer.window import overlap as load_range
 from consumer.window import unlogged_cascades

@@ -13,8 +13,8 @@ import pytest
 from consumer.kernel import hashes
 from consumer.kernel.groups import bind_groups
 from consumer.records import source_transactions
+from consumer.records.numbers import Ints
 from consumer.records.pieces import Taken
-from consumer.records.row_schemas import Ints
 from consumer.tables import causality_keys
 from consumer.target.progress import Owner, delete_applied
 from consumer.turn import applier, lane_planner

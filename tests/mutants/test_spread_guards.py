@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from consumer.records.row_schemas import Ints
+from consumer.records.numbers import LaneNumbers
 from consumer.target import claims
 from consumer.turn import spread_applier, spread_turn
 from consumer.turn.lane_planner import LanePlanner, Load
@@ -77,15 +77,15 @@ def _same_rule(patch: pytest.MonkeyPatch) -> None:
 class _Turned(LanePlanner):
     place = 0
 
-    def plan(self, load: Load, *, flight: int, done: int) -> Ints | None:
+    def plan(self, load: Load, *, flight: int, done: int) -> LaneNumbers | None:
         lanes = super().plan(load, flight=flight, done=done)
-        return None if lanes is None else (lanes + self.place) % self.lane_count
+        return None if lanes is None else LaneNumbers((lanes + self.place) % self.lane_count)
 
 
 class _Forgetful(LanePlanner):
     """Keys of earlier windows bind nothing, as if their rows were applied."""
 
-    def plan(self, load: Load, *, flight: int, done: int) -> Ints | None:
+    def plan(self, load: Load, *, flight: int, done: int) -> LaneNumbers | None:
         self.clear()
         return super().plan(load, flight=flight, done=done)
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from consumer.kernel.groups import pack_lanes
 from consumer.kernel.walk import OP, SEQ, SLOT
+from consumer.records.numbers import RecordNumbers, Slots
 from consumer.records.row_schemas import RowSchemas
 from consumer.records.rows import Rows, walk_values
 from consumer.tables.causality_keys import KeyEntries, find_keys
@@ -129,8 +130,8 @@ def _plans() -> TablePlans:
 
 
 def _keys(rows: Rows) -> KeyEntries:
-    programs = _plans().key_programs(slots_of(rows.column(SLOT)))
-    return find_keys(rows, programs, np.arange(len(rows)))
+    programs = _plans().key_programs(slots_of(Slots(rows.column(SLOT))))
+    return find_keys(rows, programs, RecordNumbers(np.arange(len(rows))))
 
 
 def _serially(history: list[Change]) -> dict[int, Row]:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from consumer.kernel import merge
 from consumer.kernel.walk import OP_CREATE, OP_DELETE, SLOT
-from consumer.records.row_schemas import Ints, RowSchemas
+from consumer.records.numbers import Ints, RecordNumbers
+from consumer.records.row_schemas import RowSchemas
 from consumer.records.rows import Rows, walk_values
 from consumer.tables.merge_rules import merge_rule
 from consumer.tables.table_plans import Catalogue, TablePlans
@@ -89,7 +90,7 @@ def test_net_changes_give_the_serial_rows(about: str, seed: int, steps: int) -> 
     while first < len(rows):
         end = chance.randint(first + 1, len(rows))
         by_level = defaultdict(list)
-        for change in leveled(plans, rows, np.arange(first, end)):
+        for change in leveled(plans, rows, RecordNumbers(np.arange(first, end))):
             by_level[int(change[merge.LEVEL])].append(change)
         for level in sorted(by_level):
             for change in chance.sample(by_level[level], len(by_level[level])):

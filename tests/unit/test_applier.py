@@ -6,8 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from consumer.records.numbers import Seqs
 from consumer.records.pieces import Size
-from consumer.records.row_schemas import Ints, RowSchemas
+from consumer.records.row_schemas import RowSchemas
 from consumer.tables.table_plans import Catalogue, TablePlans
 from consumer.target.bitmap import from_bitmaps, to_bitmap
 from consumer.target.progress import Owner
@@ -105,7 +106,7 @@ def _whole_turn(
     return _turn(target, lanes, window_rows=window_rows, limits=limits, consistency=rule)
 
 
-def _seqs(target: ModelTarget) -> Ints:
+def _seqs(target: ModelTarget) -> Seqs:
     return from_bitmaps(target.state.applied.values())
 
 

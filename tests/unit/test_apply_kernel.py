@@ -9,6 +9,7 @@ from pymysql.converters import escape_string
 
 from consumer.kernel import walk
 from consumer.kernel.groups import bind_groups, hold_keys, pack_lanes
+from consumer.records.numbers import Seqs
 from consumer.records.row_schemas import RowSchemas, make_programs
 from consumer.records.rows import Rows, walk_values
 from consumer.tables.causality_keys import KeyEntries
@@ -115,10 +116,10 @@ def test_unknown_schema_stops_the_walk_before_its_record() -> None:
 @pytest.mark.parametrize("seqs", [[5], [1, 2, 3], [7, 9, 64, 1000]])
 def test_bitmaps_round_trip_their_seqs(seqs: list[int]) -> None:
     """Bitmaps are packed and unpacked, alone and joined with another."""
-    made = to_bitmap(np.array(seqs))
-    assert list(from_bitmaps([made])) == seqs
-    assert list(from_bitmaps([made, to_bitmap(np.array([2000]))])) == [*seqs, 2000]
-    waiting = not_applied(np.arange(1, 1001), mark=1, applied=from_bitmaps([made]))
+    bitmap = to_bitmap(Seqs(np.array(seqs)))
+    assert list(from_bitmaps([bitmap])) == seqs
+    assert list(from_bitmaps([bitmap, to_bitmap(Seqs(np.array([2000])))])) == [*seqs, 2000]
+    waiting = not_applied(Seqs(np.arange(1, 1001)), mark=1, applied=from_bitmaps([bitmap]))
     assert set(np.flatnonzero(waiting) + 1) == set(range(2, 1001)) - set(seqs)
 
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from consumer.kernel import walk
-from consumer.records.row_schemas import Ints, RowSchemas
+from consumer.records.numbers import NO_SEQS
+from consumer.records.row_schemas import RowSchemas
 from consumer.tables.table_plans import Catalogue, TablePlans
 from consumer.target.progress import Mark
 from consumer.turn.executor import look_up_at
@@ -22,7 +23,6 @@ from tests.kit.apply.tables import accounts, integer, table, text
 from tests.kit.apply.topic import SET, UUID, RecordStream
 from tests.kit.apply.values import values_of
 
-_NOTHING: Ints = np.empty(0, np.int64)
 _NO_SCHEMAS = RowSchemas()
 _UNKNOWN = look_up_at(Registry(""))
 
@@ -35,7 +35,7 @@ def _read(
         np.arange(len(values)),
         plans=TablePlans(Catalogue("window", known)),
         seen=seen,
-        applied=_NOTHING,
+        applied=NO_SEQS,
         look_up=look_up,
     )
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from consumer.kernel import hashes
+from consumer.records.numbers import RecordNumbers
 from consumer.records.row_schemas import RowSchemas
 from consumer.records.rows import walk_values
 from consumer.tables.causality_keys import find_keys
@@ -60,7 +61,7 @@ def _unique_hashes(source: TableSchema, target: CatalogTable, *values: object) -
     for number, value in enumerate(values):
         stream.insert(source, {"id": number, "v": value})
     rows = walk_values(values_of(stream.values[1:]), plans.programs)
-    entries = find_keys(rows, plans.key_programs([0]), np.arange(len(rows)))
+    entries = find_keys(rows, plans.key_programs([0]), RecordNumbers(np.arange(len(rows))))
     taken = {}
     for owner, key, mode in zip(entries.owners, entries.hashes, entries.modes, strict=True):
         if int(mode) == hashes.EXCLUSIVE:

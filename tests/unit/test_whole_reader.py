@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from consumer.records.numbers import Units
 from consumer.records.pieces import Size, Taken
-from consumer.records.row_schemas import Ints
 from consumer.records.source_transactions import WholeReader, first_end, last_end
 from consumer.window.units import cut, numbered
 from millrace.errors import Retryable
@@ -145,6 +145,6 @@ def test_large_transaction_without_its_records_is_an_error(is_over: bool, code: 
 )
 def test_parts_end_where_units_end(units: list[int], ranges: list[tuple[int, int]]) -> None:
     """A part has two records, or one unit that is larger."""
-    given: Ints = np.array(units, np.int64)
-    assert list(cut(given, rows_max=2)) == ranges
-    assert list(cut(numbered(given), rows_max=2)) == ranges
+    of_records = Units(np.array(units, np.int64))
+    assert list(cut(of_records, rows_max=2)) == ranges
+    assert list(cut(numbered(of_records), rows_max=2)) == ranges

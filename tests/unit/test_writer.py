@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from consumer.records.numbers import RecordNumbers
 from consumer.records.row_schemas import RowSchemas
 from consumer.records.rows import walk_values
 from consumer.tables.table_plans import Catalogue, TablePlans
@@ -133,8 +134,8 @@ def test_hostile_value_of_any_field_stays_in_its_literal(
     rows = walk_values(values_of(stream.values[1:]), plans.programs)
     writer = RowWriter(session, plans, ConflictRule("task", ConflictPolicy.OVERWRITE))
     for number in range(len(rows)):
-        writer.write(rows, np.array([number]))
-        writer.write_carefully(rows, np.array([number]))
+        writer.write(rows, RecordNumbers(np.array([number])))
+        writer.write_carefully(rows, RecordNumbers(np.array([number])))
     verbs = {statement.split()[0] for statement in session.statements}
     assert verbs >= {"INSERT", "UPDATE", "DELETE"}
     assert any("HOSTILE" in statement for statement in session.statements)
@@ -146,7 +147,7 @@ def test_hostile_value_of_any_field_stays_in_its_literal(
         stream.insert(made, current | {name: time})
         rows = walk_values(values_of(stream.values[1:]), plans.programs)
         with pytest.raises(Fatal, match="MR-5029"):
-            writer.write(rows, np.array([0]))
+            writer.write(rows, RecordNumbers(np.array([0])))
 
 
 @pytest.mark.parametrize("error", [TAKEN, KILLED, LOST])
@@ -168,7 +169,9 @@ def test_sql_mode_ends_with_its_statement_and_keeps_the_error(error: MillraceErr
     session: Any = _Session({b"INSERT": error})
     writer = RowWriter(session, plans, ConflictRule("task", ConflictPolicy.SKIP))
     with pytest.raises(MillraceError) as caught:
-        writer.write(walk_values(values_of(stream.values[1:2]), plans.programs), np.array([0]))
+        writer.write(
+            walk_values(values_of(stream.values[1:2]), plans.programs), RecordNumbers(np.array([0]))
+        )
     assert caught.value is error
     assert LENIENT_MODE in session.statements[0]
     assert session.is_open == any(STRICT_MODE in sql for sql in session.statements)

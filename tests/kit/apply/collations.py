@@ -12,6 +12,7 @@ from unicodedata import normalize
 import numpy as np
 
 from consumer.kernel import hashes
+from consumer.records.numbers import RecordNumbers
 from consumer.records.row_schemas import RowSchemas, make_programs
 from consumer.records.rows import Rows, walk_values
 from consumer.tables.causality_keys import KeyLine, find_keys, make_key_programs
@@ -108,7 +109,7 @@ class TextRows:
         method = hashes.PADDED if fold is None else hashes.FOLDED
         line = KeyLine(hashes.ROW, KEY, TOKEN, ((0, method, 0, 0),))
         programs = make_key_programs([(line,)], make_table([fold] if fold else []))
-        entries = find_keys(self.rows, programs, np.arange(len(self.rows)))
+        entries = find_keys(self.rows, programs, RecordNumbers(np.arange(len(self.rows))))
         found = [0] * len(self.rows)
         shares = [False] * len(self.rows)
         for owner, key, mode in zip(entries.owners, entries.hashes, entries.modes, strict=True):

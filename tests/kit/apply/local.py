@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from consumer.records.numbers import Seqs
 from consumer.records.pieces import Size, Taken
-from consumer.records.row_schemas import Ints
 from consumer.target.progress import Mark, read_position
 from consumer.target.sessions import Sessions
 from consumer.task.start import take_over
@@ -329,7 +329,7 @@ def apply_with_failures(
     assert passed.count(BEFORE_LANE_COMMIT) > 10
 
 
-def seqs_above_the_mark(server: DatabaseServer, task: str) -> Ints:
+def seqs_above_the_mark(server: DatabaseServer, task: str) -> Seqs:
     """The seqs in the bitmaps of a task."""
     session = connect(endpoint_of(server))
     try:

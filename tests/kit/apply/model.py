@@ -12,10 +12,11 @@ from typing import cast
 
 import pytest
 
-from consumer.kernel.walk import SEQ, SLOT
+from consumer.kernel.walk import SEQ
 from consumer.records import rows
+from consumer.records.numbers import RecordNumbers
 from consumer.records.pieces import Size, Taken
-from consumer.records.row_schemas import Ints, RowSchemas
+from consumer.records.row_schemas import RowSchemas
 from consumer.records.rows import Rows
 from consumer.tables.causality_keys import find_keys
 from consumer.tables.table_plans import Catalogue, TablePlans, slots_of
@@ -219,19 +220,20 @@ class ModelWriter:
         self.blocking = None  # the model stores no conflicts
         self.conflicts: list[str] = []
 
-    def write(self, rows: Rows, numbers: Ints) -> None:
+    def write(self, rows: Rows, numbers: RecordNumbers) -> None:
         """See ``RowWriter``."""
-        programs = self._plans.key_programs(slots_of(rows.records[numbers, SLOT]))
+        programs = self._plans.key_programs(slots_of(rows.slots(numbers)))
         levels = find_keys(rows, programs, numbers).levels(len(numbers))
         order = list(range(len(numbers)))
         self._session.target.chance.shuffle(order)
-        self._apply(rows, numbers[sorted(order, key=lambda place: int(levels[place]))])
+        in_order = sorted(order, key=lambda place: int(levels[place]))
+        self._apply(rows, RecordNumbers(numbers[in_order]))
 
-    def write_carefully(self, rows: Rows, numbers: Ints) -> None:
+    def write_carefully(self, rows: Rows, numbers: RecordNumbers) -> None:
         """Write row by row."""
         self._apply(rows, numbers)
 
-    def _apply(self, rows: Rows, numbers: Ints) -> None:
+    def _apply(self, rows: Rows, numbers: RecordNumbers) -> None:
         for number in map(int, numbers):
             change: Change = self._session.target.history.changes[int(rows.records[number, SEQ])]
             try:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from consumer.records.numbers import Seqs
 from consumer.records.pieces import Size
-from consumer.records.row_schemas import Ints
 from consumer.tables.table_plans import Catalogue, TablePlans
 from consumer.target.bitmap import from_bitmaps
 from consumer.target.progress import Mark, Owner
@@ -156,7 +156,7 @@ class ModelCluster:
 def spread_patched(patch: pytest.MonkeyPatch, target: ModelTarget) -> None:
     """Connect spread turns to the model. Now and then a share knows no fold, so it has other lanes."""
 
-    def read_position(_: object, __: str, *, before_run: int) -> tuple[Mark, Ints]:
+    def read_position(_: object, __: str, *, before_run: int) -> tuple[Mark, Seqs]:
         applied = target.state.applied.items()
         return target.state.mark, from_bitmaps(
             bits for at, bits in applied if int(str(at[1])) < before_run

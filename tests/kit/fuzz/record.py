@@ -15,11 +15,11 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from consumer.kernel import walk
 from consumer.kernel.compiled import CHECKED
 from consumer.kernel.walk import SLOT
+from consumer.records.numbers import NO_SEQS, RecordNumbers
 from consumer.records.row_schemas import RowSchemas
 from consumer.records.rows import Values
 from consumer.tables.causality_keys import find_keys
@@ -130,12 +130,11 @@ def read(values: Sequence[bytes]) -> Counter[str]:
     offsets, given = np.arange(len(values)), values_of(values)
     if IS_INTERPRETED:
         given = Values(given.payload.view(_Guarded), given.offsets)
-    no_seqs: npt.NDArray[np.int64] = np.empty(0, np.int64)
     window = read_window(
-        given, offsets, plans=plans, seen=Mark(0, 0), applied=no_seqs, look_up=_nothing
+        given, offsets, plans=plans, seen=Mark(0, 0), applied=NO_SEQS, look_up=_nothing
     )
     rows, plans = window.rows, window.plans
-    numbers = np.flatnonzero(rows.column(SLOT) >= 0)
+    numbers = RecordNumbers(np.flatnonzero(rows.column(SLOT) >= 0))
     slots = sorted({int(slot) for slot in rows.column(SLOT)[numbers]})
     find_keys(rows, plans.key_programs(slots), numbers)
     net_changes(rows, numbers, plans.merge_rules(slots))
