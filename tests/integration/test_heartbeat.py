@@ -11,6 +11,7 @@ import pytest
 
 from deploy.servers import Account as ServerAccount
 from deploy.servers import DatabaseServer, DatabaseSet
+from drivers.mysql.grants import as_grant_pattern
 from producer.source.choose.judge import Look
 from producer.source.choose.watch import Watch
 from producer.source.connection import Login
@@ -152,6 +153,7 @@ def test_refused_heartbeat_names_the_statements_that_fix_it(
 ) -> None:
     """The set's stream runs, the status warns (MR-1047), and the statements of the warning are enough."""
     name = f"beats_{next(_NAMES)}"
+    pattern = as_grant_pattern(name)
     primary = source_set.primary
     secret = tmp_path / "password"
     secret.write_text(source_set.password)
@@ -159,7 +161,7 @@ def test_refused_heartbeat_names_the_statements_that_fix_it(
     streams = Upstreams(Site(root=tmp_path / "relay"))
     try:
         with streams.attach("task", document, wanted=None) as stream:
-            for wanted in (f"GRANT {GRANTS} ON `{name}`.* TO ", f"CREATE DATABASE `{name}`;"):
+            for wanted in (f"GRANT {GRANTS} ON `{pattern}`.* TO ", f"CREATE DATABASE `{name}`;"):
                 eventually(lambda: wanted in stream.heartbeat_warning, what=wanted)  # noqa: B023 - called at once
                 said = stream.heartbeat_warning
                 assert said.startswith("MR-1047")
@@ -168,7 +170,7 @@ def test_refused_heartbeat_names_the_statements_that_fix_it(
             assert stream.heartbeat_warning == ""
             stream.check()
     finally:
-        primary.execute(f"REVOKE {GRANTS} ON {name}.* FROM {source_set.user}@'%'")
+        primary.execute(f"REVOKE {GRANTS} ON `{pattern}`.* FROM {source_set.user}@'%'")
         primary.execute(f"DROP DATABASE {name}")
 
 
