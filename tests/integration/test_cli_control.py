@@ -308,7 +308,7 @@ def test_compare_exits_with_1_and_names_the_difference(
     """Exit code 0 while all rows are equal, 1 otherwise; the same result as text and as one JSON object."""
     for server in (mariadb_server, target_server):
         server.execute("DROP DATABASE IF EXISTS cli_compared")
-        server.execute("CREATE DATABASE cli_compared")
+        server.execute("CREATE DATABASE cli_compared COLLATE utf8mb4_general_ci")
         server.execute("CREATE TABLE cli_compared.t (id INT PRIMARY KEY, v VARCHAR(20))")
         server.execute("INSERT INTO cli_compared.t VALUES (1, 'one'), (2, 'two'), (3, 'three')")
     _create_tasks(shell, "cli_compared.*")
