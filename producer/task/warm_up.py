@@ -133,10 +133,6 @@ def _event(kind: int, body: bytes, *, at: int) -> bytes:
     return whole + struct.pack("<I", zlib.crc32(whole))
 
 
-if __name__ == "__main__":
-    warm()
-
-
 def warm_snapshot() -> None:
     """Encode and stamp one row of a table with one column, and find its key."""
     columns = {"a": CatalogColumn("a", "int", "int", "", "", False, False)}
@@ -177,3 +173,7 @@ class _OneRow:
 
     def end(self, _packet: bytes) -> None:
         """See ``RowPackets``."""
+
+
+if __name__ == "__main__":
+    warm()
