@@ -38,7 +38,7 @@ from tests.kit.relay.stream import DUMP, Address, connected, dump_packets, dump_
 from tests.kit.waiting import PATIENCE_S
 
 COM_QUIT = 1
-INSECURE = "3159: Connections using insecure transport are prohibited"
+INSECURE = "Connections using insecure transport are prohibited.*errno=3159"
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS, ids=str)

@@ -80,6 +80,18 @@ def _running(
         yield epoch
 
 
+@contextmanager
+def _watching(environment: Mapping[str, str]) -> Iterator[None]:
+    """`millrace status -w` as a program: /proc shows its arguments and its environment."""
+    command = (sys.executable, "-m", "millrace", "status", "-w", "--json")
+    whole = {**os.environ, **environment}
+    with subprocess.Popen(command, env=whole, stdout=subprocess.DEVNULL) as process:
+        try:
+            yield
+        finally:
+            process.kill()
+
+
 @pytest.mark.guarantee("access")
 def test_no_node_of_a_secured_cluster_is_open(secured: SecuredZooKeeper, tmp_path: Path) -> None:
     """A task runs under TLS and SASL; a stranger can neither read nor write any of its nodes."""
@@ -89,6 +101,7 @@ def test_no_node_of_a_secured_cluster_is_open(secured: SecuredZooKeeper, tmp_pat
     _fill(ensemble)
     with (
         _running(ensemble, secured.environment(cluster), tmp_path),
+        _watching(secured.environment(cluster)),
         secured.raw(WRITER, cluster=cluster) as writer,
         secured.raw(cluster=cluster) as stranger,
     ):
