@@ -32,7 +32,7 @@ class LiveView(Background):
     """Shows what ``read_stages`` returns, for the length of the ``with`` block."""
 
     def __init__(self, console: Console, read_stages: ReadStages) -> None:
-        super().__init__("live view", self._show, is_checked=True)
+        super().__init__("live view", self._show)
         self._console = console
         self._read_stages = read_stages
         self._before: dict[str, tuple[float, int]] = {}
