@@ -12,6 +12,7 @@ import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from deploy.servers import KafkaServer, ZooKeeperServer
 from deploy.servers.process import ProcessSpec, ServerProcess
@@ -19,6 +20,8 @@ from deploy.servers.process import ProcessSpec, ServerProcess
 SHARED_SERVERS = "MILLRACE_TEST_SERVERS"  # in the environment of a lane, as JSON
 KAFKA, ZOOKEEPER, REGISTRY = SHARED_NAMES = ("kafka", "zookeeper", "registry")
 READY_S = 120.0
+
+S = TypeVar("S", KafkaServer, ZooKeeperServer)
 
 
 @contextmanager
@@ -70,22 +73,19 @@ def _printed_url(process: ServerProcess) -> str:
 
 def shared_kafka() -> KafkaServer | None:
     """The broker of the run; None without the runner. It has an address and a folder, but no process here."""
-    place = _addresses().get(KAFKA)
-    return (
-        KafkaServer(Path(place["folder"]), port=int(place["port"]), java_options=())
-        if place
-        else None
-    )
+    return _elsewhere(KafkaServer, KAFKA)
 
 
 def shared_zookeeper() -> ZooKeeperServer | None:
     """The ZooKeeper of the run; None without the runner. It has an address, but no process here."""
-    place = _addresses().get(ZOOKEEPER)
-    return (
-        ZooKeeperServer(Path(place["folder"]), port=int(place["port"]), java_options=())
-        if place
-        else None
-    )
+    return _elsewhere(ZooKeeperServer, ZOOKEEPER)
+
+
+def _elsewhere(kind: type[S], name: str) -> S | None:
+    place = _addresses().get(name)
+    if place is None:
+        return None
+    return kind(Path(place["folder"]), port=int(place["port"]), java_options=())
 
 
 def shared_registry() -> str:
