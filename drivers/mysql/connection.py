@@ -4,8 +4,9 @@ Guarantees: every error of the driver or the server is raised as Retryable or Fa
 kind (``ErrorCodes``) and its number as ``errno``. No text contains the password, and in a verifying mode none is sent
 before the certificate is verified. Affected rows are *matched* rows (CLIENT.FOUND_ROWS), so an update that changes
 nothing still counts. Texts of a server may contain bytes that are not UTF-8; they are read and sent again without loss
-(``_codec``). Sessions use UTC and READ COMMITTED. A lost host is detected after a minute. A ``commit`` that loses the
-connection has an unknown outcome; the caller must then read the progress on the target.
+(``_codec``). Sessions use UTC and READ COMMITTED, but for plain ones (``connect``). A lost host is detected after a
+minute. A ``commit`` that loses the connection has an unknown outcome; the caller must then read the progress on the
+target.
 
 Not done here: reconnecting, retrying, pooling, and which statements to send.
 """

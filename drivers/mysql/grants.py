@@ -219,12 +219,12 @@ class HeldGrants:
     def missing(self, needed: Iterable[Grant]) -> Missing:
         """The part of ``needed`` that is not held, on the pattern that counts: a better one would hide its rights."""
         grants = (
-            replace(grant, privileges=self._lacking(grant), scope=self._counting(grant.scope))
+            replace(grant, privileges=self._unheld(grant), scope=self._counting(grant.scope))
             for grant in needed
         )
         return Missing(tuple(grant for grant in grants if grant.privileges), self.account)
 
-    def _lacking(self, grant: Grant) -> tuple[str, ...]:
+    def _unheld(self, grant: Grant) -> tuple[str, ...]:
         held = self.on(grant.scope)
         return () if ALL in held else tuple(name for name in grant.privileges if name not in held)
 
@@ -263,7 +263,7 @@ class HeldGrants:
         again = [
             replace(grant, privileges=held)
             for grant in replace(self, by_scope=left).missing(needed).grants
-            if (held := tuple(one for one in grant.privileges if one not in self._lacking(grant)))
+            if (held := tuple(one for one in grant.privileges if one not in self._unheld(grant)))
         ]
         before = [grant.sql(self.account) for grant in again if grant.scope not in changed]
         revoked = [sql for grant in lost for sql in grant.revoking_sql(self.account)]

@@ -354,9 +354,9 @@ def check_held(server: DatabaseServer) -> None:
     needed = Grant(tuple(statements), PLAIN, "")
     with closing(connect(account)) as session:
         missing = held_grants(session).missing([needed])
-        lacking = {name for grant in missing.grants for name in grant.privileges}
+        unheld = {name for grant in missing.grants for name in grant.privileges}
         for privilege, statement in statements.items():
-            if privilege in lacking:
+            if privilege in unheld:
                 refused("MR-5007", partial(session.query, statement))
             else:
                 session.query(statement)
