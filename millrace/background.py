@@ -24,7 +24,6 @@ class Background:
         self._thread = threading.Thread(target=self._run, name=name)
 
     def is_alive(self) -> bool:
-        """True while the thread runs."""
         return self._thread.is_alive()
 
     def check(self) -> None:

@@ -170,7 +170,6 @@ class Subscriber:
         return self._taken(self._reader.follow(self.place.offset, stop_asked))
 
     def close(self) -> None:
-        """Release the connections."""
         self._reader.close()
 
     def __enter__(self) -> Self:

@@ -77,7 +77,6 @@ class MillraceError(Exception):
         return self.message + (f" ({details})" if details else "")
 
     def __str__(self) -> str:
-        """One line for people: code, message, context."""
         details = ", ".join(f"{name}={value}" for name, value in self.context.items())
         return f"{self.code} {self.message}" + (f" ({details})" if details else "")
 

@@ -28,8 +28,6 @@ ENVIRONMENT = "MILLRACE_FAULT"
 
 
 class Action(StrEnum):
-    """The action of an armed point."""
-
     KILL = "kill"
     STOP = "stop"
     RAISE = "raise"

@@ -201,7 +201,6 @@ class _Server(ThreadingMixIn, WSGIServer):
         self._cut(lambda _: True)
 
     def note_request(self, connection: socket.socket) -> None:
-        """This client has sent its request."""
         with self._lock:
             self._silent.discard(connection)
 

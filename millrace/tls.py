@@ -112,7 +112,6 @@ def verifying(ca_path: str, *, checks_name: bool) -> ssl.SSLContext:
 
 
 def certificate_problem(error: ssl.SSLCertVerificationError) -> CertificateProblem:
-    """Why the certificate was refused."""
     code = getattr(error, "verify_code", 0)
     if code == _SELF_SIGNED:
         return CertificateProblem.SELF_SIGNED

@@ -75,7 +75,6 @@ class Catalog:
         self._ids.setdefault(identity(entry.schema), entry.id)
 
     def find(self, subject: str, schema: str) -> Entry | None:
-        """The version of this subject with this schema."""
         wanted = self._ids.get(identity(schema))
         return next((entry for entry in self.versions(subject) if entry.id == wanted), None)
 
@@ -88,7 +87,6 @@ class Catalog:
         return sorted(self._versions)
 
     def versions(self, subject: str) -> tuple[Entry, ...]:
-        """In order; empty for an unknown subject."""
         return tuple(self._versions.get(subject, ()))
 
     def text(self, schema_id: int) -> str | None:

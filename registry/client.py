@@ -63,7 +63,6 @@ class RegistryClient:
 
     @property
     def address(self) -> str:
-        """The URL, for messages."""
         port = f":{self._parts.port}" if self._parts.port else ""
         return f"{self._parts.scheme}://{self._parts.hostname}{port}{self._parts.path}"
 
@@ -111,7 +110,6 @@ class RegistryClient:
             self._ids.setdefault((subject, schema_text), schema_id)
 
     def schema_by_id(self, schema_id: int) -> str:
-        """The text of a schema."""
         known = self._texts.get(schema_id)
         if known is not None:
             return known

@@ -42,7 +42,6 @@ class Door:
 
     @property
     def scheme(self) -> str:
-        """The scheme of the registry's URL."""
         return "http" if self.certificate is None else "https"
 
     def check_exposure(self, host: str, *, is_accepted: bool) -> None:

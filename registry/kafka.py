@@ -83,7 +83,6 @@ class KafkaSchemaStore:
         return iter(self._read())
 
     def append(self, entries: Sequence[Entry]) -> None:
-        """Write the entries in one Kafka transaction."""
         producer = self._producer
         if producer is None:
             raise Fatal("MR-9001", "the registry's store was not loaded")

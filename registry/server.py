@@ -62,7 +62,6 @@ class RegistryServer:
 
     @property
     def address(self) -> str:
-        """For clients: http[s]://host:port."""
         return f"{self.door.scheme}://{address_text(self.listening)}"
 
     def run(self, *, ready: Callable[[], None] = lambda: None) -> None:
@@ -106,12 +105,10 @@ class _Connection(H11Protocol):
     _watch: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to watch."""
         super().connection_made(transport)
         self._watch_from(self.cycle)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End the watch."""
         if self._watch is not None:
             self._watch.cancel()
         super().connection_lost(exc)
@@ -141,7 +138,6 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def address_text(listening: socket.socket) -> str:
-    """host:port of a listening socket."""
     host, port = listening.getsockname()[:2]
     return f"{host}:{port}"
 

@@ -47,8 +47,6 @@ _DIGITS_MAX = 19  # of 64 bits
 
 
 class Refusal(Exception):
-    """An error answer. ``code`` begins with the HTTP status."""
-
     def __init__(self, code: int, message: str) -> None:
         super().__init__(code, message)
         self.code = code
@@ -56,7 +54,6 @@ class Refusal(Exception):
 
     @property
     def status(self) -> int:
-        """The HTTP status."""
         return self.code // 100
 
 
@@ -83,7 +80,6 @@ class RegistryService:
         self._fenced: Fenced | None = None
 
     def register(self, subject: str, request: Mapping[str, Json]) -> Json:
-        """The ID, new or known."""
         waiting = _Waiting(subject, _schema_of(request))
         self._waiting.append(waiting)
         with self._lock:
@@ -149,27 +145,21 @@ class RegistryService:
         return [_described(entry) for entry in found[first : first + count]]
 
     def subjects(self) -> Json:
-        """All names."""
         return list(self._catalog.subjects())
 
     def versions(self, subject: str) -> Json:
-        """The numbers."""
         return [entry.version for entry in self._versions(subject)]
 
     def version(self, subject: str, version: str) -> Json:
-        """One version in full."""
         return _described(self._version(subject, version))
 
     def version_schema(self, subject: str, version: str) -> str:
-        """The schema's text alone."""
         return self._version(subject, version).schema
 
     def schema(self, schema_id: str) -> Json:
-        """The schema of an id."""
         return {"schema": self.schema_text(schema_id)}
 
     def schema_text(self, schema_id: str) -> str:
-        """The schema's text alone."""
         text = (
             self._catalog.text(int(schema_id))
             if schema_id.isascii() and schema_id.isdigit() and len(schema_id) <= _DIGITS_MAX
@@ -180,7 +170,6 @@ class RegistryService:
         return text
 
     def uses(self, schema_id: str) -> list[Entry]:
-        """The entries that use an ID."""
         self.schema_text(schema_id)
         return self._catalog.uses(int(schema_id))
 

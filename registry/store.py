@@ -15,8 +15,7 @@ class SchemaStore(Protocol):
     def append(self, entries: Sequence[Entry]) -> None:
         """Store all of the entries, or none, durably before returning."""
 
-    def close(self) -> None:
-        """Release all resources."""
+    def close(self) -> None: ...
 
 
 class MemoryStore:
@@ -26,11 +25,9 @@ class MemoryStore:
         self._entries = list(entries)
 
     def load(self) -> tuple[Entry, ...]:
-        """All appended entries."""
         return tuple(self._entries)
 
     def append(self, entries: Sequence[Entry]) -> None:
-        """Keep the entries in memory."""
         self._entries += entries
 
     def close(self) -> None:

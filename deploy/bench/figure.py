@@ -30,7 +30,6 @@ class Figure:
     peer_value: float | None = None
 
     def as_line(self) -> str:
-        """The JSON line."""
         ratio = None if not self.peer_value else round(self.value / self.peer_value, 3)
         return json.dumps(
             {
@@ -46,14 +45,11 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Lines that are measured together."""
-
     lines: Sequence[str]
     measure: Callable[[], Iterator[Figure]]
 
 
 def check_lines(only: Collection[str], known: Collection[str]) -> None:
-    """Fatal MR-8004 for an unknown line."""
     if unknown := sorted(set(only) - set(known)):
         raise Fatal("MR-8004", f"no such line: {', '.join(unknown)}; there are {sorted(known)}")
 

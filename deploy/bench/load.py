@@ -24,7 +24,6 @@ CREATE = (
 
 
 def create_load(connect: Connect) -> None:
-    """Create the database and the two tables."""
     connection = connect()
     cursor = connection.cursor()
     cursor.execute(f"CREATE DATABASE {DATABASE}")

@@ -28,7 +28,6 @@ class Pace:
 
     @classmethod
     def median(cls, paces: Sequence[Self]) -> Self:
-        """The medians of several rounds."""
         return cls(median(pace.rate for pace in paces), median(pace.cpu_us for pace in paces))
 
 

@@ -114,7 +114,6 @@ class NativeReplica:
         self.stop()
 
     def stop(self) -> None:
-        """Stop replicating. What is done stays."""
         self.server.execute("STOP REPLICA")
 
     def _is_mariadb(self) -> bool:

@@ -45,7 +45,6 @@ DECODER = "python-mysql-replication, decode only"
 
 
 def run_bench(flavour: Flavour, *, changes: int = load.CHANGES) -> None:
-    """Measure all figures and print their lines."""
     folder = home() / "run"
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="bench-", dir=folder) as name:

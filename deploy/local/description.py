@@ -46,7 +46,6 @@ class StackDescription:
     tls_ca: str = ""
 
     def as_json(self) -> dict[str, object]:
-        """The object that ``--json`` prints."""
         return {
             "source": [asdict(server) for server in self.source],
             "targets": [asdict(server) for server in self.targets],

@@ -46,8 +46,6 @@ def next_death(previous: Death | None, now_s: float) -> Death:
 
 
 class Keeper:
-    """Watches one stack's folder."""
-
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._log = log.get_logger("deploy.local.keeper")
@@ -95,7 +93,6 @@ class Keeper:
 
 
 def main() -> None:
-    """Entry point. The folder is the only argument."""
     log.configure(json=False, level="info")
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())

@@ -128,7 +128,6 @@ class _Run:
     began_s: float
 
     def end(self) -> None:
-        """End the process and its children."""
         if self.process.poll() is not None:
             return
         os.killpg(self.process.pid, signal.SIGTERM)
@@ -272,7 +271,6 @@ def _clock(seconds: float) -> str:
 
 
 def main() -> int:
-    """Entry point. 1 when a step fails, 130 after Ctrl-C."""
     parser = argparse.ArgumentParser()
     parser.add_argument("goal", choices=(LOCAL, DEV))
     parser.add_argument("--packages", required=True, metavar="STAMP")

@@ -9,8 +9,6 @@ from schemas.documents import SecretPlace, SecretReference
 
 @dataclass(frozen=True, slots=True)
 class SecretFiles:
-    """The files in ``folder``."""
-
     folder: Path
 
     def text(self, name: str) -> str:
@@ -29,7 +27,6 @@ class SecretFiles:
         return path.read_text()
 
     def path(self, name: str) -> Path:
-        """The file, which may not exist yet."""
         return self.folder / name
 
     def reference(self, name: str) -> SecretReference:

@@ -75,11 +75,9 @@ class StackSecurity:
 
     @property
     def authority(self) -> Path:
-        """The certificate of the CA."""
         return self.server.authority
 
     def kafka(self) -> KafkaSecurity:
-        """The listeners of the broker, on free ports."""
         return KafkaSecurity(tls=self.broker, is_closed=True)
 
     def zookeeper(self) -> Protection:
@@ -104,11 +102,9 @@ class StackSecurity:
         return Brokers(bootstrap, self._tls(), None, sasl)
 
     def registry(self, url: str) -> Registry:
-        """The registry, with its token."""
         return Registry(url, str(self.authority), "", self.secrets.reference(TOKEN))
 
     def registry_arguments(self) -> tuple[str, ...]:
-        """The options of `millrace registry`."""
         return (
             *("--kafka-config", str(self._config(KAFKA_REGISTRY))),
             *("--tls-cert", str(self.server.certificate), "--tls-key", str(self.server.key)),

@@ -56,12 +56,10 @@ class Endpoints:
 
     @property
     def registry(self) -> str:
-        """The registry's URL."""
         return f"http{'s' if self.security else ''}://127.0.0.1:{self.registry_port}"
 
     @property
     def registry_login(self) -> Registry:
-        """The registry as its clients reach it."""
         return self.security.registry(self.registry) if self.security else Registry(self.registry)
 
     def brokers(self, user: str = KAFKA_APPLY) -> Brokers:
@@ -135,7 +133,6 @@ def relay_root(folder: Path) -> Path:
 
 
 def set_document(address: SetAddress) -> str:
-    """The set document as YAML. The password stays in its file."""
     members = ", ".join(f"{{host: 127.0.0.1, port: {port}}}" for port in address.ports)
     lines = [f"set: {address.name}", f"members: [{members}]", "user: millrace"]
     lines.append(f"password: file:{address.password_file}")

@@ -299,7 +299,6 @@ class LocalStack:
 
     @property
     def description(self) -> StackDescription:
-        """The addresses and logins of everything."""
         missing = missing_services()
         login = {
             "user": self._admin.user,

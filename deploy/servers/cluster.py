@@ -22,6 +22,5 @@ class Cluster(Generic[S]):
             server.wait_ready()
 
     def discard(self) -> None:
-        """Kill all servers and remove their folders."""
         for server in self.servers.values():
             server.discard()

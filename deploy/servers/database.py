@@ -75,7 +75,6 @@ class DatabaseServer(Server):
 
     @classmethod
     def mariadb(cls, folder: Path, options: ServerOptions | None = None) -> Self:
-        """A MariaDB server from the home folder."""
         options = options or ServerOptions()
         return cls(MariadbDialect(options.release), folder, options)
 
@@ -86,17 +85,14 @@ class DatabaseServer(Server):
 
     @property
     def flavour(self) -> Flavour:
-        """MySQL or MariaDB."""
         return self.dialect.flavour
 
     @property
     def server_id(self) -> int:
-        """The server's ``server_id``."""
         return self.options.server_id
 
     @property
     def user(self) -> str:
-        """The login over TCP."""
         return self.account.user
 
     @property
@@ -148,7 +144,6 @@ class DatabaseServer(Server):
         self.process.wait_ready(lambda: sql.answers(self.socket), timeout_s=START_S)
 
     def discard(self) -> None:
-        """Kill the server and remove its folder."""
         super().discard()
         if self.socket.parent != self.folder:
             shutil.rmtree(self.socket.parent, ignore_errors=True)

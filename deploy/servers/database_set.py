@@ -43,22 +43,18 @@ class DatabaseSet:
 
     @property
     def flavour(self) -> Flavour:
-        """MySQL or MariaDB."""
         return self.primary.flavour
 
     @property
     def members(self) -> tuple[DatabaseServer, ...]:
-        """All members, the primary first."""
         return (self.primary, *self.replicas)
 
     @property
     def user(self) -> str:
-        """Millrace's login."""
         return self.primary.user
 
     @property
     def password(self) -> str:
-        """Its password."""
         return self.primary.password
 
     def execute(
@@ -73,7 +69,6 @@ class DatabaseSet:
             member.launch()
 
     def wait_ready(self) -> None:
-        """Wait until all members execute statements."""
         for member in self.members:
             member.wait_ready()
 
@@ -101,14 +96,12 @@ class DatabaseSet:
                 raise Fatal("MR-8007", f"replica {replica.server_id} did not reach {position}")
 
     def stop(self) -> None:
-        """Shut all members down cleanly, at the same time."""
         for member in self.members:
             member.process.terminate()
         for member in self.members:
             member.stop()
 
     def discard(self) -> None:
-        """Kill all members and remove their folders."""
         for member in self.members:
             member.discard()
 

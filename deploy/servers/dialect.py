@@ -10,8 +10,6 @@ from schemas.gtid import Flavour
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A login over TCP from loopback."""
-
     user: str
     password: str
 
@@ -22,8 +20,7 @@ class Dialect(Protocol):
     flavour: Flavour
     source_privileges: str
 
-    def command(self) -> Sequence[str]:
-        """The program and the options that only this flavour has."""
+    def command(self) -> Sequence[str]: ...
 
     def initialize(self, data_dir: Path, log: Path) -> None:
         """Turn an empty folder into a fresh data directory."""
@@ -39,8 +36,7 @@ class Dialect(Protocol):
         With an ``authority``, over TLS, and the source's certificate is verified.
         """
 
-    def position_query(self) -> str:
-        """A query for the executed GTIDs."""
+    def position_query(self) -> str: ...
 
     def wait_query(self) -> str:
         """A query with parameters (position, seconds) that waits for a position. It returns 0 on success."""

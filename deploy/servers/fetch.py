@@ -66,7 +66,6 @@ def fetch_connector(*, say: Say = _print) -> None:
 
 
 def fetch_kafka(*, say: Say = _print) -> None:
-    """Fetch the broker, as ``fetch_connector`` does."""
     fetch_jars("kafka", size_mb=45, say=say)
 
 

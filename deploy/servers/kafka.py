@@ -72,7 +72,6 @@ class Quorum:
     ports: dict[int, int] = field(default_factory=lambda: {NODE_ID: free_port()})
 
     def properties(self) -> dict[str, object]:
-        """The properties that all nodes share."""
         count = len(self.ports)
         return {
             "voters": ",".join(f"{node}@127.0.0.1:{port}" for node, port in self.ports.items()),
@@ -84,8 +83,6 @@ class Quorum:
 
 
 class KafkaServer(Server):
-    """One broker. ``bootstrap`` is its address."""
-
     creates_topics = False  # Kafka's default is True
 
     def __init__(
@@ -114,7 +111,6 @@ class KafkaServer(Server):
         return f"127.0.0.1:{self.port}"
 
     def launch(self) -> None:
-        """Start the process and return at once."""
         log_dir = self.folder / "data"
         if not log_dir.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -160,13 +156,11 @@ def _listeners(port: int, security: KafkaSecurity | None) -> Mapping[str, str]:
 
 
 def kafka_classpath_stamp() -> str:
-    """The broker's version, from the name of its jar."""
     jar = next(path for path in kafka_classpath().split(":") if "/kafka_2" in path)
     return Path(jar).stem
 
 
 def jvm_archive() -> JvmArchive:
-    """The JVM archive of the broker."""
     return JvmArchive("kafka", [Path(jar) for jar in kafka_classpath().split(":")])
 
 
@@ -232,5 +226,4 @@ class KafkaCluster(Cluster[KafkaServer]):
 
     @property
     def bootstrap(self) -> str:
-        """The addresses of all brokers."""
         return ",".join(server.bootstrap for server in self.servers.values())

@@ -57,7 +57,6 @@ class KafkaSecurity:
         return (f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={self.jwks.as_uri()}",)
 
     def properties(self) -> str:
-        """The other properties."""
         modules = self._modules()
         login = "listener.name.login"
         lines = {
@@ -78,7 +77,6 @@ class KafkaSecurity:
         return "".join(f"{name}={property_value(value)}\n" for name, value in lines.items())
 
     def _modules(self) -> Mapping[str, str]:
-        """The login module of each mechanism."""
         users = "".join(f' user_{name}="{text}"' for name, text in self.plain_users.items())
         plain = {"PLAIN": f"{_MODULES}.plain.PlainLoginModule required{users};"}
         token = {"OAUTHBEARER": f"{_MODULES}.oauthbearer.OAuthBearerLoginModule required;"}

@@ -53,7 +53,6 @@ class KafkaUsers:
         _wait(f"user {user}", self._admin.alter_user_scram_credentials([change]).values())
 
     def allow(self, user: str, acls: Iterable[Acl]) -> None:
-        """Grant these rights."""
         bindings = [_binding(user, acl) for acl in acls]
         _wait(f"the rights of user {user}", self._admin.create_acls(bindings).values())
 

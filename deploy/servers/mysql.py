@@ -15,8 +15,6 @@ from schemas.gtid import Flavour
 
 
 class MysqlDialect:
-    """See ``deploy.servers.dialect.Dialect``."""
-
     flavour = Flavour.MYSQL
     source_privileges = ", ".join((*SOURCE_PRIVILEGES[flavour], "SELECT"))
 
@@ -76,7 +74,6 @@ class MysqlDialect:
         )
 
     def position_query(self) -> str:
-        """The executed GTID set."""
         return "SELECT @@global.gtid_executed"
 
     def wait_query(self) -> str:

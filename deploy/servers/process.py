@@ -68,14 +68,11 @@ class ProcessIdentity:
 
 @dataclass(frozen=True, slots=True)
 class ProcessRecord:
-    """The content of ``process.json``."""
-
     spec: ProcessSpec
     identity: ProcessIdentity
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read the record from this file."""
         plain = json.loads(path.read_text())
         identity = ProcessIdentity(
             plain["pid"], plain["start_ticks"], plain.get("boot_id", _boot_id()), path.absolute()
@@ -138,7 +135,6 @@ class ServerProcess:
         return self._identity
 
     def launch(self) -> None:
-        """Start the process and return at once."""
         self.spec.log.parent.mkdir(parents=True, exist_ok=True)
         command = self.spec.command
         if self._dies_with_parent:
@@ -191,7 +187,6 @@ class ServerProcess:
         return None if self._popen is None else self._popen.poll()
 
     def terminate(self) -> None:
-        """Send SIGTERM and return at once."""
         if self._popen is not None and self._popen.poll() is None:
             self._popen.send_signal(signal.SIGTERM)
             self._popen.send_signal(signal.SIGCONT)
@@ -221,7 +216,6 @@ class ServerProcess:
             time.sleep(POLL_S)
 
     def resume(self) -> None:
-        """Send SIGCONT to the whole session."""
         signal_session(self.identity, signal.SIGCONT)
 
     def failure(self, what: str) -> Fatal:
@@ -242,7 +236,6 @@ def end_session(identity: ProcessIdentity, *, timeout_s: float = STOP_S) -> None
 
 
 def terminate(identity: ProcessIdentity) -> None:
-    """Send SIGTERM to a session's leader and return at once."""
     if is_running(identity):
         _send(identity.pid, signal.SIGTERM)
         _send(identity.pid, signal.SIGCONT)
@@ -257,12 +250,10 @@ def kill_session(identity: ProcessIdentity) -> None:
 
 
 def is_running(identity: ProcessIdentity) -> bool:
-    """True while the leader itself is alive."""
     return identity.boot_id == _boot_id() and _start_ticks(identity.pid) == identity.start_ticks
 
 
 def signal_session(identity: ProcessIdentity, number: signal.Signals) -> None:
-    """Send a signal to every living process of the session."""
     for pid in session_members(identity):
         _send(pid, number)
 

@@ -16,8 +16,7 @@ class Server(ABC):
         self._process: ServerProcess | None = None
 
     @abstractmethod
-    def launch(self) -> None:
-        """Start the process and return at once."""
+    def launch(self) -> None: ...
 
     @abstractmethod
     def wait_ready(self) -> None:
@@ -31,23 +30,19 @@ class Server(ABC):
         return self._process
 
     def start(self) -> None:
-        """Launch it and wait until it serves."""
         self.launch()
         self.wait_ready()
 
     def stop(self) -> None:
-        """Shut the server down cleanly. Its data stays."""
         if self._process is not None:
             self._process.stop()
 
     def discard(self) -> None:
-        """Kill the server and remove its folder."""
         if self._process is not None:
             self._process.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def kill(self) -> None:
-        """Send SIGKILL, as a crash would end it."""
         self.process.kill()
 
     def pause(self) -> None:
@@ -55,11 +50,9 @@ class Server(ABC):
         self.process.pause()
 
     def resume(self) -> None:
-        """Send SIGCONT."""
         self.process.resume()
 
     def is_alive(self) -> bool:
-        """True while its process runs."""
         return self._process is not None and self._process.is_alive()
 
     def _launch(self, spec: ProcessSpec) -> None:

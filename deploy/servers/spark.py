@@ -77,7 +77,6 @@ class SparkCluster:
             raise
 
     def kill(self) -> None:
-        """End all with their executors."""
         for process in self.processes:
             process.kill()
 

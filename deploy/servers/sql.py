@@ -75,7 +75,6 @@ def execute_unlogged(path: Path, statements: Sequence[str]) -> None:
 
 
 def answers(path: Path) -> bool:
-    """True if the server accepts a connection and a statement."""
     try:
         execute(path, "SELECT 1")
     except (pymysql.Error, OSError):

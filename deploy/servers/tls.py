@@ -44,7 +44,6 @@ class Authority:
 
     @classmethod
     def make(cls, folder: Path, *, openssl: str = "openssl") -> Self:
-        """A new authority in an existing folder."""
         made = cls(folder, openssl)
         out = ("-keyout", "ca-key.pem", "-out", "ca.pem", "-subj", "/CN=Millrace local authority")
         made._run("req", "-x509", *_KEY, *_DAYS, *out)

@@ -117,8 +117,6 @@ class Voters:
 
 
 class ZooKeeperServer(Server):
-    """One server. ``hosts`` is its address."""
-
     def __init__(
         self,
         folder: Path,
@@ -147,7 +145,6 @@ class ZooKeeperServer(Server):
         return f"localhost:{self.secure_port}"
 
     def launch(self) -> None:
-        """Start the process and return at once."""
         data_dir = self.folder / "data"
         data_dir.mkdir(parents=True, exist_ok=True)
         configuration = self.folder / "zoo.cfg"
@@ -206,7 +203,6 @@ class ZooKeeperServer(Server):
         return answer.partition(f"{name}: ")[2].partition("\n")[0]
 
     def _connection(self) -> socket.socket:
-        """A connection for one of ZooKeeper's four-letter commands."""
         protection = self.protection
         if not protection.is_closed or protection.tls is None:
             return socket.create_connection(("127.0.0.1", self.port), timeout=1)
@@ -220,7 +216,6 @@ class ZooKeeperServer(Server):
 
 
 def jvm_archive() -> JvmArchive:
-    """The JVM archive of the server."""
     return JvmArchive("zookeeper", sorted(Path(zookeeper_classpath()).parent.glob("*.jar")))
 
 
@@ -228,8 +223,6 @@ NUMBERS = (1, 2, 3)
 
 
 class ZooKeeperEnsemble(Cluster[ZooKeeperServer]):
-    """Servers by number."""
-
     def __init__(self, folder: Path) -> None:
         voters = {number: Voter(free_port(), free_port()) for number in NUMBERS}
         super().__init__(
@@ -243,5 +236,4 @@ class ZooKeeperEnsemble(Cluster[ZooKeeperServer]):
 
     @property
     def hosts(self) -> str:
-        """The addresses of all servers."""
         return ",".join(server.hosts for server in self.servers.values())

@@ -60,7 +60,6 @@ class Arrivals:
         ]
 
     def missing(self) -> list[int]:
-        """The acknowledged beats that have not arrived."""
         return [beat for beat in list(self._acknowledged) if beat not in self._seen]
 
     def age_now_ms(self) -> float | None:

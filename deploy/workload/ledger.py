@@ -237,7 +237,6 @@ class _Writer:
         )
 
     def regret(self) -> None:
-        """Run a few steps and roll them back to a savepoint."""
         own, row_count, was_ghost = self.own.copy(), self.row_count, self.is_ghost
         self.cursor.execute("SAVEPOINT here")
         self.is_ghost = 1
@@ -267,7 +266,6 @@ class _Writer:
         )
 
     def move_account(self) -> None:
-        """Change an account's primary key."""
         account = self.chance.randint(1, ACCOUNT_COUNT)
         self.one(
             f"UPDATE accounts SET id=IF(id>{MOVED},id-{MOVED},id+{MOVED}) WHERE id IN (%s,%s)",

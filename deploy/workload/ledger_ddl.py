@@ -74,7 +74,6 @@ class LedgerDdl:
             del self.columns[place]
 
     def _create_table(self) -> None:
-        """Create a table with a few rows."""
         name = self._take_name("page")
         self._execute(f"CREATE TABLE {name} (id INT NOT NULL PRIMARY KEY, body VARCHAR(40))")
         self.tables.append(name)

@@ -64,14 +64,11 @@ class Connection(Protocol):
     def cursor(self) -> Any:
         """A PEP 249 cursor."""
 
-    def commit(self) -> None:
-        """Commit."""
+    def commit(self) -> None: ...
 
-    def rollback(self) -> None:
-        """Roll back."""
+    def rollback(self) -> None: ...
 
-    def close(self) -> None:
-        """Close."""
+    def close(self) -> None: ...
 
 
 Connect = Callable[[], Connection]
@@ -79,8 +76,6 @@ Connect = Callable[[], Connection]
 
 @dataclass(slots=True)
 class Counts:
-    """The counts of the workload, over all writers."""
-
     committed: int = 0
     rolled_back: int = 0
     rows: int = 0

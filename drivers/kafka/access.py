@@ -14,11 +14,9 @@ class KafkaAccess(Protocol):
     """Where clients connect, and how (``schemas.documents.brokers``)."""
 
     @property
-    def bootstrap(self) -> str:
-        """host:port[,host:port], for messages too."""
+    def bootstrap(self) -> str: ...
 
-    def settings(self) -> Settings:
-        """librdkafka's settings of a new client."""
+    def settings(self) -> Settings: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,7 +120,6 @@ class BatchSender:
         return Refusal(index, int(messages["err"][index]))
 
     def close(self) -> None:
-        """Release the topic."""
         topic, self._topic = self._topic, None
         if topic:
             self._library.rd_kafka_topic_destroy(topic)

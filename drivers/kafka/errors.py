@@ -38,8 +38,6 @@ T = TypeVar("T")
 
 
 class Kind(Enum):
-    """The kind of an error; see the module."""
-
     AWAY = auto()
     SPOILED = auto()
     FENCED = auto()

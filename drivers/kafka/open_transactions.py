@@ -83,18 +83,14 @@ def _length(number: int) -> bytes:
 
 
 class _Answer:
-    """A cursor over compact encoding."""
-
     def __init__(self, octets: bytes) -> None:
         self._octets = octets
         self._at = 0
 
     def skip(self, count: int) -> None:
-        """Skip fields that are not needed."""
         self._at += count
 
     def unpack(self, layout: str) -> tuple[int, ...]:
-        """Read fields of fixed size."""
         fields: tuple[int, ...] = struct.unpack_from(layout, self._octets, self._at)
         self._at += struct.calcsize(layout)
         return fields

@@ -104,7 +104,6 @@ class TransactionalProducer:
         self._errors.call("initialising transactions", lambda: self._live.init_transactions(wait_s))
 
     def begin(self) -> None:
-        """Begin a Kafka transaction."""
         # a bound method would be a reference in a frame
         begin = lambda: self._live.begin_transaction()  # noqa: E731, PLW0108
         self._errors.call("beginning a Kafka transaction", begin)

@@ -76,8 +76,6 @@ READING = Errors(
 
 @dataclass(frozen=True, slots=True)
 class TopicRecord:
-    """One committed record."""
-
     offset: int
     key: bytes | None
     value: bytes
@@ -130,7 +128,6 @@ class TopicReader:
         return self._watermarks().stable
 
     def low_end(self) -> int:
-        """The first offset that is kept."""
         return self._watermarks().low
 
     def _watermarks(self) -> Ends:
@@ -251,14 +248,12 @@ class TopicReader:
             raise self._errors.error(error.name(), error.str(), doing="reading")
 
     def _poll(self, wait_s: float) -> list[TopicRecord]:
-        """The records that are available."""
         messages, _ = self.consume(1, wait_s)
         if messages:
             messages += self.consume(_CHUNK_RECORDS, 0.0)[0]
         return [_record(message) for message in messages]
 
     def close(self) -> None:
-        """Release connections."""
         self._consumer.close()
 
 
@@ -339,7 +334,6 @@ class TopicIdentity:
         return None
 
     def close(self) -> None:
-        """Release connections."""
         reader, self._reader = self._reader, None
         if reader is not None:
             reader.close()

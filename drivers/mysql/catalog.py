@@ -65,7 +65,6 @@ class CatalogColumn:
 
     @property
     def is_labelled(self) -> bool:
-        """Whether it is an ENUM or a SET."""
         return self.base_type in _LABELLED
 
     @property
@@ -130,7 +129,6 @@ class CatalogTable:
 
     @property
     def primary(self) -> UniqueKey | None:
-        """The primary key."""
         return next((key for key in self.unique_keys if key.name == "PRIMARY"), None)
 
     @property
@@ -186,7 +184,6 @@ class Inventory:
     loads: bool = False
 
     def key(self, database: str, table: str) -> TableKey:
-        """The names as this server stores them."""
         return (database.lower(), table.lower()) if self.folds_names else (database, table)
 
 
@@ -346,13 +343,11 @@ def read_sizes(
 
 
 def read_collations(connection: MySqlSession) -> dict[str, int]:
-    """The numbers of all collations, by name."""
     rows = connection.query(COLLATIONS_SQL[connection.flavour])
     return {_text(name): int(_text(number) or 0) for name, number in rows}
 
 
 def read_databases(connection: MySqlSession) -> set[str]:
-    """The databases that the account sees."""
     return {
         _text(name)
         for (name,) in connection.query("SELECT SCHEMA_NAME FROM information_schema.SCHEMATA")

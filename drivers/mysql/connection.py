@@ -108,7 +108,6 @@ class Endpoint:
 
     @property
     def name(self) -> str:
-        """As host:port."""
         return f"{self.host}:{self.port}"
 
     @property
@@ -118,7 +117,6 @@ class Endpoint:
 
 
 def text_of(value: object) -> str:
-    """A value of a row as text."""
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
@@ -171,18 +169,15 @@ class MySqlSession:
 
     @cached_property
     def version_text(self) -> str:
-        """The result of VERSION(), asked by ``connect``."""
         ((version,),) = self.query("SELECT VERSION()")
         return str(version)
 
     @cached_property
     def version(self) -> ServerVersion:
-        """The same, parsed."""
         return ServerVersion.parse(self.version_text)
 
     @property
     def flavour(self) -> Flavour:
-        """The server's flavour."""
         return self.version.flavour
 
     @property
@@ -192,7 +187,6 @@ class MySqlSession:
 
     @property
     def name(self) -> str:
-        """The server as host:port."""
         return self.endpoint.name
 
     @property
@@ -247,7 +241,6 @@ class MySqlSession:
         return RowStream(self, self._connection.cursor(SSCursor), sql, arguments)
 
     def with_arguments(self, sql: str, arguments: Sequence[object]) -> bytes:
-        """The statement with its arguments inserted, for ``run``."""
         with self._connection.cursor() as cursor:
             return cursor.mogrify(sql, arguments).encode(errors="surrogateescape")  # for bytes
 
@@ -333,7 +326,6 @@ class MySqlSession:
                 socket.socket.shutdown(wire, socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Close; never raises."""
         if self._is_streaming:  # the server does not read that the session ends
             self._inside._force_close()
             return
@@ -378,7 +370,6 @@ class RowStream:
             cursor.execute(sql, arguments)
 
     def take(self, count: int) -> list[Row]:
-        """The next ``count`` rows; fewer at the end."""
         with self._session.errors():
             return list(self._cursor.fetchmany(count))
 
@@ -433,7 +424,6 @@ class Loading:
         self.send(b"")
 
     def answer(self) -> Written:
-        """Wait for the answer."""
         with self._session.errors():
             return _written(self._session._inside._read_packet())
 
@@ -456,7 +446,6 @@ class RowPackets:
         self._file = DrainedFile(inside._rfile)
 
     def read(self, room: memoryview) -> int:
-        """See ``millrace.text_protocol.arriving.RowPackets``."""
         inside = self._session._inside
         try:
             count = self._file.read(room)
@@ -472,7 +461,6 @@ class RowPackets:
         return count
 
     def end(self, packet: bytes) -> None:
-        """See ``millrace.text_protocol.arriving.RowPackets``."""
         last: Any = MysqlPacket(packet, self._session._inside.encoding)
         with self._session.errors():
             last.check_error()

@@ -21,8 +21,6 @@ class ServerError:
 
 
 class Kind(Enum):
-    """The kind of an error."""
-
     # no server answers, it starts or stops, or it is no working member of its cluster
     UNAVAILABLE = auto()
     LOST = auto()  # the connection

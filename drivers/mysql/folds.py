@@ -101,7 +101,6 @@ def _read_sequences(connection: MySqlSession, weight: Callable[[str], str]) -> M
 
 
 def _weights(row: str, known: dict[str, list[bytes]]) -> list[bytes]:
-    """The weights of one row of a result."""
     if row not in known:
         known[row] = list(map(bytes.fromhex, row.split(",")))
     return known[row]

@@ -160,7 +160,6 @@ def needed_grants(role: Role, flavour: Flavour, databases: Sequence[str] = ()) -
 
 
 def each(grants: Iterable[Grant]) -> list[str]:
-    """Each privilege, as ``FILE on *.*``."""
     return [f"{name} on {_shown(grant.scope)}" for grant in grants for name in grant.privileges]
 
 
@@ -191,7 +190,6 @@ class Missing:
 
     @property
     def fix(self) -> str:
-        """The statements that grant them."""
         return " ".join(grant.sql(self.account) for grant in self.grants)
 
 

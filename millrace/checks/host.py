@@ -39,7 +39,6 @@ class HostUse:
 
 
 def check_host(use: HostUse) -> Iterator[Requirement]:
-    """The requirements of this machine."""
     subject = Subject(Area.HOST, os.uname().nodename)
     if use.relay_dir is not None:
         yield judge_disk(subject, use)

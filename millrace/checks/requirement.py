@@ -17,16 +17,12 @@ NAMED_MAX = 5  # tables or privileges that a text names
 
 
 class Level(StrEnum):
-    """Whether a requirement holds."""
-
     OK = "ok"
     WARN = "warn"  # works, but something can be lost or become slow
     FAIL = "fail"  # a task would not run
 
 
 class Area(StrEnum):
-    """The system that a requirement is about."""
-
     SOURCE = "source"
     KAFKA = "kafka"
     REGISTRY = "registry"

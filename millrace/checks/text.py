@@ -21,7 +21,6 @@ FORMAT = 1
 
 
 def as_lines(found: Sequence[Requirement], *, ignored_count: int = 0) -> Iterator[str]:
-    """One block per subject, then a line with the counts."""
     last = None
     for requirement in found:
         if requirement.subject != last:

@@ -95,7 +95,6 @@ def console() -> Console:
 
 
 def new_table(*columns: str) -> Table:
-    """An empty table with these column headings."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(column, overflow="fold")

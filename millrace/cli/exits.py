@@ -17,8 +17,6 @@ from millrace.errors import URL_CREDENTIALS, Fenced, MillraceError, Retryable
 
 
 class ExitCode(IntEnum):
-    """The exit code of a command."""
-
     DONE = 0
     FINDING = 1
     USAGE = 2
@@ -56,7 +54,6 @@ class Finding(Exception):
 
 
 def exit_code_of(error: MillraceError) -> ExitCode:
-    """The exit code for an error that ends a command."""
     if isinstance(error, Retryable):
         return ExitCode.RETRY
     return ExitCode.FENCED if isinstance(error, Fenced) else ExitCode.OPERATOR
@@ -73,7 +70,6 @@ def print_error(error: MillraceError, code: ExitCode, *, as_json: bool) -> ExitC
 
 
 def plain_error(error: MillraceError, code: ExitCode) -> dict[str, object]:
-    """An error for a script."""
     return {
         "code": error.code,
         "class": type(error).__name__.lower(),

@@ -16,7 +16,6 @@ def duration(seconds: float, *, digits: int = 0) -> str:
 
 
 def size(count: int) -> str:
-    """Bytes, such as "512 B" or "1.4 MiB"."""
     for unit, bytes_each in _SIZES:
         if count >= bytes_each:
             return f"{count / bytes_each:.1f} {unit}"

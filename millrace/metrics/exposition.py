@@ -16,13 +16,10 @@ from millrace.metrics.table import METRICS, Metric
 
 
 class Exposition:
-    """The samples of one scrape."""
-
     def __init__(self) -> None:
         self._found: dict[str, _Family] = {}
 
     def add(self, name: str, value: float | None, *labels: str) -> None:
-        """Add a sample. KeyError if the table has no such metric."""
         if value is None:
             return
         family = self._found.get(name)

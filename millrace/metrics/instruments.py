@@ -41,13 +41,11 @@ def counter(name: str) -> Counter:
 
 
 def gauge(name: str) -> Gauge:
-    """The gauge of the table."""
     metric = _declared(name, Kind.GAUGE)
     return Gauge(name, metric.help, metric.labels, registry=PROCESS)
 
 
 def histogram(name: str, buckets: Sequence[float] = SECONDS) -> Histogram:
-    """The histogram of the table."""
     metric = _declared(name, Kind.HISTOGRAM)
     return Histogram(name, metric.help, metric.labels, registry=PROCESS, buckets=buckets)
 

@@ -8,8 +8,6 @@ SAMPLES_PER_S_MAX = 4
 
 
 class Meter:
-    """The samples of the last minute."""
-
     def __init__(self) -> None:
         self._samples: deque[tuple[float, int]] = deque()  # time, count
 
@@ -26,7 +24,6 @@ class Meter:
             samples.popleft()
 
     def clear(self) -> None:
-        """Forget all samples."""
         self._samples.clear()
 
     def over(self, span_s: float) -> float | None:

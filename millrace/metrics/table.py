@@ -11,8 +11,6 @@ from types import MappingProxyType
 
 
 class Kind(StrEnum):
-    """Prometheus's types."""
-
     GAUGE = "gauge"
     COUNTER = "counter"
     HISTOGRAM = "histogram"
@@ -20,8 +18,6 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric. ``help`` is also its text in the exposition."""
-
     name: str
     kind: Kind
     help: str

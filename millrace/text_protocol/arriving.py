@@ -82,7 +82,6 @@ class Arriving:
         state[AT] = 0
 
     def row(self, state: Ints) -> bytes:
-        """The row that begins at ``state[AT]``."""
         return bytes(self.data[state[AT] : state[ROW_END]])
 
     def finish(self, state: Ints) -> None:

@@ -47,7 +47,6 @@ _NULL, _TWO, _THREE, _EIGHT, _ERROR = 0xFB, 0xFC, 0xFD, 0xFE, 0xFF
 
 @compiled
 def little_number(data: Bytes, at: int, size: int) -> int:
-    """The number in `size` bytes, little-endian."""
     value = int64(0)
     for place in range(size):
         value |= int64(data[at + place]) << int64(8 * place)

@@ -64,8 +64,6 @@ def _no_plain_fold(*_given: object) -> None:
 
 @lowered(_plain_u64)
 def load_u64(_typing: object, _address: object) -> Lowering:
-    """Load eight bytes from any address, little-endian."""
-
     def build(
         _context: object, builder: ir.IRBuilder, _signature: object, args: Sequence[ir.Value]
     ) -> ir.Value:
@@ -183,8 +181,6 @@ def crc32_tables(address: int, length: int, running: np.uint32, tables: Sums) ->
 
 @lowered(_plain_u8)
 def load_u8(_typing: object, _address: object) -> Lowering:
-    """Load one byte from an address."""
-
     def build(
         _context: object, builder: ir.IRBuilder, _signature: object, args: Sequence[ir.Value]
     ) -> ir.Value:

@@ -5,19 +5,16 @@ from producer.binlog.compiled import Bytes, compiled, int64
 
 @compiled
 def u16(buf: Bytes, at: int) -> int:
-    """Two bytes."""
     return int64(buf[at]) | int64(buf[at + 1]) << 8
 
 
 @compiled
 def u32(buf: Bytes, at: int) -> int:
-    """Four bytes."""
     return u16(buf, at) | u16(buf, at + 2) << 16
 
 
 @compiled
 def u64(buf: Bytes, at: int) -> int:
-    """Eight bytes, as the int64 of the same bits."""
     return u32(buf, at) | u32(buf, at + 4) << 32
 
 

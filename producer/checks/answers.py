@@ -32,8 +32,6 @@ class Tables:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The answers of one member."""
-
     member: Member
     grants: HeldGrants
     clock: Clock

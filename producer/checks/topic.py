@@ -63,7 +63,6 @@ def trial_config(task: CaptureTask) -> PublisherConfig:
 
 
 def topic_subject(task: CaptureTask) -> Subject:
-    """The topic as the subject of requirements."""
     return Subject(Area.KAFKA, f"topic {task.output.topic}")
 
 

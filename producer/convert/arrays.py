@@ -63,7 +63,6 @@ class KernelArrays:
         self.heads[start : start + len(content)] = memoryview(content)
 
     def forget_tables(self) -> None:
-        """Forget all tables, columns and table IDs."""
         self.tables: Numbers = np.zeros((64, p.TABLE_WIDTH), np.int64)
         self.columns: Numbers = np.zeros((512, p.COLUMN_WIDTH), np.int64)
         self.labels: Numbers = np.zeros((64, 2), np.int64)
@@ -72,7 +71,6 @@ class KernelArrays:
         self.forget_ids()
 
     def forget_ids(self) -> None:
-        """Forget all table IDs but keep the structures."""
         self.ids: Numbers = np.zeros((TABLE_IDS, 2), np.int64)
         self.id_count = 0
 
@@ -92,28 +90,24 @@ class KernelArrays:
         self.id_count = len(kept)
 
     def add_blob(self, content: bytes) -> int:
-        """Append `content` to ``blob`` and return its offset."""
         start, self.blob_size = self.blob_size, self.blob_size + len(content)
         self.blob = grown(self.blob, self.blob_size)
         self.blob[start : self.blob_size] = np.frombuffer(content, np.uint8)
         return start
 
     def add_label(self, start: int, end: int) -> int:
-        """Add a label and return its index."""
         self.labels = grown(self.labels, self.label_count + 1)
         self.labels[self.label_count] = start, end
         self.label_count += 1
         return self.label_count - 1
 
     def add_columns(self, rows: Numbers) -> int:
-        """Add columns and return the index of the first."""
         first, self.column_count = self.column_count, self.column_count + len(rows)
         self.columns = grown(self.columns, self.column_count)
         self.columns[first : self.column_count] = rows
         return first
 
     def add_table(self) -> int:
-        """Add a table and return its slot."""
         self.tables = grown(self.tables, self.table_count + 1)
         self.table_count += 1
         return self.table_count - 1

@@ -77,7 +77,6 @@ class _Changes:
         self.sum: int | None = 0
 
     def add(self, event: Bytes) -> None:
-        """Add an event without its checksum."""
         try:
             self._add(event)
         except (Fatal, IndexError, ValueError):

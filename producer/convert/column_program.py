@@ -206,7 +206,6 @@ _LENGTH_IN_METADATA = frozenset(
 
 
 def avro_string(text: str) -> bytes:
-    """The text as an Avro string."""
     content = text.encode()
     rest = 2 * len(content)
     size = b""

@@ -30,7 +30,6 @@ _PLAIN = {
 
 
 def kernel_error(state: Numbers, at: Coordinates) -> Fatal:
-    """The error for status ERROR; `at` is the event's position."""
     code, kind = int(state[s.ERROR_CODE]), int(state[s.EVENT_TYPE])
     if code == s.TYPE_UNKNOWN:
         return Fatal("MR-6502", f"unknown event type {kind}", coordinates=at)

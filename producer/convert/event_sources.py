@@ -40,23 +40,17 @@ _NO_EVENTS: Bytes = np.zeros(0, np.uint8)
 class Stream(Protocol):
     """A readable file."""
 
-    def read(self, count: int) -> bytes:
-        """The next ``count`` bytes, fewer only at the end."""
-        ...
+    def read(self, count: int) -> bytes: ...
 
 
 class Span(Protocol):
     """Whole events, or the beginning of one large TRANSACTION_PAYLOAD."""
 
     @property
-    def at(self) -> Coordinates:
-        """The position of the first byte."""
-        ...
+    def at(self) -> Coordinates: ...
 
     @property
-    def payload(self) -> memoryview:
-        """The bytes of the events."""
-        ...
+    def payload(self) -> memoryview: ...
 
 
 class Reader(Protocol):
@@ -151,7 +145,6 @@ class RelayEvents(EventSource):
 
     @property
     def here(self) -> Coordinates:
-        """The coordinates of the next event."""
         return self.at.at(self.at.pos + self.offset)
 
     def ends_with_rollback(self) -> bool:
@@ -274,19 +267,13 @@ class EventRange(Protocol):
     """Events of one file."""
 
     @property
-    def start(self) -> Coordinates:
-        """Coordinates of the first event."""
-        ...
+    def start(self) -> Coordinates: ...
 
     @property
-    def end_pos(self) -> int:
-        """File offset after the last event."""
-        ...
+    def end_pos(self) -> int: ...
 
     @property
-    def checksum_bytes(self) -> int:
-        """Size of the checksum after each event."""
-        ...
+    def checksum_bytes(self) -> int: ...
 
 
 class XaEvents(EventSource):

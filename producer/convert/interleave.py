@@ -29,11 +29,9 @@ class Sink(Protocol):
     """Where inserted records go."""
 
     @property
-    def seq(self) -> int:
-        """The last number that is used."""
+    def seq(self) -> int: ...
 
-    def register(self, schema: AvroSchema) -> RegisteredSchema:
-        """Register a schema. Errors: those of the registry."""
+    def register(self, schema: AvroSchema) -> RegisteredSchema: ...
 
     def control(self, record: ControlRecord) -> None:
         """Append a control record, which repeats the last number."""
@@ -50,8 +48,7 @@ class Inserts(Protocol):
         """Whether there may be anything to insert. While it is not, nothing else is called."""
 
     @property
-    def watched(self) -> Collection[tuple[str, str]]:
-        """The tables whose records ``records`` needs."""
+    def watched(self) -> Collection[tuple[str, str]]: ...
 
     def records(self, buffer: Bytes, bounds: Numbers, tables: KnownTables) -> None:
         """These records follow in the stream."""
@@ -105,18 +102,14 @@ class Interleaver:
 
     @property
     def seq(self) -> int:
-        """See ``Sink``."""
         return int(self.arrays.state[s.SEQ])
 
     def register(self, schema: AvroSchema) -> RegisteredSchema:
-        """See ``Sink``."""
         return self.tables.register_schema(schema)
 
     def control(self, record: ControlRecord) -> None:
-        """See ``Sink``."""
         self.append(record)
 
     def rows(self, buffer: Bytes, bounds: Numbers) -> None:
-        """See ``Sink``."""
         assert self.arrays.state[s.GROUP] == OUTSIDE
         self.output.append_rows(buffer, bounds)

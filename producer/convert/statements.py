@@ -81,8 +81,6 @@ NOTHING = Outcome()
 
 
 class EventHandler:
-    """Handles the events that the kernel does not handle."""
-
     def __init__(
         self, arrays: KernelArrays, *, origin: Origin, filter_: NameFilter, reader: Reader
     ) -> None:

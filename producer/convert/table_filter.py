@@ -16,10 +16,7 @@ from schemas.documents import TableFilter
 
 
 class NameFilter(Protocol):
-    """See ``schemas.documents.TableFilter``."""
-
-    def admits(self, database: str, table: str) -> bool:
-        """Whether the rows of this table are published."""
+    def admits(self, database: str, table: str) -> bool: ...
 
     def hides(self, database: str, table: str) -> bool:
         """Whether this is Millrace's own table, whose absence is no reason for a warning."""
@@ -36,20 +33,16 @@ class FoldedFilter:
 
     @classmethod
     def of(cls, filter_: TableFilter) -> "FoldedFilter":
-        """The task's filter with its patterns in lower case."""
         include, exclude = (
             tuple(map(str.lower, patterns)) for patterns in (filter_.include, filter_.exclude)
         )
         return cls(TableFilter(include, exclude, filter_.hidden.lower()))
 
     def admits(self, database: str, table: str) -> bool:
-        """See ``NameFilter``."""
         return self.lower_case.admits(database.lower(), table.lower())
 
     def hides(self, database: str, table: str) -> bool:
-        """See ``NameFilter``."""
         return self.lower_case.hides(database.lower(), table.lower())
 
     def admits_database(self, database: str) -> bool:
-        """See ``NameFilter``."""
         return self.lower_case.admits_database(database.lower())

@@ -101,7 +101,6 @@ class KnownTables:
 
     @property
     def codes(self) -> "np.ndarray[tuple[int], np.dtype[np.uint16]]":
-        """The code points of all charsets in use."""
         return self._charsets.codes
 
     def learn(self, body: bytes, *, seq: int, following: Iterable[bytes] = ()) -> None:
@@ -229,13 +228,11 @@ class KnownTables:
         }
 
     def name_of(self, slot: int) -> tuple[str, str]:
-        """The table of a structure."""
         record = self._schemas[slot]
         return record.database, record.table
 
     @property
     def arrays(self) -> KernelArrays:
-        """The kernel's arrays, with the program of each slot."""
         return self._arrays
 
     def repeat_schemas(self, *, seq: int) -> None:
@@ -304,7 +301,6 @@ class KnownTables:
         return SchemaRecord(value, key, schema.database, schema.table, seq)
 
     def register_schema(self, schema: AvroSchema) -> RegisteredSchema:
-        """Register a schema and return it with its ID."""
         subject = schema.subject(self._destination.topic)
         return RegisteredSchema(subject, self._destination.register(subject, schema.text), schema)
 

@@ -61,11 +61,9 @@ class RecordCodec:
         ]
 
     def resolved(self, progress: Progress) -> bytes:
-        """The last record of a Kafka transaction."""
         return self._encode(ResolvedRecord(progress, self.config.set, self.config.epoch, _now_ms()))
 
     def gap(self, decision: Decision, result: Progress) -> Sequence[bytes]:
-        """The gap record, then a resolved record."""
         record = gap_record(decision, set_name=self.config.set)
         return [self._encode(record), self.resolved(result)]
 

@@ -14,10 +14,7 @@ from drivers.kafka.topic import TopicSettings
 
 
 class TopicAdmin(Protocol):
-    """Inspects and creates the topic."""
-
-    def settings(self) -> TopicSettings | None:
-        """The topic's settings; None if there is no topic."""
+    def settings(self) -> TopicSettings | None: ...
 
     def create(self, record_bytes_max: int) -> None:
         """Create the topic with one partition and cleanup.policy=delete, unless another client creates it first."""
@@ -32,8 +29,7 @@ class Partition(Protocol):
     def stable_end(self) -> int:
         """Ask the broker for the end of what read_committed readers see."""
 
-    def low_end(self) -> int:
-        """Ask the broker for the first offset that is kept."""
+    def low_end(self) -> int: ...
 
     def read(self, start: int, stop: int) -> list[TopicRecord]:
         """The committed records with start <= offset < stop; ``stop`` is at most the stable end."""
@@ -41,8 +37,7 @@ class Partition(Protocol):
     def next_record(self, offset: int, *, timeout_s: float) -> TopicRecord | None:
         """The first committed record at or after ``offset``; None if there is none in time."""
 
-    def close(self) -> None:
-        """Release connections."""
+    def close(self) -> None: ...
 
 
 class Transactions(Protocol):
@@ -55,8 +50,7 @@ class Transactions(Protocol):
     def init(self) -> None:
         """Fence older instances of the transactional ID and end their open transactions."""
 
-    def begin(self) -> None:
-        """Begin a Kafka transaction."""
+    def begin(self) -> None: ...
 
     def add(self, records: Iterable[tuple[bytes | None, bytes]]) -> int | None:
         """Queue (key, value) records; the index of the first that is over the limit, else None."""
@@ -67,8 +61,7 @@ class Transactions(Protocol):
     def flush(self) -> None:
         """Wait until the broker has answered for each queued record."""
 
-    def commit(self) -> float:
-        """Commit and return the seconds it took."""
+    def commit(self) -> float: ...
 
     def abort(self) -> None:
         """Abort all open transactions of the transactional ID. Only ``opening`` uses it."""
@@ -80,11 +73,9 @@ class Transactions(Protocol):
 class Driver(Protocol):
     """Makes the three clients of one topic."""
 
-    def admin(self) -> TopicAdmin:
-        """The topic's admin client."""
+    def admin(self) -> TopicAdmin: ...
 
-    def partition(self) -> Partition:
-        """A new reader."""
+    def partition(self) -> Partition: ...
 
     def transactions(self, record_bytes_max: int) -> Transactions:
         """A new producer instance; it sends nothing before ``init``."""

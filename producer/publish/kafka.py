@@ -49,8 +49,6 @@ _READER: Settings = {
 
 
 class KafkaDriver:
-    """Makes the clients of one topic of one cluster; see ``driver``."""
-
     def __init__(self, config: PublisherConfig) -> None:
         self._config = config
         self._settings: Settings = {
@@ -60,7 +58,6 @@ class KafkaDriver:
         }
 
     def admin(self) -> TopicAdmin:
-        """The topic's admin client."""
         config = self._config
         return TopicAdmin(
             config.brokers,
@@ -71,14 +68,12 @@ class KafkaDriver:
         )
 
     def partition(self) -> TopicReader:
-        """A new reader."""
         settings = self._settings | _READER
         return TopicReader(
             self._config.brokers, self._config.topic, errors=ERRORS, settings=settings
         )
 
     def transactions(self, record_bytes_max: int) -> TransactionalProducer:
-        """A new instance of the task's producer."""
         limits = self._config.limits
         settings = (
             self._settings

@@ -47,7 +47,6 @@ class PublishedPart:
             yield record.value
 
     def close(self) -> None:
-        """Release connections."""
         self.partition.close()
 
 

@@ -74,8 +74,7 @@ class RecordBatchLike(Protocol):
     """A batch from the converter, or from a test."""
 
     @property
-    def buffer(self) -> Octets:
-        """The bytes of the records."""
+    def buffer(self) -> Octets: ...
 
     @property
     def bounds(self) -> Bounds:
@@ -156,7 +155,6 @@ class Publisher:
 
     @property
     def progress(self) -> Progress:
-        """The progress that is committed to the topic."""
         return self._progress
 
     @property
@@ -169,7 +167,6 @@ class Publisher:
 
     @property
     def topic(self) -> str:
-        """The topic's name."""
         return self._opener.config.topic
 
     @property
@@ -195,7 +192,6 @@ class Publisher:
 
     @property
     def commit_s(self) -> float:
-        """The seconds that the last commit took."""
         return self._commit_s
 
     def published_part(self) -> PublishedPart:

@@ -50,9 +50,7 @@ class Registry(Protocol):
         """The schema's ID; Retryable MR-6020 while the registry is unavailable."""
         ...
 
-    def knows(self, subject: str, schema_text: str) -> bool:
-        """Whether ``register`` answers from memory."""
-        ...
+    def knows(self, subject: str, schema_text: str) -> bool: ...
 
     def learn(self, prefix: str) -> None:
         """Make the registry's schemas known whose subject begins with ``prefix``."""

@@ -16,8 +16,6 @@ _SNAPSHOT = b"\x0afalse"  # source.snapshot, the string before db and table
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """The records of a batch."""
-
     buffer: Octets
     bounds: Bounds
 
@@ -34,7 +32,6 @@ class OpenTransaction:
     largest: bytes = b""
 
     def note(self, chunk: Chunk) -> None:
-        """Count the chunk."""
         self.chunk = chunk
         self.chunk_count += 1
         self.record_count += len(chunk.bounds)

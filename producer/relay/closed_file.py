@@ -22,9 +22,7 @@ class Log(Protocol):
     flavour: Flavour
     disk: Files
 
-    def path(self, at: Coordinates) -> Path:
-        """The path of the file of ``at``."""
-        ...
+    def path(self, at: Coordinates) -> Path: ...
 
     def list_files(self) -> Sequence[tuple[Subdir, str]]:
         """All files, oldest first."""

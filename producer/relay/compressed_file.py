@@ -55,7 +55,6 @@ class PackedFile:
             raise
 
     def size(self) -> int:
-        """The size of the content."""
         return int(self._plain_at[-1])
 
     def fill(self, target: memoryview, offset: int) -> int:
@@ -71,7 +70,6 @@ class PackedFile:
         return done
 
     def close(self) -> None:
-        """Close the file."""
         self._files.close(self._fd)
 
     def _frame(self, number: int) -> memoryview:

@@ -45,7 +45,6 @@ class GtidInterval:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it is known that no transaction is in it."""
         return (
             self.after is not None
             and self.through is not None

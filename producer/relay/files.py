@@ -59,8 +59,7 @@ class Files(Protocol):
     def unlink(self, path: Path) -> None:
         """Remove a file if it exists."""
 
-    def make_directory(self, directory: Path) -> None:
-        """Create a directory and its parents if they are missing."""
+    def make_directory(self, directory: Path) -> None: ...
 
     def remove_directory(self, directory: Path) -> None:
         """Remove an empty directory."""
@@ -77,15 +76,11 @@ class Files(Protocol):
     def keep_time(self, path: Path, onto: Path) -> None:
         """Give ``onto`` the time of the last write of ``path``."""
 
-    def free_bytes(self, directory: Path) -> int:
-        """Free bytes on the directory's file system."""
+    def free_bytes(self, directory: Path) -> int: ...
 
 
 class DiskFiles:
-    """The real file system."""
-
     def lock(self, path: Path) -> int:
-        """See ``Files``."""
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, OWN_FILE)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -95,7 +90,6 @@ class DiskFiles:
         return fd
 
     def is_locked(self, path: Path) -> bool:
-        """See ``Files``."""
         try:
             fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -111,38 +105,30 @@ class DiskFiles:
         return False
 
     def open(self, path: Path, *, is_new: bool = False, is_read_only: bool = False) -> int:
-        """See ``Files``."""
         flags = os.O_RDONLY if is_read_only else os.O_RDWR
         return os.open(
             path, flags | os.O_CLOEXEC | (os.O_CREAT | os.O_TRUNC if is_new else 0), OWN_FILE
         )
 
     def close(self, fd: int) -> None:
-        """See ``Files``."""
         os.close(fd)
 
     def size(self, fd: int) -> int:
-        """See ``Files``."""
         return os.fstat(fd).st_size
 
     def read_into(self, fd: int, target: memoryview, offset: int) -> int:
-        """See ``Files``."""
         return os.preadv(fd, [target], offset)
 
     def write(self, fd: int, payload: memoryview, offset: int) -> int:
-        """See ``Files``."""
         return os.pwrite(fd, payload, offset)
 
     def truncate(self, fd: int, size: int) -> None:
-        """See ``Files``."""
         os.ftruncate(fd, size)
 
     def sync(self, fd: int) -> None:
-        """See ``Files``."""
         os.fdatasync(fd)
 
     def sync_directory(self, directory: Path) -> None:
-        """See ``Files``."""
         fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
@@ -150,40 +136,31 @@ class DiskFiles:
             os.close(fd)
 
     def replace(self, path: Path, onto: Path) -> None:
-        """See ``Files``."""
         path.replace(onto)
 
     def unlink(self, path: Path) -> None:
-        """See ``Files``."""
         path.unlink(missing_ok=True)
 
     def make_directory(self, directory: Path) -> None:
-        """See ``Files``."""
         directory.mkdir(OWN_FOLDER, parents=True, exist_ok=True)
 
     def remove_directory(self, directory: Path) -> None:
-        """See ``Files``."""
         directory.rmdir()
 
     def list_files(self, directory: Path) -> list[str]:
-        """See ``Files``."""
         return [path.name for path in directory.iterdir() if path.is_file()]
 
     def list_directories(self, directory: Path) -> list[str]:
-        """See ``Files``."""
         return [path.name for path in directory.iterdir() if path.is_dir()]
 
     def modified_at_s(self, path: Path) -> float:
-        """See ``Files``."""
         return path.stat().st_mtime
 
     def keep_time(self, path: Path, onto: Path) -> None:
-        """See ``Files``."""
         known = path.stat()
         os.utime(onto, ns=(known.st_atime_ns, known.st_mtime_ns))
 
     def free_bytes(self, directory: Path) -> int:
-        """See ``Files``."""
         return shutil.disk_usage(directory).free
 
 
@@ -198,7 +175,6 @@ def write_all(files: Files, fd: int, payload: memoryview, offset: int) -> None:
 
 
 def read_all(files: Files, path: Path) -> bytes:
-    """Read a small file."""
     fd = files.open(path, is_read_only=True)
     try:
         return read_range(files, fd, 0, files.size(fd))

@@ -45,7 +45,6 @@ class Holds:
             return list(self._places.values())
 
     def by_owner(self) -> dict[str, Coordinates]:
-        """The oldest place that each task keeps."""
         found: dict[str, Coordinates] = {}
         with self._lock:
             for holder, at in self._places.items():

@@ -56,7 +56,6 @@ class EventStream:
         return bytes(found)
 
     def close(self) -> None:
-        """Forget the piece."""
         self._piece = np.zeros(0, np.uint8)
         self.closed = True
 

@@ -94,7 +94,6 @@ def is_file_name(name: str) -> bool:
 
 
 def list_subdirs(root: Path, files: Files = DISK) -> list[Subdir]:
-    """The existing sub-directories, oldest first."""
     found = (parse_subdir(name) for name in files.list_directories(root))
     return sorted((subdir for subdir in found if subdir), key=lambda subdir: subdir.seq)
 
@@ -115,7 +114,6 @@ def list_files(directory: Path, files: Files = DISK) -> list[str]:
 
 
 def index_text(subdirs: Iterable[Subdir]) -> str:
-    """The content of the index of these sub-directories."""
     ordered = sorted(subdirs, key=lambda subdir: subdir.seq)
     return "".join(f"{subdir}\n" for subdir in ordered)
 
@@ -129,7 +127,6 @@ def read_index(root: Path, files: Files = DISK) -> str | None:
 
 
 def write_index(root: Path, subdirs: Iterable[Subdir], files: Files = DISK) -> None:
-    """Replace the index of sub-directories."""
     replace_file(root / INDEX_NAME, index_text(subdirs), is_durable=True, files=files)
 
 

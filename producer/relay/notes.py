@@ -36,7 +36,6 @@ class SubdirNotes:
         self._apart: set[Subdir] = set()
 
     def load(self, subdir: Subdir) -> None:
-        """Read the notes of a sub-directory. Fatal MR-2004."""
         directory = self._root / str(subdir)
         before = layout.read_before(directory, self._flavour, self._disk)
         if before is not None:

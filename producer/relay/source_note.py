@@ -28,7 +28,6 @@ def write_source_note(root: Path, *, folds_names: bool, files: Files = DISK) -> 
 
 
 def read_source_note(root: Path, files: Files = DISK) -> int:
-    """The source's lower_case_table_names; 0 if it is unknown."""
     try:
         found = json.loads(read_all(files, root / SOURCE_NAME))
     except (OSError, ValueError):

@@ -19,32 +19,25 @@ from producer.relay.layout import PACKED_SUFFIX
 class StoredFile(Protocol):
     """An open relay file."""
 
-    def size(self) -> int:
-        """Size of the content in bytes."""
+    def size(self) -> int: ...
 
     def fill(self, target: memoryview, offset: int) -> int:
         """Read until ``target`` is full or the content ends, and return the count of bytes."""
 
-    def close(self) -> None:
-        """Close the file."""
+    def close(self) -> None: ...
 
 
 class PlainFile:
-    """A file stored as it is."""
-
     def __init__(self, files: Files, fd: int) -> None:
         self._files, self._fd = files, fd
 
     def size(self) -> int:
-        """See ``StoredFile``."""
         return self._files.size(self._fd)
 
     def fill(self, target: memoryview, offset: int) -> int:
-        """See ``StoredFile``."""
         return fill(self._files, self._fd, target, offset)
 
     def close(self) -> None:
-        """See ``StoredFile``."""
         self._files.close(self._fd)
 
 

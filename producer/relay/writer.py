@@ -151,7 +151,6 @@ class RelayLog:
             return ResumePoint(at, file.subdir.server, overlap_at, self._fold_runs())
 
     def path(self, at: Coordinates) -> Path:
-        """The path of the file at ``at``."""
         return self.root / at.subdir / at.file
 
     def visible_end(self, at: Coordinates) -> int:
@@ -198,7 +197,6 @@ class RelayLog:
             return Coordinates(str(file.subdir), file.name, start)
 
     def list_files(self) -> list[tuple[Subdir, str]]:
-        """Every file, oldest first."""
         with self.condition:
             order = sorted(self.files, key=lambda known: known.seq)
             return [(subdir, name) for subdir in order for name in self.files[subdir]]
@@ -219,14 +217,12 @@ class RelayLog:
             return True
 
     def unlist(self, at: Coordinates) -> None:
-        """Remove a closed file from the list."""
         with self.condition:
             names = next(self.files[known] for known in self.files if str(known) == at.subdir)
             names.remove(at.file)
             self._closed_ends.pop((at.subdir, at.file), None)
 
     def forget_subdir(self, subdir: Subdir) -> None:
-        """Remove an empty sub-directory from the index."""
         with self.condition:
             if not self.files.get(subdir):
                 self.files.pop(subdir, None)

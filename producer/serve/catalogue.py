@@ -54,12 +54,10 @@ class ServedFile:
 
     @property
     def served_name(self) -> str:
-        """Its name for clients."""
         return served_name(self.subdir, self.name)
 
     @property
     def key(self) -> tuple[str, str]:
-        """Sub-directory and file."""
         return str(self.subdir), self.name
 
     def precedes(self, other: "ServedFile") -> bool:
@@ -78,7 +76,6 @@ class Served:
 
     @property
     def newest(self) -> ServedFile | None:
-        """The file that grows; None if there is no file."""
         return self.files[-1] if self.files else None
 
     def find(self, name: str) -> ServedFile | None:
@@ -269,7 +266,6 @@ class Catalogue:
         return layout.read_before(self.root / str(subdir), self.flavour, self.disk)
 
     def path(self, file: ServedFile) -> Path:
-        """Where a file is."""
         return self.root / str(file.subdir) / file.name
 
     def size_of(self, served: Served, file: ServedFile) -> int:

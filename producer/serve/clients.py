@@ -27,8 +27,6 @@ CONNECTED = gauge("millrace_serve_clients")
 
 
 class Clients:
-    """See the module."""
-
     def __init__(self, connections_max: int) -> None:
         self._connections_max = connections_max
         self._lock = threading.Lock()
@@ -89,7 +87,6 @@ class Clients:
             self._registered[thread] = registration
 
     def registered(self) -> list[Registration]:
-        """All registrations."""
         with self._lock:
             return list(self._registered.values())
 

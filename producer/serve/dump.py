@@ -436,7 +436,6 @@ def _is_passed(gtid: MariadbGtid, before: MariadbGtidSet) -> bool:
 
 
 def no_rows() -> Words:
-    """For a client that gets everything."""
     return np.zeros((0, DONE_WORDS), np.int64)
 
 

@@ -67,7 +67,6 @@ class RelayServer:
 
     @property
     def address(self) -> str:
-        """host:port."""
         host, port = self._listening.getsockname()[:2]
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 

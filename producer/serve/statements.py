@@ -43,8 +43,6 @@ class System:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A user variable, in lower case."""
-
     name: str
 
 
@@ -57,8 +55,6 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function, in upper case."""
-
     name: str
     arguments: "tuple[Expression, ...]"
 
@@ -139,7 +135,6 @@ def is_like(text: str, pattern: str) -> bool:
 
 
 def _like_parts(pattern: str) -> list[str]:
-    """``%``, ``_``, and ``=x`` for the letter x."""
     parts, is_escaped = [], False
     for letter in pattern.lower():
         if letter == "\\" and not is_escaped:

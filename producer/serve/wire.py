@@ -52,7 +52,6 @@ class Wire:
         self.until_s = 0.0  # when all that follows has to be over, on the monotonic clock; 0: each call has its timeout
 
     def read(self, *, bytes_max: int) -> bytes:
-        """The payload of the next packet. Disconnected."""
         parts: list[bytes] = []
         while True:
             head = self._exactly(HEAD_BYTES)
@@ -80,7 +79,6 @@ class Wire:
             raise Disconnected(str(error)) from error
 
     def check_open(self) -> None:
-        """Disconnected if the client has closed the connection."""
         poll = select.poll()
         poll.register(self.socket.fileno(), select.POLLRDHUP)
         if poll.poll(0):
@@ -109,17 +107,14 @@ class Wire:
 
 
 def ok_packet() -> bytes:
-    """The answer to a command without a result."""
     return b"\0\0\0" + struct.pack("<HH", AUTOCOMMIT, 0)
 
 
 def eof_packet() -> bytes:
-    """The end of columns, of rows, or of a dump."""
     return b"\xfe" + struct.pack("<HH", 0, AUTOCOMMIT)
 
 
 def error_packet(refusal: Refusal) -> bytes:
-    """An error."""
     head = b"\xff" + struct.pack("<H", refusal.number) + b"#" + refusal.state.encode()
     return head + refusal.text.encode()
 
@@ -137,7 +132,6 @@ def result_packets(columns: Sequence[str], rows: Iterable[Sequence[Value]]) -> l
 
 
 def packed_number(number: int) -> bytes:
-    """A length-encoded number."""
     if number < 0xFB:
         return bytes([number])
     mark, size = next(
@@ -147,7 +141,6 @@ def packed_number(number: int) -> bytes:
 
 
 def packed_text(text: bytes) -> bytes:
-    """A length-encoded string."""
     return packed_number(len(text)) + text
 
 

@@ -104,8 +104,6 @@ class _Size:
 
 @dataclass(slots=True)
 class _LastTable:
-    """The table that was read last, and its encoder."""
-
     table: CatalogTable
     schema: TableSchema
     encoder: RowEncoder
@@ -128,7 +126,6 @@ class MemberSession:
     def open(
         cls, member: Member, login: Login, origin: Origin, may_wait: Callable[[], bool]
     ) -> "MemberSession":
-        """Connect. Errors: see ``connection``."""
         connection = connect_member(member, login, timeout_s=READ_TIMEOUT_S, reads_tables=True)
         try:
             for statement in SESSION:

@@ -108,7 +108,6 @@ class RowEncoder:
         self._out = np.empty(_FIRST_BYTES, np.uint8)
 
     def encode(self, images: Images, place: ReadPlace) -> EncodedRows:
-        """The records of rows."""
         head = self._begin(place)
         st, bounds = self._arrays.state, np.empty((max(images.rows, 1), 4), np.int64)
         pos = 0

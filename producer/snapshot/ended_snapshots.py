@@ -14,7 +14,6 @@ from schemas.snapshot import SnapshotState
 
 
 def now_ms() -> int:
-    """Unix time."""
     return time.time_ns() // 1_000_000
 
 

@@ -64,24 +64,18 @@ class Reads(Protocol):
     def ask_names(self, request: NamesRequest) -> None:
         """Ask for the tables."""
 
-    def ask(self, request: ReadRequest) -> None:
-        """Ask for a chunk."""
+    def ask(self, request: ReadRequest) -> None: ...
 
-    def take(self) -> Answer | None:
-        """The next answer, if there is one."""
+    def take(self) -> Answer | None: ...
 
 
 class Wishes(Protocol):
-    """The wishes of operators (``requests``)."""
-
-    def next(self) -> SnapshotState | None:
-        """The snapshot that comes next."""
+    def next(self) -> SnapshotState | None: ...
 
     def may_run(self, id_: str) -> bool:
         """Whether the request is removed, so that no later owner begins it again."""
 
-    def stops(self, id_: str) -> bool:
-        """Whether it must stop."""
+    def stops(self, id_: str) -> bool: ...
 
 
 @dataclass(slots=True)
@@ -158,7 +152,6 @@ class Course:
 
     @property
     def watched(self) -> Collection[Name]:
-        """The tables whose changed keys are wanted."""
         return {chunk.name for chunk in self._under_way}
 
     def changed(self, name: Name, keys: Iterable[bytes]) -> None:
@@ -362,13 +355,11 @@ class Course:
         return _UnderWay(after, (), 0) if after is not None else None
 
     def _after(self, name: Name) -> Name | None:
-        """The table after this one."""
         assert self._names is not None
         place = self._names.index(name) + 1
         return self._names[place] if place < len(self._names) else None
 
     def _forget(self) -> None:
-        """Discard what is read and listed."""
         self._forget_chunks()
         self._names = None
 

@@ -45,12 +45,10 @@ class SnapshotInserts:
 
     @property
     def is_active(self) -> bool:
-        """See ``Inserts``."""
         return self.course.is_active
 
     @property
     def watched(self) -> Collection[Name]:
-        """See ``Inserts``."""
         return self.course.watched
 
     def records(self, buffer: Bytes, bounds: Numbers, tables: KnownTables) -> None:
@@ -77,7 +75,6 @@ class SnapshotInserts:
         self.course.struck(statement.tables if is_known and statement.kind != GAP_KIND else None)
 
     def wants_boundary(self, position: GtidPosition, *, is_near: bool) -> bool:
-        """See ``Inserts``."""
         return self.course.wants_boundary(position, is_near=is_near)
 
     def insert(self, progress: Progress, sink: Sink, *, is_near: bool) -> Progress | None:

@@ -84,15 +84,12 @@ class ChunkReader:
             self._thread.join()
 
     def ask_names(self, request: NamesRequest) -> None:
-        """See ``Reads``."""
         self._ask(request.run, request)
 
     def ask(self, request: ReadRequest) -> None:
-        """See ``Reads``."""
         self._ask(request.run, request)
 
     def take(self) -> Answer | None:
-        """See ``Reads``."""
         try:
             return self._answers.get_nowait()
         except queue.Empty:

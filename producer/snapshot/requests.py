@@ -47,16 +47,13 @@ class TaskWishes:
     _cleared: str = INITIAL  # the id that no request has any more
 
     def next(self) -> SnapshotState | None:
-        """See ``Wishes``."""
         requests = self._known.requests
         return requests[0].state if requests else None
 
     def may_run(self, id_: str) -> bool:
-        """See ``Wishes``."""
         return id_ == self._cleared
 
     def stops(self, id_: str) -> bool:
-        """See ``Wishes``."""
         return id_ in self._known.stops
 
     def look(self) -> None:

@@ -77,7 +77,6 @@ class Selection:
 
     @property
     def margin(self) -> int:
-        """The bytes of an image beside those of its texts, at most."""
         return (len(self.packs) + 7) // 8 + int(self.packs[:, i.SIZE].sum())
 
 

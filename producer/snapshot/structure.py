@@ -151,7 +151,6 @@ def _type(column: CatalogColumn, collations: Mapping[str, int], flavour: Flavour
 
 
 def _numbers(full_type: str) -> tuple[int, ...]:
-    """The numbers in the parentheses of the type."""
     numbers = re.match(r"\w+\(([\d,]+)\)", full_type)
     return tuple(map(int, numbers[1].split(","))) if numbers else ()
 

@@ -73,8 +73,6 @@ class FeedStart:
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """The watch's request to leave the member for another one."""
-
     choice: Choice
     reason: Reason
 
@@ -172,12 +170,10 @@ class Feed:
         return self._watch.looks()
 
     def set_wanted(self, wanted: GtidPosition) -> None:
-        """Set the position after which everything is needed."""
         self.wanted = wanted
         self._receiver.set_wanted(wanted)
 
     def captured(self) -> Captured:
-        """The stage for the task's status."""
         member, looks = self.choice.member, self._watch.looks()
         members = self._chooser.views(looks, chosen=member)
         here = next(view for view in members if view.chosen)

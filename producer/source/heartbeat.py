@@ -68,7 +68,6 @@ class Heartbeat:
         self._thread = threading.Thread(target=self._run, name=f"heartbeat {document.name}")
 
     def start(self) -> None:
-        """Start to write."""
         if self._document.heartbeat.database:
             self._thread.start()
 

@@ -127,11 +127,9 @@ class Upstream:
 
     @property
     def figures(self) -> StreamFigures:
-        """The receiver's figures, over all members."""
         return self._feed.figures
 
     def captured(self) -> Captured:
-        """The stage for the status of the set's tasks."""
         return self._feed.captured()
 
     def relayed(self) -> Relayed:
@@ -153,7 +151,6 @@ class Upstream:
 
     @property
     def relay(self) -> RelayLog:
-        """The set's relay log."""
         return self._relay
 
     def reader(self, task: str = "") -> RelayReader:
@@ -245,7 +242,6 @@ class Upstream:
         self._feed.request_stop()
 
     def close(self) -> None:
-        """Join the receiver and close the relay log."""
         self._heartbeat.stop()
         self._feed.stop()
         if self._compressor is not None:

@@ -46,7 +46,6 @@ class Upstreams:
 
     @property
     def root(self) -> Path:
-        """The directory with one relay directory per set."""
         return self._site.root
 
     @contextmanager

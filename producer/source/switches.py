@@ -33,7 +33,6 @@ class Switches:
         self._last: tuple[SwitchView, ...] = ()
 
     def last(self) -> tuple[SwitchView, ...]:
-        """The last ten, oldest first."""
         return self._last
 
     def note(

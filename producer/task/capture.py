@@ -285,7 +285,6 @@ class PublishLoop:
             self.report(why=f"waits for Kafka, which has not answered for {age_s:.0f} s")
 
     def report(self, *, why: str) -> None:
-        """Report progress, warnings and stages immediately."""
         now_s = self._reported_at_s = time.monotonic()
         with self._measuring:
             stage = self._pace.stage(at_s=now_s)

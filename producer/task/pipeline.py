@@ -21,15 +21,11 @@ POLL_S = 0.2  # interval at which the converter's thread checks for a stop
 
 
 class BatchSource(Protocol):
-    """The interface of the converter."""
+    @property
+    def filter_warning(self) -> str: ...
 
     @property
-    def filter_warning(self) -> str:
-        """See ``Converter.filter_warning``."""
-
-    @property
-    def is_caught_up(self) -> bool:
-        """Whether the relay log had nothing more to read."""
+    def is_caught_up(self) -> bool: ...
 
     def next_batch(
         self,

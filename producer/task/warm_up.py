@@ -121,7 +121,6 @@ def _serve(root: Path) -> None:
 
 
 def _head() -> bytes:
-    """The two events that a MySQL file begins with."""
     description = struct.pack("<H50sIB", 4, b"9.7.0-warm", 0, 19) + bytes(_EVENT_TYPES) + b"\1"
     first = _event(FORMAT_DESCRIPTION, description, at=FIRST_POS)
     return first + _event(PREVIOUS_GTIDS, bytes(8), at=FIRST_POS + len(first))
@@ -166,13 +165,11 @@ class _OneRow:
         self._left = memoryview(b"\2\0\0\0\0011" + b"\5\0\0\1\xfe\0\0\2\0")
 
     def read(self, room: memoryview) -> int:
-        """See ``RowPackets``."""
         taken, self._left = self._left[: len(room)], self._left[len(room) :]
         room[: len(taken)] = taken
         return len(taken)
 
-    def end(self, _packet: bytes) -> None:
-        """See ``RowPackets``."""
+    def end(self, _packet: bytes) -> None: ...
 
 
 if __name__ == "__main__":

@@ -35,7 +35,6 @@ class Pace:
     share: float
 
     def rate(self, changes: int) -> float:
-        """Changes per second."""
         return changes * self.share / (self.end_s - self.begin_s)
 
 
@@ -68,7 +67,6 @@ class BinlogClock:
         return Pace(begin_s, end_s, (last - first) / total)
 
     def look(self) -> None:
-        """Note the size if it has changed."""
         size = _size_bytes(self._folder)
         if not self._moves or size != self._moves[-1][1]:
             self._moves.append((time.monotonic(), size))

@@ -20,7 +20,6 @@ PEER = "local[2]"
 
 
 def cluster_figures(size: Size) -> Iterator[Figure]:
-    """The line."""
     with open_scene(size.flavour, has_replica=False) as scene:
         say(f"  {PEER}")
         local = measure(scene, bulk(), size, has_replica=False)

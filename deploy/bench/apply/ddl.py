@@ -31,7 +31,6 @@ POLL_S = 0.05
 
 
 def ddl_figures(size: Size) -> Iterator[Figure]:
-    """The two lines."""
     tables = max(round(TABLES * size.scale / PARTS), 2) * PARTS
     runs: dict[str, list[tuple[float, float, float]]] = {"ours": [], "replica": []}
     with open_scene(size.flavour) as scene:

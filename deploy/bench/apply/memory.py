@@ -20,7 +20,6 @@ TEXT = "0123456789abcdef" * 11
 
 
 def rss_figures(size: Size) -> Iterator[Figure]:
-    """The four lines."""
     with open_scene(size.flavour, has_replica=False) as scene:
         scene.source.execute(f"CREATE DATABASE {DATABASE}")
         scene.source.execute(

@@ -89,7 +89,6 @@ class UseWatch:
         return left + (right - left) * (at_s - left_s) / (right_s - left_s)
 
     def look(self) -> None:
-        """Add a sample."""
         found = [use for process in self._processes for use in uses(process)]
         self._cpu.append((time.monotonic(), sum(use.cpu_s for use in found)))
         for use in found:

@@ -122,16 +122,13 @@ class Scene:
         return self._replica
 
     def pause(self) -> None:
-        """Pause the apply task."""
         self.stack.run_command("task", "pause", APPLY_TASK)
 
     def resume(self) -> None:
-        """Resume the apply task and wait until it has caught up."""
         self.stack.run_command("task", "resume", APPLY_TASK)
         self.wait_reported()
 
     def service(self) -> ServerProcess:
-        """The process of the apply driver."""
         return next(each for each in self.stack.services if each.spec.name == APPLY_SERVICE)
 
     def wait_captured(self) -> None:
@@ -162,7 +159,6 @@ class Scene:
             time.sleep(POLL_S)
 
     def report(self, task: str) -> TaskReport:
-        """The task's latest report."""
         return task_report(self._session, task)
 
 

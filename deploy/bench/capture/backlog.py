@@ -32,8 +32,6 @@ class Backlog:
 
 
 class EndClock:
-    """The moves of the readable end of a topic."""
-
     def __init__(self, reader: TopicReader) -> None:
         self._reader = reader
         self.begin = self.end = reader.ends().stable

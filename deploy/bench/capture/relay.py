@@ -72,7 +72,6 @@ class Binlog:
 
     @property
     def bytes(self) -> int:
-        """The size of all files."""
         return sum(self.sizes.values())
 
 
@@ -181,7 +180,6 @@ def _receive(binlog: Binlog, mode: TlsMode, folder: Path) -> Cost:
 
 
 def _copy(binlog: Binlog, program: Path, mode: TlsMode, folder: Path) -> Cost:
-    """The peer. Fatal MR-8004 if it fails."""
     options = folder / "options"
     options.touch(mode=0o600)
     options.write_text(

@@ -16,8 +16,6 @@ from deploy.bench.figure import Figure, Part, check_lines, print_parts
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Lines that are measured together."""
-
     lines: tuple[str, ...]
     measure: Callable[[Size], Iterator[Figure]]
 

@@ -86,7 +86,6 @@ class Scene:
             raise Fatal("MR-8004", f"millrace {' '.join(arguments)} failed: {done.stderr.strip()}")
 
     def pause(self) -> None:
-        """Pause the capture task."""
         self.command("task", "pause", CAPTURE_TASK)
 
     def resume(self) -> None:
@@ -98,11 +97,9 @@ class Scene:
         self.command("task", "wait", CAPTURE_TASK, "--timeout", str(round(COMMAND_S)))
 
     def seq(self) -> int:
-        """The ``seq`` that the capture task has reported."""
         return task_report(self.session, CAPTURE_TASK).seq
 
     def wait_seq(self, wanted: int) -> None:
-        """Wait until the capture task has reported ``wanted``."""
         deadline = time.monotonic() + WAIT_S
         while (seq := self.seq()) < wanted:
             if time.monotonic() > deadline:
@@ -112,7 +109,6 @@ class Scene:
 
 @contextmanager
 def open_scene(flavour: Flavour, *, replica_count: int = 0) -> Iterator[Scene]:
-    """A fresh scene. All of it ends with the block."""
     root = home() / "run"
     root.mkdir(parents=True, exist_ok=True)
     with ExitStack() as undo:

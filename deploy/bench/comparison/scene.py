@@ -92,7 +92,6 @@ class Scene:
 
     @property
     def servers(self) -> tuple[DatabaseServer, DatabaseServer]:
-        """Both."""
         return self.source, self.target
 
     def at_once(self, work: Callable[[DatabaseServer], object]) -> None:

@@ -63,7 +63,6 @@ def copy_figures(size: Size) -> Iterator[Figure]:
 
 
 def copy_chunks(ends: tuple[Endpoint, Endpoint], pair: TablePair, chunks: Sequence[str]) -> None:
-    """Copy these chunks and commit each."""
     source, target = (connect(end) for end in ends)
     for where in chunks:
         copy_chunk(source, target, pair, where)
@@ -78,7 +77,6 @@ def _share(
     pair: TablePair,
     shares: tuple[Sequence[str], Sequence[str]],
 ) -> None:
-    """Each process copies its share."""
     list(workers.map(copy_chunks, repeat(ends), repeat(pair), shares))
 
 

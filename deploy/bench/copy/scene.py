@@ -65,7 +65,6 @@ class Scene:
         return TablePair.of(source, target, inventories[1])
 
     def empty_target(self) -> None:
-        """Before a copy."""
         self.target.execute(f"TRUNCATE TABLE {DATABASE}.{TABLE}")
 
     def check(self) -> None:
@@ -113,5 +112,4 @@ def _rows(first: int, count: int) -> str:
 
 
 def say(text: str) -> None:
-    """Progress, on standard error."""
     print(text, file=sys.stderr, flush=True)

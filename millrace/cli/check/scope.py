@@ -48,19 +48,15 @@ class Scope:
     sets: Sequence[str]
 
     def users(self, set_name: str) -> list[TaskDocument]:
-        """Every known task that connects to the set."""
         return [task for task in self.known.tasks.values() if set_of(task) == set_name]
 
     def captures(self, set_name: str) -> list[CaptureTask]:
-        """Every known capture task of the set."""
         return [task for task in self.users(set_name) if isinstance(task, CaptureTask)]
 
     def applies(self, set_name: str) -> list[ApplyTask]:
-        """Every known apply task that writes the set."""
         return [task for task in self.users(set_name) if isinstance(task, ApplyTask)]
 
     def feeds(self, task: ApplyTask) -> list[CaptureTask]:
-        """Every known capture task that writes the task's topic."""
         return [
             other
             for other in self.known.tasks.values()

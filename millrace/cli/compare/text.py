@@ -65,7 +65,6 @@ def print_plain(
 
 
 def print_text(origin: "Origin", found: "Comparison", *, has_waited: bool = True) -> None:
-    """Print each difference and a line with the counts. ``has_waited``: see ``note_of``."""
     from consumer.compare.show import note_of
     from consumer.topic.tail import printable
 

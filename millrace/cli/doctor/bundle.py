@@ -153,7 +153,6 @@ def machine() -> dict[str, object]:
 
 
 def _packages() -> dict[str, str]:
-    """The installed versions of what Millrace requires."""
     found = {}
     for requirement in metadata.requires("millrace") or ():
         name = re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0]

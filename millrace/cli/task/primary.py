@@ -93,7 +93,6 @@ def _ask_each(document: SetDocument, ask: Callable[[MySqlSession], T]) -> list[T
 
 
 def _history_of_primary(connection: MySqlSession) -> History | None:
-    """The history of a primary; ``None`` for a replica."""
     if ask_replications(connection):
         return None
     position = ask_position(connection)

@@ -40,8 +40,6 @@ _EMPTY = (
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """The position that was reached, and how long that took."""
-
     wanted: GtidPosition
     waited_s: float
 

@@ -40,7 +40,6 @@ class Situation:
 
     @property
     def reported(self) -> Progress | None:
-        """The progress in its status."""
         hint = tail_hint(self.last_report, self.task.output.topic, flavour=self.flavour)
         return hint.progress if hint is not None else None
 

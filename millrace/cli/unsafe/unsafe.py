@@ -172,8 +172,6 @@ def _look(now: Control, task: str) -> "Situation":
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """The options of a decision."""
-
     dry_run: bool
     yes: bool
     json: bool

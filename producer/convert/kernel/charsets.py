@@ -40,7 +40,6 @@ Codes = NDArray[np.uint16]
 
 @compiled
 def ascii_length(buf: Bytes, start: int, end: int) -> int:
-    """The number of bytes from `start` that are below 0x80."""
     at = start
     while at + 32 <= end:
         both = load_i64(buf, at) | load_i64(buf, at + 8)

@@ -27,7 +27,6 @@ POWERS_OF_TEN = np.array([10**n for n in range(19)], np.int64)
 
 @compiled
 def packed_size(precision: int, scale: int) -> int:
-    """The size of a value in the row image, in bytes."""
     front = precision - scale
     size: int = (
         (front // 9) * 4 + GROUP_BYTES[front % 9] + (scale // 9) * 4 + GROUP_BYTES[scale % 9]

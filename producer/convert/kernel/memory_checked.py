@@ -24,42 +24,36 @@ def _check(array: Bytes, offset: int, length: int) -> None:
 
 @compiled
 def load_u8(array: Bytes, offset: int) -> int:
-    """One byte."""
     _check(array, offset, 1)
     return machine.load_u8(array, offset)  # type: ignore[no-any-return]
 
 
 @compiled
 def load_u16(array: Bytes, offset: int) -> int:
-    """Two bytes, little-endian."""
     _check(array, offset, 2)
     return machine.load_u16(array, offset)  # type: ignore[no-any-return]
 
 
 @compiled
 def load_u32(array: Bytes, offset: int) -> int:
-    """Four bytes, little-endian."""
     _check(array, offset, 4)
     return machine.load_u32(array, offset)  # type: ignore[no-any-return]
 
 
 @compiled
 def load_i64(array: Bytes, offset: int) -> int:
-    """Eight bytes, little-endian, signed."""
     _check(array, offset, 8)
     return machine.load_i64(array, offset)  # type: ignore[no-any-return]
 
 
 @compiled
 def load_u16be(array: Bytes, offset: int) -> int:
-    """Two bytes, big-endian."""
     _check(array, offset, 2)
     return machine.load_u16be(array, offset)  # type: ignore[no-any-return]
 
 
 @compiled
 def load_u32be(array: Bytes, offset: int) -> int:
-    """Four bytes, big-endian."""
     _check(array, offset, 4)
     return machine.load_u32be(array, offset)  # type: ignore[no-any-return]
 

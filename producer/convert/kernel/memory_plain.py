@@ -15,34 +15,28 @@ def _span(array: Bytes, offset: int, length: int) -> Bytes:
 
 
 def load_u8(array: Bytes, offset: int) -> int:
-    """One byte."""
     if not 0 <= offset < array.size:
         raise IndexError(f"1 byte at {offset} of {array.size}")
     return int(array[offset])
 
 
 def load_u16(array: Bytes, offset: int) -> int:
-    """Two bytes, little-endian."""
     return int.from_bytes(_span(array, offset, 2).tobytes(), "little")
 
 
 def load_u32(array: Bytes, offset: int) -> int:
-    """Four bytes, little-endian."""
     return int.from_bytes(_span(array, offset, 4).tobytes(), "little")
 
 
 def load_i64(array: Bytes, offset: int) -> int:
-    """Eight bytes, little-endian, signed."""
     return int.from_bytes(_span(array, offset, 8).tobytes(), "little", signed=True)
 
 
 def load_u16be(array: Bytes, offset: int) -> int:
-    """Two bytes, big-endian."""
     return int.from_bytes(_span(array, offset, 2).tobytes(), "big")
 
 
 def load_u32be(array: Bytes, offset: int) -> int:
-    """Four bytes, big-endian."""
     return int.from_bytes(_span(array, offset, 4).tobytes(), "big")
 
 
@@ -69,5 +63,4 @@ def move(target: Bytes, to: int, start: int, length: int) -> None:
 
 
 def signed(value: SupportsInt) -> int:
-    """The number as a signed 64-bit number."""
     return int(np.int64(value))

@@ -50,7 +50,6 @@ def _four(out: Bytes, at: int, value: int) -> int:
 
 @compiled
 def write_date_parts(out: Bytes, at: int, year: int, month: int, day: int) -> int:
-    """``YYYY-MM-DD``."""
     at = _four(out, at, year)
     store_u8(out, at, 45)
     at = _two(out, at + 1, month)
@@ -88,7 +87,6 @@ def write_fraction(out: Bytes, at: int, micros: int, digits: int) -> int:
 
 @compiled
 def fraction_size(digits: int) -> int:
-    """The size of the fraction in the row image, in bytes."""
     return (digits + 1) // 2
 
 
@@ -115,14 +113,12 @@ def _micros(bits: int, digits: int) -> int:
 
 @compiled
 def write_date(out: Bytes, at: int, buf: Bytes, pos: int) -> int:
-    """DATE and NEWDATE."""
     value = load_u16(buf, pos) | (load_u8(buf, pos + 2) << 16)
     return write_date_parts(out, at, value >> 9, (value >> 5) & 15, value & 31)
 
 
 @compiled
 def write_time2(out: Bytes, at: int, buf: Bytes, pos: int, digits: int) -> int:
-    """TIME with `digits` digits of fraction."""
     bits = 8 * fraction_size(digits)
     whole = (load_u8(buf, pos) << 16) | load_u16be(buf, pos + 1)
     value = ((whole << bits) | _fraction_bits(buf, pos + 3, digits)) - (0x800000 << bits)
@@ -137,7 +133,6 @@ def write_time2(out: Bytes, at: int, buf: Bytes, pos: int, digits: int) -> int:
 
 @compiled
 def write_datetime2(out: Bytes, at: int, buf: Bytes, pos: int, digits: int) -> int:
-    """DATETIME with `digits` digits of fraction."""
     value = ((load_u8(buf, pos) << 32) | load_u32be(buf, pos + 1)) & 0x7FFFFFFFFF
     months = value >> 22
     at = write_date_parts(out, at, months // 13, months % 13, (value >> 17) & 31)
@@ -175,7 +170,6 @@ def write_utc(out: Bytes, at: int, seconds: int, micros: int, digits: int) -> in
 
 @compiled
 def write_timestamp2(out: Bytes, at: int, buf: Bytes, pos: int, digits: int) -> int:
-    """TIMESTAMP with `digits` digits of fraction."""
     micros = _micros(_fraction_bits(buf, pos + 4, digits), digits)
     return write_utc(out, at, load_u32be(buf, pos), micros, digits)
 

@@ -54,7 +54,6 @@ class Verdict:
 
     @property
     def is_admissible(self) -> bool:
-        """Whether the member may be read."""
         return not self.reasons
 
     def __str__(self) -> str:

@@ -44,7 +44,6 @@ class Chooser:
         return self.directives
 
     def first(self, wanted: GtidPosition | None, *, avoided: Collection[Member]) -> Choice:
-        """The choice for a start. Errors: see ``choose``."""
         preferences = Preferences(avoided, (), self.renew_directives())
         facts = ask_members(self._document.members, self._login, wanted=wanted)
         return self._keep(choose(facts, wanted=wanted, preferences=preferences))

@@ -35,12 +35,10 @@ class Look:
 
     @property
     def shown_lag_s(self) -> float | None:
-        """The lag for people; None if it is unknown."""
         return self.lag_s if self.is_lag_known else None
 
     @property
     def member(self) -> Member:
-        """The member."""
         return self.pulse.member
 
 

@@ -54,7 +54,6 @@ class LagMeter:
             del self._positions[1 : SAMPLES_MAX // 2 : 2]
 
     def newest(self) -> GtidPosition | None:
-        """The newest sample."""
         return self._positions[-1] if self._positions else None
 
     def lag_s(self, pulse: Pulse, *, at_s: float) -> float | None:

@@ -27,7 +27,6 @@ class Pulse:
 
 
 def ask_pulse(connection: MySqlSession, identity: Identity) -> Pulse:
-    """Query a member. Errors: see ``connection``."""
     position = ask_position(connection)
     replications = ask_replications(connection)
     end: NamedRow = next(iter(connection.named(connection.version.binlog_status)), {})

@@ -51,7 +51,6 @@ class Watch:
         self._thread = threading.Thread(target=self._run, name="watch")
 
     def start(self) -> None:
-        """Start to ask."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -121,7 +120,6 @@ class _Probe:
         return Pulse(member=self._member, error=error)
 
     def close(self) -> None:
-        """Close the connection."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()

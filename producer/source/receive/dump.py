@@ -106,5 +106,4 @@ def register_payload(server_id: int) -> bytes:
 
 
 def dump_payload(server_id: int, *, file: str, pos: int, flags: int) -> bytes:
-    """Body of COM_BINLOG_DUMP."""
     return struct.pack("<IHI", pos, flags, server_id) + file.encode()

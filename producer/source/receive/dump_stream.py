@@ -80,9 +80,7 @@ class Verification(Protocol):
         """All bytes that the relay file had are compared; at once if it had none."""
         ...
 
-    def appended(self) -> None:
-        """New bytes were appended."""
-        ...
+    def appended(self) -> None: ...
 
 
 class DumpStream:
@@ -181,7 +179,6 @@ class DumpStream:
         return self._fill - begin
 
     def _consume(self) -> None:
-        """Process the buffer until more bytes are needed."""
         is_mariadb = self._relay.flavour is Flavour.MARIADB
         while True:
             stop_pos = self._compare_to if self._compared_at < self._compare_to else NO_STOP

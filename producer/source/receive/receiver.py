@@ -122,17 +122,14 @@ class Receiver:
         self.verified = threading.Event()
 
     def set_wanted(self, wanted: GtidPosition) -> None:
-        """Set the position after which everything is needed."""
         self._wanted = wanted
 
     @property
     def is_live(self) -> bool:
-        """Whether readers follow."""
         return self._handover.is_live
 
     @property
     def figures(self) -> StreamFigures:
-        """The current figures."""
         return self._figures
 
     def run(self, stop: threading.Event) -> None:

@@ -33,7 +33,6 @@ class Verifier:
     joint: Joint | None = field(default=None)
 
     def compared(self) -> None:
-        """See ``dump_stream.Verification``."""
         if self.joint is None:
             self._verify()
 

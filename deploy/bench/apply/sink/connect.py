@@ -42,8 +42,6 @@ class _Busy(Fatal):
 
 
 class ConnectWorker(Server):
-    """See the module."""
-
     def __init__(self, folder: Path, jars: SinkJars, bootstrap: str) -> None:
         super().__init__(folder)
         self._jars = jars
@@ -69,7 +67,6 @@ class ConnectWorker(Server):
         self._launch(ProcessSpec(name, (*program, *main), self.folder / "log"))
 
     def wait_ready(self) -> None:
-        """Wait until its REST interface answers."""
         self.process.wait_ready(self._answers, timeout_s=START_S)
 
     def create(self, name: str, settings: Mapping[str, str]) -> None:
@@ -86,7 +83,6 @@ class ConnectWorker(Server):
         self._wait_stopped(name)
 
     def resume_tasks(self, name: str) -> None:
-        """Start the connector's tasks."""
         self._ask("PUT", f"connectors/{name}/resume")
 
     def stop_tasks(self, name: str) -> None:

@@ -155,7 +155,6 @@ def _has_rows(worker: ConnectWorker, rows: int, end: int) -> bool:
 def settings(
     source: DatabaseServer, account: Account, *, tables: str, history: Path
 ) -> Mapping[str, str]:
-    """The connector's configuration."""
     return {
         "connector.class": "io.debezium.connector.mysql.MySqlConnector",
         "tasks.max": "1",
