@@ -24,7 +24,7 @@ Name = tuple[str, str]  # database, table
 
 @dataclass(frozen=True, slots=True)
 class TablePlace:
-    """The table under way. ``after``: the border (``schemas.chunks.Border``), () before the first chunk is published.
+    """The table under way. ``after``: the last ``schemas.chunks.chunk.Border``; () before a chunk is published.
 
     ``chunks`` and ``rows`` count what is published of it.
     """

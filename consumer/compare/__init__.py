@@ -1,15 +1,14 @@
 """Compares every row of every table of source and target. The servers digest all values; this code decodes none.
 
-plan       which tables are compared
+tables     which tables are compared
 table      a table on both sides, and how its rows are named
 structure  how the definitions of both sides differ
-digest     the SQL that digests rows
-run        chunks by key, compared by a pool of sessions
+compare    divides the tables into chunks and gives them to a pool of sessions
 pool       threads of this process, or executors of Spark
-work       one chunk: sums, then digests of rows, then looks at each suspect
+chunk      one chunk: sums, then digests of rows, then looks at each suspect
 settle     the rule by which a row differs under writes
 loads      tables that a load copies now: nothing is known about their rows
-state      what has been compared, on the target
+stored     what has been compared, on the target
 show       differences with both rows and the SQL that repairs them
 repair     writes the source's row to the target, so that it can't race with apply
 """

@@ -2,10 +2,10 @@
 
     walk          one pass over a batch of record values: the position of each column's value, op, seq, flags
     hashes        causality keys of each record, as 64-bit hashes with a mode
-    order         groups that share a key (union-find), lanes, and levels of records that may be reordered
+    groups        groups that share a key (union-find), lanes, and levels of records that may be reordered
     merge         net changes of rows that several records change
     literals      writes values as SQL literals directly into the text of a statement
-    load_text     writes rows as the text that LOAD DATA reads
+    load_data     writes rows as the text that LOAD DATA reads
     text_rows     turns rows of a server's text protocol into text for a statement
     json_numbers  finds JSON texts with numbers that a server reading them would change
 

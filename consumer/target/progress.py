@@ -20,9 +20,8 @@ Crash table: a target transaction commits entirely, with its row in ``applied`` 
 all. If the answer to a commit is lost, the next run finds the outcome: raising the fence waits for the transaction or
 ends it, and only then reads the progress.
 
-Guarantees: after ``raise_fence`` no target transaction of an earlier run commits; each turn of a task is a run. The
-mark moves only forward, from the value that the writer read. Not done here: deciding what
-to apply.
+Guarantees: after ``fence.raise_fence`` no target transaction of an earlier run commits; each turn of a task is a run.
+The mark moves only forward, from the value that the writer read. Not done here: deciding what to apply.
 """
 
 import time

@@ -1,7 +1,6 @@
 """Reads a set topic as a subscriber: decodes rows and checks that none is missing, repeated or out of order.
 
-kafka    records by offset, read_committed; the only module of consumer that uses confluent_kafka
 verify   checks the guarantees of a set topic record by record
 decode   finds the schemas of a topic's records
-show     a record as a line of text or as JSON
+tail     a record as a line of text or as JSON
 """

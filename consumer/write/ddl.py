@@ -336,7 +336,7 @@ def _alterations(statement: Statement, decision: str) -> int:
     return int(statement.kind in _COUNTED_KINDS) if is_understood(statement) else -1
 
 
-# what ``inventory.alter_count`` counts
+# what ``Inventory.alter_count`` of drivers.mysql.catalog counts
 _COUNTED_KINDS = {Kind.ALTER_TABLE, Kind.CREATE_INDEX, Kind.DROP_INDEX, Kind.RENAME_TABLE}
 
 

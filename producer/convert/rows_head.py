@@ -64,7 +64,7 @@ def _read(kind: int, body: Bytes, *, is_inflated: bool) -> RowsHead:
 def row_bounds(head: RowsHead, sizes: Numbers) -> Iterator[tuple[int, int]] | None:
     """The bounds of each row in ``head.rows``; None if the length of a column is not known.
 
-    ``sizes``: see ``column_sizes``. The iterator raises Fatal MR-6003 if a row is cut.
+    ``sizes``: of ``column_program.column_sizes``. The iterator raises Fatal MR-6003 if a row is cut.
     """
     if not len(head.rows):
         return iter(())

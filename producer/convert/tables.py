@@ -133,7 +133,7 @@ class KnownTables:
     ) -> None:
         """Add what the kernel needs for images without some columns. Fatal MR-6504 if these may not be generated.
 
-        ``operation``, ``images``: of ``read_present``.
+        ``operation``, ``images``: of ``rows_head.read_present``.
         """
         arrays = self._arrays
         row = arrays.tables[slot]

@@ -1,6 +1,6 @@
 """The relay log: byte-for-byte copies of the server's binlog files on local disk. Readers see whole transactions only.
 
-``writer`` writes, ``reader`` reads, ``pieces`` reads large events, ``recovery`` cuts a torn tail, ``purge`` deletes,
-``control`` handles purge requests, ``holds`` and ``evictions`` know the tasks. ``compress`` packs closed files,
-``stored`` reads both. ``producer.binlog`` knows the format. ``producer.source.receive.receiver`` talks to the server.
+``writer`` writes, ``reader`` reads, ``large_event`` reads large events, ``recovery`` cuts a torn tail. ``purge``
+deletes, ``control`` handles requests to do so, ``holds`` and ``evictions`` know the tasks. ``compression`` packs closed
+files, ``stored_file`` reads both kinds. ``producer.binlog`` knows the format.
 """

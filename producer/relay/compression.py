@@ -10,7 +10,7 @@ A file is compressed if it is closed, whole, and no reader is in it. The steps, 
 | F unlinked                                    | F.zst; after a power cut perhaps both, as above                  |
 
 At every moment F or F.zst is complete and durable. While a file is compressed, it is held against purge.
-Not done here: reading (``packed``, ``stored``), removing what a crash left (``unpack``).
+Not done here: reading (``compressed_file``, ``stored_file``), removing what a crash left (``uncompress``).
 """
 
 import threading

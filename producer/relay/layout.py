@@ -2,11 +2,11 @@
 
     <relay_dir>/
         lock                            held by the process that writes
-        relay.durable                   how far the newest file is durable (``durable``)
+        relay.durable                   how far the newest file is durable (``durable_end``)
         server-uuid.index               one sub-directory per line, oldest first
         <server>.<6-digit seq>/         <server>: MySQL's server_uuid; MariaDB's <domain>-<server_id>
             mysql-bin.000001            the server's files under their own names
-            mysql-bin.000001.zst        the same, compressed (``packed``)
+            mysql-bin.000001.zst        the same, compressed (``compressed_file``)
             mysql-bin.000001.damaged    set aside (``quarantine``)
             relay.meta                  TOML: binlog-name, binlog-pos, binlog-gtid
             relay.before                the GTID set that the server had executed and that none of these files contains

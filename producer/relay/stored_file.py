@@ -1,7 +1,7 @@
 """Relay files as readers see them: the same bytes at the same offsets, whether stored plain or compressed.
 
     <name>          the server's file
-    <name>.zst      the same, compressed (``packed``); only closed files
+    <name>.zst      the same, compressed (``compressed_file``); only closed files
     <name>.damaged  set aside (``quarantine``): no reader opens it
 
 While a file is compressed, both of the first two may exist for a moment. The plain one is then preferred, because the

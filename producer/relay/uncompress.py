@@ -8,7 +8,7 @@ The newest file is written again if the file after it was lost in a crash. The s
 | F.new renamed to F, directory synced   | both: the next start removes F.zst                     |
 | F.zst unlinked                         | F                                                      |
 
-Of F and F.zst, F is kept: it is complete in every state that a crash leaves (``compress``).
+Of F and F.zst, F is kept: it is complete in every state that a crash leaves (``compression``).
 """
 
 from collections.abc import Iterable

@@ -93,7 +93,8 @@ class _UnderWay:
 class Insertion:
     """The records that are inserted at a boundary, in this order, and the state after them.
 
-    ``table`` and ``rows_before``: the table of the records, and its rows published before. ``end``: with END or STOP.
+    ``table``: that of the records, with its rows published before. ``kept``: which of ``rows`` are inserted, as a
+    mask. ``end``: END or STOP, a record after them.
     """
 
     state: SnapshotState | None

@@ -4,7 +4,7 @@ The relay log is opened and the first member chosen when the stream is made. ``f
 Tasks read the relay log, and see a switch only as a pause.
 
 Guarantees: the receiver requests everything that any attached task still needs. Not done here: publishing, sharing a
-stream among tasks (``upstreams``).
+stream among tasks (``set_streams``).
 """
 
 import threading

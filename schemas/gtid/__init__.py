@@ -1,6 +1,6 @@
 """The transactions that a server has executed, as a value. The GTID sets of both flavours share one Protocol.
 
-    flavour   one transaction               a position, as the server prints it
+              one transaction               a position, as the server prints it
     mysql     uuid:[tag:]number             3e11fa47-…-9562:1-5:8:blue:1-3   exact intervals, with tags
     mariadb   domain-server-sequence        0-1-23,1-2-5                     the last GTID of each domain
 

@@ -1,5 +1,6 @@
 """Documents name only existing tests, commands, files and fields."""
 
+import ast
 import re
 from enum import StrEnum
 
@@ -20,12 +21,16 @@ from schemas.documents import (
 )
 from tests.kit import guarantees
 from tests.kit.chaos_marks import chaos_tests
-from tests.kit.paths import ROOT
-from tests.kit.sources import names_of_tests
+from tests.kit.paths import ROOT, TESTS
+from tests.kit.sources import names_of_tests, parsed, python_files
 
 DOCUMENTS = ("README.md", "docs/guarantees.md")
 PAGES = tuple(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))
 MAPS = ("ARCHITECTURE.md", "CONTRIBUTING.md")  # they name files
+_OUR_NAME = re.compile(r"``((?:schemas|drivers|registry|zk|producer|consumer|deploy)(?:\.\w+)+)``")
+_ROW = re.compile(
+    r"^ *([a-z_]+(?:, [a-z_]+)*(?:\.py)?) {2,}\S", re.MULTILINE
+)  # of a list of modules
 _TEST_NAME = re.compile(r"`(test_\w+)`")
 
 
@@ -95,6 +100,34 @@ def test_files_named_in_the_architecture_exist(document: str) -> None:
         name for name in named if (ROOT / name).exists() or (ROOT / "consumer" / name).exists()
     ]
     assert sorted(named - set(found)) == []
+
+
+def test_modules_named_in_docstrings_exist() -> None:
+    """A module that is renamed or merged leaves no wrong map, neither in a dotted name nor in a package's list."""
+    wrong = []
+    for path in filter(lambda path: TESTS not in path.parents, python_files()):
+        text = path.read_text()
+        wrong += [f"{path}: {name}" for name in _OUR_NAME.findall(text) if not _exists(name)]
+        if path.name == "__init__.py":
+            rows = _ROW.findall(ast.get_docstring(parsed(path)) or "")
+            names = {name for row in rows for name in re.split(r"\.py|, ", row) if name}
+            modules = {other.stem for other in path.parent.iterdir()}
+            wrong += [f"{path}: {name}" for name in names - modules if names & modules]
+    assert wrong == []
+
+
+def _exists(name: str) -> bool:
+    """Return whether a dotted name is a module, or is in the text of one."""
+    parts = name.split(".")
+    for end in range(len(parts), 0, -1):
+        folder = ROOT.joinpath(*parts[:end])
+        for path in (folder.with_suffix(".py"), folder / "__init__.py"):
+            if path.exists():
+                return (
+                    parts[end:] == []
+                    or re.search(rf"\b{parts[end]}\b", path.read_text()) is not None
+                )
+    return False
 
 
 def _fields_told(heading: str) -> list[str]:

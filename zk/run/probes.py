@@ -1,7 +1,7 @@
 """Shows a worker, an apply driver or a scheduler to monitoring.
 
 `/livez`   each loop begins a round every second or two. A round waits for ZooKeeper for a session timeout at most, a
-           few times. So a loop without a new round for ``hung_after_s`` hangs.
+           few times. So a loop without a new round for several of them hangs (``hung``).
 `/readyz`  the session is connected, and the last round succeeded
 `/metrics` the tasks' reports, and the session
 """

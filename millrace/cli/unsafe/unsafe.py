@@ -1,7 +1,7 @@
 """``millrace unsafe COMMAND TASK``: ways out that lose changes. See docs/unsafe.md.
 
 ``skip-gtid``, ``reset-position`` and ``adopt-topic`` decide on a stopped capture task and leave the decision in
-ZooKeeper. The task's next owner executes it (``producer.publish.pending_decision``). ``follow-topic`` decides on a
+ZooKeeper. The task's next owner executes it (``producer.publish.opening``). ``follow-topic`` decides on a
 stopped apply task, on its target. A command never writes to Kafka.
 """
 

@@ -4,7 +4,7 @@ A row record ends with (``schemas.record.row_end``):
 
     … seq | 02 op | transaction: ts_ms, id (``head_size`` bytes) | total_order | last
 
-Guarantees: the caller gives room for every record and key (``stamped_bytes_max``; the bytes of the record).
+Guarantees: the caller gives room for every record and key.
 """
 
 import numpy as np
