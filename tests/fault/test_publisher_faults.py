@@ -32,7 +32,7 @@ ONCE = {
     "publisher.before_renew",
     "publisher.after_renew",
 }
-# one before and one after the commit; the other points are for chaos
+# one before and one after the commit; all points are in chaos, and on a model in tests/unit/test_publisher_deaths.py
 SOON = {"publisher.before_commit", "publisher.after_commit"}
 GIVEN_UP_S = 45.0  # on any machine; the client alone would retry for a minute
 

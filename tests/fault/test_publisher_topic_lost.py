@@ -238,7 +238,7 @@ def _set_retention(rig: Rig, retention_ms: int) -> None:
     rig.admin.incremental_alter_configs([resource])[resource].result(ANSWER_S)
 
 
-# `make test` has the rules without a broker: tests/unit/test_publisher_audit.py, test_publisher.py
+# `make test` has these without a broker: tests/unit/test_publisher_deaths.py, test_publisher.py (a lost marker)
 # ---- records lost at the end ------------------------------------------------------------------------------------
 
 
