@@ -113,14 +113,17 @@ def test_settings_are_those_of_librdkafka(monkeypatch: pytest.MonkeyPatch) -> No
     assert again == expected | {"sasl.password": "rotated", "ssl.key.password": "rotated"}
 
 
-def test_spark_options_refer_to_files_with_the_secrets(tmp_path: Path) -> None:
-    """No option holds a secret; the files are readable only by their owner."""
+def test_spark_options_refer_to_files_with_the_secrets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No option holds a secret; the files are readable only by their owner. The next query has rotated secrets."""
     certificate = tmp_path / "c.pem"
     certificate.write_text("chain")
     folder = tmp_path / "secrets"
     folder.mkdir()
     own = OWN.replace("/c.pem", str(certificate))
-    options = source_options(_parsed(f"bootstrap: h:1\ntls_ca: /ca.pem\n{own}{LOGIN}"), folder)
+    brokers = _parsed(f"bootstrap: h:1\ntls_ca: /ca.pem\n{own}{LOGIN}")
+    options = source_options(brokers, folder)
     assert SECRET not in str(options)
     assert "PRIVATE KEY" not in str(options)
     assert options["kafka.sasl.jaas.config"] == f"${{millrace:{folder}:jaas}}"
@@ -130,6 +133,9 @@ def test_spark_options_refer_to_files_with_the_secrets(tmp_path: Path) -> None:
     assert (folder / "key_password").read_text() == SECRET
     assert (folder / "certificate").read_text() == "chain"
     assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
+    monkeypatch.setenv("KAFKA_TEST_PASSWORD", "rotated")
+    assert source_options(brokers, folder) == options
+    assert (folder / "jaas").read_text() == f'{JAAS}username="m" password="rotated";'
 
 
 def test_open_brokers_need_no_options(tmp_path: Path) -> None:
