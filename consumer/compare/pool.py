@@ -1,7 +1,7 @@
 """Runs a plain function over chunks: in threads of this process, or in executors of Spark.
 
     Threads      each thread has its own sessions
-    Executors    each thread gives one chunk to an executor, which opens sessions for it (``chunk_order``)
+    Executors    each thread gives one chunk to an executor, which opens sessions for it (``compare_order``)
 
 A chunk is read again from its beginning if its executor is lost. What a lost executor has repaired stays repaired, and
 is recorded on the target; its counts are lost.
@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from consumer.compare.chunk_order import CompareOrder
+from consumer.compare.compare_order import CompareOrder
 from consumer.compare.sides import Ends, Sides
 from millrace.errors import Retryable
 from millrace.log import get_logger

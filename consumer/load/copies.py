@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from consumer.load.chunk_order import BYTES_MAX, CopyOrder, CopyTable, Sites
+from consumer.load.copy_order import BYTES_MAX, CopyOrder, CopyTable, Sites
 from consumer.load.tables import SourceTable
 from consumer.target.loads import Amount, finish_tables, read_chunks, save_found
 from drivers.mysql.catalog import TableKey

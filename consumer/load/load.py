@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from consumer.load.chunk_order import Sites
 from consumer.load.copies import Copier, Job
+from consumer.load.copy_order import Sites
 from consumer.load.plan import Ends, plan_first
 from consumer.load.progress import Progress
 from consumer.load.remaining import groups_left, let_changed_wait

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from consumer.copy import TablePair
-from consumer.load.chunk_order import CopyTable
 from consumer.load.copies import Group
+from consumer.load.copy_order import CopyTable
 from consumer.load.linked_tables import let_apart_wait, let_linked_wait
 from consumer.load.plan import Ends, Sides, definition_of, read_sides, table_sizes
 from consumer.load.prepare import create_tables, empty_table

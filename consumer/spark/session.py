@@ -32,8 +32,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from consumer.compare.chunk_order import CompareOrder, execute_compare
-from consumer.load.chunk_order import CopyOrder, execute_copy
+from consumer.compare.compare_order import CompareOrder, execute_compare
+from consumer.load.copy_order import CopyOrder, execute_copy
 from consumer.spark.jvm import Jvm
 from consumer.spark.kafka_source import ALLOWED_URLS, source_options, token_url
 from consumer.spark.scratch import (

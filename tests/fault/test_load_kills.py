@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from consumer.compare import Ends, compare_sets
-from consumer.load import chunk_order as order
+from consumer.load import copy_order as order
 from consumer.load import prepare
 from consumer.target import loads
 from schemas.documents import LoadRules

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from consumer.compare import Comparison, Ends, Executors, Rules, Threads, Work, compare_sets, repair
-from consumer.compare.chunk_order import CompareOrder
+from consumer.compare.compare_order import CompareOrder
 from consumer.compare.pool import Pool
 from consumer.spark.session import SparkDriver
 from deploy.servers import DatabaseServer

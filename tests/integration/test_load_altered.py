@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from consumer.load import plan, prepare, prepare_again
-from consumer.load.chunk_order import CopyOrder
+from consumer.load.copy_order import CopyOrder
 from consumer.load.tables import SourceTable
 from consumer.target.loads import COPIED, WAITS, set_waiting
 from drivers.mysql.connection import connect

@@ -10,7 +10,7 @@ import pytest
 from consumer.checks.load import RowsUse, check_load
 from consumer.compare import Ends, compare_sets
 from consumer.load import load
-from consumer.load.chunk_order import CopyOrder
+from consumer.load.copy_order import CopyOrder
 from consumer.load.plan import missing_rights
 from consumer.load.source import member_of
 from consumer.load.tables import Admission

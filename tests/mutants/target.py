@@ -7,7 +7,7 @@ from consumer.compare.sides import Sides
 from consumer.copy import columns, form, outgoing
 from consumer.kernel import walk
 from consumer.kernel.merge import CHANGE_OP, MOVES
-from consumer.load import chunk_order, prepare_again, remaining
+from consumer.load import copy_order, prepare_again, remaining
 from consumer.records.numbers import Ints
 from consumer.records.rows import Rows
 from consumer.window import overlap as load_range
@@ -148,7 +148,7 @@ MUTANTS = [
     ),
     Mutant(
         "a snapshot is copied only as its table was planned",
-        lambda patch: patch.setattr(chunk_order, "_check_structure", lambda *_: None),
+        lambda patch: patch.setattr(copy_order, "_check_structure", lambda *_: None),
         "tests/integration/test_load_altered.py",
         {
             "test_table_altered_before_its_copy_waits_for_another_load[snapshot, added-mariadb]": "assert|KeyError"
@@ -156,7 +156,7 @@ MUTANTS = [
     ),
     Mutant(
         "a copy of an earlier run is fenced",
-        lambda patch: patch.setattr(chunk_order, "check_fence", lambda *_: None),
+        lambda patch: patch.setattr(copy_order, "check_fence", lambda *_: None),
         "tests/integration/test_load_tables.py",
         {
             "test_copies_of_an_earlier_run_are_fenced[mariadb-True]": "assert",

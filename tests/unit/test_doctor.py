@@ -18,7 +18,7 @@ from millrace.cli.doctor.bundle import (
     write_bundle,
 )
 from millrace.cli.doctor.doctor import lines_of
-from millrace.cli.doctor.order import LOSS_S, open_doors, troubles_of
+from millrace.cli.doctor.troubles import LOSS_S, open_doors, troubles_of
 from millrace.errors import Fatal
 from schemas.documents import TaskKind
 from schemas.status import TaskReport, TaskState

@@ -8,8 +8,8 @@ from typing import cast
 import pytest
 
 from consumer.copy import TablePair
-from consumer.load.chunk_order import CopyOrder, CopyTable, Sites
 from consumer.load.copies import Group, Job
+from consumer.load.copy_order import CopyOrder, CopyTable, Sites
 from consumer.load.tables import SourceTable
 from consumer.target.loads import Amount
 from consumer.target.progress import Owner

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from consumer.backfill.steps import Loads
-from consumer.load.chunk_order import BYTES_MAX
 from consumer.load.copies import ROWS_FIRST, ChunkSize
+from consumer.load.copy_order import BYTES_MAX
 from consumer.load.progress import Progress
 from consumer.target.loads import COPIED, COPIES, WAITS, Amount, LoadTable, Reach
 from consumer.target.progress import Mark

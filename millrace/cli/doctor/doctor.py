@@ -19,7 +19,7 @@ from millrace.cli.check.check import Use, find_requirements
 from millrace.cli.check.scope import Known, scope_of, stored_documents
 from millrace.cli.control import print_json
 from millrace.cli.doctor.bundle import Bundle, check_new, unreadable, write_bundle
-from millrace.cli.doctor.order import Trouble, open_doors, troubles_of
+from millrace.cli.doctor.troubles import Trouble, open_doors, troubles_of
 from millrace.cli.exits import ExitCode
 from millrace.cli.status.json_form import as_plain as status_as_plain
 from millrace.errors import MillraceError

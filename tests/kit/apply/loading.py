@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pymysql.err import MySQLError
 
 from consumer.backfill.loader import LaterLoad
-from consumer.load.chunk_order import CopyOrder, execute_copy
+from consumer.load.copy_order import CopyOrder, execute_copy
 from consumer.load.load import Destination, Load, Origin, first_load
 from consumer.target.fence import raise_fence
 from consumer.target.load_range import side_of

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from consumer.load.chunk_order import CopyOrder, execute_copy
+from consumer.load.copy_order import CopyOrder, execute_copy
 from consumer.target.loads import Amount
 from consumer.turn.executor import execute
 from consumer.turn.order import Outcome, Share, ShareEnd, TurnOrder, result_of
