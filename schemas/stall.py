@@ -1,4 +1,4 @@
-"""The dead man's rule: a task that should move rows and does not is STALLED, whatever its runner reports. Pure.
+"""A task that should move rows and does not is STALLED, whatever its runner reports. Pure.
 
     the runner reports RUNNING, but …                                        it is stalled because
     no report reached ZooKeeper for ``REPORT_AGE_S_MAX``                      its worker is silent

@@ -50,7 +50,7 @@ SECTIONS: Mapping[str, tuple[Metric, ...]] = MappingProxyType(
             Metric(
                 "millrace_state",
                 _GAUGE,
-                "1, with the current state; stalled by the dead man's rule",
+                "1, with the current state; stalled if the task should move rows and does not",
                 ("task", "state"),
             ),
             Metric("millrace_blocked", _GAUGE, "1 while the task is blocked", ("task", "code")),
@@ -64,7 +64,7 @@ SECTIONS: Mapping[str, tuple[Metric, ...]] = MappingProxyType(
             Metric(
                 "millrace_report_age_seconds",
                 _GAUGE,
-                "since the task's thread last reported to its worker",
+                "time since the task's thread last reported to its worker",
                 _TASK,
             ),
             Metric(
@@ -76,7 +76,7 @@ SECTIONS: Mapping[str, tuple[Metric, ...]] = MappingProxyType(
             Metric(
                 "millrace_seq",
                 _GAUGE,
-                "the last row or statement that was published or applied",
+                "the number of the last row or statement that was published or applied",
                 _TASK,
             ),
             Metric(
@@ -91,13 +91,13 @@ SECTIONS: Mapping[str, tuple[Metric, ...]] = MappingProxyType(
             Metric(
                 "millrace_source_gtid_behind",
                 _GAUGE,
-                "transactions of the set that this member does not have",
+                "transactions of the set that the member that is read does not have",
                 _TASK,
             ),
             Metric(
                 "millrace_source_still_seconds",
                 _GAUGE,
-                "how long this member's position has not changed",
+                "how long the member that is read has applied nothing although it misses transactions",
                 _TASK,
             ),
             Metric(
@@ -123,13 +123,13 @@ SECTIONS: Mapping[str, tuple[Metric, ...]] = MappingProxyType(
             Metric(
                 "millrace_relay_behind_bytes",
                 _GAUGE,
-                "not yet received of the source's current file",
+                "bytes of the source's current file that are not received yet",
                 _TASK,
             ),
             Metric(
                 "millrace_relay_received_bytes_total",
                 _COUNTER,
-                "received since the stream began",
+                "bytes received since the stream began",
                 _TASK,
             ),
             Metric(
@@ -141,7 +141,7 @@ SECTIONS: Mapping[str, tuple[Metric, ...]] = MappingProxyType(
             Metric(
                 "millrace_relay_time_to_loss_seconds",
                 _GAUGE,
-                "until the source may purge what the relay log does not have",
+                "time until the source may purge what the relay log does not have",
                 _TASK,
             ),
             Metric(
@@ -155,7 +155,7 @@ SECTIONS: Mapping[str, tuple[Metric, ...]] = MappingProxyType(
             Metric(
                 "millrace_publish_lag_seconds",
                 _GAUGE,
-                "from the source's commit of the last row until a reader of the topic could see it",
+                "time from the source's commit of the last row until a reader of the topic could see it",
                 _TASK,
             ),
             Metric(
@@ -167,7 +167,7 @@ SECTIONS: Mapping[str, tuple[Metric, ...]] = MappingProxyType(
             Metric(
                 "millrace_published_rows_total",
                 _COUNTER,
-                "rows since the start of the run",
+                "rows published since the start of the run",
                 _TASK,
             ),
             Metric(
@@ -185,13 +185,13 @@ SECTIONS: Mapping[str, tuple[Metric, ...]] = MappingProxyType(
             Metric(
                 "millrace_snapshot_tables_done",
                 _GAUGE,
-                "those of which all rows are published",
+                "tables of the snapshot that runs of which all rows are published",
                 _TASK,
             ),
             Metric(
                 "millrace_snapshot_table_rows",
                 _GAUGE,
-                "published rows of the table under way",
+                "published rows of the table that the snapshot reads now",
                 _TASK,
             ),
             Metric(
@@ -222,7 +222,7 @@ SECTIONS: Mapping[str, tuple[Metric, ...]] = MappingProxyType(
             Metric(
                 "millrace_apply_lag_seconds",
                 _GAUGE,
-                "from the source's commit of the last row to the target's",
+                "time from the source's commit of the last row to the target's",
                 _TASK,
             ),
             Metric(
@@ -252,13 +252,13 @@ SECTIONS: Mapping[str, tuple[Metric, ...]] = MappingProxyType(
             Metric(
                 "millrace_remaining_seconds",
                 _GAUGE,
-                "until the backlog is applied, or the tables of the first load are copied, at the current pace",
+                "time until the backlog is applied, or the tables of the first load are copied, at the current pace",
                 _TASK,
             ),
             Metric(
                 "millrace_applied_rows_total",
                 _COUNTER,
-                "rows since the start of the run, as of the last turn",
+                "rows applied since the start of the run, as of the last turn",
                 _TASK,
             ),
             Metric(
@@ -270,7 +270,7 @@ SECTIONS: Mapping[str, tuple[Metric, ...]] = MappingProxyType(
             Metric(
                 "millrace_applied_ddl_total",
                 _COUNTER,
-                "DDL statements since the start of the run, as of the last turn",
+                "DDL statements executed since the start of the run, as of the last turn",
                 _TASK,
             ),
             Metric(
@@ -302,17 +302,22 @@ SECTIONS: Mapping[str, tuple[Metric, ...]] = MappingProxyType(
                 "rows that a load has copied, also those of earlier runs",
                 _TASK,
             ),
-            Metric("millrace_loaded_bytes_total", _COUNTER, "their bytes on the source", _TASK),
+            Metric(
+                "millrace_loaded_bytes_total",
+                _COUNTER,
+                "bytes on the source of the rows that a load has copied",
+                _TASK,
+            ),
             Metric(
                 "millrace_load_expected_rows",
                 _GAUGE,
-                "rows that there will be, as the source estimates them",
+                "rows that the load will have copied at its end, as the source estimates them",
                 _TASK,
             ),
             Metric(
                 "millrace_load_tables",
                 _GAUGE,
-                "tables that are copied, and those that are left",
+                "tables of the load that are copied, and those that are left",
                 ("task", "state"),
             ),
             Metric(
@@ -324,7 +329,7 @@ SECTIONS: Mapping[str, tuple[Metric, ...]] = MappingProxyType(
             Metric(
                 "millrace_load_remaining_seconds",
                 _GAUGE,
-                "until the tables are copied, at the current pace",
+                "time until the tables of the load are copied, at the current pace",
                 _TASK,
             ),
         ),
@@ -338,7 +343,7 @@ SECTIONS: Mapping[str, tuple[Metric, ...]] = MappingProxyType(
             Metric(
                 "millrace_compare_interval_seconds",
                 _GAUGE,
-                "from the end of a comparison to the begin of the next, as the task document says",
+                "time from the end of a comparison to the beginning of the next, as the task document says",
                 _TASK,
             ),
             Metric(
@@ -350,26 +355,28 @@ SECTIONS: Mapping[str, tuple[Metric, ...]] = MappingProxyType(
             Metric(
                 "millrace_compare_duration_seconds",
                 _GAUGE,
-                "from its begin to its end, with interruptions",
+                "how long the last comparison took, with interruptions",
                 _TASK,
             ),
-            Metric("millrace_compare_rows", _GAUGE, "rows that it compared", _TASK),
+            Metric(
+                "millrace_compare_rows", _GAUGE, "rows that the last comparison compared", _TASK
+            ),
             Metric(
                 "millrace_compare_differences",
                 _GAUGE,
-                "rows that differed: those that are left, and those that it repaired",
+                "rows that differed in the last comparison: those that are left, and those that it repaired",
                 ("task", "state"),
             ),
             Metric(
                 "millrace_compare_unsettled_rows",
                 _GAUGE,
-                "rows that changed at each look, so that nothing is known about them",
+                "rows that changed at each look of the last comparison, so that nothing is known about them",
                 _TASK,
             ),
             Metric(
                 "millrace_compare_structure_differences",
                 _GAUGE,
-                "places in which the definitions of tables differed",
+                "places in which the definitions of tables differed in the last comparison",
                 _TASK,
             ),
         ),
@@ -407,7 +414,7 @@ SECTIONS: Mapping[str, tuple[Metric, ...]] = MappingProxyType(
             Metric(
                 "millrace_scheduler_pending_tasks",
                 _GAUGE,
-                "of these, the ones without a live worker",
+                "tasks and relays that the leader may place and that have no live worker",
             ),
             Metric(
                 "millrace_scheduler_workers", _GAUGE, "live workers that the leader sees", ("kind",)

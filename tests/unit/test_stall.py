@@ -1,4 +1,4 @@
-"""The dead man's rule: which reports of a running task mean that it does not move."""
+"""Which reports of a running task mean that it does not move."""
 
 from dataclasses import replace
 
