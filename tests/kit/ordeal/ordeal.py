@@ -30,12 +30,13 @@ from tests.kit.ordeal.process import Place
 from tests.kit.ordeal.tables import LATE, Maker
 from tests.kit.ordeal.writes import Writer, root, rows
 from tests.kit.paths import ROOT
-from tests.kit.waiting import eventually
+from tests.kit.waiting import PATIENCE_S, eventually
 
 FAMILY_EVERY = 12  # one of so many tables is the parent of a family
 FILL_ROWS, FILL_TIMES = 60, 4
-REACH_S = 45.0  # for a process to reach its point; then it is killed anyway
+REACH_S = 45.0  # for a process without a load to do to reach its point; then it is killed anyway
 AGAIN_S = 6.0  # until tables are asked for again
+LOOK_S = 0.1
 # each is killed once before all tables are copied; a snapshot is read first
 LOADING = (
     "load.after_plan",
@@ -257,13 +258,17 @@ class Ordeal:
     def _kill_at(self, place: Place, point: str, meanwhile: Callable[[], object] = list) -> None:
         name, _, passage = point.partition("@")
         process = self.start(place, f"{name}:kill@{passage or 1}")
-        until_s, asked_s = time.monotonic() + REACH_S, 0.0
+        is_busy, asked_s = True, 0.0
+        until_s = time.monotonic() + PATIENCE_S
         while process.poll() is None and time.monotonic() < until_s:
             self.check()
-            if meanwhile is not list and self.is_following() and time.monotonic() > asked_s:
-                meanwhile()
-                asked_s = time.monotonic() + AGAIN_S
-            time.sleep(0.05)
+            if self.is_following():
+                if is_busy:
+                    is_busy, until_s = False, time.monotonic() + REACH_S
+                if time.monotonic() > asked_s:
+                    meanwhile()
+                    asked_s = time.monotonic() + AGAIN_S
+            time.sleep(LOOK_S)
         is_reached = process.poll() is not None
         self.end()
         assert process.returncode == -signal.SIGKILL, self.last_words()
