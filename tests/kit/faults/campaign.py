@@ -78,10 +78,14 @@ def _nothing(_stack: FaultStack) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Provocation:
-    """Leads to a point: ``before`` runs while its process is down, ``after`` when it runs with the point armed."""
+    """Leads to a point: ``before`` runs while its process is down, ``after`` when it runs with the point armed.
+
+    ``undo`` runs after the kill.
+    """
 
     before: Callable[[FaultStack], None] = _nothing
     after: Callable[[FaultStack], None] = _nothing
+    undo: Callable[[FaultStack], None] = _nothing
     passage: int = 1
     prelude: str = ""  # a fault of another point that leads there
 
@@ -129,6 +133,7 @@ def kill_at(stack: FaultStack, point: str) -> None:
         assert stack.services[victim].exit_status == -signal.SIGKILL
     stack.end(victim)
     stack.expire(stack.services[victim])
+    PROVOCATIONS.get(point, Provocation()).undo(stack)
 
 
 def kill_while_they_recover(stack: FaultStack, points: Mapping[str, str]) -> None:
@@ -243,7 +248,13 @@ def _fill(stack: FaultStack) -> None:
 
 def _apply_whole_transactions(stack: FaultStack) -> None:
     document = stack.stack.folder / f"{APPLY_TASK}.yaml"
-    document.write_text(document.read_text().replace("causal", "transactional"))
+    whole = document.with_name("transactional.yaml")
+    whole.write_text(document.read_text().replace("causal", "transactional"))
+    stack.stack.run_command("task", "create", "-f", str(whole), "--replace")
+
+
+def _apply_lanes(stack: FaultStack) -> None:
+    document = stack.stack.folder / f"{APPLY_TASK}.yaml"
     stack.stack.run_command("task", "create", "-f", str(document), "--replace")
 
 
@@ -293,11 +304,20 @@ PROVOCATIONS = {
     "apply.before_mark": Provocation(after=_fill),
     "apply.after_mark": Provocation(after=_fill),
     "apply.inside_large_transaction": Provocation(
-        before=_apply_whole_transactions, after=_fill_largely, passage=2
+        before=_apply_whole_transactions, after=_fill_largely, undo=_apply_lanes, passage=2
     ),
     "apply.ddl_before_intent": Provocation(after=_fill),
     "apply.ddl_after_intent": Provocation(after=_fill),
     "apply.ddl_after_execute": Provocation(after=_fill),
 }
 POINTS = _points()
-SERVICE_POINTS = tuple(point for point in POINTS if victim_of(point) not in ELSEWHERE)
+
+
+def service_points(at_most: int) -> Mapping[str, tuple[str, ...]]:
+    """The service's points in groups of ``at_most``, each of one process; a group's name is its first point."""
+    groups: dict[str, tuple[str, ...]] = {}
+    for victim in RECOVERY:
+        points = [point for point in POINTS if victim_of(point) == victim]
+        for first in range(0, len(points), at_most):
+            groups[points[first]] = tuple(points[first : first + at_most])
+    return groups
