@@ -1,6 +1,5 @@
 """Give every test a marker by its folder, real servers as fixtures, and a clear report of what could not run."""
 
-import os
 import signal
 from binascii import crc32
 from collections.abc import Mapping, Sequence
@@ -11,6 +10,7 @@ from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 from deploy.servers.programs import MYSQL_HINT, mysql_programs
 from schemas.gtid import Flavour
+from tests.kit.economy import economize
 from tests.kit.examples import PART
 from tests.kit.plain_logs import log_plainly
 
@@ -53,13 +53,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Every run uses the same examples, except ``make chaos``, which looks for new ones. `make test` uses a part.
 
-    Examples have no time limit, also while they are generated: the machine may be slow. Java's second compiler pays
-    off only in processes that live longer than those of tests; without it a driver starts with half the CPU. A dozen
-    servers share the machine: glibc's malloc keeps few arenas and returns large buffers at once.
+    Examples have no time limit, also while they are generated: the machine may be slow.
     """
-    os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
-    os.environ.setdefault("MALLOC_ARENA_MAX", "2")
-    os.environ.setdefault("MALLOC_TRIM_THRESHOLD_", "131072")
+    economize()
     log_plainly()
     # a shell makes its background jobs ignore Ctrl-C, and every process started from here would inherit that
     signal.signal(signal.SIGINT, signal.default_int_handler)

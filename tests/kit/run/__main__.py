@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
 
+from tests.kit.economy import economize
 from tests.kit.forked import ending_with_us
 from tests.kit.paths import ROOT
 from tests.kit.run.budgets import budget_lines
@@ -240,6 +241,7 @@ def main() -> int:
     # a shell starts background processes with Ctrl-C ignored
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
+    economize()
     with tempfile.TemporaryDirectory(prefix="millrace-test-") as folder:
         runner = Runner(_plan(paths, arguments.lanes), Path(folder), options)
         shared = set().union(*(shared_fixtures(path, SHARED_NAMES) for path in paths))
