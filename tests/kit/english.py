@@ -6,10 +6,13 @@
 
 It reads comments, docstrings, string literals, names of tests, and Markdown. It skips code in backticks and fences.
 The exit code is 1 if there is a finding. It does not judge grammar: a clean file may still read badly.
+$MILLRACE_HOME/english.json has the digests of clean files, which are not read again until they or this module change.
 """
 
 import argparse
 import io
+import json
+import os
 import re
 import subprocess
 import sys
@@ -17,8 +20,10 @@ import tokenize
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 
+from millrace.home_folder import home
 from tests.kit.paths import ROOT
 
 TEST_NAME_WORDS_MAX = 10
@@ -175,6 +180,19 @@ def files(paths: list[str]) -> list[Path]:
     ]
 
 
+def digest_of(path: Path) -> str:
+    """Of what decides about the findings of this file."""
+    rules = Path(__file__).read_bytes()
+    return sha256(rules + path.suffix.encode() + path.read_bytes()).hexdigest()[:20]
+
+
+def _replace(path: Path, text: str) -> None:
+    """At once: another checkout may read it."""
+    scratch = path.with_name(f"{path.name}-{os.getpid()}")
+    scratch.write_text(text)
+    scratch.rename(path)
+
+
 def main() -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -182,14 +200,20 @@ def main() -> int:
     parser.add_argument("--counts", action="store_true", help="print the findings per folder")
     arguments = parser.parse_args()
     counts: Counter[str] = Counter()
-    for path in files(arguments.paths):
+    cache = home() / "english.json"
+    clean = set(json.loads(cache.read_text())) if cache.exists() else set()
+    digests = {path: digest_of(path) for path in files(arguments.paths)}
+    for path in [path for path, digest in digests.items() if digest not in clean]:
         name = path.relative_to(ROOT)
         for line, phrase, plain in findings(path.read_text(), is_python=path.suffix == ".py"):
             counts[str(Path(*name.parts[:-1][:2]) if len(name.parts) > 1 else name)] += 1
+            digests.pop(path, None)
             if not arguments.counts:
                 print(f"{name}:{line}: {phrase} → {plain}")
     for folder, count in counts.most_common() if arguments.counts else ():
         print(f"{count:6} {folder}")
+    if not arguments.paths:
+        _replace(cache, json.dumps(sorted(digests.values())))
     print(f"{counts.total()} findings", file=sys.stderr)
     return 1 if counts else 0
 
