@@ -8,9 +8,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from tests.kit.paths import ROOT
 from tests.kit.run.cpu import LaneCpu
-from tests.kit.run.plan import Cost, Plan, TestFile
+from tests.kit.run.plan import Cost, Plan, TestFile, store_costs, stored_costs
 from tests.kit.run.uses import shared_fixtures
 from tests.kit.waiting import eventually
 
@@ -39,6 +41,16 @@ def test_crashes_hangs_and_failures_are_counted_and_shown_twice(tmp_path: Path) 
     for words in ("assert 1 == 2", "status 3", "Timeout", "nothing_of_this_name", "not run"):
         assert done.stdout.count(words) >= 2, words
     assert [line for line in lines if line.startswith("[6/6 ")]
+
+
+def test_chaos_run_keeps_its_costs_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It runs other tests of the same files: the budgets of `make test` would be judged by them."""
+    monkeypatch.setenv("MILLRACE_HOME", str(tmp_path))
+    name = "tests/contracts/test_runner.py"
+    store_costs({name: Cost(1.0, 2.0)}, "test")
+    store_costs({name: Cost(8.0, 9.0)}, "chaos")
+    assert stored_costs() == {name: Cost(1.0, 2.0)}
+    assert stored_costs("chaos") == {name: Cost(8.0, 9.0)}
 
 
 def _file(name: str, expected_s: float, *needs: str) -> TestFile:

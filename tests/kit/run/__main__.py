@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
@@ -243,7 +243,9 @@ def main() -> int:
         signal.signal(number, signal.default_int_handler)
     economize()
     with tempfile.TemporaryDirectory(prefix="millrace-test-") as folder:
-        runner = Runner(_plan(paths, arguments.lanes), Path(folder), options)
+        run = "chaos" if "--chaos" in options else "test"
+        plan = _plan(paths, arguments.lanes, stored_costs(run))
+        runner = Runner(plan, Path(folder), options)
         shared = set().union(*(shared_fixtures(path, SHARED_NAMES) for path in paths))
         try:
             with shared_servers(Path(folder), shared):
@@ -252,12 +254,12 @@ def main() -> int:
             print("interrupted", flush=True)
             return 130
         finally:
-            store_costs(runner.tally.costs)
+            store_costs(runner.tally.costs, run)
     return _print_totals(runner.tally)
 
 
-def _plan(paths: Collection[Path], lane_count: int) -> Plan:
-    costs, lanes_per_core = stored_costs(), lane_count / (os.cpu_count() or 1)
+def _plan(paths: Collection[Path], lane_count: int, costs: Mapping[str, Cost]) -> Plan:
+    lanes_per_core = lane_count / (os.cpu_count() or 1)
     files = (TestFile.of(path, costs, lanes_per_core=lanes_per_core) for path in paths)
     return Plan.of(files, lane_count=lane_count)
 

@@ -140,25 +140,25 @@ def _estimate(path: Path) -> float:
     return 1.0 + tests * TEST_S.get(path.parent.name, OTHER_TEST_S)
 
 
-def stored_costs() -> dict[str, Cost]:
-    """The cost of each file in earlier runs on this machine."""
+def stored_costs(run: str = "test") -> dict[str, Cost]:
+    """The cost of each file in earlier runs on this machine. `make chaos` runs other tests of a file: ``chaos``."""
     try:
-        stored = json.loads(_costs_path().read_text())
+        stored = json.loads(_costs_path(run).read_text())
     except FileNotFoundError:
         return {}
     return {path: Cost(*seconds) for path, seconds in stored.items()}
 
 
-def store_costs(costs: Mapping[str, Cost]) -> None:
+def store_costs(costs: Mapping[str, Cost], run: str) -> None:
     """Replace the costs of the files that ran; drop files that no longer exist."""
-    kept = {**stored_costs(), **costs}
+    kept = {**stored_costs(run), **costs}
     plain = {
         path: [round(cost.cpu_s, 1), round(cost.wall_s, 1)]
         for path, cost in sorted(kept.items())
         if (ROOT / path).exists()
     }
-    _costs_path().write_text(json.dumps(plain, indent=1))
+    _costs_path(run).write_text(json.dumps(plain, indent=1))
 
 
-def _costs_path() -> Path:
-    return home() / "test-costs.json"
+def _costs_path(run: str) -> Path:
+    return home() / f"{run}-costs.json"
