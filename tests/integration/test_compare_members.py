@@ -28,6 +28,7 @@ from schemas.documents import Directives, Member, SetDocument
 from schemas.gtid import Flavour
 from tests.kit.apply.loading import LOADER, PASSWORD_VARIABLE, LoadRig, source_document
 from tests.kit.apply.local import apply_task, endpoint_of, started
+from tests.kit.database_sessions import kill_session
 
 ROWS = ", ".join(f"({number}, 'v{number}')" for number in range(300))
 
@@ -266,4 +267,4 @@ def _end_sessions(server: DatabaseServer) -> None:
     """End the sessions of the comparison."""
     listed = "SELECT id FROM information_schema.processlist WHERE user = %s"
     for (number,) in server.execute(listed, (LOADER.user,)):
-        server.execute(f"KILL {number}")
+        kill_session(server, number)

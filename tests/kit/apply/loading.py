@@ -47,6 +47,7 @@ from schemas.gtid import GtidPosition
 from schemas.stages.loaded import Loaded
 from tests.kit.apply.documents import local_set
 from tests.kit.apply.local import endpoint_of
+from tests.kit.database_sessions import kill_session
 from tests.kit.waiting import eventually
 
 PASSWORD_VARIABLE = "MILLRACE_LOAD_PASSWORD"
@@ -122,7 +123,7 @@ def busy(server: DatabaseServer) -> Iterator[None]:
         yield
     finally:
         for (number,) in holders():
-            server.execute(f"KILL {number}")
+            kill_session(server, number)
         thread.join()
 
 

@@ -7,9 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pymysql
-from pymysql.constants import ER
-
 from deploy.servers import DatabaseServer, DatabaseSet
 from millrace.errors import MillraceError
 from producer.relay.reader import RelayReader
@@ -20,6 +17,7 @@ from producer.source.receive.receiver import Receiver, ReceiverSource
 from schemas.documents import Member, Tls, TlsMode
 from schemas.gtid import Flavour, GtidPosition, parse_gtid_set
 from schemas.place import Coordinates
+from tests.kit.database_sessions import kill_session
 from tests.kit.faults.proxy import CHUNK_BYTES, Proxy
 from tests.kit.waiting import PATIENCE_S, eventually
 
@@ -51,16 +49,8 @@ def dump_threads(server: DatabaseServer) -> set[int]:
 
 def kill_dumps(server: DatabaseServer, *, but: Collection[int] = ()) -> set[int]:
     """Kill these dumps; returns those that had not ended already."""
-    killed = set()
-    for thread in dump_threads(server).difference(but):
-        try:
-            server.execute(f"KILL {thread}")
-        except pymysql.Error as error:
-            if error.args[0] != ER.NO_SUCH_THREAD:
-                raise
-        else:
-            killed.add(thread)
-    return killed
+    threads = dump_threads(server).difference(but)
+    return {thread for thread in threads if kill_session(server, thread)}
 
 
 @dataclass
