@@ -5,24 +5,19 @@ a default does not change existing tasks. ``parse_*(loads(encode(d))) == d``.
 """
 
 import json
-from dataclasses import asdict
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from typing import Any
 
 from schemas.documents.kafka import plain_brokers
 from schemas.documents.model import (
+    ADDED_LATER,
     ApplyTask,
     CaptureTask,
-    CompareRules,
-    HeartbeatRules,
-    LoadRules,
     Placement,
-    RelayRules,
-    SafeMode,
     SetDocument,
     Snapshot,
-    SnapshotLimits,
     TaskDocument,
-    TopicOptions,
-    UpstreamRules,
 )
 from schemas.documents.parse import FORMAT
 from schemas.documents.registry import plain_registry
@@ -40,43 +35,34 @@ def plain_set(document: SetDocument) -> Plain:
         "password": str(document.account.password),
         "tls": document.tls.mode.value,
         **({"tls_ca": document.tls.ca_path} if document.tls.ca_path else {}),
-        **_plain_relay(document.relay),
-        **_plain_upstream(document.upstream),
-        **_plain_heartbeat(document.heartbeat),
-        **_plain_placement(document.placement),
+        **_part("relay", document.relay),
+        **_part("upstream", document.upstream),
+        **_part("heartbeat", document.heartbeat),
+        **_placement(document.placement),
     }
 
 
-def _plain_relay(relay: RelayRules) -> Plain:
+def _part(name: str, rules: Any) -> Plain:
     """Nothing if all fields have their defaults: documents written before the field existed stay equal."""
-    if relay == RelayRules():
-        return {}
-    return {
-        "relay": {
-            "mode": relay.mode.value,
-            **({} if relay.start == "first" else {"start": relay.start}),
-            "purge": asdict(relay.purge),
-            "compress": relay.compress.value,
-        }
-    }
+    return {} if rules == type(rules)() else {name: _plain_fields(rules)}
 
 
-def _plain_upstream(rules: UpstreamRules) -> Plain:
-    """Like ``_plain_relay``."""
-    return {} if rules == UpstreamRules() else {"upstream": asdict(rules)}
+def _plain_fields(rules: Any) -> Plain:
+    """The fields of a dataclass, without None and without the defaults of those that were added later."""
+    plain: Plain = {}
+    for field in fields(rules):
+        value, marks = getattr(rules, field.name), getattr(field.type, "__metadata__", ())
+        if value is None or (ADDED_LATER in marks and value == field.default):
+            continue
+        if is_dataclass(value):
+            value = _plain_fields(value)
+        plain[field.name] = value.value if isinstance(value, Enum) else value
+    return plain
 
 
-def _plain_heartbeat(rules: HeartbeatRules) -> Plain:
-    return {"heartbeat": asdict(rules)} if rules.database else {}
-
-
-def _plain_placement(placement: Placement) -> Plain:
-    """Like ``_plain_relay``."""
-    if not placement.labels:
-        return {}
-    return {
-        "placement": {"labels": dict(label.split("=", 1) for label in sorted(placement.labels))}
-    }
+def _placement(placement: Placement) -> Plain:
+    labels = dict(label.split("=", 1) for label in sorted(placement.labels))
+    return {"placement": {"labels": labels}} if labels else {}
 
 
 def plain_task(document: TaskDocument) -> Plain:
@@ -101,42 +87,9 @@ def _plain_capture(task: CaptureTask) -> Plain:
         "start": str(task.start),
         "include": list(task.tables.include),
         "exclude": list(task.tables.exclude),
-        **_plain_options(task.topic_options),
+        **_part("topic_settings", task.topic_options),
         **({} if task.snapshot is Snapshot.NONE else {"snapshot": task.snapshot.value}),
-        **_plain_limits(task.snapshot_limits),
-    }
-
-
-def _plain_limits(limits: SnapshotLimits) -> Plain:
-    """Like ``_plain_relay``."""
-    return {} if limits == SnapshotLimits() else {"snapshot_limits": asdict(limits)}
-
-
-def _plain_options(options: TopicOptions) -> Plain:
-    """Only the given options. The broker decides the others, also later."""
-    named: Plain = {name: value for name, value in asdict(options).items() if value is not None}
-    return {"topic_settings": named} if named else {}
-
-
-def _plain_safe_mode(safe_mode: SafeMode) -> Plain:
-    return {"safe_mode": asdict(safe_mode)} if safe_mode.until_gtid else {}
-
-
-def _plain_load(rules: LoadRules) -> Plain:
-    """Like ``_plain_relay``."""
-    return {} if rules == LoadRules() else {"load": asdict(rules)}
-
-
-def _plain_compare(rules: CompareRules) -> Plain:
-    """Like ``_plain_relay``. Without ``structure`` if it is the default, which earlier versions do not know."""
-    if rules == CompareRules():
-        return {}
-    structure = rules.structure
-    plain: Plain = {name: value for name, value in asdict(rules).items() if name != "structure"}
-    return {
-        "compare": plain
-        if structure is CompareRules().structure
-        else {**plain, "structure": structure.value}
+        **_part("snapshot_limits", task.snapshot_limits),
     }
 
 
@@ -155,8 +108,8 @@ def _plain_apply(task: ApplyTask) -> Plain:
         "lanes": task.rules.lanes,
         "consistency": task.rules.consistency.value,
         "conflict": task.rules.conflict.value,
-        **_plain_safe_mode(task.rules.safe_mode),
-        **_plain_load(task.rules.load),
-        **_plain_compare(task.rules.compare),
-        **_plain_placement(task.placement),
+        **_part("safe_mode", task.rules.safe_mode),
+        **_part("load", task.rules.load),
+        **_part("compare", task.rules.compare),
+        **_placement(task.placement),
     }

@@ -44,6 +44,15 @@ class Unreadable(Exception):
         self.found = found
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A mapping that a document may have. ``needed``: the field that it must have. ``short``: that of a plain text."""
+
+    example: str
+    needed: str = ""
+    short: str = ""
+
+
 @dataclass(slots=True)
 class Fields:
     """One mapping at ``path`` ("" is the document). All parts of a document share ``problems``."""

@@ -1,19 +1,32 @@
 """Sets and tasks as frozen values.
 
 Users write a document as YAML (``schemas.documents.text``). ZooKeeper stores it as canonical JSON
-(``schemas.documents.canonical``). Code uses only these types. They check nothing; ``schemas.documents.parse`` does.
-A document holds references to secrets, never a secret.
+(``schemas.documents.canonical``). Code uses only these types. They check nothing: ``schemas.documents.parse`` does
+with the reader in a field's annotation. A document holds references to secrets, never a secret.
 """
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Annotated, ClassVar
 
+from schemas.documents import readers
 from schemas.documents.brokers import Brokers
+from schemas.documents.fields import Part
+from schemas.documents.readers import integer, seconds
 from schemas.documents.registry import Registry
 from schemas.documents.secret import SecretReference
 from schemas.documents.start import Start
 from schemas.documents.table_filter import TableFilter
 from schemas.documents.tls import Tls
+
+REPLICAS_MAX = 32767  # Kafka's own limit
+LANES_MAX = 64  # target connections of one task
+THREADS_MAX = 100_000  # MySQL's own limit of connections
+ADDED_LATER = "added later"  # canonical JSON leaves out the default of such a field
+
+LagLimit = Annotated[float, seconds(1, 86400)]
+ThreadsLimit = Annotated[int, integer(1, THREADS_MAX)]
+_Replicas = Annotated[int | None, integer(1, REPLICAS_MAX)]
 
 
 class TaskKind(StrEnum):
@@ -97,20 +110,21 @@ class PurgeRules:
     ``expires_h`` is the time since the file's last change; ``remain_gb`` is free disk space in GiB.
     """
 
-    interval_s: int = 3600  # 0: no automatic purge
-    expires_h: int = 24
-    remain_gb: int = 15
+    about: ClassVar = Part("{expires_h: 72, remain_gb: 15}")
+    interval_s: Annotated[int, integer(0, 7 * 86_400)] = 3600  # 0: no automatic purge
+    expires_h: Annotated[int, integer(0, 10 * 366 * 24)] = 24
+    remain_gb: Annotated[int, integer(0, 1 << 20)] = 15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelayRules:
     """How a worker keeps the relay log of a set."""
 
+    about: ClassVar = Part("{mode: always, purge: {expires_h: 72}}", short="mode")
     mode: RelayMode = RelayMode.WITH_TASKS
-    start: str = (
-        "first"  # of a relay without files and tasks: "first", a GTID set, or a binlog file
-    )
     purge: PurgeRules = field(default_factory=PurgeRules)
+    # of a relay without files and tasks: "first", a GTID set, or a binlog file
+    start: Annotated[str, readers.relay_start, ADDED_LATER] = "first"
     compress: Compression = Compression.NONE
 
 
@@ -118,19 +132,21 @@ class RelayRules:
 class UpstreamRules:
     """When the stream of a set leaves a member for another one. All in seconds."""
 
-    silence_s: float = 1.5  # without an event or a heartbeat, a member counts as stalled
-    probe_s: float = 1.0  # the interval at which every member is queried
-    max_lag_s: float = 5.0  # a member with more lag is left if another has less
-    hysteresis_s: float = 2.0  # the other one must be better by this much
-    cool_down_s: float = 60.0  # the least time between two switches that lag causes
+    about: ClassVar = Part("{max_lag_s: 5}")
+    silence_s: Annotated[float, seconds(0.3, 3600)] = 1.5  # without an event: a member is stalled
+    probe_s: Annotated[float, seconds(0.1, 60)] = 1.0  # the interval of queries of every member
+    max_lag_s: LagLimit = 5.0  # a member with more lag is left if another has less
+    hysteresis_s: Annotated[float, seconds(0, 86400)] = 2.0  # the other one must be better by it
+    cool_down_s: Annotated[float, seconds(0, 86400)] = 60.0  # between two switches for lag
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatRules:
     """Whether a worker writes a row on the set's primary, into the table ``HEARTBEAT_TABLE`` of ``database``."""
 
-    database: str = ""  # empty: no row is written
-    interval_s: float = 10.0
+    about: ClassVar = Part("{database: ops, interval_s: 10}", needed="database")
+    database: Annotated[str, readers.database] = ""  # empty: no row is written
+    interval_s: Annotated[float, seconds(1, 3600)] = 10.0
 
     @property
     def table(self) -> str:
@@ -145,7 +161,8 @@ class Placement:
     ``labels`` are texts like ``zone=a``: only a worker that was started with all of them may.
     """
 
-    labels: frozenset[str] = frozenset()
+    about: ClassVar = Part("{labels: {zone: a}}", needed="labels")
+    labels: Annotated[frozenset[str], readers.labels] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,17 +220,19 @@ class TopicAddress:
 class TopicOptions:
     """Settings of a capture task's topic, checked at each start. None: the broker's."""
 
-    replication_factor: int | None = None
-    min_insync_replicas: int | None = None
-    retention_ms: int | None = None  # -1: records are kept forever
+    about: ClassVar = Part("{replication_factor: 3}")
+    replication_factor: _Replicas = None
+    min_insync_replicas: _Replicas = None
+    retention_ms: Annotated[int | None, integer(-1, 2**63 - 1)] = None  # -1: forever
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotLimits:
     """A snapshot pauses above them: the lag of the member that it reads, and that server's Threads_running."""
 
-    max_lag_s: float = 30.0
-    max_threads_running: int = 32
+    about: ClassVar = Part("{max_lag_s: 30}")
+    max_lag_s: LagLimit = 30.0
+    max_threads_running: ThreadsLimit = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,7 +263,8 @@ class CaptureTask:
 class SafeMode:
     """The source transactions whose rows the target may already have; "" is none (``consumer.window.safe_mode``)."""
 
-    until_gtid: str = ""
+    about: ClassVar = Part("{until_gtid: 0-1-23}", needed="until_gtid")
+    until_gtid: Annotated[str, readers.gtid_set] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,10 +276,11 @@ class LoadRules:
     ``new_tables``: tables that the task admits since its document was changed are loaded, too.
     """
 
-    parallel: int = 4
-    chunk_rows: int = 100_000
-    max_lag_s: float = 30.0
-    max_threads_running: int = 32
+    about: ClassVar = Part("{parallel: 4, max_lag_s: 30}")
+    parallel: Annotated[int, integer(1, LANES_MAX)] = 4
+    chunk_rows: Annotated[int, integer(1, 10_000_000)] = 100_000
+    max_lag_s: LagLimit = 30.0
+    max_threads_running: ThreadsLimit = 32
     from_primary: bool = False
     new_tables: bool = True
 
@@ -284,18 +305,19 @@ class CompareRules:
     and Threads_running of either server.
     """
 
-    every_h: int = 0
+    about: ClassVar = Part("{every_h: 24, repair: false}", needed="every_h")
+    every_h: Annotated[int, integer(1, 366 * 24)] = 0
     repair: bool = False
-    structure: StructureRule = StructureRule.REPORT
-    max_lag_s: float = 30.0
-    max_threads_running: int = 32
+    structure: Annotated[StructureRule, ADDED_LATER] = StructureRule.REPORT
+    max_lag_s: LagLimit = 30.0
+    max_threads_running: ThreadsLimit = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyRules:
     """How changes are applied. ``lanes`` is the number of concurrent target connections."""
 
-    lanes: int = 4
+    lanes: Annotated[int, integer(1, LANES_MAX)] = 4
     consistency: Consistency = Consistency.CAUSAL
     conflict: ConflictPolicy = ConflictPolicy.STOP
     safe_mode: SafeMode = field(default_factory=SafeMode)

@@ -21,31 +21,27 @@ Guarantees: a document is accepted or refused as a whole, and one error lists ev
 optional; an unknown one is refused (MR-4107).
 """
 
+import dataclasses
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar, get_args, get_origin
+
 from millrace.errors import Fatal
 from schemas.documents import readers
-from schemas.documents.fields import Fields, Problem, Unreadable, refuse_if_any
+from schemas.documents.fields import Fields, Part, Problem, Unreadable, refuse_if_any
 from schemas.documents.kafka import take_brokers
 from schemas.documents.model import (
+    REPLICAS_MAX,
     Account,
     ApplyRules,
     ApplyTask,
     CaptureTask,
-    CompareRules,
-    Compression,
-    ConflictPolicy,
-    Consistency,
     HeartbeatRules,
-    LoadRules,
     Member,
     Placement,
-    PurgeRules,
-    RelayMode,
     RelayRules,
-    SafeMode,
     SetDocument,
     Snapshot,
     SnapshotLimits,
-    StructureRule,
     TaskDocument,
     TaskKind,
     TopicAddress,
@@ -57,22 +53,13 @@ from schemas.documents.secret import SecretPlace, SecretReference
 from schemas.documents.start import Start
 from schemas.documents.table_filter import TableFilter
 from schemas.documents.tls import Tls, TlsMode
-from schemas.throttle import Limits
 
 FORMAT = 1  # of set and task documents; a change that old programs would misread raises it
 MEMBERS_MAX = 64
 PATTERNS_MAX = 1000
-REPLICAS_MAX = 32767  # Kafka's own limit
-RETENTION_MS_MAX = 2**63 - 1
-LANES_MAX = 64  # target connections of one task
-EVERY_H_MAX = 366 * 24
-CHUNK_ROWS_MAX = 10_000_000
-THREADS_MAX = 100_000  # MySQL's own limit of connections
-PURGE_INTERVAL_S_MAX = 7 * 86_400
-EXPIRES_H_MAX = 10 * 366 * 24
-REMAIN_GB_MAX = 1 << 20
 
 _MEMBER = "{host: db1, port: 3306}"
+R = TypeVar("R")
 _NO_SECRET = SecretReference(SecretPlace.ENVIRONMENT, "UNSET")
 
 
@@ -122,42 +109,11 @@ def take_set(fields: Fields) -> SetDocument:
             fields.take("tls", readers.choice(TlsMode), TlsMode.VERIFY_IDENTITY, needed=False),
             fields.take("tls_ca", readers.text("the path of a PEM file"), "", needed=False),
         ),
-        relay=_relay(fields),
-        upstream=_upstream(fields),
-        heartbeat=_heartbeat(fields),
-        placement=_placement(fields),
+        relay=_take_part(fields, "relay", RelayRules),
+        upstream=_take_part(fields, "upstream", UpstreamRules),
+        heartbeat=_take_part(fields, "heartbeat", HeartbeatRules),
+        placement=_take_part(fields, "placement", Placement),
     )
-
-
-def _upstream(fields: Fields) -> UpstreamRules:
-    part = fields.part("upstream", needed=False, example="{max_lag_s: 5}")
-    defaults = UpstreamRules()
-
-    def take(name: str, low: float, high: float) -> float:
-        fallback: float = getattr(defaults, name)
-        return part.take(name, readers.seconds(low, high), fallback, needed=False)
-
-    rules = UpstreamRules(
-        silence_s=take("silence_s", 0.3, 3600),
-        probe_s=take("probe_s", 0.1, 60),
-        max_lag_s=take("max_lag_s", 1, 86400),
-        hysteresis_s=take("hysteresis_s", 0, 86400),
-        cool_down_s=take("cool_down_s", 0, 86400),
-    )
-    part.finish()
-    return rules
-
-
-def _heartbeat(fields: Fields) -> HeartbeatRules:
-    part = fields.part("heartbeat", needed=False, example="{database: ops, interval_s: 10}")
-    rules = HeartbeatRules(
-        database=part.take("database", readers.database, ""),
-        interval_s=part.take(
-            "interval_s", readers.seconds(1, 3600), HeartbeatRules().interval_s, needed=False
-        ),
-    )
-    part.finish()
-    return rules
 
 
 def take_task(fields: Fields, kind: TaskKind) -> TaskDocument:
@@ -179,7 +135,7 @@ def _capture(fields: Fields) -> CaptureTask:
         tables=_tables(fields),
         topic_options=_topic_options(fields),
         snapshot=fields.take("snapshot", readers.choice(Snapshot), Snapshot.NONE, needed=False),
-        snapshot_limits=_snapshot_limits(fields),
+        snapshot_limits=_take_part(fields, "snapshot_limits", SnapshotLimits),
     )
 
 
@@ -194,87 +150,9 @@ def _apply(fields: Fields) -> ApplyTask:
         target=fields.take("target", readers.name, ""),
         start=fields.take("start", readers.apply_start, Start(), needed=False),
         tables=_tables(fields),
-        rules=ApplyRules(
-            lanes=fields.take("lanes", readers.integer(1, LANES_MAX), 4, needed=False),
-            consistency=fields.take(
-                "consistency", readers.choice(Consistency), Consistency.CAUSAL, needed=False
-            ),
-            conflict=fields.take(
-                "conflict", readers.choice(ConflictPolicy), ConflictPolicy.STOP, needed=False
-            ),
-            safe_mode=_safe_mode(fields),
-            load=_load(fields),
-            compare=_compare(fields),
-        ),
-        placement=_placement(fields),
+        rules=_take_fields(fields, ApplyRules),
+        placement=_take_part(fields, "placement", Placement),
     )
-
-
-def _placement(fields: Fields) -> Placement:
-    part = fields.part("placement", needed=False, example="{labels: {zone: a}}")
-    none = Placement().labels
-    labels = part.take("labels", readers.labels, none)
-    part.finish()
-    return Placement(labels)
-
-
-def _safe_mode(fields: Fields) -> SafeMode:
-    part = fields.part("safe_mode", needed=False, example="{until_gtid: 0-1-23}")
-    until = part.take("until_gtid", readers.gtid_set, "")
-    part.finish()
-    return SafeMode(until)
-
-
-def _load(fields: Fields) -> LoadRules:
-    part = fields.part("load", needed=False, example="{parallel: 4, max_lag_s: 30}")
-    default = LoadRules()
-    rules = LoadRules(
-        parallel=part.take(
-            "parallel", readers.integer(1, LANES_MAX), default.parallel, needed=False
-        ),
-        chunk_rows=part.take(
-            "chunk_rows", readers.integer(1, CHUNK_ROWS_MAX), default.chunk_rows, needed=False
-        ),
-        max_lag_s=_lag_limit(part, default),
-        max_threads_running=_threads_limit(part, default),
-        from_primary=part.take("from_primary", readers.flag, default.from_primary, needed=False),
-        new_tables=part.take("new_tables", readers.flag, default.new_tables, needed=False),
-    )
-    part.finish()
-    return rules
-
-
-def _snapshot_limits(fields: Fields) -> SnapshotLimits:
-    part = fields.part("snapshot_limits", needed=False, example="{max_lag_s: 30}")
-    default = SnapshotLimits()
-    limits = SnapshotLimits(_lag_limit(part, default), _threads_limit(part, default))
-    part.finish()
-    return limits
-
-
-def _lag_limit(part: Fields, default: Limits) -> float:
-    return part.take("max_lag_s", readers.seconds(1, 86400), default.max_lag_s, needed=False)
-
-
-def _threads_limit(part: Fields, default: Limits) -> int:
-    wanted = readers.integer(1, THREADS_MAX)
-    return part.take("max_threads_running", wanted, default.max_threads_running, needed=False)
-
-
-def _compare(fields: Fields) -> CompareRules:
-    part = fields.part("compare", needed=False, example="{every_h: 24, repair: false}")
-    default = CompareRules()
-    rules = CompareRules(
-        every_h=part.take("every_h", readers.integer(1, EVERY_H_MAX), default.every_h),
-        repair=part.take("repair", readers.flag, default.repair, needed=False),
-        structure=part.take(
-            "structure", readers.choice(StructureRule), default.structure, needed=False
-        ),
-        max_lag_s=_lag_limit(part, default),
-        max_threads_running=_threads_limit(part, default),
-    )
-    part.finish()
-    return rules
 
 
 def _tables(fields: Fields) -> TableFilter:
@@ -286,47 +164,40 @@ def _tables(fields: Fields) -> TableFilter:
 
 
 def _topic_options(fields: Fields) -> TopicOptions:
-    part = fields.part("topic_settings", needed=False, example="{replication_factor: 3}")
-    replicas = readers.integer(1, REPLICAS_MAX)
-    options = TopicOptions(
-        replication_factor=part.take("replication_factor", replicas, None, needed=False),
-        min_insync_replicas=part.take("min_insync_replicas", replicas, None, needed=False),
-        retention_ms=part.take(
-            "retention_ms", readers.integer(-1, RETENTION_MS_MAX), None, needed=False
-        ),
-    )
-    part.finish()
+    options = _take_part(fields, "topic_settings", TopicOptions)
     if (options.min_insync_replicas or 0) > (options.replication_factor or REPLICAS_MAX):
         wanted = f"at most replication_factor, {options.replication_factor}"
-        part.refuse("min_insync_replicas", str(options.min_insync_replicas), wanted)
+        replicas = str(options.min_insync_replicas)
+        fields.refuse("topic_settings.min_insync_replicas", replicas, wanted)
     return options
 
 
-def _relay(fields: Fields) -> RelayRules:
-    example = "{mode: always, purge: {expires_h: 72}}"
-    part = fields.part("relay", needed=False, example=example, short="mode")
-    mode = part.take("mode", readers.choice(RelayMode), RelayMode.WITH_TASKS, needed=False)
-    purge = part.part("purge", needed=False, example="{expires_h: 72, remain_gb: 15}")
-    default = PurgeRules()
-    rules = PurgeRules(
-        interval_s=purge.take(
-            "interval_s",
-            readers.integer(0, PURGE_INTERVAL_S_MAX),
-            default.interval_s,
-            needed=False,
-        ),
-        expires_h=purge.take(
-            "expires_h", readers.integer(0, EXPIRES_H_MAX), default.expires_h, needed=False
-        ),
-        remain_gb=purge.take(
-            "remain_gb", readers.integer(0, REMAIN_GB_MAX), default.remain_gb, needed=False
-        ),
-    )
-    purge.finish()
-    start = part.take("start", readers.relay_start, "first", needed=False)
-    compress = part.take("compress", readers.choice(Compression), Compression.NONE, needed=False)
+def _take_part(fields: Fields, name: str, kind: Callable[..., R]) -> R:
+    """A mapping as a dataclass; its defaults if it is absent."""
+    about: Part = kind.about  # type: ignore[attr-defined]  # of a class of ``model``
+    part = fields.part(name, needed=False, example=about.example, short=about.short)
+    rules = _take_fields(part, kind, needed=about.needed)
     part.finish()
-    return RelayRules(mode=mode, start=start, purge=rules, compress=compress)
+    return rules
+
+
+def _take_fields(fields: Fields, kind: Callable[..., R], *, needed: str = "") -> R:
+    """A dataclass, each field with the reader in its annotation, or with that of its type."""
+    defaults, values = kind(), {}
+    for field in dataclasses.fields(kind):  # type: ignore[arg-type]  # a class of ``model``
+        name, hint = field.name, field.type
+        if callable(hint) and hasattr(hint, "about"):
+            values[name] = _take_part(fields, name, hint)
+            continue
+        default = getattr(defaults, name)
+        values[name] = fields.take(name, _reader(hint), default, needed=name == needed)
+    return kind(**values)
+
+
+def _reader(hint: Any) -> Callable[[object], object]:
+    inner, *marks = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+    by_type = readers.flag if inner is bool else None
+    return next(filter(callable, marks), None) or by_type or readers.choice(inner)
 
 
 def _members(fields: Fields) -> tuple[Member, ...]:
