@@ -15,23 +15,8 @@ repair     writes the source's row to the target, so that it can't race with app
 
 from consumer.compare.compare import Rules, Work, compare_sets
 from consumer.compare.pool import Executors, Threads
-from consumer.compare.result import Comparison, Difference, Rows
+from consumer.compare.result import Comparison, Difference
 from consumer.compare.sides import Ends
 from consumer.compare.stored import State
 from consumer.compare.structure import Change
 from consumer.compare.throttle import Throttle
-
-__all__ = [
-    "Change",
-    "Comparison",
-    "Difference",
-    "Ends",
-    "Executors",
-    "Rows",
-    "Rules",
-    "State",
-    "Threads",
-    "Throttle",
-    "Work",
-    "compare_sets",
-]

@@ -11,5 +11,3 @@ No Python object is made per row (``consumer.kernel.text_rows``). Not here: comm
 
 from consumer.copy.chunk import Copied, Parts, copy_chunk
 from consumer.copy.table_pair import TablePair
-
-__all__ = ["Copied", "Parts", "TablePair", "copy_chunk"]

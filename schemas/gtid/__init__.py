@@ -23,28 +23,6 @@ from schemas.gtid.mariadb import (
 from schemas.gtid.mysql import Gtid, GtidSet
 from schemas.gtid.position import AnyGtid, Flavour, GtidPosition
 
-__all__ = [
-    "AnyGtid",
-    "Flavour",
-    "Gtid",
-    "GtidPosition",
-    "GtidSet",
-    "History",
-    "MariadbGtid",
-    "MariadbGtidSet",
-    "beyond",
-    "earliest",
-    "has_same_sequence_from_other_server",
-    "is_logged",
-    "missing",
-    "parse_any_gtid_set",
-    "parse_binlog_state",
-    "parse_gtid",
-    "parse_gtid_set",
-    "shortened",
-    "unite",
-]
-
 SHOWN_MAX = 200
 
 
