@@ -2,9 +2,9 @@
 
 import typer
 
-from millrace.codes import CATALOGUE
-from millrace.codes.page import markdown
+from millrace.codes import CATALOGUE, PAGE
 from millrace.errors import Fatal
+from millrace.pages import page_text
 
 
 def explain(
@@ -15,14 +15,14 @@ def explain(
 ) -> None:
     """Explain what an error code means, why it happens and how to fix it."""
     if page:
-        print(markdown(), end="")
+        print(page_text(PAGE), end="")
         return
     if not code:
         for entry in CATALOGUE.values():
             print(f"{entry.code}  {entry.title}")
         return
-    known = CATALOGUE.get(code.upper()) or CATALOGUE.get(f"MR-{code}")
-    if known is None:
+    chosen = CATALOGUE.get(code.upper()) or CATALOGUE.get(f"MR-{code}")
+    if chosen is None:
         raise Fatal("MR-4207", f"there is no code {code[:40]!r}")
-    print(f"{known.code}  {known.title}\n\n  why   {known.cause}\n  fix   {known.fix}")
-    print(f"  next  {known.branch.value}")
+    print(f"{chosen.code}  {chosen.title}\n\n  why   {chosen.cause}\n  fix   {chosen.fix}")
+    print(f"  next  {chosen.branch.value}")
