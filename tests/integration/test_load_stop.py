@@ -30,8 +30,8 @@ HELD_S = 600
 
 @pytest.fixture
 def rig(source_set: DatabaseSet, pool: Pool) -> Iterator[LoadRig]:
-    """A source with tables of each kind, and a target without them."""
-    with load_rig(pool, source_set, "stopped") as made:
+    """A source with tables of each kind, and a target without them. Each flavour has its own topic."""
+    with load_rig(pool, source_set, f"stopped_{source_set.flavour}") as made:
         create_filled(source_set, made.name)
         yield made
 
