@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 
 from millrace.checks.requirement import Area, Requirement, Subject
@@ -51,23 +52,18 @@ def judge_timeout(subject: Subject, asked_s: float, granted_s: float) -> Require
 
 def _ask(ensemble: Ensemble, server: str) -> str:
     """Why the server can not be read; empty if it can."""
+    opened = replace(ensemble, hosts=server)
     try:
-        session = replace(ensemble, hosts=server).open(connect_timeout_s=CONNECT_S)
+        with closing(opened.open(connect_timeout_s=CONNECT_S)) as session:
+            session.children("/")
     except MillraceError as error:
         return error.message
-    try:
-        session.children("/")
-    except MillraceError as error:
-        return error.message
-    finally:
-        session.close()
     return ""
 
 
 def _documents(ensemble: Ensemble) -> Iterator[Requirement]:
     subject = Subject(Area.ZOOKEEPER, f"cluster {ensemble.tree.cluster}")
-    session = ensemble.open(connect_timeout_s=CONNECT_S)
-    try:
+    with closing(ensemble.open(connect_timeout_s=CONNECT_S)) as session:
         yield judge_timeout(
             Subject(Area.ZOOKEEPER, "ensemble"), session.timeout_s, session.granted_timeout_s
         )
@@ -81,8 +77,6 @@ def _documents(ensemble: Ensemble) -> Iterator[Requirement]:
                 store.directives(name)
             except Fatal as error:
                 yield subject.error(f"directives of {name}", error)
-    finally:
-        session.close()
 
 
 def judge_acls(subject: Subject, nodes: Iterable[NodeAcl], policy: Policy) -> Requirement:

@@ -11,7 +11,7 @@ import os
 import re
 import socket
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 
 from millrace.errors import Fatal, Retryable
@@ -81,12 +81,9 @@ class Ensemble:
     @contextmanager
     def session(self) -> Iterator[Session]:
         """A session for one command. The cluster's nodes exist."""
-        session = self.open()
-        try:
+        with closing(self.open()) as session:
             create_tree(session, self.tree)
             yield session
-        finally:
-            session.close()
 
 
 _LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,62})"  # one part of a host name: 1 to 63 characters

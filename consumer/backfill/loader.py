@@ -58,13 +58,9 @@ class LaterLoad:
     def _sides(self) -> Sides:
         origin = self.find_origin()
         member = origin.choose(from_primary=self.task.rules.load.from_primary)
-        source, target = connect(member.endpoint), connect(self.target)
-        try:
+        with connect(member.endpoint) as source, connect(self.target) as target:
             writer = Owner(self.task.name, 0, 0)
             return read_sides(Ends(source, target, writer), self._load(origin).admission)
-        finally:
-            source.close()
-            target.close()
 
     def load(self, owner: Owner, batch: int, stop: threading.Event) -> LoadStream | None:
         """See ``Loader``."""
@@ -75,8 +71,7 @@ class LaterLoad:
             target.rollback()
             load = self._load(origin, owner, batch)
             member = load.choose(stream)
-            source = connect(member.endpoint)
-            try:
+            with connect(member.endpoint) as source:
                 ends = Ends(source, target, owner)
                 if stream is None:
                     stream = _begun(ends, member, stop)
@@ -85,8 +80,6 @@ class LaterLoad:
                     loads.store_stream(target, owner, stream, batch)
                 prepare_again(ends, load.admission, stream, batch)
                 return load.copied(member, ends, stream, stop)
-            finally:
-                source.close()
         finally:
             target.close()
             self.shown = None

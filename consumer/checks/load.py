@@ -36,16 +36,14 @@ def check_load(use: RowsUse) -> Iterator[Requirement]:
     """Ask both sets. Errors: see ``consumer.load.source`` and ``drivers.mysql.primary``."""
     task = use.task
     subject = Subject(Area.SOURCE, f"load of {task.name}")
-    target = connect(primary_member(use.target, for_writing=False))
-    try:
+    with connect(primary_member(use.target, for_writing=False)) as target:
         if _has_progress(target, task):
             yield subject.ok("start: load", f"not needed: {use.target.name} has progress")
             return
         from_primary = task.rules.load.from_primary
         member = choose_source(use.source, use.directives, from_primary=from_primary)
         yield subject.ok("a member to read", f"{member.name}, lag {member.lag_s:g} s")
-        source = connect(member.endpoint)
-        try:
+        with connect(member.endpoint) as source:
             captured = replace(use.capture.tables, hidden=use.source.heartbeat.table)
             admission = Admission(captured, task.tables)
             if missing := missing_rights(source, admission):
@@ -58,10 +56,6 @@ def check_load(use: RowsUse) -> Iterator[Requirement]:
                 yield subject.ok("start: load", f"under way: {counted(len(copied), 'table')}")
             yield from _judge_tables(subject, sides, target, copied)
             yield _announced(subject, source, sides)
-        finally:
-            source.close()
-    finally:
-        target.close()
 
 
 def _has_progress(target: MySqlSession, task: ApplyTask) -> bool:

@@ -68,8 +68,7 @@ def check_target(document: SetDocument, use: TargetUse) -> Iterator[Requirement]
     whole = Subject(Area.TARGET, f"set {document.name}")
     endpoint = primary_member(document)
     subject = Subject(Area.TARGET, endpoint.name)
-    session = connect(endpoint)
-    try:
+    with connect(endpoint) as session:
         members = f"{subject.name} of {counted(len(document.members), 'member')}"
         yield whole.ok("one writable primary", f"{members}, tls: {document.tls.mode}")
         yield from judge_settings(subject, _settings(session), use)
@@ -94,8 +93,6 @@ def check_target(document: SetDocument, use: TargetUse) -> Iterator[Requirement]
         for task in use.tasks:
             yield from judge_schemas(subject, task, texts[task.name], inventory)
             yield from judge_safe_mode(subject, task, inventory)
-    finally:
-        session.close()
 
 
 def written_databases(

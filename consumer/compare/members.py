@@ -10,7 +10,6 @@ A primary must answer in any case: it is asked for its position, which bounds wh
 
 import time
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -123,7 +122,7 @@ def _why_late(replica: SourceMember, primary: Endpoint, wait_s: float) -> str:
     if replica.lag_s > wait_s:
         return f"its lag is {replica.lag_s:g} s"
     try:
-        with closing(connect(primary)) as session:
+        with connect(primary) as session:
             wanted = read_end(session)
         return "" if _gets(replica.endpoint, wanted, wait_s) else _late(wanted, wait_s)
     except MillraceError as exc:
@@ -133,7 +132,7 @@ def _why_late(replica: SourceMember, primary: Endpoint, wait_s: float) -> str:
 def _gets(endpoint: Endpoint, wanted: GtidPosition, wait_s: float) -> bool:
     """Whether the member has the position within this time."""
     deadline_s = time.monotonic() + wait_s
-    with closing(connect(endpoint)) as session:
+    with connect(endpoint) as session:
         while not executed(session).includes(wanted):
             session.rollback()
             if time.monotonic() > deadline_s:

@@ -32,7 +32,6 @@ common columns are different rows there, and it is unknown which of them to chan
 """
 
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import dataclass
 
 from consumer.compare.gaps import Gap
@@ -76,7 +75,7 @@ def repair(sides: Sides, pair: Pair, gaps: Sequence[Gap]) -> list[bool]:
     # a row that only the target has may have a unique key of another
     places = sorted(range(len(gaps)), key=lambda place: gaps[place].what is not What.EXTRA)
     done: dict[int, bool] = {}
-    with closing(connect(sides.ends.target)) as session:
+    with connect(sides.ends.target) as session:
         session.query(
             f"SET SESSION sql_mode='{LENIENT_MODE}', foreign_key_checks=0, wait_timeout={IDLE_S}"
         )

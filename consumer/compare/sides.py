@@ -14,7 +14,7 @@ Reads only. Not done here: repairs.
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -195,15 +195,12 @@ def named(row: Row) -> Name:
 
 def rows(session: MySqlSession, sql: str) -> Iterator[tuple[bytes, Name]]:
     """(digest, name) of each row, as they arrive."""
-    stream = session.stream(sql)
-    try:
+    with closing(session.stream(sql)) as stream:
         while taken := stream.take(STREAM_ROWS):
             for row in taken:
                 digest = row[0]
                 assert isinstance(digest, bytes)
                 yield digest, named(row)
-    finally:
-        stream.close()
 
 
 def _connected(endpoint: Endpoint) -> MySqlSession:

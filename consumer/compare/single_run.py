@@ -70,7 +70,7 @@ class TaskComparer:
 
     def last(self) -> Last:
         """See ``Comparer``."""
-        with closing(connect(self.find_target())) as session:
+        with connect(self.find_target()) as session:
             self.breaker.forget()
             self.breaker.add(session.cut)
             return read_last(session, self.task.name)

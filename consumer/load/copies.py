@@ -296,11 +296,8 @@ class Job:
             self._open_count -= 1
 
     def _finish(self, keys: list[TableKey]) -> None:
-        target = self._session(self._sites.target)
-        try:
+        with self._session(self._sites.target) as target:
             finish_tables(target, self._sites.owner, keys)
-        finally:
-            target.close()
 
     def _session(self, endpoint: Endpoint) -> MySqlSession:
         """A session that a stop may cut."""

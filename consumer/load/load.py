@@ -151,14 +151,10 @@ class Load:
 
     def _wait_now(self, sites: Sites, keys: Sequence[TableKey]) -> bool:
         """After an error of a copy: whether one of these tables waits for another load now. Called by any thread."""
-        source, target = connect(sites.source), connect(sites.target)
-        try:
+        with connect(sites.source) as source, connect(sites.target) as target:
             waiting = let_changed_wait(
                 Ends(source, target, sites.owner), self.admission, self.batch
             )
-        finally:
-            source.close()
-            target.close()
         found = waiting.intersection(keys)
         if found:
             names = [".".join(key) for key in sorted(found)]
@@ -187,8 +183,7 @@ class Load:
 
 def first_load(load: Load, stop: threading.Event) -> LoadStream | None:
     """Load all tables of a task: the range. None if ``stop`` was set before the end."""
-    target = connect(load.destination.endpoint)
-    try:
+    with connect(load.destination.endpoint) as target:
         stream = loads.read_stream(target, load.destination.owner.task)
         target.rollback()
         member = load.choose(stream)
@@ -197,18 +192,13 @@ def first_load(load: Load, stop: threading.Event) -> LoadStream | None:
             load.report(Loaded(source=member.name))
 
         alive()
-        source = connect(member.endpoint)
-        try:
+        with connect(member.endpoint) as source:
             ends = Ends(source, target, load.destination.owner, alive)
             if stream is None:
                 begin = read_begin(source)  # before anything else is read
                 stream = LoadStream(str(begin), "", begin.flavour)
                 _plan(ends, load.admission, stream)
             return load.copied(member, ends, stream, stop)
-        finally:
-            source.close()
-    finally:
-        target.close()
 
 
 def _plan(ends: Ends, admission: Admission, stream: LoadStream) -> None:

@@ -25,8 +25,7 @@ AFTER_CREATE = register("load.after_create")
 @contextmanager
 def _statements(target: MySqlSession, owner: Owner) -> Iterator[MySqlSession]:
     """A session that holds the lock of the task's statements, for the owner of the fence."""
-    session = connect(target.endpoint)
-    try:
+    with connect(target.endpoint) as session:
         lock(session, owner.task)
         check_fence(target, owner)
         target.rollback()
@@ -35,8 +34,6 @@ def _statements(target: MySqlSession, owner: Owner) -> Iterator[MySqlSession]:
             # SHOW CREATE TABLE does not print that a TIMESTAMP NOT NULL has no default
             session.query("SET SESSION explicit_defaults_for_timestamp = 1")
         yield session
-    finally:
-        session.close()
 
 
 def create_tables(

@@ -118,16 +118,13 @@ class _Waiter(threading.Thread):
 
 def end_holders(endpoint: Endpoint, *, task: str, except_session: int) -> None:
     """KILL the registered sessions of a task that have an open transaction, except ``except_session``."""
-    observer = connect(endpoint)
-    try:
+    with connect(endpoint) as observer:
         for holder in _holders(observer, task, except_session):
             _log.warning("ending a session that may hold the fence", task=task, session=holder)
             try:
                 observer.query(f"KILL {holder}")
             except Fatal as exc:  # it ended in the meantime
                 _log.info("the session had already ended", session=holder, error=str(exc))
-    finally:
-        observer.close()
 
 
 def _holders(observer: MySqlSession, task: str, except_session: int) -> list[int]:

@@ -17,7 +17,7 @@ Needs PROCESS, to see the process list. Not done here: executing (``consumer.wri
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -290,14 +290,11 @@ def await_statement(session: MySqlSession, task: str, waiting: Waiting = pause) 
 
 def _has_ended(session: MySqlSession, task: str, waiting: Waiting) -> bool:
     """Wait, with a session whose answers are due soon: a server that is frozen is lost."""
-    watch = StatementWatch(session.endpoint, task, server=server_of(session))
-    try:
+    with closing(StatementWatch(session.endpoint, task, server=server_of(session))) as watch:
         while not (look := watch.look()).has_ended:
             if not waiting(look.statement):
                 return False
         return True
-    finally:
-        watch.close()
 
 
 def end_statement(session: MySqlSession, statement: RunningStatement) -> None:

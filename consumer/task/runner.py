@@ -134,8 +134,7 @@ class ApplyRunner:
         endpoint = primary_member(target)
         lease.verify()
         topic = TopicIdentity(task.source.brokers, task.source.topic)
-        session = connect(endpoint)
-        try:
+        with connect(endpoint) as session:
             waiting = partial(show_wait, report=report, stop=stop)
             owner = owner_of(session, task, epoch=lease.epoch, waiting=waiting)
             if owner is None:
@@ -151,8 +150,6 @@ class ApplyRunner:
             note_filter(session, applier.owner, task, loader)
             applier.is_partial = is_partial(session, task.name)
             session.rollback()
-        finally:
-            session.close()
         applier.renewed = partial(renewed, document=target)
         comparisons = self._comparisons(task, lambda: applier.renewed(endpoint))
         beside = Beside(self._later_loads(task, applier, loader), comparisons)

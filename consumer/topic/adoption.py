@@ -16,6 +16,7 @@ Pure, except ``read_beginning``. Not done here: moving the mark (``consumer.task
 """
 
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import dataclass, replace
 
 from consumer.target.progress import Mark
@@ -81,15 +82,12 @@ class Continuation:
 
 def read_beginning(brokers: KafkaAccess, topic: str) -> Beginning | None:
     """The beginning of the topic; None if it was not adopted, or no longer has its first records."""
-    reader = TopicReader(brokers, topic)
-    try:
+    with closing(TopicReader(brokers, topic)) as reader:
         ends = reader.ends()
         if ends.low:
             return None
         chunks = reader.chunks(0, min(ends.stable, FIRST_RECORDS_MAX))
         return beginning_of(record for chunk in chunks for record in chunk)
-    finally:
-        reader.close()
 
 
 def beginning_of(records: Iterable[TopicRecord]) -> Beginning | None:

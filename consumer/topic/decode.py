@@ -8,6 +8,7 @@ given the id to another schema since. A schema id that is in none of these place
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
 from drivers.kafka.reader import TopicReader
 from millrace.errors import Fatal
@@ -34,11 +35,8 @@ class TopicLookUp:
         """The text of a schema; Fatal MR-6009."""
         if schema_id in self._texts:
             return self._texts[schema_id]
-        reader = self._reader()
-        try:
+        with closing(self._reader()) as reader:
             found = self._find_before(reader, schema_id) or self._find_after(reader, schema_id)
-        finally:
-            reader.close()
         if found is None and self._registry is not None:
             found = self._registry(schema_id)
         if found is None:

@@ -141,11 +141,8 @@ def discard_resolved(endpoint: Endpoint, task: str) -> tuple[int, int]:
 @contextmanager
 def _session(endpoint: Endpoint, task: str) -> Iterator[MySqlSession]:
     """A registered session: a run that starts can end it if it hangs (``consumer.target.fence``)."""
-    session = open_session(endpoint, Owner(task, 0, 0))
-    try:
+    with open_session(endpoint, Owner(task, 0, 0)) as session:
         yield session
-    finally:
-        session.close()
 
 
 def lock_fence(session: MySqlSession, task: str) -> int:
