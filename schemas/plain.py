@@ -83,7 +83,8 @@ def from_plain(kind: Callable[..., T], plain: object) -> T:
     for name, (wire, hint, read) in _fields(kind).items():
         key = wire.key or name
         if wire.is_inline:
-            is_null = hint is not _class_of(hint) and values[_first_key(_class_of(hint))] is None
+            first = next(iter(_nulls(_class_of(hint))))
+            is_null = hint is not _class_of(hint) and values[first] is None
             arguments[name] = None if is_null else read(plain)
         elif key in values or not wire.is_new:
             arguments[name] = read(values[key])
@@ -127,10 +128,6 @@ def _nulls(kind: Any) -> dict[str, object]:
         else:
             plain[wire.key or name] = [] if get_origin(hint) is tuple else None
     return plain
-
-
-def _first_key(kind: Any) -> str:
-    return next(iter(_nulls(kind)))
 
 
 def _class_of(hint: Any) -> Any:

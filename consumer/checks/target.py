@@ -72,7 +72,9 @@ def check_target(document: SetDocument, use: TargetUse) -> Iterator[Requirement]
         members = f"{subject.name} of {counted(len(document.members), 'member')}"
         yield whole.ok("one writable primary", f"{members}, tls: {document.tls.mode}")
         yield from judge_settings(subject, _settings(session), use)
-        yield judge_clock(subject, read_clock(lambda: _time_s(session)))
+        yield judge_clock(
+            subject, read_clock(lambda: float(text_of(session.query(CLOCK_SQL)[0][0])))
+        )
         grants = held_grants(session)
         inventory = read_inventory(session, with_folds=False)
         filters = [task.tables for task in use.tasks] or [TableFilter()]
@@ -115,11 +117,6 @@ def written_databases(
 def _settings(session: MySqlSession) -> Settings:
     ((local_infile, lock_wait_s, folds),) = session.query(_SETTINGS_SQL)
     return Settings(int(text_of(local_infile)), int(text_of(lock_wait_s)), int(text_of(folds)))
-
-
-def _time_s(session: MySqlSession) -> float:
-    ((now_s,),) = session.query(CLOCK_SQL)
-    return float(text_of(now_s))
 
 
 def judge_settings(subject: Subject, found: Settings, use: TargetUse) -> Iterator[Requirement]:

@@ -47,7 +47,9 @@ def _difference(sides: Sides, pair: Pair, gap: Gap) -> Difference:
     statements = []
     if gap.source is None or source is not None:
         made = _with_plain_columns(sides, pair, gap)
-        statements = [] if made is pair else [_plain_sql(pair)]
+        statements = (
+            [] if made is pair else [plain_columns_sql(pair.target.table, _of_session(pair))]
+        )
         statements += repair_statements(made, gap, source_values(sides.source, made, gap))
         sides.rollback()
     repair = " ".join((BEFORE_SQL, *(f"{statement};" for statement in statements), AFTER_SQL))
@@ -86,10 +88,6 @@ def _with_plain_columns(sides: Sides, pair: Pair, gap: Gap) -> Pair:
 def _of_session(pair: Pair) -> list[CatalogColumn]:
     found = [pair.target.table.columns[name] for name in pair.columns]
     return [column for column in found if column.by_session and column.is_stored]
-
-
-def _plain_sql(pair: Pair) -> str:
-    return plain_columns_sql(pair.target.table, _of_session(pair))
 
 
 def with_left(

@@ -299,9 +299,9 @@ class _Reader:
 
     def read_keys(self, database: str) -> None:
         is_mysql = self.words.flavour is Flavour.MYSQL
-        expression, ignored = (
-            ("EXPRESSION", "IS_VISIBLE") if is_mysql else ("NULL", _ignored(self.session))
-        )
+        expression, ignored = "EXPRESSION", "IS_VISIBLE"
+        if not is_mysql:  # which may ignore an index since 10.6
+            expression, ignored = "NULL", "IGNORED" if self.session.query(_HAS_IGNORED) else "'NO'"
         found: dict[TableKey, dict[str, tuple[str, str, list[str]]]] = {}
         for row in self.session.query(
             "SELECT TABLE_NAME, INDEX_NAME, NON_UNIQUE, INDEX_TYPE, COLUMN_NAME, COLLATION, SUB_PART,"
@@ -373,11 +373,6 @@ class _Reader:
                 shown = f"values {values}" if values else "any values"
                 named = f", subpartitions {', '.join(subs)}" if any(subs) else ""
                 self.tables[place][f"partition {name}"] = shown + named
-
-
-def _ignored(session: MySqlSession) -> str:
-    """MariaDB's column for an index that its optimizer ignores, since 10.6."""
-    return "IGNORED" if session.query(_HAS_IGNORED) else "'NO'"
 
 
 _HAS_IGNORED = (

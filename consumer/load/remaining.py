@@ -51,7 +51,9 @@ def groups_left(ends: Ends, admission: Admission, rules: LoadRules, batch: int) 
         waiting |= let_apart_wait(ends, sides, batch, left, sides.target.foreign_keys)
     kept = [_as_planned(there[key], wanted[key]) for key in wanted if key not in waiting]
     if batch == loads.FIRST:
-        _check_same(kept, sides)
+        is_same = sides.source.flavour is sides.target.flavour
+        for table in kept:  # the target may have changed it as it created it, or had it before
+            check_same(table, sides.target.tables[table.key], is_same_flavour=is_same)
     structures = {key: table.structure for key, table in wanted.items()}
     sizes = table_sizes(ends.source)
     found = [_group(members, sides, sizes, structures, rules) for members in groups(kept)]
@@ -138,13 +140,6 @@ def _create_missing(ends: Ends, admission: Admission, wanted: Mapping[TableKey, 
         (table, text) for table, text in found if without_rows(text) == wanted[table.key].structure
     ]
     create_tables(ends.source, ends.target, ends.owner, same)
-
-
-def _check_same(tables: Sequence[SourceTable], sides: Sides) -> None:
-    """Fatal MR-5092 for a table whose structure the target has changed as it created it, or had before."""
-    is_same = sides.source.flavour is sides.target.flavour
-    for table in tables:
-        check_same(table, sides.target.tables[table.key], is_same_flavour=is_same)
 
 
 def _as_planned(table: SourceTable, planned: LoadTable) -> SourceTable:

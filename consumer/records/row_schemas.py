@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from consumer.kernel import literals, walk
+from consumer.kernel import walk
 from consumer.records.numbers import Ints
 from schemas.record.row_layout import RowLayout, parse_row_layout
 from schemas.table.structure import Column, TypeCode
@@ -136,8 +136,3 @@ def is_decimal(column: Column) -> bool:
     """True if the bytes are a number: DECIMAL and unsigned BIGINT."""
     code = column.type.code
     return code is TypeCode.NEWDECIMAL or (code is TypeCode.LONGLONG and column.type.is_unsigned)
-
-
-def literal_form(column: Column) -> int:
-    """The form in which ``kernel.literals`` writes the column's bytes."""
-    return literals.BITS if column.type.code is TypeCode.BIT else literals.PLAIN

@@ -36,7 +36,7 @@ from consumer.records.row_schemas import is_decimal
 from consumer.records.rows import Rows
 from consumer.tables.table_plan import TablePlan, record_indexes, target_column
 from drivers.mysql.catalog import CatalogColumn, ForeignKey, Inventory, TableKey
-from drivers.mysql.collation import Codes, is_exact, make_table
+from drivers.mysql.collation import Codes, is_exact
 from schemas.table.structure import (
     INTEGER_CODES,
     LABELLED_CODES,
@@ -77,11 +77,6 @@ class KeyPrograms:
     tokens: npt.NDArray[np.uint64]
     parts: Ints
     folds: Codes
-
-    def entries_max(self, record_count: int) -> int:
-        """The maximum number of entries of ``record_count`` records."""
-        widest = int(np.diff(self.key_first).max(initial=0))
-        return 4 * widest * record_count
 
 
 @dataclass(frozen=True)
@@ -130,7 +125,7 @@ def make_key_programs(lines_by_slot: Iterable[tuple[KeyLine, ...]], folds: Codes
 
 def find_keys(rows: Rows, programs: KeyPrograms, numbers: RecordNumbers) -> KeyEntries:
     """The causality keys of these records. Owners are indexes in ``numbers``."""
-    room = programs.entries_max(len(numbers))
+    room = 4 * int(np.diff(programs.key_first).max(initial=0)) * len(numbers)  # the most entries
     owners = np.empty(room, np.int64)
     values = np.empty(room, np.uint64)
     modes = np.empty(room, np.uint8)
@@ -151,11 +146,6 @@ def find_keys(rows: Rows, programs: KeyPrograms, numbers: RecordNumbers) -> KeyE
         modes,
     )
     return KeyEntries(owners[:count], values[:count], modes[:count])
-
-
-def fold_table(inventory: Inventory) -> Codes:
-    """The folds of all collations of the inventory, in the order of ``Part``."""
-    return make_table(inventory.folds[name] for name in sorted(inventory.folds))
 
 
 def ordered_tables(

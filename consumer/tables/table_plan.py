@@ -22,7 +22,6 @@ import numpy as np
 from consumer.kernel import literals
 from consumer.kernel.json_numbers import MARKS, NO_MARKS, SIGN_MARKS
 from consumer.records.numbers import Ints
-from consumer.records.row_schemas import literal_form
 from drivers.mysql.catalog import HIDDEN_PERIOD, CatalogColumn, CatalogTable, Inventory, UniqueKey
 from millrace.errors import Fatal
 from schemas.gtid import Flavour
@@ -211,7 +210,9 @@ def plan_table(layout: RowLayout, inventory: Inventory) -> TablePlan:
                 column=column.name,
             )
         if found.has_equal_labels:
-            raise _with_equal_labels(table, found)
+            name, labels = table.full_name, f"two labels of {column.name}"
+            what = f"{name}: {found.collation} calls {labels} equal"
+            raise Fatal("MR-5039", what, table=name, column=found.name)
         if not found.generated:
             columns.append((index, found))
         elif found.by_session and found.is_stored:
@@ -244,11 +245,6 @@ def _check_omitted(table: TableSchema, target: CatalogTable) -> None:
                 table=table.full_name,
                 column=name,
             )
-
-
-def _with_equal_labels(table: TableSchema, column: CatalogColumn) -> Fatal:
-    what = f"{table.full_name}: {column.collation} calls two labels of {column.name} equal"
-    return Fatal("MR-5039", what, table=table.full_name, column=column.name)
 
 
 def _missing(table: TableSchema, flavour: Flavour, *, is_sequence: bool) -> Fatal:
@@ -349,7 +345,8 @@ def make_shape(layout: RowLayout, places: Iterable[Place]) -> Ints:
     lines = []
     for image, index, target in places:
         column = columns[index]
-        form = literal_form(column), column.type.scale
+        is_bit = column.type.code is TypeCode.BIT
+        form = literals.BITS if is_bit else literals.PLAIN, column.type.scale
         if target is not None and column.type.code is TypeCode.FLOAT and target.float_max:
             form = literals.BOUNDED, int(np.float64(target.float_max).view(np.int64))
         lines.append((image, image * len(columns) + index, *form))

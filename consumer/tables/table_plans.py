@@ -19,7 +19,6 @@ from consumer.records.rows import Template
 from consumer.tables.causality_keys import (
     KeyLine,
     KeyPrograms,
-    fold_table,
     key_lines,
     make_key_programs,
     ordered_tables,
@@ -43,7 +42,7 @@ from consumer.tables.row_statements import (
 )
 from consumer.tables.table_plan import BEFORE, Pieces, TablePlan, plan_table
 from drivers.mysql.catalog import CatalogTable, Inventory, TableKey
-from drivers.mysql.collation import Codes
+from drivers.mysql.collation import Codes, make_table
 from millrace.errors import Fatal
 from schemas.gtid import Flavour
 
@@ -169,7 +168,8 @@ class TablePlans:
         if known is None or not known[0].issuperset(slots):
             wanted = frozenset(slots).union(known[0] if known else ())
             if self._folds is None:
-                self._folds = fold_table(self.inventory)
+                folds = self.inventory.folds
+                self._folds = make_table(folds[name] for name in sorted(folds))
             lines = (
                 self._lines(slot) if slot in wanted else ()
                 for slot in range(len(self.programs.ids))

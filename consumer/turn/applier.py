@@ -26,7 +26,7 @@ from functools import partial
 
 import numpy as np
 
-from consumer.records.numbers import NO_SEQS, Ints, LaneNumbers, RecordNumbers, Seqs, Units
+from consumer.records.numbers import NO_SEQS, LaneNumbers, RecordNumbers, Seqs, Units
 from consumer.records.pieces import BoundedSource, Source, Taken
 from consumer.records.rows import Rows
 from consumer.records.source_transactions import WholeReader, first_transaction, last_end
@@ -169,7 +169,7 @@ class Applier:
     def _apply(self, taken: Taken, *, until_s: float) -> bool:
         """Apply at least one window, and others that begin before ``until_s``; whether these were all."""
         offsets, values = taken.offsets, taken.values
-        first = begun = first_new(offsets, self.seen)
+        first = begun = int(np.searchsorted(offsets, self.seen.next_offset))
         while first < len(values):
             if first > begun and time.monotonic() >= until_s:
                 return False
@@ -412,8 +412,3 @@ class Applier:
     @property
     def _session(self) -> MySqlSession:
         return self.writing.sessions.for_lane()
-
-
-def first_new(offsets: Ints, mark: Mark) -> int:
-    """The index of the first record at or above the mark's ``next_offset``."""
-    return int(np.searchsorted(offsets, mark.next_offset))

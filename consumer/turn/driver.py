@@ -61,10 +61,6 @@ class Figures:
         return counts.record_bytes / counts.records if counts.records else None
 
 
-def _unchanged(endpoint: Endpoint) -> Endpoint:
-    return endpoint
-
-
 @dataclass(slots=True)
 class BatchApplier:
     """Gives turns to executors, one after the other. ``owner``: who holds the fence now.
@@ -79,7 +75,7 @@ class BatchApplier:
     owner: Owner
     mark: Mark
     _: KW_ONLY
-    renewed: Callable[[Endpoint], Endpoint] = _unchanged
+    renewed: Callable[[Endpoint], Endpoint] = field(default=lambda endpoint: endpoint)
     is_partial: bool = False
     begin: int = field(init=False, default=-1)
     until: int = field(init=False, default=-1)

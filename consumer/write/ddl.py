@@ -155,7 +155,8 @@ def apply_ddl(sessions: Sessions, record: DdlRecord, *, place: DdlPlace, scope: 
         if left_out := is_understood(statement) and route.left_out(statement):
             statement = replace(statement, kind=Kind.UNKNOWN)
             doubt = f"names {', '.join(left_out)}, which the apply task leaves out"
-            record = replace(record, statement=_doubted(record.statement, doubt))
+            settings = {**record.statement.session, "in_doubt": doubt}
+            record = replace(record, statement=replace(record.statement, session=settings))
         if statement.kind is Kind.SEQUENCE and session.flavour is Flavour.MYSQL:
             names = ", ".join(f"{name.database}.{name.table}" for name in statement.tables)
             what = f"{statement.verb} {names}, and the target is MySQL"
@@ -180,10 +181,6 @@ def _is_recorded(statement: Statement, route: Route) -> bool:
     if statement.kind in RECORDED_KINDS or statement.kind in (Kind.TEMPORARY, Kind.TRANSACTION):
         return True
     return is_understood(statement) and route.skips(statement)
-
-
-def _doubted(statement: DdlStatement, doubt: str) -> DdlStatement:
-    return replace(statement, session={**statement.session, "in_doubt": doubt})
 
 
 def _succeeding(statement: DdlStatement) -> DdlStatement:

@@ -228,7 +228,7 @@ def run_statement(session: MySqlSession, sql: str) -> None:
         session.query(sql.encode(errors="surrogateescape"))
     except Fatal as exc:
         setting = _REFUSING.get(exc.errno or 0, "")
-        if not setting or not _is_on(session, setting):
+        if not setting or session.query(f"SELECT @@SESSION.{setting}") != [(1,)]:
             raise
         try:
             session.query(f"SET SESSION {setting} = 0")
@@ -244,10 +244,6 @@ def run_statement(session: MySqlSession, sql: str) -> None:
         finally:
             if session.is_open:  # otherwise the first error must remain the reason
                 session.query(f"SET SESSION {setting} = 1")
-
-
-def _is_on(session: MySqlSession, setting: str) -> bool:
-    return session.query(f"SELECT @@SESSION.{setting}") == [(1,)]
 
 
 def run_failed_statement(session: MySqlSession, sql: str, errno: int) -> None:

@@ -418,8 +418,8 @@ class RowWriter:
                 refused, why = exc, exc.message
             if why:
                 self._check_unchanged(rows, number, refused)
-                if rows.records[number, IS_SAFE]:
-                    refused = _unrepeated(refused)
+                if rows.records[number, IS_SAFE] and refused and is_foreign_key(refused):
+                    refused = Fatal("MR-5025", refused.message)  # whatever the conflict policy
                 if refused is not None and refused.code != "MR-5010":
                     fix = self._fix_of_text(rows, number, refused) or refused.own_fix
                     fix = fix or self._fix_of_refusal(rows, number, refused)
@@ -558,13 +558,6 @@ def _single(rows: Rows, change: Ints) -> Single:
         rows.firsts(change[BEFORE : BEFORE + 1], change[AFTER : AFTER + 1]),
         OPS[int(change[CHANGE_OP])],
     )
-
-
-def _unrepeated(refused: Fatal | None) -> Fatal | None:
-    """The error of a row of safe mode: MR-5025 if a foreign key refuses it, whatever the conflict policy."""
-    if refused is None or not is_foreign_key(refused):
-        return refused
-    return Fatal("MR-5025", refused.message)
 
 
 def _without_overwrite(task: str, seq: int) -> str:

@@ -127,11 +127,7 @@ def _refused(problem: str, loader: _Loader) -> yaml.YAMLError:
     return yaml.composer.ComposerError(None, None, problem, mark)
 
 
-def _construct_map(loader: _Loader, node: yaml.MappingNode) -> dict[object, object]:
-    return loader.mapping(node)
-
-
-_Loader.add_constructor("tag:yaml.org,2002:map", _construct_map)
+_Loader.add_constructor("tag:yaml.org,2002:map", _Loader.mapping)
 for _tag, _pattern, _first in (
     ("tag:yaml.org,2002:bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
     ("tag:yaml.org,2002:null", r"~|null|Null|NULL|", "~nN\0"),

@@ -120,7 +120,7 @@ class OptionalMetadata:
                     parameter,
                     unsigned.get(index, False),
                     text,
-                    decoded_labels(labels.get(index, []), text),
+                    tuple(_decoded(labels.get(index, []), text)),
                     extents.get(index, 0),
                 )
             )
@@ -198,20 +198,14 @@ class OptionalMetadata:
         return ByteReader(self.fields.get(kind, b""), f"optional metadata {kind} of {self.table}")
 
 
-def decoded_labels(labels: list[bytes], text: TextEncoding | None) -> tuple[str | None, ...]:
-    """The labels as text; None for a label that is invalid in its charset or equals an earlier one."""
-    seen: set[str] = set()
-    return tuple(_decoded(labels, text, seen))
-
-
 def unsupported(what: str, *, fix: str = "") -> NoReturn:
     """Raise Fatal MR-6005."""
     raise Fatal("MR-6005", f"{what} is not supported", fix=fix)
 
 
-def _decoded(
-    labels: list[bytes], text: TextEncoding | None, seen: set[str]
-) -> Iterator[str | None]:
+def _decoded(labels: list[bytes], text: TextEncoding | None) -> Iterator[str | None]:
+    """The labels as text; None for a label that is invalid in its charset or equals an earlier one."""
+    seen: set[str] = set()
     for label in labels:
         name = decode_text(text.charset if text else "utf8mb4", label)
         yield None if name is None or name in seen else name

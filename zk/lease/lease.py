@@ -82,7 +82,8 @@ def acquire(session: Session, tree: Tree, *, task: str, worker: str) -> Lease:
     if owner is not None and owner.ephemeral_owner == session.id:
         session.delete(path, version=owner.version)
     elif owner is not None:
-        raise _held_by_other(path, owner)
+        holder = holder_of(owner, path)
+        raise Retryable("MR-4004", f"{holder} still holds the lease", holder=holder)
     node = session.create(path, content, ephemeral=True)
     if node is None:
         raise Retryable("MR-4004", f"another worker has just acquired the lease of {task}")
@@ -110,11 +111,6 @@ class _OwnerNode:
     czxid: int
     incarnation: int
     epoch: int
-
-
-def _held_by_other(path: str, node: Node) -> Retryable:
-    holder = holder_of(node, path)
-    return Retryable("MR-4004", f"{holder} still holds the lease", holder=holder)
 
 
 def holder_of(node: Node, path: str) -> str:

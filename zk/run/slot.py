@@ -109,7 +109,7 @@ class Slot:
         self._ending_since_s = float("inf")
         self._running_since_s: float | None = None
         self._incarnation: int | None = None  # of the session of the last lease
-        self._may_own = False
+        self.may_own = False  # the owner node may exist: held, or its creation had no answer
         self._has_start = False  # our record in `starts` may exist
         self._ended_runs = 0
         self._thread = threading.Thread(
@@ -145,11 +145,6 @@ class Slot:
     def is_stuck(self) -> bool:
         """Whether the slot takes longer to end than ``Pace.stop_s``."""
         return self.is_alive and time.monotonic() - self._ending_since_s > self._context.pace.stop_s
-
-    @property
-    def may_own(self) -> bool:
-        """Whether our owner node may exist: held, not released, or its creation had no answer."""
-        return self._may_own
 
     @property
     def has_ended_a_run(self) -> bool:
@@ -206,11 +201,11 @@ class Slot:
     def _try_acquire(self) -> Lease | None:
         """A new lease, or ``None`` after a pause."""
         context = self._context
-        self._may_own = True
+        self.may_own = True
         try:
             return acquire(context.session, context.tree, task=self._name, worker=context.worker)
         except Retryable as error:
-            self._may_own = error.code != "MR-4004"
+            self.may_own = error.code != "MR-4004"
             self._report = replace(
                 self._report,
                 # another holder is normal while the task moves; an ensemble that is away is not
@@ -335,7 +330,7 @@ class Slot:
                 self._context.starts.end(self._name)
                 self._has_start = False
             lease.release()
-            self._may_own = False
+            self.may_own = False
         except MillraceError as error:
             # deleted later by our next acquire, by the supervisor, or with the session
             log.warning("the lease could not be released now", task=self._name, error=error)
