@@ -21,7 +21,7 @@ from consumer.tables.related import with_related
 from consumer.tables.table_plans import TablePlans, slots_of
 from consumer.target.load_range import Fate, Range
 from consumer.target.progress import Mark
-from consumer.window.safe_mode import SafeMode, refusal, repeat
+from consumer.window.safe_mode import SafeMode, mark_safe, refusal
 from consumer.window.unlogged_cascades import leave_unchecked
 from consumer.window.window import Window
 from drivers.mysql.catalog import TableKey
@@ -54,7 +54,7 @@ class Overlap:
             range_ = None
         entered = Entered(window) if range_ is None else _entered(range_, window)
         if safe_mode is not None:
-            safe_mode = safe_mode.set_in(entered.window, seen)
+            safe_mode = safe_mode.mark_rows(entered.window, seen)
         return Overlap(safe_mode, range_), entered
 
 
@@ -76,7 +76,7 @@ def _entered(range_: Range, window: Window) -> Entered:
     for slot in slots_of(slots) if unfit else ():
         if plans.name_on_target(slot) in unfit:
             left &= slots != slot
-    repeat(window, RecordNumbers(waiting[left & (fates == Fate.REPEATED)]))
+    mark_safe(window, RecordNumbers(waiting[left & (fates == Fate.REPEATED)]))
     unchecked = waiting[left & is_inside & (fates == Fate.APPLIED)]
     leave_unchecked(rows, RecordNumbers(unchecked), plans)
     return Entered(replace(window, waiting=RecordNumbers(waiting[left])), unfit)

@@ -7,19 +7,19 @@ A task whose document has ``safe_mode: {until_gtid: SET}`` writes the rows of ea
     DELETE                        DELETE; a missing row is no error
     DELETE with a cascade         REPLACE by the before image, then DELETE with foreign key checks
 
-Counts are not demanded. The statements run without foreign key checks, so no cascade fires, with the exception of the
-last line. It is for a DELETE whose cascade the source did not log (``consumer.window.unlogged_cascades``). The REPLACE
-is needed, because only a row that is there has a cascade. Rows of other source transactions are written and counted as
-always.
+The number of changed rows is not checked. The statements run without foreign key checks, so no cascade fires, with
+the exception of the last line. It is for a DELETE whose cascade the source did not log
+(``consumer.window.unlogged_cascades``). The REPLACE is needed, because only a row that exists has a cascade. Rows of
+other source transactions are written and checked as always.
 
-The set must have every source transaction that the target may have in part or ahead of the task's progress. Then the
-target ends with the rows of the source, from any mixture of states between. A REPLACE also removes a row that holds the
-value of another unique key, and a DELETE removes the row that has the key now. Such a row comes back:
+SET must contain every source transaction beyond the task's progress that the target may have, wholly or in part. Then
+the target ends with the rows of the source, from any mixture of states between. A REPLACE also removes a row that holds
+the value of another unique key, and a DELETE removes the row that has the key now. Such a row comes back:
 
     a row with a change in the range       Its last change writes it. No later change removes it: on the source they
                                            existed side by side, so they share no key. Changes that share a key of any
-                                           image run in the order of the source (causality keys), also over the end of
-                                           the range.
+                                           image run in the order of the source (causality keys), also across the end
+                                           of the range.
     a row without a change in the range    On the source it was the same during the whole range, and no other row had
                                            one of its keys. So no change removes it.
 
@@ -88,15 +88,15 @@ class SafeMode:
             raise Fatal("MR-5008", f"{what}, the topic has those of {position.flavour}")
         return position.includes(self.until)
 
-    def set_in(self, window: Window, seen: Mark) -> "SafeMode | None":
-        """Mark the rows in the range (``repeat``). Fatal MR-5024, MR-5025.
+    def mark_rows(self, window: Window, seen: Mark) -> "SafeMode | None":
+        """Mark the rows in the range (``mark_safe``). Fatal MR-5024, MR-5025.
 
         ``seen`` is the mark before the window. Returns None if it is after the range.
         """
         if self.is_over(seen):
             return None
         is_early = in_gtid_set(window.rows, window.waiting, self.until)
-        repeat(window, RecordNumbers(window.waiting[is_early]))
+        mark_safe(window, RecordNumbers(window.waiting[is_early]))
         return self
 
     def text(self, mark: Mark) -> str:
@@ -105,7 +105,7 @@ class SafeMode:
         return f"ended at {shown}" if self.is_over(mark) else f"until {shown}"
 
 
-def repeat(window: Window, numbers: RecordNumbers) -> None:
+def mark_safe(window: Window, numbers: RecordNumbers) -> None:
     """Mark these rows for safe mode: IS_SAFE, and the flag that turns foreign key checks off.
 
     Fatal MR-5024, MR-5025.
@@ -120,7 +120,7 @@ def repeat(window: Window, numbers: RecordNumbers) -> None:
 def prepare_snapshot_rows(window: Window) -> None:
     """Prepare the rows of snapshots in a window for their REPLACE. Fatal MR-5024, as for rows in the range."""
     rows = window.rows
-    numbers = _safe(rows, window.waiting)
+    numbers = _marked(rows, window.waiting)
     slots = rows.slots(numbers)
     for slot in slots_of(slots):
         _prepare(rows, RecordNumbers(numbers[slots == slot]), window.plans, slot)
@@ -130,7 +130,7 @@ def check_triggers(
     session: MySqlSession, plans: TablePlans, rows: Rows, numbers: RecordNumbers
 ) -> None:
     """In a target transaction, before these rows are written: Fatal MR-5024 for a trigger on a table of safe mode."""
-    for slot in slots_of(rows.slots(_safe(rows, numbers))):
+    for slot in slots_of(rows.slots(_marked(rows, numbers))):
         table_plan = plans.table_plan(slot)
         target = table_plan.target
         if target.is_sequence:
@@ -140,7 +140,7 @@ def check_triggers(
             raise Fatal("MR-5024", f"{table}: {_of_trigger(triggers[0])}", table=table)
 
 
-def _safe(rows: Rows, numbers: RecordNumbers) -> RecordNumbers:
+def _marked(rows: Rows, numbers: RecordNumbers) -> RecordNumbers:
     return RecordNumbers(numbers[rows.records[numbers, walk.IS_SAFE] == 1])
 
 

@@ -25,7 +25,7 @@ from millrace.checks.requirement import Area, Level, Requirement, Subject, short
 from millrace.errors import Fatal, MillraceError
 from millrace.wording import counted
 from producer.checks.answers import Answers, Tables, ask_answers, ask_tables
-from producer.source.choose.choice import Preferences, Verdict, choose, judge_members
+from producer.source.choose.choice import Preferences, Verdict, choose, verdicts_of
 from producer.source.choose.chooser import ask_members
 from producer.source.connection import Login, connect_member
 from producer.source.set_stream import resolve_login
@@ -75,7 +75,7 @@ def check_set(document: SetDocument, use: SourceUse) -> Iterator[Requirement]:
     if answering:
         yield from _positions(whole, facts, login, use)
     try:
-        verdicts = judge_members(facts, wanted=None, directives=use.directives, is_live=False)
+        verdicts = verdicts_of(facts, wanted=None, directives=use.directives, is_live=False)
     except MillraceError as error:  # two primaries
         yield whole.error("one primary", error)
     else:

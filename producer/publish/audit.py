@@ -78,7 +78,9 @@ class Audit:
         self._limits = limits
         self._find_successor = find_successor
         self._find_blocking_writer = find_blocking_writer
-        self._planned_end = end  # after the Kafka transaction under way, else after the last commit
+        self._expected_end = (
+            end  # after the Kafka transaction under way, else after the last commit
+        )
         self._shift = 0  # extra markers so far
         self._found_end: int | None = end  # the end of the audited records; None: not known
         self._commits: deque[Commit] = deque()
@@ -101,10 +103,10 @@ class Audit:
         if self._failure is not None:
             raise self._failure
 
-    def plan(self, end: int) -> None:
+    def expect(self, end: int) -> None:
         """Announce a Kafka transaction that will end at ``end``: the stable end is not judged meanwhile."""
         with self._changed:
-            self._planned_end = end
+            self._expected_end = end
             self._changed.notify_all()
 
     def submit(self, commit: Commit) -> None:
@@ -232,14 +234,14 @@ class Audit:
         """Check that the stable end is exactly after the marker, unless another commit follows."""
         with self._changed:
             self._changed.wait_for(
-                lambda: self._is_stopped or self._is_drained or self._planned_end != commit.end,
+                lambda: self._is_stopped or self._is_drained or self._expected_end != commit.end,
                 IDLE_S,
             )
-        while self._planned_end == commit.end and not self._is_stopped:
+        while self._expected_end == commit.end and not self._is_stopped:
             is_late = time.monotonic() > deadline
             stable = self._partition.stable_end()
             expected = commit.end + self._shift
-            if stable == expected or self._planned_end != commit.end:
+            if stable == expected or self._expected_end != commit.end:
                 return
             if stable > expected and not self._partition.read(expected - 1, stable):
                 self._add_shift(stable - expected)

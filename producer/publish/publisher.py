@@ -6,10 +6,11 @@
                                   late EndTxn may follow  broker then rejects the late request by its producer epoch
     an error, but not             nothing                 new instance, tail read: all of the batch is there → done,
     "unavailable"                                         none → sent once more, a part → Retryable (resume after it)
-    the same, after the second    nothing                 new instance, tail read: all is there → done, else Retryable:
-    batch of the transaction                              the next ``open`` resumes after the tail
-    the same, and the batch    the tail has the same      sent once more; a repeated schema record does no harm, a
-    has only schema records    progress with or without   missing one makes rows unreadable
+    such an error in a Kafka      nothing                 new instance, tail read: all is there → done, else Retryable:
+    transaction of several                                the next ``open`` resumes after the tail
+    batches
+    such an error of a batch of   nothing: they do not    sent once more; a repeated schema record does no harm, a
+    schema records alone          change the progress     missing one makes rows unreadable
     "unavailable", or an error    nothing                 Retryable; the next ``open`` reads the tail
     of the second attempt
     fenced                        a newer instance        Fenced; the task's next owner verifies its lease before it
@@ -23,7 +24,7 @@ An instance is one Kafka producer with its producer epoch (``Transactions``). Th
 Guarantees: records are in the topic in the given order, each exactly once, regardless of crashes. ``progress`` is what
 the topic holds. A batch is committed with its ``resolved`` record or not at all (or recovered as above). After an error
 a publisher cannot be used again: close it and open another. One thread uses it. Of a Kafka transaction of several
-batches only the last one is kept, besides the copy in the client's queue.
+batches it keeps only the last one; the client's queue has copies of all.
 Not done here: conversion, the choice of batches, waiting between retries.
 """
 
@@ -106,7 +107,7 @@ class Publisher:
         self._commit_s = opened.commit_s
         self._is_suspicious = self._commit_s >= self._limits.suspicious_s
         self._renewed_count = 0
-        self._asks_since_s: float | None = None
+        self._request_since_s: float | None = None
         self._slow_path = opened.transactions.slow_path
         if self._slow_path:
             log.warning("records are sent one by one, which is much slower", why=self._slow_path)
@@ -186,9 +187,9 @@ class Publisher:
         return self._slow_path
 
     @property
-    def asks_since_s(self) -> float | None:
+    def request_since_s(self) -> float | None:
         """When the present request to Kafka began (``time.monotonic``); None between two. Any thread may ask."""
-        return self._asks_since_s
+        return self._request_since_s
 
     @property
     def commit_s(self) -> float:
@@ -224,16 +225,16 @@ class Publisher:
         """
         self._next_progress = batch.progress
         if len(batch.bounds):
-            self._run(Chunk(batch.buffer, batch.bounds), is_last=False)
+            self._send(Chunk(batch.buffer, batch.bounds), is_last=False)
 
     def commit(self) -> None:
         """Commit what ``add`` has queued, with a resolved record; without records, do as ``idle``."""
         if self._open.chunk_count:
-            self._run(None, is_last=True)
+            self._send(None, is_last=True)
         else:
             self.idle()
 
-    def settle(self) -> bool:
+    def wait_visible(self) -> bool:
         """Wait until the last commit is readable, at most ``MARKER_S``; whether it is.
 
         Without it, the first record of the next Kafka transaction may wait longer: see docs/decisions/publisher.md.
@@ -248,7 +249,7 @@ class Publisher:
         if idle_s >= self._limits.resolved_interval_s or (
             moved and idle_s >= self._limits.progress_interval_s
         ):
-            self._run(None, is_last=True)
+            self._send(None, is_last=True)
 
     def close(self) -> None:
         """Wait for the audit, then release all clients. Raises the audit's error; repeated calls do nothing."""
@@ -282,16 +283,9 @@ class Publisher:
             self._audit.stop()
             self._partition.close()
 
-    def _run(self, chunk: Chunk | None, *, is_last: bool) -> None:
-        """``_send``, and note since when Kafka is asked."""
-        self._asks_since_s = time.monotonic()
-        try:
-            self._send(chunk, is_last=is_last)
-        finally:
-            self._asks_since_s = None
-
     def _send(self, chunk: Chunk | None, *, is_last: bool) -> None:
         """Add ``chunk`` to the Kafka transaction, beginning it if necessary, and end it if ``is_last``."""
+        self._request_since_s = time.monotonic()
         try:
             self._audit.check()
             if self._is_suspicious and not self._open.is_begun:
@@ -299,11 +293,11 @@ class Publisher:
             if chunk is not None:
                 self._open.note(chunk)
             try:
-                committed = self._step(chunk, is_last=is_last)
+                committed = self._write(chunk, is_last=is_last)
             except Retryable as unknown:
                 if unknown.code == _AWAY_CODE:
                     raise
-                committed = self._settle_unknown(unknown, is_last=is_last)
+                committed = self._recover(unknown, is_last=is_last)
             if committed is not None:
                 self._audit.submit(committed)
         except BaseException as error:
@@ -311,9 +305,14 @@ class Publisher:
                 _note_end("discard", error)
             self.discard()
             raise
+        finally:
+            self._request_since_s = None
 
-    def _settle_unknown(self, unknown: Retryable, *, is_last: bool) -> Commit | None:
-        """After an error: the batch is committed, or it is sent once more, if it is still here and not sent twice."""
+    def _recover(self, unknown: Retryable, *, is_last: bool) -> Commit | None:
+        """None if the batch is committed after all; otherwise send it once more, as ``_write``.
+
+        Retryable MR-3002 if that was its second attempt, or if earlier batches of the transaction are not kept.
+        """
         sent = self._open
         is_committed = self._is_committed_after(unknown)
         self._open = OpenTransaction()
@@ -321,21 +320,21 @@ class Publisher:
             _note_end("commit" if is_committed else "discard", unknown)
         if is_committed:
             return None
-        if sent.chunk_count > 1 or sent.is_second:
+        if sent.chunk_count > 1 or sent.is_retry:
             raise Retryable(
                 "MR-3002",
                 f"a Kafka transaction of {counted(sent.chunk_count, 'batch', 'batches')} is to be sent again",
             ) from unknown
-        self._open.is_second = True
+        self._open.is_retry = True
         if sent.chunk is not None:
             self._open.note(sent.chunk)
-        return self._step(sent.chunk, is_last=is_last)
+        return self._write(sent.chunk, is_last=is_last)
 
-    def _step(self, chunk: Chunk | None, *, is_last: bool) -> Commit | None:
+    def _write(self, chunk: Chunk | None, *, is_last: bool) -> Commit | None:
         transactions = self._live
         if not self._open.is_begun:
-            # the end is not known yet; any other one than the last commit's keeps the audit from judging it
-            self._audit.plan(self._end + self._open.record_count + 2)
+            # the end is not known yet, but one beyond the last commit keeps the audit from judging the stable end
+            self._audit.expect(self._end + self._open.record_count + 2)
             fault_point(BEFORE_BEGIN)
             transactions.begin()
             self._open.is_begun = True
@@ -354,7 +353,7 @@ class Publisher:
         resolved = self._opener.codec.resolved(self._next_progress)
         record_count = self._open.record_count + 1
         end = self._end + record_count + 1  # the records, their resolved, the marker
-        self._audit.plan(end)
+        self._audit.expect(end)
         transactions.add(((None, resolved),))
         try:
             transactions.flush()

@@ -25,7 +25,7 @@ class OpenTransaction:
     """The queued records. Only the last chunk is kept, and a copy of the largest record."""
 
     is_begun: bool = False
-    is_second: bool = False  # it is sent for the second time
+    is_retry: bool = False  # it is sent for the second time
     chunk: Chunk | None = None
     chunk_count: int = 0
     record_count: int = 0

@@ -140,7 +140,7 @@ class Course:
         self._expected: Mapping[Name, int] = {}
         self._is_asked = False
         self._under_way: deque[_UnderWay] = deque()
-        self._is_struck = False  # a statement may have changed a table that is being read
+        self._must_discard = False  # a statement may have changed a table that is being read
         self._begins_again = False  # it is the one of which rows are published
         self._left_out: dict[Name, str] = {}
         self._listed = 0
@@ -163,8 +163,8 @@ class Course:
                 chunk.changed.update(known)
                 self._is_behind |= len(chunk.changed) > KEYS_MAX
 
-    def struck(self, tables: Collection[Name] | None) -> None:
-        """A statement in the stream changes these tables; None: perhaps any."""
+    def discard(self, tables: Collection[Name] | None) -> None:
+        """Discard what is read of these tables: a statement in the stream changes them. None: perhaps any."""
         if self.state is None or self.state.at is None:
             return
         folded = None if tables is None else {_folded(name) for name in tables}
@@ -173,14 +173,14 @@ class Course:
             return folded is None or _folded(name) in folded
 
         self._begins_again |= is_hit(self.state.at.name)
-        self._is_struck |= self._begins_again or any(map(is_hit, self.watched))
+        self._must_discard |= self._begins_again or any(map(is_hit, self.watched))
 
     def wants_boundary(self, position: GtidPosition, *, is_near: bool) -> bool:
-        """Whether ``step`` has something to do at the next boundary between source transactions."""
+        """Whether ``next_insertion`` has something to do at the next boundary between source transactions."""
         if self.state is None:
             return self._wishes.next() is not None
         self._take_answers()
-        if self._is_struck or self._wishes.stops(self.state.id):
+        if self._must_discard or self._wishes.stops(self.state.id):
             return True
         if not self._wishes.may_run(self.state.id):
             return False
@@ -193,7 +193,7 @@ class Course:
             return True
         return isinstance(front, Refused) or (is_near and self._next_chunk() is not None)
 
-    def step(self, position: GtidPosition, *, is_near: bool) -> Insertion | None:
+    def next_insertion(self, position: GtidPosition, *, is_near: bool) -> Insertion | None:
         """At a boundary with this position: what to insert. ``is_near``: the stream is near the source's end."""
         if self.state is None:
             wanted = self._wishes.next()
@@ -205,9 +205,9 @@ class Course:
         state = self.state
         if self._wishes.stops(state.id):
             return self._stopped(state)
-        if self._is_struck:
+        if self._must_discard:
             begins_again = self._begins_again and state.at is not None and state.at.is_open
-            self._is_struck = self._begins_again = False
+            self._must_discard = self._begins_again = False
             self._forget()
             if begins_again and state.at is not None:
                 begun_again = state.moved(TablePlace(state.at.name))

@@ -58,7 +58,9 @@ class SnapshotInserts:
             return
         starts = bounds[:, 2]
         ids = np.zeros(len(bounds), np.int64)
-        for place in range(1, 5):
+        for place in range(
+            1, 5
+        ):  # of the schema id, big-endian, after the magic byte (schemas.record.framing)
             ids = ids << 8 | buffer[starts + place]
         for schema_id, slot in slots.items():
             found = bounds[(ids == schema_id) & (bounds[:, 0] >= 0)]
@@ -72,7 +74,7 @@ class SnapshotInserts:
         if statement.kind in _HARMLESS:
             return
         is_known = statement.tables and "in_doubt" not in statement.session
-        self.course.struck(statement.tables if is_known and statement.kind != GAP_KIND else None)
+        self.course.discard(statement.tables if is_known and statement.kind != GAP_KIND else None)
 
     def wants_boundary(self, position: GtidPosition, *, is_near: bool) -> bool:
         return self.course.wants_boundary(position, is_near=is_near)
@@ -80,20 +82,22 @@ class SnapshotInserts:
     def insert(self, progress: Progress, sink: Sink, *, is_near: bool) -> Progress | None:
         """Write the next chunk, if it belongs here."""
         before = self.course.state
-        found = self.course.step(progress.gtid_set, is_near=is_near)
+        found = self.course.next_insertion(progress.gtid_set, is_near=is_near)
         if found is None:
             return None
         self.history.note(before, found)
         if found.begins:
-            self._step(SnapshotStep.BEGIN, found, progress, sink, rows=0)
+            self._write_step(SnapshotStep.BEGIN, found, progress, sink, rows=0)
         if found.rows is not None:
             _write_rows(found, sink, self._set_name)
         if found.end is not None:
             assert found.table is not None
-            self._step(found.end, found, progress, sink, rows=found.table.rows + found.kept_count)
+            self._write_step(
+                found.end, found, progress, sink, rows=found.table.rows + found.kept_count
+            )
         return Progress(progress.gtid_set, progress.open, sink.seq, found.state)
 
-    def _step(
+    def _write_step(
         self, step: SnapshotStep, found: Insertion, progress: Progress, sink: Sink, *, rows: int
     ) -> None:
         assert found.table is not None

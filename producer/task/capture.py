@@ -243,7 +243,7 @@ class PublishLoop:
 
     def _settle(self) -> None:
         """Note what readers of the topic see by now."""
-        if self._publisher.settle() and self._unread:
+        if self._publisher.wait_visible() and self._unread:
             now_s, now_ms = time.monotonic(), time.time_ns() // 1_000_000
             with self._measuring:
                 for published in self._unread:
@@ -280,7 +280,7 @@ class PublishLoop:
 
     def _report_wait(self) -> None:
         """Report in the place of the loop while it waits for Kafka: a frozen broker holds it up for 20 s."""
-        since_s = self._publisher.asks_since_s
+        since_s = self._publisher.request_since_s
         if since_s is not None and (age_s := time.monotonic() - since_s) >= WAIT_S:
             self.report(why=f"waits for Kafka, which has not answered for {age_s:.0f} s")
 

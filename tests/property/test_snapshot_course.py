@@ -270,7 +270,7 @@ class Owner:
                 keys = [str(key).encode() for key in (before, after) if key is not None]
                 self.course.changed(name, keys)
         if transaction.altered is not None:
-            self.course.struck((transaction.altered,))
+            self.course.discard((transaction.altered,))
         self.subscriber.change(transaction)
         if transaction.altered is not None or self.chance.random() < 0.7:
             self.look()
@@ -281,7 +281,7 @@ class Owner:
         here, is_near = position(self.at), self.at + 3 >= len(self.source.log)
         if not self.course.wants_boundary(here, is_near=is_near):
             return
-        found = self.course.step(here, is_near=is_near)
+        found = self.course.next_insertion(here, is_near=is_near)
         if found is not None:
             self.subscriber.insert(found)
             self.state = found.state

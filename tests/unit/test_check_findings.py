@@ -61,7 +61,7 @@ from producer.checks.topic import (
     trial_creation,
     watch_ends,
 )
-from producer.source.choose.choice import judge_members
+from producer.source.choose.choice import verdicts_of
 from registry.checks import judge_compatibility, judge_mode
 from schemas.documents import (
     Account,
@@ -125,7 +125,7 @@ def member(number: int = 1, *, replica: bool = False, **variables: str) -> Membe
 
 def of_set(*facts: MemberFacts) -> Iterator[Requirement]:
     """The requirements of the members of a set."""
-    verdicts = judge_members(facts, wanted=None, directives=Directives(), is_live=False)
+    verdicts = verdicts_of(facts, wanted=None, directives=Directives(), is_live=False)
     return judge_set(facts, verdicts, tls=TlsMode.VERIFY_CA, starts_first=True)
 
 

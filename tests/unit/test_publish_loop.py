@@ -94,7 +94,7 @@ class _Publisher:
         self.topic, self.commit_s, self.renewed_count = "shop", 0.001, 0
         self.slow_path = self.topic_warning = ""
         self._published = published
-        self.asks_since_s: float | None = None
+        self.request_since_s: float | None = None
         self.__dict__.update(properties)
 
     def add(self, batch: object) -> None:
@@ -103,7 +103,7 @@ class _Publisher:
     def commit(self) -> None:
         self._published()
 
-    def settle(self) -> bool:
+    def wait_visible(self) -> bool:
         return True
 
     def idle(self) -> None:
@@ -195,9 +195,9 @@ def test_frozen_broker_is_reported_while_a_commit_waits(monkeypatch: pytest.Monk
                 seen.set()
 
     def commit() -> None:
-        publisher.asks_since_s = time.monotonic() - 7.0
+        publisher.request_since_s = time.monotonic() - 7.0
         assert seen.wait(PATIENCE_S)
-        publisher.asks_since_s = None
+        publisher.request_since_s = None
         stop.set()
 
     reports, publisher = Noting(), _Publisher(commit)

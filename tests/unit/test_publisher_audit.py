@@ -161,7 +161,7 @@ def test_busy_stream_asks_for_no_stable_end(monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(ModelPartition, "stable_end", counted)
         for _ in range(5):
             publisher.publish(batch_after(publisher.progress, 3))
-            publisher.settle()
+            publisher.wait_visible()
         assert asked == []
         publisher.drain()
         assert asked == [len(topic.entries)]
@@ -179,13 +179,13 @@ def test_commit_is_visible_once_it_is_read_back(monkeypatch: pytest.MonkeyPatch)
         return next_record(partition, offset, timeout_s=timeout_s)
 
     monkeypatch.setattr(ModelPartition, "next_record", late)
-    assert publisher.settle()
+    assert publisher.wait_visible()
     publisher.publish(batch_after(publisher.progress, 3))
     monkeypatch.setattr(publishing, "MARKER_S", 0.01)
-    assert not publisher.settle()
+    assert not publisher.wait_visible()
     monkeypatch.setattr(publishing, "MARKER_S", DEADLINE_S)
     seen.set()
-    assert publisher.settle()
+    assert publisher.wait_visible()
     publisher.close()
     assert topic.seqs() == [1, 2, 3]
 

@@ -58,7 +58,7 @@ def snapshots_in(where: str) -> TaskSnapshots:
     wishes.look()
     course = Course(state, Listed(), wishes)
     for _ in range(2):
-        course.step(POSITION, is_near=True)
+        course.next_insertion(POSITION, is_near=True)
     origin = Origin(Flavour.MARIADB, "t", "s")
     login = Login(user="u", password="p", tls=UNVERIFIED)
     source = SnapshotSource(origin, login, lambda: Member("h", 1), TableFilter(), lambda _: "")

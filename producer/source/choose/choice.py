@@ -111,7 +111,7 @@ def choose(
     _check_lost_tail(facts, wanted)
     preferred = preferences or Preferences()
     directives = preferred.directives
-    verdicts = judge_members(facts, wanted=wanted, directives=directives, is_live=is_live)
+    verdicts = verdicts_of(facts, wanted=wanted, directives=directives, is_live=is_live)
     admissible = [verdict for verdict in verdicts if verdict.is_admissible]
     if not admissible or flavour is None:
         raise _none_admissible(verdicts)
@@ -130,7 +130,7 @@ def choose(
     return Choice(best.member, flavour, verdicts, folds_names)
 
 
-def judge_members(
+def verdicts_of(
     facts: Sequence[MemberFacts],
     *,
     wanted: GtidPosition | None,

@@ -11,7 +11,7 @@ from drivers.mysql import members
 from drivers.mysql.members import MemberFacts, ask_identity
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger
-from producer.source.choose.choice import Choice, Preferences, Verdict, choose, judge_members
+from producer.source.choose.choice import Choice, Preferences, Verdict, choose, verdicts_of
 from producer.source.choose.judge import Look
 from producer.source.connection import Login, connect_member
 from schemas.documents.model import Directives, Member, SetDocument
@@ -78,7 +78,7 @@ class Chooser:
             self._document.members, self._login, wanted=wanted, timeout_s=LIVE_ANSWER_S
         )
         try:
-            self._verdicts = judge_members(
+            self._verdicts = verdicts_of(
                 facts, wanted=wanted, directives=self.directives, is_live=False
             )
         except MillraceError as error:
