@@ -47,6 +47,7 @@ from consumer.kernel.walk import (
     SLOT,
     STRING,
 )
+from millrace.characters import SPACE
 
 ROW, UNIQUE, REFERENCE, TOUCH, CASCADE, BAG, SERIAL = 0, 1, 2, 3, 4, 5, 6
 EXACT, PADDED, FOLDED, COARSE, FLOATING = 0, 1, 2, 3, 4
@@ -92,7 +93,7 @@ def _mix_bytes(
     elif length > 0:
         end = _text_end(data, start, end, length)
     if method == PADDED:
-        while end > start and (data[end - 1] == 32 or (kind == BYTES and data[end - 1] == 0)):
+        while end > start and (data[end - 1] == SPACE or (kind == BYTES and data[end - 1] == 0)):
             end -= 1
     last = end
     if method == FLOATING and data[end - 1] == 0x80:  # the sign of -0 is left out
@@ -254,7 +255,7 @@ def _hash_image(
             continue
         if length > 0:
             end = _text_end(data, start, end, length)
-        while end > start and data[end - 1] == 32:
+        while end > start and data[end - 1] == SPACE:
             end -= 1
         state, comparable = _mix_letters(state, data, start, end, fold, folds)
         if not comparable:

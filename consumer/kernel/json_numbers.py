@@ -16,6 +16,19 @@ import numpy as np
 
 from consumer.kernel.compiled import Bytes, Ints, compiled
 from consumer.kernel.walk import FIRST_CELL, STRING
+from millrace.characters import (
+    BACKSLASH,
+    CLOSING_BRACE,
+    CLOSING_BRACKET,
+    COMMA,
+    MINUS,
+    NINE,
+    PLUS,
+    POINT,
+    QUOTE,
+    SPACE,
+    ZERO,
+)
 
 # which marks count: none (the text is not capture's), all but those of integers, all
 NO_MARKS, MARKS, SIGN_MARKS = 0, 1, 2
@@ -29,31 +42,36 @@ def may_be_inexact(data: Bytes, start: int, end: int, marks: int) -> bool:
     at = start
     while at < end:
         byte = data[at]
-        if byte == 34:  # a string: skip to its end
+        if byte == QUOTE:  # a string: skip to its end
             at += 1
-            while at < end and data[at] != 34:
-                at += 2 if data[at] == 92 else 1
+            while at < end and data[at] != QUOTE:
+                at += 2 if data[at] == BACKSLASH else 1
             at += 1
             continue
-        if byte == 32 and at > start:
+        if byte == SPACE and at > start:
             first = at
-            while at < end and data[at] == 32:
+            while at < end and data[at] == SPACE:
                 at += 1
-            is_mark = at == end or data[at] == 44 or data[at] == 93 or data[at] == 125
+            is_mark = (
+                at == end
+                or data[at] == COMMA
+                or data[at] == CLOSING_BRACKET
+                or data[at] == CLOSING_BRACE
+            )
             if is_mark and (marks == SIGN_MARKS or (marks == MARKS and at - first != 2)):
                 return True
             continue
-        if byte != 45 and (byte < 48 or byte > 57):
+        if byte != MINUS and (byte < ZERO or byte > NINE):
             at += 1
             continue
         first, point, exponent = at, -1, False
         while at < end:
             byte = data[at]
-            if byte == 46:
+            if byte == POINT:
                 point = at
             elif byte == 101 or byte == 69:
                 exponent = True
-            elif byte != 45 and byte != 43 and (byte < 48 or byte > 57):
+            elif byte != MINUS and byte != PLUS and (byte < ZERO or byte > NINE):
                 break
             at += 1
         if exponent:
@@ -61,7 +79,7 @@ def may_be_inexact(data: Bytes, start: int, end: int, marks: int) -> bool:
         if point < 0:
             if at - first >= _INTEGER_BYTES:
                 return True
-        elif at - first > _EXACT_BYTES_MAX or (data[at - 1] == 48 and at - point > 2):
+        elif at - first > _EXACT_BYTES_MAX or (data[at - 1] == ZERO and at - point > 2):
             return True
     return False
 

@@ -22,6 +22,7 @@ import numpy as np
 
 from consumer.kernel.compiled import Bytes, Ints, compiled, int64
 from consumer.kernel.walk import BYTES, DECIMAL, DOUBLE, FLOAT, INT, STRING, read_long
+from millrace.characters import APOSTROPHE, BACKSLASH, COMMA, MINUS, POINT, ZERO
 from millrace.doubles import shortest
 
 PLAIN, BITS, BOUNDED = 0, 1, 2
@@ -54,7 +55,7 @@ def _put_number(out: Bytes, at: int, value: np.uint64) -> int:
         digits += 1
         rest //= np.uint64(10)
     for place in range(at + digits - 1, at - 1, -1):
-        out[place] = np.uint8(48) + np.uint8(value % np.uint64(10))
+        out[place] = np.uint8(ZERO) + np.uint8(value % np.uint64(10))
         value //= np.uint64(10)
     return at + digits
 
@@ -62,7 +63,7 @@ def _put_number(out: Bytes, at: int, value: np.uint64) -> int:
 @compiled
 def _put_signed(out: Bytes, at: int, value: int) -> int:
     if value < 0:
-        out[at] = 45
+        out[at] = MINUS
         return _put_number(out, at + 1, np.uint64(0) - np.uint64(value))
     return _put_number(out, at, np.uint64(value))
 
@@ -82,7 +83,7 @@ def _put_decimal(out: Bytes, at: int, data: Bytes, start: int, end: int, scale: 
             byte &= np.uint64(0xFF)
         limbs[place >> 1] |= byte << np.uint64(8 * (place & 1))
     if negative:
-        out[at] = 45
+        out[at] = MINUS
         at += 1
     used = (size + 1) >> 1
     digits = np.empty(NUMBER_BYTES_MAX, np.uint8)
@@ -96,16 +97,16 @@ def _put_decimal(out: Bytes, at: int, data: Bytes, start: int, end: int, scale: 
         while used > 0 and limbs[used - 1] == 0:
             used -= 1
         for _ in range(9):
-            digits[count] = np.uint8(48) + np.uint8(rest % np.uint64(10))
+            digits[count] = np.uint8(ZERO) + np.uint8(rest % np.uint64(10))
             rest //= np.uint64(10)
             count += 1
-    while count > scale + 1 and digits[count - 1] == 48:
+    while count > scale + 1 and digits[count - 1] == ZERO:
         count -= 1
     for place in range(count - 1, -1, -1):
         out[at] = digits[place]
         at += 1
         if place == scale and scale > 0:
-            out[at] = 46
+            out[at] = POINT
             at += 1
     return at
 
@@ -113,7 +114,7 @@ def _put_decimal(out: Bytes, at: int, data: Bytes, start: int, end: int, scale: 
 @compiled
 def _put_double(out: Bytes, at: int, bits: int) -> int:
     if bits < 0:
-        out[at] = 45
+        out[at] = MINUS
         at += 1
         bits &= int64(0x7FFFFFFFFFFFFFFF)
     digits, exponent = shortest(bits) if bits else (0, 0)
@@ -147,20 +148,20 @@ def _within(bits: int, limit: int) -> int:
 
 @compiled
 def _put_quoted(out: Bytes, at: int, data: Bytes, start: int, end: int) -> int:
-    out[at] = 39
+    out[at] = APOSTROPHE
     at += 1
     for place in range(start, end):
         byte = data[place]
-        if byte == 39 or byte == 92:
-            out[at] = 92
+        if byte == APOSTROPHE or byte == BACKSLASH:  # noqa: SIM109 (two comparisons)
+            out[at] = BACKSLASH
             at += 1
         elif byte == 0:
-            out[at] = 92
+            out[at] = BACKSLASH
             at += 1
-            byte = np.uint8(48)
+            byte = np.uint8(ZERO)
         out[at] = byte
         at += 1
-    out[at] = 39
+    out[at] = APOSTROPHE
     return at + 1
 
 
@@ -201,7 +202,7 @@ def put_literal(
         return _put_number(out, at, unsigned)
     if kind == BYTES:
         return _put_quoted(out, _put_text(out, at, binary), data, start, end)
-    out[at] = 78
+    out[at] = 78  # NULL
     out[at + 1] = 85
     out[at + 2] = 76
     out[at + 3] = 76
@@ -225,12 +226,12 @@ def put_rows(
     at = _put_text(out, 0, lead)
     for number in range(len(firsts)):
         if number > 0:
-            out[at] = 44
+            out[at] = COMMA
             at += 1
         at = _put_text(out, at, opening)
         for place in range(len(shape)):
             if place > 0:
-                out[at] = 44
+                out[at] = COMMA
                 at += 1
             cell = firsts[number, shape[place, 0]] + shape[place, 1]
             at = put_literal(out, at, data, cells, cell, shape[place, 2], shape[place, 3], binary)

@@ -14,6 +14,7 @@ import numpy as np
 
 from consumer.kernel.compiled import Bytes, Ints, compiled, int64
 from consumer.kernel.json_numbers import NO_MARKS, may_be_inexact
+from millrace.characters import BACKSLASH, ZERO
 from millrace.text_protocol import walk as w
 from millrace.text_protocol.walk import AT, ROW_END, next_row, value_at
 
@@ -120,7 +121,7 @@ def put_text_rows(
                     column += 1
                     continue
                 value_end = at + size
-                if size == 1 and data[at] == 48 and flags[column] & COUNTS_ZERO:
+                if size == 1 and data[at] == ZERO and flags[column] & COUNTS_ZERO:
                     zeros += 1
                 put = _put(out, put, texts, sizes, column, 1)
             stop = min(value_end, at + ((len(out) - margin - put) >> 1))
@@ -128,7 +129,7 @@ def put_text_rows(
                 byte = data[at]
                 escape = escapes[byte]
                 if escape != 0:
-                    out[put] = 92
+                    out[put] = BACKSLASH
                     put += 1
                     byte = escape
                 out[put] = byte

@@ -1,5 +1,4 @@
-"""The converter's position: the source of a GTID, whether the transaction is done already, and how the position
-advances.
+"""The converter's position: reads GTID events, says whether the position has a transaction, and adds it.
 
 A position is rows of numbers (``state``): for MySQL intervals of a UUID with its tag, for MariaDB the last sequence
 number of a domain. ``producer.binlog.gtid_events`` decodes the events.
@@ -8,6 +7,7 @@ number of a domain. ``producer.binlog.gtid_events`` decodes the events.
 import numpy as np
 from numpy.typing import NDArray
 
+from millrace.characters import COLON, MINUS
 from producer.binlog.gtid_events import (
     COMMITTED_US,
     FLAGS,
@@ -39,9 +39,9 @@ _HEX = np.frombuffer(b"0123456789abcdef", np.uint8).copy()
 
 @compiled
 def read_gtid(buf: Bytes, pos: int, end: int, st: Numbers, sids: Bytes, intervals: Table) -> int:
-    """Read the GTID event ``buf[pos:end]`` into GTID, SID, COMMIT_MS and IS_XA of the state. A new source gets a
-    row.
+    """Read the GTID event ``buf[pos:end]`` into GTID, SID, COMMIT_MS and IS_XA of the state.
 
+    SID is the row of the source: MySQL's UUID and tag, or MariaDB's domain. A new source gets the next row. Returns
     NEED_EVENTS, POSITION_FULL or ERROR.
     """
     if not read_gtid_event(st, s.GTID, buf, pos, end):
@@ -83,13 +83,13 @@ def _find_sid(st: Numbers, sids: Bytes) -> int:
     at = base + s.SID_TEXT + 1
     for place in range(16):
         if place == 4 or place == 6 or place == 8 or place == 10:
-            store_u8(sids, at, 45)
+            store_u8(sids, at, MINUS)
             at += 1
         byte = load_u8(sids, base + place)
         store_u8(sids, at, signed(_HEX[byte >> 4]))
         store_u8(sids, at + 1, signed(_HEX[byte & 15]))
         at += 2
-    store_u8(sids, at, 58)
+    store_u8(sids, at, COLON)
     at += 1
     if load_u8(sids, base + s.SID_TAG) != 0:
         for place in range(TAG_BYTES_MAX):
@@ -98,7 +98,7 @@ def _find_sid(st: Numbers, sids: Bytes) -> int:
                 break
             store_u8(sids, at, letter)
             at += 1
-        store_u8(sids, at, 58)
+        store_u8(sids, at, COLON)
         at += 1
     store_u8(sids, base + s.SID_TEXT, at - base - s.SID_TEXT - 1)
     st[s.SID] = count
@@ -150,9 +150,9 @@ def write_transaction_head(st: Numbers, intervals: Table, sids: Bytes, heads: By
     at += 1  # the text's length: one byte below 64, otherwise two
     if st[s.FLAVOUR] == s.MARIADB:
         at = write_integer(heads, at, intervals[st[s.SID], s.I_DOMAIN])
-        store_u8(heads, at, 45)
+        store_u8(heads, at, MINUS)
         at = write_integer(heads, at + 1, st[s.SERVER])
-        store_u8(heads, at, 45)
+        store_u8(heads, at, MINUS)
         at += 1
     else:
         base = st[s.SID] * s.SID_STRIDE + s.SID_TEXT
@@ -169,12 +169,12 @@ def write_transaction_head(st: Numbers, intervals: Table, sids: Bytes, heads: By
     st[s.TRANSACTION_HEAD_SIZE] = at - s.HEAD_TRANSACTION
 
 
-HEAD_WORK = s.HEAD_FILE - 16
+HEAD_WORK = s.HEAD_FILE - 16  # free bytes, in which a length is encoded to learn how long it is
 
 
 @compiled
 def is_expected(st: Numbers, heads: Bytes, expected: Bytes) -> bool:
-    """Whether the ID just written is the text in `expected`."""
+    """Whether the ID just written is that of the transaction to resume, whose text is in ``expected``."""
     size = st[s.EXPECTED_SIZE]
     end = s.HEAD_TRANSACTION + st[s.TRANSACTION_HEAD_SIZE]
     if st[s.GTID_SIZE] != size + (1 if size < 64 else 2):

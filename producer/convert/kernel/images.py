@@ -10,6 +10,7 @@ themselves. Not done here: images without some columns (``walk`` refuses them).
 import numpy as np
 from numpy.typing import NDArray
 
+from millrace.characters import COMMA
 from producer.convert.kernel import program as p
 from producer.convert.kernel.avro import long_size, write_bytes, write_long
 from producer.convert.kernel.charsets import UTF8MB4, Codes, ascii_length, convert_text, is_utf8
@@ -275,7 +276,7 @@ def _write_set(
     for place in range(count):
         if (bits >> place) & 1:
             if not is_first:
-                store_u8(out, at, 44)
+                store_u8(out, at, COMMA)
                 at += 1
             is_first = False
             size = labels[first + place, 1] - labels[first + place, 0]

@@ -24,6 +24,7 @@ Guarantees: each offset and length is checked against its value. The depth is at
 import numpy as np
 from numpy.typing import NDArray
 
+from millrace.characters import BACKSLASH, COLON, COMMA, MINUS, POINT, QUOTE, SPACE, ZERO
 from producer.convert.kernel.compiled import compiled
 from producer.convert.kernel.decimals import (
     DIGITS_MAX,
@@ -94,8 +95,8 @@ def write_json(
             continue
         stack[frame + 3] = index + 1
         if index > 0:
-            store_u8(out, at, 44)
-            store_u8(out, at + 1, 32)
+            store_u8(out, at, COMMA)
+            store_u8(out, at + 1, SPACE)
             at += 2
         width = 4 if large else 2
         entry = base + 2 * width
@@ -110,8 +111,8 @@ def write_json(
                 return at
             if at + 2 > limit:
                 return FULL
-            store_u8(out, at, 58)
-            store_u8(out, at + 1, 32)
+            store_u8(out, at, COLON)
+            store_u8(out, at + 1, SPACE)
             at += 2
             entry += count * (width + 2)
         entry += index * (width + 1)
@@ -185,7 +186,7 @@ def _write_scalar(
     if at + blanks > limit:
         return FULL
     for place in range(blanks):
-        store_u8(out, at + place, 32)
+        store_u8(out, at + place, SPACE)
     return at + blanks
 
 
@@ -271,7 +272,7 @@ def write_unsigned(out: Bytes, at: int, bits: int) -> int:
         return write_integer(out, at, bits)
     half = ((bits >> 1) & 0x7FFFFFFFFFFFFFFF) // 5
     at = write_integer(out, at, half)
-    store_u8(out, at, 48 + (bits - half * 10))
+    store_u8(out, at, ZERO + (bits - half * 10))
     return at + 1
 
 
@@ -280,7 +281,7 @@ def write_integer(out: Bytes, at: int, value: int) -> int:
     """Write a signed 64-bit number in decimal (20 bytes at most)."""
     last = -1
     if value < 0:
-        store_u8(out, at, 45)
+        store_u8(out, at, MINUS)
         at += 1
         if value == -value:  # the smallest number has no positive counterpart
             last = 8
@@ -293,11 +294,11 @@ def write_integer(out: Bytes, at: int, value: int) -> int:
         length += 1
         rest //= 10
     for place in range(length):
-        store_u8(out, at + length - 1 - place, 48 + value % 10)
+        store_u8(out, at + length - 1 - place, ZERO + value % 10)
         value //= 10
     at += length
     if last >= 0:
-        store_u8(out, at, 48 + last)
+        store_u8(out, at, ZERO + last)
         at += 1
     return at
 
@@ -306,21 +307,21 @@ def write_integer(out: Bytes, at: int, value: int) -> int:
 def _write_string(out: Bytes, at: int, limit: int, buf: Bytes, pos: int, end: int) -> int:
     if at + (end - pos) + 2 > limit:
         return FULL
-    store_u8(out, at, 34)
+    store_u8(out, at, QUOTE)
     at += 1
     run = pos
     while pos < end:
         byte = load_u8(buf, pos)
-        if byte >= 32 and byte != 34 and byte != 92:
+        if byte >= SPACE and byte != QUOTE and byte != BACKSLASH:
             pos += 1
             continue
         if at + (end - run) + 8 > limit:
             return FULL
         copy(out, at, buf, run, pos - run)
         at += pos - run
-        store_u8(out, at, 92)
+        store_u8(out, at, BACKSLASH)
         short = 0
-        if byte >= 32:
+        if byte >= SPACE:
             short = byte
         else:
             short = signed(_ESCAPE[byte])
@@ -329,8 +330,8 @@ def _write_string(out: Bytes, at: int, limit: int, buf: Bytes, pos: int, end: in
             at += 2
         else:
             store_u8(out, at + 1, 117)
-            store_u8(out, at + 2, 48)
-            store_u8(out, at + 3, 48)
+            store_u8(out, at + 2, ZERO)
+            store_u8(out, at + 3, ZERO)
             store_u8(out, at + 4, signed(_HEX[byte >> 4]))
             store_u8(out, at + 5, signed(_HEX[byte & 15]))
             at += 6
@@ -340,7 +341,7 @@ def _write_string(out: Bytes, at: int, limit: int, buf: Bytes, pos: int, end: in
         return FULL
     copy(out, at, buf, run, end - run)
     at += end - run
-    store_u8(out, at, 34)
+    store_u8(out, at, QUOTE)
     return at + 1
 
 
@@ -359,16 +360,16 @@ def _write_opaque(
     need = (size + 2) // 3 * 4
     if at + 32 + need + 2 * (need // 76 + 1) > limit:
         return FULL
-    store_u8(out, at, 34)
+    store_u8(out, at, QUOTE)
     copy(out, at + 1, _BASE64_TYPE, 0, _BASE64_TYPE.size)
     at = write_integer(out, at + 1 + _BASE64_TYPE.size, kind)
-    store_u8(out, at, 58)
+    store_u8(out, at, COLON)
     at += 1
     end = pos + size
     column = 0
     while pos < end:
         if column == 76:
-            store_u8(out, at, 92)
+            store_u8(out, at, BACKSLASH)
             store_u8(out, at + 1, 110)
             at += 2
             column = 0
@@ -385,7 +386,7 @@ def _write_opaque(
         at += 4
         column += 4
         pos += 3
-    store_u8(out, at, 34)
+    store_u8(out, at, QUOTE)
     return at + 1
 
 
@@ -393,10 +394,10 @@ def _write_opaque(
 def _write_packed_time(out: Bytes, at: int, packed: int, kind: int) -> int:
     """Write a DATE (10), TIME (11), DATETIME (12) or TIMESTAMP (7), which the server packs into 8 bytes: bits <<
     24 | microseconds."""
-    store_u8(out, at, 34)
+    store_u8(out, at, QUOTE)
     at += 1
     if packed < 0:
-        store_u8(out, at, 45)
+        store_u8(out, at, MINUS)
         at += 1
         packed = -packed
     micros = packed & 0xFFFFFF
@@ -408,10 +409,10 @@ def _write_packed_time(out: Bytes, at: int, packed: int, kind: int) -> int:
         months = (bits >> 22) & 0x1FFFF
         at = write_date_parts(out, at, months // 13, months % 13, (bits >> 17) & 31)
         if kind != 10:
-            store_u8(out, at, 32)
+            store_u8(out, at, SPACE)
             at = write_clock_parts(out, at + 1, (bits >> 12) & 31, (bits >> 6) & 63, bits & 63)
             at = write_fraction(out, at, micros, 6)
-    store_u8(out, at, 34)
+    store_u8(out, at, QUOTE)
     return at + 1
 
 
@@ -433,7 +434,7 @@ def _write_decimal_text(out: Bytes, at: int, buf: Bytes, pos: int, size: int) ->
     first = pos
     inverted = 0 if load_u8(buf, pos) & 128 else 255
     if inverted:
-        store_u8(out, at, 45)
+        store_u8(out, at, MINUS)
         at += 1
     front = precision - scale
     started = False
@@ -448,11 +449,11 @@ def _write_decimal_text(out: Bytes, at: int, buf: Bytes, pos: int, size: int) ->
             count, digits = (1 if scale % 9 else 0), scale % 9
         if run == 2:
             if not started:
-                store_u8(out, at, 48)
+                store_u8(out, at, ZERO)
                 at += 1
                 started = True
             if scale > 0:
-                store_u8(out, at, 46)
+                store_u8(out, at, POINT)
                 at += 1
         for _ in range(count):
             whole = _group(buf, pos, GROUP_BYTES[digits], first, inverted)
@@ -463,6 +464,6 @@ def _write_decimal_text(out: Bytes, at: int, buf: Bytes, pos: int, size: int) ->
                 digit = whole // POWERS_OF_TEN[digits - 1 - place] % 10
                 if digit > 0 or started:
                     started = True
-                    store_u8(out, at, 48 + digit)
+                    store_u8(out, at, ZERO + digit)
                     at += 1
     return at

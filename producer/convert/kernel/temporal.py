@@ -16,6 +16,7 @@ Text: ``YYYY-MM-DD``, ``[-]HH:MM:SS[.f]`` (hours 2 or 3 digits), ``YYYY-MM-DD HH
 TIMESTAMP is UTC. All writers return the offset after the text and write at most TEXT_BYTES_MAX.
 """
 
+from millrace.characters import COLON, MINUS, POINT, SPACE, ZERO
 from producer.convert.kernel.compiled import compiled
 from producer.convert.kernel.memory import (
     Bytes,
@@ -33,15 +34,15 @@ TEXT_BYTES_MAX = 40  # years of a broken value have up to 5 digits, hours up to 
 
 @compiled
 def _two(out: Bytes, at: int, value: int) -> int:
-    store_u8(out, at, 48 + value // 10)
-    store_u8(out, at + 1, 48 + value % 10)
+    store_u8(out, at, ZERO + value // 10)
+    store_u8(out, at + 1, ZERO + value % 10)
     return at + 2
 
 
 @compiled
 def _four(out: Bytes, at: int, value: int) -> int:
     if value > 9999:  # only in a broken value
-        store_u8(out, at, 48 + value // 10000 % 10)
+        store_u8(out, at, ZERO + value // 10000 % 10)
         at += 1
         value %= 10000
     at = _two(out, at, value // 100)
@@ -51,9 +52,9 @@ def _four(out: Bytes, at: int, value: int) -> int:
 @compiled
 def write_date_parts(out: Bytes, at: int, year: int, month: int, day: int) -> int:
     at = _four(out, at, year)
-    store_u8(out, at, 45)
+    store_u8(out, at, MINUS)
     at = _two(out, at + 1, month)
-    store_u8(out, at, 45)
+    store_u8(out, at, MINUS)
     return _two(out, at + 1, day)
 
 
@@ -62,14 +63,14 @@ def write_clock_parts(out: Bytes, at: int, hour: int, minute: int, second: int) 
     """``HH:MM:SS``, with three or four digits of hours if needed."""
     if hour >= 100:
         if hour >= 1000:
-            store_u8(out, at, 48 + hour // 1000)
+            store_u8(out, at, ZERO + hour // 1000)
             at += 1
-        store_u8(out, at, 48 + hour // 100 % 10)
+        store_u8(out, at, ZERO + hour // 100 % 10)
         at += 1
     at = _two(out, at, hour % 100)
-    store_u8(out, at, 58)
+    store_u8(out, at, COLON)
     at = _two(out, at + 1, minute)
-    store_u8(out, at, 58)
+    store_u8(out, at, COLON)
     return _two(out, at + 1, second)
 
 
@@ -78,7 +79,7 @@ def write_fraction(out: Bytes, at: int, micros: int, digits: int) -> int:
     """``.f`` with the first `digits` of six digits; nothing for 0 digits."""
     if digits == 0:
         return at
-    store_u8(out, at, 46)
+    store_u8(out, at, POINT)
     _two(out, at + 1, micros // 10000 % 100)  # always all six, because constants divide faster
     _two(out, at + 3, micros // 100 % 100)
     _two(out, at + 5, micros % 100)
@@ -123,7 +124,7 @@ def write_time2(out: Bytes, at: int, buf: Bytes, pos: int, digits: int) -> int:
     whole = (load_u8(buf, pos) << 16) | load_u16be(buf, pos + 1)
     value = ((whole << bits) | _fraction_bits(buf, pos + 3, digits)) - (0x800000 << bits)
     if value < 0:
-        store_u8(out, at, 45)
+        store_u8(out, at, MINUS)
         at += 1
         value = -value
     clock = value >> bits
@@ -136,7 +137,7 @@ def write_datetime2(out: Bytes, at: int, buf: Bytes, pos: int, digits: int) -> i
     value = ((load_u8(buf, pos) << 32) | load_u32be(buf, pos + 1)) & 0x7FFFFFFFFF
     months = value >> 22
     at = write_date_parts(out, at, months // 13, months % 13, (value >> 17) & 31)
-    store_u8(out, at, 32)
+    store_u8(out, at, SPACE)
     at = write_clock_parts(out, at + 1, (value >> 12) & 31, (value >> 6) & 63, value & 63)
     return write_fraction(out, at, _micros(_fraction_bits(buf, pos + 5, digits), digits), digits)
 
@@ -146,7 +147,7 @@ def write_utc(out: Bytes, at: int, seconds: int, micros: int, digits: int) -> in
     """Seconds since 1970 as UTC text; 0 and no microseconds is the zero timestamp."""
     if seconds == 0 and micros == 0:
         at = write_date_parts(out, at, 0, 0, 0)
-        store_u8(out, at, 32)
+        store_u8(out, at, SPACE)
         at = write_clock_parts(out, at + 1, 0, 0, 0)
         return write_fraction(out, at, 0, digits)
     # civil date from days: H. Hinnant, "chrono-compatible low-level date algorithms"; years start in March
@@ -163,7 +164,7 @@ def write_utc(out: Bytes, at: int, seconds: int, micros: int, digits: int) -> in
     month = month_from_march + 3 if month_from_march < 10 else month_from_march - 9
     year = year_of_era + era * 400 + (1 if month <= 2 else 0)
     at = write_date_parts(out, at, year, month, day)
-    store_u8(out, at, 32)
+    store_u8(out, at, SPACE)
     at = write_clock_parts(out, at + 1, clock // 3600, clock // 60 % 60, clock % 60)
     return write_fraction(out, at, micros, digits)
 
@@ -180,7 +181,7 @@ def write_old_time(out: Bytes, at: int, buf: Bytes, pos: int) -> int:
     value = load_u16(buf, pos) | (load_u8(buf, pos + 2) << 16)
     if value >= 0x800000:
         value = 0x1000000 - value
-        store_u8(out, at, 45)
+        store_u8(out, at, MINUS)
         at += 1
     return write_clock_parts(out, at, value // 10000, value // 100 % 100, value % 100)
 
@@ -194,7 +195,7 @@ def write_old_datetime(out: Bytes, at: int, buf: Bytes, pos: int) -> int:
     date = value // 1000000
     clock = value % 1000000
     at = write_date_parts(out, at, date // 10000, date // 100 % 100, date % 100)
-    store_u8(out, at, 32)
+    store_u8(out, at, SPACE)
     return write_clock_parts(out, at + 1, clock // 10000, clock // 100 % 100, clock % 100)
 
 
