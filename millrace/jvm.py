@@ -26,7 +26,7 @@ CLEAN_EXITS = (0, 143)  # exit statuses of a JVM that was asked to end
 
 
 def java_program() -> Path:
-    """Java 17 or later (``make setup`` checks the version), from JAVA_HOME or PATH. Fatal MR-8002 without one."""
+    """Java 17 or later (``make setup`` checks the version), from JAVA_HOME or PATH. Fatal MR-8002 if there is none."""
     named = os.environ.get("JAVA_HOME")
     found = Path(named) / "bin" / "java" if named else shutil.which("java")
     if not found or not os.access(found, os.X_OK):

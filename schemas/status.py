@@ -2,13 +2,13 @@
 
 Layout in ZooKeeper (``status/<task>``, canonical JSON; the owner writes states at once, progress every 5 s):
 ``format, state, why, code, fix, next_try_s, gtid_set, seq, topic, topic_end, epoch, worker, warnings, silent_s,
-captured, relayed, published, applied, loaded, snapshot, compared, revision, work, brokers``. The stages are those of
-``schemas.stages``; null if the task has no such stage.
+captured, relayed, published, applied, loaded, snapshot, compared``, and what ``zk.tree.reports`` adds. The stages are
+those of ``schemas.stages``; null if the task has no such stage.
 
 The stages are for people and dashboards. No decision of a task depends on them.
 ``gtid_set`` is what has been published (capture) or applied (apply). The authoritative progress is in the topic and on
-the target. ``gtid_set`` and ``seq`` are used only if retention has removed every record of a topic, and only while the
-partition ``topic`` still ends at ``topic_end`` (0: unknown, as inside a source transaction).
+the target. A start uses ``gtid_set`` and ``seq`` only if retention has removed every record of a topic, and only while
+the topic still ends at the offset ``topic_end`` (0: unknown, as inside a source transaction).
 """
 
 from collections.abc import Mapping

@@ -72,7 +72,7 @@ class State:
     def begin(cls, target: Endpoint, task: str, *, resumes: bool) -> "State":
         """Create the tables if they are missing. Forget the last comparison, unless it ``resumes``.
 
-        Fatal MR-5126 if the task has not run on this target, MR-5124 without an unfinished comparison to resume.
+        Fatal MR-5126 if the task has not run on this target, MR-5124 if no unfinished comparison can resume.
         Retryable MR-5136 while another comparison of the task runs.
         """
         session = connect(target)

@@ -1,8 +1,8 @@
 """A table on the source and on the target: what is read, and how it is written.
 
-Columns meet by name. A column that the target generates is computed by the target. Invisible columns are columns like
-others, and so are generated invisible primary keys. A further column of the target gets its default.
-A system-versioned table is copied with its history. Pure.
+Columns are matched by name. A column that the target generates is computed by the target. Invisible columns are copied
+as others are, and so are generated invisible primary keys. A further column of the target gets its default. A
+system-versioned table is copied with its history. Pure.
 """
 
 from collections.abc import Iterator
@@ -19,9 +19,10 @@ from schemas.sql.quoting import quoted, table_name
 
 @dataclass(frozen=True, slots=True)
 class TablePair:
-    """``load``: LOAD DATA; None if the table takes INSERT. ``packet_bytes_max``: the target's ``max_allowed_packet``.
+    """``load``: the LOAD DATA statement; None if rows are written by INSERT.
 
-    ``replaces``: a row takes the place of those that have one of its unique keys. Otherwise such a row is an error.
+    ``packet_bytes_max``: the target's ``max_allowed_packet``. ``replaces``: a row takes the place of
+    those that have one of its unique keys. Otherwise such a row is an error.
     """
 
     source: CatalogTable
@@ -35,19 +36,21 @@ class TablePair:
     def of(cls, source: CatalogTable, target: CatalogTable, inventory: Inventory) -> "TablePair":
         """``inventory``: the target's.
 
-        Fatal MR-5013 without a column on the target or if only one table is a sequence or system-versioned, MR-5015
-        without rollback, MR-5082 if a column's values can't be copied without loss.
+        Fatal MR-5013 if the target misses a column, or only one table is a sequence or system-versioned; MR-5015 if
+        its engine has no rollback; MR-5082 if a column's values can't be copied without loss.
         """
         _check_kind(source, target)
         columns = tuple(_columns(source, target))
         place = (target.database, target.table)
-        takes_load = inventory.loads and place not in inventory.triggers and not target.is_sequence
+        can_load = inventory.allows_load_data and place not in inventory.triggers
         forms = ((column.name, column.load) for column in columns)
         return cls(
             source,
             target,
             columns,
-            load_sql(target, forms, charset="binary") if takes_load else None,
+            load_sql(target, forms, charset="binary")
+            if can_load and not target.is_sequence
+            else None,
             inventory.packet_bytes_max,
         )
 
@@ -68,7 +71,7 @@ class TablePair:
         read = ", ".join(column.expression for column in self.columns)
         if self.source.is_versioned:
             return f"SELECT {read} FROM {name} FOR SYSTEM_TIME ALL"
-        # by their statistics, the servers may prefer a scan to many ranges of labels
+        # a chunk of an ENUM or SET key lists many ranges, for which the servers' statistics prefer a scan
         key = chunk_key(self.source.columns, self.source.unique_keys)
         return f"SELECT {read} FROM {name}{FORCED if key and key.name == 'PRIMARY' else ''}"
 
@@ -114,7 +117,7 @@ def _columns(source: CatalogTable, target: CatalogTable) -> Iterator[CopyColumn]
         if not found.generated:
             yield _fitting(name, column, found)
     for ours, theirs in zip(source.period, target.period, strict=True):
-        yield _fitting(name, _moment(source, ours), _moment(target, theirs))
+        yield _fitting(name, _period_column(source, ours), _period_column(target, theirs))
 
 
 def _fitting(table: str, source: CatalogColumn, target: CatalogColumn) -> CopyColumn:
@@ -128,7 +131,7 @@ def _fitting(table: str, source: CatalogColumn, target: CatalogColumn) -> CopyCo
     return made
 
 
-def _moment(table: CatalogTable, name: str) -> CatalogColumn:
+def _period_column(table: CatalogTable, name: str) -> CatalogColumn:
     """A column of the period, which may be hidden."""
     hidden = CatalogColumn(name, "timestamp(6)", "timestamp", "", "", False, True)
     return table.columns.get(name, hidden)

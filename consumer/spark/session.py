@@ -125,7 +125,7 @@ class SparkDriver:
     def query(
         self, task: str, address: TopicAddress, *, offset: int, process: Callable[["Records"], None]
     ) -> "TopicQuery":
-        """Start reading at ``offset``; ``process`` gets each micro-batch. Retryable MR-5050 without a JVM."""
+        """Start reading at ``offset``; ``process`` gets each micro-batch. Retryable MR-5050 if the JVM is gone."""
         # the watch on the JVM then ends this process, and the service manager restarts it
         with _translated_errors():
             return TopicQuery(self, task, address, offset=offset, process=process)

@@ -17,7 +17,7 @@ prints ``[1.5]`` and keeps 17 digits. A date is a string in the text. Capture ma
 Guarantees: the target prints the same text as the source, and values have the same types.
 Not done here: types that no expression gives. A TIMESTAMP becomes a DATETIME. A BIT, BINARY, BLOB or TEXT of bytes
 becomes a string with the same text (``has_lost_type``). Rows of a load or a snapshot have no marks, so only their
-numbers are exact. If the target's column is no JSON, its text has no marks.
+numbers are exact. A column of the target that is not JSON gets the text without marks.
 """
 
 import re
@@ -102,7 +102,10 @@ def _is_lost(text: bytes) -> bool:
 
 def by_expression(text: bytes, *, is_marked: bool = False) -> bytes | None:
     """The JSON value as SQL; None if its text is enough, or if it is not JSON."""
-    replaced, last = b"", b""  # the arguments of JSON_REPLACE; that of the last number
+    arguments, last_argument = (
+        b"",
+        b"",
+    )  # of JSON_REPLACE; the last one is a number's, until a mark types it
     # the index in each open array, the key in each open object (b"" before it)
     legs: list[int | bytes] = []
     value = b""
@@ -119,15 +122,15 @@ def by_expression(text: bytes, *, is_marked: bool = False) -> bytes | None:
         elif token[:1] == b" ":
             typed = _typed(value, len(token)) if is_marked else b""
             if typed:
-                replaced = replaced.removesuffix(last) + _argument(legs, typed)
+                arguments = arguments.removesuffix(last_argument) + _argument(legs, typed)
         elif token[:1] == b'"' and legs and legs[-1] == b"":
             legs[-1] = token
         else:
-            value, last = token, b""
+            value, last_argument = token, b""
             if token[:1] != b'"' and not is_read_exactly(token):
-                last = _argument(legs, token)
-                replaced += last
-    return b"JSON_REPLACE('" + escaped(text) + b"'" + replaced + b")" if replaced else None
+                last_argument = _argument(legs, token)
+                arguments += last_argument
+    return b"JSON_REPLACE('" + escaped(text) + b"'" + arguments + b")" if arguments else None
 
 
 def _argument(legs: Sequence[int | bytes], value: bytes) -> bytes:
@@ -155,7 +158,7 @@ def _typed(value: bytes, blanks: int) -> bytes:
 
 
 def is_read_exactly(token: bytes) -> bool:
-    """True if a server that parses this number prints it unchanged, or if it is not a valid DECIMAL."""
+    """Whether a number needs no expression: a server prints it as it reads it, or it is no valid DECIMAL."""
     parts = _DECIMAL.fullmatch(token)
     if parts is None:
         return True

@@ -173,8 +173,9 @@ def _sql(target: CatalogTable) -> str:
 
 
 def plan_table(layout: RowLayout, inventory: Inventory) -> TablePlan:
-    """The plan of a table. Fatal MR-5012 without the table, MR-5013 without a column, MR-5015 without rollback.
+    """The plan of a table.
 
+    Fatal MR-5012 if the table is missing, MR-5013 if a column is, MR-5015 if the table's engine has no rollback,
     MR-5028 for a sequence if the target is MySQL.
     """
     table = layout.table

@@ -176,7 +176,7 @@ def add_column(connection: MySqlSession, table: str, column: str, definition: st
 
 
 def has_column(connection: MySqlSession, table: str, column: str) -> bool:
-    """Whether a table of this database has the column. Fatal MR-5012 without the table."""
+    """Whether a table of this database has the column. Fatal MR-5012 if the table is missing."""
     return bool(connection.query(f"SHOW COLUMNS FROM {DATABASE}.{table} LIKE '{column}'"))
 
 

@@ -39,7 +39,7 @@ _SCHEMA_ID = 1
 
 
 def warm() -> None:
-    """Run an update of an invented table through every compiled function, and an end without rows."""
+    """Run an update of an invented table through every compiled function, and copy a result without rows."""
     _copy_nothing()
     schemas = RowSchemas({_SCHEMA_ID: envelope_schema("warm", _TABLE).text})
     columns = {

@@ -59,7 +59,7 @@ _REPEAT = (
 def replay(endpoint: Endpoint, task: str, seq: int) -> None:
     """Apply the change of a conflict and delete the conflict.
 
-    Fatal MR-5061 without the conflict, MR-5062 if the task has not passed it, MR-5010 if it still does not fit, and
+    Fatal MR-5061 if it is not found, MR-5062 if the task has not passed it, MR-5010 if it still does not fit, and
     those of a row (MR-5011 to MR-5019).
     """
     with _session(endpoint, task) as session:

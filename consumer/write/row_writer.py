@@ -231,7 +231,7 @@ class RowWriter:
         If a row was skipped or changed, the table takes INSERT from now on, and the caller writes this part carefully.
         """
         inventory = self._plans.inventory
-        sql = self._plans.load_statement(slot) if inventory.loads else None
+        sql = self._plans.load_statement(slot) if inventory.allows_load_data else None
         if sql is None:
             return False
         table_plan = self._plans.table_plan(slot)

@@ -46,7 +46,7 @@ KEEPER = "keeper"
 def start_background(name: str, options: StackOptions, *, say: Say = print) -> StackDescription:
     """Start a stack, or return the one that runs. Fatal MR-8006 if it runs without its keeper.
 
-    Fatal MR-8030 if a secured one is wanted, and the one that runs is not; MR-8002 without ``openssl``.
+    Fatal MR-8030 if a secured one is wanted, and the one that runs is not; MR-8002 if ``openssl`` is missing.
     """
     folder = local_stack_folder(name)
     with _locked(folder):

@@ -62,7 +62,7 @@ class StackSecurity:
 
     @classmethod
     def make(cls, folder: Path, secrets: SecretFiles) -> Self:
-        """A new CA and its certificates. Fatal MR-8002 without ``openssl``."""
+        """A new CA and its certificates. Fatal MR-8002 if ``openssl`` is missing."""
         made = folder / "tls"
         openssl = openssl_program()
         made.mkdir(mode=0o700, parents=True)

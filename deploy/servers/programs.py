@@ -106,7 +106,7 @@ def zookeeper_classpath() -> str:
 
 
 def pyspark_jars() -> Path:
-    """The folder of PySpark's jars, with Ivy and ZooKeeper. Fatal MR-8011 without PySpark."""
+    """The folder of PySpark's jars, with Ivy and ZooKeeper. Fatal MR-8011 if PySpark is missing."""
     check_extra(Extra.APPLY, user="a local server")
     spec = importlib.util.find_spec("pyspark")
     assert spec is not None

@@ -170,7 +170,8 @@ class Inventory:
     """All tables of the target, except system tables and those of ``millrace``.
 
     ``alter_count`` is the server's, read before the tables. ``folds_names``: the server stores names in lower case
-    (``lower_case_table_names`` is 1). ``folds``: of the collations of keys. ``loads``: ``local_infile`` is on.
+    (``lower_case_table_names`` is 1). ``folds``: of the collations of keys. ``allows_load_data``: ``local_infile`` is
+    on.
     """
 
     flavour: Flavour = Flavour.MYSQL
@@ -181,7 +182,7 @@ class Inventory:
     folds_names: bool = False
     folds: Mapping[str, Fold] = field(default_factory=dict)
     triggers: Mapping[TableKey, tuple[str, ...]] = field(default_factory=dict)
-    loads: bool = False
+    allows_load_data: bool = False
 
     def key(self, database: str, table: str) -> TableKey:
         return (database.lower(), table.lower()) if self.folds_names else (database, table)
@@ -227,7 +228,7 @@ def _read_once(connection: MySqlSession, *, with_folds: bool) -> Inventory:
     for database in sorted(read_databases(connection) - SYSTEM_DATABASES):
         tables |= _read_tables(connection, database, rolling_back)
         foreign += _read_foreign_keys(connection, database)
-    ((packet, folds, loads),) = connection.query(LIMITS_SQL)
+    ((packet, folds, local_infile),) = connection.query(LIMITS_SQL)
     assert isinstance(packet, int)
     return Inventory(
         connection.flavour,
@@ -238,7 +239,7 @@ def _read_once(connection: MySqlSession, *, with_folds: bool) -> Inventory:
         folds_names=folds == 1,
         folds=_read_folds(connection, tables, foreign) if with_folds else {},
         triggers=read_triggers(connection),
-        loads=loads == 1,
+        allows_load_data=local_infile == 1,
     )
 
 

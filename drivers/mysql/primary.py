@@ -54,7 +54,7 @@ def primary_member(
 ) -> Endpoint:
     """The primary of a set.
 
-    Fatal MR-5002 if a member refuses the account; Retryable MR-5001, MR-5003, MR-5016 without a certain primary.
+    Fatal MR-5002 if a member refuses the account; Retryable MR-5001, MR-5003, MR-5016 if no primary is certain.
     ``for_writing`` False: the caller only reads, which is harmless on a deposed primary, so the only primary that
     answers is enough.
     """

@@ -57,7 +57,7 @@ class Savepoints:
         self._marks[name] = Mark.here(st)
 
     def back_to(self, text: str, st: Numbers, at: Coordinates) -> Mark:
-        """``ROLLBACK TO …``. Later ones are forgotten. Fatal MR-6507 without the savepoint, or if its name is unsure.
+        """``ROLLBACK TO …``. Later ones are forgotten. Fatal MR-6507 if it is not found, or its name is unsure.
 
         The servers compare the names without case and accents, here only ASCII names are compared.
         """

@@ -10,7 +10,7 @@ from consumer.copy.columns import CopyColumn, Kind, copy_column
 from drivers.mysql.catalog import CatalogColumn, CatalogTable, Inventory
 from millrace.errors import Fatal
 
-INVENTORY = Inventory(loads=True)
+INVENTORY = Inventory(allows_load_data=True)
 
 
 def _column(type_text: str, charset: str = "", *, name: str = "v") -> CatalogColumn:
@@ -92,8 +92,8 @@ def test_table_that_takes_no_load_has_an_insert_alone() -> None:
     """`local_infile` is off, or the table has a trigger."""
     table = _table(_column("int"))
     for inventory in (
-        Inventory(loads=False),
-        Inventory(loads=True, triggers={("shop", "t"): ("w",)}),
+        Inventory(allows_load_data=False),
+        Inventory(allows_load_data=True, triggers={("shop", "t"): ("w",)}),
     ):
         assert TablePair.of(table, table, inventory).load is None
 

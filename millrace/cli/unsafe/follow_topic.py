@@ -34,7 +34,7 @@ class Following:
 
 @contextmanager
 def following(now: Control, name: str) -> Iterator[Following]:
-    """Fatal MR-4182 if the task is not stopped, MR-5073 without a new topic."""
+    """Fatal MR-4182 if the task is not stopped, MR-5073 if there is no new topic."""
     entry = stopped_entry(now, name)
     task = entry.document
     if not isinstance(task, ApplyTask):

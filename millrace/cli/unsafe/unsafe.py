@@ -202,7 +202,7 @@ def _finish(now: Control, found: "Situation", decision: Decision, mode: Mode) ->
 
 
 def _check_confirmed(kind: str, what: str, *, reason: str, mode: Mode) -> None:
-    """Fatal MR-4187 without a reason or the operator's yes."""
+    """Fatal MR-4187 if the reason or the operator's yes is missing."""
     if not reason:
         raise Fatal("MR-4187", "no reason is given")
     if not mode.yes and (mode.json or not _agrees(what)):

@@ -40,7 +40,7 @@ class Copying:
         """``loads``: by LOAD DATA, unless the table takes INSERT."""
         at_target = read_inventory(self.target, with_folds=False)
         at_source = read_inventory(self.source, with_folds=False)
-        inventory = replace(at_target, loads=at_target.loads and loads)
+        inventory = replace(at_target, allows_load_data=at_target.allows_load_data and loads)
         theirs = at_target.tables[_databases(self.servers)[1], table]
         return TablePair.of(at_source.tables[SOURCE, table], theirs, inventory)
 
