@@ -7,10 +7,9 @@
 
 A Python worker of Spark keeps its sessions to source and target. All values here are sent by Spark.
 
-Compares the generated values that depend on the session, after a snapshot has been copied.
-
-The target computes a stored column in its own session. Both sides sum the digests of the key and of these columns, in
-the source's snapshot. Tables without such a column cost nothing.
+The target computes a stored generated column in its own session. So after the copy of a snapshot the stored columns
+that depend on the session are compared: both sides sum the digests of the key and of these columns, in the source's
+snapshot. Tables without such a column cost nothing.
 """
 
 import threading

@@ -6,10 +6,9 @@ rows after a conflict. ``kernel.literals`` fills the texts of a ``Template``.
 Without a key, every column is compared null-safe, as bytes if a collation treats different values as equal. LIMIT 1
 selects one of several equal rows; it does not matter which one.
 
-Statements for MariaDB's sequences, whose state is one row with eight columns.
-
-The binlog has the whole row after each change of the state: NEXT VALUE FOR writes one for each block of cached values,
-SETVAL and INSERT one each. CREATE, ALTER and DROP are DDL. So the last row of a sequence is its state.
+The last part has the statements for MariaDB's sequences, whose state is one row with eight columns. The binlog has the
+whole row after each change of the state: NEXT VALUE FOR writes one for each block of cached values, SETVAL and INSERT
+one each. CREATE, ALTER and DROP are DDL. So the last row of a sequence is its state.
 
     setval    SETVAL to the row's next value and cycle. Never goes back; changes nothing else; other sessions may use
               the sequence meanwhile

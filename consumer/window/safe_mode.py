@@ -59,7 +59,7 @@ from consumer.tables.cascades import why_change_is_inexact, why_deletion_is_inex
 from consumer.tables.table_plan import TablePlan
 from consumer.tables.table_plans import TablePlans, slots_of
 from consumer.target.progress import Mark
-from consumer.window.unlogged_cascades import Flags, followed_changes, followed_deletions
+from consumer.window.unlogged_cascades import Flags, cascading_changes, cascading_deletions
 from consumer.window.window import Window, in_gtid_set
 from drivers.mysql.catalog import ForeignKey, Inventory, hold_triggers
 from drivers.mysql.connection import MySqlSession
@@ -153,20 +153,20 @@ def _prepare(rows: Rows, numbers: RecordNumbers, plans: TablePlans, slot: int) -
     table = table_plan.layout.table.full_name
     if why := refusal(table_plan, inventory):
         raise Fatal("MR-5024", f"{table}: {why}", table=table, gtid=rows.gtid(int(numbers[0])))
-    is_followed = _is_followed(rows, numbers, table_plan, inventory.foreign_keys)
-    rows.records[numbers[~is_followed], walk.FLAGS] |= walk.NO_FOREIGN_KEY_CHECKS
+    is_cascading = _is_cascading(rows, numbers, table_plan, inventory.foreign_keys)
+    rows.records[numbers[~is_cascading], walk.FLAGS] |= walk.NO_FOREIGN_KEY_CHECKS
 
 
-def _is_followed(
+def _is_cascading(
     rows: Rows, numbers: RecordNumbers, table_plan: TablePlan, foreign_keys: Sequence[ForeignKey]
 ) -> Flags:
     """True for each DELETE whose cascade must be repeated, because the source did not log it. Fatal MR-5025."""
     place = (table_plan.target.database, table_plan.target.table)
     table = table_plan.layout.table.full_name
-    for number, foreign in followed_changes(rows, numbers, table_plan, foreign_keys):
+    for number, foreign in cascading_changes(rows, numbers, table_plan, foreign_keys):
         why = why_change_is_inexact(foreign)
         raise Fatal("MR-5025", f"{table}: {why}", table=table, gtid=rows.gtid(number))
-    found = followed_deletions(rows, numbers, table_plan, foreign_keys)
+    found = cascading_deletions(rows, numbers, table_plan, foreign_keys)
     if found.any() and (why := why_deletion_is_inexact(foreign_keys, place)):
         gtid = rows.gtid(int(numbers[found][0]))
         raise Fatal("MR-5025", f"{table}: {why}", table=table, gtid=gtid)

@@ -21,20 +21,20 @@ from drivers.mysql.catalog import ForeignKey, TableKey
 Flags = npt.NDArray[np.bool_]
 
 
-def followed_deletions(
+def cascading_deletions(
     rows: Rows, numbers: RecordNumbers, table_plan: TablePlan, foreign_keys: Sequence[ForeignKey]
 ) -> Flags:
-    """True for each DELETE of these rows of a table that child rows follow."""
+    """True for each of these rows of a table that is a DELETE with such a cascade."""
     following = followers(foreign_keys, _place(table_plan))
     if not any(foreign.actions.on_delete is not Action.NO_ACTION for foreign in following):
         return np.zeros(len(numbers), np.bool_)
     return _is_unlogged(rows, numbers, walk.OP_DELETE)
 
 
-def followed_changes(
+def cascading_changes(
     rows: Rows, numbers: RecordNumbers, table_plan: TablePlan, foreign_keys: Sequence[ForeignKey]
 ) -> Iterator[tuple[int, ForeignKey]]:
-    """Each UPDATE of these rows that changes a key which child rows follow, with their foreign key."""
+    """Each UPDATE of these rows with such a cascade, and the foreign key of the child rows."""
     following = followers(foreign_keys, _place(table_plan))
     acting = [one for one in following if one.actions.on_update is not Action.NO_ACTION]
     for number in map(int, numbers[_is_unlogged(rows, numbers, walk.OP_UPDATE)] if acting else ()):
@@ -45,16 +45,16 @@ def followed_changes(
 
 
 def leave_unchecked(rows: Rows, numbers: RecordNumbers, plans: TablePlans) -> None:
-    """Turn foreign key checks off for these rows, with the exception of those that child rows follow."""
+    """Turn foreign key checks off for these rows, with the exception of those with such a cascade."""
     slots, foreign_keys = rows.slots(numbers), plans.inventory.foreign_keys
     for slot in slots_of(slots):
         of_table, table_plan = RecordNumbers(numbers[slots == slot]), plans.table_plan(slot)
-        followed = followed_deletions(rows, of_table, table_plan, foreign_keys)
+        cascading = cascading_deletions(rows, of_table, table_plan, foreign_keys)
         changed = [
-            number for number, _ in followed_changes(rows, of_table, table_plan, foreign_keys)
+            number for number, _ in cascading_changes(rows, of_table, table_plan, foreign_keys)
         ]
-        followed |= np.isin(of_table, changed)
-        rows.records[of_table[~followed], walk.FLAGS] |= walk.NO_FOREIGN_KEY_CHECKS
+        cascading |= np.isin(of_table, changed)
+        rows.records[of_table[~cascading], walk.FLAGS] |= walk.NO_FOREIGN_KEY_CHECKS
 
 
 def _is_unlogged(rows: Rows, numbers: RecordNumbers, op: int) -> Flags:

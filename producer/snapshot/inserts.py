@@ -82,42 +82,37 @@ class SnapshotInserts:
     def insert(self, progress: Progress, sink: Sink, *, is_near: bool) -> Progress | None:
         """Write the next chunk, if it belongs here."""
         before = self.course.state
-        found = self.course.next_insertion(progress.gtid_set, is_near=is_near)
-        if found is None:
+        insertion = self.course.next_insertion(progress.gtid_set, is_near=is_near)
+        if insertion is None:
             return None
-        self.history.note(before, found)
-        if found.begins:
-            self._write_step(SnapshotStep.BEGIN, found, progress, sink, rows=0)
-        if found.rows is not None:
-            _write_rows(found, sink, self._set_name)
-        if found.end is not None:
-            assert found.table is not None
-            self._write_step(
-                found.end, found, progress, sink, rows=found.table.rows + found.kept_count
-            )
-        return Progress(progress.gtid_set, progress.open, sink.seq, found.state)
+        self.history.note(before, insertion)
+        if insertion.begins:
+            self._write_step(SnapshotStep.BEGIN, insertion, progress, sink)
+        if insertion.rows is not None:
+            _write_rows(insertion, sink, self._set_name)
+        if insertion.end is not None:
+            self._write_step(insertion.end, insertion, progress, sink)
+        return Progress(progress.gtid_set, progress.open, sink.seq, insertion.state)
 
     def _write_step(
-        self, step: SnapshotStep, found: Insertion, progress: Progress, sink: Sink, *, rows: int
+        self, step: SnapshotStep, insertion: Insertion, progress: Progress, sink: Sink
     ) -> None:
-        assert found.table is not None
-        table = SnapshotTable(found.id, *found.table.name, found.where)
+        assert insertion.table is not None
+        is_begin = step is SnapshotStep.BEGIN
+        rows = 0 if is_begin else insertion.table.rows + insertion.kept_count
+        table = SnapshotTable(insertion.id, *insertion.table.name, insertion.where)
         sink.control(SnapshotRecord(step, table, str(progress.gtid_set), rows, sink.seq))
 
 
-def _write_rows(found: Insertion, sink: Sink, set_name: str) -> None:
-    rows, kept = found.rows, found.kept
-    if rows is None or kept is None or not found.kept_count:
+def _write_rows(insertion: Insertion, sink: Sink, set_name: str) -> None:
+    rows, kept = insertion.rows, insertion.kept
+    if rows is None or kept is None or not insertion.kept_count:
         return
-    key = key_schema(set_name, rows.schema)
-    assert key is not None, "a table without a primary key is left out"
-    value_schema = sink.register(envelope_schema(set_name, rows.schema))
-    key_registered = sink.register(key)
-    schema = rows.schema
-    sink.control(
-        SchemaRecord(value_schema, key_registered, schema.database, schema.table, sink.seq)
-    )
-    sink.rows(*rows.stamp(kept, value=value_schema, key=key_registered, seq=sink.seq))
+    schema_of_key = key_schema(set_name, rows.schema)
+    assert schema_of_key is not None, "a table without a primary key is left out"
+    value, key = sink.register(envelope_schema(set_name, rows.schema)), sink.register(schema_of_key)
+    sink.control(SchemaRecord(value, key, rows.schema.database, rows.schema.table, sink.seq))
+    sink.rows(*rows.stamp(kept, value=value, key=key, seq=sink.seq))
 
 
 def _keys(
