@@ -33,15 +33,15 @@ class Dataclass(Protocol):
 class Wire:
     """How a field is written: ``Annotated[float, Wire(digits=3)]``.
 
-    ``key``           its key, if that is not its name
-    ``digits``        after the point; a number is rounded when it is written
-    ``length_max``    a longer text or list is cut when it is written
-    ``is_inline``     the fields of the inner dataclass are keys of the outer object. If it is None, they are null,
-                      and a list is empty; it is None if its first field is null
-    ``flag``          one more key before it: whether it is not None
-    ``is_new``        earlier versions do not write it: the default if it is absent
-    ``is_zero_null``  0 is written as null
-    ``pair``          the two keys of each object in a list, for a mapping of text to count, or a tuple of such pairs
+    ``key``             its key, if that is not its name
+    ``digits``          after the point; a number is rounded when it is written
+    ``length_max``      a longer text or list is cut when it is written
+    ``is_inline``       the fields of the inner dataclass are keys of the outer object. If it is None, they are null,
+                        and a list is empty; it is None if its first field is null
+    ``flag``            one more key before it: whether it is not None
+    ``is_added_later``  earlier versions do not write it: the default if it is absent
+    ``is_zero_null``    0 is written as null
+    ``pair``            the two keys of each object in a list, for a mapping of text to count, or a tuple of such pairs
     """
 
     key: str = ""
@@ -49,7 +49,7 @@ class Wire:
     length_max: int | None = None
     is_inline: bool = False
     flag: str = ""
-    is_new: bool = False
+    is_added_later: bool = False
     is_zero_null: bool = False
     pair: tuple[str, str] | None = None
 
@@ -86,7 +86,7 @@ def from_plain(kind: Callable[..., T], plain: object) -> T:
             first = next(iter(_nulls(_class_of(hint))))
             is_null = hint is not _class_of(hint) and values[first] is None
             arguments[name] = None if is_null else read(plain)
-        elif key in values or not wire.is_new:
+        elif key in values or not wire.is_added_later:
             arguments[name] = read(values[key])
     return kind(**arguments)
 

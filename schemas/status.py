@@ -86,19 +86,19 @@ class TaskReport:
     next_try_s: Annotated[float, Wire(digits=3)] = 0.0
     gtid_set: str = ""
     seq: int = 0
-    topic: Annotated[str, Wire(is_new=True)] = ""
-    topic_end: Annotated[int, Wire(is_new=True)] = 0
+    topic: Annotated[str, Wire(is_added_later=True)] = ""
+    topic_end: Annotated[int, Wire(is_added_later=True)] = 0
     epoch: int = 0
     worker: str = ""
-    warnings: Annotated[tuple[str, ...], Wire(is_new=True)] = ()
-    silent_s: Annotated[float, Wire(digits=1, is_new=True)] = 0.0
+    warnings: Annotated[tuple[str, ...], Wire(is_added_later=True)] = ()
+    silent_s: Annotated[float, Wire(digits=1, is_added_later=True)] = 0.0
     captured: Captured | None = None
     relayed: Relayed | None = None
     published: Published | None = None
     applied: Applied | None = None
-    loaded: Annotated[Loaded | None, Wire(is_new=True)] = None
-    snapshot: Annotated[SnapshotStage | None, Wire(is_new=True)] = None
-    compared: Annotated[Compared | None, Wire(is_new=True)] = None
+    loaded: Annotated[Loaded | None, Wire(is_added_later=True)] = None
+    snapshot: Annotated[SnapshotStage | None, Wire(is_added_later=True)] = None
+    compared: Annotated[Compared | None, Wire(is_added_later=True)] = None
 
     def at_rest(self) -> "TaskReport":
         """The report without what is true only while the task runs."""

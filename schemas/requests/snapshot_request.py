@@ -67,7 +67,7 @@ class SnapshotRequests:
 
     requests: tuple[SnapshotRequest, ...] = ()
     stops: tuple[str, ...] = ()
-    ended: Annotated[tuple[EndedSnapshot, ...], Wire(is_new=True)] = ()
+    ended: Annotated[tuple[EndedSnapshot, ...], Wire(is_added_later=True)] = ()
 
     def added(self, request: SnapshotRequest) -> "SnapshotRequests":
         """With one more request, which comes last."""

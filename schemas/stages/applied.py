@@ -70,7 +70,7 @@ class Applied:
     in_order: str = ""
     consistency: str = ""
     safe_mode: str = ""
-    executes: Annotated[str, Wire(is_new=True)] = ""
+    executes: Annotated[str, Wire(is_added_later=True)] = ""
 
     def at_rest(self) -> "Applied":
         """The values that stay true when the task does not run."""

@@ -23,7 +23,7 @@ class ComparedCounts:
     differences: int = 0
     unsettled: int = 0
     repaired: int = 0
-    structure: Annotated[int, Wire(is_new=True)] = 0
+    structure: Annotated[int, Wire(is_added_later=True)] = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,11 +23,11 @@ class Incidents:
     """Counts; a key without one is absent."""
 
     # a worker of an earlier version reports neither
-    retries: Annotated[Mapping[str, int], Wire(pair=("errno", "count"), is_new=True)] = field(
-        default_factory=dict
+    retries: Annotated[Mapping[str, int], Wire(pair=("errno", "count"), is_added_later=True)] = (
+        field(default_factory=dict)
     )
-    conflicts: Annotated[Mapping[str, int], Wire(pair=("kind", "count"), is_new=True)] = field(
-        default_factory=dict
+    conflicts: Annotated[Mapping[str, int], Wire(pair=("kind", "count"), is_added_later=True)] = (
+        field(default_factory=dict)
     )
 
     def __add__(self, other: "Incidents") -> "Incidents":

@@ -27,7 +27,7 @@ class LoadedTable:
     rows_s: MaybeTenths = None
     eta_s: MaybeTenths = None
     snapshot: str = ""
-    waits: Annotated[str, Wire(is_new=True)] = ""
+    waits: Annotated[str, Wire(is_added_later=True)] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,11 +35,11 @@ class PurgeAnswer:
     ``id`` is that of the request; "" if none was answered. ``evicted``: tasks with their positions.
     """
 
-    id: Annotated[str, Wire(is_new=True)] = ""
-    deleted: Annotated[tuple[str, ...], Wire(is_new=True)] = ()
-    oldest: Annotated[str, Wire(is_new=True)] = ""
-    evicted: Annotated[Mapping[str, str], Wire(is_new=True)] = field(default_factory=dict)
-    error: Annotated[PurgeRefusal | None, Wire(is_new=True)] = None
+    id: Annotated[str, Wire(is_added_later=True)] = ""
+    deleted: Annotated[tuple[str, ...], Wire(is_added_later=True)] = ()
+    oldest: Annotated[str, Wire(is_added_later=True)] = ""
+    evicted: Annotated[Mapping[str, str], Wire(is_added_later=True)] = field(default_factory=dict)
+    error: Annotated[PurgeRefusal | None, Wire(is_added_later=True)] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,4 +65,4 @@ class Relayed:
     time_to_loss_s: float | None
     loss: str  # what would be lost then
     # the last answer, while a command on another host waits for one
-    purge: Annotated[PurgeAnswer | None, Wire(is_new=True)] = None
+    purge: Annotated[PurgeAnswer | None, Wire(is_added_later=True)] = None

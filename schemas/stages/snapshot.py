@@ -22,7 +22,7 @@ class SnapshotStage:
     """
 
     id: str
-    asked: Annotated[tuple[str, ...], Wire(is_new=True)] = ()
+    asked: Annotated[tuple[str, ...], Wire(is_added_later=True)] = ()
     table: str = ""
     tables: int | None = None
     done: int | None = None

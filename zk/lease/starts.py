@@ -61,11 +61,11 @@ class Start:
     """A node of ``starts``. ``process`` is "" while none runs the task. ``began_ms`` 0: when the node was written."""
 
     revision: int
-    process: Annotated[str, Wire(is_new=True)] = ""
-    worker: Annotated[str, Wire(is_new=True)] = ""
-    began_ms: Annotated[int, Wire(is_new=True)] = 0
-    counts: Annotated[bool, Wire(is_new=True)] = True
-    kills: Annotated[tuple[Kill, ...], Wire(is_new=True)] = ()
+    process: Annotated[str, Wire(is_added_later=True)] = ""
+    worker: Annotated[str, Wire(is_added_later=True)] = ""
+    began_ms: Annotated[int, Wire(is_added_later=True)] = 0
+    counts: Annotated[bool, Wire(is_added_later=True)] = True
+    kills: Annotated[tuple[Kill, ...], Wire(is_added_later=True)] = ()
 
     def content(self) -> bytes:
         """The content of its node."""
