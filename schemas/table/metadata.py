@@ -29,7 +29,7 @@ from millrace.errors import Fatal
 from schemas.byte_reader import ByteReader
 from schemas.gtid.position import Flavour
 from schemas.table.charset import decode_text
-from schemas.table.collation import charset_of
+from schemas.table.collation_ids import charset_of
 from schemas.table.structure import (
     BLOB_CODES,
     INTEGER_CODES,

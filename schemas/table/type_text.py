@@ -4,7 +4,7 @@ Not in the text: labels and charset (separate properties), display width, whethe
 INET6. Lengths of text are in characters.
 """
 
-from schemas.table.collation import character_bytes_max
+from schemas.table.collation_ids import character_bytes_max
 from schemas.table.structure import BINARY, ColumnType, TypeCode
 
 _PLAIN = {

@@ -11,7 +11,7 @@ from deploy.servers import DatabaseServer
 from schemas.gtid import Flavour, Gtid, GtidSet
 from schemas.gtid.binary import decode_previous
 from schemas.table.charset import TABLE_CHARSETS, characters, decode_text
-from schemas.table.collation import CHARSET_BY_COLLATION_ID, character_bytes_max
+from schemas.table.collation_ids import CHARSET_BY_COLLATION_ID, character_bytes_max
 from schemas.table.structure import TableSchema
 from schemas.table.table_map import parse_table_map
 from schemas.table.type_text import type_text
