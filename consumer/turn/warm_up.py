@@ -71,8 +71,8 @@ def warm() -> None:
 def _copy_nothing() -> None:
     form = load_form((CopyColumn("id", "id"),))
     out, data = np.empty(form.margin, np.uint8), np.zeros(1, np.uint8)
-    about = (form.escapes, form.texts, form.sizes, form.flags, form.margin)
-    put_text_rows(make_state(0, 1), data, 0, 0, out, *about)
+    texts = (form.escapes, form.texts, form.sizes, form.flags, form.margin)
+    put_text_rows(make_state(0, 1), data, 0, 0, out, *texts)
 
 
 _COLUMNS = (("id", "int"), ("weight", "double"))

@@ -9,7 +9,7 @@
     logs/*            the last part of each log file that was named, and of the local stack's
 
 Redacted everywhere: credentials in URLs, and values after words such as "password". The bundle is written to a new file
-that only its owner can read. Not in it: rows, relay files, and what a server answers besides the findings.
+that only its owner can read. Not in it: rows, relay files, and other answers of servers than the findings.
 """
 
 import json
