@@ -167,6 +167,21 @@ def test_report_beyond_the_limit_is_written_without_its_largest_fields() -> None
     assert (saved.revision, saved.work) == (5, "work")
 
 
+def test_report_of_a_lost_session_never_reaches_a_rebuilt_ensemble() -> None:
+    """Epochs are small again there: the former, greater one would hide all reports of the next owner."""
+    nodes, tree = _Nodes(), Tree("default")
+    writer = StatusWriter(cast(Session, nodes), tree, report_s=1)
+    writer.offer("t", replace(LAST, incarnation=1))
+    nodes.incarnation = 2
+    assert writer.flush("t")
+    assert nodes.contents == {}
+    writer.offer("t", replace(_with(epoch=1), incarnation=2))
+    assert writer.flush("t")
+    saved = read_status(cast(Session, nodes), tree, "t")
+    assert saved is not None
+    assert saved.report.epoch == 1
+
+
 def test_request_beyond_the_limit_is_not_sent() -> None:
     """Every write of a node or of several."""
     check_size(Put("/a", b"x" * 900_000, 1))
