@@ -139,9 +139,8 @@ class Subscriber:
                 f"topic {topic} ends at offset {ends.stable}, before the saved place {place.offset}"
             )
             raise Fatal("MR-5030", message)
-        start = max(
-            ends.low, place.offset if place else 0
-        )  # retention: `seq` shows what it removed
+        # retention: `seq` shows what it removed
+        start = max(ends.low, place.offset if place else 0)
         self._stream = RecordStream(
             Place(start, place.seq if place else None),
             look_up=TopicLookUp(reader, start),

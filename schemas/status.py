@@ -39,9 +39,8 @@ class TaskState(Enum):
     PENDING = "pending"  # created, no worker owns it
     ASSIGNED = "assigned"  # the scheduler chose a worker; it is starting or waits for the lease
     RUNNING = "running"  # the owner processes rows
-    STALLED = (
-        "stalled"  # it should process rows and does not (``schemas.stall``); no runner reports it
-    )
+    # it should process rows and does not (``schemas.stall``); no runner reports it
+    STALLED = "stalled"
     DEGRADED = "degraded"  # retrying automatically; the report says why and when
     PAUSED = "paused"  # an operator paused it
     BLOCKED = "blocked"  # a Fatal error; only an operator can end this state

@@ -24,9 +24,8 @@ from drivers.mysql.connection import Endpoint, connect
 from schemas.documents import ApplyTask, StructureRule
 
 THREADS = 1  # the rows are needed by others; a server has time until the next comparison is due
-WAIT_S = (
-    60.0  # beyond ``max_lag_s``, until MR-5120: the source keeps old versions of rows meanwhile
-)
+# beyond ``max_lag_s``, until MR-5120: the source keeps old versions of rows meanwhile
+WAIT_S = 60.0
 
 
 @dataclass(slots=True)

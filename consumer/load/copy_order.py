@@ -39,9 +39,8 @@ LOADS = -3  # the lane of an executor's session for a load; of further threads o
 TRIES_MAX = 5  # of a chunk, for a lock
 # of a chunk and of a buffer: a second of work, and what an executor holds for each copy
 BYTES_MAX = 8 << 20
-PART_BYTES = (
-    8 << 20
-)  # of a table without chunks, in one target transaction; its last statement may add to it
+# of a table without chunks, in one target transaction; its last statement may add to it
+PART_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,9 +21,8 @@ from drivers.kafka.reader import DriverMessage, TopicReader
 from millrace.errors import MillraceError, Retryable
 
 CHUNK_RECORDS = 4096  # per call of the driver
-GATHER_S = (
-    0.01  # more records that are on their way: a window of few rows costs as much as one of many
-)
+# more records that are on their way: a window of few rows costs as much as one of many
+GATHER_S = 0.01
 _SETTINGS: Settings = {
     "fetch.message.max.bytes": 8 << 20,
     "queued.min.messages": 200_000,

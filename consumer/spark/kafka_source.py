@@ -25,9 +25,8 @@ _MODULES = {
 }
 _BEARER_MODULE = f"{_SECURITY}.oauthbearer.OAuthBearerLoginModule"
 _BEARER_HANDLER = f"{_SECURITY}.oauthbearer.OAuthBearerLoginCallbackHandler"
-ALLOWED_URLS = (
-    "org.apache.kafka.sasl.oauthbearer.allowed.urls"  # a system property of Kafka's client
-)
+# a system property of Kafka's client
+ALLOWED_URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 _KEY_FORMS = ("-----BEGIN PRIVATE KEY-----", "-----BEGIN ENCRYPTED PRIVATE KEY-----")
 
 

@@ -34,9 +34,8 @@ from schemas.gtid import Flavour
 from schemas.sql.quoting import quoted, table_name
 
 LONG_BYTES = 200
-PACKET_BYTES_MIN = (
-    1 << 20
-)  # 65,535 bytes of a row as utf8mb4 or hex digits, and 1,017 columns with LONG_BYTES
+# 65,535 bytes of a row as utf8mb4 or hex digits, and 1,017 columns with LONG_BYTES
+PACKET_BYTES_MIN = 1 << 20
 _MASK_COLUMNS = 50  # a whole number in either server
 
 # a FLOAT has up to 38 digits before and 45 after the point, a DECIMAL 35 and 30

@@ -490,9 +490,8 @@ def join_operand(column: Column, target: CatalogColumn, operand: bytes) -> bytes
     """A column of the derived table in a form that the target's index can look up; None if there is no safe form."""
     code, base = column.type.code, target.base_type
     if base == "bigint" and "unsigned" in target.type_text:
-        return (
-            b"CAST(" + operand + b" AS UNSIGNED)"
-        )  # a column with values below and above 2**63 is DECIMAL
+        # a column with values below and above 2**63 is DECIMAL
+        return b"CAST(" + operand + b" AS UNSIGNED)"
     if base in _INTEGERS and code is not TypeCode.BIT:
         return operand
     if (base, code) in _LIKE_LITERALS or base in _BINARIES:

@@ -290,9 +290,8 @@ class ApplyRun:
         self._busy = threading.Lock()  # held while a micro-batch is under way
         self._ended = False
         self._failure: BaseException | None = None
-        self._asked_at_s: float | None = (
-            None  # when the broker got the request that it has not answered
-        )
+        # when the broker got the request that it has not answered
+        self._asked_at_s: float | None = None
         self._silence: Retryable | None = None  # of the broker to Spark
         self._unanswered: Retryable | None = None  # a request of the last look
         self._looked_s = 0.0

@@ -37,9 +37,8 @@ from schemas.record.gap import Gap, gap_of
 from schemas.record.record import decode_control
 from schemas.requests.decision import DecisionKind, missing_between
 
-FIRST_RECORDS_MAX = (
-    16  # the schemas of four kinds of control records, the fence, the gap, and their markers
-)
+# the schemas of four kinds of control records, the fence, the gap, and their markers
+FIRST_RECORDS_MAX = 16
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,9 +98,8 @@ class Applier:
     _flights: deque[_Flight] = field(init=False, default_factory=deque)
     _number: int = field(init=False, default=0)
     _planner: LanePlanner = field(init=False)
-    _whole: WholeReader | None = field(
-        init=False, default=None
-    )  # under ``consistency: transactional``
+    # under ``consistency: transactional``
+    _whole: WholeReader | None = field(init=False, default=None)
     _shown: str = field(init=False, default="")  # see ``Notes``
 
     def __post_init__(self, begin: Position) -> None:

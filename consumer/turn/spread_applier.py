@@ -66,13 +66,11 @@ class SpreadApplier:
     windows: Cutter
     counts: Counts = field(init=False, default_factory=Counts)
     _stop: ShareStop = field(init=False, default=ShareStop.EARLY)
-    _left: Taken | None = field(
-        init=False, default=None
-    )  # of a window that ``read_window`` has shortened
+    # of a window that ``read_window`` has shortened
+    _left: Taken | None = field(init=False, default=None)
     _steps: list[Step] = field(init=False, default_factory=list)
-    _parts: Counter[int] = field(
-        init=False, default_factory=Counter
-    )  # by flight: the number of its step
+    # by flight: the number of its step
+    _parts: Counter[int] = field(init=False, default_factory=Counter)
     _planner: LanePlanner = field(init=False)
     _until_s: float = field(init=False)
 

@@ -96,9 +96,8 @@ def decide(
     if statement.kind is Kind.TRUNCATE_TABLE:
         return DONE if now.is_empty else EXECUTE
     if statement.kind in (Kind.ALTER_DATABASE, Kind.SEQUENCE):
-        return (
-            DONE if has_ids else EXECUTE
-        )  # it sets values: the same effect if it is executed twice
+        # it sets values: the same effect if it is executed twice
+        return DONE if has_ids else EXECUTE
     clauses = clauses_of(statement, sql, mode)
     if clauses.moves:
         is_moved = any(bool(was[name]) != bool(is_[name]) for name in was)
@@ -118,9 +117,8 @@ def _has_ids(before: State, now: State) -> bool:
     if any(f"\n-- {NO_IDS}" in state for state in states):
         return False
     of_tables = [state for state in states if "\n-- " in state]
-    return (
-        len({f"\n-- {SPACES}" in state for state in of_tables}) <= 1
-    )  # else of an earlier version
+    # states with both forms: one is of an earlier version
+    return len({f"\n-- {SPACES}" in state for state in of_tables}) <= 1
 
 
 def _created(before: State, now: State, *, has_ids: bool) -> str:

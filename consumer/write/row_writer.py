@@ -99,9 +99,8 @@ class RowWriter:
         self._versions = VersionWriter(plans, self._run, self._run_one, self._filled)
         self.statement_count = 0
         self.conflicts: list[str] = []  # the kinds of those in the open target transaction
-        self.blocking: Conflict | None = (
-            None  # the conflict of a Fatal MR-5010 of ``write_carefully``
-        )
+        # the conflict of a Fatal MR-5010 of ``write_carefully``
+        self.blocking: Conflict | None = None
 
     def write(self, rows: Rows, numbers: RecordNumbers) -> None:
         """Apply these records (numbers in seq order). After Fatal MR-5010 or another error, roll back."""

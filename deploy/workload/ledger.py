@@ -376,9 +376,8 @@ class _Writer:
         if self.own.passing and self.chance.random() < 0.3:
             update = "ON DUPLICATE KEY UPDATE body=LEFT(CONCAT(id,body),40), ghost=%s"
             row = (self.own.passing[-1], body, self.is_ghost, self.is_ghost)
-            self.row_count += bool(
-                self.cursor.execute(f"{insert} {update}", row)
-            )  # 2 means updated
+            # 2 means updated
+            self.row_count += bool(self.cursor.execute(f"{insert} {update}", row))
             return
         number = self.take_id()
         self.count(insert, (number, body, self.is_ghost))

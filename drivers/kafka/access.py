@@ -5,9 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
-Settings: TypeAlias = dict[
-    str, Any
-]  # librdkafka's: texts, numbers, callbacks; each client declares other types
+# librdkafka's: texts, numbers, callbacks; each client declares other types
+Settings: TypeAlias = dict[str, Any]
 
 
 class KafkaAccess(Protocol):

@@ -38,9 +38,8 @@ from drivers.kafka.reader import PARTITION
 from millrace.errors import Fatal
 
 Octets = NDArray[np.uint8]
-Bounds = NDArray[
-    np.int64
-]  # (n, 4): key_start, key_end, value_start, value_end; key_start -1: no key
+# (n, 4): key_start, key_end, value_start, value_end; key_start -1: no key
+Bounds = NDArray[np.int64]
 TESTED = frozenset({"2.16.1"})  # versions of the binding
 
 _MESSAGE = np.dtype(

@@ -21,7 +21,6 @@ def registry_id(topic: str) -> str:
 
 
 REGISTRY_TOPIC = "_millrace_schemas"
-PUBLISHER_GROUP = (
-    "millrace-publisher"  # clients require a group; none is joined, no offset committed
-)
+# clients require a group; none is joined, no offset committed
+PUBLISHER_GROUP = "millrace-publisher"
 READER_GROUP = "millrace-topic"

@@ -37,9 +37,8 @@ _CHUNK_RECORDS = 5000  # 1 MB of 200 B records at a time
 _FOLLOW_WAIT_S = 0.5
 # `next_record` skips up to this many records by reading on; beyond that by a new fetch
 _FORWARD_RECORDS_MAX = 500
-LAST_OFFSETS = (
-    8  # a Kafka transaction ends with its resolved record and a marker; markers may be repeated
-)
+# a Kafka transaction ends with its resolved record and a marker; markers may be repeated
+LAST_OFFSETS = 8
 LAST_WAIT_S = 0.5
 
 _SETTINGS: Settings = {

@@ -150,9 +150,8 @@ def _context(settings: Mapping[str, Any]) -> ssl.SSLContext | None:
 def _load_own(context: ssl.SSLContext, certificate: str, settings: Mapping[str, Any]) -> None:
     password = str(settings.get("ssl.key.password", ""))
     key = str(settings.get("ssl.key.pem", ""))
-    descriptor = os.memfd_create(
-        "key"
-    )  # OpenSSL reads a key from a file only; this one is in no folder
+    # OpenSSL reads a key from a file only; this one is in no folder
+    descriptor = os.memfd_create("key")
     try:
         os.write(descriptor, key.encode())
         path = f"/proc/self/fd/{descriptor}" if key else settings.get("ssl.key.location")

@@ -54,9 +54,8 @@ _MARKS = "".join(map(chr, range(0x300, 0x34F)))
 _LATIN = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _KANA = "".join(map(chr, (*range(0x3041, 0x3100), *range(0x31F0, 0x3200), *range(0xFF66, 0xFFA0))))
 _PROLONGED = "\u30fc"
-_ITERATION = (
-    "\u309d\u309e\u30fd\u30fe"  # "the character before, again": a text with one is not comparable
-)
+# "the character before, again": a text with one is not comparable
+_ITERATION = "\u309d\u309e\u30fd\u30fe"
 
 Letters = tuple[int, ...]
 Codes = npt.NDArray[np.uint32]

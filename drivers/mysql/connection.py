@@ -277,9 +277,8 @@ class MySqlSession:
 
     def insert(self, sql: bytes) -> "Written":
         """Run a statement that writes rows."""
-        return _written(
-            self.command(COMMAND.COM_QUERY, sql)
-        )  # PyMySQL would keep the answer inside its result
+        # PyMySQL would keep the answer inside its result
+        return _written(self.command(COMMAND.COM_QUERY, sql))
 
     def warnings(self, count: int) -> list[tuple[int, str]]:
         """The first warnings of the last statement: number and text, without refused values."""

@@ -92,9 +92,8 @@ class MemberBinlog:
 
     position: GtidPosition
     oldest_before: GtidPosition
-    wanted_error: MillraceError | None = (
-        None  # why the wanted transactions can't be read here (now)
-    )
+    # why the wanted transactions can't be read here (now)
+    wanted_error: MillraceError | None = None
     state: tuple[MariadbGtid, ...] = ()  # MariaDB: the last GTID of each domain and server
 
 

@@ -249,9 +249,8 @@ def _logged_gtids(session: MySqlSession, file: str, page_events: int) -> Iterato
                 yield MariadbGtid.parse(begin[1])
         if len(rows) < page_events:
             return
-        pos = int(
-            str(rows[-1]["Pos"] or 0)
-        )  # the last event again: events in a group don't name their end
+        # the last event again: events in a group don't name their end
+        pos = int(str(rows[-1]["Pos"] or 0))
 
 
 def binlog_events(

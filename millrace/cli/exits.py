@@ -23,9 +23,8 @@ class ExitCode(IntEnum):
     RETRY = 3
     OPERATOR = 4
     FENCED = 5
-    DEFECT = (
-        70  # EX_SOFTWARE; a worker whose task does not stop ends with it, too (``zk.run.worker``)
-    )
+    # EX_SOFTWARE; a worker whose task does not stop ends with it, too (``zk.run.worker``)
+    DEFECT = 70
     RESTART = 75  # EX_TEMPFAIL
     INTERRUPTED = 130  # 128 + SIGINT
 

@@ -27,9 +27,8 @@ POS = 0  # file offset of the next event
 SEQUENCE = 1  # of the next packet
 IS_LEAVING_OUT = 2  # inside a source transaction that the client has
 LEFT_OUT_COUNT = 3  # source transactions
-IS_SEARCHING = (
-    4  # stop at the first source transaction that the client does not have; frame nothing
-)
+# stop at the first source transaction that the client does not have; frame nothing
+IS_SEARCHING = 4
 HOLDS_ROTATE = 5  # stop before a ROTATE: the file that it names is not there yet
 HAS_ANNOTATIONS = 6  # the client wants MariaDB's annotate-rows events
 HINT = 7  # the row of ``done`` that matched last

@@ -63,9 +63,8 @@ from schemas.record.record import decode_control, encode_control
 # 1,000 tables under load, 1% of the bytes.
 SCHEMA_REPEAT_S = 600.0
 SCHEMA_REPEAT_BYTES = 256 << 20
-INSERT_POLL_S = (
-    0.005  # while records may have to be inserted, the end of the relay log is left so often
-)
+# while records may have to be inserted, the end of the relay log is left so often
+INSERT_POLL_S = 0.005
 NEAR_S = 1.0  # the stream is near the source's end if it was there so lately
 _ALL_ROWS = 1 << 62  # ROWS_TO_SKIP of a source transaction that ends with ROLLBACK
 
@@ -239,9 +238,8 @@ class Converter:
         is_wanted = interleaver.inserts.wants_boundary(gtid_set, is_near=is_near)
         is_open = self._progress.open is not None and not st[s.TRANSACTIONS_DONE]
         if not is_wanted or is_open or st[s.GROUP] != OUTSIDE:
-            st[s.RECORDS_MAX] = (
-                0 if is_wanted else rows_max
-            )  # 0: the kernel stops at the next boundary
+            # 0: the kernel stops at the next boundary
+            st[s.RECORDS_MAX] = 0 if is_wanted else rows_max
             return None
         st[s.RECORDS_MAX] = rows_max
         progress = interleaver.insert(replace(self._progress, open=None), is_near=is_near)

@@ -21,9 +21,8 @@ from producer.convert.kernel import state as s
 from schemas.record.control import RecordKind
 from schemas.record.framing import peek_kind
 
-ROOM_BYTES = (
-    1 << 16
-)  # beyond the soft bound, so that most transactions that reach it still end in the buffer
+# beyond the soft bound, so that most transactions that reach it still end in the buffer
+ROOM_BYTES = 1 << 16
 BUFFERS_KEPT = 4
 _UNITS = (RecordKind.ROW, RecordKind.DDL)
 

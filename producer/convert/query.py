@@ -51,9 +51,8 @@ _FIXED_BYTES = {
 _UPDATED_DATABASES_NONE = 254
 _ALTER_IS_DECIDED = 4 | 8
 _UTF8 = frozenset({"utf8mb4", "utf8mb3", "binary"})
-_INTRODUCER = re.compile(
-    r"(?<![\w$\\])(_[a-z0-9]+\s*|n)['\"]", re.IGNORECASE
-)  # takes bytes unchanged
+# takes bytes unchanged
+_INTRODUCER = re.compile(r"(?<![\w$\\])(_[a-z0-9]+\s*|n)['\"]", re.IGNORECASE)
 
 _SQL_MODES = {
     0: "REAL_AS_FLOAT",

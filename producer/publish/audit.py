@@ -78,9 +78,8 @@ class Audit:
         self._limits = limits
         self._find_successor = find_successor
         self._find_blocking_writer = find_blocking_writer
-        self._expected_end = (
-            end  # after the Kafka transaction under way, else after the last commit
-        )
+        # after the Kafka transaction under way, else after the last commit
+        self._expected_end = end
         self._shift = 0  # extra markers so far
         self._found_end: int | None = end  # the end of the audited records; None: not known
         self._commits: deque[Commit] = deque()

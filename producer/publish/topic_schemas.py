@@ -31,9 +31,8 @@ from schemas.record.control import CONTROL_SCHEMAS, RecordKind, SchemaRecord
 from schemas.record.framing import peek_kind
 from schemas.record.record import decode_control
 
-ASKED_MAX = (
-    40  # schemas that are registered one by one; twice the control schemas, and 15 tables with keys
-)
+# schemas that are registered one by one; twice the control schemas, and 15 tables with keys
+ASKED_MAX = 40
 AT_ONCE = 32  # requests at the same time
 OFFSETS_MAX = 1_000_000  # two core-seconds
 _WINDOW_OFFSETS = 65_536

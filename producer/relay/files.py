@@ -95,9 +95,8 @@ class DiskFiles:
         except FileNotFoundError:
             return False
         try:
-            fcntl.flock(
-                fd, fcntl.LOCK_SH | fcntl.LOCK_NB
-            )  # shared: concurrent checks don't conflict
+            # shared: concurrent checks don't conflict
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
         finally:

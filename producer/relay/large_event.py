@@ -18,9 +18,8 @@ from producer.binlog.walk import extend_sum
 
 PIECE_BYTES = 4 << 20  # four or five frames of a compressed relay file
 
-Fetch = Callable[
-    [int, int], Bytes
-]  # (file offset, count) to bytes, fewer only at the end of the file
+# (file offset, count) to bytes, fewer only at the end of the file
+Fetch = Callable[[int, int], Bytes]
 
 
 def has_right_sum(fetch: Fetch, pos: int, size: int) -> bool:

@@ -133,9 +133,8 @@ class Catalogue:
         files = self._list()
         end = self._durable_end(files[-1]) if files else FIRST_POS
         if files and files[-1] == self.served.newest and end < self.served.end:
-            self._walks.keep(
-                set()
-            )  # an operator removed the relay directory, and it was filled again
+            # an operator removed the relay directory, and it was filled again
+            self._walks.keep(set())
         self._publish(Served(files, self._chain_start(files), end))
         known = {file.key for file in files}
         self._walks.keep(known)

@@ -91,9 +91,8 @@ class Upstream:
         self._next_check_s = self._next_summary_s = self._next_positions_s = 0.0
         self._summary = Summary()
         self._positions: Positions = {}
-        self._readers: frozenset[str] = (
-            frozenset()
-        )  # tasks that held files when the positions were asked
+        # tasks that held files when the positions were asked
+        self._readers: frozenset[str] = frozenset()
         self._mode = document.relay.mode
         self._schedule = PurgeSchedule(document.relay.purge)
         replica = ReplicaIdentity.for_set(document.name, installation=site.installation())

@@ -194,9 +194,8 @@ class Directives:
     pinned: Member | None = None  # is read while it is admissible
     drained: frozenset[Member] = frozenset()  # are not read
     relay_paused_by: str = ""  # the operator who pauses the relay: nothing is received
-    relay_purge: str = (
-        ""  # a purge request (``producer.relay.control``), while a command waits for the answer
-    )
+    # a purge request (``producer.relay.control``), while a command waits for the answer
+    relay_purge: str = ""
     relay_resumed: int = 0  # counts `relay resume`, which makes a blocked relay try again
 
 

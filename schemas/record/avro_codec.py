@@ -21,9 +21,8 @@ from fastavro.types import Schema
 from millrace.errors import Fatal
 from schemas.json_input import load_json
 
-Plain: TypeAlias = (
-    object  # str, int, float, bool, bytes, Decimal, None, list of these, dict of str to these
-)
+# str, int, float, bool, bytes, Decimal, None, list of these, dict of str to these
+Plain: TypeAlias = object
 DEPTH_MAX = 50  # Millrace's schemas have 5
 _WRONG_SCHEMA = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 _WRONG_BYTES = (EOFError, ValueError, LookupError, TypeError, OverflowError, StopIteration)

@@ -49,9 +49,8 @@ class Kind(StrEnum):
     EVENT = "event"
     SEQUENCE = "sequence"  # of MariaDB; ``tables`` are the sequences
     ACCOUNT = "account"  # users, roles, grants: the text is never recorded
-    SERVER = (
-        "server"  # tablespaces, plugins, components, foreign servers, resource groups, libraries
-    )
+    # tablespaces, plugins, components, foreign servers, resource groups, libraries
+    SERVER = "server"
     MAINTENANCE = "maintenance"  # ANALYZE, OPTIMIZE, REPAIR, CHECK, FLUSH: no structure, no rows
     TEMPORARY = "temporary"  # temporary tables, which only their session sees
     TRANSACTION = "transaction"  # BEGIN, COMMIT, ROLLBACK, SAVEPOINT, XA …
@@ -530,9 +529,8 @@ def _start(reader: _Reader) -> Statement:
     return Statement(Kind.SERVER, "START")  # START REPLICA, START GROUP_REPLICATION
 
 
-_WORDS_BEFORE_KIND_MAX = (
-    24  # CREATE OR REPLACE ALGORITHM = x DEFINER = `u`@`h` SQL SECURITY x VIEW: 13
-)
+# CREATE OR REPLACE ALGORITHM = x DEFINER = `u`@`h` SQL SECURITY x VIEW: 13
+_WORDS_BEFORE_KIND_MAX = 24
 _OBJECTS = {
     "VIEW": Kind.VIEW,
     "PROCEDURE": Kind.ROUTINE,

@@ -38,14 +38,12 @@ from zk.client.access import OPEN, Access, Acl
 from zk.client.driver import LOGIN_REFUSED, KazooThreads, grant_of, kazoo_acl, translated
 from zk.client.sasl import SaslLogin
 
-SESSION_TIMEOUT_S = (
-    10.0  # a dead worker's tasks move after this; a shorter pause of a live worker moves none
-)
+# a dead worker's tasks move after this; a shorter pause of a live worker moves none
+SESSION_TIMEOUT_S = 10.0
 CONNECT_TIMEOUT_S = 15.0
 FIRST_LOOK_S = 1.0  # without a connection: look for a refusal, which no waiting helps
-REQUEST_BYTES_MAX = (
-    1_000_000  # ZooKeeper's limit is 1,048,575 bytes; it ends the session that sends more
-)
+# ZooKeeper's limit is 1,048,575 bytes; it ends the session that sends more
+REQUEST_BYTES_MAX = 1_000_000
 _CHANGE_BYTES = 100  # of a change in a request, without path and content
 IN_FLIGHT_MAX = 500  # requests sent before the first answer is read: with paths of 100 bytes, 50 kB
 

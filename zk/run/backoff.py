@@ -30,16 +30,13 @@ class Pace:
     retry_s_max: float = 30.0
     steady_s: float = 10.0  # a run that moved rows for this long resets the count of failures
     fenced_max: int = 5  # a task is blocked after this many fenced runs in a row
-    report_s: float = (
-        0.5  # at most two status writes a second for each task, when its state changes
-    )
-    progress_s: float = (
-        PROGRESS_S  # between two writes of its progress: 200 tasks are 40 writes a second
-    )
+    # at most two status writes a second for each task, when its state changes
+    report_s: float = 0.5
+    # between two writes of its progress: 200 tasks are 40 writes a second
+    progress_s: float = PROGRESS_S
     stop_s: float = 30.0  # a runner that takes longer to stop is reported
-    kills_max: int = (
-        KILLS_MAX  # a task under which so many processes ended in a short time is blocked; 0: never
-    )
+    # a task under which so many processes ended in a short time is blocked; 0: never
+    kills_max: int = KILLS_MAX
 
 
 # a source or target refuses the login, or its secret can't be read; each retry resolves the secret again

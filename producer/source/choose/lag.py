@@ -19,9 +19,8 @@ from functools import reduce
 from producer.source.choose.probe import Pulse
 from schemas.gtid import GtidPosition, unite
 
-SAMPLES_MAX = (
-    900  # at one a second, a quarter of an hour; beyond it, every second sample is dropped
-)
+# at one a second, a quarter of an hour; beyond it, every second sample is dropped
+SAMPLES_MAX = 900
 
 
 class LagMeter:
