@@ -18,8 +18,6 @@ from schemas.stages.loaded import Loaded
 
 
 class Step(Enum):
-    """See the module."""
-
     NOTHING = auto()
     BEGIN = auto()
     COPY = auto()

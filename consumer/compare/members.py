@@ -70,7 +70,7 @@ class Watch:
 
 
 def choose_origin(document: SetDocument, wishes: Wishes, *, wait_s: float) -> Origin:
-    """See the module. Retryable MR-5001 or MR-5003 if no primary is found; MR-5090 if only a drained one is left."""
+    """The member. Retryable MR-5001 or MR-5003 if no primary is found; MR-5090 if only drained ones are left."""
     directives = wishes()
     primary = primary_member(document, for_writing=False, side=Side.SOURCE)
     try:

@@ -181,7 +181,7 @@ class SpreadApplier:
             for done in self.tools.lanes.take(wait=len(self._parts) > flights):
                 self.counts.statements += done.statements
                 self._parts[done.flight] -= 1
-            self._parts = +self._parts
+            self._parts = +self._parts  # without flights that have no part under way
             if len(self._parts) <= flights:
                 return
 

@@ -37,8 +37,6 @@ from schemas.sql.statement import APPLIED_KINDS, Kind, Statement
 
 
 class Way(Enum):
-    """See the module."""
-
     AS_ALWAYS = auto()
     PASSED = auto()
     SET_ASIDE = auto()

@@ -83,7 +83,7 @@ class ConverterSource:
 
 
 class Converter:
-    """See the module. `at` is the start of a file, or of a source transaction in it."""
+    """`at` is the start of a file, or of a source transaction in it."""
 
     def __init__(
         self,

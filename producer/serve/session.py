@@ -59,7 +59,7 @@ log = get_logger("producer.serve")
 
 
 class Session:
-    """See the module. ``run`` is called once, in the connection's thread."""
+    """``run`` is called once, in the connection's thread."""
 
     def __init__(
         self, wire: Wire, catalogue: Catalogue, door: Door, clients: Clients, *, peer: str

@@ -128,7 +128,7 @@ class CourseView:
 
 
 class Course:
-    """See the module. Used by the converter's thread; ``view`` by any."""
+    """The course of a snapshot. Used by the converter's thread; ``view`` by any."""
 
     def __init__(self, state: SnapshotState | None, reads: Reads, wishes: Wishes) -> None:
         self.state = state

@@ -35,7 +35,7 @@ _HARMLESS = frozenset(
 
 
 class SnapshotInserts:
-    """See the module. Used by the converter's thread."""
+    """Used by the converter's thread."""
 
     def __init__(self, course: Course, history: History, *, set_name: str) -> None:
         self.course = course

@@ -66,7 +66,7 @@ def _behind_bytes(source: BinlogEnd | None, end: Coordinates | None) -> int | No
 def time_to_loss_s(
     kept_s: float | None, end_at_s: float | None, *, is_caught_up: bool
 ) -> float | None:
-    """See the module. None: unknown, or the source keeps its binlogs without a limit in time."""
+    """The time until something may be lost. None: unknown, or the source keeps its binlogs without a limit in time."""
     if kept_s is None or is_caught_up:
         return kept_s
     return None if end_at_s is None else max(0.0, end_at_s + kept_s - time.time())

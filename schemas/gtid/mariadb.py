@@ -117,8 +117,6 @@ class MariadbGtidSet:
                 return MariadbGtidSet((*self._last[:index], gtid, *self._last[index + 1 :]))
         return MariadbGtidSet.of((*self._last, gtid))
 
-    advance = advanced
-
     def includes(self, other: GtidPosition) -> bool:
         """True if this position is at or after ``other`` in every domain of ``other``."""
         if not isinstance(other, MariadbGtidSet):

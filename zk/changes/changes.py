@@ -88,7 +88,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """See the module. The steps are sorted: sets before tasks, then by name."""
+    """The steps are sorted: sets before tasks, then by name."""
 
     steps: tuple[Step, ...]
     restarts: tuple[Restart, ...] = ()

@@ -51,7 +51,7 @@ class Applied:
 
 
 class Scene:
-    """See the module. ``replica`` is there if it was asked for. ``executors``: processes beside the driver's own."""
+    """``replica`` is there if it was asked for. ``executors``: processes beside the driver's own."""
 
     def __init__(self, stack: LocalStack, replica: NativeReplica | None, session: Session) -> None:
         self.stack = stack

@@ -53,7 +53,7 @@ _SERVICES = ("registry", "scheduler", "worker")
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """See the module. The capture task is created and runs."""
+    """The capture task is created and runs."""
 
     folder: Path
     source: DatabaseServer

@@ -47,7 +47,7 @@ class Arrival:
 def wait_until_arrived(
     now: Control, name: str, *, timeout_s: float, gtid_set: str | None = None
 ) -> Arrival:
-    """See the module. ``gtid_set`` None: the primary's position.
+    """Wait until the task has reached ``gtid_set``; None: what the primary has now.
 
     Fatal MR-6001 for text that is no GTID set or an empty one, MR-4202 when the task or its capture task has stopped.
     Retryable MR-4201 at the timeout.
