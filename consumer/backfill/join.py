@@ -31,14 +31,7 @@ from consumer.target.loads import (
     read_stream,
     task_of,
 )
-from consumer.target.progress import (
-    DATABASE,
-    Mark,
-    Owner,
-    check_fence,
-    insert_mark,
-    read_mark,
-)
+from consumer.target.progress import DATABASE, Mark, Owner, check_fence, insert_mark, read_mark
 from consumer.target.streams import read_tables
 from drivers.mysql.connection import MySqlSession
 from millrace.errors import Fatal, Retryable

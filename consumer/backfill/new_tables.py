@@ -83,11 +83,7 @@ def note_filter(
     forget_tables(session, owner.task, left_out)
     # without a loader, what the filter admits now is found at a later start
     noted = tables if before is None or loader is not None else before.tables
-    plain = {
-        "include": noted.include,
-        "exclude": noted.exclude,
-        "incomplete": sorted(incomplete),
-    }
+    plain = {"include": noted.include, "exclude": noted.exclude, "incomplete": sorted(incomplete)}
     session.query(
         f"REPLACE INTO {DATABASE}.load_filter (task, filter_text) VALUES (%s, %s)",
         (owner.task, json.dumps(plain)),

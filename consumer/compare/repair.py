@@ -202,14 +202,7 @@ def _write_row(sides: Sides, session: MySqlSession, pair: Pair, gap: Gap, record
     session.query(
         f"INSERT INTO {DATABASE}.repair (task, database_name, table_name, what, row_key, row_before, row_after, at)"
         " VALUES (%s, %s, %s, %s, %s, %s, %s, UTC_TIMESTAMP(3))",
-        (
-            sides.ends.task,
-            *pair.place,
-            str(gap.what),
-            record.key,
-            record.before,
-            record.after,
-        ),
+        (sides.ends.task, *pair.place, str(gap.what), record.key, record.before, record.after),
     )
     return True
 

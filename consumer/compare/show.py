@@ -80,8 +80,7 @@ def _with_plain_columns(sides: Sides, pair: Pair, gap: Gap) -> Pair:
     plain = {column.name: replace(column, generated=False) for column in columns}
     table = pair.target.table
     return replace(
-        pair,
-        target=replace(pair.target, table=replace(table, columns={**table.columns, **plain})),
+        pair, target=replace(pair.target, table=replace(table, columns={**table.columns, **plain}))
     )
 
 

@@ -232,11 +232,7 @@ def _columns(definition: Definition) -> list[str]:
 
 
 def read_definitions(
-    session: MySqlSession,
-    inventory: Inventory,
-    databases: Collection[str],
-    *,
-    is_mixed: bool,
+    session: MySqlSession, inventory: Inventory, databases: Collection[str], *, is_mixed: bool
 ) -> Definitions:
     """The definitions of all tables of these databases, and what else they have. ``is_mixed``: see ``Words``."""
     reader = _Reader(session, Words(session.flavour, is_mixed), inventory)

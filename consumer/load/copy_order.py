@@ -241,10 +241,7 @@ def check_values(source: MySqlSession, target: MySqlSession, pair: TablePair) ->
 
 
 def _are_equal(
-    source: MySqlSession,
-    target: MySqlSession,
-    pair: TablePair,
-    columns: list[CatalogColumn],
+    source: MySqlSession, target: MySqlSession, pair: TablePair, columns: list[CatalogColumn]
 ) -> bool:
     key = next((key.columns for key in pair.source.unique_keys if key.is_whole), ())
     names = list(

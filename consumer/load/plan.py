@@ -12,13 +12,7 @@ from dataclasses import dataclass
 
 from consumer.load.prepare import has_rows
 from consumer.load.structure import definition, without_rows
-from consumer.load.tables import (
-    Admission,
-    SourceTable,
-    check_same,
-    on_target,
-    tables_to_load,
-)
+from consumer.load.tables import Admission, SourceTable, check_same, on_target, tables_to_load
 from consumer.tables.filter import Route
 from consumer.target import loads
 from consumer.target.loads import COPIES, LoadStream, LoadTable, Reach
@@ -150,10 +144,7 @@ def definition_of(ends: Ends, table: SourceTable) -> str:
 
 
 def planned(
-    table: SourceTable,
-    text: str,
-    stream: LoadStream,
-    sizes: Mapping[TableKey, tuple[int, int]],
+    table: SourceTable, text: str, stream: LoadStream, sizes: Mapping[TableKey, tuple[int, int]]
 ) -> LoadTable:
     """The table as it is stored before its first row. ``text``: its definition."""
     return LoadTable(

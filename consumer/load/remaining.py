@@ -18,13 +18,7 @@ from consumer.load.linked_tables import let_apart_wait, let_linked_wait
 from consumer.load.plan import Ends, Sides, definition_of, read_sides, table_sizes
 from consumer.load.prepare import create_tables, empty_table
 from consumer.load.structure import structure_of, without_rows
-from consumer.load.tables import (
-    Admission,
-    SourceTable,
-    check_same,
-    groups,
-    missing_on,
-)
+from consumer.load.tables import Admission, SourceTable, check_same, groups, missing_on
 from consumer.target import loads
 from consumer.target.loads import COPIES, WAITS, LoadTable, Reach
 from drivers.mysql.catalog import CatalogTable, TableKey
@@ -157,12 +151,7 @@ def _group(
     rules: LoadRules,
 ) -> Group:
     copies = tuple(
-        CopyTable(
-            table.key,
-            _pair(table, sides),
-            rules.chunk_rows,
-            structures[table.key],
-        )
+        CopyTable(table.key, _pair(table, sides), rules.chunk_rows, structures[table.key])
         for table in members
     )
     sizes_of = [sizes.get((t.table.database, t.table.table), (0, 0))[1] for t in members]

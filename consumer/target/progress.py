@@ -244,8 +244,7 @@ def read_mark(connection: MySqlSession, task: str) -> tuple[Mark, int] | None:
 def read_schemas(connection: MySqlSession, task: str) -> RowSchemas:
     """The schemas that the topic has introduced to the task. The current transaction stays open."""
     schemas = connection.query(
-        f"SELECT id, schema_text FROM {DATABASE}.record_schema WHERE task = %s",
-        (task,),
+        f"SELECT id, schema_text FROM {DATABASE}.record_schema WHERE task = %s", (task,)
     )
     return RowSchemas({_int(number): str(text) for number, text in schemas})
 

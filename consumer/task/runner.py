@@ -39,10 +39,7 @@ from consumer.spark.session import Records, SparkDriver, TopicQuery
 from consumer.spark.side_turns import SideTurns
 from consumer.target.load_range import side_of
 from consumer.target.loads import LoadStream
-from consumer.target.progress import (
-    Mark,
-    read_mark,
-)
+from consumer.target.progress import Mark, read_mark
 from consumer.target.running_statement import ANSWER_S, RunningStatement, find_statement
 from consumer.target.running_statement import LOOK_S as STATEMENT_LOOK_S
 from consumer.target.sessions import Kept
@@ -64,14 +61,7 @@ from drivers.mysql.connection import Endpoint, MySqlSession, connect
 from drivers.mysql.primary import primary_member, renewed
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger
-from schemas.documents import (
-    ApplyTask,
-    CaptureTask,
-    Directives,
-    SetDocument,
-    TopicAddress,
-    Work,
-)
+from schemas.documents import ApplyTask, CaptureTask, Directives, SetDocument, TopicAddress, Work
 from schemas.stages.applied import Applied
 from zk.run.runner import HeldLease, Report
 
@@ -304,10 +294,7 @@ class ApplyRun:
         self._progressed(applier.mark)
         applier.begin = begin_at(task.source, applier.mark.next_offset)
         self._query: TopicQuery = driver.query(
-            task.name,
-            task.source,
-            offset=applier.begin,
-            process=self._process,
+            task.name, task.source, offset=applier.begin, process=self._process
         )
         beside.start(lambda: self._progressed(self._mark))
 

@@ -41,9 +41,7 @@ class TopicLookUp:
             found = self._registry(schema_id)
         if found is None:
             raise Fatal(
-                "MR-6009",
-                f"schema id {schema_id} is not in the topic",
-                schema_id=schema_id,
+                "MR-6009", f"schema id {schema_id} is not in the topic", schema_id=schema_id
             )
         return found
 

@@ -296,10 +296,7 @@ def check_follows(seq: int, seen: int, offset: int) -> None:
 
 
 def _check_repeated(
-    repeating: list[tuple[int, _Repeating]],
-    seen: int,
-    rows: Rows,
-    offsets: Ints,
+    repeating: list[tuple[int, _Repeating]], seen: int, rows: Rows, offsets: Ints
 ) -> None:
     """Control records other than DDL repeat the last seq. A greater one means that retention has removed records.
 

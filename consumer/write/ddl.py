@@ -238,11 +238,7 @@ def _forget_intent(session: MySqlSession, owner: Owner, record: DdlRecord) -> No
 
 
 def _leave_out(
-    session: MySqlSession,
-    owner: Owner,
-    record: DdlRecord,
-    statement: Statement,
-    place: DdlPlace,
+    session: MySqlSession, owner: Owner, record: DdlRecord, statement: Statement, place: DdlPlace
 ) -> None:
     check_fence(session, owner)
     session.query(
@@ -338,11 +334,7 @@ _COUNTED_KINDS = {Kind.ALTER_TABLE, Kind.CREATE_INDEX, Kind.DROP_INDEX, Kind.REN
 
 
 def _store_refusal(
-    session: MySqlSession,
-    owner: Owner,
-    record: DdlRecord,
-    statement: Statement,
-    before: State,
+    session: MySqlSession, owner: Owner, record: DdlRecord, statement: Statement, before: State
 ) -> None:
     """Record the server's refusal if nothing has changed. A later fix by an operator does not count as execution."""
     check_fence(session, owner)

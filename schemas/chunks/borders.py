@@ -35,12 +35,7 @@ def next_border(
 
 
 def chunks(
-    query: Query,
-    table: str,
-    key: ChunkKey,
-    *,
-    rows: Callable[[], int],
-    begin: Chunk | None = None,
+    query: Query, table: str, key: ChunkKey, *, rows: Callable[[], int], begin: Chunk | None = None
 ) -> Iterator[Chunk]:
     """The chunks of a table, found one by one. ``rows``: the wanted size of the next one.
 

@@ -73,10 +73,7 @@ _ANSWERS: tuple[tuple[str, str], ...] = (
         "server_id database_server_id serverid",
         "nothing: Millrace derives its server id from the set's name and avoids ids in use",
     ),
-    (
-        "server_name database_server_name name id",
-        "`set` or `task`: the name of the document",
-    ),
+    ("server_name database_server_name name id", "`set` or `task`: the name of the document"),
     (
         "snapshot_mode initial_load full_load bootstrap_mode task_mode dump copy_existing backfill",
         "`start: load` of an apply task copies existing rows to its target;"
@@ -102,10 +99,7 @@ _ANSWERS: tuple[tuple[str, str], ...] = (
         "database_password connection_password pass passwd secret",
         "`password` of a set: env:NAME, file:/path or exec:/program",
     ),
-    (
-        "ssl ssl_mode sslmode database_ssl_mode ssl_ca ssl_verify",
-        "`tls` and `tls_ca`",
-    ),
+    ("ssl ssl_mode sslmode database_ssl_mode ssl_ca ssl_verify", "`tls` and `tls_ca`"),
     (
         "bootstrap bootstrap_servers brokers broker kafka_brokers kafka_bootstrap_servers"
         " producer_bootstrap_servers",

@@ -253,9 +253,7 @@ def apply_start(value: object) -> Start:
 
 
 @described(
-    type="string",
-    maxLength=START_CHARACTERS_MAX,
-    description="first, a GTID set, or a binlog file",
+    type="string", maxLength=START_CHARACTERS_MAX, description="first, a GTID set, or a binlog file"
 )
 def relay_start(value: object) -> str:
     """``first``, a GTID set of either flavour, or a binlog file such as ``mysql-bin.000017``."""

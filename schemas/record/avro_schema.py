@@ -25,13 +25,7 @@ from typing import Any, TypeAlias
 from millrace.errors import Fatal
 from schemas.json_input import load_json
 from schemas.record.names import escape_name, namespace
-from schemas.table.structure import (
-    FRACTION_CODES,
-    TEMPORAL_CODES,
-    Column,
-    TableSchema,
-    TypeCode,
-)
+from schemas.table.structure import FRACTION_CODES, TEMPORAL_CODES, Column, TableSchema, TypeCode
 from schemas.table.type_text import length_characters, type_text
 
 Json: TypeAlias = "str | int | bool | list[Json] | dict[str, Json] | None"
@@ -203,12 +197,7 @@ def _branch(branch: str, column: Column) -> Json:
     digits = decimal_digits(column)
     if branch != "bytes" or digits is None:
         return branch
-    return {
-        "type": "bytes",
-        "logicalType": "decimal",
-        "precision": digits[0],
-        "scale": digits[1],
-    }
+    return {"type": "bytes", "logicalType": "decimal", "precision": digits[0], "scale": digits[1]}
 
 
 def column_properties(column: Column) -> "dict[str, Json]":

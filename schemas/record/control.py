@@ -185,12 +185,7 @@ ControlRecord: TypeAlias = SchemaRecord | DdlRecord | ResolvedRecord | FenceReco
 def _control(name: str, fields: "list[Json]") -> AvroSchema:
     first: Json = {"name": "control", "type": "string"}
     return AvroSchema.of(
-        {
-            "type": "record",
-            "name": name,
-            "namespace": CONTROL_NAMESPACE,
-            "fields": [first, *fields],
-        }
+        {"type": "record", "name": name, "namespace": CONTROL_NAMESPACE, "fields": [first, *fields]}
     )
 
 

@@ -74,15 +74,7 @@ APPLIED_KINDS = frozenset(
     }
 )
 RECORDED_KINDS = frozenset(
-    {
-        Kind.VIEW,
-        Kind.ROUTINE,
-        Kind.TRIGGER,
-        Kind.EVENT,
-        Kind.ACCOUNT,
-        Kind.SERVER,
-        Kind.MAINTENANCE,
-    }
+    {Kind.VIEW, Kind.ROUTINE, Kind.TRIGGER, Kind.EVENT, Kind.ACCOUNT, Kind.SERVER, Kind.MAINTENANCE}
 )
 
 

@@ -88,9 +88,7 @@ DIFFERENCES = {
     "macroman": Difference("mac_roman"),
     "sjis": Difference("shift_jis", put="815f=5c", drop="5c"),
     "swe7": Difference(
-        "ascii",
-        put="40=c9 5b=c4 5c=d6 5d=c5 5e=dc 60=e9 7b=e4 7c=f6 7d=e5 7e=fc",
-        drop="7f",
+        "ascii", put="40=c9 5b=c4 5c=d6 5d=c5 5e=dc 60=e9 7b=e4 7c=f6 7d=e5 7e=fc", drop="7f"
     ),
     "tis620": Difference("tis_620"),
     "ujis": Difference("euc_jp", put=_EUC_PRIVATE, drop="a1c0 8fa2b7"),

@@ -110,9 +110,7 @@ def make_plan(seen: Documents, wanted: Wanted, reports: Mapping[str, TaskReport]
     steps = tuple(_step(key, seen, wanted, reports) for key in keys)
     plan = Plan(steps)
     return Plan(
-        steps,
-        tuple(_restarts(seen, steps, reports)),
-        tuple(_problems(seen, plan, wanted, reports)),
+        steps, tuple(_restarts(seen, steps, reports)), tuple(_problems(seen, plan, wanted, reports))
     )
 
 

@@ -68,11 +68,7 @@ class History:
         return tuple(revision for revision in found if revision is not None)
 
     def changes(
-        self,
-        key: DocumentKey,
-        before: Document | None,
-        after: Document | None,
-        author: Author,
+        self, key: DocumentKey, before: Document | None, after: Document | None, author: Author
     ) -> list[Change]:
         """The changes that record this write, for the same commit."""
         head = self._head(key)

@@ -459,10 +459,7 @@ def read_requests(session: Session, tree: Tree, task: str) -> SnapshotRequests:
 
 
 def change_requests(
-    session: Session,
-    tree: Tree,
-    task: str,
-    change: Callable[[SnapshotRequests], SnapshotRequests],
+    session: Session, tree: Tree, task: str, change: Callable[[SnapshotRequests], SnapshotRequests]
 ) -> SnapshotRequests:
     """Apply ``change`` and return the result. Fatal MR-4011; Retryable MR-4007 if others write all the time."""
     path = tree.snapshots(task)
