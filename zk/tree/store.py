@@ -312,14 +312,31 @@ class Store:
             self._write_task(task.name, decided(entry.desired, None), entry.version)
 
     def snapshot_requests(self, task: str) -> SnapshotRequests:
-        """The operators' requests for snapshots of a task. Fatal MR-4011."""
-        return read_requests(self._session, self._tree, task)
+        """The operators' requests for snapshots of a task; none without a node. Fatal MR-4011."""
+        path = self._tree.snapshots(task)
+        node = self._session.get(path)
+        return SnapshotRequests() if node is None else _parsed(node.content, path)
 
     def change_snapshots(
         self, task: str, change: Callable[[SnapshotRequests], SnapshotRequests]
     ) -> SnapshotRequests:
-        """Change them; see ``zk.tree.store.change_requests``."""
-        return change_requests(self._session, self._tree, task, change)
+        """Apply ``change``; the result. Fatal MR-4011; Retryable MR-4007 if other processes write all the time."""
+        path = self._tree.snapshots(task)
+
+        def changed() -> SnapshotRequests:
+            node = self._session.get(path)
+            before = SnapshotRequests() if node is None else _parsed(node.content, path)
+            after = change(before)
+            if after == before:
+                return after
+            content = encode(to_plain(after))
+            if node is not None:
+                self._session.put(path, content, version=node.version)
+            elif self._session.create(path, content) is None:
+                raise Retryable("MR-4007", f"another process has just created {path}")
+            return after
+
+        return self._retried(changed)
 
     def _own_entry(self, task: TaskDocument) -> TaskEntry:
         """The entry of a running task. Retryable while it is missing or malformed."""
@@ -357,7 +374,7 @@ class Store:
         return Outcome.CREATED if is_new else Outcome.REPLACED
 
     def _retried(self, action: Callable[[], T]) -> T:
-        """The result of ``action``, which is repeated when another document was written in between."""
+        """The result of ``action``, which is repeated when another process wrote in between."""
         for _ in range(WRITE_TRIES - 1):
             try:
                 return action()
@@ -447,41 +464,6 @@ def _check_size(changes: Sequence[Change]) -> None:
     )
     if size > COMMIT_BYTES_MAX:
         raise Fatal("MR-4145", f"the documents take {size} bytes, more than {COMMIT_BYTES_MAX}")
-
-
-_TRIES = 10  # one is lost for each other process that writes between our read and our write
-
-
-def read_requests(session: Session, tree: Tree, task: str) -> SnapshotRequests:
-    """The requests; none without a node. Fatal MR-4011."""
-    node = session.get(tree.snapshots(task))
-    return SnapshotRequests() if node is None else _parsed(node.content, tree.snapshots(task))
-
-
-def change_requests(
-    session: Session, tree: Tree, task: str, change: Callable[[SnapshotRequests], SnapshotRequests]
-) -> SnapshotRequests:
-    """Apply ``change`` and return the result. Fatal MR-4011; Retryable MR-4007 if others write all the time."""
-    path = tree.snapshots(task)
-    for _ in range(_TRIES):
-        node = session.get(path)
-        before = SnapshotRequests() if node is None else _parsed(node.content, path)
-        after = change(before)
-        if after == before:
-            return after
-        content = encode(to_plain(after))
-        if node is None:
-            if session.create(path, content) is not None:
-                return after
-            continue
-        try:
-            session.put(path, content, version=node.version)
-        except Retryable as error:
-            if error.code != "MR-4007":
-                raise
-            continue
-        return after
-    raise Retryable("MR-4007", f"other processes keep writing {path}")
 
 
 def _parsed(content: bytes, path: str) -> SnapshotRequests:
