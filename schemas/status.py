@@ -20,13 +20,7 @@ from typing import Annotated, Any
 from millrace.errors import Fatal
 from schemas.json_input import load_json
 from schemas.plain import Wire, from_plain, to_plain
-from schemas.stages.applied import Applied
-from schemas.stages.captured import Captured
-from schemas.stages.compared import Compared
-from schemas.stages.loaded import Loaded
-from schemas.stages.published import Published
-from schemas.stages.relayed import Relayed
-from schemas.stages.snapshot import SnapshotStage
+from schemas.stages import Applied, Captured, Compared, Loaded, Published, Relayed, SnapshotStage
 
 STATUS_FORMAT = 2  # 1 had free-form figures instead of ``published`` and ``warnings``
 WHY_CHARACTERS_MAX = 4000  # keeps a node far below ZooKeeper's 1 MiB

@@ -31,7 +31,7 @@ from schemas.documents import (
     names_of,
     set_of,
 )
-from schemas.stages.applied import Backlog
+from schemas.stages import Backlog
 from schemas.stall import REPORT_AGE_S_MAX, with_stall
 from schemas.status import TaskReport, TaskState
 from zk.client.session import Node, Session, Watch

@@ -28,7 +28,7 @@ from drivers.mysql.snapshot_position import executed, read_begin
 from millrace.errors import Retryable
 from schemas.documents import ApplyTask
 from schemas.gtid import GtidPosition, beyond, shortened
-from schemas.stages.loaded import Loaded
+from schemas.stages import Loaded
 
 REACH_S = 60.0  # until a lagging member has what the others had
 LOOK_S = 0.5

@@ -14,7 +14,7 @@ from enum import Enum, auto
 from consumer.target.load_range import StreamTable
 from consumer.target.loads import COPIED, COPIES, FIRST, FOLLOWS, WAITS
 from millrace.errors import Retryable
-from schemas.stages.loaded import Loaded
+from schemas.stages import Loaded
 
 
 class Step(Enum):

@@ -8,7 +8,7 @@ from consumer.target.loads import LoadStream
 from consumer.target.progress import Owner
 from consumer.turn.driver import RecordsLike
 from drivers.mysql.catalog import TableKey
-from schemas.stages.loaded import Loaded
+from schemas.stages import Loaded
 
 
 class Loader(Protocol):

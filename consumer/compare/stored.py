@@ -32,7 +32,7 @@ from drivers.mysql.connection import Endpoint, MySqlSession, Row, connect, text_
 from millrace.errors import Fatal, Retryable
 from millrace.faults import fault_point, register
 from schemas.chunks.chunk import Chunk, border_of_json, border_to_json
-from schemas.stages.compared import ComparedCounts, ComparedResult
+from schemas.stages import ComparedCounts, ComparedResult
 
 LOCK_S = 2  # a server notices within milliseconds that the holder was killed
 TABLES_MAX = 20  # with the most differences, in ``by_table``

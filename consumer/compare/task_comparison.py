@@ -17,7 +17,7 @@ from consumer.compare.schedule import LOOK_S, Last, next_step, retry_s
 from millrace.errors import MillraceError, Retryable, defect
 from millrace.log import get_logger
 from schemas.documents import CompareRules, StructureRule
-from schemas.stages.compared import Compared
+from schemas.stages import Compared
 
 END_S = 10.0  # a thread that waits for a connection longer than this ends later; it only reads
 

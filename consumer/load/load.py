@@ -31,7 +31,7 @@ from millrace.errors import Fatal, Retryable
 from millrace.log import get_logger
 from schemas.documents import ApplyTask, CaptureTask, Directives, SetDocument
 from schemas.gtid import GtidPosition, parse_gtid_set
-from schemas.stages.loaded import Loaded
+from schemas.stages import Loaded
 from schemas.throttle import MEASURE_S, SILENT, why_paused
 
 LOOK_S = 0.2  # delay until a stop is noticed

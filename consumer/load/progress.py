@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from consumer.target.loads import COPIED, COPIES, FOLLOWS, WAITS, LoadTable
 from drivers.mysql.catalog import TableKey
 from millrace.metrics.rates import LONG_S, SHORT_S, Meter
-from schemas.stages.loaded import TABLES_MAX, Loaded, LoadedTable
-from schemas.stages.rates import Rates
+from schemas.stages import LOADED_TABLES_MAX, Loaded, LoadedTable, Rates
 
 _ORDER = {COPIES: 0}
 
@@ -46,7 +45,7 @@ class Progress:
             eta_s=0.0 if all(is_done) else left / rate if rate and left else None,
             done=sum(is_done),
             count=len(counted),
-            tables=tuple(shown[:TABLES_MAX]),
+            tables=tuple(shown[:LOADED_TABLES_MAX]),
         )
 
     def _shown(self, table: LoadTable, at_s: float) -> LoadedTable:

@@ -22,8 +22,7 @@ from dataclasses import dataclass, field
 
 from consumer.target.progress import Mark
 from millrace.metrics.rates import LONG_S, SHORT_S, Meter
-from schemas.stages.applied import Applied, Backlog
-from schemas.stages.rates import Rates
+from schemas.stages import Applied, Backlog, Rates
 
 # A Kafka transaction ends with a `resolved` or `fence` record and Kafka's marker.
 TAIL_OFFSETS = 2

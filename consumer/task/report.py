@@ -14,9 +14,7 @@ from consumer.target.running_statement import RunningStatement
 from consumer.turn.driver import Figures
 from millrace.errors import Retryable
 from millrace.wording import counted
-from schemas.stages.applied import Applied, AppliedCounts
-from schemas.stages.incidents import Incidents
-from schemas.stages.loaded import Loaded
+from schemas.stages import Applied, AppliedCounts, Incidents, Loaded
 from schemas.status import TaskReport, TaskState
 
 NONE = Incidents()

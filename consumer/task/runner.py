@@ -62,7 +62,7 @@ from drivers.mysql.primary import primary_member, renewed
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger
 from schemas.documents import ApplyTask, CaptureTask, Directives, SetDocument, TopicAddress, Work
-from schemas.stages.applied import Applied
+from schemas.stages import Applied
 from zk.run.runner import HeldLease, Report
 
 LOOK_S = 0.2  # delay until a stop is noticed

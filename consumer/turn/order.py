@@ -23,7 +23,7 @@ from consumer.write.incidents import Tally
 from drivers.mysql.connection import Endpoint
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 from schemas.documents import ConflictPolicy, Consistency, TableFilter, TopicAddress
-from schemas.stages.incidents import Incidents
+from schemas.stages import Incidents
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

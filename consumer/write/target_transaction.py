@@ -40,7 +40,7 @@ from drivers.mysql.connection import MySqlSession
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.faults import fault_point, register
 from schemas.documents import ConflictPolicy
-from schemas.stages.incidents import NO_NUMBER
+from schemas.stages import NO_NUMBER
 
 LOCK_TRIES_MAX = 8
 

@@ -12,7 +12,7 @@ import typer
 from millrace.cli.control import Control, console, control, new_table, print_json
 from millrace.errors import Fatal
 from schemas.documents import Directives, Member, SetDocument
-from schemas.stages.captured import MemberView
+from schemas.stages import MemberView
 from zk.tree.reports import REPEAT_S
 from zk.view import TaskView, read_cluster, views_of_set
 

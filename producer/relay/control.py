@@ -33,7 +33,7 @@ from producer.relay.purge import Positions, PurgePolicy, purge_before, purge_due
 from producer.relay.writer import RelayLog
 from schemas.place import FIRST_POS, Coordinates
 from schemas.plain import Wire, from_plain, to_plain
-from schemas.stages.relayed import PurgeAnswer, PurgeRefusal
+from schemas.stages import PurgeAnswer, PurgeRefusal
 
 REQUEST_NAME, ANSWER_NAME = "purge.request", "purge.answer"
 ASK_TIMEOUT_S = 30.0  # a worker checks twice a second, except while it waits for a broker

@@ -26,8 +26,7 @@ from producer.source.set_stream import Upstream, resolve_login
 from schemas.documents import SetDocument, SnapshotLimits
 from schemas.progress import Progress
 from schemas.record.control import Origin
-from schemas.stages.rates import Rates
-from schemas.stages.snapshot import SnapshotStage
+from schemas.stages import Rates, SnapshotStage
 from schemas.throttle import Measured, why_paused
 from zk.run.runner import SetSource
 

@@ -42,7 +42,7 @@ from producer.source.receive.receiver import Handover, Receiver, ReceiverSource
 from producer.source.switches import Departure, Switches
 from schemas.documents.model import Member, SetDocument
 from schemas.gtid import GtidPosition
-from schemas.stages.captured import Captured, SourceView
+from schemas.stages import Captured, SourceView
 
 CHOICE_S = 15.0  # from the decision to leave: a late replica may catch up, and a switchover may end
 CHOICE_POLL_S = 0.2

@@ -17,7 +17,7 @@ from producer.relay.writer import RelayLog
 from producer.source.feed import Feed
 from schemas.documents import RelayMode
 from schemas.place import Coordinates
-from schemas.stages.relayed import BinlogEnd, Relayed
+from schemas.stages import BinlogEnd, Relayed
 
 
 def relay_status(relay: RelayLog, feed: Feed, summary: Summary, mode: RelayMode) -> Relayed:

@@ -36,8 +36,7 @@ from schemas.documents import Compression, Member, RelayMode, SetDocument
 from schemas.documents.model import Directives
 from schemas.gtid import GtidPosition
 from schemas.place import FIRST_POS, Coordinates
-from schemas.stages.captured import Captured
-from schemas.stages.relayed import Relayed
+from schemas.stages import Captured, Relayed
 
 OTHER_ROWS_CODES = frozenset({"MR-6508", "MR-1037"})  # another member must be tried
 

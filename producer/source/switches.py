@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 from millrace.log import get_logger
 from schemas.documents.model import Member
-from schemas.stages.captured import SWITCHES_MAX, SwitchView
+from schemas.stages import SWITCHES_MAX, SwitchView
 
 log = get_logger("producer.source")
 

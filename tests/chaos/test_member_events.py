@@ -19,7 +19,7 @@ from deploy.local.services import CAPTURE_TASK, SOURCE_SET
 from deploy.servers import DatabaseServer, DatabaseSet
 from deploy.workload.shop import Connection
 from schemas.gtid import Flavour
-from schemas.stages.captured import Captured, SwitchView
+from schemas.stages import Captured, SwitchView
 from schemas.status import TaskReport
 from tests.fixtures.stack import FaultStack
 from tests.kit.capture.promote import fail_over

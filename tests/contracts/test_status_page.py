@@ -5,9 +5,7 @@ from collections.abc import Iterator
 
 from millrace.cli.status.json_form import task_as_plain
 from schemas.documents import TaskKind
-from schemas.stages.applied import Applied
-from schemas.stages.compared import Compared
-from schemas.stages.loaded import Loaded
+from schemas.stages import Applied, Compared, Loaded
 from schemas.status import TaskReport, TaskState
 from tests.kit.control.reports import FULL_CAPTURE
 from tests.kit.paths import ROOT

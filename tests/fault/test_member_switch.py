@@ -25,7 +25,7 @@ from schemas.documents import (
 )
 from schemas.gtid import Flavour
 from schemas.progress import Progress
-from schemas.stages.captured import SwitchView
+from schemas.stages import SwitchView
 from tests.fixtures.servers import FLAVOURS, NewSet, in_turn, mostly
 from tests.kit.binlog.session import session
 from tests.kit.capture.load import Load, assert_complete, load_on, wait_for_rows

@@ -10,7 +10,7 @@ from consumer.task.report import filter_warning, running_report
 from deploy.servers import DatabaseServer
 from millrace.errors import Fatal
 from schemas.documents import TableFilter
-from schemas.stages.applied import Applied
+from schemas.stages import Applied
 from tests.kit.apply.local import apply_task, run_once
 from tests.kit.apply.tables import integer, table
 from tests.kit.apply.topic import RecordStream

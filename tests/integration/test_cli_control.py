@@ -21,9 +21,7 @@ from millrace.cli.exits import ExitCode
 from millrace.errors import Fatal
 from schemas.documents import Directives, Member, TaskKind, Work
 from schemas.plain import to_plain
-from schemas.stages.applied import Applied, Backlog
-from schemas.stages.published import Published
-from schemas.stages.rates import Rates
+from schemas.stages import Applied, Backlog, Published, Rates
 from tests.fixtures.shell import APPLY, CAPTURE, SHOP, Shell
 from tests.kit.apply.local import apply_task, endpoint_of, run_once
 from tests.kit.apply.topic import RecordStream

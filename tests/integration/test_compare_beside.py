@@ -26,7 +26,7 @@ from schemas.documents import (
     TableFilter,
     TopicAddress,
 )
-from schemas.stages.compared import ComparedResult
+from schemas.stages import ComparedResult
 from tests.fixtures.load import load_rig
 from tests.fixtures.servers import Pool
 from tests.fixtures.spark import OneSet, RunningTask

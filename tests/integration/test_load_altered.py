@@ -11,7 +11,7 @@ from consumer.target.loads import COPIED, WAITS, set_waiting
 from drivers.mysql.connection import connect
 from millrace.errors import Fatal, Retryable
 from schemas.documents import LoadRules
-from schemas.stages.loaded import Loaded
+from schemas.stages import Loaded
 from tests.fixtures.load import load_rig, source_of_one
 from tests.fixtures.servers import FLAVOURS, Pool, in_turn
 from tests.kit.apply.load_tables import create_filled

@@ -24,7 +24,7 @@ from millrace.checks.requirement import Level
 from millrace.errors import Fatal, Fenced, Retryable
 from schemas.documents import Directives, LoadRules, TableFilter
 from schemas.gtid import Flavour
-from schemas.stages.loaded import Loaded
+from schemas.stages import Loaded
 from tests.fixtures.load import load_rig
 from tests.fixtures.servers import Pool
 from tests.fixtures.spark import OneSet

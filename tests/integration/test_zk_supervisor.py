@@ -12,7 +12,7 @@ import zk.run.slot
 from millrace.errors import Fatal, Fenced, Retryable
 from millrace.metrics import PROCESS
 from schemas.documents import Brokers, RelayTask, TaskKind, Work, address_of
-from schemas.stages.applied import Applied
+from schemas.stages import Applied
 from schemas.status import TaskState
 from tests.kit.control.control import (
     QUICK,

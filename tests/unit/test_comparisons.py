@@ -17,7 +17,7 @@ from consumer.compare.tables import admitted
 from consumer.compare.task_comparison import Comparing, Comparisons
 from millrace.errors import Fatal, Retryable
 from schemas.documents import CompareRules, HeartbeatRules, StructureRule, TableFilter
-from schemas.stages.compared import ComparedCounts, ComparedResult
+from schemas.stages import ComparedCounts, ComparedResult
 from tests.kit.control.control import a_capture, a_set, an_apply
 from tests.kit.waiting import eventually
 

@@ -13,7 +13,7 @@ from consumer.target.progress import Mark
 from consumer.task.report import loading_report, running_report
 from consumer.turn.driver import Figures
 from schemas.documents import LoadRules
-from schemas.stages.applied import Applied
+from schemas.stages import Applied
 from schemas.status import TaskState
 from schemas.throttle import SILENT, Measured, why_paused
 

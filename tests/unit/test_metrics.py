@@ -6,12 +6,19 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from millrace.metrics import METRICS, Exposition
-from schemas.stages.applied import Applied, AppliedCounts, Backlog
-from schemas.stages.compared import Compared, ComparedCounts, ComparedResult
-from schemas.stages.incidents import CONFLICT_KINDS, Incidents
-from schemas.stages.loaded import Loaded
-from schemas.stages.published import Published
-from schemas.stages.rates import Rates
+from schemas.stages import (
+    CONFLICT_KINDS,
+    Applied,
+    AppliedCounts,
+    Backlog,
+    Compared,
+    ComparedCounts,
+    ComparedResult,
+    Incidents,
+    Loaded,
+    Published,
+    Rates,
+)
 from schemas.stall import STALL_S
 from schemas.status import TaskReport, TaskState
 from tests.kit.control.reports import FULL_CAPTURE

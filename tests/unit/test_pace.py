@@ -5,8 +5,7 @@ import pytest
 from consumer.target.progress import Mark
 from consumer.task.lag import End, Look, Pace
 from millrace.metrics.rates import LONG_S
-from schemas.stages.applied import Backlog
-from schemas.stages.rates import Rates
+from schemas.stages import Backlog, Rates
 
 
 def _look(

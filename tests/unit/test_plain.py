@@ -10,7 +10,7 @@ from producer.relay.control import PurgeRequest
 from producer.relay.evictions import Eviction
 from schemas.plain import Dataclass, from_plain, to_plain
 from schemas.requests.snapshot_request import SnapshotRequests
-from schemas.stages.relayed import PurgeAnswer
+from schemas.stages import PurgeAnswer
 from schemas.status import TaskReport, report_from_json, report_to_plain
 from tests.kit.control import reports
 from zk.lease.starts import Start

@@ -12,7 +12,7 @@ from millrace.errors import Retryable
 from producer.task.capture import PublishLoop
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.progress import Progress
-from schemas.stages.captured import Captured, SourceView
+from schemas.stages import Captured, SourceView
 from schemas.status import TaskReport
 from tests.kit.waiting import PATIENCE_S
 

@@ -22,7 +22,7 @@ from schemas.documents import (
     plain_set,
 )
 from schemas.plain import to_plain
-from schemas.stages.relayed import BinlogEnd, PurgeAnswer, Relayed
+from schemas.stages import BinlogEnd, PurgeAnswer, Relayed
 from schemas.status import TaskReport, TaskState, report_from_json, report_to_plain
 from tests.kit.control.control import a_capture, a_set
 from zk.client.session import Node

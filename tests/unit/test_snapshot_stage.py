@@ -16,7 +16,7 @@ from schemas.gtid import Flavour, parse_gtid_set
 from schemas.plain import from_plain, to_plain
 from schemas.record.control import Origin
 from schemas.snapshot import Name, SnapshotState, TablePlace
-from schemas.stages.snapshot import SnapshotStage
+from schemas.stages import SnapshotStage
 from tests.kit.alone import Alone
 from tests.kit.relay.relay import UNVERIFIED
 

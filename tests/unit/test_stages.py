@@ -8,12 +8,19 @@ import pytest
 
 from millrace.errors import Fatal
 from schemas.plain import to_plain
-from schemas.stages.applied import Applied, AppliedCounts, Backlog
-from schemas.stages.compared import Compared, ComparedCounts, ComparedResult
-from schemas.stages.incidents import Incidents
-from schemas.stages.loaded import Loaded, LoadedTable
-from schemas.stages.published import Published
-from schemas.stages.rates import Rates
+from schemas.stages import (
+    Applied,
+    AppliedCounts,
+    Backlog,
+    Compared,
+    ComparedCounts,
+    ComparedResult,
+    Incidents,
+    Loaded,
+    LoadedTable,
+    Published,
+    Rates,
+)
 from schemas.status import TaskReport, TaskState, report_from_json, report_to_plain
 from tests.kit.control.reports import FULL_CAPTURE
 

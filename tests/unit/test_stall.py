@@ -4,9 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from schemas.stages.applied import Applied
-from schemas.stages.captured import Captured, SourceView
-from schemas.stages.published import Published
+from schemas.stages import Applied, Captured, Published, SourceView
 from schemas.stall import REPORT_AGE_S_MAX, STALL_S, find_stall, with_stall
 from schemas.status import TaskReport, TaskState
 from tests.kit.control.reports import FULL_CAPTURE

@@ -7,10 +7,16 @@ import pytest
 from millrace.cli.status.detail import detail_of
 from millrace.cli.status.line import lines_of
 from millrace.cli.texts import duration, size
-from schemas.stages.applied import Applied, Backlog
-from schemas.stages.compared import Compared, ComparedCounts, ComparedResult
-from schemas.stages.loaded import Loaded, LoadedTable
-from schemas.stages.rates import Rates
+from schemas.stages import (
+    Applied,
+    Backlog,
+    Compared,
+    ComparedCounts,
+    ComparedResult,
+    Loaded,
+    LoadedTable,
+    Rates,
+)
 from schemas.status import TaskReport, TaskState
 from tests.kit.control.reports import FULL_CAPTURE
 from zk.view import TaskView

@@ -12,7 +12,7 @@ from consumer.target.loads import COPIED, COPIES, FIRST, FOLLOWS, WAITS, task_of
 from consumer.turn.turn_gate import TurnGate
 from drivers.mysql.catalog import ForeignKey
 from schemas.documents import TableFilter
-from schemas.stages.loaded import Loaded, LoadedTable
+from schemas.stages import Loaded, LoadedTable
 from tests.kit.waiting import PATIENCE_S
 
 

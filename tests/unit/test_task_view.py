@@ -10,7 +10,7 @@ from schemas.documents import TaskDocument, TaskKind, address_of
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.progress import Progress
 from schemas.requests.decision import Approval, Decision, DecisionKind
-from schemas.stages.applied import Applied, Backlog
+from schemas.stages import Applied, Backlog
 from schemas.status import TaskReport, TaskState
 from tests.kit.control.control import a_capture, an_apply
 from tests.kit.control.reports import FULL_CAPTURE

@@ -7,8 +7,7 @@ from rich.console import Console
 
 from millrace.cli.status.top import COLUMNS, columns_for, screen
 from schemas.documents import TaskKind
-from schemas.stages.applied import Applied, Backlog
-from schemas.stages.rates import Rates
+from schemas.stages import Applied, Backlog, Rates
 from schemas.status import TaskReport, TaskState
 from tests.kit.control.reports import FULL_CAPTURE
 from zk.view import Cluster, TaskView

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from millrace.errors import Fatal
-from schemas.stages.compared import Compared
+from schemas.stages import Compared
 from schemas.status import ALLOWED, TaskReport, TaskState, report_from_json
 from zk.client.session import (
     REQUEST_BYTES_MAX,

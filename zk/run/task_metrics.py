@@ -6,13 +6,7 @@ Nothing is counted here. A value that a report does not have gives no series.
 from collections.abc import Mapping
 
 from millrace.metrics import Exposition
-from schemas.stages.applied import Applied
-from schemas.stages.captured import Captured
-from schemas.stages.compared import Compared
-from schemas.stages.incidents import CONFLICT_KINDS
-from schemas.stages.loaded import Loaded
-from schemas.stages.published import Published
-from schemas.stages.relayed import Relayed
+from schemas.stages import CONFLICT_KINDS, Applied, Captured, Compared, Loaded, Published, Relayed
 from schemas.stall import with_stall
 from schemas.status import TaskReport, TaskState
 

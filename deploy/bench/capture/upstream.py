@@ -29,7 +29,7 @@ from millrace.background import Background
 from millrace.errors import Fatal
 from schemas.documents.model import UpstreamRules
 from schemas.gtid import Flavour
-from schemas.stages.captured import Captured, SwitchView
+from schemas.stages import Captured, SwitchView
 
 DATABASE = "bench_upstream"
 RATE = 200.0

@@ -15,7 +15,7 @@ from millrace.cli.texts import duration, size
 from millrace.errors import Fatal
 from schemas.documents import Directives, RelayMode, SetDocument, parse_set, plain_set
 from schemas.plain import to_plain
-from schemas.stages.relayed import BinlogEnd, PurgeAnswer, Relayed
+from schemas.stages import BinlogEnd, PurgeAnswer, Relayed
 from zk.view import TaskView, read_cluster, views_of_set
 
 if TYPE_CHECKING:

@@ -5,14 +5,17 @@ from collections.abc import Iterator
 from millrace.cli.status.line import backlog_text, notes_of
 from millrace.cli.texts import duration, size
 from millrace.wording import counted
-from schemas.stages.applied import Applied
-from schemas.stages.captured import Captured
-from schemas.stages.compared import Compared
-from schemas.stages.loaded import Loaded, LoadedTable
-from schemas.stages.published import Published
-from schemas.stages.rates import Rates
-from schemas.stages.relayed import Relayed
-from schemas.stages.snapshot import SnapshotStage
+from schemas.stages import (
+    Applied,
+    Captured,
+    Compared,
+    Loaded,
+    LoadedTable,
+    Published,
+    Rates,
+    Relayed,
+    SnapshotStage,
+)
 from schemas.status import TaskReport
 from zk.view import TaskView
 

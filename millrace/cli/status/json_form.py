@@ -2,8 +2,7 @@
 
 from schemas.documents import TaskKind
 from schemas.plain import to_plain
-from schemas.stages.applied import Applied
-from schemas.stages.published import Published
+from schemas.stages import Applied, Published
 from schemas.status import TaskReport, TaskState, report_to_plain
 from zk.view import Cluster, TaskView
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from millrace.cli.texts import duration, shortened, size
 from millrace.wording import counted
-from schemas.stages.applied import Applied
-from schemas.stages.compared import Compared
+from schemas.stages import Applied, Compared
 from schemas.status import TaskReport, TaskState
 from zk.view import TaskView
 

@@ -21,7 +21,7 @@ from schemas.requests.snapshot_request import (
     SnapshotRequests,
 )
 from schemas.snapshot import INITIAL
-from schemas.stages.snapshot import SnapshotStage
+from schemas.stages import SnapshotStage
 from zk.view import read_cluster, views
 
 

@@ -16,7 +16,7 @@ from producer.source.choose.judge import Look
 from producer.source.connection import Login, connect_member
 from schemas.documents.model import Directives, Member, SetDocument
 from schemas.gtid import Flavour, GtidPosition
-from schemas.stages.captured import MemberView
+from schemas.stages import MemberView
 
 LIVE_ANSWER_S = 1.5
 

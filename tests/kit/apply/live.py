@@ -29,7 +29,7 @@ from drivers.mysql.catalog import TableKey
 from drivers.mysql.connection import MySqlSession, connect
 from millrace.errors import MillraceError
 from schemas.documents import ApplyTask
-from schemas.stages.loaded import Loaded
+from schemas.stages import Loaded
 from schemas.table.structure import TableSchema
 from tests.kit.apply.local import LocalRecords, apply_task, backwards, endpoint_of, ignore, started
 from tests.kit.apply.tables import integer, table

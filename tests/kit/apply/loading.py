@@ -44,7 +44,7 @@ from schemas.documents import (
     TopicAddress,
 )
 from schemas.gtid import GtidPosition
-from schemas.stages.loaded import Loaded
+from schemas.stages import Loaded
 from tests.kit.apply.documents import local_set
 from tests.kit.apply.local import endpoint_of
 from tests.kit.database_sessions import kill_session

@@ -28,7 +28,7 @@ from schemas.documents import (
     TopicAddress,
     Work,
 )
-from schemas.stages.applied import Applied
+from schemas.stages import Applied
 from schemas.status import TaskReport, TaskState
 from tests.kit.waiting import eventually
 from zk.client.session import Session

@@ -1,10 +1,17 @@
 """Reports of tasks with every value set."""
 
-from schemas.stages.captured import Captured, MemberView, SourceView, SwitchView
-from schemas.stages.published import Published
-from schemas.stages.rates import Rates
-from schemas.stages.relayed import BinlogEnd, PurgeAnswer, Relayed
-from schemas.stages.snapshot import SnapshotStage
+from schemas.stages import (
+    BinlogEnd,
+    Captured,
+    MemberView,
+    Published,
+    PurgeAnswer,
+    Rates,
+    Relayed,
+    SnapshotStage,
+    SourceView,
+    SwitchView,
+)
 from schemas.status import TaskReport, TaskState
 
 FULL_CAPTURE = TaskReport(
