@@ -1,4 +1,4 @@
-"""A job of copies: its stop, and errors of a table that was changed meanwhile."""
+"""A job of copies: its stop, errors of a table that was changed meanwhile, and the job of the next run."""
 
 import threading
 from collections.abc import Sequence
@@ -8,14 +8,20 @@ from typing import cast
 import pytest
 
 from consumer.copy import TablePair
+from consumer.load import copies
 from consumer.load.copies import Group, Job
 from consumer.load.copy_order import CopyOrder, CopyTable, Sites
-from consumer.load.tables import SourceTable
-from consumer.target.loads import Amount
+from consumer.load.plan import Ends
+from consumer.load.remaining import groups_left
+from consumer.load.tables import Admission, SourceTable
+from consumer.target import loads
+from consumer.target.loads import Amount, LoadChunk, LoadTable, Reach
 from consumer.target.progress import Owner
 from drivers.mysql.catalog import CatalogTable, TableKey
 from drivers.mysql.connection import Endpoint
 from millrace.errors import Fatal, Retryable
+from schemas.chunks.chunk import Border, Chunk
+from schemas.documents import LoadRules
 from tests.kit.waiting import PATIENCE_S, eventually
 
 NOWHERE = Endpoint("nowhere", 0, "", "")
@@ -110,3 +116,73 @@ def test_only_an_error_of_a_changed_table_ends_no_copies(
         assert caught.value is error
         assert copier.copied == ["a"]
     assert asked == [("shop", "b")]
+
+
+class _Session:
+    """A server that is not asked."""
+
+    is_open = True
+
+    def query(self, _: str) -> None: ...
+
+    def rollback(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass
+class _CountingCopier:
+    """Each chunk has a row."""
+
+    copied: list[int] = field(default_factory=list)
+
+    def copy(self, order: CopyOrder) -> Amount | None:
+        assert order.chunk is not None
+        self.copied.append(order.chunk.number)
+        return Amount(1, 1)
+
+    def stop(self) -> None:
+        return
+
+
+def test_next_run_copies_only_the_chunks_that_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that were found and not copied, and the rest of the table; then the table is finished."""
+    borders = [Border((str(number),)) for number in range(3)]
+    found = [Chunk(0, None, borders[0]), *(Chunk(n, borders[n - 1], borders[n]) for n in (1, 2))]
+    stored = [LoadChunk(chunk, is_copied=chunk.number == 1) for chunk in found]
+    begins: list[Chunk | None] = []
+    saved: list[int] = []
+    finished: list[TableKey] = []
+
+    def rest(*_: object, begin: Chunk | None, **__: object) -> list[Chunk]:
+        begins.append(begin)
+        return [Chunk(3, borders[2])]
+
+    monkeypatch.setattr(SourceTable, "chunk_key", property(lambda _: "a key"))
+    monkeypatch.setattr(copies, "connect", lambda _: _Session())
+    monkeypatch.setattr(copies, "read_chunks", lambda *_: stored)
+    monkeypatch.setattr(copies, "chunks", rest)
+    monkeypatch.setattr(copies, "save_found", lambda *given: saved.append(given[-1][0].number))
+    monkeypatch.setattr(copies, "finish_tables", lambda *given: finished.extend(given[-1]))
+    copier = _CountingCopier()
+    job = Job(copier, SITES, [_group("t")], begin="", parallel=1, waits=_never)
+    job.start()
+    job.resume()
+    eventually(lambda: job.is_over, what="the job is over")
+    job.end()
+    assert job.is_complete
+    assert copier.copied == [0, 2, 3]
+    assert (begins, saved, finished) == ([found[-1]], [3], [("shop", "t")])
+
+
+def test_next_run_leaves_copied_tables_alone() -> None:
+    """Nothing is asked of the servers if no table is left."""
+    names = (loads.COPIED, loads.FOLLOWS, loads.WAITS)
+    tables = [LoadTable(("shop", name), name, Reach("", ""), "", "") for name in names]
+
+    class Stored:
+        def stored(self) -> dict[TableKey, LoadTable]:
+            return {table.key: table for table in tables}
+
+    ends = cast(Ends, Stored())
+    assert groups_left(ends, cast(Admission, None), LoadRules(), loads.FIRST) == []
