@@ -9,7 +9,6 @@ from contextlib import closing
 from dataclasses import dataclass, field
 
 from consumer.compare.chunk import ChunkResult, Job, compare_chunk
-from consumer.compare.loads import loading
 from consumer.compare.pool import Pool, Threads
 from consumer.compare.repair import repair
 from consumer.compare.result import Comparison, Part
@@ -18,6 +17,7 @@ from consumer.compare.stored import State
 from consumer.compare.table import Pair
 from consumer.compare.tables import ALTERED, LOADED, Admits, pairs
 from consumer.compare.throttle import Throttle
+from consumer.target.streams import tables_in_loads
 from drivers.mysql.catalog import TableKey
 from drivers.mysql.errors import TABLE_CHANGED
 from millrace.errors import MillraceError
@@ -52,7 +52,7 @@ class Work:
 
 
 def _loading(sides: Sides) -> frozenset[TableKey]:
-    found = loading(sides.target, sides.ends.task) if sides.ends.task else frozenset()
+    found = tables_in_loads(sides.target, sides.ends.task) if sides.ends.task else frozenset()
     sides.target.rollback()
     return found
 

@@ -14,7 +14,12 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from consumer.compare.sides import POLL_S
-from consumer.load.source import SourceMember, check_not_drained, choose_source
+from consumer.load.source import (
+    SourceMember,
+    check_not_drained,
+    check_still_not_drained,
+    choose_source,
+)
 from drivers.mysql.connection import Endpoint, Side, connect
 from drivers.mysql.primary import primary_member
 from drivers.mysql.snapshot_position import executed, read_end
@@ -61,12 +66,7 @@ class Watch:
         if time.monotonic() < self._next_s:
             return
         self._next_s = time.monotonic() + WATCH_S
-        try:
-            wishes = self.wishes()
-        except Retryable as exc:
-            _log.warning("the wishes about the members are unknown", error=exc)
-            return
-        check_not_drained(self.origin.source, wishes)
+        check_still_not_drained(self.origin.source, self.wishes)
 
 
 def choose_origin(document: SetDocument, wishes: Wishes, *, wait_s: float) -> Origin:

@@ -35,7 +35,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from consumer.compare.gaps import Gap
-from consumer.compare.loads import loading
 from consumer.compare.repair_sql import repair_statements, replacing
 from consumer.compare.result import What
 from consumer.compare.show import RECORD_BYTES_MAX, row_record, source_values
@@ -43,6 +42,7 @@ from consumer.compare.sides import Sides, batches, contains, states
 from consumer.compare.table import Pair
 from consumer.tables.generated_columns import fix_of_refusal
 from consumer.target.progress import DATABASE
+from consumer.target.streams import tables_in_loads
 from drivers.mysql.catalog import hold_triggers
 from drivers.mysql.connection import LENIENT_MODE, MySqlSession, Row, connect
 from millrace.errors import Fatal, Retryable
@@ -117,7 +117,7 @@ def _repair_batch(
         if triggers := hold_triggers(session, pair.place):
             _refuse(pair, f"trigger {triggers[0]} on the target")
             return left
-        if pair.place in loading(session, sides.ends.task):
+        if pair.place in tables_in_loads(session, sides.ends.task):
             return left
         if sides.reached is None or not contains(session, sides.ends.task, sides.reached):
             return left

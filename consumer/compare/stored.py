@@ -23,11 +23,11 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 from consumer.compare.chunk import ChunkResult, Job
-from consumer.compare.loads import loading
 from consumer.compare.result import Comparison, Difference, Part, Rows
 from consumer.compare.schedule import Last
 from consumer.compare.table import Pair
 from consumer.target.progress import DATABASE, add_column, has_column
+from consumer.target.streams import tables_in_loads
 from drivers.mysql.connection import Endpoint, MySqlSession, Row, connect, text_of
 from millrace.errors import Fatal, Retryable
 from millrace.faults import fault_point, register
@@ -239,7 +239,7 @@ _SQL = (
 
 def read_last(session: MySqlSession, task: str) -> Last:
     """The last comparisons of a task that has run on this target."""
-    is_loading = bool(loading(session, task))
+    is_loading = bool(tables_in_loads(session, task))
     try:
         structure = "structure" if has_column(session, "compare_run", "structure") else "0"
         rows = session.query(_SQL.format(structure=structure), (task, task))

@@ -14,7 +14,6 @@ refusal is raised, before the table counts as a difference.
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
-from consumer.compare.loads import loading
 from consumer.compare.result import Comparison
 from consumer.compare.sides import Sides
 from consumer.compare.structure import (
@@ -27,6 +26,7 @@ from consumer.compare.structure import (
 from consumer.compare.table import Pair, pair_of, shared_columns
 from consumer.records.row_schemas import layout_of
 from consumer.target.progress import read_schemas
+from consumer.target.streams import tables_in_loads
 from drivers.mysql.catalog import CatalogTable, Inventory, TableKey, read_inventory
 from drivers.mysql.connection import MySqlSession, text_of
 from drivers.mysql.grants import Role, as_grant_pattern, held_grants, needed_grants
@@ -69,7 +69,7 @@ def pairs(
     with sides.on_target(sides.newest()):
         inventory = read_inventory(sides.target, with_folds=False)
         databases |= _written(sides.target, task) if task else set()
-        loaded = loading(sides.target, sides.ends.task) if sides.ends.task else frozenset()
+        loaded = tables_in_loads(sides.target, sides.ends.task) if sides.ends.task else frozenset()
         named = {inventory.key(*key)[0] for key in earlier.inventory.tables if admits(*key)}
         target = _seen(sides, sides.target, inventory, named if with_structure else ())
     with sides.on_source(sides.newest()):

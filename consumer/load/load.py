@@ -18,7 +18,7 @@ from consumer.load.copy_order import Sites
 from consumer.load.plan import Ends, plan_first
 from consumer.load.progress import Progress
 from consumer.load.remaining import groups_left, let_changed_wait
-from consumer.load.source import SourceMember, check_not_drained, choose_source
+from consumer.load.source import SourceMember, check_still_not_drained, choose_source
 from consumer.load.tables import Admission
 from consumer.load.throttle import Gauges, measured_or_none
 from consumer.target import loads
@@ -58,15 +58,6 @@ class Origin:
         """See ``consumer.load.source``."""
         wishes = self.wishes()
         return choose_source(self.document, wishes, needed=needed, from_primary=from_primary)
-
-    def check_not_drained(self, endpoint: Endpoint) -> None:
-        """Retryable MR-5090 if the member that is read is drained. It is read on while that is unknown."""
-        try:
-            wishes = self.wishes()
-        except Retryable as exc:
-            _log.warning("the wishes about the members are unknown", error=exc)
-            return
-        check_not_drained(endpoint, wishes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +128,7 @@ class Load:
                     continue
                 before, paused = paused, self._throttle(job, gauges, paused)
                 self._look(member, ends, paused)
-                self.origin.check_not_drained(member.endpoint)
+                check_still_not_drained(member.endpoint, self.origin.wishes)
                 now_s = time.monotonic()
                 since_s = since_s if paused == before else now_s
                 if paused == SILENT and now_s - since_s > SILENT_S:

@@ -11,7 +11,7 @@
 Lag is the replica's own opinion here: a load measures it while it reads, and pauses. Capture counts transactions.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
@@ -20,11 +20,14 @@ from drivers.mysql.members import MemberBinlog, MemberFacts, ask_members, find_e
 from drivers.mysql.preflight import check_settings
 from drivers.mysql.primary import endpoints
 from millrace.errors import Retryable
+from millrace.log import get_logger
 from schemas.documents import Directives, Member, SetDocument
 from schemas.gtid import GtidPosition, beyond, shortened, unite
 
 # binlog_format, binlog_row_image, binlog_row_metadata, binlog_row_value_options, binlog_checksum
 _FORMATS = frozenset({"MR-1012", "MR-1013", "MR-1014", "MR-1015", "MR-1019"})
+
+_log = get_logger("apply.load")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,16 @@ def check_not_drained(endpoint: Endpoint, directives: Directives) -> None:
     """Retryable MR-5090 if an operator has drained the member that is read: another one is chosen."""
     if why := _why_drained(member_of(endpoint), directives):
         raise Retryable("MR-5090", f"{endpoint.name}: {why}")
+
+
+def check_still_not_drained(endpoint: Endpoint, wishes: Callable[[], Directives]) -> None:
+    """As ``check_not_drained``, with the operator's wishes of now. The member is read on while they are unknown."""
+    try:
+        directives = wishes()
+    except Retryable as exc:
+        _log.warning("the wishes about the members are unknown", error=exc)
+        return
+    check_not_drained(endpoint, directives)
 
 
 def _why_drained(member: Member, directives: Directives) -> str:

@@ -44,6 +44,7 @@ from consumer.spark.scratch import (
     temporary,
 )
 from consumer.target.loads import Amount
+from consumer.topic.beginning import begin_at
 from consumer.turn.executor import execute, execute_share
 from consumer.turn.order import Answer, Outcome, Share, ShareEnd, TurnOrder, result_of
 from consumer.turn.warm_up import warm
@@ -130,9 +131,9 @@ class SparkDriver:
         with _translated_errors():
             return TopicQuery(self, task, address, offset=offset, process=process)
 
-    def turns(self, name: str) -> "Turns":
+    def turns(self, name: str, source: TopicAddress) -> "Turns":
         """Executes turns outside the query of a task."""
-        return Turns(self, name)
+        return Turns(self, name, source)
 
     def copies(self, task: str) -> "Copies":
         """Executes the copies of a load."""
@@ -317,10 +318,10 @@ def _translated_errors() -> Iterator[None]:
 
 
 class Turns:
-    """Turns in the calling thread, until they are stopped."""
+    """Turns of a side stream in the calling thread, until they are stopped (``consumer.backfill.threads``)."""
 
-    def __init__(self, driver: SparkDriver, name: str) -> None:
-        self._driver = driver
+    def __init__(self, driver: SparkDriver, name: str, source: TopicAddress) -> None:
+        self._driver, self._source = driver, source
         self._group = f"turns of {name} {uuid4()}"
         self._is_stopped = False
 
@@ -329,6 +330,10 @@ class Turns:
         if self._is_stopped:
             raise Retryable("MR-5050", "the run is ending")
         return Records(self._driver, end=end, group=self._group)
+
+    def first_offset(self, offset: int) -> int:
+        """``offset``, or the first one that retention has left above it."""
+        return begin_at(self._source, offset)
 
     def stop(self) -> None:
         """End the turn under way; its call raises."""

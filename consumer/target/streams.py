@@ -57,6 +57,11 @@ def is_partial(connection: MySqlSession, stream: str) -> bool:
     return bool(read_tables(connection, task_of(stream)) or read_stream(connection, stream))
 
 
+def tables_in_loads(connection: MySqlSession, task: str) -> frozenset[TableKey]:
+    """The tables that wait for a load, are copied, or follow in a side stream: main's progress is not about them."""
+    return view_of(task, read_tables(connection, task), None).elsewhere
+
+
 def read_view(connection: MySqlSession, stream: str) -> View:
     """The tables of a stream, and its range."""
     tables = read_tables(connection, task_of(stream))

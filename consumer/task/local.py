@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from consumer.target.progress import Mark
 from consumer.task.runner import same_topic
 from consumer.task.start import applier_of, has_to_load, owner_of
-from consumer.topic.topic_wait import begin_at
+from consumer.topic.beginning import begin_at
 from consumer.turn.executor import execute
 from consumer.turn.order import Outcome, Share, ShareEnd, TurnOrder, result_of
 from consumer.turn.resident import forget

@@ -36,7 +36,6 @@ from consumer.compare.single_run import TaskComparer
 from consumer.compare.task_comparison import Comparisons
 from consumer.load.load import Destination, Load, Origin, first_load
 from consumer.spark.session import Records, SparkDriver, TopicQuery
-from consumer.spark.side_turns import SideTurns
 from consumer.target.load_range import side_of
 from consumer.target.loads import LoadStream
 from consumer.target.progress import Mark, read_mark
@@ -49,8 +48,7 @@ from consumer.task.follow_topic import follow
 from consumer.task.lag import End, Look, Pace
 from consumer.task.report import loading_report, running_report, waiting_report
 from consumer.task.start import applier_of, end_load, has_to_load, owner_of
-from consumer.topic.beginning import topic_begin
-from consumer.topic.topic_wait import begin_at, waiting_for
+from consumer.topic.beginning import begin_at, topic_begin, waiting_for
 from consumer.turn.driver import BatchApplier
 from consumer.turn.warm_up import warm
 from consumer.window.safe_mode import SafeMode
@@ -185,7 +183,7 @@ class ApplyRunner:
     ) -> LaterLoads | None:
         if loader is None:
             return None
-        turns = SideTurns(self._driver.turns(side_of(task.name)), task.source)
+        turns = self._driver.turns(side_of(task.name), task.source)
         return LaterLoads(Parts(applier, loader, turns))
 
     def _comparisons(

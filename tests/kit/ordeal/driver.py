@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from consumer.load.copy_order import CopyOrder, execute_copy
 from consumer.target.loads import Amount
+from consumer.topic.beginning import begin_at
 from consumer.turn.executor import execute
 from consumer.turn.order import Outcome, Share, ShareEnd, TurnOrder, result_of
 from consumer.write.incidents import Tally
@@ -44,6 +45,7 @@ class Turns:
     """See ``consumer.spark.session.Turns``."""
 
     tally: Tally
+    source: TopicAddress
     is_stopped: bool = False
 
     def records(self, end: int) -> Records:
@@ -51,6 +53,10 @@ class Turns:
         if self.is_stopped:
             raise Retryable("MR-5050", "the run is ending")
         return Records(self.tally, end)
+
+    def first_offset(self, offset: int) -> int:
+        """See ``Turns``."""
+        return begin_at(self.source, offset)
 
     def stop(self) -> None:
         """No further turn."""
@@ -109,9 +115,9 @@ class LocalDriver:
         assert offset is not None
         return Query(self.tally, address, process)
 
-    def turns(self, _: str) -> Turns:
+    def turns(self, _: str, source: TopicAddress) -> Turns:
         """Turns of a side stream."""
-        return Turns(self.tally)
+        return Turns(self.tally, source)
 
     def copies(self, _: str) -> Copies:
         """Copies of a load."""
