@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Self, cast
 
 import pytest
 
@@ -122,6 +122,11 @@ class _Session:
     """A server that is not asked."""
 
     is_open = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
 
     def query(self, _: str) -> None: ...
 
