@@ -74,12 +74,16 @@ def test_rows_flow_while_zookeeper_is_down_and_sessions_expire(fault_stack: Faul
 @pytest.mark.chaos
 @on(Flavour.MYSQL)
 def test_rows_flow_for_minutes_without_the_ensemble(fault_stack: FaultStack) -> None:
-    """ZooKeeper is killed and restarted after three minutes; it restarts session timers, so the sessions survive."""
+    """ZooKeeper is killed for three session timeouts; it restarts session timers, so the sessions survive."""
     zookeeper = fault_stack.stack.zookeeper
     with fault_stack.load("minutes"):
         fault_stack.wait_published()
         _rows_flow_without(
-            fault_stack, zookeeper.kill, zookeeper.start, for_s=180, ends_sessions=False
+            fault_stack,
+            zookeeper.kill,
+            zookeeper.start,
+            for_s=3 * SESSION_TIMEOUT_S,
+            ends_sessions=False,
         )
     fault_stack.settle()
 
