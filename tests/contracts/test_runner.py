@@ -7,9 +7,13 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from schemas.gtid import Flavour
+from tests.fixtures import stack
 from tests.kit.paths import ROOT
 from tests.kit.run.cpu import LaneCpu
 from tests.kit.run.plan import Cost, Plan, TestFile, store_costs, stored_costs
@@ -51,6 +55,22 @@ def test_chaos_run_keeps_its_costs_apart(monkeypatch: pytest.MonkeyPatch, tmp_pa
     store_costs({name: Cost(8.0, 9.0)}, "chaos")
     assert stored_costs() == {name: Cost(1.0, 2.0)}
     assert stored_costs("chaos") == {name: Cost(8.0, 9.0)}
+
+
+def test_tests_on_the_running_stack_come_first() -> None:
+    """A lane runs one file after the other, each on both flavours: it starts half as many stacks."""
+    session, items = SimpleNamespace(stash=pytest.Stash()), [_on(None), *map(_on, Flavour)]
+    stack.pytest_collection_modifyitems(cast(Any, session), cast(Any, items))
+    assert [item.params for item in items] == [{}, *({"fault_stack": each} for each in Flavour)]
+    session.stash[stack.RUNNING_FLAVOUR] = Flavour.MYSQL
+    items.sort(key=lambda item: item.params.get("fault_stack") is Flavour.MYSQL)
+    stack.pytest_collection_modifyitems(cast(Any, session), cast(Any, items))
+    assert items[0].params == {"fault_stack": Flavour.MYSQL}
+
+
+def _on(flavour: Flavour | None) -> SimpleNamespace:
+    params = {} if flavour is None else {"fault_stack": flavour}
+    return SimpleNamespace(params=params, callspec=SimpleNamespace(params=params))
 
 
 def _file(name: str, expected_s: float, *needs: str) -> TestFile:
