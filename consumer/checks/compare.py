@@ -7,7 +7,6 @@ The rules are those of a comparison (``consumer.compare``). A finding is a warni
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import replace
 
 from consumer.checks.load import RowsUse
 from consumer.compare.members import choose_origin
@@ -32,8 +31,7 @@ def check_compare(use: RowsUse) -> Iterator[Requirement]:
         target = connect(primary_member(use.target, for_writing=False))
         opened.callback(target.close)
         yield subject.ok("a member to read", member.name)
-        captured = replace(use.capture.tables, hidden=use.source.heartbeat.table)
-        admission = Admission(captured, use.task.tables)
+        admission = Admission.of(use.source, use.capture, use.task)
         if missing := missing_rights(source, admission, Role.COMPARE):
             yield subject.warn("MR-5007", "privileges", found=str(missing), fix=missing.fix)
         else:

@@ -4,7 +4,7 @@ The rules are those of a load (``consumer.load``). A task that has progress load
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from consumer.load.plan import Ends, Sides, missing_rights, read_sides, table_sizes
 from consumer.load.prepare import has_rows
@@ -44,8 +44,7 @@ def check_load(use: RowsUse) -> Iterator[Requirement]:
         member = choose_source(use.source, use.directives, from_primary=from_primary)
         yield subject.ok("a member to read", f"{member.name}, lag {member.lag_s:g} s")
         with connect(member.endpoint) as source:
-            captured = replace(use.capture.tables, hidden=use.source.heartbeat.table)
-            admission = Admission(captured, task.tables)
+            admission = Admission.of(use.source, use.capture, task)
             if missing := missing_rights(source, admission):
                 yield subject.fail("MR-5007", "privileges", found=str(missing), fix=missing.fix)
             else:

@@ -19,11 +19,11 @@ seqs that it must not apply again. A run that has already read its progress does
 in the same target transaction, and that run can write no more. A discard deletes no conflict above the mark: it is the
 only trace of the change, which a replay needs once the task has passed it.
 
-A replay does not repeat later changes of the row. Not done here: deciding whether the task may be stopped.
+The session is registered, so a run that starts can end it if it hangs (``consumer.target.fence``). A replay does not
+repeat later changes of the row. Not done here: deciding whether the task may be stopped.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -62,7 +62,7 @@ def replay(endpoint: Endpoint, task: str, seq: int) -> None:
     Fatal MR-5061 if it is not found, MR-5062 if the task has not passed it, MR-5010 if it still does not fit, and
     those of a row (MR-5011 to MR-5019).
     """
-    with _session(endpoint, task) as session:
+    with open_session(endpoint, Owner(task, 0, 0)) as session:
         conflict = read_conflict(session, task, seq).conflict
         plans, rows = _planned(session, task, conflict)
         session.rollback()  # the fence is locked only for the writes
@@ -97,7 +97,7 @@ def discard(endpoint: Endpoint, task: str, seqs: Sequence[int]) -> Discarded:
 
     All or nothing; Fatal MR-5061 if one does not exist.
     """
-    with _session(endpoint, task) as session:
+    with open_session(endpoint, Owner(task, 0, 0)) as session:
         run, mark_seq = lock_fence(session, task), _mark_seq(session, task)
         decisions = {seq: read_conflict(session, task, seq).decision for seq in sorted(set(seqs))}
         blocking = [seq for seq, decision in decisions.items() if decision == STOP]
@@ -115,7 +115,7 @@ def discard_resolved(endpoint: Endpoint, task: str) -> tuple[int, int]:
     Returns the number of them, and that of those that it has not passed.
     """
     count = 0
-    with _session(endpoint, task) as session:
+    with open_session(endpoint, Owner(task, 0, 0)) as session:
         mark_seq = _mark_seq(session, task)
         while True:
             deleted = session.run(
@@ -136,13 +136,6 @@ def discard_resolved(endpoint: Endpoint, task: str) -> tuple[int, int]:
         )
     assert isinstance(kept, int)
     return count, kept
-
-
-@contextmanager
-def _session(endpoint: Endpoint, task: str) -> Iterator[MySqlSession]:
-    """A registered session: a run that starts can end it if it hangs (``consumer.target.fence``)."""
-    with open_session(endpoint, Owner(task, 0, 0)) as session:
-        yield session
 
 
 def lock_fence(session: MySqlSession, task: str) -> int:

@@ -130,7 +130,7 @@ class Session:
             default_acl=kazoo_acl(self._access.policy.acl if self._access.policy else OPEN),
         )
         self._hosts = hosts
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s  # as requested; the ensemble may grant another
         self._listeners: list[Callable[[SessionState], None]] = []
         self._incarnation = 0
         self._state = SessionState.LOST
@@ -209,11 +209,6 @@ class Session:
         """The session's ID, as in ``Node.ephemeral_owner``; 0 without a session."""
         client_id = self._client.client_id
         return int(client_id[0]) if client_id and client_id[0] else 0
-
-    @property
-    def timeout_s(self) -> float:
-        """The session timeout we requested. The ensemble may grant another, within its own bounds."""
-        return self._timeout_s
 
     @property
     def granted_timeout_s(self) -> float:
@@ -392,9 +387,9 @@ class Session:
 
     def _answer(self, asked: Any) -> Any:
         try:
-            return asked.get(timeout=self._timeout_s)
+            return asked.get(timeout=self.timeout_s)
         except KazooTimeoutError as exc:
-            raise zke.OperationTimeoutError(f"no answer in {self._timeout_s:g} s") from exc
+            raise zke.OperationTimeoutError(f"no answer in {self.timeout_s:g} s") from exc
 
     def _refused_login(self, error: str) -> MillraceError:
         """Why there is no login: our own problem, such as an unreadable password, or the ensemble's refusal."""
@@ -412,7 +407,7 @@ class Session:
         learn that our session is over. Every call checks this, because kazoo reports no connection attempts.
         """
         is_suspended = self._state is SessionState.SUSPENDED
-        if is_suspended and time.monotonic() - self._suspended_at_s > self._timeout_s:
+        if is_suspended and time.monotonic() - self._suspended_at_s > self.timeout_s:
             self._client.last_zxid = 0
 
     def _restart_kazoo_thread(self) -> None:

@@ -26,39 +26,22 @@ class Lease:
     def __init__(self, session: Session, tree: Tree, *, task: str, node: "_OwnerNode") -> None:
         self._session = session
         self._path = tree.owner(task)
-        self._task = task
+        self.task = task
+        self.epoch = node.epoch  # the fencing number (``zk.lease.epoch``)
+        self.incarnation = node.incarnation  # of the session when the lease was acquired
         self._czxid = node.czxid
-        self._incarnation = node.incarnation
-        self._epoch = node.epoch
         self._is_released = False
-
-    @property
-    def task(self) -> str:
-        """The task's name."""
-        return self._task
-
-    @property
-    def epoch(self) -> int:
-        """The fencing number; see zk/lease/epoch.py."""
-        return self._epoch
-
-    @property
-    def incarnation(self) -> int:
-        """The session's incarnation when the lease was acquired."""
-        return self._incarnation
 
     def is_held(self) -> bool:
         """True until the lease is released or its session is known to be over; so also while the ensemble is away."""
-        return not self._is_released and self._session.incarnation == self._incarnation
+        return not self._is_released and self._session.incarnation == self.incarnation
 
     def verify(self) -> None:
         """Ask ZooKeeper whether the owner node is still ours. Fenced MR-4003 if not."""
         node = self._session.get(self._path)
         if self._is_released or node is None or node.czxid != self._czxid:
             owner = f"{holder_of(node, self._path)} owns it" if node else "it has no owner"
-            raise Fenced(
-                "MR-4003", f"the lease of {self._task} is lost: {owner}", epoch=self._epoch
-            )
+            raise Fenced("MR-4003", f"the lease of {self.task} is lost: {owner}", epoch=self.epoch)
 
     def release(self) -> None:
         """Delete the owner node, if it is ours. Call it only after the runner's threads are joined."""

@@ -104,14 +104,15 @@ class Slot:
         self._name = task.entry.document.name
         self._names = names_of(task.entry.document)
         self._ending = threading.Event()
-        self._report = TaskReport(TaskState.ASSIGNED, "starting", worker=context.worker)
-        self._brokers = _brokers_of(task.entry.document)
+        # the last report, even if it could not be written to ZooKeeper, and the brokers of its progress
+        self.report = TaskReport(TaskState.ASSIGNED, "starting", worker=context.worker)
+        self.brokers = _brokers_of(task.entry.document)
         self._ending_since_s = float("inf")
         self._running_since_s: float | None = None
         self._incarnation: int | None = None  # of the session of the last lease
         self.may_own = False  # the owner node may exist: held, or its creation had no answer
         self._has_start = False  # our record in `starts` may exist
-        self._ended_runs = 0
+        self.ended_runs = 0  # with or without an error
         self._thread = threading.Thread(
             target=self._run_thread, name=f"task {self._name}", daemon=True
         )
@@ -147,11 +148,6 @@ class Slot:
         return self.is_alive and time.monotonic() - self._ending_since_s > self._context.pace.stop_s
 
     @property
-    def has_ended_a_run(self) -> bool:
-        """Whether a run of this slot has ended, with or without an error."""
-        return self._ended_runs > 0
-
-    @property
     def is_proven(self) -> bool:
         """Whether it has run longer than the processes that ended under this task: then it does not kill this one."""
         since_s = self._running_since_s
@@ -159,16 +155,6 @@ class Slot:
             return False
         trial_s = max(self._context.pace.steady_s, self._context.starts.trial_s(self._name))
         return time.monotonic() - since_s >= trial_s
-
-    @property
-    def report(self) -> TaskReport:
-        """The last report, even if it could not be written to ZooKeeper."""
-        return self._report
-
-    @property
-    def brokers(self) -> str:
-        """Where the progress of ``report`` was made: at the document's brokers, once the runner has reported."""
-        return self._brokers
 
     def _run_thread(self) -> None:
         try:
@@ -185,7 +171,7 @@ class Slot:
             self._incarnation = lease.incarnation
             fault_point(AFTER_ACQUIRE)
             error = self._run(lease)
-            self._ended_runs += 1
+            self.ended_runs += 1
             failures = self._reset_after_steady_run(failures)
             if error is None and self._ending.is_set():
                 self._set_state(TaskState.ASSIGNED, why="stopped by this worker", epoch=lease.epoch)
@@ -206,10 +192,10 @@ class Slot:
             return acquire(context.session, context.tree, task=self._name, worker=context.worker)
         except Retryable as error:
             self.may_own = error.code != "MR-4004"
-            self._report = replace(
-                self._report,
+            self.report = replace(
+                self.report,
                 # another holder is normal while the task moves; an ensemble that is away is not
-                state=self._report.state.to(
+                state=self.report.state.to(
                     TaskState.ASSIGNED if error.code == "MR-4004" else TaskState.DEGRADED
                 ),
                 why=f"waits for its lease: {error.full_message}",
@@ -257,14 +243,14 @@ class Slot:
 
     def _load_progress(self) -> None:
         """Before the first report: take over the progress that an earlier owner of this work reported."""
-        if self._report.epoch:
+        if self.report.epoch:
             return
         saved = read_status(self._context.session, self._context.tree, self._name)
         entry = self.task.entry
         if saved is not None and saved.is_of(entry.document, created=entry.created):
-            known, self._brokers = saved.report, saved.brokers
-            self._report = replace(
-                self._report,
+            known, self.brokers = saved.report, saved.brokers
+            self.report = replace(
+                self.report,
                 gtid_set=known.gtid_set,
                 seq=known.seq,
                 topic=known.topic,
@@ -273,7 +259,7 @@ class Slot:
 
     def _on_report(self, report: TaskReport, lease: Lease) -> None:
         """Publish a runner's report. A runner only reports RUNNING and DEGRADED."""
-        self._brokers = _brokers_of(self.task.entry.document)
+        self.brokers = _brokers_of(self.task.entry.document)
         if report.state is TaskState.RUNNING and self._running_since_s is None:
             self._running_since_s = time.monotonic()
             log.info("task running", task=self._name, epoch=lease.epoch)
@@ -300,23 +286,23 @@ class Slot:
     ) -> None:
         self._offer(
             replace(
-                self._report.at_rest(),
-                state=self._report.state.to(state),
+                self.report.at_rest(),
+                state=self.report.state.to(state),
                 why=why,
                 code=error.code if error else "",
                 fix=error.fix if error else "",
                 next_try_s=next_try_s,
-                epoch=self._report.epoch if epoch is None else epoch,
+                epoch=self.report.epoch if epoch is None else epoch,
             )
         )
 
     def _offer(self, report: TaskReport) -> None:
-        self._report = report
+        self.report = report
         offered = Offered(
             report,
             self.task.entry.revision,
             work=work_of(self.task.entry.document),
-            brokers=self._brokers,
+            brokers=self.brokers,
             # BLOCKED stays valid after the session: an operator has to act
             incarnation=None if report.state is TaskState.BLOCKED else self._incarnation,
         )

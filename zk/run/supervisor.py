@@ -305,7 +305,7 @@ class Supervisor:
         if not self._on_trial:
             return
         slot = self._slots.get(self._on_trial)
-        is_over = slot is None or not slot.is_alive or slot.has_ended_a_run
+        is_over = slot is None or not slot.is_alive or slot.ended_runs > 0
         is_cleared = not is_over and slot is not None and slot.is_proven
         if is_over or is_cleared:
             self._starts.end_trial(is_cleared=is_cleared)
