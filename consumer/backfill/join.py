@@ -19,7 +19,7 @@ state that it expects. The fence of a side stream stays for ever, so that no run
 
 from dataclasses import dataclass, replace
 
-from consumer.target.load_range import Range, StreamTable, is_side
+from consumer.target.load_range import LoadRange, StreamTable, is_side
 from consumer.target.loads import (
     COPIED,
     COPIES,
@@ -133,7 +133,7 @@ def can_join(main: Mark, side: Mark, load: LoadStream | None) -> bool:
 
 
 def _is_over(load: LoadStream, mark: Mark) -> bool:
-    return Range(parse_gtid_set(load.flavour, load.end), {}).is_over(mark)
+    return LoadRange(parse_gtid_set(load.flavour, load.end), {}).is_over(mark)
 
 
 def following(connection: MySqlSession, task: str) -> tuple[StreamTable, ...]:

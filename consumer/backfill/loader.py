@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from consumer.load.copies import Copier
-from consumer.load.load import Destination, Load, Origin
+from consumer.load.load import Destination, Load, RowSource
 from consumer.load.plan import Ends, Sides, read_sides
 from consumer.load.prepare_again import prepare_again
 from consumer.load.source import SourceMember
@@ -39,7 +39,7 @@ class LaterLoad:
     """Implements ``consumer.backfill.threads.Loader``. ``shown``: see there."""
 
     task: ApplyTask
-    find_origin: Callable[[], Origin]
+    find_origin: Callable[[], RowSource]
     target: Endpoint
     copier: Copier
     shown: Loaded | None = None
@@ -84,7 +84,9 @@ class LaterLoad:
             target.close()
             self.shown = None
 
-    def _load(self, origin: Origin, owner: Owner | None = None, batch: int = loads.FIRST) -> Load:
+    def _load(
+        self, origin: RowSource, owner: Owner | None = None, batch: int = loads.FIRST
+    ) -> Load:
         destination = Destination(self.target, owner or Owner(self.task.name, 0, 0))
         return Load(self.task, origin, destination, self.copier, self._show, batch)
 

@@ -40,7 +40,7 @@ _log = get_logger("compare")
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class ReadMember:
     """The member to read. ``primary``: of its set, None if it is read. ``why``: why no replica is read."""
 
     source: Endpoint
@@ -57,7 +57,7 @@ class Origin:
 class Watch:
     """Notices that an operator drains the member that is read. Called after each chunk."""
 
-    origin: Origin
+    origin: ReadMember
     wishes: Wishes
     _next_s: float = field(default_factory=lambda: time.monotonic() + WATCH_S)
 
@@ -69,7 +69,7 @@ class Watch:
         check_still_not_drained(self.origin.source, self.wishes)
 
 
-def choose_origin(document: SetDocument, wishes: Wishes, *, wait_s: float) -> Origin:
+def choose_origin(document: SetDocument, wishes: Wishes, *, wait_s: float) -> ReadMember:
     """The member. Retryable MR-5001 or MR-5003 if no primary is found; MR-5090 if only drained ones are left."""
     directives = wishes()
     primary = primary_member(document, for_writing=False, side=Side.SOURCE)
@@ -77,13 +77,13 @@ def choose_origin(document: SetDocument, wishes: Wishes, *, wait_s: float) -> Or
         replica = choose_source(document, directives)
     except Retryable as exc:
         check_not_drained(primary, directives)
-        return _read(Origin(primary, why=exc.message))
+        return _read(ReadMember(primary, why=exc.message))
     if replica.endpoint == primary:
-        return _read(Origin(primary))
+        return _read(ReadMember(primary))
     if why := _why_late(replica, primary, wait_s):
         check_not_drained(primary, directives)
-        return _read(Origin(primary, why=f"{replica.name}: {why}"))
-    return _read(Origin(replica.endpoint, primary))
+        return _read(ReadMember(primary, why=f"{replica.name}: {why}"))
+    return _read(ReadMember(replica.endpoint, primary))
 
 
 def from_members(
@@ -91,7 +91,7 @@ def from_members(
     wishes: Wishes,
     *,
     wait_s: float,
-    compare: Callable[[Origin], T],
+    compare: Callable[[ReadMember], T],
     is_stored: bool,
 ) -> T:
     """The answer of ``compare`` with a member.
@@ -109,7 +109,7 @@ def from_members(
     return compare(choose_origin(document, wishes, wait_s=wait_s))
 
 
-def _read(origin: Origin) -> Origin:
+def _read(origin: ReadMember) -> ReadMember:
     if origin.why:
         _log.warning("a comparison reads the primary", member=origin.name, why=origin.why)
     else:

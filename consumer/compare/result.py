@@ -20,7 +20,7 @@ class What(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class RowTexts:
     """Both rows as literals, each at most ``TEXT_MAX`` characters, "" without a row, and the SQL that repairs them."""
 
     source: str = ""
@@ -39,7 +39,7 @@ class Difference:
     table: str
     what: str
     key: str
-    rows: Rows = field(default=Rows(), compare=False)
+    rows: RowTexts = field(default=RowTexts(), compare=False)
     is_left: bool = field(default=False, compare=False)
 
 

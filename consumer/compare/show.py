@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from consumer.compare.gaps import Gap
 from consumer.compare.repair_sql import repair_statements, values_query
-from consumer.compare.result import SHOWN_MAX, TEXT_MAX, Difference, Rows, What
+from consumer.compare.result import SHOWN_MAX, TEXT_MAX, Difference, RowTexts, What
 from consumer.compare.sides import Sides
 from consumer.compare.table import Name, Pair, Side
 from consumer.compare.tables import WHOLE_TABLE
@@ -54,7 +54,7 @@ def _difference(sides: Sides, pair: Pair, gap: Gap) -> Difference:
         sides.rollback()
     repair = " ".join((BEFORE_SQL, *(f"{statement};" for statement in statements), AFTER_SQL))
     is_listed = statements and len(repair) <= SQL_MAX
-    texts = Rows(rows[0], rows[1], repair if is_listed else "")
+    texts = RowTexts(rows[0], rows[1], repair if is_listed else "")
     return Difference(pair.name, str(gap.what), keys[0] or keys[1], texts)
 
 

@@ -19,7 +19,7 @@ from consumer.compare.sides import Ends, Sides
 from consumer.compare.stored import State, read_last
 from consumer.compare.tables import admitted
 from consumer.compare.throttle import Throttle
-from consumer.load.load import Origin
+from consumer.load.load import RowSource
 from drivers.mysql.connection import Endpoint, connect
 from schemas.documents import ApplyTask, StructureRule
 
@@ -63,7 +63,7 @@ class TaskComparer:
     """Implements ``consumer.compare.task_comparison.Comparer``. ``find_target``: with the password as it is now."""
 
     task: ApplyTask
-    find_origin: Callable[[], Origin]
+    find_origin: Callable[[], RowSource]
     find_target: Callable[[], Endpoint]
     breaker: Breaker = field(default_factory=Breaker)
 

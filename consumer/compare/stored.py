@@ -23,7 +23,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 from consumer.compare.chunk import ChunkResult, Job
-from consumer.compare.result import Comparison, Difference, Part, Rows
+from consumer.compare.result import Comparison, Difference, Part, RowTexts
 from consumer.compare.schedule import Last
 from consumer.compare.table import Pair
 from consumer.target.progress import DATABASE, add_column, has_column
@@ -216,7 +216,7 @@ def _difference(plain: dict[str, object]) -> Difference:
     rows = plain["rows"]
     assert isinstance(rows, dict)
     names = str(plain["table"]), str(plain["what"]), str(plain["key"])
-    return Difference(*names, Rows(**rows), is_left=plain.get("is_left") is True)
+    return Difference(*names, RowTexts(**rows), is_left=plain.get("is_left") is True)
 
 
 def _key_text(pair: Pair) -> str:

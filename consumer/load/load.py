@@ -41,7 +41,7 @@ _log = get_logger("apply.load")
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class RowSource:
     """Where the rows come from. ``needed``: what the topic no longer holds, or never did; the member must have it.
 
     ``wishes``: those of an operator about the members, as they are now. Retryable while they are unknown.
@@ -73,7 +73,7 @@ class Load:
     """The copies of one run. ``report`` gets the stage of the batch about once a second."""
 
     task: ApplyTask
-    origin: Origin
+    origin: RowSource
     destination: Destination
     copier: Copier
     report: Callable[[Loaded], None]

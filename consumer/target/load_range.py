@@ -54,7 +54,7 @@ class Fate(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class LoadRange:
     """``tables``: those that were copied, by their name on the target."""
 
     end: GtidPosition
@@ -104,7 +104,7 @@ class View:
 
     elsewhere: frozenset[TableKey] = field(default_factory=frozenset)
     only: frozenset[TableKey] | None = None
-    range: Range | None = None
+    range: LoadRange | None = None
 
 
 WHOLE = View()  # of a task without loads
@@ -136,7 +136,7 @@ def view_of(stream: str, tables: Iterable[StreamTable], load: LoadStream | None)
     range_ = None
     if load is not None:
         end = parse_gtid_set(load.flavour, load.end)
-        range_ = Range(end, {table.name: _copied(table, load) for table in mine})
+        range_ = LoadRange(end, {table.name: _copied(table, load) for table in mine})
     if is_side(stream):
         return View(only=frozenset(table.name for table in mine), range=range_)
     return View(elsewhere=frozenset(others), range=range_)

@@ -34,7 +34,7 @@ from consumer.backfill.new_tables import note_filter
 from consumer.backfill.threads import Loader
 from consumer.compare.single_run import TaskComparer
 from consumer.compare.task_comparison import Comparisons
-from consumer.load.load import Destination, Load, Origin, first_load
+from consumer.load.load import Destination, Load, RowSource, first_load
 from consumer.spark.session import Records, SparkDriver, TopicQuery
 from consumer.target.load_range import side_of
 from consumer.target.loads import LoadStream
@@ -162,10 +162,10 @@ class ApplyRunner:
         )
         return first_load(load, stop)
 
-    def _origin(self, task: ApplyTask) -> Origin:
+    def _origin(self, task: ApplyTask) -> RowSource:
         capture = self._documents.capture_task_of(task)
         document = self._documents.set_document(capture.set_name)
-        return Origin(document, capture, partial(self._documents.directives, capture.set_name))
+        return RowSource(document, capture, partial(self._documents.directives, capture.set_name))
 
     def _loader(self, task: ApplyTask, endpoint: Endpoint) -> LaterLoad | None:
         """None if this cluster does not have the task that captures to the topic."""

@@ -19,7 +19,7 @@ from consumer.kernel import walk
 from consumer.records.numbers import Ints, RecordNumbers, Slots
 from consumer.tables.related import with_related
 from consumer.tables.table_plans import TablePlans, slots_of
-from consumer.target.load_range import Fate, Range
+from consumer.target.load_range import Fate, LoadRange
 from consumer.target.progress import Mark
 from consumer.window.safe_mode import SafeMode, mark_safe, refusal
 from consumer.window.unlogged_cascades import leave_unchecked
@@ -42,7 +42,7 @@ class Overlap:
     """The range of a load and the safe mode of the task's document: rows that the target may already have."""
 
     safe_mode: SafeMode | None = None
-    range: Range | None = None
+    range: LoadRange | None = None
 
     def entered(self, window: Window, seen: Mark) -> tuple["Overlap", Entered]:
         """The window, with its rows marked for safe mode where needed. Fatal MR-5024.
@@ -61,7 +61,7 @@ class Overlap:
 NO_OVERLAP = Overlap()
 
 
-def _entered(range_: Range, window: Window) -> Entered:
+def _entered(range_: LoadRange, window: Window) -> Entered:
     """Without the rows that are skipped and those of unfit tables; the others are marked if they are repeated."""
     rows, plans, waiting = window.rows, window.plans, window.waiting
     slots = rows.slots(waiting)
@@ -82,7 +82,7 @@ def _entered(range_: Range, window: Window) -> Entered:
     return Entered(replace(window, waiting=RecordNumbers(waiting[left])), unfit)
 
 
-def _fates(range_: Range, window: Window) -> tuple[Ints, npt.NDArray[np.bool_]]:
+def _fates(range_: LoadRange, window: Window) -> tuple[Ints, npt.NDArray[np.bool_]]:
     """The fate of each waiting row, and whether its source transaction is in the range."""
     rows, plans, waiting = window.rows, window.plans, window.waiting
     flavour = range_.end.flavour

@@ -48,7 +48,7 @@ from dataclasses import dataclass, replace
 
 from consumer.tables.filter import Route
 from consumer.tables.related import related
-from consumer.target.load_range import Range
+from consumer.target.load_range import LoadRange
 from consumer.target.loads import set_waiting, task_of
 from consumer.target.progress import DATABASE, Mark, Owner, check_fence, move_mark
 from consumer.target.running_statement import lock, watched
@@ -112,7 +112,7 @@ class Scope:
     """
 
     route: Route
-    range: Range | None = None
+    range: LoadRange | None = None
     on_target: Collection[TableKey] = ()
     foreign_keys: Collection[ForeignKey] = ()
     is_over: Callable[[], bool] = lambda: False

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from consumer.tables.filter import Route
-from consumer.target.load_range import Range
+from consumer.target.load_range import LoadRange
 from drivers.mysql.catalog import TableKey
 from schemas.gtid import AnyGtid
 from schemas.sql.statement import APPLIED_KINDS, Kind, Statement
@@ -65,7 +65,9 @@ class Place:
     is_there: bool = False
 
 
-def verdict(statement: Statement, place: Place, *, route: Route, range_: Range | None) -> Verdict:
+def verdict(
+    statement: Statement, place: Place, *, route: Route, range_: LoadRange | None
+) -> Verdict:
     """The way of a statement that the start does not cover. Its names are as the target stores them."""
     if route.admits_all and range_ is None:
         return _AS_ALWAYS
@@ -89,7 +91,7 @@ def verdict(statement: Statement, place: Place, *, route: Route, range_: Range |
 
 
 def _of_side(
-    statement: Statement, place: Place, only: frozenset[TableKey], range_: Range | None
+    statement: Statement, place: Place, only: frozenset[TableKey], range_: LoadRange | None
 ) -> Verdict:
     if statement.kind is Kind.UNKNOWN:
         return _aside(only)
@@ -107,7 +109,9 @@ def _of_side(
     return _AS_ALWAYS if mine else _PASSED
 
 
-def _of_database(statement: Statement, place: Place, route: Route, inside: Range | None) -> Verdict:
+def _of_database(
+    statement: Statement, place: Place, route: Route, inside: LoadRange | None
+) -> Verdict:
     """``inside``: the range, if the statement is in it."""
     databases = set(statement.databases)
     if not any(map(route.chooses_database, databases)):
@@ -124,7 +128,7 @@ def _of_database(statement: Statement, place: Place, route: Route, inside: Range
     return _AS_ALWAYS
 
 
-def _unless_covered(mine: frozenset[TableKey], place: Place, range_: Range | None) -> Verdict:
+def _unless_covered(mine: frozenset[TableKey], place: Place, range_: LoadRange | None) -> Verdict:
     if range_ is not None and all(range_.covers(name, place.gtid) for name in mine):
         return _PASSED
     return Verdict(Way.SET_ASIDE, mine)

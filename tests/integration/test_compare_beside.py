@@ -13,7 +13,7 @@ from consumer.checks.load import RowsUse
 from consumer.compare import task_comparison
 from consumer.compare.single_run import TaskComparer
 from consumer.compare.task_comparison import Comparisons
-from consumer.load.load import Origin
+from consumer.load.load import RowSource
 from consumer.spark.session import SparkDriver
 from deploy.servers import DatabaseServer, DatabaseSet, KafkaServer
 from drivers.mysql.connection import connect
@@ -153,7 +153,7 @@ def test_end_of_a_task_breaks_a_waiting_comparison(
         output=TopicAddress(topic="t", brokers=Brokers("")),
         tables=TableFilter((f"{name}.*",)),
     )
-    origin = Origin(OneSet(mariadb_server).set_document("source"), captured, Directives)
+    origin = RowSource(OneSet(mariadb_server).set_document("source"), captured, Directives)
 
     def comparisons() -> Comparisons:
         comparer = TaskComparer(task, lambda: origin, lambda: endpoint_of(target_server))

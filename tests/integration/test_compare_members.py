@@ -19,7 +19,7 @@ from consumer.compare import (
     repair,
 )
 from consumer.compare.chunk import ChunkResult
-from consumer.compare.members import Origin, Watch, choose_origin, from_members
+from consumer.compare.members import ReadMember, Watch, choose_origin, from_members
 from deploy.servers import DatabaseServer, DatabaseSet, sql
 from drivers.mysql.connection import Endpoint
 from millrace import faults
@@ -57,13 +57,13 @@ class Rig(LoadRig):
         """The source set."""
         return source_document(self.name, self.source.members)
 
-    def ends(self, origin: Origin, wait_s: float = 30.0) -> Ends:
+    def ends(self, origin: ReadMember, wait_s: float = 30.0) -> Ends:
         """The sides, with this member of the source."""
         target = endpoint_of(self.target)
         return Ends(origin.source, target, self.name, wait_s, origin.primary)
 
     def compared(
-        self, origin: Origin, *, wait_s: float = 30.0, rules: Rules | None = None
+        self, origin: ReadMember, *, wait_s: float = 30.0, rules: Rules | None = None
     ) -> Comparison:
         """Compare all tables."""
         ends = self.ends(origin, wait_s)
@@ -106,7 +106,7 @@ def late(replicas: Sequence[DatabaseServer]) -> Iterator[Callable[[], None]]:
         start()
 
 
-def _origin(rig: Rig) -> Origin:
+def _origin(rig: Rig) -> ReadMember:
     return choose_origin(rig.document(), Directives, wait_s=30.0)
 
 
@@ -193,7 +193,7 @@ def test_repair_never_writes_the_row_of_a_late_replica(rig: Rig) -> None:
 def test_comparison_continues_when_its_member_is_lost(rig: Rig) -> None:
     """The replicas stop after the first chunk, and end its sessions; the rest is compared with the primary."""
     rig.target.execute("DELETE FROM t WHERE id IN (7, 207)", db=rig.name)
-    origins: list[Origin] = []
+    origins: list[ReadMember] = []
     seen: list[int] = []
     with (
         closing(State.begin(endpoint_of(rig.target), rig.name, resumes=False)) as state,
@@ -207,7 +207,7 @@ def test_comparison_continues_when_its_member_is_lost(rig: Rig) -> None:
                 for server in rig.source.replicas:
                     _end_sessions(server)
 
-        def compare(origin: Origin) -> Comparison:
+        def compare(origin: ReadMember) -> Comparison:
             origins.append(origin)
             pool = Threads(rig.ends(origin), 1)
             rules = Rules(chunk_rows=20, pool=pool, state=state, seen=lose)
@@ -230,14 +230,14 @@ def test_drained_member_is_left_at_the_end_of_a_chunk(
     """The next is read; with all replicas drained the primary, and a drained primary never."""
     monkeypatch.setattr(members, "WATCH_S", 0.0)
     drained: set[Member] = set()
-    origins: list[Origin] = []
+    origins: list[ReadMember] = []
 
     def wishes() -> Directives:
         return Directives(drained=frozenset(drained))
 
     with closing(State.begin(endpoint_of(rig.target), rig.name, resumes=False)) as state:
 
-        def compare(origin: Origin) -> Comparison:
+        def compare(origin: ReadMember) -> Comparison:
             origins.append(origin)
             watch = Watch(origin, wishes)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from consumer.backfill import join
 from consumer.compare import settle
 from consumer.compare.settle import Looked, States, Suspect
-from consumer.target.load_range import Fate, Range
+from consumer.target.load_range import Fate, LoadRange
 from consumer.target.loads import LoadStream
 from consumer.target.progress import Mark
 from drivers.mysql import snapshot_position
@@ -29,14 +29,14 @@ def _fate(changed: Mapping[Fate, Fate], *, is_exact: bool) -> Callable[[Patch], 
     """Rows of exact tables, or of tables read in chunks, have another fate."""
 
     def off(patch: Patch) -> None:
-        real = Range.fate
+        real = LoadRange.fate
 
-        def fate(self: Range, table: TableKey, gtid: AnyGtid) -> Fate:
+        def fate(self: LoadRange, table: TableKey, gtid: AnyGtid) -> Fate:
             found, copied = real(self, table, gtid), self.tables.get(table)
             is_meant = copied is not None and copied.is_exact == is_exact
             return changed.get(found, found) if is_meant else found
 
-        patch.setattr(Range, "fate", fate)
+        patch.setattr(LoadRange, "fate", fate)
 
     return off
 

@@ -5,7 +5,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer.target.load_range import WHOLE, Copied, Fate, Range, StreamTable, view_of
+from consumer.target.load_range import WHOLE, Copied, Fate, LoadRange, StreamTable, view_of
 from consumer.target.loads import COPIED, COPIES, FIRST, FOLLOWS, WAITS, LoadStream
 from consumer.target.progress import Mark
 from schemas.gtid import Flavour, parse_gtid, parse_gtid_set
@@ -101,7 +101,7 @@ def test_each_table_is_applied_by_one_stream_at_most(state: str, batch: int) -> 
 @given(st.integers(0, 9), st.integers(0, 9), st.sampled_from(Flavour))
 def test_range_is_over_once_the_mark_is_past_its_end(end: int, at: int, flavour: Flavour) -> None:
     """The GTID set of the last `resolved` record before the mark counts."""
-    range_ = Range(parse_gtid_set(flavour, _set(flavour, end)), {})
+    range_ = LoadRange(parse_gtid_set(flavour, _set(flavour, end)), {})
     mark = Mark(at, at, _set(flavour, at), flavour)
     assert range_.is_over(mark) == (at >= max(end, 1))
 

@@ -10,8 +10,8 @@ from consumer.compare import compare as run
 from consumer.compare import pool
 from consumer.compare.chunk import ChunkResult, Job
 from consumer.compare.gaps import Gap
-from consumer.compare.members import Origin
-from consumer.compare.result import SHOWN_MAX, Comparison, Difference, Part, Rows, What
+from consumer.compare.members import ReadMember
+from consumer.compare.result import SHOWN_MAX, Comparison, Difference, Part, RowTexts, What
 from consumer.compare.settle import Suspect
 from consumer.compare.show import note_of, with_left
 from consumer.compare.sides import Ends
@@ -23,14 +23,14 @@ from drivers.mysql.connection import Endpoint
 from millrace.cli.compare.text import print_text
 from millrace.errors import Fatal
 
-ORIGIN = Origin(cast(Endpoint, None))
+ORIGIN = ReadMember(cast(Endpoint, None))
 COLUMN = Change("shop.t", "column note", "", "int NULL DEFAULT NULL")
 VIEW = Change("shop", "view v", "exists", "")
 
 
 def _rows(table: str, count: int) -> tuple[Difference, ...]:
     return tuple(
-        Difference(table, What.EXTRA, str(key), Rows(target="`id`=1")) for key in range(count)
+        Difference(table, What.EXTRA, str(key), RowTexts(target="`id`=1")) for key in range(count)
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import pytest
 
 from consumer.tables.filter import Route
-from consumer.target.load_range import Copied, Range
+from consumer.target.load_range import Copied, LoadRange
 from consumer.write.ddl_scope import Place, Way, verdict
 from drivers.mysql.catalog import TableKey
 from schemas.documents import TableFilter
@@ -13,7 +13,7 @@ from schemas.gtid import Flavour, parse_gtid, parse_gtid_set
 from schemas.sql.statement import classify
 
 MAIN, MORE, OTHER, COVERED = ("s", "main"), ("s", "more"), ("s", "other"), ("s", "covered")
-RANGE = Range(
+RANGE = LoadRange(
     parse_gtid_set(Flavour.MARIADB, "0-1-20"),
     {
         MAIN: Copied(parse_gtid_set(Flavour.MARIADB, "0-1-5")),
@@ -24,7 +24,7 @@ FILTER = TableFilter(("s.*",), ("s.left",))
 
 
 def _found(
-    sql: str, route: Route, range_: Range | None, *, at: int, is_there: bool = True
+    sql: str, route: Route, range_: LoadRange | None, *, at: int, is_there: bool = True
 ) -> tuple[Way, set[str]]:
     place = Place(parse_gtid(Flavour.MARIADB, f"0-1-{at}"), {MAIN, MORE, OTHER, COVERED}, is_there)
     found = verdict(classify(sql, "s"), place, route=route, range_=range_)
@@ -97,7 +97,7 @@ def test_missing_database_of_the_range_is_created() -> None:
 def test_dropped_database_without_tables_is_dropped_or_passed() -> None:
     """If the load has not created it, there is nothing to drop."""
     place = Place(parse_gtid(Flavour.MARIADB, "0-1-15"), (), is_there=False)
-    drop, empty = classify("DROP DATABASE s", ""), Range(RANGE.end, {})
+    drop, empty = classify("DROP DATABASE s", ""), LoadRange(RANGE.end, {})
     assert verdict(drop, place, route=_main(), range_=empty).way is Way.PASSED
     there = Place(place.gtid, (), is_there=True)
     assert verdict(drop, there, route=_main(), range_=empty).way is Way.AS_ALWAYS

@@ -18,7 +18,7 @@ from zk.tree.entries import TaskEntry
 
 if TYPE_CHECKING:
     from consumer.compare import Comparison, Ends, Work
-    from consumer.compare.members import Origin, Wishes
+    from consumer.compare.members import ReadMember, Wishes
     from consumer.compare.pool import Pool
     from consumer.compare.tables import Admits
     from drivers.mysql.connection import Endpoint
@@ -201,12 +201,12 @@ def _pools(
 
 def _compared(
     found: _Scope, asked: _Asked, pool: Callable[["Ends"], "Pool"]
-) -> tuple["Origin", "Comparison"]:
+) -> tuple["ReadMember", "Comparison"]:
     """The member of the source set that was read, and the result."""
     from consumer.compare import Ends, Rules, State, compare_sets
     from consumer.compare.members import Watch, from_members
 
-    def compare(origin: "Origin") -> tuple["Origin", "Comparison"]:
+    def compare(origin: "ReadMember") -> tuple["ReadMember", "Comparison"]:
         task = found.task.name if asked.waits else ""
         ends = Ends(origin.source, found.target, task, asked.timeout_s, origin.primary)
         watch = Watch(origin, found.wishes)

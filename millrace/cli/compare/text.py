@@ -9,7 +9,7 @@ from millrace.wording import counted
 
 if TYPE_CHECKING:
     from consumer.compare import Change, Comparison
-    from consumer.compare.members import Origin
+    from consumer.compare.members import ReadMember
     from consumer.compare.result import Difference
 
 NOT_WAITED = (
@@ -20,7 +20,7 @@ STRUCTURE_MAX = 20  # lines for one table
 
 
 def print_plain(
-    task: str, origin: "Origin", found: "Comparison", *, has_waited: bool = True
+    task: str, origin: "ReadMember", found: "Comparison", *, has_waited: bool = True
 ) -> None:
     """Print one JSON object. ``has_waited``: see ``note_of``."""
     from consumer.compare.show import note_of
@@ -64,7 +64,7 @@ def print_plain(
     print_json(plain)
 
 
-def print_text(origin: "Origin", found: "Comparison", *, has_waited: bool = True) -> None:
+def print_text(origin: "ReadMember", found: "Comparison", *, has_waited: bool = True) -> None:
     from consumer.compare.show import note_of
     from consumer.topic.tail import printable
 

@@ -10,7 +10,7 @@ from pymysql.err import MySQLError
 
 from consumer.backfill.loader import LaterLoad
 from consumer.load.copy_order import CopyOrder, execute_copy
-from consumer.load.load import Destination, Load, Origin, first_load
+from consumer.load.load import Destination, Load, RowSource, first_load
 from consumer.target.fence import raise_fence
 from consumer.target.load_range import side_of
 from consumer.target.loads import (
@@ -194,7 +194,7 @@ class LoadRig:
         )
         return first_load(load, stop or threading.Event())
 
-    def origin(self, task: ApplyTask, needed: GtidPosition | None = None) -> Origin:
+    def origin(self, task: ApplyTask, needed: GtidPosition | None = None) -> RowSource:
         """Where the rows come from."""
         capture = CaptureTask(
             name="capture",
@@ -203,7 +203,7 @@ class LoadRig:
             tables=TableFilter(include=(f"{self.name}.*",)),
         )
         document = source_document("source", self.source.members)
-        return Origin(document, capture, lambda: self.directives, needed)
+        return RowSource(document, capture, lambda: self.directives, needed)
 
     def load_again(self, *names: str) -> LoadStream | None:
         """A later load of these tables, up to the begin of its side stream."""
