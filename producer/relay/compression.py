@@ -19,12 +19,10 @@ from pathlib import Path
 from millrace.errors import Fatal, Retryable
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
-from producer.relay.compressed_file import PackedFile, packed_pieces
 from producer.relay.files import Files, disk_errors
 from producer.relay.layout import NEW_SUFFIX
 from producer.relay.recovery import walk_stored
-from producer.relay.stored_file import packed_path
-from producer.relay.uncompress import write_pieces
+from producer.relay.stored_file import PackedFile, packed_path, packed_pieces, write_pieces
 from producer.relay.writer import RelayLog
 from schemas.place import FIRST_POS, Coordinates
 

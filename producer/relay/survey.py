@@ -19,13 +19,18 @@ from millrace.wording import counted
 from producer.binlog import events as t
 from producer.binlog.file_head import read_first_gtid
 from producer.relay import layout
-from producer.relay.compressed_file import FRAME_BYTES
 from producer.relay.damage import WHY, Damage, GtidInterval
 from producer.relay.files import DISK, Files, disk_errors
 from producer.relay.layout import Subdir
 from producer.relay.notes import SubdirNotes
 from producer.relay.recovery import WalkResult, read_position_before, walk_stored
-from producer.relay.stored_file import StoredFile, open_stored, read_stored, stored_bytes
+from producer.relay.stored_file import (
+    FRAME_BYTES,
+    StoredFile,
+    open_stored,
+    read_stored,
+    stored_bytes,
+)
 from schemas.gtid import Flavour, GtidPosition, parse_gtid_set
 from schemas.place import FIRST_POS, Coordinates
 

@@ -28,23 +28,20 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Self
 
-from millrace.errors import Retryable
+from millrace.errors import Fatal, Retryable
 from millrace.faults import fault_point, is_armed, register
 from millrace.log import get_logger
 from producer.binlog.compiled import Bytes, Words
 from producer.binlog.gtid_runs import advance_position, empty_position
 from producer.relay import layout
-from producer.relay.closed_file import closed_end
-from producer.relay.durable_end import note_durable
+from producer.relay.durable_end import SyncPolicy, SyncThread, note_durable
 from producer.relay.files import DISK, Files, disk_errors, read_range, write_all
 from producer.relay.holds import Holds
 from producer.relay.layout import Meta, Subdir
 from producer.relay.notes import SubdirNotes
 from producer.relay.open_file import WRITE_FAILED, OpenFile, ResumePoint, create_file
-from producer.relay.recovery import read_position_before, recover_file
-from producer.relay.stored_file import remove_stored
-from producer.relay.sync import SyncPolicy, SyncThread
-from producer.relay.uncompress import remove_leftovers, unpack
+from producer.relay.recovery import read_position_before, recover_file, walk_file
+from producer.relay.stored_file import remove_leftovers, remove_stored, unpack
 from schemas.gtid import Flavour, GtidPosition
 from schemas.place import FIRST_POS, Coordinates
 
@@ -165,10 +162,12 @@ class RelayLog:
                     f"the file of {at} was cut back to its durable end",
                     directory=self.root,
                 )
-            known = self._closed_ends.get((at.subdir, at.file))
-        if known is None:
-            known = self._walk_closed(at)
-        return known
+            end = self._closed_ends.get((at.subdir, at.file))
+        if end is None:
+            end = self._closed_end(at)
+            with self.condition:
+                self._closed_ends[at.subdir, at.file] = end
+        return end
 
     def position_before(self, at: Coordinates) -> GtidPosition | None:
         """The GTIDs executed before the file of ``at``; None while its head is incomplete."""
@@ -385,11 +384,32 @@ class RelayLog:
         except OSError as error:
             log.warning("index or relay.meta not written", directory=str(self.root), error=error)
 
-    def _walk_closed(self, at: Coordinates) -> int:
-        end = closed_end(self, at)
-        with self.condition:
-            self._closed_ends[at.subdir, at.file] = end
-        return end
+    def _closed_end(self, at: Coordinates) -> int:
+        """The size of a whole closed file, before its first read. Fatal MR-2004 if it is damaged, Retryable MR-2002.
+
+        A file that was cut between two events looks whole. The previous GTIDs of the next file reveal the loss.
+        """
+        with disk_errors(self.root, at):
+            walked = walk_file(self.path(at), self.flavour, self.disk)
+        if walked is None:
+            where = "in its head"
+        elif not walked.is_whole:
+            where = f"at {walked.walked_to}"
+        else:
+            before = self._position_before_next(at)
+            if before is None or self.with_before(at.subdir, walked.position).includes(before):
+                return walked.end
+            where = f"at its end: {before} was executed before the next file"
+        message = f"{at.subdir}/{at.file} is damaged {where}"
+        raise Fatal("MR-2004", message, directory=self.root, coordinates=at)
+
+    def _position_before_next(self, at: Coordinates) -> GtidPosition | None:
+        """The GTIDs executed before the file with the next number, if there is one."""
+        for subdir, name in self.list_files():
+            following = Coordinates(str(subdir), name, FIRST_POS)
+            if at.subdir == following.subdir and at.order[1] + 1 == following.order[1]:
+                return self.position_before(following)
+        return None
 
     def _current_file(self) -> OpenFile:
         self._check_usable()

@@ -17,7 +17,7 @@ a virtual address.
 from collections.abc import Mapping
 
 from producer.binlog import events as t
-from producer.relay.source_note import read_source_note
+from producer.relay.notes import read_source_note
 from producer.relay.stored_file import open_stored, read_stored
 from producer.serve.catalogue import Catalogue, ServedFile
 from producer.serve.wire import Value

@@ -17,12 +17,12 @@ from pathlib import Path
 from millrace.errors import Retryable
 from producer.relay.compression import Compressor
 from producer.relay.control import answer_purge_request, last_answer, place_request
+from producer.relay.durable_end import SyncPolicy
 from producer.relay.files import DISK, Files
+from producer.relay.notes import write_source_note
 from producer.relay.purge import Positions, PurgeSchedule, purge_before
 from producer.relay.reader import RelayReader
-from producer.relay.source_note import write_source_note
 from producer.relay.summary import Summary, summarize
-from producer.relay.sync import SyncPolicy
 from producer.relay.writer import RelayLog
 from producer.source.choose.choice import Choice
 from producer.source.choose.chooser import Chooser

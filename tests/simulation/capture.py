@@ -17,8 +17,8 @@ from producer.publish.codec import RecordCodec
 from producer.publish.config import PublisherConfig, PublisherLimits
 from producer.publish.opening import Basis, TailHint
 from producer.publish.publisher import Publisher
+from producer.relay.durable_end import SyncPolicy
 from producer.relay.reader import RelayReader
-from producer.relay.sync import SyncPolicy
 from producer.relay.writer import RelayLog
 from producer.source.connection import Login
 from producer.source.receive import receiver as receiving

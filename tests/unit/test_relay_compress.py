@@ -11,11 +11,10 @@ import pyarrow as pa
 import pytest
 
 from millrace.errors import Fatal, Retryable
-from producer.relay.compressed_file import FRAME_BYTES, PackedFile
 from producer.relay.files import DISK
 from producer.relay.purge import PurgePolicy, purge_before, purge_due
 from producer.relay.reader import RelayReader
-from producer.relay.stored_file import open_stored, read_stored
+from producer.relay.stored_file import FRAME_BYTES, PackedFile, open_stored, read_stored
 from producer.relay.writer import RelayLog
 from schemas.gtid import Flavour
 from schemas.place import Coordinates

@@ -10,10 +10,10 @@ from millrace.errors import Fatal, MillraceError, Retryable
 from producer.relay import files as seam
 from producer.relay import layout
 from producer.relay.control import REQUEST_NAME, PurgeRequest, find_file, request_purge
+from producer.relay.durable_end import SyncPolicy, SyncThread
 from producer.relay.layout import Meta
 from producer.relay.purge import purge_before
 from producer.relay.reader import RelayReader
-from producer.relay.sync import SyncPolicy, SyncThread
 from producer.relay.writer import RelayLog
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.place import Coordinates

@@ -6,8 +6,8 @@ import pytest
 
 from millrace.errors import Retryable
 from producer.relay import layout
+from producer.relay.durable_end import SyncPolicy
 from producer.relay.files import DISK
-from producer.relay.sync import SyncPolicy
 from producer.relay.writer import RelayLog
 from schemas.gtid import Flavour
 from schemas.place import Coordinates

@@ -13,7 +13,7 @@ from pymysql._auth import scramble_caching_sha2, scramble_native_password
 from millrace.cli.relay.serve import parse_address
 from millrace.errors import Fatal
 from producer.relay.layout import Subdir
-from producer.relay.source_note import read_source_note, write_source_note
+from producer.relay.notes import read_source_note, write_source_note
 from producer.serve.artificial import sign_of_life
 from producer.serve.catalogue import served_name
 from producer.serve.login import NATIVE, SHA2, ServedAccount, new_scramble, scrambled

@@ -13,8 +13,8 @@ from producer.binlog import transactions
 from producer.binlog.crc import TABLES
 from producer.binlog.gtid_runs import new_runs
 from producer.binlog.walk import walk_events
+from producer.relay.durable_end import SyncPolicy
 from producer.relay.purge import purge_before
-from producer.relay.sync import SyncPolicy
 from producer.relay.writer import BEFORE_FSYNC, RelayLog
 from schemas.gtid import Flavour
 from schemas.place import FIRST_POS
