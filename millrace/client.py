@@ -18,7 +18,6 @@ Not done here: saving the place; retrying after a Retryable error (open another 
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Self, TypeAlias
 
 from consumer.topic.decode import TopicLookUp
@@ -174,12 +173,7 @@ class Subscriber:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _taken(self, chunks: Iterator[list[TopicRecord]]) -> Iterator[Delivered]:

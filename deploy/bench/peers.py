@@ -9,7 +9,6 @@ import secrets
 import subprocess
 import sys
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from deploy.servers import Account, DatabaseServer, ServerOptions
@@ -97,12 +96,7 @@ class NativeReplica:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.server.discard()
 
     def catch_up(self) -> None:

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from deploy.local.description import ServerAddress, ServiceAddresses, StackDescription
@@ -127,12 +126,7 @@ class LocalStack:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     @cached_property

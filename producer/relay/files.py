@@ -1,6 +1,6 @@
 """The file operations that the relay log needs. Every file operation of this package goes through ``Files``.
 
-Tests implement ``Files`` to fail operation number k or to keep only durable bytes (``tests.kit.relay.disk``). ``DISK``
+Tests override ``Files`` to fail operation number k or to keep only durable bytes (``tests.kit.relay.disk``). ``DISK``
 is the real file system. Bytes are written in large pieces, so the cost of the extra call is not measurable.
 
 Guarantees: every error is an OSError with its errno. Not done here: retries. ``disk_errors`` adds the error code.
@@ -12,7 +12,6 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
 
 from millrace.errors import Retryable
 from schemas.place import Coordinates
@@ -20,67 +19,11 @@ from schemas.place import Coordinates
 OWN_FILE, OWN_FOLDER = 0o600, 0o700  # relay files hold rows in plain text
 
 
-class Files(Protocol):
-    """Operations on one file system; an ``fd`` comes from ``open`` or ``lock``."""
+class Files:
+    """Operations on the disk; an ``fd`` comes from ``open`` or ``lock``. Lists of names are unordered."""
 
     def lock(self, path: Path) -> int:
         """Lock a file and create it if it is missing; BlockingIOError if it is locked. ``close`` releases the lock."""
-
-    def is_locked(self, path: Path) -> bool:
-        """Whether a process holds the lock; False if the file is missing."""
-
-    def open(self, path: Path, *, is_new: bool = False, is_read_only: bool = False) -> int:
-        """Open a file; ``is_new`` creates or empties it."""
-
-    def close(self, fd: int) -> None:
-        """Close the file, even if that raises an error; closing makes nothing durable."""
-
-    def size(self, fd: int) -> int:
-        """Size in bytes."""
-
-    def read_into(self, fd: int, target: memoryview, offset: int) -> int:
-        """Read and return the count of bytes, which may be fewer than requested."""
-
-    def write(self, fd: int, payload: memoryview, offset: int) -> int:
-        """Write and return the count of bytes, which may be fewer than requested."""
-
-    def truncate(self, fd: int, size: int) -> None:
-        """Cut the file to ``size`` bytes."""
-
-    def sync(self, fd: int) -> None:
-        """Make the bytes and the length durable. After an error, bytes that were not durable count as lost."""
-
-    def sync_directory(self, directory: Path) -> None:
-        """Make the names in the directory durable."""
-
-    def replace(self, path: Path, onto: Path) -> None:
-        """Rename ``path`` to ``onto``, atomically."""
-
-    def unlink(self, path: Path) -> None:
-        """Remove a file if it exists."""
-
-    def make_directory(self, directory: Path) -> None: ...
-
-    def remove_directory(self, directory: Path) -> None:
-        """Remove an empty directory."""
-
-    def list_files(self, directory: Path) -> list[str]:
-        """Names of the files in a directory, unordered."""
-
-    def list_directories(self, directory: Path) -> list[str]:
-        """Names of the directories in a directory, unordered."""
-
-    def modified_at_s(self, path: Path) -> float:
-        """Time of the last write, in Unix time."""
-
-    def keep_time(self, path: Path, onto: Path) -> None:
-        """Give ``onto`` the time of the last write of ``path``."""
-
-    def free_bytes(self, directory: Path) -> int: ...
-
-
-class DiskFiles:
-    def lock(self, path: Path) -> int:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, OWN_FILE)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -90,6 +33,7 @@ class DiskFiles:
         return fd
 
     def is_locked(self, path: Path) -> bool:
+        """Whether a process holds the lock; False if the file is missing."""
         try:
             fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -104,30 +48,37 @@ class DiskFiles:
         return False
 
     def open(self, path: Path, *, is_new: bool = False, is_read_only: bool = False) -> int:
+        """Open a file; ``is_new`` creates or empties it."""
         flags = os.O_RDONLY if is_read_only else os.O_RDWR
         return os.open(
             path, flags | os.O_CLOEXEC | (os.O_CREAT | os.O_TRUNC if is_new else 0), OWN_FILE
         )
 
     def close(self, fd: int) -> None:
+        """Close the file, even if that raises an error; closing makes nothing durable."""
         os.close(fd)
 
     def size(self, fd: int) -> int:
         return os.fstat(fd).st_size
 
     def read_into(self, fd: int, target: memoryview, offset: int) -> int:
+        """Read and return the count of bytes, which may be fewer than requested."""
         return os.preadv(fd, [target], offset)
 
     def write(self, fd: int, payload: memoryview, offset: int) -> int:
+        """Write and return the count of bytes, which may be fewer than requested."""
         return os.pwrite(fd, payload, offset)
 
     def truncate(self, fd: int, size: int) -> None:
+        """Cut the file to ``size`` bytes."""
         os.ftruncate(fd, size)
 
     def sync(self, fd: int) -> None:
+        """Make the bytes and the length durable. After an error, bytes that were not durable count as lost."""
         os.fdatasync(fd)
 
     def sync_directory(self, directory: Path) -> None:
+        """Make the names in the directory durable."""
         fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
@@ -163,7 +114,7 @@ class DiskFiles:
         return shutil.disk_usage(directory).free
 
 
-DISK = DiskFiles()
+DISK = Files()
 
 
 def write_all(files: Files, fd: int, payload: memoryview, offset: int) -> None:

@@ -10,7 +10,6 @@ error after it has returned all finished batches. The end of the ``with`` block 
 
 import queue
 import threading
-from types import TracebackType
 from typing import Protocol
 
 from millrace.background import Background
@@ -49,15 +48,10 @@ class Pipeline(Background):
         self._queue: queue.Queue[RecordBatch] = queue.Queue(BATCHES_MAX)
         self._wanted = threading.Event()  # the publisher waits for a batch
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, *others: object) -> None:
         self._stop.set()
         self._wanted.set()
-        super().__exit__(kind, error, trace)
+        super().__exit__(kind, *others)
 
     def take(self, *, timeout_s: float) -> RecordBatch | None:
         """The next batch; None after ``timeout_s``. Raises the error that ended the converter."""

@@ -14,7 +14,7 @@ from producer.binlog.events import CHECKSUM_BYTES, EVENT_BYTES_MIN, HEADER_BYTES
 from producer.binlog.walk import walk_events
 from producer.relay import layout, reader, recovery
 from producer.relay import writer as relay_log
-from producer.relay.files import DiskFiles, Files
+from producer.relay.files import Files
 from producer.relay.layout import Meta
 from producer.relay.open_file import OpenFile
 from producer.relay.recovery import WalkResult, walk_file
@@ -159,10 +159,10 @@ def torn_tails_not_truncated(patch: Patch) -> None:
 def directories_not_locked(patch: Patch) -> None:
     """A second process opens the directory as well."""
 
-    def open_alone(_self: DiskFiles, path: Path) -> int:
+    def open_alone(_self: Files, path: Path) -> int:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
 
-    patch.setattr(DiskFiles, "lock", open_alone)
+    patch.setattr(Files, "lock", open_alone)
 
 
 MUTANTS = [

@@ -5,7 +5,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from producer.relay.files import DiskFiles
+from producer.relay.files import Files
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Trouble:
         return f"{self.operation} {what}{' after a half' if self.half and self.code else ''}"
 
 
-class FailingDisk(DiskFiles):
+class FailingDisk(Files):
     """``trouble`` is the current fault, ``met_count`` how often it was met. A failing close still closes the file."""
 
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
-from producer.relay.files import DiskFiles
+from producer.relay.files import Files
 
 Tree: TypeAlias = Mapping[str, bytes | None]  # relative path -> content; None: a directory
 
@@ -57,7 +57,7 @@ class Op:
 
 
 @dataclass
-class FaultyFiles(DiskFiles):
+class FaultyFiles(Files):
     """Raises ``fault`` at operation number ``fail_at`` (from 0); with ``is_lasting`` also at all later ones."""
 
     root: Path
