@@ -1,1 +1,1 @@
-"""Workloads that the demonstration, the benchmarks and the fault campaigns run against a source."""
+"""Workloads that the demonstration, the benchmarks and tests run against a source."""

@@ -8,14 +8,14 @@ import pytest
 
 from deploy.servers import DatabaseServer, sql
 from deploy.servers.programs import mysql_programs
-from deploy.workload.ledger import create_ledger, run_ledger
-from deploy.workload.ledger_parts import LedgerCounts
 from deploy.workload.shop import Connection
 from schemas.documents import TableFilter
 from schemas.place import FIRST_POS, Coordinates
 from tests.fixtures.servers import FLAVOURS, SERVICE, NewServer
 from tests.kit.apply.local import LocalRecords, apply_task, backwards, ignore, in_turn, started
 from tests.kit.capture.converter import SUBDIR, Conversion, FileReader, raw_records
+from tests.kit.workload.ledger import create_ledger, run_ledger
+from tests.kit.workload.ledger_parts import LedgerCounts
 from tests.oracle.binlog import BinlogOracle, Login, read_binlog, status_of
 from tests.oracle.binlog_text import TextOracle, parse_rows, read_text
 from tests.oracle.books import BooksOracle

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from deploy.local.services import TOPIC
-from deploy.workload.bank import create_bank, open_bank
 from deploy.workload.shop import Connection
 from tests.fixtures.stack import FaultStack
+from tests.kit.workload.bank import create_bank, open_bank
 from tests.oracle.books import BooksOracle
 from tests.oracle.reader import Reading, Topic, end_of, read_again
 from tests.oracle.tables import check_replayed, check_sums, sums_of

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from deploy.workload.ledger import KEYS, SUM
+from tests.kit.workload.ledger import KEYS, SUM
 from tests.oracle.record import Change, Ddl, Image, Message, harm
 
 Key = tuple[Any, ...]

@@ -18,11 +18,11 @@ from itertools import count
 from deploy.local.services import TOPIC
 from deploy.servers import DatabaseServer
 from deploy.servers.programs import mysql_programs
-from deploy.workload.ledger import DDL_INTERVAL_S, create_ledger, run_ledger
-from deploy.workload.ledger_parts import LedgerCounts
 from deploy.workload.shop import Connection
 from tests.fixtures.stack import FaultStack
 from tests.kit.waiting import eventually
+from tests.kit.workload.ledger import DDL_INTERVAL_S, create_ledger, run_ledger
+from tests.kit.workload.ledger_parts import LedgerCounts
 from tests.oracle.binlog import BinlogOracle, Logged, Login, read_binlog, status_of
 from tests.oracle.binlog_text import TextOracle, parse_rows, read_text
 from tests.oracle.books import BooksOracle, Table

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from deploy.workload.ledger import ACCOUNT_COUNT, OPENING
+from tests.kit.workload.ledger import ACCOUNT_COUNT, OPENING
 from tests.oracle.binlog import Column, Logged
 from tests.oracle.binlog_text import TextRow
 from tests.oracle.record import Change, Ddl, Image, Message, Step

@@ -5,9 +5,9 @@ import threading
 from typing import Any
 
 from deploy.servers.sql import Overtaken, raising_overtaken
-from deploy.workload.ledger_parts import LedgerCounts, paced
 from deploy.workload.shop import Connection
-from deploy.workload.specimens import WORDS
+from tests.kit.workload.ledger_parts import LedgerCounts, paced
+from tests.kit.workload.specimens import WORDS
 
 
 class LedgerDdl:

@@ -15,9 +15,9 @@ from contextlib import ExitStack, closing
 from functools import partial
 
 from deploy.servers.sql import Overtaken, raising_overtaken
-from deploy.workload.ledger import ACCOUNT_COUNT, OPENING
 from deploy.workload.shop import Connect, Connection
 from millrace.background import Background
+from tests.kit.workload.ledger import ACCOUNT_COUNT, OPENING
 
 TELLERS = 2
 RATE = 40.0  # transfers a second of all tellers

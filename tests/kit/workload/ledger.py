@@ -28,10 +28,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from deploy.servers.sql import Overtaken, raising_overtaken
-from deploy.workload.ledger_ddl import LedgerDdl
-from deploy.workload.ledger_parts import LedgerCounts, paced
 from deploy.workload.shop import Connect, Connection
-from deploy.workload.specimens import COLUMNS, WORDS, specimen
+from tests.kit.workload.ledger_ddl import LedgerDdl
+from tests.kit.workload.ledger_parts import LedgerCounts, paced
+from tests.kit.workload.specimens import COLUMNS, WORDS, specimen
 
 ACCOUNT_COUNT = 12
 OPENING = 1000

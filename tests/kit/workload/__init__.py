@@ -1,0 +1,1 @@
+"""Workloads in which every wrong copy is detectable."""
