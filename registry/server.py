@@ -3,12 +3,13 @@
 Maps paths to the service's functions. Answers have the type ``application/vnd.schemaregistry.v1+json``. When the store
 is fenced, because another registry has taken over its topic, the server answers 503 and ends with that error.
 
-``registry.door`` decides about TLS and tokens.
+``registry.door`` decides about TLS and tokens. Monitoring sees the requests, and whether the event loop runs.
 """
 
 import asyncio
 import json
 import socket
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -19,15 +20,15 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from millrace.errors import Fatal, Fenced, MillraceError
-from millrace.http import Page
+from millrace.http import Page, Probes
 from millrace.log import get_logger
+from millrace.metrics import counter, histogram
 from registry.door import Door
-from registry.monitoring import TICK_S, Counted, Pulse
-from registry.service import SCHEMA_INVALID, Refusal, RegistryService
-from registry.store import SchemaStore
+from registry.service import SCHEMA_INVALID, Refusal, RegistryService, SchemaStore
 from schemas.json_input import load_json
 from schemas.record.avro_schema import Json
 
@@ -282,3 +283,55 @@ def _json(status: int, content: Json) -> Response:
         status_code=status,
         media_type=CONTENT_TYPE,
     )
+
+
+HUNG_S = 30.0
+TICK_S = 1
+
+REQUESTS = counter("millrace_registry_requests_total")
+SECONDS = histogram("millrace_registry_request_seconds")
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """The application, with its requests counted."""
+
+    application: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        begun_s = time.monotonic()
+
+        async def count(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                SECONDS.observe(time.monotonic() - begun_s)
+                REQUESTS.labels(method=_method(scope), status=message["status"]).inc()
+            await send(message)
+
+        await self.application(scope, receive, count)
+
+
+def _method(scope: Scope) -> str:
+    """The method; "other" for one that the registry does not know, since a client may send any word."""
+    return (
+        scope["method"] if scope["method"] in ("GET", "HEAD", "POST", "PUT", "DELETE") else "other"
+    )
+
+
+@dataclass(slots=True)
+class Pulse:
+    """Beats in the event loop every ``TICK_S``."""
+
+    _at_s: float = field(default_factory=time.monotonic)
+
+    async def beat(self) -> None:
+        """Note that the loop runs."""
+        self._at_s = time.monotonic()
+
+    def probes(self) -> Probes:
+        """The probes of a registry that has read its topic."""
+        return Probes(hung=self._hung)
+
+    def _hung(self) -> str:
+        age_s = time.monotonic() - self._at_s
+        return f"the event loop has not run for {age_s:.0f} s" if age_s > HUNG_S else ""

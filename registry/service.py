@@ -27,13 +27,12 @@ Not done here: deleting, references between schemas, other formats than Avro, co
 
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 from millrace.errors import Fatal, Fenced, MillraceError
 from registry.catalog import Catalog, Entry
-from registry.store import SchemaStore
 from schemas.record.avro_codec import check_schema
 from schemas.record.avro_schema import Json
 
@@ -44,6 +43,21 @@ SCHEMA_INVALID = 42201
 VERSION_INVALID = 42202
 _VERSION_MAX = 2**31 - 1
 _DIGITS_MAX = 19  # of 64 bits
+
+
+class SchemaStore(Protocol):
+    """The durable schemas: entries that are only appended, by one writer. Raises errors of ``millrace.errors``.
+
+    After Fenced the process must end, because another one serves.
+    """
+
+    def load(self) -> Iterable[Entry]:
+        """Become the writer, then return all stored entries in order."""
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """Store all of the entries, or none, durably before returning."""
+
+    def close(self) -> None: ...
 
 
 class Refusal(Exception):

@@ -14,11 +14,10 @@ from millrace.metrics import METRICS, PROCESS
 from producer.relay.quarantine import find_damage, set_aside
 from producer.serve.clients import Clients
 from registry.door import Door
-from registry.monitoring import Counted, Pulse
-from registry.server import application
+from registry.server import Counted, Pulse, application
 from registry.service import RegistryService
-from registry.store import MemoryStore
 from schemas.place import Coordinates
+from tests.kit.memory_store import MemoryStore
 from tests.kit.publisher.model import ModelTopic, Outcome, batch_after
 from tests.kit.publisher.opened import opened, running
 from tests.kit.relay.damaged import NAMES, flip, lay_log, open_log
@@ -130,7 +129,7 @@ def test_event_loop_that_does_not_run_is_hung(monkeypatch: pytest.MonkeyPatch) -
     pulse = Pulse()
     asyncio.run(pulse.beat())
     assert pulse.probes().hung() == ""
-    monkeypatch.setattr("registry.monitoring.HUNG_S", -1.0)
+    monkeypatch.setattr("registry.server.HUNG_S", -1.0)
     assert "event loop" in pulse.probes().hung()
 
 

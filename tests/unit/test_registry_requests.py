@@ -15,9 +15,9 @@ from registry import door
 from registry.door import Door
 from registry.server import BODY_BYTES_MAX, application
 from registry.service import RegistryService
-from registry.store import MemoryStore
 from schemas.record.control import DDL_SCHEMA
 from tests.kit.examples import examples
+from tests.kit.memory_store import MemoryStore
 
 _SERVICE = RegistryService(MemoryStore())
 _SERVICE.register("topic-value", {"schema": DDL_SCHEMA.text})

@@ -12,8 +12,8 @@ from millrace.errors import Fatal, Fenced, Retryable
 from registry.catalog import Catalog, Entry
 from registry.server import listen
 from registry.service import Refusal, RegistryService
-from registry.store import MemoryStore
 from schemas.record.control import DDL_SCHEMA, FENCE_SCHEMA, RESOLVED_SCHEMA
+from tests.kit.memory_store import MemoryStore
 from tests.kit.waiting import eventually
 
 
