@@ -3,7 +3,6 @@
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -111,6 +110,16 @@ def test_another_lane_helps_if_the_servers_files_take_long() -> None:
     assert taken == [sets, files[3], other, None, files[2], files[1], files[0]]
 
 
+def test_only_the_lane_of_the_servers_has_a_spark_session() -> None:
+    """It runs these files after those with source sets. A lane that helps leaves them, and takes shorter ones."""
+    sets = TestFile("sets", 50, frozenset({"servers"}), uses_sets=True)
+    spark = [_file(f"spark {seconds}", seconds, "servers", "spark") for seconds in (70, 90)]
+    files = [_file(f"servers {seconds}", seconds, "servers") for seconds in (80, 85)]
+    plan = Plan.of([*files, *spark, sets], lane_count=2)
+    taken = [plan.take(lane) for lane in (0, 1, 0, 1, 1, 0)]
+    assert taken == [sets, files[1], spark[1], files[0], None, spark[0]]
+
+
 def test_files_of_the_servers_end_within_a_lanes_share() -> None:
     """As many lanes help as that needs, and no more: each further copy of the servers costs memory."""
     files = [_file(f"servers {number}", 20, "servers") for number in range(60)]
@@ -147,11 +156,11 @@ def test_cpu_time_counts_all_processes_of_a_lane() -> None:
     """A child that has ended and one that runs; a process of others does not count."""
     cpu = LaneCpu()
     cpu.since_last()
-    own_s = time.process_time()
+    spun_s, others_s = 0.2, 2.0  # our own time, of imports and of reading /proc, is between them
     more_s = 0.05  # /proc counts in ticks of 10 ms, rounded down for each process
-    with _spinning(1 + more_s), _spinning(5.0, env={}):
-        _end(_start_spinning(1 + more_s))
-        assert 2 <= cpu.since_last() < 2 + 4 + time.process_time() - own_s
+    with _spinning(spun_s + more_s), _spinning(others_s, env={}):
+        _end(_start_spinning(spun_s + more_s))
+        assert 2 * spun_s <= cpu.since_last() < others_s
 
 
 def _start_spinning(cpu_s: float, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
@@ -209,8 +218,8 @@ def test_shared_fixtures_are_found_through_others(tmp_path: Path) -> None:
         },
         "def other(spark): ...\ndef test_a(tmp_path): ...\n": set(),
     }
-    path = tmp_path / "test_it.py"
-    for text, expected in texts.items():
+    for number, (text, expected) in enumerate(texts.items()):
+        path = tmp_path / f"test_{number}.py"
         path.write_text(text)
         assert shared_fixtures(path, ("pool", "spark", "source_set")) == expected, text
 

@@ -2,7 +2,7 @@
 
 The longest file comes first, so the lanes end together. Files that need the shared database servers run in one lane,
 because each further copy costs memory and time. While they take longer than a lane's share, another lane starts a copy,
-and helps.
+and helps, except with files that need a Spark session or the source sets: these have no copy.
 """
 
 import json
@@ -30,8 +30,8 @@ OTHER_TEST_S = 4.5
 HELP_S = 60.0
 SERVERS = "servers"
 # fixtures (tests/fixtures/servers.py, spark.py) that only one lane may use
-SETS = "source_set"
-SHARED = frozenset({"pool", "spark", SETS})
+SETS, SPARK = "source_set", "spark"
+SHARED = frozenset({"pool", SPARK, SETS})
 _TEST = re.compile(r"^ *def test_", re.MULTILINE)
 
 
@@ -69,7 +69,7 @@ class TestFile:
         if path.parent.name in ("stack", "chaos"):
             needs = {"stack"}
         else:
-            needs = {SERVERS} if uses else set()
+            needs = {SERVERS, *({SPARK} & uses)} if uses else set()
         return cls(name, expected_s, frozenset(needs), SETS in uses)
 
 
@@ -93,7 +93,7 @@ class Plan:
     def take(self, lane: int) -> TestFile | None:
         """The next file of this lane; None when there is none.
 
-        First come files that only it can run, and of these the files with source sets.
+        First come files that only it can run: of these first the files with source sets, then those with Spark.
         """
         helps = self._helps(lane)
         allowed = [
@@ -104,7 +104,9 @@ class Plan:
         if not allowed:
             return None
         # min is stable: it returns the longest of its kind
-        chosen = min(allowed, key=lambda file: (not file.needs, not file.uses_sets))
+        chosen = min(
+            allowed, key=lambda file: (not file.needs, not file.uses_sets, SPARK not in file.needs)
+        )
         self.waiting.remove(chosen)
         for need in chosen.needs:
             if self.owners.setdefault(need, lane) != lane:
@@ -122,8 +124,8 @@ class Plan:
     def _may(self, lane: int, file: TestFile) -> bool:
         if any(self.owners.get(need, lane) != lane for need in file.needs):
             return False
-        # the lane with the servers leaves stacks without an owner to other lanes
-        fresh = file.needs - self.owners.keys()
+        # the lane with the servers leaves stacks without an owner to other lanes; its Spark session is not another need
+        fresh = file.needs - self.owners.keys() - {SPARK}
         return not fresh or lane not in self.owners.values()
 
     def needs_sets(self) -> bool:
