@@ -20,8 +20,14 @@ Asked = Mapping[str, frozenset[str]]  # by each fixture
 
 def shared_fixtures(path: Path, shared: Iterable[str]) -> frozenset[str]:
     """Which of ``shared`` the tests of this file use."""
+    return _used_fixtures(path).intersection(shared)
+
+
+@cache
+def _used_fixtures(path: Path) -> frozenset[str]:
+    """All fixtures that the tests of this file use."""
     module = ast.parse(path.read_text())
-    known = {**_project_fixtures(), **_fixtures(module)}
+    fixtures = {**_project_fixtures(), **_fixtures(module)}
     waiting = [
         name
         for function in _functions(module)
@@ -34,16 +40,16 @@ def shared_fixtures(path: Path, shared: Iterable[str]) -> frozenset[str]:
         name = waiting.pop()
         if name not in seen:
             seen.add(name)
-            waiting.extend(known.get(name, ()))
-    return frozenset(seen).intersection(shared)
+            waiting.extend(fixtures.get(name, ()))
+    return frozenset(seen)
 
 
 @cache
 def _project_fixtures() -> Asked:
-    found: dict[str, frozenset[str]] = {}
+    fixtures: dict[str, frozenset[str]] = {}
     for path in sorted(FIXTURES.glob("*.py")):
-        found.update(_fixtures(ast.parse(path.read_text())))
-    return found
+        fixtures.update(_fixtures(ast.parse(path.read_text())))
+    return fixtures
 
 
 def _functions(module: ast.AST) -> Iterator[ast.FunctionDef]:
