@@ -53,6 +53,34 @@ def decode_text(charset: str, value: bytes) -> str | None:
     return text
 
 
+def encode_text(charset: str, text: str) -> bytes | None:
+    """The bytes that ``decode_text`` reads as this text; None if a character of it is not in the character set."""
+    codec = UNICODE_CODECS.get(charset)
+    try:
+        if codec is not None:
+            encoded = text.encode(codec)
+        else:
+            encoded = b"".join(_code_of(charset, character) for character in text)
+    except (UnicodeEncodeError, KeyError):
+        return None
+    return encoded if decode_text(charset, encoded) == text else None
+
+
+def _code_of(charset: str, character: str) -> bytes:
+    code = _codes_by_character(charset).get(character)
+    if code is None and charset == "gb18030":
+        put = {text: code for code, text in _pairs(DIFFERENCES[charset].put)}
+        return put.get(character) or character.encode(charset)
+    if code is None:
+        raise KeyError(character)
+    return code
+
+
+@lru_cache(maxsize=64)
+def _codes_by_character(charset: str) -> Mapping[str, bytes]:
+    return {character: code for code, character in characters(charset).items()}
+
+
 @lru_cache(maxsize=64)
 def characters(charset: str) -> Mapping[bytes, str]:
     """Every code of 1 or 2 bytes, and (ujis, eucjpms) of 3 bytes that start with 0x8f, with its character.

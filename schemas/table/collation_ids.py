@@ -56,6 +56,18 @@ utf8mb4 4 45-46,224-247,255-323,608-610,1069-1070,1248-1270,2304-2503
 """
 
 
+_BIN_IDS = frozenset(
+    {
+        *(43, 46, 47, 50, 53, 55, 58, 61, 62, 249),
+        *range(64, 76),
+        *range(77, 92),
+        *(93, 96, 98),
+    }
+)
+_NO_PAD_OFFSET = 1024
+_UTF8MB4_0900_BIN = 309  # MySQL
+
+
 def charset_of(collation_id: int) -> str:
     """The server's name of the character set; Fatal MR-6006 for an id that neither server has."""
     charset = CHARSET_BY_COLLATION_ID.get(collation_id)
@@ -70,6 +82,19 @@ def character_bytes_max(charset: str) -> int:
     if width is None:
         raise Fatal("MR-6006", f"character set {charset!r} is unknown", charset=charset)
     return width
+
+
+def exact_collation(collation_id: int) -> tuple[str, bool] | None:
+    """The name of a collation that calls only the same text equal, and whether blanks at the end count as absent.
+
+    None for any other collation. MariaDB's collations without padding have the number of the padded one plus 1024.
+    """
+    padded_id = collation_id - _NO_PAD_OFFSET
+    if collation_id == _UTF8MB4_0900_BIN:
+        return "utf8mb4_0900_bin", False
+    if padded_id in _BIN_IDS:
+        return f"{charset_of(padded_id)}_nopad_bin", False
+    return (f"{charset_of(collation_id)}_bin", True) if collation_id in _BIN_IDS else None
 
 
 def _parsed() -> tuple[dict[int, str], dict[str, int]]:

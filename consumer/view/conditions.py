@@ -1,0 +1,55 @@
+"""The condition of a view over a batch of walked records."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from consumer.kernel import conditions as kernel
+from consumer.records.numbers import Ints
+from consumer.records.rows import Rows
+from schemas.view.condition import Condition
+
+Results = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A condition as arrays for ``kernel.conditions``."""
+
+    lines: Ints
+    octets: npt.NDArray[np.uint8]
+    depth: int
+
+
+def make_program(condition: Condition) -> Program:
+    """The arrays of one condition."""
+    lines = np.empty((len(condition.steps), kernel.STEP_WIDTH), np.int64)
+    octets = bytearray()
+    for place, step in enumerate(condition.steps):
+        start = len(octets)
+        octets += step.octets
+        lines[place] = (
+            step.op,
+            step.column,
+            step.comparison,
+            step.number,
+            start,
+            len(octets),
+        )
+    return Program(lines, np.frombuffer(bytes(octets), np.uint8), condition.depth)
+
+
+def evaluate(program: Program, rows: Rows, firsts: Ints) -> Results:
+    """One of ``FALSE``, ``TRUE``, ``UNKNOWN``, ``UNREADABLE`` for each image whose cells begin at ``firsts``."""
+    results = np.empty(len(firsts), np.uint8)
+    kernel.evaluate_all(
+        program.lines,
+        program.octets,
+        program.depth,
+        rows.values.payload,
+        rows.cells,
+        firsts,
+        results,
+    )
+    return results
