@@ -15,6 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from consumer.compare.compare_order import CompareOrder
 from consumer.compare.sides import Ends, Sides
+from consumer.turn.order import Calls
 from millrace.errors import Retryable
 from millrace.log import get_logger
 
@@ -22,6 +23,8 @@ G = TypeVar("G")
 A = TypeVar("A")
 _Given = TypeVar("_Given", contravariant=True)
 _Answer = TypeVar("_Answer", covariant=True)
+
+Orders = Calls[CompareOrder, Any]
 
 TRIES_MAX = 3  # of a chunk, for executors that are lost
 
@@ -44,16 +47,6 @@ class Threads:
     def run(self, work: Callable[[Sides, G], A], given: Iterator[G]) -> Generator[A, None, None]:
         """See ``Pool``. A caller that stops early breaks the sessions, so that no thread waits for a server."""
         return _answers(lambda: _Here(Sides(self._ends), work), given, self._count)
-
-
-class Orders(Protocol):
-    """Executes orders somewhere, each when it is called. Implemented with Spark."""
-
-    def compare(self, order: CompareOrder) -> Any:
-        """The answer of the order's work; raises its error. Retryable MR-5050 if the executor is lost."""
-
-    def stop(self) -> None:
-        """End all orders under way, whose calls then raise."""
 
 
 class Executors:
@@ -104,7 +97,7 @@ class _There(Generic[G, A]):
         order = CompareOrder(self.ends, self.work, given)
         for number in range(1, TRIES_MAX):
             try:
-                answer: A = self.orders.compare(order)
+                answer: A = self.orders.call(order)
             except Retryable as exc:
                 if exc.code != "MR-5050" or self.is_cut:
                     raise
@@ -113,7 +106,7 @@ class _There(Generic[G, A]):
                 )
             else:
                 return answer
-        last: A = self.orders.compare(order)
+        last: A = self.orders.call(order)
         return last
 
     def cut(self) -> None:

@@ -15,11 +15,11 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from consumer.load.copy_order import BYTES_MAX, CopyOrder, CopyTable, Sites
 from consumer.load.tables import SourceTable
 from consumer.target.loads import Amount, finish_tables, read_chunks, save_found
+from consumer.turn.order import Calls
 from drivers.mysql.catalog import TableKey
 from drivers.mysql.connection import Endpoint, MySqlSession, connect
 from millrace.errors import Fatal, Retryable
@@ -34,14 +34,7 @@ GROWTH_MAX = 4  # of a chunk's rows, from one to the next
 ROWS_FIRST = 10_000
 
 
-class Copier(Protocol):
-    """Executes orders somewhere, each when it is called."""
-
-    def copy(self, order: CopyOrder) -> Amount | None:
-        """Copy; raises the error. None if a table waits for another load now. Called by several threads."""
-
-    def stop(self) -> None:
-        """End all copies under way, whose calls then raise."""
+Copier = Calls[CopyOrder, Amount | None]  # None: a table waits for another load now
 
 
 @dataclass(slots=True)
@@ -274,7 +267,7 @@ class Job:
 
     def _copied(self, order: CopyOrder) -> Amount | None:
         try:
-            return self._copier.copy(order)
+            return self._copier.call(order)
         except (Fatal, Retryable):
             if not self._wait_now(order.tables):
                 raise

@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from pickle import PickleError
-from typing import Any, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 from uuid import uuid4
 
 import pyspark
@@ -135,13 +135,13 @@ class SparkDriver:
         """Executes turns outside the query of a task."""
         return Turns(self, name, source)
 
-    def copies(self, task: str) -> "Copies":
+    def copies(self, task: str) -> "SparkCalls[CopyOrder, Amount | None]":
         """Executes the copies of a load."""
-        return Copies(self, task)
+        return SparkCalls(self, f"load {task}", execute_copy)
 
-    def comparisons(self, task: str) -> "Comparisons":
+    def comparisons(self, task: str) -> "SparkCalls[CompareOrder, Any]":
         """Executes the chunks of a comparison."""
-        return Comparisons(self, task)
+        return SparkCalls(self, f"compare {task}", execute_compare)
 
     def rehearse(self) -> None:
         """Start as for a task up to the first records, without a topic, then end the JVM. Fatal MR-5051."""
@@ -397,55 +397,25 @@ def _collected(context: SparkContext, given: Sequence[G], work: Callable[[G], A]
     return answers
 
 
-class _Calls:
-    """Calls in executors, each in a Spark job of one task. Made by several threads."""
+class SparkCalls(Generic[G, A]):
+    """Calls in executors, each in a Spark job of one task (``consumer.turn.order.Calls``)."""
 
-    def __init__(self, driver: SparkDriver, name: str) -> None:
-        self._driver = driver
+    def __init__(self, driver: SparkDriver, name: str, work: Callable[[G], Answer[A]]) -> None:
+        self._driver, self._work = driver, work
         self._group = f"{name} {next(_groups)}"
 
     @_translated_errors()
-    def call(self, given: G, work: Callable[[G], Answer[A]]) -> A:
-        """The result; raises the error of ``work``. Retryable MR-5050 if it was stopped."""
+    def call(self, order: G) -> A:
+        """See ``Calls``."""
         context = self._driver.session.sparkContext
         context.setJobGroup(self._group, self._group)  # of this thread
-        (answer,) = _collected(context, [given], work)
+        (answer,) = _collected(context, [order], self._work)
         return result_of(answer)
 
     def stop(self) -> None:
         """End all calls under way, and those that begin later."""
         with suppress(*_FAILURES):  # the JVM may have ended
             self._driver.session.sparkContext.cancelJobGroup(self._group)
-
-
-class Copies:
-    """The copies of one load."""
-
-    def __init__(self, driver: SparkDriver, task: str) -> None:
-        self._calls = _Calls(driver, f"load {task}")
-
-    def copy(self, order: CopyOrder) -> Amount | None:
-        """Copy in an executor; raises its error. Retryable MR-5050 if it was stopped."""
-        return self._calls.call(order, execute_copy)
-
-    def stop(self) -> None:
-        """End all copies under way."""
-        self._calls.stop()
-
-
-class Comparisons:
-    """The chunks of one comparison."""
-
-    def __init__(self, driver: SparkDriver, task: str) -> None:
-        self._calls = _Calls(driver, f"compare {task}")
-
-    def compare(self, order: CompareOrder) -> Any:
-        """Compare in an executor; raises its error. Retryable MR-5050 if it was stopped, or the executor was lost."""
-        return self._calls.call(order, execute_compare)
-
-    def stop(self) -> None:
-        """End all chunks under way."""
-        self._calls.stop()
 
 
 def _failure(exc: BaseException) -> MillraceError:

@@ -7,6 +7,7 @@
     ShareEnd    how far that came
     Failure     an error of Millrace as a value; other errors end the Spark task
     Answer      an Outcome, ShareEnd or Failure, with the incidents of the executor
+    Calls       gives orders of one kind to executors, as a load and a comparison do
 
 All are values that Spark can send.
 """
@@ -15,7 +16,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import astuple, dataclass, field
 from enum import StrEnum
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from consumer.tables.table_plans import Notes
 from consumer.target.progress import Mark, Owner
@@ -210,3 +211,17 @@ def result_of(answer: Answer[T]) -> T:
     if isinstance(answer.result, Failure):
         raise answer.result.error()
     return answer.result
+
+
+_Order = TypeVar("_Order", contravariant=True)
+_Result = TypeVar("_Result", covariant=True)
+
+
+class Calls(Protocol[_Order, _Result]):
+    """Executes orders somewhere, each when it is called, by any thread. Implemented with Spark."""
+
+    def call(self, order: _Order) -> _Result:
+        """The result; raises the error. Retryable MR-5050 if it was stopped, or the executor was lost."""
+
+    def stop(self) -> None:
+        """End all calls under way, which then raise."""

@@ -95,13 +95,13 @@ def test_killed_executor_repeats_its_chunk(follower: Follower, spark: SparkDrive
         def __init__(self) -> None:
             self.orders = spark.comparisons(follower.task)
 
-        def compare(self, order: CompareOrder) -> object:
+        def call(self, order: CompareOrder) -> object:
             """See ``Orders``."""
             if lost:
-                return self.orders.compare(order)
+                return self.orders.call(order)
             try:
                 with armed(spark, fault):
-                    return self.orders.compare(order)
+                    return self.orders.call(order)
             except Retryable as exc:
                 lost.append(exc.code)
                 raise

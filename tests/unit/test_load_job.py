@@ -43,7 +43,7 @@ class _DeafCopier:
     began: threading.Event = field(default_factory=threading.Event)
     heard: threading.Event = field(default_factory=threading.Event)
 
-    def copy(self, _: CopyOrder) -> Amount | None:
+    def call(self, _: CopyOrder) -> Amount | None:
         self.began.set()
         assert self.heard.wait(PATIENCE_S)
         raise Retryable("MR-5050", "stopped")
@@ -78,7 +78,7 @@ class _FailingCopier:
     error: Fatal | Retryable
     copied: list[str] = field(default_factory=list)
 
-    def copy(self, order: CopyOrder) -> Amount | None:
+    def call(self, order: CopyOrder) -> Amount | None:
         name = order.tables[0].key[1]
         if name == self.failing:
             raise self.error
@@ -141,7 +141,7 @@ class _CountingCopier:
 
     copied: list[int] = field(default_factory=list)
 
-    def copy(self, order: CopyOrder) -> Amount | None:
+    def call(self, order: CopyOrder) -> Amount | None:
         assert order.chunk is not None
         self.copied.append(order.chunk.number)
         return Amount(1, 1)

@@ -61,7 +61,7 @@ class LocalCopier:
     before: Callable[[CopyOrder], object] = lambda _: None
     orders: list[CopyOrder] = field(default_factory=list)
 
-    def copy(self, order: CopyOrder) -> Amount | None:
+    def call(self, order: CopyOrder) -> Amount | None:
         """See ``Copier``."""
         self.before(order)
         self.orders.append(order)

@@ -64,9 +64,9 @@ class Turns:
 
 
 class Copies:
-    """See ``consumer.spark.session.Copies``."""
+    """See ``consumer.turn.order.Calls``."""
 
-    def copy(self, order: CopyOrder) -> Amount | None:
+    def call(self, order: CopyOrder) -> Amount | None:
         """Copy in the calling thread."""
         return result_of(execute_copy(order))
 
