@@ -13,9 +13,9 @@ from millrace.errors import Retryable
 from millrace.process.privacy import keep_private
 from schemas.documents import TaskKind
 from zk.lease.membership import WorkerIdentity, process_name
+from zk.placement.assignment import listed
 from zk.placement.fleet import WorkerView, check_drain, read_fleet, worker_named, worker_views
 from zk.placement.nodes import drain_content
-from zk.placement.reasons import listed
 from zk.tree.store import Store
 
 POLL_S = 0.5

@@ -34,10 +34,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from schemas.documents import ApplyTask, Placement, TaskKind, Work
-from zk.placement.reasons import why_no_worker
 
 NO_WISHES: Mapping[str, str] = MappingProxyType({})
 NO_LABELS: frozenset[str] = frozenset()
+NAMES_MAX = 3  # workers named in a reason; the others are counted
+UNITS = {TaskKind.CAPTURE: "sets", TaskKind.APPLY: "tasks"}  # what a capacity counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,3 +330,34 @@ def _home(unit: str, after: _Board, aim: _Board, wishes: Mapping[str, str]) -> s
     is_calm = all(its.is_settled and not its.is_drained for its in after.workers.values())
     is_for_good = home in after.workers and worker == aim.at.get(unit)
     return worker if worker and is_calm and is_for_good else home
+
+
+def why_no_worker(
+    labels: frozenset[str], workers: Mapping[str, Candidate], load: Mapping[str, int]
+) -> str:
+    """Why no worker may take a unit: the missing label, or those that are full or drained.
+
+    ``workers``: those of the unit's kind.
+    """
+    kind = next(iter(workers.values())).kind
+    missing = sorted(labels - {label for its in workers.values() for label in its.labels})
+    if missing:
+        return f"no {kind} worker has the label {' or '.join(missing)}"
+    fitting = {name: its for name, its in workers.items() if labels <= its.labels}
+    if not fitting:
+        return f"no {kind} worker has all the labels {', '.join(sorted(labels))}"
+    states = [
+        f"{name} is drained"
+        if its.is_drained
+        else f"{name} is full ({load[name]} of {its.capacity} {UNITS[kind]})"
+        for name, its in sorted(fitting.items())
+    ]
+    having = f" with {', '.join(sorted(labels))}" if labels else ""
+    return f"no {kind} worker{having} has room: {listed(states, separator='; ')}"
+
+
+def listed(names: Collection[str], *, separator: str = ", ") -> str:
+    """The first ``NAMES_MAX`` names and the number of the others."""
+    shown = list(names)[:NAMES_MAX]
+    hidden = len(names) - len(shown)
+    return separator.join(shown) + (f" and {hidden} more" if hidden else "")

@@ -13,9 +13,8 @@ from zk.client.session import Node, Session
 from zk.lease.election import unsettled_of
 from zk.lease.lease import holder_of
 from zk.lease.membership import Registered, registered
-from zk.placement.assignment import Placeable
+from zk.placement.assignment import UNITS, Placeable, listed
 from zk.placement.nodes import workers_of
-from zk.placement.reasons import UNITS, listed
 from zk.placement.scheduler import Snapshot, placeables
 from zk.tree.entries import WORK_FOLDERS, work_entries
 from zk.tree.paths import Tree
