@@ -1,6 +1,6 @@
 """Where a snapshot is: the part of a capture task's progress that its next owner needs to continue it.
 
-A snapshot publishes the rows that tables have already, table by table and chunk by chunk (``schemas.chunks``). Its
+A snapshot publishes the rows that tables have already, table by table, chunk by chunk (``drivers.mysql.chunks``). Its
 state is in each ``resolved`` and ``fence`` record while it runs. So a chunk's rows and the state after them are in one
 Kafka transaction.
 
@@ -24,7 +24,7 @@ Name = tuple[str, str]  # database, table
 
 @dataclass(frozen=True, slots=True)
 class TablePlace:
-    """The table under way. ``after``: the last ``schemas.chunks.chunk.Border``; () before a chunk is published.
+    """The table under way. ``after``: the last ``drivers.mysql.chunks.chunk.Border``; () before a chunk is published.
 
     ``chunks`` and ``rows`` count what is published of it.
     """

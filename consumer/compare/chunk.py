@@ -20,9 +20,9 @@ from consumer.compare.settle import LOOKS_MAX, Suspect, look, unmatched
 from consumer.compare.show import shown, with_left
 from consumer.compare.sides import Sides, batches, rows, states
 from consumer.compare.table import Name, Pair, Side
+from drivers.mysql.chunks.borders import parts
+from drivers.mysql.chunks.chunk import Chunk
 from drivers.mysql.connection import MySqlSession
-from schemas.chunks.borders import parts
-from schemas.chunks.chunk import Chunk
 
 SUSPECTS_MAX = 200_000  # of each side, about 40 MB; the rest is only counted
 

@@ -19,10 +19,10 @@ from consumer.compare.tables import ALTERED, LOADED, Admits, pairs
 from consumer.compare.throttle import Throttle
 from consumer.target.streams import tables_in_loads
 from drivers.mysql.catalog import TableKey
+from drivers.mysql.chunks.borders import chunks
+from drivers.mysql.chunks.chunk import Chunk
 from drivers.mysql.errors import TABLE_CHANGED
 from millrace.errors import MillraceError
-from schemas.chunks.borders import chunks
-from schemas.chunks.chunk import Chunk
 
 CHUNK_ROWS = 100_000  # about 0.1 s on each side
 THREADS = 4  # two keep both servers busy; the others wait for the target

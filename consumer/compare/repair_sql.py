@@ -30,8 +30,8 @@ from consumer.compare.table import Name, Pair
 from consumer.tables.json_documents import by_expression
 from consumer.tables.table_plan import SPATIAL_TYPES
 from drivers.mysql.catalog import CatalogColumn
+from drivers.mysql.chunks.key import whole_number
 from drivers.mysql.connection import Row, text_of
-from schemas.chunks.key import whole_number
 from schemas.sql.quoting import characters, escaped, hex_bytes, number, quoted
 
 _BYTES = SPATIAL_TYPES | {"vector", "binary", "varbinary"}

@@ -28,10 +28,10 @@ from consumer.compare.schedule import Last
 from consumer.compare.table import Pair
 from consumer.target.progress import DATABASE, add_column, has_column
 from consumer.target.streams import tables_in_loads
+from drivers.mysql.chunks.chunk import Chunk, border_of_json, border_to_json
 from drivers.mysql.connection import Endpoint, MySqlSession, Row, connect, text_of
 from millrace.errors import Fatal, Retryable
 from millrace.faults import fault_point, register
-from schemas.chunks.chunk import Chunk, border_of_json, border_to_json
 from schemas.stages import ComparedCounts, ComparedResult
 
 LOCK_S = 2  # a server notices within milliseconds that the holder was killed

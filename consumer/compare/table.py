@@ -15,8 +15,8 @@ from functools import partial
 
 from consumer.tables.digest import TableDigest, table_digest
 from drivers.mysql.catalog import CatalogTable, TableKey, UniqueKey
-from schemas.chunks.chunk import EVERYTHING, Chunk
-from schemas.chunks.key import FORCED, ChunkKey, chunk_key
+from drivers.mysql.chunks.chunk import EVERYTHING, Chunk
+from drivers.mysql.chunks.key import FORCED, ChunkKey, chunk_key
 from schemas.gtid import Flavour
 from schemas.sql.quoting import hex_bytes
 

@@ -12,8 +12,8 @@ from consumer.copy.columns import CopyColumn, copy_column
 from consumer.tables.load_data import load_sql
 from consumer.tables.table_plan import target_column
 from drivers.mysql.catalog import CatalogColumn, CatalogTable, Inventory
+from drivers.mysql.chunks.key import FORCED, chunk_key
 from millrace.errors import Fatal
-from schemas.chunks.key import FORCED, chunk_key
 from schemas.sql.quoting import quoted, table_name
 
 

@@ -21,10 +21,10 @@ from consumer.load.tables import SourceTable
 from consumer.target.loads import Amount, finish_tables, read_chunks, save_found
 from consumer.turn.order import Calls
 from drivers.mysql.catalog import TableKey
+from drivers.mysql.chunks.borders import chunks
+from drivers.mysql.chunks.chunk import Chunk
 from drivers.mysql.connection import Endpoint, MySqlSession, connect
 from millrace.errors import Fatal, Retryable
-from schemas.chunks.borders import chunks
-from schemas.chunks.chunk import Chunk
 from schemas.sql.quoting import table_name
 
 AHEAD = 2

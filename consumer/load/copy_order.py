@@ -27,12 +27,12 @@ from consumer.target.progress import Owner, check_fence
 from consumer.target.sessions import Sessions
 from consumer.turn.order import Answer, guarded
 from drivers.mysql.catalog import CatalogColumn, TableKey
+from drivers.mysql.chunks.borders import chunks
+from drivers.mysql.chunks.chunk import EVERYTHING, Chunk
+from drivers.mysql.chunks.key import ChunkKey, chunk_key
 from drivers.mysql.connection import Endpoint, MySqlSession, connect
 from drivers.mysql.snapshot_position import begin_exact, read_end
 from millrace.errors import Fatal, Retryable
-from schemas.chunks.borders import chunks
-from schemas.chunks.chunk import EVERYTHING, Chunk
-from schemas.chunks.key import ChunkKey, chunk_key
 from schemas.sql.quoting import table_name
 
 LOADS = -3  # the lane of an executor's session for a load; of further threads of a process, the numbers below

@@ -22,8 +22,8 @@ from consumer.load.tables import Admission, SourceTable, check_same, groups, mis
 from consumer.target import loads
 from consumer.target.loads import COPIES, WAITS, LoadTable, Reach
 from drivers.mysql.catalog import CatalogTable, TableKey
+from drivers.mysql.chunks.key import chunk_key
 from millrace.errors import Fatal
-from schemas.chunks.key import chunk_key
 from schemas.documents import LoadRules
 
 _LINKED = "it is linked with a table that was changed during the load"

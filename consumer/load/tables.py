@@ -24,9 +24,9 @@ from drivers.mysql.catalog import (
     TableKey,
     UniqueKey,
 )
+from drivers.mysql.chunks.key import ChunkKey, chunk_key
 from drivers.mysql.grants import as_grant_pattern
 from millrace.errors import Fatal
-from schemas.chunks.key import ChunkKey, chunk_key
 from schemas.documents import ApplyTask, CaptureTask, SetDocument, TableFilter
 
 DIFFERENCES_NAMED = 5

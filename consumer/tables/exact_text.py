@@ -26,8 +26,8 @@ from uuid import UUID
 
 from consumer.tables.table_plan import SPATIAL_TYPES
 from drivers.mysql.catalog import CatalogColumn, CatalogTable
+from drivers.mysql.chunks.key import whole_number
 from drivers.mysql.connection import MySqlSession, Row
-from schemas.chunks.key import whole_number
 from schemas.sql.quoting import charset_name, escaped, hex_bytes, quoted
 
 DIGEST_SHOWN = 12  # hex digits

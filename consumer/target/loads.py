@@ -25,10 +25,10 @@ from dataclasses import dataclass
 
 from consumer.target.progress import DATABASE, Mark, Owner, check_fence, insert_mark
 from drivers.mysql.catalog import TableKey
+from drivers.mysql.chunks.chunk import Chunk, border_of_json, border_to_json
 from drivers.mysql.connection import MySqlSession, Row
 from millrace.errors import Fenced
 from millrace.faults import fault_point, register
-from schemas.chunks.chunk import Chunk, border_of_json, border_to_json
 from schemas.gtid import Flavour, parse_gtid_set, unite
 
 FIRST = 0  # the batch of the first load

@@ -26,6 +26,8 @@ from drivers.mysql.catalog import (
     read_sizes,
     read_table,
 )
+from drivers.mysql.chunks.chunk import EVERYTHING, Border, Chunk
+from drivers.mysql.chunks.key import FORCED
 from drivers.mysql.connection import MySqlSession
 from drivers.mysql.errors import NO_COLUMN, NO_DATABASE, NO_TABLE, TABLE_CHANGED
 from drivers.mysql.grants import Role, as_grant_pattern, held_grants, needed_grants, shown
@@ -37,8 +39,6 @@ from producer.snapshot.images import Images, read_images
 from producer.snapshot.select_list import SESSION, Selection
 from producer.snapshot.structure import refusal, snapshot_key, table_schema
 from producer.source.connection import Login, connect_member
-from schemas.chunks.chunk import EVERYTHING, Border, Chunk
-from schemas.chunks.key import FORCED
 from schemas.documents import Member
 from schemas.gtid import Flavour, GtidPosition, GtidSet
 from schemas.record.control import Origin

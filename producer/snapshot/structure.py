@@ -15,8 +15,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from drivers.mysql.catalog import CatalogColumn, CatalogTable
+from drivers.mysql.chunks.key import ChunkKey, chunk_key
 from millrace.errors import Fatal
-from schemas.chunks.key import ChunkKey, chunk_key
 from schemas.gtid import Flavour
 from schemas.table.structure import (
     BINARY,

@@ -162,7 +162,7 @@ def _is_of_kernels(path: Path) -> bool:
 
 
 def test_no_sql_reads_a_number_by_adding_zero() -> None:
-    """The sum is a DOUBLE for a SET, an ENUM and a text: it has 53 bits. ``schemas.chunks.key.whole_number`` has 64."""
+    """The sum is a DOUBLE for a SET, an ENUM and a text: it has 53 bits. ``whole_number`` of a key has 64."""
     found = [
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for path in python_files()

@@ -7,10 +7,10 @@ import pytest
 
 from deploy.servers import DatabaseServer
 from drivers.mysql.catalog import read_inventory
+from drivers.mysql.chunks.borders import chunks, parts
+from drivers.mysql.chunks.chunk import Border, Chunk
+from drivers.mysql.chunks.key import ChunkKey, chunk_key
 from drivers.mysql.connection import MySqlSession, connect
-from schemas.chunks.borders import chunks, parts
-from schemas.chunks.chunk import Border, Chunk
-from schemas.chunks.key import ChunkKey, chunk_key
 from schemas.gtid import Flavour
 from schemas.sql.quoting import table_name
 from tests.kit.apply.local import endpoint_of

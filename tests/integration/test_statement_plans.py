@@ -21,11 +21,11 @@ from consumer.copy import TablePair, copy_chunk
 from consumer.target.progress import Mark, create_tables, insert_mark
 from deploy.servers import DatabaseServer
 from drivers.mysql.catalog import CatalogTable, Inventory, read_inventory
+from drivers.mysql.chunks.borders import chunks, next_border
+from drivers.mysql.chunks.chunk import Chunk
+from drivers.mysql.chunks.key import ChunkKey, chunk_key
 from drivers.mysql.connection import connect
 from producer.snapshot.chunk_read import ReadChunk
-from schemas.chunks.borders import chunks, next_border
-from schemas.chunks.chunk import Chunk
-from schemas.chunks.key import ChunkKey, chunk_key
 from schemas.documents import ConflictPolicy
 from schemas.gtid import Flavour
 from schemas.sql.quoting import table_name

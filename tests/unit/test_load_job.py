@@ -18,9 +18,9 @@ from consumer.target import loads
 from consumer.target.loads import Amount, LoadChunk, LoadTable, Reach
 from consumer.target.progress import Owner
 from drivers.mysql.catalog import CatalogTable, TableKey
+from drivers.mysql.chunks.chunk import Border, Chunk
 from drivers.mysql.connection import Endpoint
 from millrace.errors import Fatal, Retryable
-from schemas.chunks.chunk import Border, Chunk
 from schemas.documents import LoadRules
 from tests.kit.waiting import PATIENCE_S, eventually
 

@@ -14,7 +14,7 @@ Pure.
 import json
 from dataclasses import dataclass
 
-from schemas.chunks.key import NOTHING, ChunkKey
+from drivers.mysql.chunks.key import NOTHING, ChunkKey
 
 EVERYTHING = "TRUE"
 

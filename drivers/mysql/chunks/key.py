@@ -25,8 +25,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
-from typing import Protocol
 
+from drivers.mysql.catalog import CatalogColumn, UniqueKey
 from schemas.sql.quoting import characters, charset_name, hex_bytes, number, quoted, string
 
 _LONG = {"tinytext", "text", "mediumtext", "longtext"}
@@ -39,66 +39,6 @@ LISTED_MAX = 256  # numbers; with more, the servers stop looking them up one by 
 _DOUBLE_MAX = 1 << 53  # the servers compare a SET with a number as DOUBLE
 NOTHING = "FALSE"
 FORCED = " FORCE INDEX (PRIMARY)"  # no primary key can be hidden
-
-
-class TableColumn(Protocol):
-    """A column as a server describes it, in lower case but for its name."""
-
-    @property
-    def name(self) -> str:
-        """As the server writes it."""
-
-    @property
-    def base_type(self) -> str:
-        """The type without its length, such as ``varchar``."""
-
-    @property
-    def type_text(self) -> str:
-        """The type as in a definition, such as ``enum('a','b')``."""
-
-    @property
-    def charset(self) -> str:
-        """ "" for a column without one."""
-
-    @property
-    def collation(self) -> str:
-        """ "" for a column without one."""
-
-    @property
-    def nullable(self) -> bool:
-        """Whether it may be NULL."""
-
-    @property
-    def generated(self) -> bool:
-        """Whether the server computes it."""
-
-
-class TableIndex(Protocol):
-    """A unique key, see ``drivers.mysql.catalog.UniqueKey``."""
-
-    @property
-    def name(self) -> str:
-        """As the server writes it."""
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Their names in key order."""
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether it has no expression and no prefix."""
-
-    @property
-    def has_period(self) -> bool:
-        """MariaDB's WITHOUT OVERLAPS."""
-
-    @property
-    def finds_rows(self) -> bool:
-        """Whether the server looks for rows in it: it is neither hidden nor kept as a hash."""
-
-    @property
-    def descending(self) -> tuple[str, ...]:
-        """The names of the columns in descending order."""
 
 
 class _Form(Enum):
@@ -201,7 +141,7 @@ def whole_number(name: str) -> str:
 
 
 def chunk_key(
-    columns: Mapping[str, TableColumn], unique_keys: Sequence[TableIndex]
+    columns: Mapping[str, CatalogColumn], unique_keys: Sequence[UniqueKey]
 ) -> ChunkKey | None:
     """The chunk key of a table with these columns and unique keys; None if it has none."""
     usable = [key for key in unique_keys if _is_usable(columns, key)]
@@ -218,7 +158,7 @@ def chunk_key(
     )
 
 
-def _is_usable(columns: Mapping[str, TableColumn], key: TableIndex) -> bool:
+def _is_usable(columns: Mapping[str, CatalogColumn], key: UniqueKey) -> bool:
     if not key.is_whole or key.has_period or not key.columns or not key.finds_rows:
         return False
     named = [columns.get(name) for name in key.columns]
@@ -228,7 +168,9 @@ def _is_usable(columns: Mapping[str, TableColumn], key: TableIndex) -> bool:
     )
 
 
-def _rank(columns: Mapping[str, TableColumn], key: TableIndex) -> tuple[bool, bool, bool, int, str]:
+def _rank(
+    columns: Mapping[str, CatalogColumn], key: UniqueKey
+) -> tuple[bool, bool, bool, int, str]:
     named = [columns[name] for name in key.columns]
     return (
         key.name != "PRIMARY",
@@ -239,7 +181,7 @@ def _rank(columns: Mapping[str, TableColumn], key: TableIndex) -> tuple[bool, bo
     )
 
 
-def _column(column: TableColumn) -> KeyColumn:
+def _column(column: CatalogColumn) -> KeyColumn:
     name, base = quoted(column.name).decode(), column.base_type
     if base in _LABELS:
         return KeyColumn(
@@ -258,7 +200,7 @@ def _column(column: TableColumn) -> KeyColumn:
     return KeyColumn(column.name, name, f"CAST({name} AS CHAR)", form)
 
 
-def _numbers(column: TableColumn) -> int:
+def _numbers(column: CatalogColumn) -> int:
     """How many numbers the values of an ENUM or a SET have; 0 above ``LISTED_MAX``. An ENUM also has 0."""
     labels = len(_LABEL.findall(column.type_text))
     count = labels + 1 if column.base_type == "enum" else 1 << labels
