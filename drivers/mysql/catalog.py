@@ -16,11 +16,11 @@ from drivers.mysql.connection import MySqlSession
 from drivers.mysql.folds import read_folds
 from drivers.mysql.layered import LayeredMap, layered
 from millrace.errors import Fatal, Retryable
-from schemas.documents.table_filter import SYSTEM_DATABASES
 from schemas.gtid import Flavour
 from schemas.sql.expressions import Operand, depends_on_session
 from schemas.sql.overlaps import has_period
 from schemas.sql.quoting import quoted, table_name
+from schemas.table.structure import SYSTEM_DATABASES
 
 TableKey = tuple[str, str]
 _DOCUMENT_ID = "FTS_DOC_ID"

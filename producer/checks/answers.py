@@ -14,7 +14,8 @@ from millrace.checks.clock import CLOCK_SQL, Clock, read_clock
 from millrace.errors import MillraceError
 from producer.source.connection import Login, connect_member
 from schemas.documents.model import Member
-from schemas.documents.table_filter import SYSTEM_DATABASES, TableFilter
+from schemas.documents.table_filter import TableFilter
+from schemas.table.structure import SYSTEM_DATABASES
 
 
 @dataclass(frozen=True, slots=True)

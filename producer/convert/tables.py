@@ -39,11 +39,10 @@ from producer.convert.kernel import state as s
 from producer.convert.kernel.walk import find_table
 from producer.convert.rows_head import INSERT
 from producer.convert.table_filter import NameFilter
-from schemas.documents.table_filter import SYSTEM_DATABASES
 from schemas.gtid import Flavour
 from schemas.record.avro_schema import SOURCE_VERSION, AvroSchema, envelope_schema, key_schema
 from schemas.record.control import Origin, RegisteredSchema, SchemaRecord
-from schemas.table.structure import TableSchema, TypeCode
+from schemas.table.structure import SYSTEM_DATABASES, TableSchema, TypeCode
 from schemas.table.table_map import parse_table_map
 
 Register = Callable[[str, str], int]

@@ -4,9 +4,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-SYSTEM_DATABASES = frozenset(
-    {"mysql", "sys", "information_schema", "performance_schema", "millrace"}
-)
+from schemas.table.structure import SYSTEM_DATABASES
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,8 @@ from secrets import token_hex
 from deploy.servers import DatabaseServer, DatabaseSet
 from deploy.servers.client import client_command
 from millrace.errors import MillraceError
-from schemas.documents.table_filter import SYSTEM_DATABASES
 from schemas.gtid import Flavour
+from schemas.table.structure import SYSTEM_DATABASES
 from tests.kit.apply.local import apply_task, run_once
 from tests.kit.apply.topic import RecordStream
 from tests.kit.binlog.session import LoggedSession, session

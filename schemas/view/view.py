@@ -1,0 +1,164 @@
+"""A view as a value: which tables of a set topic others receive, under which names, with which rows and columns.
+
+    View ── TableRule ── columns ── Mask
+             source    pattern of database.table; a star's text is {1}, {2}, … in the names and values of the rule
+             target    database.table that the rows get
+             where     the canonical text of a condition; "" admits all rows
+             keep      the only columns that pass; () for all
+             drop      columns that do not pass
+             rename    (column, new name)
+             add       (new name, a text or a whole number)
+             masks     (name in the view, Mask)
+             merge     whether several tables may have one name
+
+The first rule that matches a table decides; a table that no rule matches is not in the view. ``documents.view`` reads
+and prints it; ``table_view`` applies it to the structure of a table.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+
+from schemas.table.structure import SYSTEM_DATABASES
+
+SAME_NAME = "{database}.{table}"
+
+_PLACE = re.compile(r"\{(\w+)\}")
+
+
+class MaskKind(StrEnum):
+    """Replacements of a value."""
+
+    HMAC = "hmac-sha256"
+    REDACT = "redact"
+    TRUNCATE = "truncate"
+
+
+@dataclass(frozen=True, slots=True)
+class Mask:
+    """``secret`` is the reference of the HMAC's key, ``length`` the number of characters that TRUNCATE leaves."""
+
+    kind: MaskKind
+    secret: str = ""
+    length: int = 0
+
+    def __str__(self) -> str:
+        content = self.secret or (str(self.length) if self.kind is MaskKind.TRUNCATE else "")
+        return f"{self.kind}({content})" if content else str(self.kind)
+
+
+@dataclass(frozen=True, slots=True)
+class TableRule:
+    """The tables that one pattern matches; see the module."""
+
+    source: str
+    target: str = SAME_NAME
+    where: str = ""
+    keep: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+    rename: tuple[tuple[str, str], ...] = ()
+    add: tuple[tuple[str, str | int], ...] = ()
+    masks: tuple[tuple[str, Mask], ...] = ()
+    merge: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A rule, and the texts of ``{1}``, ``{database}`` and so on for one table."""
+
+    rule: TableRule
+    texts: tuple[tuple[str, str], ...]
+
+    @property
+    def name(self) -> tuple[str, str]:
+        """Database and table in the view."""
+        texts = dict(self.texts)
+        database, table = self.rule.target.split(".")  # a name that is filled in may have a dot
+        return filled(database, texts), filled(table, texts)
+
+    @property
+    def added(self) -> tuple[tuple[str, str | int], ...]:
+        """The added columns with their values."""
+        texts = dict(self.texts)
+        return tuple(
+            (name, filled(value, texts) if isinstance(value, str) else value)
+            for name, value in self.rule.add
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The rules in their order."""
+
+    rules: tuple[TableRule, ...]
+
+    def match(self, database: str, table: str) -> Match | None:
+        """The rule that decides about a table; None if the table is not in the view."""
+        if database.lower() in SYSTEM_DATABASES:
+            return None
+        for rule in self.rules:
+            if (stars := _stars(rule.source, database, table)) is not None:
+                texts = {str(number): text for number, text in enumerate(stars, 1)}
+                texts |= {"database": database, "table": table}
+                return Match(rule, tuple(texts.items()))
+        return None
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 in hex: equal for equal views, whatever the order and spelling of their document."""
+        return hashlib.sha256(json.dumps(plain_view(self), sort_keys=True).encode()).hexdigest()
+
+
+def plain_view(view: View) -> list[dict[str, object]]:
+    """The rules as a document has them. Fields with their default are left out."""
+    return [_plain_rule(rule) for rule in view.rules]
+
+
+def _plain_rule(rule: TableRule) -> dict[str, object]:
+    columns: dict[str, object] = {
+        "keep": list(rule.keep),
+        "drop": list(rule.drop),
+        "rename": dict(rule.rename),
+        "add": dict(rule.add),
+    }
+    plain: dict[str, object] = {
+        "from": rule.source,
+        "to": rule.target if rule.target != SAME_NAME else "",
+        "where": rule.where,
+        "columns": {name: value for name, value in columns.items() if value},
+        "mask": {name: str(mask) for name, mask in rule.masks},
+        "merge": rule.merge,
+    }
+    return {name: value for name, value in plain.items() if value}
+
+
+def star_count(pattern: str) -> int:
+    """How many texts a pattern gives: ``{1}`` to ``{n}``."""
+    return pattern.count("*")
+
+
+def places_of(text: str) -> tuple[str, ...]:
+    """The words between braces."""
+    return tuple(_PLACE.findall(text))
+
+
+def filled(text: str, texts: Mapping[str, str]) -> str:
+    """A name or value with its places filled. KeyError for an unknown place."""
+    return _PLACE.sub(lambda place: texts[place[1]], text)
+
+
+@lru_cache(maxsize=4096)  # called for each table map of each rule
+def _stars(pattern: str, database: str, table: str) -> tuple[str, ...] | None:
+    """The texts of the stars; the pattern is split at its first dot, later dots belong to the table."""
+    of_database, _, of_table = pattern.partition(".")
+    found = re.fullmatch(_expression(of_database), database, re.DOTALL)
+    other = re.fullmatch(_expression(of_table), table, re.DOTALL)
+    return found.groups() + other.groups() if found and other else None
+
+
+def _expression(pattern: str) -> str:
+    return "".join("(.*)" if c == "*" else "." if c == "?" else re.escape(c) for c in pattern)
