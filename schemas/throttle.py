@@ -1,24 +1,11 @@
 """When reading many rows pauses: the member that is read falls behind, or a server is busy. Pure."""
 
 from dataclasses import dataclass
-from typing import Protocol
+
+from schemas.documents import LoadRules, SnapshotLimits
 
 MEASURE_S = 1.0  # interval of the measurements
 SILENT = "the member that is read does not replicate"
-
-
-class Limits(Protocol):
-    """Those of a document."""
-
-    @property
-    def max_lag_s(self) -> float:
-        """The lag of the member that is read, in seconds."""
-        ...
-
-    @property
-    def max_threads_running(self) -> int:
-        """``Threads_running`` of the server."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +16,7 @@ class Measured:
     threads_running: int
 
 
-def why_paused(measured: Measured, limits: Limits, *, busy: str) -> str:
+def why_paused(measured: Measured, limits: LoadRules | SnapshotLimits, *, busy: str) -> str:
     """The reason to pause; "" if there is none. ``busy``: the server with these threads."""
     if measured.lag_s is None:
         return SILENT

@@ -4,6 +4,7 @@ Chunks are found one by one on the source, as they are needed. The sessions that
 further session on each side reads the structure and finds the borders, and one stores what has been compared.
 """
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from consumer.compare.sides import Ends, Sides
 from consumer.compare.stored import State
 from consumer.compare.table import Pair
 from consumer.compare.tables import ALTERED, LOADED, Admits, pairs
-from consumer.compare.throttle import Throttle
+from consumer.load.throttle import threads_running
 from consumer.target.streams import tables_in_loads
 from drivers.mysql.catalog import TableKey
 from drivers.mysql.chunks.borders import chunks
@@ -25,7 +26,34 @@ from drivers.mysql.errors import TABLE_CHANGED
 from millrace.errors import MillraceError
 
 CHUNK_ROWS = 100_000  # about 0.1 s on each side
+PAUSE_S = 1.0  # between two looks at the limits
 THREADS = 4  # two keep both servers busy; the others wait for the target
+
+
+@dataclass(frozen=True, slots=True)
+class Throttle:
+    """When a comparison pauses: the target is late, or a server is busy. A limit is None for no limit.
+
+    ``lag_s_max``: how long the target may take to contain what the source has now. ``threads_max``: Threads_running of
+    either server, with the sessions of the comparison.
+    """
+
+    lag_s_max: float | None = None
+    threads_max: int | None = None
+
+    def wait(self, sides: Sides) -> None:
+        """Return when no limit is exceeded."""
+        while self._is_exceeded(sides):
+            time.sleep(PAUSE_S)
+
+    def _is_exceeded(self, sides: Sides) -> bool:
+        if self.threads_max is not None and any(
+            threads_running(session) > self.threads_max for session in (sides.source, sides.target)
+        ):
+            return True
+        if self.lag_s_max is None or not sides.ends.task:
+            return False
+        return sides.reach(sides.position()) > self.lag_s_max
 
 
 @dataclass(frozen=True, slots=True)

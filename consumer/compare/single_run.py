@@ -11,14 +11,13 @@ from contextlib import closing
 from dataclasses import dataclass, field
 
 from consumer.compare.chunk import ChunkResult
-from consumer.compare.compare import Rules, Work, compare_sets
+from consumer.compare.compare import Rules, Throttle, Work, compare_sets
 from consumer.compare.members import Watch, choose_origin
 from consumer.compare.pool import Threads
 from consumer.compare.schedule import Last
 from consumer.compare.sides import Ends, Sides
 from consumer.compare.stored import State, read_last
 from consumer.compare.tables import admitted
-from consumer.compare.throttle import Throttle
 from consumer.load.load import RowSource
 from drivers.mysql.connection import Endpoint, connect
 from schemas.documents import ApplyTask, StructureRule

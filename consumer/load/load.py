@@ -20,7 +20,7 @@ from consumer.load.progress import Progress
 from consumer.load.remaining import groups_left, let_changed_wait
 from consumer.load.source import SourceMember, check_still_not_drained, choose_source
 from consumer.load.tables import Admission
-from consumer.load.throttle import Gauges, measured_or_none
+from consumer.load.throttle import Gauges
 from consumer.target import loads
 from consumer.target.loads import LoadStream
 from consumer.target.progress import Owner
@@ -154,8 +154,9 @@ class Load:
 
     def _throttle(self, job: Job, gauges: Gauges, before: str) -> str:
         """Pause or resume the job; the reason of a pause, "" without one. A gauge that fails changes nothing."""
-        measured = measured_or_none(gauges)
-        if measured is None:
+        try:
+            measured = gauges.measure()
+        except Retryable:  # a copy will find out
             return before
         why = why_paused(measured, self.task.rules.load, busy="target")
         if why:

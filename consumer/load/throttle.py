@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 
 from drivers.mysql.connection import Endpoint, MySqlSession, connect
 from drivers.mysql.members import ask_replications, greatest_lag_s
-from millrace.errors import Retryable
 from schemas.throttle import Measured
 
 
@@ -37,11 +36,3 @@ def threads_running(session: MySqlSession) -> int:
     """``Threads_running`` of the server, with this session."""
     ((_, count),) = session.query("SHOW GLOBAL STATUS LIKE 'Threads_running'")
     return int(str(count))
-
-
-def measured_or_none(gauges: Gauges) -> Measured | None:
-    """The figures; None if a server does not answer, which a copy will find out."""
-    try:
-        return gauges.measure()
-    except Retryable:
-        return None
