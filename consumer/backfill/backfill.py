@@ -22,11 +22,11 @@ from consumer.backfill.threads import Loader, Turns
 from consumer.tables.related import RELATED
 from consumer.target.conflicts import forget_blocking
 from consumer.target.fence import raise_fence
-from consumer.target.load_range import StreamTable, side_of
-from consumer.target.loads import WAITS, set_waiting, task_of
+from consumer.target.load_range import side_of
+from consumer.target.loads import WAITS, LoadTable, set_waiting, stream_tables, task_of
 from consumer.target.progress import Owner, read_mark
 from consumer.target.running_statement import await_statement
-from consumer.target.streams import is_partial, read_tables
+from consumer.target.streams import is_partial
 from consumer.turn.driver import BatchApplier
 from drivers.mysql.catalog import TableKey
 from drivers.mysql.connection import MySqlSession, connect
@@ -58,7 +58,7 @@ class LaterLoads(threading.Thread):
     progressed: Callable[[], None] = lambda: None
     failure: BaseException | None = None  # it ends the run
     _trouble: Retryable | None = None
-    _tables: list[StreamTable] = field(default_factory=list)
+    _tables: list[LoadTable] = field(default_factory=list)
     _ending: threading.Event = field(default_factory=threading.Event)
     _session: MySqlSession | None = None
     _owner: Owner | None = None  # of the side stream's fence
@@ -128,8 +128,8 @@ class LaterLoads(threading.Thread):
                 self._catch_up(session, self._owner)
                 return True
 
-    def _begin(self, session: MySqlSession, side: Owner, tables: list[StreamTable]) -> bool:
-        waiting = frozenset(table.name for table in tables if table.state == WAITS)
+    def _begin(self, session: MySqlSession, side: Owner, tables: list[LoadTable]) -> bool:
+        waiting = frozenset(table.key for table in tables if table.state == WAITS)
         related = self.parts.loader.together(waiting) - waiting
         main = self.parts.main
         if not self._is_held():
@@ -150,7 +150,7 @@ class LaterLoads(threading.Thread):
     def _add(self, session: MySqlSession, related: frozenset[TableKey]) -> None:
         set_waiting(session, self.parts.main.owner.task, related, detail=RELATED)
 
-    def _copy(self, session: MySqlSession, side: Owner, tables: list[StreamTable]) -> bool:
+    def _copy(self, session: MySqlSession, side: Owner, tables: list[LoadTable]) -> bool:
         batch = max(table.batch for table in tables)
         try:
             load = self.parts.loader.load(side, batch, self._ending)
@@ -189,7 +189,7 @@ class LaterLoads(threading.Thread):
         gate.release()
         return False
 
-    def _forget_partial(self, session: MySqlSession, tables: list[StreamTable]) -> None:
+    def _forget_partial(self, session: MySqlSession, tables: list[LoadTable]) -> None:
         """Let main apply everything again, once no table and no range is left."""
         main = self.parts.main
         if tables or not main.is_partial or not self._is_held():
@@ -214,8 +214,8 @@ class LaterLoads(threading.Thread):
         if not await_statement(session, stream, lambda _: not self._ending.wait(LOOK_S)):
             raise Retryable("MR-5050", "the run is ending")
 
-    def _read(self, session: MySqlSession) -> list[StreamTable]:
-        found = read_tables(session, self.parts.main.owner.task)
+    def _read(self, session: MySqlSession) -> list[LoadTable]:
+        found = stream_tables(session, self.parts.main.owner.task)
         session.rollback()
         return found
 

@@ -19,7 +19,7 @@ state that it expects. The fence of a side stream stays for ever, so that no run
 
 from dataclasses import dataclass, replace
 
-from consumer.target.load_range import LoadRange, StreamTable, is_side
+from consumer.target.load_range import LoadRange, is_side
 from consumer.target.loads import (
     COPIED,
     COPIES,
@@ -27,12 +27,13 @@ from consumer.target.loads import (
     FOLLOWS,
     WAITS,
     LoadStream,
+    LoadTable,
     put_stream,
     read_stream,
+    stream_tables,
     task_of,
 )
 from consumer.target.progress import DATABASE, Mark, Owner, check_fence, insert_mark, read_mark
-from consumer.target.streams import read_tables
 from drivers.mysql.connection import MySqlSession
 from millrace.errors import Fatal, Retryable
 from millrace.faults import fault_point, register
@@ -66,7 +67,7 @@ def begin(connection: MySqlSession, owners: Owners, mark: Mark) -> int:
     """Begin a batch with all tables that wait, at main's mark; its number, 0 if none waits."""
     task, stream = owners.main.task, owners.side.task
     owners.check(connection)
-    tables = read_tables(connection, task)
+    tables = stream_tables(connection, task)
     if not any(table.state == WAITS for table in tables):
         connection.rollback()
         return 0
@@ -95,7 +96,7 @@ def follow(connection: MySqlSession, side: Owner, load: LoadStream) -> bool:
     """
     task, stream = task_of(side.task), side.task
     check_fence(connection, side)
-    copied = [t for t in read_tables(connection, task) if t.state == COPIED]
+    copied = [t for t in stream_tables(connection, task) if t.state == COPIED]
     if not copied:
         _forget(connection, stream)
         connection.commit()
@@ -136,16 +137,16 @@ def _is_over(load: LoadStream, mark: Mark) -> bool:
     return LoadRange(parse_gtid_set(load.flavour, load.end), {}).is_over(mark)
 
 
-def following(connection: MySqlSession, task: str) -> tuple[StreamTable, ...]:
+def following(connection: MySqlSession, task: str) -> tuple[LoadTable, ...]:
     """The tables of the side stream."""
     return tuple(
         table
-        for table in read_tables(connection, task)
+        for table in stream_tables(connection, task)
         if table.state == FOLLOWS and table.batch != FIRST
     )
 
 
-def join(connection: MySqlSession, owners: Owners) -> tuple[StreamTable, ...]:
+def join(connection: MySqlSession, owners: Owners) -> tuple[LoadTable, ...]:
     """Give the tables of the side stream to main; none, and nothing is changed, if ``can_join`` is not true.
 
     Main's turn must have ended. Conflicts that the side stream has stored become those of the task.

@@ -22,9 +22,8 @@ from dataclasses import dataclass
 
 from consumer.backfill.threads import Loader
 from consumer.tables.filter import Route
-from consumer.target.loads import FIRST, FOLLOWS, forget_tables, set_waiting
+from consumer.target.loads import FIRST, FOLLOWS, forget_tables, set_waiting, stream_tables
 from consumer.target.progress import DATABASE, Owner, check_fence
-from consumer.target.streams import read_tables
 from drivers.mysql.catalog import Inventory, TableKey, read_inventory
 from drivers.mysql.connection import MySqlSession
 from millrace.faults import fault_point, register
@@ -76,7 +75,7 @@ def note_filter(
         if task.rules.load.new_tables:
             found = again | grown(before.tables, tables, on_source, target)
             incomplete -= again
-        found -= {table.name for table in read_tables(session, owner.task)}
+        found -= {table.key for table in stream_tables(session, owner.task)}
     check_fence(session, owner)
     detail = "`include` and `exclude` admit it since the last start"
     set_waiting(session, owner.task, found, detail=detail)
@@ -97,14 +96,14 @@ def _left_out(session: MySqlSession, task: ApplyTask) -> frozenset[TableKey]:
     """The tables with an unfinished load that the task does not admit. Main applies those of its first load."""
     tables = [
         table
-        for table in read_tables(session, task.name)
+        for table in stream_tables(session, task.name)
         if (table.batch, table.state) != (FIRST, FOLLOWS)
     ]
     if not tables:
         return frozenset()
     ((folds,),) = session.query("SELECT @@lower_case_table_names")
     route = Route(task.tables, folds == 1)
-    return frozenset(table.name for table in tables if not route.chooses(*table.name))
+    return frozenset(table.key for table in tables if not route.chooses(*table.key))
 
 
 def _read(session: MySqlSession, task: str) -> _Filter | None:

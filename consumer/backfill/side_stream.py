@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 
 from consumer.backfill.join import Owners, can_join, following, join
 from consumer.backfill.threads import Turns
-from consumer.target.load_range import StreamTable
-from consumer.target.loads import LoadStream, read_stream
+from consumer.target.loads import LoadStream, LoadTable, read_stream
 from consumer.target.progress import Mark, read_mark
 from consumer.turn.driver import BatchApplier
 from consumer.turn.turn_gate import TurnGate
@@ -41,7 +40,7 @@ class SideStream:
     session: MySqlSession
     _held_s: float = field(default=0.0)
 
-    def until_joined(self, stop: threading.Event) -> tuple[StreamTable, ...]:
+    def until_joined(self, stop: threading.Event) -> tuple[LoadTable, ...]:
         """Run until the tables are main's: those tables; none if all wait again, or if ``stop`` was set first."""
         self.applier.begin = self.turns.first_offset(self.applier.mark.next_offset)
         try:
@@ -68,11 +67,11 @@ class SideStream:
             self.applier.until = bound.next_offset
             self.applier.process(self.turns.records(bound.next_offset), lambda _: None)
 
-    def _joined(self) -> tuple[StreamTable, ...]:
+    def _joined(self) -> tuple[LoadTable, ...]:
         joined = join(self.session, Owners(self.main.owner, self.applier.owner))
         if joined:
             paused_s = round(time.monotonic() - self._held_s, 3)
-            names = [".".join(table.name) for table in joined]
+            names = [".".join(table.key) for table in joined]
             _log.info("tables join", task=self.main.owner.task, tables=names, paused_s=paused_s)
         return joined
 

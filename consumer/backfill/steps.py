@@ -11,8 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
-from consumer.target.load_range import StreamTable
-from consumer.target.loads import COPIED, COPIES, FIRST, FOLLOWS, WAITS
+from consumer.target.loads import COPIED, COPIES, FIRST, FOLLOWS, WAITS, LoadTable
 from millrace.errors import Retryable
 from schemas.stages import Loaded
 
@@ -39,7 +38,7 @@ class Loads:
         return f"{self.text}; the load pauses: {paused}" if paused else self.text
 
 
-def next_step(tables: Iterable[StreamTable]) -> Step:
+def next_step(tables: Iterable[LoadTable]) -> Step:
     """The next step."""
     tables = list(tables)
     later = {table.state for table in tables if table.batch != FIRST}
@@ -50,18 +49,18 @@ def next_step(tables: Iterable[StreamTable]) -> Step:
     return Step.BEGIN if any(table.state == WAITS for table in tables) else Step.NOTHING
 
 
-def as_shown(tables: Iterable[StreamTable], loaded: Loaded | None) -> list[StreamTable]:
+def as_shown(tables: Iterable[LoadTable], loaded: Loaded | None) -> list[LoadTable]:
     """The tables as a load has seen them last, which copies them since they were read."""
     seen = {table.name: table for table in (loaded.tables if loaded else ())}
     return [
         replace(table, state=now.state, detail=now.waits)
-        if (now := seen.get(".".join(table.name)))
+        if (now := seen.get(".".join(table.key)))
         else table
         for table in tables
     ]
 
 
-def text_of(tables: Iterable[StreamTable]) -> str:
+def text_of(tables: Iterable[LoadTable]) -> str:
     """For the status, such as "shop.t being copied"; "" without tables of a later load.
 
     If one reason holds for all tables that wait, it is named.
@@ -76,7 +75,7 @@ def text_of(tables: Iterable[StreamTable]) -> str:
     parts = []
     for state, what in words.items():
         those = [table for table in tables if table.state == state]
-        names = sorted(".".join(table.name) for table in those)
+        names = sorted(".".join(table.key) for table in those)
         if names:
             more = f" and {len(names) - 3} more" if len(names) > 3 else ""
             whys = {table.detail for table in those} if state == WAITS else {""}

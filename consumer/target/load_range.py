@@ -31,7 +31,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from consumer.target.loads import FIRST, FOLLOWS, SIDE, LoadStream
+from consumer.target.loads import FIRST, FOLLOWS, SIDE, LoadStream, LoadTable
 from consumer.target.progress import Mark
 from drivers.mysql.catalog import TableKey
 from schemas.gtid import AnyGtid, Flavour, GtidPosition, parse_gtid_set
@@ -83,22 +83,6 @@ class LoadRange:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamTable:
-    """The part of a table's load that a stream must know. ``state``: see ``consumer.target.loads``.
-
-    ``begin``, ``exact``: GTID sets. ``is_exact``: it was read in one snapshot, at ``exact``. ``detail``: why it waits.
-    """
-
-    name: TableKey
-    batch: int
-    state: str
-    begin: str = ""
-    exact: str = ""
-    is_exact: bool = False
-    detail: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class View:
     """``elsewhere``: tables that this stream does not apply. ``only``: a side stream's tables; None for main."""
 
@@ -125,23 +109,23 @@ def is_side(stream: str) -> bool:
     return stream.endswith(SIDE)
 
 
-def view_of(stream: str, tables: Iterable[StreamTable], load: LoadStream | None) -> View:
+def view_of(stream: str, tables: Iterable[LoadTable], load: LoadStream | None) -> View:
     """The view of a stream. ``load``: the range that is stored for it."""
-    mine, others = set[StreamTable](), set[TableKey]()
+    mine, others = set[LoadTable](), set[TableKey]()
     for table in tables:
         if table.state == FOLLOWS and (table.batch != FIRST) == is_side(stream):
             mine.add(table)
         else:
-            others.add(table.name)
+            others.add(table.key)
     range_ = None
     if load is not None:
         end = parse_gtid_set(load.flavour, load.end)
-        range_ = LoadRange(end, {table.name: _copied(table, load) for table in mine})
+        range_ = LoadRange(end, {table.key: _copied(table, load) for table in mine})
     if is_side(stream):
-        return View(only=frozenset(table.name for table in mine), range=range_)
+        return View(only=frozenset(table.key for table in mine), range=range_)
     return View(elsewhere=frozenset(others), range=range_)
 
 
-def _copied(table: StreamTable, load: LoadStream) -> Copied:
-    covered = table.exact if table.is_exact else table.begin or load.begin
+def _copied(table: LoadTable, load: LoadStream) -> Copied:
+    covered = table.reach.exact if table.is_exact else table.reach.begin or load.begin
     return Copied(parse_gtid_set(load.flavour, covered), table.is_exact)

@@ -20,7 +20,7 @@ chunks are deleted before it is copied again (``reset``). The first mark of a ta
 target transaction (``begin_stream``).
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from consumer.target.progress import DATABASE, Mark, Owner, check_fence, insert_mark
@@ -77,7 +77,7 @@ class Reach:
 class LoadTable:
     """One table of a load. ``chunk_key``: the name of its index; "": it is read in one snapshot.
 
-    ``structure``: SHOW CREATE TABLE of the source. ``expected``: the server's estimate.
+    ``structure``: SHOW CREATE TABLE of the source; "" if it was not read. ``expected``: the server's estimate.
     """
 
     key: TableKey
@@ -89,6 +89,11 @@ class LoadTable:
     expected: int = 0
     done: Amount = Amount()
     detail: str = ""
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether it is read in one snapshot, at ``reach.exact``."""
+        return not self.chunk_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +120,21 @@ def task_of(stream: str) -> str:
 
 def read_tables(connection: MySqlSession, task: str) -> dict[TableKey, LoadTable]:
     """The tables of the loads of a task, or of the task of a stream. The current transaction stays open."""
+    return {table.key: table for table in _tables(connection, task, _COLUMNS)}
+
+
+def stream_tables(connection: MySqlSession, task: str) -> list[LoadTable]:
+    """The same, without their structure: a stream reads them in each turn."""
+    return list(_tables(connection, task, _COLUMNS.replace("structure", "''")))
+
+
+def _tables(connection: MySqlSession, task: str, columns: str) -> Iterator[LoadTable]:
     rows = connection.query(
-        f"SELECT {_COLUMNS} FROM {DATABASE}.load_table WHERE task = %s"
+        f"SELECT {columns} FROM {DATABASE}.load_table WHERE task = %s"
         " ORDER BY database_name, table_name",
         (task_of(task),),
     )
-    return {table.key: table for table in map(_table, rows)}
+    return map(_table, rows)
 
 
 def _table(row: Row) -> LoadTable:

@@ -15,32 +15,11 @@ Nothing here commits.
 
 from collections.abc import Mapping
 
-from consumer.target.load_range import StreamTable, View, streams_of, view_of
-from consumer.target.loads import end_stream, read_stream, set_waiting, task_of
+from consumer.target.load_range import View, streams_of, view_of
+from consumer.target.loads import end_stream, read_stream, set_waiting, stream_tables
 from consumer.target.progress import DATABASE, Mark, Owner, check_fence
 from drivers.mysql.catalog import TableKey
 from drivers.mysql.connection import MySqlSession
-
-
-def read_tables(connection: MySqlSession, task: str) -> list[StreamTable]:
-    """All tables of a task that are loaded or wait. Read in each turn, so without their structure."""
-    rows = connection.query(
-        "SELECT database_name, table_name, batch, state, begin_gtid, exact_gtid, chunk_key, detail"
-        f" FROM {DATABASE}.load_table WHERE task = %s",
-        (task,),
-    )
-    return [
-        StreamTable(
-            (str(database), str(table)),
-            int(str(batch)),
-            str(state),
-            str(begin),
-            str(exact),
-            is_exact=not chunk_key,
-            detail=str(detail),
-        )
-        for database, table, batch, state, begin, exact, chunk_key, detail in rows
-    ]
 
 
 def stream_with(connection: MySqlSession, table: str, task: str, seq: int) -> str:
@@ -54,17 +33,19 @@ def stream_with(connection: MySqlSession, table: str, task: str, seq: int) -> st
 
 def is_partial(connection: MySqlSession, stream: str) -> bool:
     """Whether tables of the task are loaded or wait, or the stream has a range."""
-    return bool(read_tables(connection, task_of(stream)) or read_stream(connection, stream))
+    tables = stream_tables(connection, stream)
+    return bool(tables or read_stream(connection, stream))
 
 
 def tables_in_loads(connection: MySqlSession, task: str) -> frozenset[TableKey]:
     """The tables that wait for a load, are copied, or follow in a side stream: main's progress is not about them."""
-    return view_of(task, read_tables(connection, task), None).elsewhere
+    tables = stream_tables(connection, task)
+    return view_of(task, tables, None).elsewhere
 
 
 def read_view(connection: MySqlSession, stream: str) -> View:
     """The tables of a stream, and its range."""
-    tables = read_tables(connection, task_of(stream))
+    tables = stream_tables(connection, stream)
     return view_of(stream, tables, read_stream(connection, stream))
 
 

@@ -5,8 +5,8 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer.target.load_range import WHOLE, Copied, Fate, LoadRange, StreamTable, view_of
-from consumer.target.loads import COPIED, COPIES, FIRST, FOLLOWS, WAITS, LoadStream
+from consumer.target.load_range import WHOLE, Copied, Fate, LoadRange, view_of
+from consumer.target.loads import COPIED, COPIES, FOLLOWS, WAITS, LoadStream, LoadTable, Reach
 from consumer.target.progress import Mark
 from schemas.gtid import Flavour, parse_gtid, parse_gtid_set
 from tests.kit.apply.topic import UUID
@@ -63,8 +63,8 @@ def test_rows_read_at_any_moment_end_as_on_the_source(seed: int, flavour: Flavou
         if (EXACT, key) in source.states[snapshot]:
             target[EXACT, key] = source.states[snapshot][EXACT, key]
     tables = [
-        StreamTable(CHUNKED, FIRST, FOLLOWS, _set(flavour, covered)),
-        StreamTable(EXACT, FIRST, FOLLOWS, exact=_set(flavour, snapshot), is_exact=True),
+        LoadTable(CHUNKED, FOLLOWS, Reach(_set(flavour, covered)), "PRIMARY", ""),
+        LoadTable(EXACT, FOLLOWS, Reach("", exact=_set(flavour, snapshot)), "", ""),
     ]
     load = LoadStream(_set(flavour, begin), _set(flavour, end), flavour)
     range_ = view_of("task", tables, load).range
@@ -89,7 +89,7 @@ def test_rows_read_at_any_moment_end_as_on_the_source(seed: int, flavour: Flavou
 @given(st.sampled_from([WAITS, COPIES, COPIED, FOLLOWS]), st.integers(0, 3))
 def test_each_table_is_applied_by_one_stream_at_most(state: str, batch: int) -> None:
     """Main leaves out exactly the tables that wait, are being copied, or follow with the side stream."""
-    table = StreamTable(CHUNKED, batch, state)
+    table = LoadTable(CHUNKED, state, Reach(""), "PRIMARY", "", batch)
     main, side = view_of("task", [table], None), view_of("task#load", [table], None)
     assert side.only is not None
     of_side, of_main = CHUNKED in side.only, CHUNKED not in main.elsewhere
@@ -108,7 +108,7 @@ def test_range_is_over_once_the_mark_is_past_its_end(end: int, at: int, flavour:
 
 def test_snapshot_of_a_source_without_gtids_is_exact() -> None:
     """Such as a dump that was restored without GTIDs: the set is empty, and no row of the topic is in it."""
-    table = StreamTable(EXACT, FIRST, FOLLOWS, is_exact=True)
+    table = LoadTable(EXACT, FOLLOWS, Reach(""), "", "")
     range_ = view_of("task", [table], LoadStream("", _set(Flavour.MYSQL, 5), Flavour.MYSQL)).range
     assert range_ is not None
     assert range_.tables[EXACT] == Copied(parse_gtid_set(Flavour.MYSQL, ""), is_exact=True)

@@ -7,8 +7,8 @@ import pytest
 from consumer.backfill.steps import Step, as_shown, next_step, text_of
 from consumer.tables.filter import Route
 from consumer.tables.related import related, with_related
-from consumer.target.load_range import StreamTable, side_of
-from consumer.target.loads import COPIED, COPIES, FIRST, FOLLOWS, WAITS, task_of
+from consumer.target.load_range import side_of
+from consumer.target.loads import COPIED, COPIES, FIRST, FOLLOWS, WAITS, LoadTable, Reach, task_of
 from consumer.turn.turn_gate import TurnGate
 from drivers.mysql.catalog import ForeignKey
 from schemas.documents import TableFilter
@@ -16,9 +16,9 @@ from schemas.stages import Loaded, LoadedTable
 from tests.kit.waiting import PATIENCE_S
 
 
-def _tables(*states: tuple[str, int]) -> list[StreamTable]:
+def _tables(*states: tuple[str, int]) -> list[LoadTable]:
     return [
-        StreamTable(("shop", f"t{number}"), batch, state)
+        LoadTable(("shop", f"t{number}"), state, Reach(""), "", "", batch)
         for number, (state, batch) in enumerate(states)
     ]
 

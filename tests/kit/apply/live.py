@@ -11,18 +11,19 @@ from typing import ClassVar
 
 from consumer.backfill.backfill import LaterLoads, Parts
 from consumer.backfill.new_tables import note_filter
-from consumer.target.load_range import StreamTable, side_of
+from consumer.target.load_range import side_of
 from consumer.target.loads import (
     COPIED,
     COPIES,
     WAITS,
     LoadStream,
+    LoadTable,
     read_stream,
     set_waiting,
+    stream_tables,
     task_of,
 )
 from consumer.target.progress import Owner, check_fence, create_tables
-from consumer.target.streams import read_tables
 from consumer.turn.resident import forget
 from deploy.servers import DatabaseServer
 from drivers.mysql.catalog import TableKey
@@ -188,12 +189,12 @@ class LiveLoader:
             sql = "INSERT INTO millrace.load_stream VALUES (%s, %s, '', %s)"
             session.query(sql, (owner.task, stored.begin, flavour))
         session.commit()
-        wanted = [t for t in read_tables(session, task_of(owner.task)) if t.state == COPIES]
+        wanted = [t for t in stream_tables(session, task_of(owner.task)) if t.state == COPIES]
         session.rollback()
         for loaded in wanted:
             assert loaded.batch == batch
             self.between()
-            self._copy(session, owner, loaded.name, begin)
+            self._copy(session, owner, loaded.key, begin)
         return replace(stored, end=source.gtid_set(len(source.states) - 1))
 
     def _copy(self, session: MySqlSession, owner: Owner, name: TableKey, begin: int) -> None:
@@ -308,7 +309,7 @@ class LiveTask:
         applier = started(self.server, self.task)
         session = connect(endpoint_of(self.server))
         note_filter(session, applier.owner, self.task, self.loader)
-        applier.is_partial = bool(read_tables(session, self.task.name))
+        applier.is_partial = bool(stream_tables(session, self.task.name))
         session.close()
         self.loads = loads = LaterLoads(Parts(applier, self.loader, self.turns))
         loads.start()
@@ -332,8 +333,8 @@ class LiveTask:
         """Whether the load of a table has not begun, in this run or in one that was killed."""
         return any(table.state == WAITS for table in self._tables())
 
-    def _tables(self) -> list[StreamTable]:
+    def _tables(self) -> list[LoadTable]:
         session = connect(endpoint_of(self.server))
-        found = read_tables(session, self.task.name)
+        found = stream_tables(session, self.task.name)
         session.close()
         return found

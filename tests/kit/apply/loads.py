@@ -4,10 +4,18 @@ from collections.abc import Collection, Mapping
 
 from consumer.backfill.join import Owners, begin, follow
 from consumer.target.fence import raise_fence
-from consumer.target.load_range import StreamTable, side_of
-from consumer.target.loads import COPIED, FIRST, FOLLOWS, WAITS, LoadStream, set_waiting
+from consumer.target.load_range import side_of
+from consumer.target.loads import (
+    COPIED,
+    FIRST,
+    FOLLOWS,
+    WAITS,
+    LoadStream,
+    LoadTable,
+    set_waiting,
+    stream_tables,
+)
 from consumer.target.progress import create_tables
-from consumer.target.streams import read_tables
 from consumer.turn.driver import BatchApplier
 from deploy.servers import DatabaseServer
 from drivers.mysql.catalog import TableKey
@@ -70,12 +78,12 @@ def side_follows(
     return side.task
 
 
-def states(server: DatabaseServer, task: str) -> dict[str, StreamTable]:
+def states(server: DatabaseServer, task: str) -> dict[str, LoadTable]:
     """The tables of a task that are loaded or wait, by their name without the database."""
     session = connect(endpoint_of(server))
-    found = read_tables(session, task)
+    found = stream_tables(session, task)
     session.close()
-    return {table.name[1]: table for table in found}
+    return {table.key[1]: table for table in found}
 
 
 def waiting(server: DatabaseServer, task: str) -> set[str]:
