@@ -32,13 +32,8 @@ def with_stall(report: TaskReport, *, age_s: float = 0.0) -> TaskReport:
     return replace(report, state=TaskState.STALLED, why=why, code=stalled.code, fix=stalled.fix)
 
 
-def find_stall(report: TaskReport, *, age_s: float = 0.0) -> str:
-    """Why a task that reports RUNNING does not move; "" if it moves, has nothing to do, or is in another state."""
-    return _find(report, age_s)[0]
-
-
 def _find(report: TaskReport, age_s: float) -> tuple[str, str]:
-    """The reason and the fix."""
+    """Why it does not move, and the fix; "" if it moves, has nothing to do, or is in another state than RUNNING."""
     if report.state is not TaskState.RUNNING:
         return "", ""
     worker = report.worker or "its worker"

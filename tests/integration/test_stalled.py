@@ -11,7 +11,7 @@ from producer.source.set_streams import Upstreams
 from schemas import stall
 from schemas.documents import Account, Directives, SecretPlace, SecretReference, SetDocument, Work
 from schemas.gtid import Flavour
-from schemas.stall import find_stall
+from schemas.stall import with_stall
 from schemas.status import TaskReport, TaskState
 from tests.kit.control.control import ScriptedRunner, a_capture
 from tests.kit.control.stage import Stage
@@ -59,7 +59,7 @@ def test_task_that_reads_a_stopped_replica_is_stalled(
     with streams.attach("a", document, wanted=None) as stream:
 
         def reason() -> str:
-            return find_stall(TaskReport(TaskState.RUNNING, captured=stream.captured()))
+            return with_stall(TaskReport(TaskState.RUNNING, captured=stream.captured())).why
 
         eventually(lambda: stream.captured().source.missing == 0, what="the member is watched")
         assert reason() == ""

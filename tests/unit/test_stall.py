@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from schemas.stages import Applied, Captured, Published, SourceView
-from schemas.stall import REPORT_AGE_S_MAX, STALL_S, find_stall, with_stall
+from schemas.stall import REPORT_AGE_S_MAX, STALL_S, with_stall
 from schemas.status import TaskReport, TaskState
 from tests.kit.control.reports import FULL_CAPTURE
 
@@ -61,4 +61,4 @@ def test_task_that_moves_or_waits_is_not_stalled(case: str) -> None:
 def test_only_a_running_task_can_stall(state: TaskState) -> None:
     """The others have a reason already."""
     report = replace(RUNNING, state=state, silent_s=LONG_S, applied=Applied(waits_s=LONG_S))
-    assert find_stall(report, age_s=LONG_S) == ""
+    assert with_stall(report, age_s=LONG_S) == report
