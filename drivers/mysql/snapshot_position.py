@@ -58,15 +58,12 @@ def begin_exact(session: MySqlSession, tables: Sequence[TableKey]) -> GtidPositi
     """
     if session.flavour is Flavour.MARIADB:
         return begin_snapshot(session)
-    locking = connect(session.endpoint)
-    try:
+    with connect(session.endpoint) as locking:
         _lock(locking, tables)
         found = _read(locking, "gtid_executed")
         _start_snapshot(session)
         locking.query("UNLOCK TABLES")
         return found
-    finally:
-        locking.close()
 
 
 def begin_snapshot(session: MySqlSession) -> GtidPosition:

@@ -55,15 +55,12 @@ def apply_ddl(
         if not isinstance(document, ApplyTask):
             raise Fatal("MR-5043", f"{task} is not an apply task")
         endpoint = primary_member(cluster.store.set_entry(document.target).document)
-    session = connect(endpoint)
-    try:
+    with connect(endpoint) as session:
         stream = stream_with(session, "ddl_intent", task, seq)
         if end:
             print(_ended(session, task, stream, seq))
             return
         decide_intent(session, stream, seq=seq, decision="done" if done else "execute")
-    finally:
-        session.close()
     where = " of the tables that are loaded" if is_side(stream) else ""
     print(
         f"{task}: seq {seq}{where} {'is done' if done else 'will be executed'};"

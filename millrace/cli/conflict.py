@@ -206,12 +206,8 @@ def _endpoint(now: Control, task: str, *, for_writing: bool = True) -> "Endpoint
 def _reading(endpoint: "Endpoint", task: str) -> Iterator["MySqlSession"]:
     from drivers.mysql.connection import connect
 
-    session = connect(endpoint)
-    try:
-        with _known(task):
-            yield session
-    finally:
-        session.close()
+    with connect(endpoint) as session, _known(task):
+        yield session
 
 
 @contextmanager

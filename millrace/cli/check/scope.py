@@ -5,6 +5,7 @@ are enough, if they have every set that their tasks name.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 
 from drivers.mysql.grants import EVERY_DATABASE, Grant, Role, as_grant_pattern, needed_grants
@@ -133,8 +134,7 @@ class Scope:
 
 def read_known(ensemble: Ensemble, *, connect_timeout_s: float) -> Known:
     """All readable documents in ZooKeeper. Creates no node."""
-    session = ensemble.open(connect_timeout_s=connect_timeout_s)
-    try:
+    with closing(ensemble.open(connect_timeout_s=connect_timeout_s)) as session:
         store = Store(session, ensemble.tree)
         sets = {n: e.document for n, e in store.sets().items() if isinstance(e, SetEntry)}
         tasks = {n: e.document for n, e in store.tasks().items() if isinstance(e, TaskEntry)}
@@ -144,8 +144,6 @@ def read_known(ensemble: Ensemble, *, connect_timeout_s: float) -> Known:
             {name: store.positions_of(name) for name in sets},
             {name: _directives(store, name) for name in sets},
         )
-    finally:
-        session.close()
 
 
 def _directives(store: Store, set_name: str) -> Directives:

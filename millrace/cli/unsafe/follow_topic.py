@@ -42,8 +42,7 @@ def following(now: Control, name: str) -> Iterator[Following]:
     identity = TopicIdentity(task.source.brokers, task.source.topic)
     topic_id = identity.ask()
     endpoint = primary_member(now.store.set_entry(task.target).document)
-    session = open_session(endpoint, Owner(name, 0, 0))
-    try:
+    with open_session(endpoint, Owner(name, 0, 0)) as session:
         add_missing_columns(session)
         found = find_new_topic(session, name, source=task.source, topic_id=topic_id)
         session.rollback()
@@ -51,8 +50,6 @@ def following(now: Control, name: str) -> Iterator[Following]:
             what = f"{task.source} is the topic that {name} has applied, or was not adopted"
             raise Fatal("MR-5073", what)
         yield Following(entry, task, session, found)
-    finally:
-        session.close()
 
 
 def consequences(of: Following) -> dict[str, object]:
