@@ -19,7 +19,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property
 from typing import Any, Self, TypeAlias, cast
 
 import pymysql
@@ -155,6 +154,7 @@ class MySqlSession:
     ) -> None:
         self.endpoint = endpoint
         self.server = ""  # see ``table_state.server_of``
+        self._version_text = ""
         self._codes = codes
         self._connection = connection
         # The command and packet layer, which PyMySQL's type does not declare.
@@ -167,12 +167,15 @@ class MySqlSession:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    @cached_property
+    @property
     def version_text(self) -> str:
-        ((version,),) = self.query("SELECT VERSION()")
-        return str(version)
+        """Asked for once. With Python 3.11's cached_property, a silent server would block sessions on all others."""
+        if not self._version_text:
+            ((version,),) = self.query("SELECT VERSION()")
+            self._version_text = str(version)
+        return self._version_text
 
-    @cached_property
+    @property
     def version(self) -> ServerVersion:
         return ServerVersion.parse(self.version_text)
 
