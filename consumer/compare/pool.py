@@ -10,6 +10,7 @@ is recorded on the target; its counts are lost.
 import queue
 import threading
 from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -46,7 +47,7 @@ class Threads:
 
     def run(self, work: Callable[[Sides, G], A], given: Iterator[G]) -> Generator[A, None, None]:
         """See ``Pool``. A caller that stops early breaks the sessions, so that no thread waits for a server."""
-        return _answers(lambda: _Here(Sides(self._ends), work), given, self._count)
+        return _Crew(lambda: _Here(Sides(self._ends), work), given, self._count).answers()
 
 
 class Executors:
@@ -57,7 +58,7 @@ class Executors:
 
     def run(self, work: Callable[[Sides, G], A], given: Iterator[G]) -> Generator[A, None, None]:
         """See ``Pool``. ``work`` and each value are sent. A caller that stops early ends the orders under way."""
-        return _answers(lambda: _There(self._orders, self._ends, work), given, self._count)
+        return _Crew(lambda: _There(self._orders, self._ends, work), given, self._count).answers()
 
 
 class _Hand(Protocol[_Given, _Answer]):
@@ -117,16 +118,6 @@ class _There(Generic[G, A]):
         """An executor has closed its sessions."""
 
 
-def _answers(
-    begin: Callable[[], _Hand[G, A]], given: Iterator[G], count: int
-) -> Generator[A, None, None]:
-    crew: _Crew[G, A] = _Crew(begin, given, count)
-    try:
-        yield from crew.answers()
-    finally:
-        crew.end()
-
-
 class _Crew(Generic[G, A]):
     """``count`` threads, each with a hand that ``begin`` makes."""
 
@@ -142,33 +133,31 @@ class _Crew(Generic[G, A]):
             for number in range(count)
         ]
 
-    def answers(self) -> Iterator[A]:
-        for thread in self._threads:
-            thread.start()
+    def answers(self) -> Generator[A, None, None]:
         left = len(self._threads)
-        while left:
-            answer = self._answers.get()
-            if isinstance(answer, BaseException):
-                raise answer
-            if answer is None:
-                left -= 1
-            else:
-                yield from answer
+        try:
+            for thread in self._threads:
+                thread.start()
+            while left:
+                answer = self._answers.get()
+                if isinstance(answer, BaseException):
+                    raise answer
+                if answer is None:
+                    left -= 1
+                else:
+                    yield from answer
+        finally:
+            self._end()
 
-    def end(self) -> None:
+    def _end(self) -> None:
         self._is_over = True
         for hand in self._open:
             hand.cut()
         for thread in self._threads:
             while thread.is_alive():
-                self._take_one()  # it may wait for a place
+                with suppress(queue.Empty):
+                    self._answers.get_nowait()  # the thread may wait for a place
                 thread.join(0.05)
-
-    def _take_one(self) -> None:
-        try:
-            self._answers.get_nowait()
-        except queue.Empty:
-            return
 
     def _run(self) -> None:
         try:
