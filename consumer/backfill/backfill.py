@@ -215,9 +215,9 @@ class LaterLoads(threading.Thread):
             raise Retryable("MR-5050", "the run is ending")
 
     def _read(self, session: MySqlSession) -> list[LoadTable]:
-        found = stream_tables(session, self.parts.main.owner.task)
+        tables = stream_tables(session, self.parts.main.owner.task)
         session.rollback()
-        return found
+        return tables
 
     def _connected(self) -> MySqlSession:
         if self._session is None or not self._session.is_open:

@@ -146,11 +146,10 @@ class Load:
             waiting = let_changed_wait(
                 Ends(source, target, sites.owner), self.admission, self.batch
             )
-        found = waiting.intersection(keys)
-        if found:
-            names = [".".join(key) for key in sorted(found)]
+        names = [".".join(key) for key in sorted(waiting.intersection(keys))]
+        if names:
             _log.warning("tables wait for another load", task=self.task.name, tables=names)
-        return bool(found)
+        return bool(names)
 
     def _throttle(self, job: Job, gauges: Gauges, before: str) -> str:
         """Pause or resume the job; the reason of a pause, "" without one. A gauge that fails changes nothing."""
