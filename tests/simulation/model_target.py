@@ -68,13 +68,6 @@ _OUR_TABLES = {
     "conflict": (["task", "seq", "decision"], 2),
     "session": (["task", "id", "run", "server"], 2),
     "left_out": (["task", "seq", "kind", "sql_text"], 2),
-    "load_table": (
-        [
-            *("task", "database_name", "table_name", "batch", "state"),
-            *("begin_gtid", "exact_gtid", "chunk_key", "detail"),
-        ],
-        3,
-    ),
     "load_stream": (["task", "begin_gtid", "end_gtid", "flavour"], 1),
 }
 

@@ -288,6 +288,11 @@ def _delete_passed(session: ModelSession, _: Found, arguments: Values) -> tuple[
     return [], len(gone)
 
 
+@statement(r"SELECT [\w, ']+ FROM millrace\.load_table WHERE task = %s ORDER BY ")
+def _loaded_tables(_: ModelSession, __: Found, ___: Values) -> tuple[list[Values], int]:
+    return [], 0  # the tasks here load nothing
+
+
 @statement(r"SELECT ROUTINE_COMMENT")
 def _procedure(session: ModelSession, _: Found, __: Values) -> tuple[list[Values], int]:
     return [(COMMENT,)], 0  # it is there
