@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from consumer.load.plan import Ends, Sides, missing_rights, read_sides, table_sizes
 from consumer.load.prepare import has_rows
 from consumer.load.source import choose_source
-from consumer.load.tables import Admission, SourceTable, check_same, missing_on
+from consumer.load.tables import Admission, check_same, missing_on
 from consumer.target import loads
 from consumer.target.progress import Owner, read_mark
 from drivers.mysql.catalog import TableKey
@@ -105,14 +105,10 @@ def _judge_tables(
 def _announced(subject: Subject, source: MySqlSession, sides: Sides) -> Requirement:
     """The tables that will be loaded."""
     sizes = table_sizes(source)
-    rows = sum(sizes.get(_place(table), (0, 0))[0] for table in sides.tables)
+    rows = sum(sizes.get(table.table.key, (0, 0))[0] for table in sides.tables)
     parts = [f"{counted(len(sides.tables), 'table')} with about {rows:,} rows"]
     if missing := missing_on(sides.target, sides.tables):
         parts.append(f"{len(missing)} of them will be created")
     if snapshots := [table.name for table in sides.tables if table.why_snapshot]:
         parts.append(f"in one snapshot each: {shortened(snapshots)}")
     return subject.ok("tables to load", "; ".join(parts))
-
-
-def _place(table: SourceTable) -> tuple[str, str]:
-    return table.table.database, table.table.table

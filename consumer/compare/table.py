@@ -98,12 +98,12 @@ class Pair:
     @property
     def name(self) -> str:
         """The source's name, as ``database.table``."""
-        return f"{self.source.table.database}.{self.source.table.table}"
+        return self.source.table.name
 
     @property
     def place(self) -> TableKey:
         """The table on the target."""
-        return self.target.table.database, self.target.table.table
+        return self.target.table.key
 
     @property
     def is_keyed(self) -> bool:

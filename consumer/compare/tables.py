@@ -85,9 +85,9 @@ def pairs(
         if key in here and key in there:
             found.tables += 1
             if not _is_settled(before.get(key), here[key], there[key]):
-                found.leave_out(_name(here[key]), ALTERED)
+                found.leave_out(here[key].name, ALTERED)
             elif not shared_columns(here[key], there[key]):
-                found.note(_name(here[key]), "different", [NO_COLUMN])
+                found.note(here[key].name, "different", [NO_COLUMN])
             else:
                 both.append(pair_of(here[key], there[key], flavours=flavours))
             if with_structure and key not in loaded:
@@ -129,10 +129,6 @@ def _by_target_name(
     return named
 
 
-def _name(table: CatalogTable) -> str:
-    return f"{table.database}.{table.table}"
-
-
 def _is_settled(before: CatalogTable | None, source: CatalogTable, target: CatalogTable) -> bool:
     """Whether rows can be compared: columns that only one side has are no trace of a statement under way."""
     if source.columns.keys() == target.columns.keys():
@@ -144,18 +140,17 @@ def _compare_definitions(
     seen: tuple[_Seen, _Seen, _Seen], source: CatalogTable, key: TableKey, found: Comparison
 ) -> None:
     """Note how the definitions of a table differ, unless the source altered it meanwhile."""
-    place = source.database, source.table
     before, there, here = (
         each.definitions.tables.get(at, {})
-        for each, at in zip(seen, (place, key, place), strict=True)
+        for each, at in zip(seen, (source.key, key, source.key), strict=True)
     )
     target = seen[1].inventory.tables[key]
     changes = [
-        Change(_name(source), *change)
+        Change(source.name, *change)
         for change in differences(here, there, shared_columns(source, target))
     ]
     if changes and before != here:
-        found.leave_out(_name(source), ALTERED)
+        found.leave_out(source.name, ALTERED)
         return
     found.structure += changes
 

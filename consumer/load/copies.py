@@ -217,7 +217,7 @@ class Job:
         for again in known:
             if not again.is_copied and not self._give_chunk(opened, again.chunk):
                 return False
-        name = table_name(table.table.database, table.table.table).decode()
+        name = table_name(*table.table.key).decode()
         begin = known[-1].chunk if known else None
         found = chunks(source.query, name, key, rows=lambda: opened.size.rows, begin=begin)
         for chunk in found:

@@ -119,7 +119,7 @@ def _copy_chunk(order: CopyOrder, source: MySqlSession, target: MySqlSession) ->
 
 
 def _copy_snapshot(order: CopyOrder, source: MySqlSession, target: MySqlSession) -> Amount | None:
-    sources = [(t.pair.source.database, t.pair.source.table) for t in order.tables]
+    sources = [table.pair.source.key for table in order.tables]
     exact = str(begin_exact(source, sources))
     for table in order.tables:
         _check_structure(source, table)
@@ -158,7 +158,7 @@ def _check_structure(source: MySqlSession, table: CopyTable) -> None:
 
     The stream passes the statements of the exact GTID set.
     """
-    name = f"{table.pair.source.database}.{table.pair.source.table}"
+    name = table.pair.source.name
     try:
         is_same = structure_of(source, table.pair.source) == table.structure
     except Fatal as exc:
@@ -180,7 +180,7 @@ def _conditions(source: MySqlSession, table: CopyTable) -> Iterator[str]:
     if key is None:
         yield EVERYTHING
         return
-    quoted = table_name(name.database, name.table).decode()
+    quoted = table_name(*name.key).decode()
     for chunk in chunks(source.query, quoted, key, rows=lambda: table.rows_max):
         yield chunk.where(key)
 

@@ -153,7 +153,7 @@ def planned(
         Reach(stream.begin),
         table.chunk_key.order_name if table.chunk_key else "",
         without_rows(text),
-        expected=sizes.get((table.table.database, table.table.table), (0, 0))[0],
+        expected=sizes.get(table.table.key, (0, 0))[0],
         detail=table.why_snapshot,
     )
 

@@ -107,7 +107,7 @@ def empty_table(target: MySqlSession, owner: Owner, key: TableKey, *, is_version
 
 def drop_table(target: MySqlSession, owner: Owner, table: CatalogTable) -> None:
     """Drop a table, or a sequence."""
-    name = table_name(table.database, table.table).decode()
+    name = table_name(*table.key).decode()
     kind = "SEQUENCE" if table.is_sequence else "TABLE"
     with _statements(target, owner) as session:
         session.query(f"DROP {kind} {name}")

@@ -154,7 +154,7 @@ def _group(
         CopyTable(table.key, _pair(table, sides), rules.chunk_rows, structures[table.key])
         for table in members
     )
-    sizes_of = [sizes.get((t.table.database, t.table.table), (0, 0))[1] for t in members]
+    sizes_of = [sizes.get(t.table.key, (0, 0))[1] for t in members]
     return Group(tuple(members), copies, max(sizes_of))
 
 

@@ -59,7 +59,7 @@ class Known:
         """Whether the topic has the rows of this table of the source."""
         table = self.on_source[name]
         admits = self.admission.admits(self.source, self.target)
-        return admits((table.database, table.table))
+        return admits(table.key)
 
     def key(self, database: str, table: str) -> TableKey:
         """The table that is meant, as the target stores its name."""

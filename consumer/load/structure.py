@@ -19,7 +19,7 @@ def definition(session: MySqlSession, table: CatalogTable) -> str:
     Fatal MR-5012 if it was dropped meanwhile.
     """
     kind = "SEQUENCE" if table.is_sequence else "TABLE"
-    name = table_name(table.database, table.table).decode()
+    name = table_name(*table.key).decode()
     ((_, text),) = session.query(f"SHOW CREATE {kind} {name}")
     return text.decode() if isinstance(text, bytes) else str(text)
 

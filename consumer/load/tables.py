@@ -49,7 +49,7 @@ class SourceTable:
     @property
     def name(self) -> str:
         """As ``database.table``, on the source."""
-        return f"{self.table.database}.{self.table.table}"
+        return self.table.name
 
     @property
     def chunk_key(self) -> ChunkKey | None:
@@ -107,9 +107,8 @@ def tables_to_load(
             continue
         check_engine(".".join(key), table)
         if (other := found.setdefault(target.key(*key), table)) is not table:
-            name = f"{other.database}.{other.table}"
-            what = f"the target has one table for {name} and {'.'.join(key)} of the source"
-            raise Fatal("MR-5092", what, table=name)
+            what = f"the target has one table for {other.name} and {table.name} of the source"
+            raise Fatal("MR-5092", what, table=other.name)
     tables = [
         SourceTable(key, table, why_snapshot(table, target.tables.get(key), target))
         for key, table in sorted(found.items())
@@ -167,7 +166,7 @@ def why_snapshot(table: CatalogTable, there: CatalogTable | None, target: Invent
         return "it has a unique key whose values depend on the session"
     if any(column.by_session and column.is_stored for column in same.columns.values()):
         return "it stores generated values that depend on the session"
-    if there is not None and target.triggers.get((there.database, there.table)):
+    if there is not None and target.triggers.get(there.key):
         return "it has triggers on the target"
     return ""
 

@@ -163,7 +163,7 @@ def ordered_tables(
 def key_lines(table_plan: TablePlan, inventory: Inventory) -> tuple[KeyLine, ...]:
     """The keys of one table's records."""
     target = table_plan.target
-    place = (target.database, target.table)
+    place = target.key
     names = tuple(table_plan.layout.table.columns[index].name for index in table_plan.identity)
     lines = []
     if target.is_sequence:

@@ -108,7 +108,7 @@ def table_digest(
     ]
     row = f"SHA2(CONCAT_WS(CAST('|' AS BINARY), {', '.join(parts)}), 224)"
     has_xor = is_unique and set(flavours) == {Flavour.MYSQL}
-    return TableDigest(table_name(table.database, table.table).decode(), row, has_xor)
+    return TableDigest(table_name(*table.key).decode(), row, has_xor)
 
 
 def _masks(columns: Sequence[tuple[CatalogColumn, CatalogColumn]]) -> list[str]:

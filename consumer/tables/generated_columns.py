@@ -81,7 +81,7 @@ def _fix_of_keys(table: CatalogTable, keys: Sequence[UniqueKey], task: str) -> s
 
 
 def _name(table: CatalogTable) -> str:
-    return table_name(table.database, table.table).decode()
+    return table_name(*table.key).decode()
 
 
 def _type(column: CatalogColumn) -> str:

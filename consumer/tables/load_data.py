@@ -40,7 +40,7 @@ _FIELD, _NUMBER, _HEX = "", "CAST(%s AS UNSIGNED)", "UNHEX(%s)"
 
 def load_statement(table_plan: TablePlan, inventory: Inventory) -> bytes | None:
     """The statement that loads rows of ``TablePlan.insert.shape``; None if the table takes INSERT."""
-    if (table_plan.target.database, table_plan.target.table) in inventory.triggers:
+    if table_plan.target.key in inventory.triggers:
         return None
     columns = table_plan.layout.table.columns
     branches = table_plan.layout.branches

@@ -85,7 +85,7 @@ def make_merge_rules(rules_by_slot: Iterable[MergeRule]) -> MergeRules:
 def merge_rule(table_plan: TablePlan, inventory: Inventory) -> MergeRule:
     """The rule of one table."""
     target, identity = table_plan.target, table_plan.identity
-    place = (target.database, target.table)
+    place = target.key
     kept = MergeRule(merge.KEEP, identity)
     if not identity or table_plan.is_identity_generated or target.is_versioned:
         return kept

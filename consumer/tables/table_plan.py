@@ -97,7 +97,7 @@ class TablePlan:
     @property
     def name(self) -> bytes:
         """The quoted name of the table."""
-        return table_name(self.target.database, self.target.table)
+        return table_name(*self.target.key)
 
     @property
     def named(self) -> tuple[tuple[int, CatalogColumn], ...]:
@@ -169,7 +169,7 @@ class TablePlan:
 
 
 def _sql(target: CatalogTable) -> str:
-    return table_name(target.database, target.table).decode()
+    return table_name(*target.key).decode()
 
 
 def plan_table(layout: RowLayout, inventory: Inventory) -> TablePlan:
@@ -296,12 +296,8 @@ def check_names_row(
     """
     keys = (key.columns for key in target.unique_keys if _is_never_null(target, key))
     if not (named if is_limited else any(set(key) <= set(named) for key in keys)):
-        name = f"{target.database}.{target.table}"
-        raise Fatal(
-            "MR-5019",
-            f"{name}: ({', '.join(named)}) is not a whole unique key of the table",
-            table=name,
-        )
+        what = f"{target.name}: ({', '.join(named)}) is not a whole unique key of the table"
+        raise Fatal("MR-5019", what, table=target.name)
 
 
 def _is_never_null(target: CatalogTable, key: UniqueKey) -> bool:
@@ -369,9 +365,7 @@ def insert_pieces(
 ) -> Pieces:
     """INSERT of these columns."""
     names = b",".join(quoted(column.name) for _, column in columns)
-    lead = (
-        b"INSERT INTO " + table_name(target.database, target.table) + b" (" + names + b") VALUES "
-    )
+    lead = b"INSERT INTO " + table_name(*target.key) + b" (" + names + b") VALUES "
     return Pieces(lead, b"(", b")", b"", make_shape(layout, written(AFTER, columns)))
 
 
@@ -386,7 +380,7 @@ def _delete(
     if not key:
         return None
     check_names_row(target, [column.name for _, column in key])
-    name = table_name(target.database, target.table)
+    name = table_name(*target.key)
     names = [quoted(column.name) for _, column in key]
     shape = make_shape(layout, compared(BEFORE, identity))
     lead = b"DELETE FROM " + name + b" WHERE "
@@ -411,7 +405,7 @@ def _update(
     others = [(index, column) for index, column in columns if index not in identity]
     if matches is None or not others:
         return None
-    name = table_name(target.database, target.table)
+    name = table_name(*target.key)
     sets = [
         name + b"." + quoted(column.name) + b" = v.c%d" % at
         for at, (_, column) in enumerate(others)
@@ -447,7 +441,7 @@ def key_matches(layout: RowLayout, target: CatalogTable, identity: tuple[int, ..
     if not key:
         return None
     check_names_row(target, [column.name for _, column in key])
-    name = table_name(target.database, target.table)
+    name = table_name(*target.key)
     matches = []
     for place, (index, column) in enumerate(key):
         operand = join_operand(layout.table.columns[index], column, b"v.k%d" % place)

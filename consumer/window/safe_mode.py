@@ -135,7 +135,7 @@ def check_triggers(
         target = table_plan.target
         if target.is_sequence:
             continue
-        if triggers := hold_triggers(session, (target.database, target.table)):
+        if triggers := hold_triggers(session, target.key):
             table = table_plan.layout.table.full_name
             raise Fatal("MR-5024", f"{table}: {_of_trigger(triggers[0])}", table=table)
 
@@ -161,7 +161,7 @@ def _is_cascading(
     rows: Rows, numbers: RecordNumbers, table_plan: TablePlan, foreign_keys: Sequence[ForeignKey]
 ) -> Flags:
     """True for each DELETE whose cascade must be repeated, because the source did not log it. Fatal MR-5025."""
-    place = (table_plan.target.database, table_plan.target.table)
+    place = table_plan.target.key
     table = table_plan.layout.table.full_name
     for number, foreign in cascading_changes(rows, numbers, table_plan, foreign_keys):
         why = why_change_is_inexact(foreign)
@@ -184,7 +184,7 @@ def refusal(table_plan: TablePlan, inventory: Inventory) -> str:
     filled = (column.name for column in target.columns.values() if not column.generated)
     if missing := sorted(set(filled) - written):
         return f"the records do not have the column {missing[0]}"
-    if triggers := inventory.triggers.get((target.database, target.table)):
+    if triggers := inventory.triggers.get(target.key):
         return _of_trigger(triggers[0])
     if target.is_versioned:
         return "the target keeps its history (system versioning)"

@@ -16,7 +16,7 @@ from consumer.tables.cascades import followers
 from consumer.tables.table_plan import TablePlan, record_indexes
 from consumer.tables.table_plans import TablePlans, slots_of
 from drivers.mysql.actions import Action
-from drivers.mysql.catalog import ForeignKey, TableKey
+from drivers.mysql.catalog import ForeignKey
 
 Flags = npt.NDArray[np.bool_]
 
@@ -25,7 +25,7 @@ def cascading_deletions(
     rows: Rows, numbers: RecordNumbers, table_plan: TablePlan, foreign_keys: Sequence[ForeignKey]
 ) -> Flags:
     """True for each of these rows of a table that is a DELETE with such a cascade."""
-    following = followers(foreign_keys, _place(table_plan))
+    following = followers(foreign_keys, table_plan.target.key)
     if not any(foreign.actions.on_delete is not Action.NO_ACTION for foreign in following):
         return np.zeros(len(numbers), np.bool_)
     return _is_unlogged(rows, numbers, walk.OP_DELETE)
@@ -35,7 +35,7 @@ def cascading_changes(
     rows: Rows, numbers: RecordNumbers, table_plan: TablePlan, foreign_keys: Sequence[ForeignKey]
 ) -> Iterator[tuple[int, ForeignKey]]:
     """Each UPDATE of these rows with such a cascade, and the foreign key of the child rows."""
-    following = followers(foreign_keys, _place(table_plan))
+    following = followers(foreign_keys, table_plan.target.key)
     acting = [one for one in following if one.actions.on_update is not Action.NO_ACTION]
     for number in map(int, numbers[_is_unlogged(rows, numbers, walk.OP_UPDATE)] if acting else ()):
         for foreign in acting:
@@ -63,7 +63,3 @@ def _is_unlogged(rows: Rows, numbers: RecordNumbers, op: int) -> Flags:
         (records[:, walk.FLAGS] & walk.LOGS_CASCADES) == 0
     )
     return found
-
-
-def _place(table_plan: TablePlan) -> TableKey:
-    return table_plan.target.database, table_plan.target.table

@@ -440,8 +440,8 @@ class RowWriter:
         self._compared.add(compared)
         inventory, with_foreign = self._plans.inventory, compared[2]
         if has_changed(self._connection, inventory, target, with_foreign=with_foreign):
-            name = f"{target.database}.{target.table}"
-            raise Retryable("MR-5023", f"{name} was altered on the target", table=name)
+            what = f"{target.name} was altered on the target"
+            raise Retryable("MR-5023", what, table=target.name)
 
     def _decide(self, rows: Rows, number: int, why: str, fix: str) -> None:
         slot = int(rows.records[number, SLOT])
@@ -520,7 +520,7 @@ class RowWriter:
         ]
         if not names or refused.errno != WRONG_TEXT:
             return ""
-        table = f"{table_plan.target.database}.{table_plan.target.table}"
+        table = table_plan.target.name
         return (
             f"{', '.join(names)} of {table}: utf8mb4 on the source, utf8mb3"
             " on the target. Alter the column there to CHARACTER SET utf8mb4. If the source's statement says utf8,"
@@ -580,6 +580,6 @@ def split_sequences(
         if target.is_sequence:
             is_of_sequence = slots == slot
             of_tables &= ~is_of_sequence
-            name = (target.database, target.table)
-            last[name] = max(last.get(name, 0), int(numbers[is_of_sequence][-1]))
+            greatest = max(last.get(target.key, 0), int(numbers[is_of_sequence][-1]))
+            last[target.key] = greatest
     return RecordNumbers(numbers[of_tables]), sorted(last.values())

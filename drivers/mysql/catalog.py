@@ -128,6 +128,16 @@ class CatalogTable:
     period: tuple[str, ...] = ()
 
     @property
+    def key(self) -> TableKey:
+        """Database and table."""
+        return self.database, self.table
+
+    @property
+    def name(self) -> str:
+        """As ``database.table``."""
+        return f"{self.database}.{self.table}"
+
+    @property
     def primary(self) -> UniqueKey | None:
         return next((key for key in self.unique_keys if key.name == "PRIMARY"), None)
 
