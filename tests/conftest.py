@@ -1,5 +1,6 @@
 """Give every test a marker by its folder, real servers as fixtures, and a clear report of what could not run."""
 
+import gc
 import signal
 from binascii import crc32
 from collections.abc import Mapping, Sequence
@@ -33,6 +34,7 @@ pytest_plugins = [
 _HERE = Path(__file__).parent
 _MARKERS = ("unit", "property", "integration", "fault", "stack", "chaos")
 FLAVOUR_FIXTURES = frozenset({"source_set", "target_server", "single_server", "server", "ledger"})
+GC_THRESHOLDS = (50_000, 20, 50)  # objects, and looks at younger ones; Python's are 700, 10, 10
 CHAOS_S_MAX = 7200.0  # per test; a soak adds the time it was asked for
 MYSQL_FIXTURES = {"mysql_server", "small_mysql", "mysqlbinlog"}
 _NO_MYSQL = (
@@ -53,9 +55,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Every run uses the same examples, except ``make chaos``, which looks for new ones. `make test` uses a part.
 
-    Examples have no time limit, also while they are generated: the machine may be slow.
+    Examples have no time limit, also while they are generated: the machine may be slow. Python looks for circles of
+    garbage less often: tests keep large trees, and each look walks through them.
     """
     economize()
+    gc.set_threshold(*GC_THRESHOLDS)
     log_plainly()
     # a shell makes its background jobs ignore Ctrl-C, and every process started from here would inherit that
     signal.signal(signal.SIGINT, signal.default_int_handler)
