@@ -208,7 +208,7 @@ def faults_of(record: FaultyFiles, opening: int, sweep: Sweep) -> list[tuple[int
         return op.name, file, fault, number >= opening
 
     pairs = [(n, fault) for n in range(len(record.ops)) for fault in record.applicable(n)]
-    return sweep(pairs, every=6, kind=kind)
+    return sweep(pairs, every=20, kind=kind)
 
 
 def test_log_ended_by_bad_content_leaves_no_open_file(memory_path: Path) -> None:
@@ -294,7 +294,7 @@ def test_power_cut_never_joins_a_dropped_subdir(memory_path: Path, sweep: Sweep)
     """After every operation of a drop, with every legal loss: what is left of the sub-directory is apart."""
     found = 0
     states = crash_states(DROPPED.record(memory_path / "record").ops)
-    for number, (_, tree) in enumerate(sweep(states, every=5, kind=itemgetter(0))):
+    for number, (_, tree) in enumerate(sweep(states, every=12, kind=itemgetter(0))):
         root = memory_path / f"cut-{number}"
         write_tree(root, tree)
         relay = RelayLog.open(root, flavour=Flavour.MYSQL)
@@ -393,7 +393,7 @@ def check_crash_states(
     A part of them still has one after each operation.
     """
     states = [(done, tree) for done, tree in crash_states(ops) if done > begin]
-    chosen = sweep(states, every=4, kind=itemgetter(0))
+    chosen = sweep(states, every=12, kind=itemgetter(0))
     for count, (_, tree) in enumerate(chosen, 1):
         root = folder / f"cut-{count}"
         write_tree(root, tree)

@@ -29,8 +29,6 @@ from tests.kit.apply.tables import integer, table, text
 from tests.kit.apply.topic import RecordStream
 from tests.kit.waiting import PATIENCE_S
 
-pytestmark = pytest.mark.both_flavours
-
 _names = count(1)
 
 
@@ -71,6 +69,7 @@ def test_rows_are_applied_under_their_own_table_structure(
         target_server.execute(f"DROP DATABASE {name}")
 
 
+@pytest.mark.both_flavours
 @pytest.mark.guarantee("ddl")
 def test_ddl_runs_under_the_source_session_settings(
     name: str, target_server: DatabaseServer
@@ -124,6 +123,7 @@ class _KilledError(Exception):
     """Simulates kill -9 at a fault point."""
 
 
+@pytest.mark.both_flavours
 @pytest.mark.parametrize("point", ["AFTER_INTENT", "AFTER_EXECUTE"])
 @pytest.mark.parametrize("case", _CRASHES)
 def test_ddl_executes_once_wherever_the_driver_dies(
@@ -326,6 +326,7 @@ def test_mixed_case_names_work_on_a_folding_target(
         mariadb_server.execute("DROP DATABASE IF EXISTS Mixed")
 
 
+@pytest.mark.both_flavours
 def test_create_table_select_gets_its_rows_from_records(
     name: str, target_server: DatabaseServer
 ) -> None:

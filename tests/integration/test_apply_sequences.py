@@ -1,6 +1,7 @@
 """MariaDB's sequences: after each statement the target's equal those of the source and of a native replica."""
 
 from collections.abc import Iterator
+from itertools import cycle
 
 import pytest
 
@@ -9,6 +10,7 @@ from millrace.errors import Fatal
 from schemas.gtid import Flavour
 from tests.fixtures.servers import Pool
 from tests.kit.apply.local import (
+    IN_LANES,
     LocalRecords,
     apply_task,
     apply_with_failures,
@@ -81,18 +83,17 @@ def _states(server: DatabaseServer) -> dict[str, list[tuple[object, ...]]]:
 
 
 @pytest.mark.guarantee("applied")
-@pytest.mark.parametrize("is_large", [True, False], ids=["lanes", "one lane"])
+@IN_LANES
 def test_sequences_equal_those_of_a_native_replica(
     source_set: DatabaseSet,
     source: LoggedSession,
     mariadb_server: DatabaseServer,
-    *,
-    is_large: bool,
+    in_lanes: tuple[bool, ...],
 ) -> None:
     """Values from the cache and without, cycles, lower values, INSERT, ALTER, RENAME, and defaults of a table."""
     replica, done = source_set.replicas[0], 0
-    applier = started(mariadb_server, apply_task(f"numbers_{is_large}"))
-    for statement in STATEMENTS:
+    applier = started(mariadb_server, apply_task(f"numbers_{len(in_lanes)}_{in_lanes[0]}"))
+    for statement, is_large in zip(STATEMENTS, cycle(in_lanes), strict=False):
         source.run(statement)
         values = source.record_values()
         applier.process(LocalRecords(values[done:], first=done, is_large=is_large), ignore)
@@ -129,7 +130,7 @@ def _skip_statement(source: LoggedSession, target: DatabaseServer, task: str) ->
     assert _states(target) == {}
 
 
-@pytest.mark.parametrize("window_rows", [3, 1000])
+@pytest.mark.parametrize("window_rows", [3, pytest.param(1000, marks=pytest.mark.chaos)])
 def test_sequence_is_right_after_rolled_back_target_transactions(
     source: LoggedSession, mariadb_server: DatabaseServer, window_rows: int
 ) -> None:

@@ -1,6 +1,7 @@
 """MariaDB's system-versioned tables: rows and history equal those of the source and of a native replica."""
 
 from collections.abc import Iterator
+from itertools import cycle
 
 import pytest
 
@@ -11,6 +12,7 @@ from schemas.documents import ConflictPolicy
 from schemas.gtid import Flavour
 from tests.fixtures.servers import Pool
 from tests.kit.apply.local import (
+    IN_LANES,
     LocalRecords,
     apply_task,
     apply_with_failures,
@@ -131,17 +133,16 @@ def _states(server: DatabaseServer) -> dict[str, list[str]]:
 
 
 @pytest.mark.guarantee("applied")
-@pytest.mark.parametrize("is_large", [True, False], ids=["lanes", "one lane"])
+@IN_LANES
 def test_versioned_tables_equal_those_of_a_native_replica(
     source_set: DatabaseSet,
     source: LoggedSession,
     mariadb_server: DatabaseServer,
-    *,
-    is_large: bool,
+    in_lanes: tuple[bool, ...],
 ) -> None:
     """After every few changes: every row of the history with its start and end."""
-    replica, done = source_set.replicas[0], 0
-    applier = started(mariadb_server, apply_task(f"versions_{is_large}"))
+    replica, done, turns = source_set.replicas[0], 0, cycle(in_lanes)
+    applier = started(mariadb_server, apply_task(f"versions_{len(in_lanes)}_{in_lanes[0]}"))
     source.run(*CREATES)
     is_open = False
     for number, statement in enumerate(CHANGES, 1):
@@ -150,7 +151,7 @@ def test_versioned_tables_equal_those_of_a_native_replica(
         if is_open or (number % 8 and number < len(CHANGES)):
             continue  # in a transaction, a look at the binlog would end it
         values = source.record_values()
-        applier.process(LocalRecords(values[done:], first=done, is_large=is_large), ignore)
+        applier.process(LocalRecords(values[done:], first=done, is_large=next(turns)), ignore)
         done = len(values)
         assert replica.wait_for_position(source.server.gtid_position(), timeout_s=PATIENCE_S)
         states = _states(source.server)

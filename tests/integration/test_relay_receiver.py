@@ -19,7 +19,7 @@ from producer.relay import layout
 from producer.relay.reader import RelayReader
 from producer.relay.writer import RelayLog
 from schemas.gtid import Flavour, GtidPosition, MariadbGtidSet, parse_gtid_set
-from tests.fixtures.servers import FLAVOURS, NewServer, mostly
+from tests.fixtures.servers import NewServer, mostly
 from tests.kit.binlog.plain_files import BinlogFile
 from tests.kit.relay.relay import (
     PLAIN,
@@ -299,7 +299,8 @@ def test_relay_log_that_begins_too_late_gets_a_new_subdirectory(
         assert at.subdir.endswith(".000002")
 
 
-@pytest.mark.parametrize("flavour", FLAVOURS, ids=str)
+# test_task_of_a_reset_source_reads_only_new_binlogs resets both
+@mostly(Flavour.MARIADB)
 def test_reset_server_gets_a_new_subdirectory(
     new_server: NewServer, tmp_path: Path, flavour: Flavour
 ) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import pytest
 
 from consumer.records.numbers import Seqs
 from consumer.records.pieces import Size, Taken
@@ -48,6 +49,15 @@ from tests.kit.apply.values import values_of
 
 LaneOrder = Callable[[int], Sequence[int]]
 ALL = 1 << 60
+# whether micro-batches are applied in lanes or in one: `make test` takes turns
+IN_LANES = pytest.mark.parametrize(
+    "in_lanes",
+    [
+        pytest.param((True, False), id="in turn"),
+        pytest.param((True,), marks=pytest.mark.chaos, id="lanes"),
+        pytest.param((False,), marks=pytest.mark.chaos, id="one lane"),
+    ],
+)
 
 
 def ignore(_: Mark) -> None:
