@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -114,7 +115,7 @@ _decode_previous = binary.decode_previous
 # ---- apply -----------------------------------------------------------------------------------------
 
 
-def _all_records(offsets: Ints, mark: Any) -> int:
+def _all_records(offsets: Ints, next_offset: int) -> int:
     return 0
 
 
@@ -227,7 +228,7 @@ GUARDS: tuple[Guard, ...] = (
         "records before the mark are skipped",
         "statements",
         "I6",
-        (applier, "first_new", _all_records),
+        (applier, "np", SimpleNamespace(searchsorted=_all_records)),  # the mark's place in a batch
         (window, "_check_seqs", _nothing),  # these would notice and stop
         (window, "_check_repeated", _nothing),
         (window, "_check_positions", _nothing),
@@ -240,7 +241,7 @@ GUARDS: tuple[Guard, ...] = (
         (window, "not_applied", _all_waiting),
         seed=1,
     ),
-    _of("each target transaction reads the fence row", "lanes", "I8", *_unfenced()),
+    _of("each target transaction reads the fence row", "lanes", "I8", *_unfenced(), seed=1),
     _of_both(
         "the fence row is read with a lock",
         "drivers",
