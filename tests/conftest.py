@@ -96,7 +96,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if _is_other_flavour(item) and not item.get_closest_marker("both_flavours"):
             item.add_marker("chaos")
         if config.option.chaos and _runs_a_part(item):
-            item.add_marker("chaos")  # the whole
+            item.add_marker(pytest.mark.chaos("the whole"))
         if item.get_closest_marker("chaos"):
             item.add_marker(pytest.mark.timeout(CHAOS_S_MAX + 60 * config.option.soak_minutes))
     left_out = [

@@ -42,22 +42,32 @@ def _wanted(config: pytest.Config) -> list[Mutant]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Replace the items by a copy of the named tests for each mutant."""
-    mutated, missing = [], []
+    """Replace the items by a copy of the named tests for each mutant. `make test` must run one of them."""
+    mutated: list[pytest.Item] = []
+    wrong: list[str] = []
     for mutant in _wanted(config):
+        is_soon = False
         for test, harm in mutant.shows.items():
             node = f"{mutant.file}::{test}"
-            found = [item for item in items if _is(item.nodeid, node)]
-            if not found:
-                missing.append(f"mutant {mutant.name!r}: there is no test {node}")
-            mutated += [_copy(item, mutant, harm) for item in found]
-    if missing:
-        raise pytest.UsageError(*missing)
+            named = [item for item in items if _is(item.nodeid, node)]
+            if not named:
+                wrong.append(f"mutant {mutant.name!r}: there is no test {node}")
+            is_soon |= any(map(_runs_in_make_test, named))
+            mutated += [_copy(item, mutant, harm) for item in named]
+        if not is_soon:
+            wrong.append(f"mutant {mutant.name!r}: all its tests run only in make chaos")
+    if wrong:
+        raise pytest.UsageError(*wrong)
     items[:] = mutated
 
 
-def _is(found: str, node: str) -> bool:
-    return found == node or found.startswith(f"{node}[")
+def _is(nodeid: str, node: str) -> bool:
+    return nodeid == node or nodeid.startswith(f"{node}[")
+
+
+def _runs_in_make_test(item: pytest.Item) -> bool:
+    """Whether `make test` runs it, or a part of its cases (``tests/conftest.py``)."""
+    return all(mark.args for mark in item.iter_markers("chaos"))
 
 
 def _copy(item: pytest.Item, mutant: Mutant, harm: str) -> pytest.Function:

@@ -148,6 +148,7 @@ def beginnings_not_checked(patch: Patch) -> None:
 
 
 _FILE = "tests/fault/test_publisher_rules.py"
+_LATE = "test_late_request_does_not_end_the_current_transaction"
 
 MUTANTS = [
     Mutant(
@@ -195,35 +196,21 @@ MUTANTS = [
         {"test_publisher_does_not_resume_in_a_recreated_topic": "begins in the middle"},
     ),
     Mutant(
-        "3 a slow commit ends its instance (late commit)",
+        "3 a slow commit ends its instance",
         slow_commits_trusted,
         _FILE,
         {
-            "test_late_request_does_not_end_the_current_transaction[slow_commit-commit]": "sees a part of a batch"
+            f"{_LATE}[slow_commit-commit]": "sees a part of a batch",
+            f"{_LATE}[slow_commit-abort]": "a late abort ended",
         },
     ),
     Mutant(
-        "3 a slow commit ends its instance (late abort)",
-        slow_commits_trusted,
-        _FILE,
-        {
-            "test_late_request_does_not_end_the_current_transaction[slow_commit-abort]": "a late abort ended"
-        },
-    ),
-    Mutant(
-        "3 an error ends its instance (late commit)",
+        "3 an error ends its instance",
         instance_kept_after_an_error,
         _FILE,
         {
-            "test_late_request_does_not_end_the_current_transaction[lost_commit_answer-commit]": "sees a part of a batch"
-        },
-    ),
-    Mutant(
-        "3 an error ends its instance (late abort)",
-        instance_kept_after_an_error,
-        _FILE,
-        {
-            "test_late_request_does_not_end_the_current_transaction[lost_commit_answer-abort]": "a late abort ended"
+            f"{_LATE}[lost_commit_answer-commit]": "sees a part of a batch",
+            f"{_LATE}[lost_commit_answer-abort]": "a late abort ended",
         },
     ),
     Mutant(
