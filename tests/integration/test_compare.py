@@ -11,8 +11,6 @@ from consumer.compare.tables import NO_COLUMN
 from deploy.servers import DatabaseServer
 from millrace.codes import CATALOGUE
 from millrace.errors import Fatal
-from schemas.gtid import Flavour
-from tests.fixtures.servers import NewServer
 from tests.kit.apply.local import apply_task, endpoint_of, run_once
 from tests.kit.apply.tables import integer, table
 from tests.kit.apply.topic import RecordStream
@@ -64,30 +62,35 @@ def test_equal_tables_compare_equal(sides: tuple[DatabaseServer, DatabaseServer]
     assert found.is_equal
 
 
-@pytest.mark.parametrize(
-    ("statement", "wanted"),
-    [
-        ("UPDATE a SET v = 'É' WHERE id = 1", ("compared.a", "different", "1")),
-        ("UPDATE a SET f = 0.10000001 WHERE id = 1", ("compared.a", "different", "1")),
-        ("UPDATE a SET v = '' WHERE id = 2", ("compared.a", "different", "2")),
-        ("DELETE FROM a WHERE id = 2", ("compared.a", "missing", "2")),
-        ("INSERT INTO a (id) VALUES (3)", ("compared.a", "extra", "3")),
-        ("DELETE FROM bag WHERE v = 1 LIMIT 1", ("compared.bag", "missing", "1")),
-        ("INSERT INTO bag VALUES (2)", ("compared.bag", "extra", "2")),
-        ("ALTER TABLE bag CHANGE v w INT", ("compared.bag", "different", NO_COLUMN)),
-        ("DROP TABLE bag", ("compared.bag", "missing", "(the whole table)")),
-        ("CREATE TABLE more (v INT)", ("compared.more", "extra", "(the whole table)")),
-    ],
-)
+# by table, what changes it on the target
+CHANGES = {
+    "a1": ("UPDATE a1 SET v = 'É' WHERE id = 1", "different", "1"),
+    "a2": ("UPDATE a2 SET f = 0.10000001 WHERE id = 1", "different", "1"),
+    "a3": ("UPDATE a3 SET v = '' WHERE id = 2", "different", "2"),
+    "a4": ("DELETE FROM a4 WHERE id = 2", "missing", "2"),
+    "a5": ("INSERT INTO a5 (id) VALUES (3)", "extra", "3"),
+    "bag1": ("DELETE FROM bag1 WHERE v = 1 LIMIT 1", "missing", "1"),
+    "bag2": ("INSERT INTO bag2 VALUES (2)", "extra", "2"),
+    "bag3": ("ALTER TABLE bag3 CHANGE v w INT", "different", NO_COLUMN),
+    "bag4": ("DROP TABLE bag4", "missing", "(the whole table)"),
+    "more": ("CREATE TABLE more (v INT)", "extra", "(the whole table)"),
+}
+
+
 @pytest.mark.guarantee("compared")
-def test_each_difference_is_named(
-    sides: tuple[DatabaseServer, DatabaseServer], statement: str, wanted: tuple[str, str, str]
-) -> None:
+def test_each_difference_is_named(sides: tuple[DatabaseServer, DatabaseServer]) -> None:
     """One change on the target is one difference, with its table and key."""
-    sides[1].execute(statement, db="compared")
+    for side in sides:
+        for name in CHANGES.keys() - {"more"}:
+            kind = name.rstrip("0123456789")
+            side.execute(f"CREATE TABLE {name} LIKE {kind}", db="compared")
+            side.execute(f"INSERT INTO {name} SELECT * FROM {kind}", db="compared")
+    for statement, *_ in CHANGES.values():
+        sides[1].execute(statement, db="compared")
     found = _compared(sides)
-    assert found.differences == [Difference(*wanted)]
-    assert found.difference_count == 1
+    wanted = {Difference(f"compared.{name}", what, key) for name, (_, what, key) in CHANGES.items()}
+    assert set(found.differences) == wanted
+    assert found.difference_count == len(found.differences) == len(wanted)
 
 
 def test_differences_in_any_part_of_a_chunk_are_found(
@@ -128,17 +131,21 @@ KEYS = (
 )
 
 
-@pytest.mark.parametrize(("types", "values", "wanted"), KEYS)
-def test_keys_are_printed_as_literals(
-    sides: tuple[DatabaseServer, DatabaseServer], types: str, values: str, wanted: str
-) -> None:
+def test_keys_are_printed_as_literals(sides: tuple[DatabaseServer, DatabaseServer]) -> None:
     """As in MR-5010, in every character set; bytes as hex digits with a prefix."""
     for side in sides:
-        side.execute(f"CREATE TABLE k (i {types}, PRIMARY KEY (i, v))", db="compared")
+        for number, (types, *_) in enumerate(KEYS):
+            columns = f"i {types}, PRIMARY KEY (i, v)"
+            side.execute(f"CREATE TABLE k{number} ({columns})", db="compared")
     for side, what in zip(sides, ("missing", "extra"), strict=True):
-        side.execute(f"INSERT INTO k VALUES ({values})", db="compared")
-        assert _compared(sides).differences == [Difference("compared.k", what, wanted)]
-        side.execute("DELETE FROM k", db="compared")
+        for number, (_, values, _) in enumerate(KEYS):
+            side.execute(f"INSERT INTO k{number} VALUES ({values})", db="compared")
+        assert _compared(sides).differences == [
+            Difference(f"compared.k{number}", what, wanted)
+            for number, (_, _, wanted) in enumerate(KEYS)
+        ]
+        for number in range(len(KEYS)):
+            side.execute(f"DELETE FROM k{number}", db="compared")
 
 
 def test_text_that_is_no_unicode_is_printed_as_bytes(
@@ -222,32 +229,30 @@ def test_compare_finds_tables_dropped_only_on_the_source(
             server.execute(f"DROP DATABASE IF EXISTS {name}")
 
 
-def test_task_that_never_ran_has_written_nothing(new_server: NewServer) -> None:
-    """Its target has no Millrace tables yet."""
-    server = new_server(Flavour.MARIADB)
-    ends = endpoint_of(server), endpoint_of(server)
-    assert compare_sets(Ends(*ends), lambda *_: True, written_by="new").is_equal
+def test_task_that_never_ran_has_written_nothing(mariadb_server: DatabaseServer) -> None:
+    """Its target has no Millrace tables yet. The next task that starts creates them."""
+    mariadb_server.execute("DROP DATABASE IF EXISTS millrace")
+    ends = endpoint_of(mariadb_server), endpoint_of(mariadb_server)
+    assert compare_sets(Ends(*ends), lambda *_: False, written_by="new").is_equal
 
 
-@pytest.mark.parametrize("column", ["LONGBLOB", "LONGTEXT CHARACTER SET latin1"])
 def test_values_beyond_max_allowed_packet_are_compared(
-    sides: tuple[DatabaseServer, DatabaseServer], column: str
+    sides: tuple[DatabaseServer, DatabaseServer],
 ) -> None:
     """A server returns NULL for a text beyond max_allowed_packet, but differences at the end are found."""
     limits = [(side, side.execute("SELECT @@GLOBAL.max_allowed_packet")[0][0]) for side in sides]
+    tables = {"long_bytes": "LONGBLOB", "long_texts": "LONGTEXT CHARACTER SET latin1"}
     try:
         for side, end in zip(sides, "xy", strict=True):
             side.execute("SET GLOBAL max_allowed_packet = 1048576")
-            side.execute(
-                f"CREATE TABLE long_values (id INT PRIMARY KEY, v {column}, w {column})",
-                db="compared",
-            )
             text = f"CONCAT('\"', REPEAT('a', 700000), '{end}', '\"')"
-            side.execute(
-                f"INSERT INTO long_values VALUES (1, {text}, {text}), (2, NULL, '1')", db="compared"
-            )
+            for name, column in tables.items():
+                columns = f"id INT PRIMARY KEY, v {column}, w {column}"
+                side.execute(f"CREATE TABLE {name} ({columns})", db="compared")
+                rows = f"(1, {text}, {text}), (2, NULL, '1')"
+                side.execute(f"INSERT INTO {name} VALUES {rows}", db="compared")
         assert _compared(sides).differences == [
-            Difference("compared.long_values", "different", "1")
+            Difference(f"compared.{name}", "different", "1") for name in tables
         ]
     finally:
         for side, limit in limits:

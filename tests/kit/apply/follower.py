@@ -19,6 +19,7 @@ from tests.kit.waiting import eventually
 LATE_S = 0.05
 LATE_MAX = 20  # statements that wait for the target; a writer waits for it then
 DEAD_S = 30.0
+WRITE_EVERY_S = 0.01
 
 
 @dataclass
@@ -84,12 +85,12 @@ def following(source: DatabaseServer, target: DatabaseServer, task: str) -> Iter
 
 @contextmanager
 def writing(follower: Follower, statement: Callable[[int], str]) -> Iterator[None]:
-    """Write ``statement(number)`` for each number, as fast as the source commits, until the block ends."""
+    """Write ``statement(number)`` for each number, one after the other, until the block ends."""
     is_over = threading.Event()
 
     def write() -> None:
         with closing(connect(endpoint_of(follower.source))) as session:
-            while not is_over.is_set():
+            while not is_over.wait(WRITE_EVERY_S):
                 follower.write(session, statement(follower.written))
 
     thread = threading.Thread(target=write)
