@@ -38,6 +38,7 @@ from tests.kit.apply.topic import RecordStream
 
 KEYS = 31
 WIDE = 7
+IDLE_S = 0.05  # until main looks for records again, unless a later load takes a step
 
 
 @dataclass
@@ -309,32 +310,36 @@ class LiveTask:
         applier = started(self.server, self.task)
         session = connect(endpoint_of(self.server))
         note_filter(session, applier.owner, self.task, self.loader)
-        applier.is_partial = bool(stream_tables(session, self.task.name))
-        session.close()
-        self.loads = loads = LaterLoads(Parts(applier, self.loader, self.turns))
+        applier.is_partial = bool(self._tables(session))
+        stepped = threading.Event()
+        parts = Parts(applier, self.loader, self.turns)
+        self.loads = loads = LaterLoads(parts, stepped.set)
         loads.start()
         try:
             while True:
-                end = hold if hold and self._waits() else None
+                end = hold if hold and self._waits(session) else None
                 applier.process(LocalRecords(self.source.stream.values[:end]), ignore)
                 if loads.failure is not None:
                     raise loads.failure
-                if times <= 0 and self.loader.loads >= loads_min and not self._tables():
+                if times <= 0 and self.loader.loads >= loads_min and not self._tables(session):
                     applier.process(LocalRecords(self.source.stream.values), ignore)
                     return
                 act()
                 times -= 1
+                if times < 0:
+                    stepped.wait(IDLE_S)
+                    stepped.clear()
         finally:
             loads.end()
             applier.close()
+            session.close()
             forget(side_of(self.task.name))
 
-    def _waits(self) -> bool:
+    def _waits(self, session: MySqlSession) -> bool:
         """Whether the load of a table has not begun, in this run or in one that was killed."""
-        return any(table.state == WAITS for table in self._tables())
+        return any(table.state == WAITS for table in self._tables(session))
 
-    def _tables(self) -> list[LoadTable]:
-        session = connect(endpoint_of(self.server))
-        found = stream_tables(session, self.task.name)
-        session.close()
-        return found
+    def _tables(self, session: MySqlSession) -> list[LoadTable]:
+        tables = stream_tables(session, self.task.name)
+        session.rollback()
+        return tables
