@@ -73,7 +73,7 @@ def test_killed_load_continues_and_copies_each_row_once(
     assert {table.state for table in rig.tables().values()} == {loads.FOLLOWS}
 
 
-@pytest.mark.parametrize("rig", [0, 1], indirect=True)
+@pytest.mark.parametrize("rig", [0, pytest.param(1, marks=pytest.mark.chaos)], indirect=True)
 def test_killed_copy_of_a_keyless_table_starts_over(
     rig: LoadRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,6 @@
 """Statements of the source between two steps of a load: no table is copied into a structure that it no longer has."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -20,7 +20,7 @@ from tests.kit.apply.local import endpoint_of
 from tests.kit.forked import killed_at
 
 NAME = "altered"
-RULES = LoadRules(chunk_rows=200, parallel=1)
+RULES = LoadRules(chunk_rows=400, parallel=1)
 
 
 @pytest.fixture
@@ -32,36 +32,30 @@ def rig(request: pytest.FixtureRequest, pool: Pool) -> Iterator[LoadRig]:
         yield made
 
 
-def _before(table: str, act: Callable[[], object]) -> LocalCopier:
-    """A copier that calls ``act`` once, before it copies this table."""
-    pending = [act]
-
-    def before(order: CopyOrder) -> None:
-        if pending and (NAME, table) in {one.key for one in order.tables}:
-            pending.pop()()
-
-    return LocalCopier(before)
-
-
 @in_turn(
-    "change",
+    "changes",
     {
-        "snapshot, added": ("keyless", "ADD COLUMN c INT DEFAULT 7"),
-        "snapshot, dropped": ("keyless", "DROP COLUMN b"),
-        "chunks, dropped": ("uniques", "DROP COLUMN u"),
+        "snapshot, added": {"keyless": "ADD COLUMN c INT DEFAULT 7"},
+        "dropped": {"keyless": "DROP COLUMN b", "uniques": "DROP COLUMN u"},
     },
     "rig",
     indirect=True,
 )
 def test_table_altered_before_its_copy_waits_for_another_load(
-    rig: LoadRig, change: tuple[str, str]
+    rig: LoadRig, changes: dict[str, str]
 ) -> None:
     """Also one whose snapshot could be read as planned: its stream would pass the statement as copied."""
-    table, statement = change
-    copier = _before(table, lambda: rig.source.execute(f"ALTER TABLE {NAME}.{table} {statement}"))
-    assert rig.load(copier, rules=RULES) is not None
+    pending = dict(changes)
+
+    def alter(order: CopyOrder) -> None:
+        for _, table in [each.key for each in order.tables]:
+            if statement := pending.pop(table, ""):
+                rig.source.execute(f"ALTER TABLE {NAME}.{table} {statement}")
+
+    assert rig.load(LocalCopier(alter), rules=RULES) is not None
+    assert pending == {}
     states = {key[1]: one.state for key, one in rig.tables().items()}
-    assert states.pop(table) == WAITS
+    assert {states.pop(table) for table in changes} == {WAITS}
     assert set(states.values()) == {COPIED}
 
 
@@ -101,25 +95,22 @@ def test_column_of_another_kind_after_a_kill_blocks_no_load(rig: LoadRig) -> Non
     assert rig.load_again("composite") is not None
 
 
-@in_turn(
-    "statement",
-    {
-        "index": "ALTER TABLE uniques ADD INDEX later (u)",
-        "check": "ALTER TABLE uniques ADD CONSTRAINT few CHECK (u > -5)",
-        "default": "ALTER TABLE uniques ALTER COLUMN u SET DEFAULT 5",
-        "foreign key": (
-            "ALTER TABLE uniques ADD CONSTRAINT kin FOREIGN KEY (u) REFERENCES heir (id) ON DELETE CASCADE"
-        ),
-    },
-    "rig",
-    indirect=True,
+STATEMENTS = (
+    "ALTER TABLE uniques ADD INDEX later (u)",
+    "ALTER TABLE uniques ADD CONSTRAINT few CHECK (u > -5)",
+    "ALTER TABLE uniques ALTER COLUMN u SET DEFAULT 5",
+    "ALTER TABLE uniques ADD CONSTRAINT kin FOREIGN KEY (u) REFERENCES heir (id) ON DELETE CASCADE",
 )
-def test_later_load_leaves_the_definition_of_the_source(rig: LoadRig, statement: str) -> None:
+
+
+@pytest.mark.parametrize("rig", FLAVOURS, indirect=True)
+def test_later_load_leaves_the_definition_of_the_source(rig: LoadRig) -> None:
     """Statements about a table that waits are not executed, so the load must have all of their effect."""
     assert rig.run(rules=RULES)
     session = rig.source.primary
     session.execute(f"DELETE FROM {NAME}.uniques WHERE u > 100 OR id > 100")
-    session.execute(statement, db=NAME)
+    for statement in STATEMENTS:
+        session.execute(statement, db=NAME)
     assert rig.load_again("uniques", "heir", "parent", "child") is not None
     shown = [
         side.execute(f"SHOW CREATE TABLE {NAME}.uniques")

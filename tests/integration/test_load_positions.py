@@ -24,7 +24,7 @@ from tests.kit.waiting import eventually
 pytestmark = pytest.mark.both_flavours
 
 WRITERS = 3
-ROUNDS = 6
+ROUNDS = 3
 WRITE_EVERY_S = 0.004
 DATABASE = "framed"
 _GTID = re.compile(r"(?:GTID_NEXT= '|GTID )([^' ]+:\d+|\d+-\d+-\d+)")

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from deploy.servers import DatabaseSet
+from deploy.servers import DatabaseServer
 from millrace.errors import Fatal
 from schemas.documents import LoadRules
 from schemas.gtid import Flavour
-from tests.fixtures.load import load_rig
+from tests.fixtures.load import load_rig, source_of_one
 from tests.fixtures.servers import Pool
 from tests.kit.apply.loading import LoadRig
 from tests.kit.binlog.session import session
@@ -16,7 +16,7 @@ from tests.kit.binlog.session import session
 pytestmark = pytest.mark.usefixtures("target_password")
 
 NAME = "loaded_values"
-RULES = LoadRules(from_primary=True)  # the rows are not logged: a replica of MariaDB stops, too
+RULES = LoadRules(from_primary=True)
 BOTH = "(1, '2024-01-01 00:30:00'), (2, '2023-12-31 10:00:00')"
 TABLES = {
     "d DATE AS (DATE(ts)) STORED": "MR-5080",
@@ -27,10 +27,10 @@ ON_MYSQL = {"UNIQUE KEY k ((DATE(ts)))": "MR-5081"}
 
 
 @pytest.fixture
-def rig(source_set: DatabaseSet, pool: Pool) -> Iterator[LoadRig]:
+def rig(single_server: DatabaseServer, pool: Pool) -> Iterator[LoadRig]:
     """A source, and a target of its flavour."""
-    with load_rig(pool, source_set, NAME) as made:
-        yield made
+    with load_rig(pool, source_of_one(pool, single_server.flavour), NAME) as rig:
+        yield rig
 
 
 def _fill(rig: LoadRig, columns: str, zone: str) -> list[tuple[object, ...]]:

@@ -15,7 +15,7 @@ from consumer.load.plan import missing_rights
 from consumer.load.source import member_of
 from consumer.load.tables import Admission
 from consumer.target.loads import COPIED, COPIES, WAITS
-from deploy.servers import DatabaseSet, sql
+from deploy.servers import DatabaseServer, DatabaseSet, sql
 from drivers.mysql.catalog import TableKey
 from drivers.mysql.connection import Side, connect
 from drivers.mysql.grants import Role, needed_grants
@@ -25,7 +25,7 @@ from millrace.errors import Fatal, Fenced, Retryable
 from schemas.documents import Directives, LoadRules, TableFilter
 from schemas.gtid import Flavour
 from schemas.stages import Loaded
-from tests.fixtures.load import load_rig
+from tests.fixtures.load import load_rig, source_of_one
 from tests.fixtures.servers import Pool
 from tests.fixtures.spark import OneSet
 from tests.kit.apply.load_tables import create_filled, definitions
@@ -38,11 +38,29 @@ NAME = "loaded"
 
 
 @pytest.fixture
-def rig(source_set: DatabaseSet, pool: Pool) -> Iterator[LoadRig]:
-    """A source with the tables, and a target of its flavour without them."""
-    with load_rig(pool, source_set, NAME) as made:
+def rig(single_server: DatabaseServer, pool: Pool) -> Iterator[LoadRig]:
+    """A source of one server with the tables, and a target of its flavour without them."""
+    source = source_of_one(pool, single_server.flavour)
+    with load_rig(pool, source, NAME) as rig:
+        create_filled(source, NAME)
+        yield rig
+
+
+@pytest.fixture
+def small(single_server: DatabaseServer, pool: Pool) -> Iterator[LoadRig]:
+    """With two tables: one is copied in chunks, the other whole."""
+    source = source_of_one(pool, single_server.flavour)
+    with load_rig(pool, source, NAME) as rig:
+        create_filled(source, NAME, leaves=definitions(NAME).keys() - {"keyless", "uniques"})
+        yield rig
+
+
+@pytest.fixture
+def replicated(source_set: DatabaseSet, pool: Pool) -> Iterator[LoadRig]:
+    """A source with replicas and all tables."""
+    with load_rig(pool, source_set, NAME) as rig:
         create_filled(source_set, NAME)
-        yield made
+        yield rig
 
 
 def assert_equal(rig: LoadRig) -> None:
@@ -55,88 +73,88 @@ def assert_equal(rig: LoadRig) -> None:
     assert found.tables >= len(definitions(NAME))
 
 
-def test_every_kind_of_table_is_copied_whole(rig: LoadRig) -> None:
+def test_every_kind_of_table_is_copied_whole(replicated: LoadRig) -> None:
     """Composite, text and generated keys, none, cascades, partitions, sequences; many chunks at once."""
     copier = LocalCopier()
-    stream = rig.load(copier, rules=LoadRules(chunk_rows=60))
+    stream = replicated.load(copier, rules=LoadRules(chunk_rows=60))
     assert stream is not None
     assert stream.end
-    assert_equal(rig)
-    assert {table.state for table in rig.tables().values()} == {COPIED}
+    assert_equal(replicated)
+    assert {table.state for table in replicated.tables().values()} == {COPIED}
     assert len([order for order in copier.orders if order.chunk]) > 40
-    assert rig.loaded[-1].done == rig.loaded[-1].count
-    exact = {key[1] for key, table in rig.tables().items() if table.reach.exact}
+    assert replicated.loaded[-1].done == replicated.loaded[-1].count
+    exact = {key[1] for key, table in replicated.tables().items() if table.reach.exact}
     assert "keyless" in exact
     assert "composite" not in exact
 
 
 @pytest.mark.parametrize("is_chunk", [True, False])
-def test_copies_of_an_earlier_run_are_fenced(rig: LoadRig, *, is_chunk: bool) -> None:
+def test_copies_of_an_earlier_run_are_fenced(small: LoadRig, *, is_chunk: bool) -> None:
     """A frozen process that copies a chunk or a whole table after its successor's start writes no row."""
     fenced: dict[TableKey, int] = {}  # by table, the rows that were copied before
 
     def take_over(order: CopyOrder) -> None:
         if not fenced and (order.chunk is not None) == is_chunk:
-            rig.owner(epoch=2)
-            tables = rig.tables()
+            small.owner(epoch=2)
+            tables = small.tables()
             fenced.update((table.key, tables[table.key].done.rows) for table in order.tables)
 
     with pytest.raises(Fenced):
-        rig.load(LocalCopier(take_over), rules=LoadRules(chunk_rows=60, parallel=1))
+        small.load(LocalCopier(take_over), rules=LoadRules(chunk_rows=60, parallel=1))
     for (_, table), rows in fenced.items():
-        assert rig.target.execute(f"SELECT COUNT(*) FROM `{NAME}`.`{table}`") == [(rows,)]
+        assert small.target.execute(f"SELECT COUNT(*) FROM `{NAME}`.`{table}`") == [(rows,)]
 
 
-def test_table_with_rows_is_refused_and_left_alone(rig: LoadRig) -> None:
+def test_table_with_rows_is_refused_and_left_alone(small: LoadRig) -> None:
     """Nothing is created and nothing is copied."""
-    rig.target.execute(f"CREATE DATABASE {NAME}")
-    rig.target.execute(f"CREATE TABLE {NAME}.uniques ({definitions(NAME)['uniques']})")
-    rig.target.execute(f"INSERT INTO {NAME}.uniques VALUES (1, 1)")
+    small.target.execute(f"CREATE DATABASE {NAME}")
+    small.target.execute(f"CREATE TABLE {NAME}.uniques ({definitions(NAME)['uniques']})")
+    small.target.execute(f"INSERT INTO {NAME}.uniques VALUES (1, 1)")
     with pytest.raises(Fatal, match=r"loaded\.uniques has rows") as caught:
-        rig.load()
+        small.load()
     assert caught.value.code == "MR-5091"
-    assert rig.target.execute(f"SHOW TABLES IN {NAME}") == [("uniques",)]
-    assert rig.tables() == {}
+    assert small.target.execute(f"SHOW TABLES IN {NAME}") == [("uniques",)]
+    assert small.tables() == {}
 
 
-def test_table_that_the_target_refuses_is_named(rig: LoadRig) -> None:
+def test_table_that_the_target_refuses_is_named(small: LoadRig) -> None:
     """Here it takes no table without a primary key. The next run creates the rest."""
-    is_mysql = rig.source.flavour is Flavour.MYSQL
+    is_mysql = small.source.flavour is Flavour.MYSQL
     setting = "sql_require_primary_key" if is_mysql else "innodb_force_primary_key"
-    rig.target.execute(f"SET GLOBAL {setting} = 1")
+    small.target.execute(f"SET GLOBAL {setting} = 1")
     copier = LocalCopier()
     try:
         with pytest.raises(Fatal, match=r"loaded\.keyless: ") as caught:
-            rig.load(copier)
+            small.load(copier)
     finally:
-        rig.target.execute(f"SET GLOBAL {setting} = 0")
+        small.target.execute(f"SET GLOBAL {setting} = 0")
     assert caught.value.code == "MR-5094"
-    assert {table.state for table in rig.tables().values()} == {COPIES}
+    assert {table.state for table in small.tables().values()} == {COPIES}
     assert copier.orders == []
-    assert rig.load() is not None
+    assert small.load() is not None
 
 
-def test_each_load_privilege_is_needed(rig: LoadRig) -> None:
+def test_each_load_privilege_is_needed(small: LoadRig) -> None:
     """Without one the load is refused before it creates a table, because a server hides what may not be read."""
-    (needed,) = needed_grants(Role.LOAD, rig.source.flavour, (NAME,))
+    (needed,) = needed_grants(Role.LOAD, small.source.flavour, (NAME,))
     to = f"'{LOADER.user}'@'%'"
     for privilege in needed.privileges:
-        unlogged(rig, f"REVOKE {privilege} ON {NAME}.* FROM {to}")
+        unlogged(small, f"REVOKE {privilege} ON {NAME}.* FROM {to}")
         with pytest.raises(Fatal) as caught:
-            rig.load()
+            small.load()
         assert caught.value.code == "MR-5007"
         assert f"GRANT {privilege} ON `{NAME}`.* TO" in caught.value.fix
-        unlogged(rig, f"GRANT {privilege} ON {NAME}.* TO {to}")
-    assert rig.target.execute(f"SHOW DATABASES LIKE '{NAME}'") == []
+        unlogged(small, f"GRANT {privilege} ON {NAME}.* TO {to}")
+    assert small.target.execute(f"SHOW DATABASES LIKE '{NAME}'") == []
 
 
-def test_rights_are_known_if_no_filter_names_a_database(rig: LoadRig) -> None:
+def test_rights_are_known_if_no_filter_names_a_database(small: LoadRig) -> None:
     """As by default: each database with a table that is loaded needs them. MySQL locks tables without a key."""
     everything = Admission(TableFilter(), TableFilter())
-    locks = rig.source.flavour is Flavour.MYSQL
+    locks = small.source.flavour is Flavour.MYSQL
     if locks:
-        unlogged(rig, f"REVOKE LOCK TABLES ON {NAME}.* FROM '{LOADER.user}'@'%'")
-    with closing(connect(replace(rig.endpoint_of_source(), side=Side.SOURCE))) as session:
+        unlogged(small, f"REVOKE LOCK TABLES ON {NAME}.* FROM '{LOADER.user}'@'%'")
+    with closing(connect(replace(small.endpoint_of_source(), side=Side.SOURCE))) as session:
         missing = missing_rights(session, everything)
         assert [grant.privileges for grant in missing.grants if grant.scope == NAME] == (
             [("LOCK TABLES",)] if locks else []
@@ -145,7 +163,7 @@ def test_rights_are_known_if_no_filter_names_a_database(rig: LoadRig) -> None:
             with pytest.raises(Fatal, match="MR-5007 source ") as refused:
                 begin_exact(session, [(NAME, "keyless")])
             assert refused.value.fix.startswith("GRANT SELECT, LOCK TABLES ON ")
-            unlogged(rig, refused.value.fix.partition(";")[0])
+            unlogged(small, refused.value.fix.partition(";")[0])
             begin_exact(session, [(NAME, "keyless")])
         missing = missing_rights(session, everything)
         assert NAME not in {grant.scope for grant in missing.grants}
@@ -190,7 +208,7 @@ def _advice(rig: LoadRig) -> dict[str, str]:
 
 
 def test_load_leaves_a_member_that_is_drained(
-    rig: LoadRig, monkeypatch: pytest.MonkeyPatch
+    replicated: LoadRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The run ends with a code that is retried; the next one continues with another member."""
     monkeypatch.setattr(load, "MEASURE_S", 0.0)
@@ -198,55 +216,53 @@ def test_load_leaves_a_member_that_is_drained(
 
     def drain(order: CopyOrder) -> None:
         member = member_of(order.sites.source)
-        rig.directives = Directives(drained=frozenset({member}))
+        replicated.directives = Directives(drained=frozenset({member}))
 
     first.before = drain
     with pytest.raises(Retryable, match="an operator drained it") as caught:
-        rig.load(first, rules=LoadRules(chunk_rows=40, parallel=1))
+        replicated.load(first, rules=LoadRules(chunk_rows=40, parallel=1))
     assert caught.value.code == "MR-5090"
     second = LocalCopier()
-    assert rig.load(second) is not None
-    assert not {member_of(order.sites.source) for order in second.orders} & rig.directives.drained
-    assert_equal(rig)
+    assert replicated.load(second) is not None
+    assert (
+        not {member_of(order.sites.source) for order in second.orders}
+        & replicated.directives.drained
+    )
+    assert_equal(replicated)
 
 
-@pytest.mark.parametrize(
-    ("table", "change"),
-    [
-        pytest.param(
-            "composite", "ALTER TABLE {0}.composite DROP COLUMN v", marks=pytest.mark.chaos
-        ),
-        ("keyless", "ALTER TABLE {0}.keyless DROP COLUMN b"),
-        pytest.param("uniques", "DROP TABLE {0}.uniques", marks=pytest.mark.chaos),
-        ("texts", "RENAME TABLE {0}.texts TO {0}.other"),
-        ("child", "ALTER TABLE {0}.child DROP COLUMN p, DROP FOREIGN KEY child_ibfk_1"),
-    ],
-)
-def test_changed_table_waits_while_the_others_are_copied(
-    rig: LoadRig, table: str, change: str
-) -> None:
-    """The copy that fails because of a DDL statement ends no other one, and the stage names the reason."""
-    changes = [change.format(NAME)]
+# by table, what changes it just before it is copied
+CHANGES = {
+    "composite": "ALTER TABLE {0}.composite DROP COLUMN v",
+    "keyless": "ALTER TABLE {0}.keyless DROP COLUMN b",
+    "uniques": "DROP TABLE {0}.uniques",
+    "texts": "RENAME TABLE {0}.texts TO {0}.other",
+    "child": "ALTER TABLE {0}.child DROP COLUMN p, DROP FOREIGN KEY child_ibfk_1",
+}
 
-    def change_it(order: CopyOrder) -> None:
-        if changes and table in {copy.key[1] for copy in order.tables}:
-            rig.source.execute(changes.pop())
-            rig.source.wait_for_replicas()
 
-    copier = LocalCopier(change_it)
-    assert rig.load(copier, rules=LoadRules(chunk_rows=60, parallel=2)) is not None
-    found = {key[1]: each.state for key, each in rig.tables().items()}
-    waiting = {name for name, state in found.items() if state == WAITS}
-    family = {"parent", "child", "heir"}
-    assert waiting == (family if table == "child" else {table})
-    assert {found[name] for name in found.keys() - waiting} == {COPIED}
+def test_changed_tables_wait_while_the_others_are_copied(rig: LoadRig) -> None:
+    """A copy that fails because of a DDL statement ends no other one, and the stage names the reason."""
+    pending = dict(CHANGES)
+
+    def change(order: CopyOrder) -> None:
+        for _, table in [each.key for each in order.tables]:
+            if statement := pending.pop(table, ""):
+                rig.source.execute(statement.format(NAME))
+
+    assert rig.load(LocalCopier(change), rules=LoadRules(chunk_rows=60, parallel=2)) is not None
+    assert pending == {}
+    states = {key[1]: each.state for key, each in rig.tables().items()}
+    waiting = {*CHANGES, "parent", "heir"}  # a family waits together
+    assert {name for name, state in states.items() if state == WAITS} == waiting
+    assert {states[name] for name in states.keys() - waiting} == {COPIED}
     whys = {each.name: each.waits for each in rig.loaded[-1].tables if each.waits}
-    assert "during its load" in whys[f"{NAME}.{table}"]
-    stayed = len(found) - len(waiting)
+    assert [name for name in CHANGES if "during its load" not in whys[f"{NAME}.{name}"]] == []
+    stayed = len(states) - len(waiting)
     assert (rig.loaded[-1].done, rig.loaded[-1].count) == (stayed, stayed)
 
 
-def test_load_pauses_while_the_target_is_busy(rig: LoadRig) -> None:
+def test_load_pauses_while_the_target_is_busy(small: LoadRig) -> None:
     """No chunk begins; the stage says why. It continues when the limit is met again."""
     rules = LoadRules(max_threads_running=1)
     stop = threading.Event()
@@ -259,15 +275,15 @@ def test_load_pauses_while_the_target_is_busy(rig: LoadRig) -> None:
             assert copier.orders == []
             stop.set()
 
-    rig.report = note
-    with busy(rig.target):
-        assert rig.load(copier, rules=rules, stop=stop) is None
+    small.report = note
+    with busy(small.target):
+        assert small.load(copier, rules=rules, stop=stop) is None
     assert "max_threads_running is 1" in " ".join(paused)
-    assert rig.load(copier) is not None
+    assert small.load(copier) is not None
 
 
 @pytest.mark.both_flavours  # no turn: there is one
-@pytest.mark.parametrize("source_set", [Flavour.MARIADB], indirect=True)
+@pytest.mark.parametrize("single_server", [Flavour.MARIADB], indirect=True)
 def test_tables_that_a_cascade_links_are_read_together(rig: LoadRig) -> None:
     """MariaDB does not log the rows of a cascade: parent and children have one GTID set."""
     assert rig.load() is not None
