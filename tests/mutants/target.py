@@ -159,8 +159,8 @@ MUTANTS = [
         lambda patch: patch.setattr(copy_order, "check_fence", lambda *_: None),
         "tests/integration/test_load_tables.py",
         {
-            "test_copies_of_an_earlier_run_are_fenced[mariadb-True]": "assert",
-            "test_copies_of_an_earlier_run_are_fenced[mariadb-False]": "assert",
+            "test_copies_of_an_earlier_run_are_fenced[mysql-True]": "assert",
+            "test_copies_of_an_earlier_run_are_fenced[mysql-False]": "assert",
         },
     ),
     Mutant(
