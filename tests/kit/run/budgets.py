@@ -9,7 +9,7 @@ runs in `make chaos`.
 from collections.abc import Mapping
 
 BUDGETS_S: Mapping[tuple[str, ...], float] = {
-    ("unit", "property", "contracts"): 160.0,
+    ("unit", "property", "contracts"): 140.0,
     ("integration",): 500.0,
     ("fault",): 180.0,
     ("stack",): 120.0,
