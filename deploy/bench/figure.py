@@ -1,4 +1,6 @@
-"""One figure of the benchmark, and its JSON line.
+"""Shared by all benchmarks: size, figures, groups of them, and the folder.
+
+A figure is a JSON line:
 
     {"name": "capture.bulk", "value": 310000.0, "unit": "rows/s", "peer": "python-mysql-replication 1.0.17",
      "peer_value": 40000.0, "ratio": 7.75}
@@ -11,12 +13,34 @@ could not be measured has an error instead, and the lines after it are measured:
 
 import json
 import sys
+import tempfile
 import traceback
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from millrace.errors import Fatal
+from millrace.home_folder import home
 from millrace.wording import counted
+from schemas.gtid import Flavour
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """The servers' flavour, the factor of every number of changes and seconds, and how many rounds are counted.
+
+    ``only``: the lines that are asked for, none for all.
+    """
+
+    flavour: Flavour
+    scale: float = 1.0
+    rounds: int = 3
+    only: Sequence[str] = ()
+
+    def wants(self, *lines: str) -> bool:
+        """Whether one of the lines is asked for."""
+        return not self.only or bool(set(lines) & set(self.only))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,35 +68,60 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Group:
+    """Lines that are measured together. A long group runs only when one of its lines is named."""
+
     lines: Sequence[str]
-    measure: Callable[[], Iterator[Figure]]
+    measure: Callable[[Size], Iterator[Figure]]
+    is_long: bool = False
 
 
-def check_lines(only: Collection[str], known: Collection[str]) -> None:
-    if unknown := sorted(set(only) - set(known)):
-        raise Fatal("MR-8004", f"no such line: {', '.join(unknown)}; there are {sorted(known)}")
+def run_groups(groups: Sequence[Group], size: Size) -> None:
+    """Measure the groups in turn and print their lines. Fatal MR-8004, before anything starts, for an unknown line.
 
-
-def print_parts(parts: Iterable[Part], only: Collection[str]) -> None:
-    """Measure the parts in turn and print their lines, or those in ``only``.
-
-    A part that fails loses no line of another. Its missing lines get the error; its traceback goes to standard error.
+    A group that fails loses no line of another. Its missing lines get the error; its traceback goes to standard error.
     At the end Fatal MR-8004 names them.
     """
+    names = {line for group in groups for line in group.lines}
+    if unknown := sorted(set(size.only) - names):
+        raise Fatal("MR-8004", f"no such line: {', '.join(unknown)}; there are {sorted(names)}")
     failed: list[str] = []
-    for part in parts:
-        missing = [line for line in part.lines if not only or line in only]
+    for group in groups:
+        missing = [line for line in group.lines if size.wants(line)]
+        if not missing or (group.is_long and not size.only):
+            continue
+        say(", ".join(group.lines))
         try:
-            for figure in part.measure():
-                if not only or figure.name in only:
+            for figure in group.measure(size):
+                if size.wants(figure.name):
                     print(figure.as_line(), flush=True)
                     missing = [line for line in missing if line != figure.name]
         except Exception as error:  # noqa: BLE001 - servers and peers fail in their own ways; the other lines count
             traceback.print_exc(file=sys.stderr)
             for line in missing:
                 print(json.dumps({"name": line, "error": str(error) or repr(error)}), flush=True)
-            failed += missing or part.lines
+            failed += missing or group.lines
     if failed:
         what = counted(len(failed), "line could not be measured", "lines could not be measured")
         raise Fatal("MR-8004", f"{what}: {', '.join(failed)}")
+
+
+@contextmanager
+def bench_folder() -> Iterator[Path]:
+    """An empty folder, which is removed at the end of the block."""
+    root = home() / "run"
+    root.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=root) as name:
+        yield Path(name)
+
+
+def announced_rounds(size: Size) -> Iterator[int]:
+    """The number of each round, announced; round 0 is the warm-up, which does not count."""
+    for number in range(size.rounds + 1):
+        say(f"  round {number} of {size.rounds}" if number else "  warm-up")
+        yield number
+
+
+def say(text: str) -> None:
+    """Progress, on standard error."""
+    print(text, file=sys.stderr, flush=True)

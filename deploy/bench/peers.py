@@ -67,9 +67,9 @@ def decode_rate(
         timeout=DECODE_TIMEOUT_S,
         check=True,
     )
-    found, seconds = done.stdout.split()[-2:]
-    if int(found) != rows:
-        raise Fatal("MR-8004", f"python-mysql-replication decoded {found} rows, not {rows}")
+    decoded, seconds = done.stdout.split()[-2:]
+    if int(decoded) != rows:
+        raise Fatal("MR-8004", f"python-mysql-replication decoded {decoded} rows, not {rows}")
     return rows / float(seconds)
 
 

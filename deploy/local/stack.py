@@ -80,13 +80,14 @@ def source_grants(flavour: Flavour) -> tuple[Grant, ...]:
 class StackOptions:
     """The choices for a new stack. ``dies_with_parent`` is False for a stack in the background.
 
-    ``is_secured``: TLS and logins everywhere.
+    ``is_secured``: TLS and logins everywhere. Without ``has_apply`` there is neither a target nor an apply task.
     """
 
     flavour: Flavour = Flavour.MARIADB
     replica_count: int = 2
     dies_with_parent: bool = True
     is_secured: bool = False
+    has_apply: bool = True
 
 
 class LocalStack:
@@ -116,8 +117,10 @@ class LocalStack:
         )
         target = ServerOptions(server_id=TARGET_SERVER_ID, dies_with_parent=dies)
         self.target = DatabaseServer.of(options.flavour, folder / "target", target)
+        targets = (self.target,) if options.has_apply else ()
+        self._databases = (*self.source.members, *targets)
         if security:
-            for member in (*self.source.members, self.target):
+            for member in self._databases:
                 member.require_tls(security.server)
         self.services: tuple[ServerProcess, ...] = ()
         self._admin = Account(ADMIN_USER, secrets.token_urlsafe(12))
@@ -163,17 +166,16 @@ class LocalStack:
         """
         fetch_for(self.options.flavour, say=self._say)
         self._say(f"starting {self.options.flavour} (source set and target), Kafka, ZooKeeper")
-        self.source.launch()
-        self.target.launch()
-        self.kafka.launch()
-        self.zookeeper.launch()
-        self.source.wait_ready()
-        self.target.wait_ready()
+        for server in (*self._databases, self.kafka, self.zookeeper):
+            server.launch()
+        for member in self._databases:
+            member.wait_ready()
         self.source.replicate()
-        for member in (*self.source.members, self.target):
+        for member in self._databases:
             member.create_account(self._admin, ADMIN_PRIVILEGES, can_grant=True)
         self._create_source_account()
-        self._create_target_account()
+        if self.options.has_apply:
+            self._create_target_account()
         self.zookeeper.wait_ready()
         self.kafka.wait_ready()
         if self.security and self._kafka_security:
@@ -200,6 +202,8 @@ class LocalStack:
         if missing := missing_services():
             self._say(f"this installation does not have: millrace {', '.join(missing)}")
         specs = service_specs(self.folder, self.endpoints)
+        if not self.options.has_apply:
+            specs = tuple(spec for spec in specs if spec.name != "millrace apply")
         dies = self.options.dies_with_parent
         self.services = tuple(ServerProcess(spec, dies_with_parent=dies) for spec in specs)
         self._say(f"starting {', '.join(spec.name for spec in specs) or 'no service'}")
@@ -221,9 +225,9 @@ class LocalStack:
         specs = service_specs(self.folder, self.endpoints, spark=spark)
         place = next(place for place, spec in enumerate(specs) if spec.command[4] == "apply")
         self.services[place].stop(timeout_s=SERVICE_STOP_S)
-        made = ServerProcess(specs[place], dies_with_parent=self.options.dies_with_parent)
-        made.launch()
-        self.services = (*self.services[:place], made, *self.services[place + 1 :])
+        driver = ServerProcess(specs[place], dies_with_parent=self.options.dies_with_parent)
+        driver.launch()
+        self.services = (*self.services[:place], driver, *self.services[place + 1 :])
 
     def write_documents(self) -> tuple[tuple[str, ...], ...]:
         """Write the documents. Returns the commands that create sets and tasks from them."""
@@ -241,10 +245,16 @@ class LocalStack:
             CAPTURE_TASK: capture_document(self.endpoints),
             APPLY_TASK: apply_document(self.endpoints),
         }
+        if not self.options.has_apply:
+            del documents[TARGET_SET], documents[APPLY_TASK]
         for name, text in documents.items():
             (self.folder / f"{name}.yaml").write_text(text)
         present = present_commands()
-        return tuple(command for command in document_commands(self.folder) if command[0] in present)
+        return tuple(
+            command
+            for command in document_commands(self.folder)
+            if command[0] in present and Path(command[-1]).exists()
+        )
 
     def run_command(self, *arguments: str) -> str:
         """Run ``millrace ARGUMENTS`` against this stack and return its output. Fatal MR-8004 with its error output."""
@@ -287,13 +297,14 @@ class LocalStack:
             service.terminate()
         for service in self.services:
             service.stop(timeout_s=SERVICE_STOP_S)
-        servers = (self.kafka, self.zookeeper, *self.source.members, self.target)
+        servers = (self.kafka, self.zookeeper, *self._databases)
         with ThreadPoolExecutor() as pool:
             list(pool.map(lambda server: server.discard(), servers))
 
     @property
     def description(self) -> StackDescription:
         missing = missing_services()
+        has_apply = self.options.has_apply and not {"task", "apply"} & set(missing)
         login = {
             "user": self._admin.user,
             "password": self._admin.password,
@@ -318,6 +329,6 @@ class LocalStack:
                 topic=TOPIC,
             ),
             capture_tasks=() if {"task", "worker"} & set(missing) else (CAPTURE_TASK,),
-            apply_tasks=() if {"task", "apply"} & set(missing) else (APPLY_TASK,),
+            apply_tasks=(APPLY_TASK,) if has_apply else (),
             tls_ca=str(self.security.authority) if self.security else "",
         )

@@ -12,16 +12,14 @@ import pytest
 from deploy.bench import load, peers
 from deploy.bench.apply import workloads
 from deploy.bench.apply.clock import binlog_clock
-from deploy.bench.apply.run import GROUPS, run_bench_apply
-from deploy.bench.apply.size import Size
 from deploy.bench.capture.relay import LINES as RELAY_LINES
 from deploy.bench.capture.relay import relay_figures
-from deploy.bench.capture.run import GROUPS as CAPTURE_GROUPS
-from deploy.bench.capture.run import run_bench_capture
-from deploy.bench.comparison.run import LINES as COMPARE_LINES
-from deploy.bench.comparison.run import compare_figures, run_bench_compare
-from deploy.bench.copy.run import LINES as LOAD_LINES
-from deploy.bench.copy.run import copy_figures, run_bench_load
+from deploy.bench.comparison import LINES as COMPARE_LINES
+from deploy.bench.comparison import compare_figures
+from deploy.bench.copy import LINES as LOAD_LINES
+from deploy.bench.copy import copy_figures
+from deploy.bench.figure import Size, run_groups
+from deploy.bench.run import APPLY, CAPTURE, COMPARE, LOAD
 from deploy.servers import DatabaseServer, sql
 from millrace.errors import Fatal
 from schemas.gtid import Flavour
@@ -138,7 +136,7 @@ def test_every_apply_line_is_one_figure() -> None:
     )
     assert done.returncode == 0, done.stderr
     figures = [json.loads(line) for line in done.stdout.splitlines()]
-    lines = [line for group in GROUPS.values() if not group.is_long for line in group.lines]
+    lines = [line for group in APPLY if not group.is_long for line in group.lines]
     pairs = {(figure["name"], figure["peer"]) for figure in figures}
     assert len(pairs) == len(figures)
     assert {name for name, _ in pairs} == set(lines)
@@ -157,7 +155,7 @@ def test_every_capture_line_is_one_figure() -> None:
     )
     assert done.returncode == 0, done.stderr
     figures = [json.loads(line) for line in done.stdout.splitlines()]
-    lines = [line for group in CAPTURE_GROUPS.values() for line in group.lines]
+    lines = [line for group in CAPTURE for line in group.lines]
     assert sorted(figure["name"] for figure in figures) == sorted(lines)
     for figure in figures:
         assert list(figure) == ["name", "value", "unit", "peer", "peer_value", "ratio"]
@@ -207,11 +205,6 @@ def test_compare_lines_have_checksum_table_as_peer() -> None:
 
 def test_unknown_line_is_refused() -> None:
     """Before anything starts."""
-    with pytest.raises(Fatal, match=r"no such line: apply\.fast"):
-        run_bench_apply(Size(Flavour.MARIADB), ["apply.fast"])
-    with pytest.raises(Fatal, match=r"no such line: capture\.fast"):
-        run_bench_capture(Size(Flavour.MARIADB), ["capture.fast"])
-    with pytest.raises(Fatal, match=r"no such line: load\.fast"):
-        run_bench_load(Size(Flavour.MARIADB), ["load.fast"])
-    with pytest.raises(Fatal, match=r"no such line: compare\.fast"):
-        run_bench_compare(Size(Flavour.MARIADB), ["compare.fast"])
+    for groups in (APPLY, CAPTURE, LOAD, COMPARE):
+        with pytest.raises(Fatal, match=r"no such line: any\.fast"):
+            run_groups(groups, Size(Flavour.MARIADB, only=["any.fast"]))

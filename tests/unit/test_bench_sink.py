@@ -14,11 +14,18 @@ from xml.etree import ElementTree
 
 import pytest
 
-from deploy.bench.apply import bulk
-from deploy.bench.apply.sink.connect import ConnectWorker, committed_count, failure_of, is_stopped
-from deploy.bench.apply.sink.jars import IVY_FILE, SinkJars, fetch_sink
+from deploy.bench.apply.sink.connect import (
+    IVY_FILE,
+    ConnectWorker,
+    SinkJars,
+    committed_count,
+    connector_jars,
+    failure_of,
+    is_stopped,
+)
+from deploy.bench.apply.sink.peer import SINK, fetch_sink
 from deploy.bench.apply.sink.records import VERSION, SinkTable
-from deploy.bench.figure import Figure, Part, print_parts
+from deploy.bench.figure import Figure, Group, Size, run_groups
 from millrace.errors import Fatal
 from schemas.gtid import Flavour
 from schemas.record.control import EventPlace, Origin, RecordSource, RecordTransaction
@@ -183,16 +190,13 @@ def test_status_shows_failed_and_stopped_connectors() -> None:
     assert not is_stopped({"connector": connector, "tasks": []})
 
 
-def test_missing_artifacts_leave_the_line_out(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_missing_artifacts_leave_the_line_out(capsys: pytest.CaptureFixture[str]) -> None:
     """A sentence on standard error says why; standard output is for figures."""
 
-    def fetch_sink() -> None:
+    def fetch() -> SinkJars:
         raise Fatal("MR-8003", "Ivy found no artifact")
 
-    monkeypatch.setattr(bulk, "fetch_sink", fetch_sink)
-    assert bulk.sink_jars() is None
+    assert connector_jars(SINK, fetch) is None
     printed = capsys.readouterr()
     assert printed.out == ""
     assert "debezium-jdbc" in printed.err
@@ -227,16 +231,16 @@ def test_records_name_the_version_that_is_fetched() -> None:
     assert found == VERSION
 
 
-def test_failed_part_is_a_line_with_an_error(capsys: pytest.CaptureFixture[str]) -> None:
-    """The lines that it has printed stay, and the other parts are measured."""
+def test_failed_group_is_a_line_with_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    """The lines that it has printed stay, and the other groups are measured."""
 
-    def fails() -> Iterator[Figure]:
+    def fails(_: Size) -> Iterator[Figure]:
         yield Figure("a", 1.0, "s")
         raise TimeoutError("timed out")
 
-    parts = [Part(("a", "b"), fails), Part(("c",), lambda: iter([Figure("c", 2.0, "s")]))]
+    groups = [Group(("a", "b"), fails), Group(("c",), lambda _: iter([Figure("c", 2.0, "s")]))]
     with pytest.raises(Fatal, match="1 line could not be measured: b"):
-        print_parts(parts, ())
+        run_groups(groups, Size(Flavour.MYSQL))
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line["name"] for line in lines] == ["a", "b", "c"]
     assert lines[1] == {"name": "b", "error": "timed out"}

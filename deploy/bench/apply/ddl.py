@@ -15,14 +15,15 @@ from statistics import median
 
 from deploy.bench.apply.backlogs import REPLICA
 from deploy.bench.apply.clock import binlog_clock
-from deploy.bench.apply.scene import WAIT_S, Scene, open_scene, say
-from deploy.bench.apply.size import Size
 from deploy.bench.apply.workloads import create_tables, fill_tables
-from deploy.bench.figure import Figure
+from deploy.bench.figure import Figure, Size, announced_rounds, say
+from deploy.bench.scene import WAIT_S, Scene, open_scene
+from deploy.local.services import APPLY_TASK
 from deploy.servers import DatabaseServer
 from millrace.background import Background
 from millrace.errors import Fatal
 
+LINES = ("apply.ddl", "apply.ddl.last")
 DATABASE = "bench_ddl"
 TABLES = 5_000
 WARM_UP = 0.02
@@ -33,13 +34,12 @@ POLL_S = 0.05
 def ddl_figures(size: Size) -> Iterator[Figure]:
     tables = max(round(TABLES * size.scale / PARTS), 2) * PARTS
     runs: dict[str, list[tuple[float, float, float]]] = {"ours": [], "replica": []}
-    with open_scene(size.flavour) as scene:
-        for number in range(size.rounds + 1):
-            say(f"  round {number} of {size.rounds}" if number else "  warm-up")
+    with open_scene(size.flavour, has_peer=True) as scene:
+        for number in announced_rounds(size):
             count = tables if number else max(round(tables * WARM_UP / PARTS), 2) * PARTS
             _prepare(scene, count)
             replica = _measure(scene.replica.server, count, scene.replica.catch_up)
-            ours = _measure(scene.stack.target, count, scene.resume)
+            ours = _measure(scene.stack.target, count, scene.resume_apply)
             say(f"  statements/s, first and last fifth: {ours}, replica {replica}")
             if number:
                 runs["ours"].append(ours)
@@ -55,7 +55,7 @@ def _prepare(scene: Scene, tables: int) -> None:
     scene.source.execute(f"DROP DATABASE IF EXISTS {DATABASE}")
     scene.source.execute(f"CREATE DATABASE {DATABASE}")
     scene.wait_followed()
-    scene.pause()
+    scene.pause(APPLY_TASK)
     begin_s = time.monotonic()
     create_tables(scene.connect, 0, tables, database=DATABASE)
     fill_tables(scene.connect, 0, tables, database=DATABASE)
@@ -95,10 +95,10 @@ def _wait_for_files(seen: list[tuple[float, int]], tables: int) -> None:
 def _reached(seen: list[tuple[float, int]], count: int) -> float:
     """When that many tables were seen, between two samples in proportion. Fatal MR-8004 if they never were."""
     before_s, before = seen[0]
-    for at_s, found in seen:
-        if found >= count:
-            return before_s + (at_s - before_s) * (count - before) / max(found - before, 1)
-        before_s, before = at_s, found
+    for at_s, tables in seen:
+        if tables >= count:
+            return before_s + (at_s - before_s) * (count - before) / max(tables - before, 1)
+        before_s, before = at_s, tables
     raise Fatal("MR-8004", f"there are {before} tables, not {count}")
 
 

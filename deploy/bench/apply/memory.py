@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from contextlib import closing
 
 from deploy.bench.apply.processes import Part, use_watch
-from deploy.bench.apply.scene import Scene, open_scene, say
-from deploy.bench.apply.size import Size
-from deploy.bench.figure import Figure
+from deploy.bench.figure import Figure, Size, say
+from deploy.bench.scene import Scene, open_scene
 
+LINES = ("apply.rss.driver", "apply.rss.driver.jvm", "apply.rss.driver.python", "apply.rss.worker")
 DATABASE = "bench_rss"
 ROWS = 10_000_000
 BLOCK = 10_000
@@ -20,7 +20,7 @@ TEXT = "0123456789abcdef" * 11
 
 
 def rss_figures(size: Size) -> Iterator[Figure]:
-    with open_scene(size.flavour, has_replica=False) as scene:
+    with open_scene(size.flavour) as scene:
         scene.source.execute(f"CREATE DATABASE {DATABASE}")
         scene.source.execute(
             f"CREATE TABLE {DATABASE}.wide (id BIGINT NOT NULL PRIMARY KEY, n INT NOT NULL,"

@@ -89,7 +89,7 @@ class UseWatch:
         return left + (right - left) * (at_s - left_s) / (right_s - left_s)
 
     def look(self) -> None:
-        found = [use for process in self._processes for use in uses(process)]
-        self._cpu.append((time.monotonic(), sum(use.cpu_s for use in found)))
-        for use in found:
+        now = [use for process in self._processes for use in uses(process)]
+        self._cpu.append((time.monotonic(), sum(use.cpu_s for use in now)))
+        for use in now:
             self._peaks[use.part] = max(self._peaks.get(use.part, 0.0), use.peak_mb)

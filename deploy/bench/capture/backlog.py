@@ -11,8 +11,9 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 from deploy.bench.apply.workloads import Workload
-from deploy.bench.capture.scene import Scene, say
-from deploy.local.services import TOPIC
+from deploy.bench.figure import say
+from deploy.bench.scene import Scene
+from deploy.local.services import CAPTURE_TASK, TOPIC
 from drivers.kafka.reader import TopicReader
 from millrace.background import sampled
 from millrace.errors import Fatal
@@ -81,17 +82,13 @@ def write_backlog(scene: Scene, workload: Workload, changes: int) -> int:
     scene.source.execute(f"DROP DATABASE IF EXISTS {workload.database}")
     workload.create(scene.connect)
     scene.wait_captured()
-    scene.pause()
-    begin_s = time.monotonic()
-    made = workload.write(scene.connect, changes)
-    say(f"  {made:,} changes written in {time.monotonic() - begin_s:.0f} s")
-    return made
+    return scene.write(workload, changes, CAPTURE_TASK)
 
 
 def capture_backlog(scene: Scene, changes: int) -> Backlog:
     """Resume the task and time it until it has reported all ``changes``."""
     wanted = scene.seq() + changes
-    with end_clock(scene.kafka.bootstrap, TOPIC) as clock:
+    with end_clock(scene.bootstrap, TOPIC) as clock:
         scene.resume()
         scene.wait_seq(wanted)
         ends = clock.begin, clock.end

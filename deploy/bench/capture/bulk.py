@@ -1,23 +1,26 @@
-"""``capture.bulk``: the load of ``deploy.bench.load``, beside the bare transactional producer.
+"""Backlogs that capture catches up with. ``capture.bulk``: the load of ``deploy.bench.load``, beside a bare producer.
 
 The peer sends the same records (keys and values, byte for byte) in Kafka transactions of the same sizes to another
 topic of the same broker, from memory. That is what capture would reach without receiving, storing, converting and
 auditing. It uses the same client with the same settings, and its bulk call.
+
+``capture.small``: one-row transactions, beside Debezium's MySQL connector.
 """
 
 from collections.abc import Iterator
-from contextlib import closing
-from dataclasses import dataclass
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
 from statistics import median
 
 import numpy as np
 
 from deploy.bench.apply import workloads
-from deploy.bench.apply.size import Size
 from deploy.bench.capture.backlog import Backlog, capture_backlog, end_clock, write_backlog
-from deploy.bench.capture.scene import Scene, open_scene, say
+from deploy.bench.capture.debezium.peer import PEER as DEBEZIUM
+from deploy.bench.capture.debezium.peer import Debezium, debezium, debezium_jars
 from deploy.bench.capture.topics import RECORD_BYTES_MAX, create_topic
-from deploy.bench.figure import Figure
+from deploy.bench.figure import Figure, Size, announced_rounds, say
+from deploy.bench.scene import Scene, open_capture
 from deploy.local.services import TOPIC
 from drivers.kafka.bulk import Bounds, Octets
 from drivers.kafka.reader import TopicReader
@@ -25,9 +28,13 @@ from schemas.documents import Brokers
 from schemas.record.control import RecordKind
 from schemas.record.framing import peek_kind
 
-BULK = "capture.bulk"
+BULK, SMALL = "capture.bulk", "capture.small"
 SIZE = 4  # the load's own size gives five Kafka transactions, too few to time
 PEER = "bare transactional producer, the same records"
+
+
+SMALL_TRANSACTIONS = 200_000
+SMALL_WARM_UP = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +49,8 @@ def bulk_figures(size: Size) -> Iterator[Figure]:
     """The line. A first round warms up both; then each round measures capture and the peer, one after the other."""
     ours, bare = [], []
     workload = workloads.bulk()
-    with open_scene(size.flavour) as scene:
-        for number in range(size.rounds + 1):
-            say(f"  round {number} of {size.rounds}" if number else "  warm-up")
+    with open_capture(size.flavour) as scene:
+        for number in announced_rounds(size):
             changes = workload.sized(SIZE * size.scale * (1.0 if number else workload.warm_up))
             backlog = capture_backlog(scene, write_backlog(scene, workload, changes))
             peer = bare_rate(scene, read_transactions(scene, backlog), f"bare-{number}")
@@ -55,35 +61,61 @@ def bulk_figures(size: Size) -> Iterator[Figure]:
     yield Figure(BULK, median(ours), "records/s", PEER, median(bare))
 
 
+def small_figures(size: Size) -> Iterator[Figure]:
+    """The line; without Debezium's artifacts, or on MariaDB, it has no peer."""
+    workload = replace(workloads.small(), changes=SMALL_TRANSACTIONS)
+    jars = debezium_jars(size.flavour)
+    with open_capture(size.flavour) as scene, ExitStack() as undo:
+        peer = undo.enter_context(debezium(scene, jars, workload)) if jars is not None else None
+        ours, theirs = zip(*_small_rounds(scene, workload, size, peer), strict=True)
+    name, rate = (None, None) if peer is None else (DEBEZIUM, median(theirs))
+    yield Figure(SMALL, median(ours), "transactions/s", name, rate)
+
+
+def _small_rounds(
+    scene: Scene, workload: workloads.Workload, size: Size, peer: Debezium | None
+) -> Iterator[tuple[float, float]]:
+    """Capture's rate and the peer's, of each round after the warm-up."""
+    for number in announced_rounds(size):
+        changes = workload.sized(size.scale * (1.0 if number else SMALL_WARM_UP))
+        count = write_backlog(scene, workload, changes)
+        ours = capture_backlog(scene, count).rate
+        theirs = 0.0 if peer is None else peer.rate(count)
+        if theirs:
+            say(f"  Debezium {theirs:,.0f}/s: ratio {ours / theirs:.2f}")
+        if number:
+            yield ours, theirs
+
+
 def read_transactions(scene: Scene, backlog: Backlog) -> list[KafkaTransaction]:
     """The Kafka transactions of a backlog: each ends with its ``resolved`` record."""
-    found: list[KafkaTransaction] = []
+    transactions: list[KafkaTransaction] = []
     records: list[tuple[bytes | None, bytes]] = []
-    with closing(TopicReader(Brokers(scene.kafka.bootstrap), TOPIC)) as reader:
+    with closing(TopicReader(Brokers(scene.bootstrap), TOPIC)) as reader:
         for chunk in reader.chunks(backlog.first, backlog.end):
             for record in chunk:
                 records.append((record.key, record.value))
                 if peek_kind(record.value) is RecordKind.RESOLVED:
-                    found.append(_packed(records))
+                    transactions.append(_packed(records))
                     records = []
-    counts = [len(each.bounds) for each in found]
-    say(f"  {len(found)} Kafka transactions of up to {max(counts):,} records")
-    return found
+    counts = [len(each.bounds) for each in transactions]
+    say(f"  {len(transactions)} Kafka transactions of up to {max(counts):,} records")
+    return transactions
 
 
 def bare_rate(scene: Scene, transactions: list[KafkaTransaction], topic: str) -> float:
     """Records per second of the bare producer."""
-    driver = create_topic(scene.kafka.bootstrap, topic)
+    driver = create_topic(scene.bootstrap, topic)
     producer = driver.transactions(RECORD_BYTES_MAX)
     producer.init()
     end = sum(len(each.bounds) + 1 for each in transactions)
-    with end_clock(scene.kafka.bootstrap, topic) as clock:
+    with end_clock(scene.bootstrap, topic) as clock:
         for each in transactions:
             producer.begin()
             producer.add_slices(each.buffer, each.bounds)
             producer.flush()
             producer.commit()
-        clock.wait_for(lambda found: found >= end)
+        clock.wait_for(lambda reached: reached >= end)
     producer.discard()
     return clock.rate()
 

@@ -18,7 +18,6 @@ import resource
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -27,14 +26,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from deploy.bench.apply.size import Size
-from deploy.bench.capture.scene import say
-from deploy.bench.figure import Figure
+from deploy.bench.figure import Figure, Size, bench_folder, say
 from deploy.bench.peers import make_account
 from deploy.servers import Account, DatabaseServer, sql
 from deploy.servers.programs import MARIADB_SUITES, mariadb_programs, mysql_programs
 from millrace.errors import Fatal
-from millrace.home_folder import home
 from producer.relay.writer import RelayLog
 from producer.source.connection import Login, connect_member
 from producer.source.receive.dump import ReplicaIdentity
@@ -83,7 +79,7 @@ def relay_figures(size: Size) -> Iterator[Figure]:
         for number in range(size.rounds):
             for suffix, mode in _MODES.items():
                 for is_peer in (False, True) if program is not None else (False,):
-                    with _folder() as folder:
+                    with bench_folder() as folder:
                         cost = (
                             _copy(binlog, program, mode, folder)
                             if is_peer and program is not None
@@ -105,27 +101,27 @@ def relay_figures(size: Size) -> Iterator[Figure]:
 
 
 def _middle(values: Iterator[float]) -> float | None:
-    found = list(values)
-    return median(found) if found else None
+    numbers = list(values)
+    return median(numbers) if numbers else None
 
 
 def _peer_program(flavour: Flavour) -> Path | None:
     """The server's own client; None, with a line on standard error, if this machine has none."""
     if flavour is Flavour.MYSQL:
         programs = mysql_programs()
-        found = programs.mysqlbinlog if programs is not None else None
+        program = programs.mysqlbinlog if programs is not None else None
     else:
-        found = mariadb_programs(max(MARIADB_SUITES)).mariadb_binlog
-        found = found if found.exists() else None
-    if found is None:
+        program = mariadb_programs(max(MARIADB_SUITES)).mariadb_binlog
+        program = program if program.exists() else None
+    if program is None:
         say("  no peer: there is no mysqlbinlog")
-    return found
+    return program
 
 
 @contextmanager
 def _binlog(size: Size) -> Iterator[Binlog]:
     """A source whose binlog has ``BINLOG_BYTES`` times the scale, in transactions of ``TRANSACTION_ROWS``."""
-    with _folder() as folder, ExitStack() as undo:
+    with bench_folder() as folder, ExitStack() as undo:
         source = DatabaseServer.of(size.flavour, folder)
         undo.callback(source.discard)
         source.start()
@@ -149,14 +145,6 @@ def _binlog(size: Size) -> Iterator[Binlog]:
         binlog = Binlog(source, account, sizes)
         say(f"  {binlog.bytes / 1e6:,.0f} MB of binlog")
         yield binlog
-
-
-@contextmanager
-def _folder() -> Iterator[Path]:
-    root = home() / "run"
-    root.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="bench-relay-", dir=root) as name:
-        yield Path(name)
 
 
 def _receive(binlog: Binlog, mode: TlsMode, folder: Path) -> Cost:

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from statistics import median
 
 from deploy.bench import load
-from deploy.bench.apply.size import Size
+from deploy.bench.beats import SHARES
 from deploy.bench.capture.backlog import end_clock
 from deploy.bench.capture.debezium.peer import PEER, debezium_jars, snapshot_rate
-from deploy.bench.capture.latency import SHARES, latency_round
-from deploy.bench.capture.scene import Scene, open_scene, say
-from deploy.bench.figure import Figure
+from deploy.bench.capture.latency import latency_round
+from deploy.bench.figure import Figure, Size, announced_rounds, say
+from deploy.bench.scene import Scene, open_capture
 from deploy.local.services import CAPTURE_TASK, TOPIC
 
 SNAPSHOT = "capture.snapshot"
@@ -30,10 +30,9 @@ def snapshot_figures(size: Size) -> Iterator[Figure]:
     """All lines; without Debezium's artifacts, or on MariaDB, the first has no peer."""
     jars = debezium_jars(size.flavour)
     ours, theirs, latencies = [], [], []
-    with open_scene(size.flavour) as scene:
+    with open_capture(size.flavour) as scene:
         rows = _fill(scene, size.scale)
-        for number in range(size.rounds + 1):
-            say(f"  round {number} of {size.rounds}" if number else "  warm-up")
+        for number in announced_rounds(size):
             rate = _rate(scene, rows)
             peer = snapshot_rate(scene, jars, (load.DATABASE, TABLE), rows) if jars else 0.0
             say(f"  snapshot {rate:,.0f}/s, Debezium {peer:,.0f}/s")
@@ -47,7 +46,7 @@ def snapshot_figures(size: Size) -> Iterator[Figure]:
     peer_name = PEER if jars else None
     yield Figure(SNAPSHOT, median(ours), "rows/s", peer_name, median(theirs) or None)
     for share, name in zip(SHARES, LATENCIES, strict=True):
-        yield Figure(name, median(found[share] for found in latencies), "ms")
+        yield Figure(name, median(each.of(share) for each in latencies), "ms")
 
 
 def _fill(scene: Scene, scale: float) -> int:
@@ -66,13 +65,15 @@ def _fill(scene: Scene, scale: float) -> int:
 
 
 def _ask(scene: Scene) -> None:
-    scene.command("task", "snapshot", CAPTURE_TASK, "--tables", f"{load.DATABASE}.{TABLE}")
+    scene.stack.run_command(
+        "task", "snapshot", CAPTURE_TASK, "--tables", f"{load.DATABASE}.{TABLE}"
+    )
 
 
 def _rate(scene: Scene, rows: int) -> float:
     """Rows per second of one snapshot."""
     wanted = scene.seq() + rows
-    with end_clock(scene.kafka.bootstrap, TOPIC) as clock:
+    with end_clock(scene.bootstrap, TOPIC) as clock:
         _ask(scene)
         scene.wait_seq(wanted)
     return clock.rate()

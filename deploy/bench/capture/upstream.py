@@ -19,9 +19,8 @@ from contextlib import closing, contextmanager
 from datetime import datetime
 from statistics import median
 
-from deploy.bench.apply.size import Size
-from deploy.bench.capture.scene import POLL_S, Scene, open_scene, say
-from deploy.bench.figure import Figure
+from deploy.bench.figure import Figure, Size, say
+from deploy.bench.scene import POLL_S, Scene, open_capture
 from deploy.local.readiness import task_report
 from deploy.local.services import CAPTURE_TASK, SOURCE_SET
 from deploy.servers import DatabaseServer
@@ -34,7 +33,7 @@ from schemas.stages import Captured, SwitchView
 DATABASE = "bench_upstream"
 RATE = 200.0
 SWITCH_S_MAX = 90.0  # the cool-down, and some
-End = Callable[[], None]
+End = Callable[[], object]
 LINES = (
     "upstream.notice.p50",
     "upstream.notice.max",
@@ -70,8 +69,8 @@ def _stall(_: Scene, server: DatabaseServer) -> End:
 
 def _drain(scene: Scene, server: DatabaseServer) -> End:
     address = f"127.0.0.1:{server.port}"
-    scene.command("replica", "drain", SOURCE_SET, address)
-    return lambda: scene.command("replica", "undrain", SOURCE_SET, address)
+    scene.stack.run_command("replica", "drain", SOURCE_SET, address)
+    return lambda: scene.stack.run_command("replica", "undrain", SOURCE_SET, address)
 
 
 _EVENTS: Mapping[str, Callable[[Scene, DatabaseServer], End]] = {
@@ -86,7 +85,7 @@ def upstream_figures(size: Size) -> Iterator[Figure]:
     """All lines, over the switches of ``size.rounds`` rounds."""
     notices: dict[str, list[float]] = {name: [] for name in _EVENTS}
     switches: dict[str, list[SwitchView]] = {name: [] for name in _EVENTS}
-    with open_scene(size.flavour, replica_count=2) as scene, _load(scene):
+    with open_capture(size.flavour, replica_count=2) as scene, _load(scene):
         for _ in range(size.rounds):
             for name in _EVENTS:
                 notice_s, switch = _measure(scene, name)
@@ -94,14 +93,14 @@ def upstream_figures(size: Size) -> Iterator[Figure]:
                 switches[name].append(switch)
                 say(f"  {name}: notice {notice_s:.2f} s, switch {switch.switch_s:.2f} s")
     deaths = notices["kill"] + notices["freeze"]
-    times = [switch.switch_s for found in switches.values() for switch in found]
+    times = [switch.switch_s for of_event in switches.values() for switch in of_event]
     yield Figure("upstream.notice.p50", median(deaths), "s")
     yield Figure("upstream.notice.max", max(deaths), "s")
     yield Figure("upstream.notice.lag.max", max(notices["stall"]), "s")
     yield Figure("upstream.switch.p50", median(times), "s")
     yield Figure("upstream.switch.max", max(times), "s")
-    for name, found in switches.items():
-        yield Figure(f"upstream.gap.{name}", median(switch.gap_s for switch in found), "s")
+    for name, of_event in switches.items():
+        yield Figure(f"upstream.gap.{name}", median(switch.gap_s for switch in of_event), "s")
 
 
 def _measure(scene: Scene, name: str) -> tuple[float, SwitchView]:
@@ -110,7 +109,9 @@ def _measure(scene: Scene, name: str) -> tuple[float, SwitchView]:
     if name == "stall":
         _wait_out_cool_down(scene)
     before = _captured(scene)
-    server = next(member for member in scene.members if member.port == before.source.port)
+    server = next(
+        member for member in scene.stack.source.members if member.port == before.source.port
+    )
     began_s = time.time()
     end = _EVENTS[name](scene, server)
     try:
@@ -118,7 +119,7 @@ def _measure(scene: Scene, name: str) -> tuple[float, SwitchView]:
         scene.wait_captured()
     finally:
         end()
-    _wait_for_replicas(scene)
+    scene.stack.source.wait_for_replicas(timeout_s=SWITCH_S_MAX)
     return _seconds_of(switch) - began_s, switch
 
 
@@ -151,18 +152,11 @@ def _wait_for_a_replica(scene: Scene) -> None:
         time.sleep(POLL_S)
 
 
-def _wait_for_replicas(scene: Scene) -> None:
-    position = scene.source.gtid_position()
-    for replica in scene.replicas:
-        if not replica.wait_for_position(position, timeout_s=SWITCH_S_MAX):
-            raise Fatal("MR-8004", f"replica {replica.server_id} did not reach {position}")
-
-
 def _captured(scene: Scene) -> Captured:
-    found = task_report(scene.session, CAPTURE_TASK).captured
-    if found is None:
+    captured = task_report(scene.session, CAPTURE_TASK).captured
+    if captured is None:
         raise Fatal("MR-8004", f"{CAPTURE_TASK} does not run")
-    return found
+    return captured
 
 
 @contextmanager

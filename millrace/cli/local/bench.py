@@ -61,22 +61,14 @@ def bench(
     """
     if find_spec("deploy.bench") is None:
         raise Fatal("MR-8012", "this installation of Millrace has no benchmarks")
-    from deploy.bench.apply.run import run_bench_apply
-    from deploy.bench.apply.size import Size
-    from deploy.bench.capture.run import run_bench_capture
-    from deploy.bench.comparison.run import run_bench_compare
-    from deploy.bench.copy.run import run_bench_load
-    from deploy.bench.run import run_bench
+    from deploy.bench import run
+    from deploy.bench.figure import Size, run_groups
+    from deploy.bench.load import CHANGES
     from schemas.gtid import Flavour as ServerFlavour
 
-    size = Size(ServerFlavour(flavour), scale, rounds)
-    if apply:
-        run_bench_apply(size, only)
-    elif capture:
-        run_bench_capture(size, only)
-    elif load:
-        run_bench_load(size, only)
-    elif compare:
-        run_bench_compare(size, only)
-    else:
-        run_bench(ServerFlavour(flavour), changes=changes)
+    kinds = ((apply, run.APPLY), (capture, run.CAPTURE), (load, run.LOAD), (compare, run.COMPARE))
+    for is_chosen, groups in kinds:
+        if is_chosen:
+            run_groups(groups, Size(ServerFlavour(flavour), scale, rounds, only))
+            return
+    run_groups(run.WHOLE_STACK, Size(ServerFlavour(flavour), changes / CHANGES))

@@ -1,19 +1,26 @@
 """A standalone Kafka Connect worker on loopback, and the calls of its REST interface that the peer needs.
 
 A connector is created stopped. Its tasks start and end while the worker's JVM stays warm. A refused request and
-a failed task are Fatal MR-8004.
+a failed task are Fatal MR-8004. The jars are fetched into the home folder when a peer runs for the first time:
+
+$MILLRACE_HOME/jars/connect/          Kafka Connect
+$MILLRACE_HOME/jars/debezium-…/       a connector as it was fetched, and unpacked in plugin/
 """
 
 import json
+import sys
+import tarfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from deploy.bench.apply.scene import say
-from deploy.bench.apply.sink.jars import SinkJars
+from deploy.bench.figure import say
+from deploy.servers.fetch import fetch_jars
 from deploy.servers.process import ProcessSpec, free_port
 from deploy.servers.properties import property_value
 from deploy.servers.server import Server
@@ -35,6 +42,17 @@ value.converter=org.apache.kafka.connect.json.JsonConverter
 offset.storage.file.filename={offsets}
 offset.flush.interval.ms=1000
 """
+
+
+IVY_FILE = Path(__file__).with_name("ivy.xml")
+
+
+@dataclass(frozen=True, slots=True)
+class SinkJars:
+    """``classpath`` is Kafka Connect's. ``plugins`` is the folder that holds the connector's folder."""
+
+    classpath: str
+    plugins: Path
 
 
 class _Busy(Fatal):
@@ -180,3 +198,28 @@ def failure_of(status: Any) -> str | None:
 def committed_count(offsets: Any) -> int:
     """The sum of the committed offsets of all partitions; 0 before the first commit."""
     return sum(int(each["offset"]["kafka_offset"]) for each in offsets["offsets"])
+
+
+def connector_jars(peer: str, fetch: Callable[[], SinkJars]) -> SinkJars | None:
+    """The artifacts of a peer. None, with a sentence on standard error, if they cannot be fetched."""
+    try:
+        return fetch()
+    except Fatal as error:
+        say(f"  no line with the peer {peer}: {error}")
+        return None
+
+
+def fetch_connector(name: str, *, size_mb: int, ivy_file: Path) -> SinkJars:
+    """Fetch what is missing, with progress on standard error. Fatal MR-8003 if a download fails."""
+    with redirect_stdout(sys.stderr):
+        connect = fetch_jars("connect", size_mb=33, ivy_file=IVY_FILE)
+        connector = fetch_jars(name, size_mb=size_mb, ivy_file=ivy_file, finish=_unpack)
+    return SinkJars(str(connect / "*"), connector / "plugin")
+
+
+def _unpack(folder: Path) -> None:
+    """Unpack a connector as it was fetched into ``plugin``."""
+    (packed,) = folder.glob("*.tar.gz")
+    with tarfile.open(packed) as archive:
+        archive.extractall(folder / "plugin", filter="data")
+    packed.unlink()

@@ -14,14 +14,13 @@ from collections.abc import Mapping
 from contextlib import closing
 
 from deploy.bench.apply.clock import Pace, binlog_clock
-from deploy.bench.apply.scene import POLL_S, WAIT_S, Scene, say
-from deploy.bench.apply.sink.connect import ConnectWorker
-from deploy.bench.apply.sink.jars import SinkJars
+from deploy.bench.apply.sink.connect import IVY_FILE, ConnectWorker, SinkJars, fetch_connector
 from deploy.bench.apply.sink.records import VERSION
 from deploy.bench.apply.sink.topics import SinkTopic, write_topics
-from deploy.bench.apply.size import Size
 from deploy.bench.apply.workloads import Workload
-from deploy.local.services import TOPIC
+from deploy.bench.figure import Size, announced_rounds, say
+from deploy.bench.scene import POLL_S, WAIT_S, Scene
+from deploy.local.services import APPLY_TASK, TOPIC
 from deploy.servers import DatabaseServer
 from drivers.kafka.reader import TopicReader
 from millrace.errors import Fatal
@@ -40,24 +39,27 @@ _URLS = {
 }
 
 
+def fetch_sink() -> SinkJars:
+    return fetch_connector("debezium-jdbc", size_mb=53, ivy_file=IVY_FILE)
+
+
 def sink_rates(scene: Scene, jars: SinkJars, workload: Workload, size: Size) -> list[float]:
     """Changes per second of each counted round. Fatal MR-8004 if the sink fails or its rows differ."""
-    bootstrap = scene.stack.kafka.bootstrap
+    bootstrap = scene.bootstrap
     say("  the load for the sink")
     scene.create(workload)
     with closing(TopicReader(Brokers(bootstrap), TOPIC)) as reader:
         first = reader.ends().stable
     changes = scene.write(workload, workload.sized(size.scale))
     topics = write_topics(bootstrap, TOPIC, first, workload.database)
-    scene.resume()
-    scene.pause()  # its progress rows would move the clock
+    scene.resume_apply()
+    scene.pause(APPLY_TASK)  # its progress rows would move the clock
     worker = ConnectWorker(scene.stack.folder / "connect", jars, bootstrap)
     sink = _Sink(worker, scene.stack.target, workload, topics)
     rates = []
     try:
         worker.start()
-        for number in range(size.rounds + 1):
-            say(f"  round {number} of {size.rounds} of the sink" if number else "  warm-up")
+        for _ in announced_rounds(size):
             sink.reset()
             rates.append(sink.catch_up().rate(changes))
             say(f"  {rates[-1]:,.0f}/s")

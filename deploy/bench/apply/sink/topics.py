@@ -48,18 +48,18 @@ class _Writer:
         topics: dict[str, SinkTopic] = {}
         for row in rows:
             table = row.source.table
-            found = topics.get(table) or topics.setdefault(table, self._create(row))
-            self._send(found.name, *found.table.record(row))
-            found.record_count += 1
+            sink_topic = topics.get(table) or topics.setdefault(table, self._create(row))
+            self._send(sink_topic.name, *sink_topic.table.record(row))
+            sink_topic.record_count += 1
         if self._producer.flush(ANSWER_S):
             raise Fatal("MR-8004", "the broker did not take the records of the sink")
         return topics
 
     def _create(self, row: RowRecord) -> SinkTopic:
-        made = SinkTopic(f"{row.source.database}.{row.source.table}", SinkTable.of(row.layout))
-        (future,) = self._admin.create_topics([NewTopic(made.name, 1, 1)]).values()
+        topic = SinkTopic(f"{row.source.database}.{row.source.table}", SinkTable.of(row.layout))
+        (future,) = self._admin.create_topics([NewTopic(topic.name, 1, 1)]).values()
         READING.call("creating a topic of the sink", lambda: future.result(ANSWER_S))
-        return made
+        return topic
 
     def _send(self, topic: str, key: bytes, value: bytes) -> None:
         while True:

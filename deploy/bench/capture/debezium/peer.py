@@ -8,21 +8,19 @@ The worker's JVM stays up from round to round. ``docs/bench.md`` says why each s
 """
 
 import secrets
-import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from deploy.bench.apply.sink.connect import ConnectWorker
-from deploy.bench.apply.sink.jars import SinkJars, fetch_connect, unpack
+from deploy.bench.apply.sink.connect import ConnectWorker, SinkJars, connector_jars, fetch_connector
 from deploy.bench.apply.workloads import Workload
 from deploy.bench.capture.backlog import end_clock
-from deploy.bench.capture.scene import Scene, say
 from deploy.bench.capture.topics import create_topic
+from deploy.bench.figure import say
+from deploy.bench.scene import Scene
 from deploy.servers import Account, DatabaseServer
-from deploy.servers.fetch import fetch_jars
 from millrace.errors import Fatal
 from schemas.gtid import Flavour
 
@@ -45,10 +43,7 @@ _SNAPSHOT = {
 
 def fetch_debezium() -> SinkJars:
     """Fetch what is missing, with progress on standard error. Fatal MR-8003 if a download fails."""
-    with redirect_stdout(sys.stderr):
-        connect = fetch_connect()
-        fetched = fetch_jars("debezium-mysql", size_mb=45, ivy_file=IVY_FILE, finish=unpack)
-    return SinkJars(str(connect / "*"), fetched / "plugin")
+    return fetch_connector("debezium-mysql", size_mb=45, ivy_file=IVY_FILE)
 
 
 def debezium_jars(flavour: Flavour) -> SinkJars | None:
@@ -56,11 +51,7 @@ def debezium_jars(flavour: Flavour) -> SinkJars | None:
     if flavour is not Flavour.MYSQL:
         say(f"  no peer: {PEER} reads MySQL alone")
         return None
-    try:
-        return fetch_debezium()
-    except Fatal as error:
-        say(f"  no peer {PEER}: {error}")
-        return None
+    return connector_jars(PEER, fetch_debezium)
 
 
 @contextmanager
@@ -68,7 +59,7 @@ def debezium(scene: Scene, jars: SinkJars, workload: Workload) -> "Iterator[Debe
     """A connector of the workload's tables, stopped."""
     if scene.source.flavour is not Flavour.MYSQL:
         raise Fatal("MR-8004", "the peer is Debezium's MySQL connector; the source is not MySQL")
-    worker = ConnectWorker(scene.folder / "connect", jars, scene.kafka.bootstrap)
+    worker = ConnectWorker(scene.stack.folder / "connect", jars, scene.bootstrap)
     try:
         worker.start()
         peer = Debezium(scene, worker, workload)
@@ -90,13 +81,13 @@ class Debezium:
 
     def prepare(self) -> None:
         """Create the connector, and stop it once it follows the binlog."""
-        source, bootstrap = self._scene.source, self._scene.kafka.bootstrap
+        source, bootstrap = self._scene.source, self._scene.bootstrap
         account = Account("debezium", secrets.token_hex(12))
         source.create_account(account, _PRIVILEGES)
         probe = f"{PREFIX}.{_PROBE}.t"
         for topic in (self._topic, probe):
             create_topic(bootstrap, topic)
-        history = self._scene.folder / "connect" / "history"
+        history = self._scene.stack.folder / "connect" / "history"
         self._worker.create(NAME, settings(source, account, tables=self._tables, history=history))
         source.execute(f"CREATE DATABASE {_PROBE}")
         source.execute(f"CREATE TABLE {_PROBE}.t (id INT NOT NULL AUTO_INCREMENT PRIMARY KEY)")
@@ -113,7 +104,7 @@ class Debezium:
 
     def rate(self, changes: int) -> float:
         """Changes per second while it reads a backlog of ``changes``; it is stopped again afterwards."""
-        with end_clock(self._scene.kafka.bootstrap, self._topic) as clock:
+        with end_clock(self._scene.bootstrap, self._topic) as clock:
             wanted = clock.end + changes
             self._worker.resume_tasks(NAME)
             clock.wait_for(partial(self._has_reached, wanted))
@@ -128,13 +119,13 @@ class Debezium:
 def snapshot_rate(scene: Scene, jars: SinkJars, table: tuple[str, str], rows: int) -> float:
     """Rows per second of a snapshot by a connector that does nothing else."""
     database, name = table
-    bootstrap, number = scene.kafka.bootstrap, secrets.token_hex(4)
+    bootstrap, number = scene.bootstrap, secrets.token_hex(4)
     account = Account(f"debezium{number}", secrets.token_hex(12))
     scene.source.create_account(account, _PRIVILEGES)
-    worker = ConnectWorker(scene.folder / f"connect-{number}", jars, bootstrap)
+    worker = ConnectWorker(scene.stack.folder / f"connect-{number}", jars, bootstrap)
     topic = f"{PREFIX}{number}.{database}.{name}"
     create_topic(bootstrap, topic)
-    history = scene.folder / f"connect-{number}" / "history"
+    history = scene.stack.folder / f"connect-{number}" / "history"
     common = settings(scene.source, account, tables=f"{database}[.]{name}", history=history)
     try:
         worker.start()
