@@ -160,8 +160,8 @@ def application(
                     body = await asyncio.wait_for(_body(request), BODY_S)
                 except TimeoutError:
                     return _error(408, _BODY_TOO_SLOW, f"a request arrives within {BODY_S:g} s")
-                given = {**request.query_params, **request.path_params}
-                return _json(200, await run_in_threadpool(function, given, body))
+                parameters = {**request.query_params, **request.path_params}
+                return _json(200, await run_in_threadpool(function, parameters, body))
             except Refusal as refusal:
                 return _error(refusal.status, refusal.code, refusal.message)
             except MillraceError as error:

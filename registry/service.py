@@ -129,8 +129,8 @@ class RegistryService:
         if self._is_stale:
             self._catalog = Catalog(self._store.load())
             self._is_stale = False
-        found = self._catalog.next_entries(wanted)
-        if new := [entry for entry, is_new in found if is_new]:
+        entries = self._catalog.next_entries(wanted)
+        if new := [entry for entry, is_new in entries if is_new]:
             # Stale until the outcome is known: the store may have the entries, and their IDs would be taken.
             self._is_stale = True
             try:
@@ -141,7 +141,7 @@ class RegistryService:
             for entry in new:
                 self._catalog.add(entry)
             self._is_stale = False
-        return [entry for entry, _ in found]
+        return [entry for entry, _ in entries]
 
     def look_up(self, subject: str, request: Mapping[str, Json]) -> Json:
         """The version of ``subject`` that has this schema."""
@@ -154,9 +154,9 @@ class RegistryService:
 
     def schemas(self, query: Mapping[str, str]) -> Json:
         """A page of the schemas of all subjects with a prefix, in the order of their registration."""
-        found = self._catalog.entries(query.get("subjectPrefix", ""))
-        first, count = _number(query, "offset", 0), _number(query, "limit", len(found))
-        return [_described(entry) for entry in found[first : first + count]]
+        entries = self._catalog.entries(query.get("subjectPrefix", ""))
+        first, count = _number(query, "offset", 0), _number(query, "limit", len(entries))
+        return [_described(entry) for entry in entries[first : first + count]]
 
     def subjects(self) -> Json:
         return list(self._catalog.subjects())

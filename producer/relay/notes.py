@@ -104,7 +104,7 @@ def write_source_note(root: Path, *, folds_names: bool, files: Files = DISK) -> 
 
 def read_source_note(root: Path, files: Files = DISK) -> int:
     try:
-        found = json.loads(read_all(files, root / SOURCE_NAME))
+        note = json.loads(read_all(files, root / SOURCE_NAME))
     except (OSError, ValueError):
         return 0
-    return 1 if isinstance(found, dict) and found.get(_FOLDS) else 0
+    return 1 if isinstance(note, dict) and note.get(_FOLDS) else 0

@@ -107,9 +107,9 @@ class RelayLog:
                     "MR-2001", "another process holds the relay directory", directory=root
                 ) from error
             undo.callback(disk.close, lock_fd)
-            made = cls(root, lock_fd, flavour=flavour, policy=policy or SyncPolicy(), disk=disk)
+            relay = cls(root, lock_fd, flavour=flavour, policy=policy or SyncPolicy(), disk=disk)
             undo.pop_all()
-        return made
+        return relay
 
     def close(self) -> None:
         """Make everything durable and release the directory."""
@@ -197,7 +197,7 @@ class RelayLog:
 
     def list_files(self) -> list[tuple[Subdir, str]]:
         with self.condition:
-            order = sorted(self.files, key=lambda known: known.seq)
+            order = sorted(self.files, key=lambda subdir: subdir.seq)
             return [(subdir, name) for subdir in order for name in self.files[subdir]]
 
     def held(self) -> Coordinates | None:
@@ -217,7 +217,7 @@ class RelayLog:
 
     def unlist(self, at: Coordinates) -> None:
         with self.condition:
-            names = next(self.files[known] for known in self.files if str(known) == at.subdir)
+            names = next(self.files[subdir] for subdir in self.files if str(subdir) == at.subdir)
             names.remove(at.file)
             self._closed_ends.pop((at.subdir, at.file), None)
 
@@ -277,8 +277,8 @@ class RelayLog:
                 del self.files[subdir]
                 self._subdir, self._position = None, None
                 self._pending_runs.clear()
-                for known in sorted(self.files, key=lambda known: -known.seq):
-                    self._load_subdir(known)
+                for older in sorted(self.files, key=lambda older: -older.seq):
+                    self._load_subdir(older)
             layout.write_index(self.root, self.files, self.disk)
 
     def begin_file(self, name: str) -> None:
@@ -340,7 +340,7 @@ class RelayLog:
             remove_leftovers(self.root / str(subdir), self.disk)
             self.files[subdir] = layout.list_files(self.root / str(subdir), self.disk)
             self.notes.load(subdir)
-        for subdir in sorted(self.files, key=lambda known: -known.seq):
+        for subdir in sorted(self.files, key=lambda subdir: -subdir.seq):
             self._load_subdir(subdir)
         self._write_hints()
 
@@ -376,9 +376,9 @@ class RelayLog:
             if self._file is not None:
                 file, directory = self._file, self.root / str(self._file.subdir)
                 truth = Meta(file.name, file.end, str(self._fold_runs()))
-                known = layout.read_meta(directory, self.disk)
-                if known != truth:
-                    if known is not None:
+                meta = layout.read_meta(directory, self.disk)
+                if meta != truth:
+                    if meta is not None:
                         self.disk.unlink(directory / layout.META_NAME)
                     layout.write_meta(directory, truth, is_durable=False, files=self.disk)
         except OSError as error:
