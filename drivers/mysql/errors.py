@@ -87,6 +87,20 @@ APPLY_CODES = ErrorCodes(
     place="server",
 )
 
+CAPTURE_CODES = ErrorCodes(
+    kinds={kind: "MR-1001" if kind.is_transient else "MR-1007" for kind in Kind}
+    | {
+        Kind.LOST: "MR-1006",
+        Kind.LOGIN_REFUSED: "MR-1002",
+        Kind.NO_TLS: "MR-1004",
+        Kind.PRIVILEGE_MISSING: "MR-1005",
+    },
+    certificate="MR-1003",
+    login="MR-1008",
+    place="member",
+    is_of_members=True,
+)
+
 FOREIGN_KEY = frozenset({1216, 1217, 1451, 1452, 1557, 1761, 1762})
 ACCESS_DENIED = 1045
 NO_DATABASE = 1049

@@ -8,25 +8,11 @@ Fatal     MR-1002 account refused   MR-1003 certificate not verified   MR-1004 n
 from dataclasses import dataclass, field
 
 from drivers.mysql.connection import Endpoint, MySqlSession, connect
-from drivers.mysql.errors import ErrorCodes, Kind
+from drivers.mysql.errors import CAPTURE_CODES
 from schemas.documents import Member, Tls
 from schemas.documents.secret import SecretReference, resolve_secret
 
 QUERY_TIMEOUT_S = 30
-
-CAPTURE_CODES = ErrorCodes(
-    kinds={kind: "MR-1001" if kind.is_transient else "MR-1007" for kind in Kind}
-    | {
-        Kind.LOST: "MR-1006",
-        Kind.LOGIN_REFUSED: "MR-1002",
-        Kind.NO_TLS: "MR-1004",
-        Kind.PRIVILEGE_MISSING: "MR-1005",
-    },
-    certificate="MR-1003",
-    login="MR-1008",
-    place="member",
-    is_of_members=True,
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

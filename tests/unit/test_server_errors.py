@@ -6,8 +6,8 @@ import pymysql
 import pytest
 
 from drivers.mysql.connection import Endpoint, MySqlSession, translated
+from drivers.mysql.errors import CAPTURE_CODES
 from millrace.errors import Fatal, MillraceError, Retryable
-from producer.source.connection import CAPTURE_CODES
 
 ERRORS = {
     "MR-5001": (

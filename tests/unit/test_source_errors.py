@@ -8,9 +8,9 @@ import pytest
 
 from drivers.mysql.connection import Endpoint, MySqlSession, NamedRow
 from drivers.mysql.dump_errors import decode_error_packet, explain_dump_error
+from drivers.mysql.errors import CAPTURE_CODES
 from drivers.mysql.start_file import binlog_events, parse_gtid_list
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
-from producer.source.connection import CAPTURE_CODES
 from producer.source.receive.dump import (
     HOST,
     ReplicaIdentity,
