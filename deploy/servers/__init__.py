@@ -11,17 +11,3 @@ from deploy.servers.dialect import Account
 from deploy.servers.kafka import KafkaCluster, KafkaServer
 from deploy.servers.kafka_security import KafkaSecurity
 from deploy.servers.zookeeper import Protection, ZooKeeperEnsemble, ZooKeeperServer
-
-__all__ = [
-    "Account",
-    "DatabaseServer",
-    "DatabaseSet",
-    "KafkaCluster",
-    "KafkaSecurity",
-    "KafkaServer",
-    "Protection",
-    "ServerOptions",
-    "ZooKeeperEnsemble",
-    "ZooKeeperServer",
-    "start_set",
-]

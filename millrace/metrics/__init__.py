@@ -12,14 +12,3 @@ and codes, never of tables. Not done here: the HTTP server (``millrace.http``), 
 from millrace.metrics.exposition import Exposition
 from millrace.metrics.instruments import PROCESS, counter, gauge, histogram
 from millrace.metrics.table import METRICS, Kind, Metric
-
-__all__ = [
-    "METRICS",
-    "PROCESS",
-    "Exposition",
-    "Kind",
-    "Metric",
-    "counter",
-    "gauge",
-    "histogram",
-]

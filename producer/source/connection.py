@@ -1,4 +1,4 @@
-"""Sessions on the members of a source set: the login of the set's document, and capture's codes for errors.
+"""Sessions on the members of a source set: the login of the set's document. Errors have capture's codes:
 
 Retryable MR-1001 not reachable     MR-1006 connection lost
 Fatal     MR-1002 account refused   MR-1003 certificate not verified   MR-1004 no TLS offered
