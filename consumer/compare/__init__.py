@@ -7,7 +7,6 @@ compare    divides the tables into chunks and gives them to a pool of sessions
 pool       threads of this process, or executors of Spark
 chunk      one chunk: sums, then digests of rows, then looks at each suspect
 settle     the rule by which a row differs under writes
-loads      tables that a load copies now: nothing is known about their rows
 stored     what has been compared, on the target
 show       differences with both rows and the SQL that repairs them
 repair     writes the source's row to the target, so that it can't race with apply
