@@ -26,7 +26,7 @@ from schemas.documents import (
 from schemas.gtid import Flavour
 from schemas.progress import Progress
 from schemas.stages import SwitchView
-from tests.fixtures.servers import FLAVOURS, NewSet, in_turn, mostly
+from tests.fixtures.servers import FLAVOURS, NewSet, mostly
 from tests.kit.binlog.session import session
 from tests.kit.capture.load import Load, assert_complete, load_on, wait_for_rows
 from tests.kit.capture.rig import MemoryCapture
@@ -180,16 +180,13 @@ EVENTS = (_kill, _freeze, _stop_applying, _delay, _reset, _drain, _pin_the_prima
 NETWORK_EVENTS = (_mute, _cut_inside_a_packet)
 
 
-# a death and a drain are in ``test_stream_moves_under_tags_and_domains``; a mute network is like a frozen member;
-# tests/unit/test_judge.py and test_source_choice.py have the rules for lag and for pins
-LATER = ("kill", "drain", "mute", "delay", "pin_the_primary")
-
-
-@in_turn(
-    "event",
-    {event.__name__.strip("_"): event for event in EVENTS + NETWORK_EVENTS},
-    later=LATER,
+# ``test_stream_moves_under_tags_and_domains`` has some of them; a mute network is like a frozen member; a stopped
+# applier is late, and tests/unit/test_judge.py and test_source_choice.py have the rules for lag and for pins
+@pytest.mark.chaos
+@pytest.mark.parametrize(
+    "event", EVENTS + NETWORK_EVENTS, ids=lambda event: event.__name__.strip("_")
 )
+@pytest.mark.parametrize("flavour", FLAVOURS, ids=str)
 @pytest.mark.guarantee("failover")
 def test_stream_moves_to_another_member(
     flavour: Flavour, event: Callable[[Reading], None], new_set: NewSet, tmp_path: Path
@@ -197,9 +194,7 @@ def test_stream_moves_to_another_member(
     """Under load; the task keeps its stream and its converter."""
     servers = new_set(flavour, replica_count=2)
     with ExitStack() as stack:
-        is_network = event in NETWORK_EVENTS
-        members = map(member_of, servers.members) if is_network else ()
-        proxies = tuple(stack.enter_context(CuttingProxy(member)) for member in members)
+        proxies = _proxies(stack, servers) if event in NETWORK_EVENTS else ()
         read = stack.enter_context(reading(servers, tmp_path, proxies=proxies))
         left, server = read.member, read.server
         assert left != read.addresses[0], "a replica is read"
@@ -246,16 +241,25 @@ SORTS_OF_GTIDS = {
 }
 
 
+# two members leave one after the other; deaths are in the other tests here
+LEAVING = {Flavour.MYSQL: (_freeze, _drain), Flavour.MARIADB: (_cut_inside_a_packet, _reset)}
+
+
 @pytest.mark.parametrize("flavour", FLAVOURS, ids=str)
 @pytest.mark.guarantee("failover")
 def test_stream_moves_under_tags_and_domains(
     flavour: Flavour, new_set: NewSet, tmp_path: Path
 ) -> None:
-    """MySQL's tagged GTIDs, MariaDB's domains: a death, then a drain."""
+    """MySQL's tagged GTIDs, MariaDB's domains: one member after the other can't be read anymore."""
     servers = new_set(flavour, replica_count=2)
-    with reading(servers, tmp_path, settings=SORTS_OF_GTIDS[flavour]) as read:
-        for number, event in enumerate((_kill, _drain), 1):
-            left = read.member
+    with ExitStack() as stack:
+        proxies = _proxies(stack, servers) if flavour is Flavour.MARIADB else ()
+        settings = SORTS_OF_GTIDS[flavour]
+        read = stack.enter_context(reading(servers, tmp_path, proxies=proxies, settings=settings))
+        for number, event in enumerate(LEAVING[flavour], 1):
+            left, server = read.member, read.server
+            if event is _freeze:
+                stack.callback(server.process.resume)
             event(read)
             switch = read.wait_for_switch(number)
             assert switch.source == str(left)
@@ -263,6 +267,11 @@ def test_stream_moves_under_tags_and_domains(
         assert_complete(read.capture, read.load)
         sorts = str(read.capture.stream.relay.position())
         assert all(word in sorts for word in ("7-", "3-", "0-")) or "blue" in sorts, sorts
+
+
+def _proxies(stack: ExitStack, servers: DatabaseSet) -> tuple[CuttingProxy, ...]:
+    members = map(member_of, servers.members)
+    return tuple(stack.enter_context(CuttingProxy(member)) for member in members)
 
 
 def _change_unlogged(server: DatabaseServer, statement: str) -> None:
