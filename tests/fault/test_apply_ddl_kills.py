@@ -3,12 +3,11 @@
 The expected state comes from a database in which the test executes the same statements itself.
 """
 
-import subprocess
-import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
 from itertools import count
+from pathlib import Path
 
 import pytest
 
@@ -17,11 +16,10 @@ from deploy.servers import DatabaseServer
 from millrace.errors import MillraceError, Retryable
 from schemas.gtid import Flavour
 from tests.fixtures.servers import FLAVOURS, NewServer
-from tests.kit.apply.ddl_process import INSERT, script_for
+from tests.kit.apply.ddl_process import INSERT, apply_in_killed_processes, script_for
 from tests.kit.apply.faults import BadLine, Supervised
 from tests.kit.apply.local import apply_task, endpoint_of
 from tests.kit.apply.topic import RecordStream
-from tests.kit.paths import ROOT
 from tests.kit.waiting import eventually
 
 # these may leave the state as it was, so they may run again, which changes nothing
@@ -47,28 +45,14 @@ BOTH = [
 @pytest.mark.parametrize("flavour", BOTH)
 @pytest.mark.guarantee("ddl")
 def test_killed_driver_executes_each_ddl_statement_once(
-    request: pytest.FixtureRequest, flavour: Flavour, points: tuple[str, ...]
+    request: pytest.FixtureRequest, flavour: Flavour, points: tuple[str, ...], tmp_path: Path
 ) -> None:
     """SIGKILL at each point of each statement; the next process decides from the state of the named tables."""
     server: DatabaseServer = request.getfixturevalue(f"{flavour}_server")
     name, script = f"kinds{next(_names)}", script_for(flavour)
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "tests.kit.apply.ddl_process",
-            str(server.port),
-            name,
-            flavour,
-            *points,
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr.decode()
-    executed = Counter(map(int, done.stdout.split()))
+    noted = tmp_path / "executed"
+    apply_in_killed_processes(endpoint_of(server), name, flavour, points, noted)
+    executed = Counter(map(int, noted.read_text().split()))
     harmless = {
         2 + number for number, sql in enumerate(script) if any(word in sql for word in REPEATABLE)
     }
@@ -113,7 +97,7 @@ def test_interrupted_ddl_statement_is_executed_once(
     server.execute("CREATE DATABASE middle")
     server.execute("CREATE TABLE t (id INT AUTO_INCREMENT PRIMARY KEY, v CHAR(200))", db="middle")
     server.execute("INSERT INTO t (v) VALUES ('x')", db="middle")
-    for _ in range(17):
+    for _ in range(15):
         server.execute("INSERT INTO t (v) SELECT v FROM t", db="middle")
     stream = RecordStream()
     stream.ddl("ALTER TABLE t ADD INDEX (v), ALGORITHM=COPY", database="middle")

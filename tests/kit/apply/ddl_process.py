@@ -1,22 +1,22 @@
-"""DDL of every kind, applied by processes that are killed one after the other: PORT NAME FLAVOUR POINT [POINT …].
+"""DDL of every kind, applied by processes that are killed one after the other.
 
-Each process is forked from this one, resumes where the last one died, and dies by SIGKILL at the next point of the
-next statement; the last one reaches the end. Prints the seq of each statement before its execution.
+Each process is a fork of this one, resumes where the last one died, and dies by SIGKILL at the next point of the
+next statement; the last one reaches the end.
 """
 
 import os
 import signal
 import sys
+from collections.abc import Collection
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from consumer.turn.warm_up import warm
+from consumer.write.ddl import BEFORE_INTENT
 from drivers.mysql.connection import Endpoint, MySqlSession
 from millrace import faults
-from millrace.log import configure
-from schemas.documents import Tls, TlsMode
 from schemas.gtid import Flavour
-from tests.fixtures.servers import SERVICE
 from tests.kit.apply.local import LocalRecords, apply_task, ignore, started_at
 from tests.kit.apply.tables import integer, table
 from tests.kit.apply.topic import RecordStream
@@ -96,25 +96,31 @@ class _Script:
         applier.close()
 
 
-def main(port: str, name: str, flavour: str, *points: str) -> None:
-    """Run until every statement is applied."""
-    configure(json=False, level="info")  # not on the standard output
-    warm()
-    script = _Script(name, Flavour(flavour))
-    _print_executed(script)
-    tls = Tls(TlsMode.REQUIRE_UNVERIFIED)
-    endpoint = Endpoint("127.0.0.1", int(port), SERVICE.user, SERVICE.password, tls)
+def apply_in_killed_processes(
+    endpoint: Endpoint, name: str, flavour: Flavour, points: Collection[str], executed: Path
+) -> None:
+    """Apply the whole script. ``executed`` gets a line with the seq of each statement before its execution.
+
+    A process that dies before the intent leaves nothing, whatever the statement: beside other points, it does so once.
+    """
+    warm()  # the forks have the kernels
+    script = _Script(name, flavour)
     for statement in range(len(script.ends)):
         for point in points:
-            status = _forked(script, endpoint, statement=statement, fault=f"{point}:kill")
+            if point == BEFORE_INTENT and statement and len(points) > 1:
+                continue
+            status = _forked(script, endpoint, executed, statement=statement, fault=f"{point}:kill")
             assert status == -signal.SIGKILL, (statement, point, status)
-    assert _forked(script, endpoint, statement=0, fault="") == 0
+    assert _forked(script, endpoint, executed, statement=0, fault="") == 0
 
 
-def _forked(script: _Script, endpoint: Endpoint, *, statement: int, fault: str) -> int:
+def _forked(
+    script: _Script, endpoint: Endpoint, executed: Path, *, statement: int, fault: str
+) -> int:
     child = os.fork()
     if child == 0:
         try:
+            _note_executed(script, executed)
             script.apply(endpoint, statement=statement, fault=fault)
         except BaseException:  # noqa: BLE001 - the child must not run the parent's code
             sys.excepthook(*sys.exc_info())
@@ -123,16 +129,13 @@ def _forked(script: _Script, endpoint: Endpoint, *, statement: int, fault: str) 
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def _print_executed(script: _Script) -> None:
+def _note_executed(script: _Script, executed: Path) -> None:
     query = MySqlSession.query
 
-    def printing(session: MySqlSession, sql: str | bytes, *given: Any) -> Any:
+    def noting(session: MySqlSession, sql: str | bytes, *values: Any) -> Any:
         if sql in script.seqs:
-            os.write(1, b"%d\n" % script.seqs[sql])
-        return query(session, sql, *given)
+            with executed.open("a") as file:
+                file.write(f"{script.seqs[sql]}\n")
+        return query(session, sql, *values)
 
-    setattr(MySqlSession, "query", printing)  # noqa: B010 - mypy allows no assignment to a method
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+    setattr(MySqlSession, "query", noting)  # noqa: B010 - mypy allows no assignment to a method
