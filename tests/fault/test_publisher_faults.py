@@ -1,14 +1,12 @@
 """Publishers that are killed, frozen or disturbed on a real broker lose and repeat no row."""
 
-import os
 import re
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 
@@ -18,7 +16,8 @@ from millrace.errors import Fenced, Retryable
 from millrace.faults import registered
 from producer.publish.publisher import BEFORE_COMMIT, MID_PRODUCE, Publisher
 from tests.kit.faults.late_requests import Identity, late_end, listening, slow_commit
-from tests.kit.paths import ROOT
+from tests.kit.forked import Fork, fork
+from tests.kit.publisher.process import main
 from tests.kit.publisher.rig import PATIENT, Load, Rig
 from tests.kit.waiting import answered, eventually, is_stopped
 
@@ -73,29 +72,24 @@ def named_rig(kafka: KafkaServer, request: pytest.FixtureRequest) -> Rig:
     return Rig(kafka.bootstrap, f"fault-{name}-{time.time_ns()}")
 
 
-def spawn(rig: Rig, epoch: int, *, fault: str = "") -> subprocess.Popen[str]:
+@dataclass(frozen=True)
+class PublisherProcess:
+    """A publisher process and its output."""
+
+    process: Fork
+    log: Path
+
+    def ended(self) -> str:
+        """The last line of its output; empty if it was killed."""
+        return self.log.read_text().splitlines()[-1] if self.process.wait(180) == 0 else ""
+
+
+def spawn(rig: Rig, epoch: int, folder: Path, *, fault: str = "") -> PublisherProcess:
     """A publisher process with an armed fault."""
-    return subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "tests.kit.publisher.process",
-            rig.bootstrap,
-            rig.topic,
-            str(epoch),
-            str(ROWS),
-        ],
-        cwd=ROOT,
-        env=os.environ | {"MILLRACE_FAULT": fault, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-
-
-def ended(process: subprocess.Popen[str]) -> str:
-    """The last line of its output; empty if it was killed."""
-    out, _ = process.communicate(timeout=180)
-    return out.splitlines()[-1] if out and process.returncode == 0 else ""
+    log = folder / f"publisher-{epoch}"
+    arguments = [rig.bootstrap, rig.topic, str(epoch), str(ROWS)]
+    environment = {"MILLRACE_FAULT": fault}
+    return PublisherProcess(fork(main, arguments, environment=environment, log=log), log)
 
 
 @pytest.mark.parametrize(
@@ -103,13 +97,12 @@ def ended(process: subprocess.Popen[str]) -> str:
     [pytest.param(point, marks=[] if point in SOON else pytest.mark.chaos) for point in POINTS],
 )
 @pytest.mark.guarantee("resumed")
-def test_next_owner_resumes_exactly_after_a_kill(rig: Rig, point: str) -> None:
+def test_next_owner_resumes_exactly_after_a_kill(rig: Rig, point: str, tmp_path: Path) -> None:
     """SIGKILL at each fault point, in the loop at the second pass; then a new owner publishes the rest."""
     # an instance is replaced only after an error: an injected one leads there
     prelude = "publisher.after_begin:raise@2," if "renew" in point else ""
-    process = spawn(rig, 7, fault=f"{prelude}{point}:kill@{1 if point in ONCE else 2}")
-    output = ended(process)
-    assert process.returncode == -signal.SIGKILL, output
+    killed = spawn(rig, 7, tmp_path, fault=f"{prelude}{point}:kill@{1 if point in ONCE else 2}")
+    assert killed.process.wait(180) == -signal.SIGKILL, killed.log.read_text()
     with rig.running(9) as publisher:
         seq = publisher.progress.seq
         publisher.publish(rig.stream(publisher).next_batch(ROWS - seq))
@@ -117,18 +110,17 @@ def test_next_owner_resumes_exactly_after_a_kill(rig: Rig, point: str) -> None:
 
 
 @pytest.mark.guarantee("fenced")
-def test_owner_frozen_before_commit_writes_nothing_when_resumed(rig: Rig) -> None:
+def test_owner_frozen_before_commit_writes_nothing_when_resumed(rig: Rig, tmp_path: Path) -> None:
     """SIGSTOP before the commit, a successor, SIGCONT: the stale owner is fenced, the successor is not disturbed."""
-    stale = spawn(rig, 7, fault="publisher.before_commit:stop@2")
-    assert stale.stdout is not None
-    assert stale.stdout.readline() == "open 0\n"
-    eventually(lambda: is_stopped(stale.pid), what="the stale owner is stopped")
+    stale = spawn(rig, 7, tmp_path, fault="publisher.before_commit:stop@2")
+    eventually(lambda: is_stopped(stale.process.pid), what="the stale owner is stopped")
+    assert stale.log.read_text() == "open 0\n"
     with rig.running(8) as successor:
         assert successor.progress.seq == 7
         stream = rig.stream(successor)
         successor.publish(stream.next_batch(10))
-        stale.send_signal(signal.SIGCONT)
-        assert ended(stale).startswith("Fenced MR-3003")
+        stale.process.send_signal(signal.SIGCONT)
+        assert stale.ended().startswith("Fenced MR-3003")
         successor.publish(stream.next_batch(10))
     rig.assert_whole(27)
 

@@ -19,7 +19,13 @@ from deploy.servers import die_with_parent
 from millrace import faults
 from tests.kit.waiting import eventually
 
-PRELOADED = ("tests.kit.relay.warmed", "tests.kit.control.process", "millrace.cli.worker")
+PRELOADED = (
+    "tests.kit.relay.warmed",
+    "tests.kit.control.process",
+    "millrace.cli.worker",
+    "registry.kafka",
+    "kazoo.client",
+)
 END_S = 120.0
 
 _CONTEXT = multiprocessing.get_context("forkserver")
@@ -54,6 +60,10 @@ class Fork:
         if self.poll() is None:
             os.kill(self.pid, number)
 
+    def terminate(self) -> None:
+        """SIGTERM."""
+        self.send_signal(signal.SIGTERM)
+
     def kill(self) -> None:
         """SIGKILL."""
         self.send_signal(signal.SIGKILL)
@@ -70,14 +80,18 @@ def fork(
     *,
     environment: Mapping[str, str],
     log: Path,
+    errors: Path | None = None,
 ) -> Fork:
     """Run ``main`` in a new process, as a separate program with this environment and its output in ``log``.
 
-    What ``main`` returns is its exit status. ``MILLRACE_FAULT`` of the environment is armed.
+    ``errors`` gets its standard error, if that is wanted apart. What ``main`` returns is its exit status.
+    ``MILLRACE_FAULT`` of the environment is armed.
     """
     whole = {**os.environ, **environment}
-    log.write_bytes(b"")
-    process = _CONTEXT.Process(target=_run_program, args=(main, arguments, whole, log))
+    outputs = (log, errors or log)
+    for path in outputs:
+        path.write_bytes(b"")
+    process = _CONTEXT.Process(target=_run_program, args=(main, arguments, whole, outputs))
     process.start()
     return Fork(process)
 
@@ -86,13 +100,13 @@ def _run_program(
     main: Callable[[list[str]], int],
     arguments: list[str],
     environment: dict[str, str],
-    log: Path,
+    outputs: tuple[Path, Path],
 ) -> None:
     ctypes.CDLL(None).prctl(
         die_with_parent.PR_SET_PDEATHSIG, signal.SIGKILL
     )  # the parent is the server of forks
-    with log.open("ab") as file:
-        for number in (1, 2):
+    for number, path in enumerate(outputs, 1):
+        with path.open("ab") as file:
             os.dup2(file.fileno(), number)
     os.environ.clear()
     os.environ.update(environment)

@@ -1,11 +1,7 @@
 """A publisher in a separate process: it publishes until the topic holds ROWS rows, and prints how it ended.
 
-    python -m tests.kit.publisher.process BOOTSTRAP TOPIC EPOCH ROWS
-
 Prints "open SEQ" when it is open, then "done", or the branch and code of the error that ended it.
 """
-
-import sys
 
 from millrace.errors import MillraceError
 from tests.kit.publisher.rig import Rig
@@ -14,8 +10,13 @@ BATCH_ROWS = 7  # batches end at every place of source transactions of three row
 FIRST_ROWS = 3  # every second Kafka transaction has two batches; this one is the first
 
 
-def main(bootstrap: str, topic: str, epoch: str, rows: str) -> str:
-    """Run; returns the last line to print."""
+def main(arguments: list[str]) -> int:
+    """BOOTSTRAP TOPIC EPOCH ROWS. Returns 0."""
+    print(_publish(*arguments), flush=True)
+    return 0
+
+
+def _publish(bootstrap: str, topic: str, epoch: str, rows: str) -> str:
     rig = Rig(bootstrap, topic)
     try:
         publisher = rig.open(int(epoch))
@@ -33,7 +34,3 @@ def main(bootstrap: str, topic: str, epoch: str, rows: str) -> str:
     except MillraceError as error:
         return f"{type(error).__name__} {error.code}"
     return "done"
-
-
-if __name__ == "__main__":
-    print(main(*sys.argv[1:]), flush=True)

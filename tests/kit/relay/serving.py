@@ -1,10 +1,8 @@
 """A served relay log in a test: in a thread, or as the command's own process. And the programs that read from it."""
 
 import json
-import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,11 +11,12 @@ from pathlib import Path
 
 from deploy.servers import Account, DatabaseServer
 from deploy.servers.programs import mariadb_programs, mysql_programs
+from millrace.cli import run
 from producer.serve.login import ServedAccount
 from producer.serve.server import RelayServer, ServeOptions
 from schemas.documents.secret import SecretReference
 from schemas.gtid import Flavour
-from tests.kit.forked import ending_with_us
+from tests.kit.forked import Fork, fork
 from tests.kit.relay.stream import Address
 from tests.kit.waiting import eventually
 
@@ -59,7 +58,7 @@ class ServeProcess:
 
     relay_dir: Path
     port: int = 0
-    process: "subprocess.Popen[str] | None" = None
+    process: Fork | None = None
 
     @property
     def address(self) -> Address:
@@ -68,25 +67,30 @@ class ServeProcess:
 
     def start(self) -> None:
         """Start it, and wait until it accepts clients."""
-        command = ending_with_us(
-            *(sys.executable, "-m", "millrace", "relay", "serve", SET_NAME),
-            *("--relay-dir", str(self.relay_dir), "--listen", f"127.0.0.1:{self.port}"),
-            *("--password", "env:SERVED_PASSWORD"),
+        output = self.relay_dir / "serve.output"
+        self.process = fork(
+            run,
+            [
+                *("relay", "serve", SET_NAME, "--password", "env:SERVED_PASSWORD"),
+                *("--relay-dir", str(self.relay_dir), "--listen", f"127.0.0.1:{self.port}"),
+            ],
+            environment={"SERVED_PASSWORD": PASSWORD},
+            log=output,
+            errors=self.relay_dir / "serve.errors",
         )
-        environment = os.environ | {"SERVED_PASSWORD": PASSWORD}
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
-        assert self.process.stdout is not None
-        self.port = int(json.loads(self.process.stdout.readline())["serve"].rpartition(":")[2])
+        process = self.process
+
+        def is_decided() -> bool:
+            return output.read_text().endswith("\n") or process.poll() is not None
+
+        eventually(is_decided, what="the relay log is served")
+        self.port = int(json.loads(output.read_text())["serve"].rpartition(":")[2])
 
     def kill(self, number: signal.Signals = signal.SIGKILL) -> int:
         """End it, and return its exit code. Another thread may start its successor as soon as it is dead."""
-        process = self.process
-        assert process is not None
-        assert process.stdout is not None
-        process.send_signal(number)
-        code = process.wait(60)
-        process.stdout.close()
-        return code
+        assert self.process is not None
+        self.process.send_signal(number)
+        return self.process.wait(60)
 
 
 @contextmanager
