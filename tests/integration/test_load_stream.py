@@ -22,7 +22,7 @@ from tests.kit.waiting import eventually
 
 pytestmark = pytest.mark.usefixtures("target_password")
 
-WRITTEN = 40
+WRITTEN = 10
 CHUNK_ROWS = 200  # a few chunks for each table
 WITH_VIRTUAL = {"computed"}  # CHECKSUM TABLE differs for equal rows
 

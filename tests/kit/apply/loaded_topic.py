@@ -146,7 +146,7 @@ class LoadedTopic:
 
 
 DEADLOCKS = (1205, 1213)  # between two writers
-PAUSE_S = 0.05  # between two statements: apply must keep up with two writers on a busy machine
+PAUSE_S = 0.2  # between two statements: four servers execute each
 
 
 class Writer:
