@@ -1,16 +1,15 @@
 """Logins and ACLs of ZooKeeper across kills, restarts and new passwords."""
 
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from millrace.cli import run
 from millrace.errors import Fatal, Retryable
 from schemas.status import TaskState
 from tests.kit.certificates import Authority
@@ -24,38 +23,41 @@ from tests.kit.control.control import (
     supervised,
 )
 from tests.kit.control.secured import WRITER, SecuredZooKeeper, acls
-from tests.kit.waiting import answered, eventually
+from tests.kit.forked import fork
+from tests.kit.waiting import PATIENCE_S, answered, eventually
 from zk.client.session import Session, SessionState
 from zk.ensemble import Ensemble
+from zk.run.supervisor import Supervisor
 from zk.tree.acls import BETWEEN_NODES
 from zk.tree.store import Store
 
 
-def _secure(environment: dict[str, str], fault: str) -> "subprocess.CompletedProcess[str]":
-    command = (sys.executable, "-m", "millrace", "cluster", "secure")
-    given = {**os.environ, **environment, "MILLRACE_FAULT": fault}
-    return subprocess.run(command, env=given, capture_output=True, text=True, check=False)
-
-
 @pytest.mark.guarantee("access")
-def test_killed_secure_command_is_completed_by_the_next(secured: SecuredZooKeeper) -> None:
+def test_killed_secure_command_is_completed_by_the_next(
+    own_secured: SecuredZooKeeper, tmp_path: Path
+) -> None:
     """Whole ACLs only: each node has the old or the new one, and the tree is usable in between."""
+    secured, log = own_secured, tmp_path / "log"
     cluster = secured.new_cluster()
     plain, environment = secured.plain(cluster), secured.environment(cluster)
+
+    def secure(fault: str) -> int:
+        given = {**environment, "MILLRACE_FAULT": fault}
+        return fork(run, ["cluster", "secure"], environment=given, log=log).wait(PATIENCE_S)
+
     with plain.session() as session:
         store = Store(session, plain.tree)
         store.create_set(a_set())
         store.create_task(a_capture())
-    assert _secure(environment, f"{BETWEEN_NODES}:kill@3").returncode == -signal.SIGKILL
+    assert secure(f"{BETWEEN_NODES}:kill@3") == -signal.SIGKILL
     with secured.raw(WRITER, cluster=cluster) as writer:
         before = acls(writer, "/millrace")
     open_nodes = [path for path, acl in before.items() if acl == ["world:anyone:31"]]
     assert len(before) - len(open_nodes) == 3
     with secured.ensemble(cluster).session() as session:
         assert list(Store(session, plain.tree).tasks()) == ["shop-capture"]
-    done = _secure(environment, "")
-    assert done.returncode == 0, done.stderr
-    assert f"{len(open_nodes)} nodes changed" in done.stdout
+    assert secure("") == 0, log.read_text()
+    assert f"{len(open_nodes)} nodes changed" in log.read_text()
     with secured.raw(WRITER, cluster=cluster) as writer:
         after = acls(writer, "/millrace")
     assert after.keys() == before.keys()
@@ -71,23 +73,57 @@ def own_secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredZoo
     made.server.kill()
 
 
-@pytest.fixture
-def rotating(own_secured: SecuredZooKeeper) -> SecuredZooKeeper:
-    """It runs with its first certificate, and its users have the passwords in their files."""
-    server, protection = own_secured.server, own_secured.protection
-    own_secured.write_password(WRITER, protection.users[WRITER])
-    if server.protection != protection or not server.is_alive():
-        server.kill()
-        server.protection = protection
-        server.start()
-    return own_secured
+def _restart(secured: SecuredZooKeeper, **changes: Any) -> None:
+    """Restart the ensemble with this protection."""
+    secured.server.kill()
+    secured.server.protection = replace(secured.protection, **changes)
+    secured.server.start()
 
 
-def test_worker_uses_a_new_password_without_a_restart(rotating: SecuredZooKeeper) -> None:
-    """The file changes, then the ensemble restarts with the new password: the task keeps its run."""
+def test_sessions_return_after_a_foreign_certificate_and_a_new_password(
+    own_secured: SecuredZooKeeper, tmp_path: Path
+) -> None:
+    """Each refusal is named until it is over, and no process is restarted.
+
+    The ensemble returns with the certificate of another authority, then with its own and with a new password. The
+    worker's file has that password before: its task keeps its run. The file of the other session follows later.
+    """
+    late_password = tmp_path / "password"
+    late_password.write_text(own_secured.protection.users[WRITER])
+    cluster = own_secured.new_cluster()
+    ensemble = own_secured.ensemble(cluster)
+    late = own_secured.ensemble(cluster, MILLRACE_ZOOKEEPER_PASSWORD=f"file:{late_password}")
+    with late.session() as refused:
+        tls = own_secured.protection.tls
+        assert tls is not None
+        foreign = Authority(tmp_path / "foreign").issue("server")
+        _restart(own_secured, tls=replace(foreign, authority=tls.authority))
+        eventually(lambda: _code(refused, late) == "MR-7021", what="the certificate is refused")
+        _restart(own_secured)
+        eventually(lambda: not _code(refused, late), what="the session is back")
+        with _running(ensemble) as (supervisor, session, ticking, runner):
+            own_secured.write_password(WRITER, "new-secret")
+            users = {**own_secured.protection.users, WRITER: "new-secret"}
+            _restart(own_secured, users=users)
+            eventually(lambda: session.state is SessionState.CONNECTED)
+            answered(lambda: session.children(ensemble.tree.root), Retryable)
+            eventually(lambda: is_in_state(supervisor, TaskState.RUNNING))
+            ticking.wait_for_more()
+            assert len(runner.starts) == 1
+        eventually(lambda: _code(refused, late) == "MR-7020", what="the login is refused")
+        with pytest.raises(Fatal, match="MR-7020"):
+            late.open()
+        late_password.write_text("new-secret")
+        eventually(lambda: not _code(refused, late), what="the session is back again")
+
+
+@contextmanager
+def _running(
+    ensemble: Ensemble,
+) -> Iterator[tuple[Supervisor, Session, Ticking, ScriptedRunner]]:
+    """A worker whose task runs."""
     ticking = Ticking()
     runner = ScriptedRunner(ticking)
-    ensemble = rotating.ensemble(rotating.new_cluster())
     with ensemble.session() as session, ensemble.session() as other:
         store = Store(session, ensemble.tree)
         store.create_set(a_set())
@@ -97,37 +133,7 @@ def test_worker_uses_a_new_password_without_a_restart(rotating: SecuredZooKeeper
             scheduled(other, ensemble.tree),
         ):
             eventually(lambda: is_in_state(supervisor, TaskState.RUNNING))
-            rotating.write_password(WRITER, "new-secret")
-            rotating.server.kill()
-            users = {**rotating.protection.users, WRITER: "new-secret"}
-            rotating.server.protection = replace(rotating.protection, users=users)
-            rotating.server.start()
-            eventually(lambda: session.state is SessionState.CONNECTED)
-            answered(lambda: session.children(ensemble.tree.root), Retryable)
-            eventually(lambda: is_in_state(supervisor, TaskState.RUNNING))
-            ticking.wait_for_more()
-            assert len(runner.starts) == 1
-
-
-def test_refused_certificate_is_named_until_it_is_replaced(
-    rotating: SecuredZooKeeper, tmp_path: Path
-) -> None:
-    """The ensemble returns with the certificate of another authority: no call hides that behind "not reached"."""
-    ensemble = rotating.ensemble(rotating.new_cluster())
-    with ensemble.session() as session:
-        protection = rotating.server.protection
-        foreign = Authority(tmp_path / "foreign").issue("server")
-        assert protection.tls is not None
-        given = replace(foreign, authority=protection.tls.authority)
-        for tls, code in ((given, "MR-7021"), (protection.tls, "")):
-            rotating.server.kill()
-            rotating.server.protection = replace(protection, tls=tls)
-            rotating.server.start()
-            eventually(partial(_has_code, session, ensemble, code), what=code)
-
-
-def _has_code(session: Session, ensemble: Ensemble, code: str) -> bool:
-    return _code(session, ensemble) == code
+            yield supervisor, session, ticking, runner
 
 
 def _code(session: Session, ensemble: Ensemble) -> str:
@@ -137,19 +143,3 @@ def _code(session: Session, ensemble: Ensemble) -> str:
     except Retryable as error:
         return error.code
     return ""
-
-
-def test_refused_login_is_retried_until_the_password_fits(rotating: SecuredZooKeeper) -> None:
-    """The ensemble has a new password first: calls say so, and the worker returns when its file follows."""
-    ensemble = rotating.ensemble(rotating.new_cluster())
-    with ensemble.session() as session:
-        rotating.server.kill()
-        users = {**rotating.protection.users, WRITER: "new-secret"}
-        rotating.server.protection = replace(rotating.protection, users=users)
-        rotating.server.start()
-
-        eventually(lambda: _code(session, ensemble) == "MR-7020")
-        with pytest.raises(Fatal, match="MR-7020"):
-            ensemble.open()
-        rotating.write_password(WRITER, "new-secret")
-        eventually(lambda: not _code(session, ensemble), what="the session is back")

@@ -27,6 +27,7 @@ from tests.kit.certificates import Authority
 from tests.kit.control.control import a_capture, a_set, ensemble_of
 from tests.kit.control.process import launched
 from tests.kit.control.secured import PASSWORDS, READER, WRITER, SecuredZooKeeper, acls
+from tests.kit.forked import fork
 from tests.kit.waiting import PATIENCE_S, eventually
 from zk.client.session import CONNECT_TIMEOUT_S
 from zk.ensemble import Ensemble
@@ -160,21 +161,17 @@ def test_observer_reads_and_cannot_write(secured: SecuredZooKeeper, shell: Shell
     assert shell(nothing, "status", exit_code=4).startswith("MR-7028")
 
 
-def test_scheduler_that_may_only_read_ends_with_a_code(secured: SecuredZooKeeper) -> None:
+def test_scheduler_that_may_only_read_ends_with_a_code(
+    secured: SecuredZooKeeper, tmp_path: Path
+) -> None:
     """It prints the code and the fix, and no traceback."""
     cluster = secured.new_cluster()
     _fill(secured.ensemble(cluster))
-    done = subprocess.run(
-        (sys.executable, "-m", "millrace", "scheduler"),
-        env={**os.environ, **secured.environment(cluster, user=READER)},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
-    assert done.returncode == ExitCode.OPERATOR
-    assert "\nMR-7028" in done.stderr
-    assert "Traceback" not in done.stderr
+    environment, log = secured.environment(cluster, user=READER), tmp_path / "log"
+    done = fork(run, ["scheduler"], environment=environment, log=log)
+    assert done.wait(PATIENCE_S) == ExitCode.OPERATOR
+    assert "\nMR-7028" in log.read_text()
+    assert "Traceback" not in log.read_text()
 
 
 @pytest.mark.guarantee("access")
