@@ -5,6 +5,12 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from millrace.cli import run
+from tests.kit.forked import fork
+
+COMMAND_S = 600.0
 
 
 def run_millrace(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -15,9 +21,20 @@ def run_millrace(*arguments: str, **environment: str) -> subprocess.CompletedPro
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=COMMAND_S,
         check=False,
     )
+
+
+def run_forked(*arguments: str, **environment: str) -> tuple[int, str]:
+    """Exit status and output of a command, in a fork: half of the CPU time of a short command is that of imports."""
+    with TemporaryDirectory() as folder:
+        log = Path(folder, "log")
+        process = fork(run, list(arguments), environment=environment, log=log)
+        try:
+            return process.wait(COMMAND_S), log.read_text()
+        finally:
+            process.kill()
 
 
 def metrics_address(log: Path) -> str:
