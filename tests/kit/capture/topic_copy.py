@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import fastavro
-from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
+
+from tests.kit.waiting import answered
 
 Key = tuple[str, ...]
 Row = dict[str, str | None]
@@ -72,7 +74,12 @@ class TopicCopy:
                 return self  # the topic does not exist yet
             self._consumer.assign([TopicPartition(self.topic, 0, OFFSET_BEGINNING)])
             self._is_assigned = True
-        end = self._consumer.get_watermark_offsets(TopicPartition(self.topic, 0), timeout=10)[1]
+        place = TopicPartition(self.topic, 0)
+        # a broker lists a young topic before it leads its partition
+        ends = answered(
+            lambda: self._consumer.get_watermark_offsets(place, timeout=10), KafkaException
+        )
+        end = ends[1]
         while (message := self._consumer.poll(1.0)) is not None:
             value = message.value()
             if value is None or message.error() is not None:
