@@ -73,7 +73,7 @@ def test_capture_resumes_from_status_after_retention_removed_everything(
 def test_heartbeats_move_the_reported_progress_and_publish_no_row(stage: TaskStage) -> None:
     """The task publishes every table, and the heartbeat table is none of the application's."""
     document = stage.store.set_document("shop")
-    heartbeat = HeartbeatRules(database=stage.database, interval_s=0.2)
+    heartbeat = HeartbeatRules(database=stage.database, interval_s=1)
     stage.store.create_set(replace(document, heartbeat=heartbeat), replace=True)
     with stage.worker("w1"):
         stage.write(1)

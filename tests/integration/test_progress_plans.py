@@ -38,6 +38,7 @@ _LOCALS = {
     "names": ["seq", "lag_ms"],
     "state": "load_table",
     "table": "conflict",
+    "columns": "database_name, table_name",
     "_share": lambda _: "FOR UPDATE",
     "connection": None,
 }
