@@ -31,6 +31,8 @@ from millrace.jvm import JvmArchive, java_program
 START_S = 180.0
 NODE_ID = 1
 HEAP_MB = 384
+SESSION_S = 3
+CLUSTER_SESSION_S = 6  # three processes on two cores may not answer for seconds
 STARTED = b"Kafka Server started"
 _CLUSTER_ID = "MillraceLocalCluster00"  # 22 characters, as Kafka's base64 of 16 bytes
 _PROPERTIES = """\
@@ -77,8 +79,6 @@ class Quorum:
             "voters": ",".join(f"{node}@127.0.0.1:{port}" for node, port in self.ports.items()),
             "replicas": count,
             "insync": count // 2 + 1,
-            # three processes on two cores may not answer for seconds
-            "session_ms": 3000 if count == 1 else 6000,
         }
 
 
@@ -95,8 +95,11 @@ class KafkaServer(Server):
         security: KafkaSecurity | None = None,
         dies_with_parent: bool = True,
         java_options: Sequence[str] | None = None,
+        session_s: int = SESSION_S,
     ) -> None:
+        """``session_s``: a broker that is silent for so long leads nothing; after ``kill`` it waits for so long."""
         super().__init__(folder, dies_with_parent=dies_with_parent)
+        self._session_s = session_s
         self._java_options = jvm_archive().options() if java_options is None else java_options
         self.port = port or free_port()
         self.node_id = node_id
@@ -124,6 +127,7 @@ class KafkaServer(Server):
             controller_port=self._quorum.ports[self.node_id],
             log_dir=property_value(log_dir),
             creates_topics=str(self.creates_topics).lower(),
+            session_ms=1000 * self._session_s,
             **self._quorum.properties(),
         )
         properties.touch(mode=0o600)  # it may hold passwords
@@ -176,6 +180,7 @@ def _format(folder: Path) -> None:
             controller_port=2,
             log_dir=property_value(log_dir),
             creates_topics="false",
+            session_ms=1000 * SESSION_S,
             **quorum.properties(),
         )
     )
@@ -219,7 +224,12 @@ class KafkaCluster(Cluster[KafkaServer]):
         quorum = Quorum({node: free_port() for node in NODES})
         super().__init__(
             {
-                node: KafkaServer(folder / f"kafka-{node}", node_id=node, quorum=quorum)
+                node: KafkaServer(
+                    folder / f"kafka-{node}",
+                    node_id=node,
+                    quorum=quorum,
+                    session_s=CLUSTER_SESSION_S,
+                )
                 for node in NODES
             }
         )

@@ -107,14 +107,11 @@ class TopicReader:
         everything: Settings = {"logger": driver_log, **brokers.settings(), **_SETTINGS, **own}
         self._consumer = errors.call("creating a consumer", lambda: Consumer(everything))
         self._position = -1  # the next offset to arrive; -1: not known
+        self._is_leader_unsure = False  # librdkafka keeps "no leader" until a request for the topic
 
     def ends(self) -> Ends:
         """The first two, from the broker; an error if the topic does not exist."""
-        metadata = self._errors.call(
-            "asking for the topic", lambda: self._consumer.list_topics(self._topic, ASK_TIMEOUT_S)
-        )
-        if (error := metadata.topics[self._topic].error) is not None:
-            raise self._errors.error(error.name(), error.str(), doing="asking for the topic")
+        self._is_leader_unsure = True
         return self._watermarks()
 
     def all_ends(self) -> Ends:
@@ -129,11 +126,22 @@ class TopicReader:
     def low_end(self) -> int:
         return self._watermarks().low
 
+    def _ask_for_topic(self) -> None:
+        metadata = self._errors.call(
+            "asking for the topic", lambda: self._consumer.list_topics(self._topic, ASK_TIMEOUT_S)
+        )
+        if (error := metadata.topics[self._topic].error) is not None:
+            raise self._errors.error(error.name(), error.str(), doing="asking for the topic")
+
     def _watermarks(self) -> Ends:
         partition, doing = TopicPartition(self._topic, PARTITION), "asking for the partition's ends"
+        if self._is_leader_unsure:
+            self._ask_for_topic()
+        self._is_leader_unsure = True
         ends = self._errors.call(
             doing, lambda: self._consumer.get_watermark_offsets(partition, ASK_TIMEOUT_S)
         )
+        self._is_leader_unsure = False
         if ends is None:
             raise self._errors.error(SILENCE, "no broker answered", doing=doing)
         return Ends(*ends)

@@ -254,8 +254,7 @@ def test_publisher_resumes_emptied_topic_only_with_matching_status(rig: Rig) -> 
     with rig.running() as publisher:
         publisher.publish(rig.stream(publisher).next_batch(3))
         hint = publisher.hint
-    cut = confluent_kafka.TopicPartition(rig.topic, 0, hint.end_offset)
-    rig.admin.delete_records([cut])[cut].result(60)
+    rig.remove_before(hint.end_offset)
     for wrong in (None, replace(hint, end_offset=hint.end_offset - 1)):
         with pytest.raises(Fatal) as raised:
             rig.open(8, hint=wrong)

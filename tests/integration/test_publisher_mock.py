@@ -21,7 +21,8 @@ from producer.publish.driver import Transactions
 from producer.publish.kafka import ERRORS, KafkaDriver
 from schemas.documents import Brokers
 from schemas.gtid import Flavour
-from tests.kit.waiting import eventually
+from tests.kit.kafka_topics import log_end
+from tests.kit.waiting import answered, eventually
 
 PRODUCE, INIT, ADD_PARTITIONS, END = 0, 22, 24, 26
 NAMES = ("InitProducerId", "AddPartitionsToTxn", "Produce", "EndTxn")
@@ -96,8 +97,15 @@ class MockCluster:
 
     def lose_leader(self) -> None:
         """From now on the partition has no leader."""
+        self._lead(NOBODY)
+
+    def find_leader(self) -> None:
+        """From now on the partition has a leader again."""
+        self._lead(BROKER)
+
+    def _lead(self, broker: int) -> None:
         cluster, topic = ctypes.c_void_p(self._cluster), TOPIC.encode()
-        assert not self._library.rd_kafka_mock_partition_set_leader(cluster, topic, 0, NOBODY)
+        assert not self._library.rd_kafka_mock_partition_set_leader(cluster, topic, 0, broker)
 
     def count_records(self) -> int:
         """The number of records in the partition."""
@@ -351,3 +359,19 @@ def test_partition_without_a_leader_is_retryable(cluster: MockCluster) -> None:
             lambda: [found.result(60) for found in admin.list_offsets(end).values()],
         )
     assert raised.value.code == "MR-3001"
+
+
+def test_reader_finds_a_leader_that_comes_back(cluster: MockCluster) -> None:
+    """librdkafka keeps "no leader"; a client that asks again must not get the old answer until its next refresh."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    end = {confluent_kafka.TopicPartition(TOPIC, 0): OffsetSpec.latest()}  # type: ignore[no-untyped-call]
+    cluster.lose_leader()
+    with closing(driver_on(cluster, LIMITS).partition()) as partition:
+        with pytest.raises(Retryable):
+            partition.all_ends()
+        question = admin.list_offsets(end)
+        with pytest.raises(confluent_kafka.KafkaException):
+            [answer.result(60) for answer in question.values()]
+        cluster.find_leader()
+        assert answered(partition.all_ends, Retryable).high == 0
+    assert log_end(admin, TOPIC) == 0

@@ -123,6 +123,9 @@ def test_tests_ask_for_the_end_of_a_topic_again() -> None:
     class Admin:
         """It gives these answers; None: none."""
 
+        def list_topics(self, topic: str, timeout: float) -> None:
+            pass
+
         def list_offsets(self, asked: dict[TopicPartition, object], **_: object) -> object:
             answer, offset = Future[SimpleNamespace](), answers.pop(0)
             if offset is None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import count
 
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from schemas.gtid import Flavour, parse_gtid_set
@@ -37,7 +37,7 @@ from schemas.record.framing import frame
 from schemas.record.record import encode_control
 from schemas.record.row_layout import RowLayout
 from schemas.table.structure import TableSchema
-from tests.kit.kafka_topics import make_topic
+from tests.kit.kafka_topics import make_topic, remove_records_before
 
 SET = "shop"
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
@@ -225,5 +225,4 @@ class TopicWriter:
 
     def remove_everything(self) -> None:
         """Remove all records, as retention does."""
-        end = TopicPartition(self.topic, 0, -1)
-        self._admin.delete_records([end])[end].result(60)
+        remove_records_before(self._admin, self.topic)

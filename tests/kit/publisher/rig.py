@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from functools import cached_property
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 import producer.publish.publisher as publishing
@@ -28,7 +28,7 @@ from schemas.documents.model import TopicOptions
 from schemas.gtid import Flavour
 from schemas.requests.decision import Decision
 from tests.kit.capture.topic_rows import SET, Ids, RowStream, start_of
-from tests.kit.kafka_topics import ANSWER_S, log_end, make_topic
+from tests.kit.kafka_topics import ANSWER_S, log_end, make_topic, remove_records_before
 from tests.kit.waiting import answered, eventually
 
 PATIENT = PublisherLimits(publish_timeout_s=60.0, stable_timeout_s=30.0, audit_timeout_s=60.0)
@@ -167,9 +167,7 @@ class Rig:
 
     def remove_before(self, offset: int = -1) -> int:
         """`kafka-delete-records` up to ``offset`` (-1: all records); returns the first offset that is kept."""
-        cut = TopicPartition(self.topic, 0, offset)
-        low: int = self.admin.delete_records([cut])[cut].result(ANSWER_S).low_watermark
-        return low
+        return remove_records_before(self.admin, self.topic, offset)
 
     def high_end(self) -> int:
         """The end of the log, open transactions included; asks a restarted broker until it leads the partition."""

@@ -20,6 +20,7 @@ from deploy.servers.process import ProcessSpec, ServerProcess
 SHARED_SERVERS = "MILLRACE_TEST_SERVERS"  # in the environment of a lane, as JSON
 KAFKA, ZOOKEEPER, REGISTRY = SHARED_NAMES = ("kafka", "zookeeper", "registry")
 READY_S = 120.0
+SESSION_S = 60  # no test kills this broker, and a busy machine must not take its partitions away
 
 S = TypeVar("S", KafkaServer, ZooKeeperServer)
 
@@ -31,7 +32,7 @@ def shared_servers(folder: Path, names: Collection[str]) -> Iterator[None]:
         addresses: dict[str, Mapping[str, str]] = {}
         servers: dict[str, KafkaServer | ZooKeeperServer] = {}
         if KAFKA in names or REGISTRY in names:
-            servers[KAFKA] = KafkaServer(folder / KAFKA)
+            servers[KAFKA] = KafkaServer(folder / KAFKA, session_s=SESSION_S)
         if ZOOKEEPER in names:
             servers[ZOOKEEPER] = ZooKeeperServer(folder / ZOOKEEPER)
         for name, server in servers.items():
