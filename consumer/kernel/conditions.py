@@ -8,7 +8,8 @@ are those of ``kernel.walk``, from the first cell of one image on. The result of
 import numpy as np
 
 from consumer.kernel.compiled import Bytes, Ints, compiled, int64
-from consumer.kernel.walk import BYTES, INT, NULL, read_long
+from consumer.kernel.walk import BYTES, DECIMAL_BYTES_MAX, INT, NULL, read_long
+from millrace.characters import MINUS, SPACE, ZERO
 
 FALSE, TRUE, UNKNOWN, UNREADABLE = 0, 1, 2, 3
 STEP_WIDTH = 6
@@ -22,9 +23,6 @@ AND, OR, NOT = 18, 19, 20
 
 _EQUAL, _UNEQUAL, _LESS, _LESS_OR_EQUAL, _GREATER = 0, 1, 2, 3, 4  # 5: greater or equal
 _SIGN_BIT = np.int64(-(2**63))
-_BLANK = 32
-_ZERO, _MINUS = 48, 45
-_DECIMAL_BYTES = 32
 
 
 def _crc_table() -> Ints:
@@ -48,13 +46,13 @@ def _crc_of_digits(number: int, is_unsigned: int) -> int:
     crc = int64(0xFFFFFFFF)
     left = np.uint64(number)
     if number < 0 and is_unsigned == 0:
-        crc = _crc_step(crc, _MINUS)
+        crc = _crc_step(crc, MINUS)
         left = np.uint64(0) - left
     power = np.uint64(1)
     while left // power >= np.uint64(10):
         power *= np.uint64(10)
     while power > np.uint64(0):
-        crc = _crc_step(crc, int64(left // power % np.uint64(10)) + _ZERO)
+        crc = _crc_step(crc, int64(left // power % np.uint64(10)) + ZERO)
         power //= np.uint64(10)
     return crc ^ int64(0xFFFFFFFF)
 
@@ -100,10 +98,10 @@ def _order_of_octets(
 
 @compiled
 def _order_of_decimals(data: Bytes, start: int, end: int, octets: Bytes, other: int) -> int:
-    """A two's complement number beside one of ``_DECIMAL_BYTES``."""
+    """A two's complement number beside one of ``DECIMAL_BYTES_MAX``."""
     filler = int64(255) if end > start and data[start] >= 128 else int64(0)
-    for place in range(_DECIMAL_BYTES):
-        at = end - _DECIMAL_BYTES + place
+    for place in range(DECIMAL_BYTES_MAX):
+        at = end - DECIMAL_BYTES_MAX + place
         left = int64(data[at]) if at >= start else filler
         right = int64(octets[other + place])
         if place == 0:  # the byte with the sign
@@ -160,7 +158,7 @@ def _with_cell(
         if kind == BYTES:
             return UNREADABLE
         if program[line, 3] == 1:
-            while end > start and data[end - 1] == _BLANK:
+            while end > start and data[end - 1] == SPACE:
                 end -= 1
         return _compared(_order_of_octets(data, start, end, octets, other, other_end), comparison)
     if op == COMPARE_LABEL:

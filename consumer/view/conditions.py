@@ -8,7 +8,9 @@ import numpy.typing as npt
 from consumer.kernel import conditions as kernel
 from consumer.records.numbers import Ints
 from consumer.records.rows import Rows
-from schemas.view.condition import Condition
+from schemas.view.condition import Condition, Op
+
+_NUMBERS: dict[Op, int] = {op: getattr(kernel, op.name) for op in Op}
 
 Results = npt.NDArray[np.uint8]
 
@@ -30,7 +32,7 @@ def make_program(condition: Condition) -> Program:
         start = len(octets)
         octets += step.octets
         lines[place] = (
-            step.op,
+            _NUMBERS[step.op],
             step.column,
             step.comparison,
             step.number,

@@ -34,7 +34,7 @@ from producer.snapshot.kernel import images as i
 from schemas.sql.quoting import quoted
 from schemas.table.structure import (
     FRACTION_CODES,
-    INTEGER_CODES,
+    INTEGER_BYTES,
     LABELLED_CODES,
     Column,
     TableSchema,
@@ -47,13 +47,6 @@ SESSION = (
     "SET SESSION character_set_results = binary, time_zone = '+00:00', sql_mode = ''",
 )
 
-_INTEGER_BYTES = {
-    TypeCode.TINY: 1,
-    TypeCode.SHORT: 2,
-    TypeCode.INT24: 3,
-    TypeCode.LONG: 4,
-    TypeCode.LONGLONG: 8,
-}
 _PLAIN = {TypeCode.VARCHAR_COMPRESSED: TypeCode.VARCHAR, TypeCode.BLOB_COMPRESSED: TypeCode.BLOB}
 _TEXTS = FRACTION_CODES | {TypeCode.DATE}
 _PREFIX_BYTES = 4
@@ -125,8 +118,8 @@ def _selected(column: Column, base: str) -> str:
 def _pack(column: Column) -> tuple[int, int, int, int]:
     """The row of ``kernel.images`` for a column."""
     code, type_ = column.type.code, column.type
-    if code in INTEGER_CODES:
-        return i.INTEGER, _INTEGER_BYTES[code], 0, 0
+    if code in INTEGER_BYTES:
+        return i.INTEGER, INTEGER_BYTES[code], 0, 0
     if code in LABELLED_CODES:
         return i.INTEGER, type_.parameter, 0, 0
     match code:

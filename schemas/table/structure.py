@@ -31,6 +31,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from itertools import compress, count
+from types import MappingProxyType
 
 
 class TypeCode(IntEnum):
@@ -67,9 +68,16 @@ class TypeCode(IntEnum):
     GEOMETRY = 255
 
 
-INTEGER_CODES = frozenset(
-    {TypeCode.TINY, TypeCode.SHORT, TypeCode.INT24, TypeCode.LONG, TypeCode.LONGLONG}
+INTEGER_BYTES = MappingProxyType(
+    {
+        TypeCode.TINY: 1,
+        TypeCode.SHORT: 2,
+        TypeCode.INT24: 3,
+        TypeCode.LONG: 4,
+        TypeCode.LONGLONG: 8,
+    }
 )
+INTEGER_CODES = frozenset(INTEGER_BYTES)
 LABELLED_CODES = frozenset({TypeCode.ENUM, TypeCode.SET})
 STRING_CODES = frozenset(
     {TypeCode.VARCHAR, TypeCode.VAR_STRING, TypeCode.STRING, TypeCode.VARCHAR_COMPRESSED}

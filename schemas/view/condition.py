@@ -21,7 +21,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from enum import IntEnum
+from enum import Enum, auto
 
 from schemas.sql.quoting import hex_bytes, quoted
 from schemas.table.charset import encode_text
@@ -29,7 +29,8 @@ from schemas.table.collation_ids import exact_collation
 from schemas.table.structure import (
     BINARY,
     BLOB_CODES,
-    INTEGER_CODES,
+    INTEGER_BYTES,
+    LABELLED_CODES,
     STRING_CODES,
     Column,
     TableSchema,
@@ -55,13 +56,6 @@ DECIMAL_BYTES = 32
 DECIMAL_DIGITS_MAX = 65
 DECIMAL_SCALE_MAX = 30
 
-_BITS = {
-    TypeCode.TINY: 8,
-    TypeCode.SHORT: 16,
-    TypeCode.INT24: 24,
-    TypeCode.LONG: 32,
-    TypeCode.LONGLONG: 64,
-}
 _DATE_CODES = frozenset((TypeCode.DATE, TypeCode.NEWDATE))
 _DATETIME_CODES = frozenset((TypeCode.DATETIME, TypeCode.DATETIME2))
 _UTF8_CHARSETS = frozenset(("ascii", "utf8mb3", "utf8mb4"))
@@ -71,32 +65,32 @@ _TIMESTAMP = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?:\.(?P<fraction>\d+)
 _CONDITIONS = {*COMPARISONS, "IS NULL", "NOT", "AND", "OR"}
 
 
-class Op(IntEnum):
+class Op(Enum):
     """The operations of a program. ``comparison`` is a place in ``COMPARISONS``."""
 
-    CELL = 0  # push an integer column
-    CELL_UNSIGNED = 1  # push a BIGINT UNSIGNED, as the 64 bits of a signed number
-    NUMBER = 2  # push ``number``
-    ADD = 3
-    SUBTRACT = 4
-    MULTIPLY = 5
-    REMAINDER = 6  # NULL by 0; the sign of the dividend
-    NEGATE = 7
-    CRC_NUMBER = 8  # of the decimal digits; ``number`` 1: it is unsigned
-    CRC_CELL = 9  # of the bytes of a column; ``number`` 1: a text
-    COMPARE = (
-        10  # the two numbers on top; ``number`` + 1: the left one is unsigned, + 2: the right one
-    )
-    COMPARE_DECIMAL = 11  # a column with ``DECIMAL_BYTES`` bytes, big-endian, at the column's scale
-    COMPARE_OCTETS = 12  # a column with bytes, byte by byte, then by length
-    COMPARE_TEXT = 13  # the same, only = and <>; ``number`` 1: without blanks at the end
-    COMPARE_LABEL = 14  # a column with a label, or with ``number`` if the record has one
-    NEVER_EQUAL = 15  # a column that cannot have the literal's value
-    IS_NULL_CELL = 16
-    IS_NULL = 17
-    AND = 18
-    OR = 19
-    NOT = 20
+    CELL = auto()  # push an integer column
+    CELL_UNSIGNED = auto()  # push a BIGINT UNSIGNED, as the 64 bits of a signed number
+    NUMBER = auto()  # push ``number``
+    ADD = auto()
+    SUBTRACT = auto()
+    MULTIPLY = auto()
+    REMAINDER = auto()  # NULL by 0; the sign of the dividend
+    NEGATE = auto()
+    CRC_NUMBER = auto()  # of the decimal digits; ``number`` 1: it is unsigned
+    CRC_CELL = auto()  # of the bytes of a column; ``number`` 1: a text
+    # the two numbers on top; ``number`` + 1: the left one is unsigned, + 2: the right one
+    COMPARE = auto()
+    # a column with ``DECIMAL_BYTES`` bytes, big-endian, at the column's scale
+    COMPARE_DECIMAL = auto()
+    COMPARE_OCTETS = auto()  # a column with bytes, byte by byte, then by length
+    COMPARE_TEXT = auto()  # the same, only = and <>; ``number`` 1: without blanks at the end
+    COMPARE_LABEL = auto()  # a column with a label, or with ``number`` if the record has one
+    NEVER_EQUAL = auto()  # a column that cannot have the literal's value
+    IS_NULL_CELL = auto()
+    IS_NULL = auto()
+    AND = auto()
+    OR = auto()
+    NOT = auto()
 
 
 _OF_SIGN = {"+": Op.ADD, "-": Op.SUBTRACT, "*": Op.MULTIPLY, "%": Op.REMAINDER}
@@ -115,19 +109,17 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """``columns``: the places of the columns that it reads. ``depth``: the numbers on the stack, at most."""
+    """``depth``: the numbers on the stack, at most."""
 
     sql: str
     steps: tuple[Step, ...]
-    columns: frozenset[int]
     depth: int
 
 
 def compile_condition(tree: Expression, table: TableSchema) -> Condition:
     """The condition for rows of this table. Raises ``Refused``."""
     part = _Compiler(table).condition(tree)
-    columns = frozenset(step.column for step in part.steps if step.op in _OF_COLUMNS)
-    return Condition(part.sql, part.steps, columns, _depth(part.steps))
+    return Condition(part.sql, part.steps, _depth(part.steps))
 
 
 _OF_COLUMNS = frozenset(
@@ -205,7 +197,7 @@ class _Compiler:
         literal = _signed_literal(right)
         if isinstance(left, ColumnName) and literal is not None:
             at, column = self._column(left)
-            if column.type.code not in INTEGER_CODES:
+            if column.type.code not in INTEGER_BYTES:
                 return self._with_literal(name, at, column, literal)
         return self._of_numbers(name, self._number(left), self._number(right))
 
@@ -218,7 +210,7 @@ class _Compiler:
         self, name: str, at: int, column: Column, literal: tuple[Literal, bool]
     ) -> _Part:
         value, is_negative = literal
-        compare = self._compare_of(column)
+        compare = _comparer(column)
         if compare is None:
             raise Refused(
                 f"{column.name} of type {column.type.code.name} in a comparison",
@@ -238,19 +230,6 @@ class _Compiler:
         elif isinstance(value, Decimal):
             value = Decimal(sign * value.digits, value.scale)
         return compare(name, at, column, value)
-
-    def _compare_of(self, column: Column) -> "Callable[[str, int, Column, Literal], _Part] | None":
-        """The function that compares a column of this type with a literal, if there is one."""
-        code = column.type.code
-        if code is TypeCode.NEWDECIMAL:
-            return _decimal
-        if code in _DATE_CODES or code in _DATETIME_CODES:
-            return _moment
-        if code in (TypeCode.ENUM, TypeCode.SET):
-            return _label
-        if code in STRING_CODES or code in BLOB_CODES:
-            return _text if column.type.is_text else _octets
-        return None
 
     # ---- numbers ---------------------------------------------------------------------------------------
 
@@ -280,12 +259,12 @@ class _Compiler:
 
     def _integer_column(self, tree: ColumnName) -> _Part:
         at, column = self._column(tree)
-        bits = _BITS.get(column.type.code)
-        if bits is None:
+        if column.type.code not in INTEGER_BYTES:
             raise Refused(
                 f"{column.name} of type {column.type.code.name}",
                 "an integer column here, or a comparison of this column with a literal of its type",
             )
+        bits = 8 * INTEGER_BYTES[column.type.code]
         if not column.type.is_unsigned:
             return _Part(
                 _sql(column), (Step(Op.CELL, at),), -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
@@ -296,15 +275,11 @@ class _Compiler:
     def _signed_number(self, tree: Expression) -> _Part:
         """A number that is calculated with: a difference of unsigned ones would be unsigned."""
         part = self._number(tree)
-        is_literal = isinstance(tree, Whole) or (
-            isinstance(tree, Operation)
-            and tree.name == "MINUS"
-            and isinstance(tree.operands[0], Whole)
-        )
         if part.is_unsigned:
             raise Refused(
                 canonical(tree), f"numbers up to {SIGNED_MAX} where they are calculated with"
             )
+        is_literal = _signed_literal(tree) is not None
         sql = part.sql if is_literal else f"CAST({part.sql} AS SIGNED)"
         return _Part(sql, part.steps, part.low, part.high)
 
@@ -397,6 +372,20 @@ def _signed_literal(tree: Expression) -> tuple[Literal, bool] | None:
 
 
 # ---- a column and a literal ------------------------------------------------------------------------------
+
+
+def _comparer(column: Column) -> "Callable[[str, int, Column, Literal], _Part] | None":
+    """The function that compares a column of this type with a literal, if there is one."""
+    code = column.type.code
+    if code is TypeCode.NEWDECIMAL:
+        return _decimal
+    if code in _DATE_CODES or code in _DATETIME_CODES:
+        return _moment
+    if code in LABELLED_CODES:
+        return _label
+    if code in STRING_CODES or code in BLOB_CODES:
+        return _text if column.type.is_text else _octets
+    return None
 
 
 def _compared(name: str, column: Column, literal_sql: str, step: Step) -> _Part:
