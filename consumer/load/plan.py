@@ -29,7 +29,7 @@ from drivers.mysql.connection import MySqlSession, text_of
 from drivers.mysql.grants import Missing, Role, as_grant_pattern, held_grants, needed_grants
 from millrace.errors import Fatal
 from schemas.gtid import Flavour
-from schemas.table.structure import SYSTEM_DATABASES
+from schemas.table.table_filter import SYSTEM_DATABASES
 
 _LOGGING_SINCE = (9, 6, 0)  # MySQL: cascades run in SQL, and the rows they change are logged
 

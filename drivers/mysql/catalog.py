@@ -20,7 +20,7 @@ from schemas.gtid import Flavour
 from schemas.sql.expressions import Operand, depends_on_session
 from schemas.sql.overlaps import has_period
 from schemas.sql.quoting import quoted, table_name
-from schemas.table.structure import SYSTEM_DATABASES
+from schemas.table.table_filter import SYSTEM_DATABASES
 
 TableKey = tuple[str, str]
 _DOCUMENT_ID = "FTS_DOC_ID"

@@ -14,8 +14,7 @@ from millrace.checks.clock import CLOCK_SQL, Clock, read_clock
 from millrace.errors import MillraceError
 from producer.source.connection import Login, connect_member
 from schemas.documents.model import Member
-from schemas.documents.table_filter import TableFilter
-from schemas.table.structure import SYSTEM_DATABASES
+from schemas.table.table_filter import SYSTEM_DATABASES, TableFilter
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,8 @@ from producer.convert.table_filter import NameFilter
 from schemas.gtid import Flavour
 from schemas.record.avro_schema import SOURCE_VERSION, AvroSchema, envelope_schema, key_schema
 from schemas.record.control import Origin, RegisteredSchema, SchemaRecord
-from schemas.table.structure import SYSTEM_DATABASES, TableSchema, TypeCode
+from schemas.table.structure import TableSchema, TypeCode
+from schemas.table.table_filter import SYSTEM_DATABASES
 from schemas.table.table_map import parse_table_map
 
 Register = Callable[[str, str], int]

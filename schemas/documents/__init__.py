@@ -53,6 +53,6 @@ from schemas.documents.readers import NAME_WANTED, is_binlog_file, is_name
 from schemas.documents.registry import Registry, parse_registry, plain_registry
 from schemas.documents.secret import SecretPlace, SecretReference, resolve_secret
 from schemas.documents.start import Start
-from schemas.documents.table_filter import TableFilter
 from schemas.documents.text import plain_from_yaml, plains_from_yaml, yaml_from_plain
 from schemas.documents.tls import Tls, TlsMode
+from schemas.table.table_filter import TableFilter

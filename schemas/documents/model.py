@@ -16,8 +16,8 @@ from schemas.documents.readers import integer, seconds
 from schemas.documents.registry import Registry
 from schemas.documents.secret import SecretReference
 from schemas.documents.start import Start
-from schemas.documents.table_filter import TableFilter
 from schemas.documents.tls import Tls
+from schemas.table.table_filter import TableFilter
 
 REPLICAS_MAX = 32767  # Kafka's own limit
 LANES_MAX = 64  # target connections of one task

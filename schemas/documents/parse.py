@@ -51,8 +51,8 @@ from schemas.documents.model import (
 from schemas.documents.registry import take_registry
 from schemas.documents.secret import SecretPlace, SecretReference
 from schemas.documents.start import Start
-from schemas.documents.table_filter import TableFilter
 from schemas.documents.tls import Tls, TlsMode
+from schemas.table.table_filter import TableFilter
 
 FORMAT = 1  # of set and task documents; a change that old programs would misread raises it
 MEMBERS_MAX = 64

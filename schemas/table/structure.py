@@ -93,9 +93,6 @@ TEMPORAL_CODES = FRACTION_CODES | {
     TypeCode.TIMESTAMP,
 }
 
-SYSTEM_DATABASES = frozenset(
-    {"mysql", "sys", "information_schema", "performance_schema", "millrace"}
-)
 BINARY = "binary"
 _KEY_HASH = re.compile(r"DB_ROW_HASH_[0-9]+")
 BINARY_COLLATION_ID = 63

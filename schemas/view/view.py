@@ -21,9 +21,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import lru_cache
 
-from schemas.table.structure import SYSTEM_DATABASES
+from schemas.table.table_filter import SYSTEM_DATABASES, stars
 
 SAME_NAME = "{database}.{table}"
 
@@ -101,8 +100,8 @@ class View:
         if database.lower() in SYSTEM_DATABASES:
             return None
         for rule in self.rules:
-            if (stars := _stars(rule.source, database, table)) is not None:
-                texts = {str(number): text for number, text in enumerate(stars, 1)}
+            if (starred := stars(rule.source, database, table)) is not None:
+                texts = {str(number): text for number, text in enumerate(starred, 1)}
                 texts |= {"database": database, "table": table}
                 return Match(rule, tuple(texts.items()))
         return None
@@ -149,16 +148,3 @@ def places_of(text: str) -> tuple[str, ...]:
 def filled(text: str, texts: Mapping[str, str]) -> str:
     """A name or value with its places filled. KeyError for an unknown place."""
     return _PLACE.sub(lambda place: texts[place[1]], text)
-
-
-@lru_cache(maxsize=4096)  # called for each table map of each rule
-def _stars(pattern: str, database: str, table: str) -> tuple[str, ...] | None:
-    """The texts of the stars; the pattern is split at its first dot, later dots belong to the table."""
-    of_database, _, of_table = pattern.partition(".")
-    found = re.fullmatch(_expression(of_database), database, re.DOTALL)
-    other = re.fullmatch(_expression(of_table), table, re.DOTALL)
-    return found.groups() + other.groups() if found and other else None
-
-
-def _expression(pattern: str) -> str:
-    return "".join("(.*)" if c == "*" else "." if c == "?" else re.escape(c) for c in pattern)

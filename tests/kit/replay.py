@@ -21,7 +21,7 @@ from deploy.servers import DatabaseServer, DatabaseSet
 from deploy.servers.client import client_command
 from millrace.errors import MillraceError
 from schemas.gtid import Flavour
-from schemas.table.structure import SYSTEM_DATABASES
+from schemas.table.table_filter import SYSTEM_DATABASES
 from tests.kit.apply.local import apply_task, run_once
 from tests.kit.apply.topic import RecordStream
 from tests.kit.binlog.session import LoggedSession, session

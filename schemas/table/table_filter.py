@@ -4,7 +4,9 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from schemas.table.structure import SYSTEM_DATABASES
+SYSTEM_DATABASES = frozenset(
+    {"mysql", "sys", "information_schema", "performance_schema", "millrace"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +29,11 @@ class TableFilter:
         return (
             database.lower() not in SYSTEM_DATABASES
             and any(
-                _matches_table(p, database, table)
+                stars(p, database, table) is not None
                 for p in self.include
                 if p != "*.*" or not self.hides(database, table)
             )
-            and not any(_matches_table(p, database, table) for p in self.exclude)
+            and not any(stars(p, database, table) is not None for p in self.exclude)
         )
 
     def hides(self, database: str, table: str) -> bool:
@@ -41,17 +43,24 @@ class TableFilter:
     def admits_database(self, database: str) -> bool:
         """True if statements about this database are published, because a table of it may be."""
         return database.lower() not in SYSTEM_DATABASES and any(
-            _matches(p.partition(".")[0], database) for p in self.include
+            _stars(p.partition(".")[0], database) is not None for p in self.include
         )
 
 
-def _matches_table(pattern: str, database: str, table: str) -> bool:
-    """The pattern is split at its first dot; later dots belong to the table."""
+def stars(pattern: str, database: str, table: str) -> tuple[str, ...] | None:
+    """The texts that the stars of a pattern match in a table's name; None if it does not match.
+
+    The pattern is split at its first dot; later dots belong to the table.
+    """
     of_database, _, of_table = pattern.partition(".")
-    return _matches(of_database, database) and _matches(of_table or "*", table)
+    if (first := _stars(of_database, database)) is None:
+        return None
+    second = _stars(of_table or "*", table)
+    return None if second is None else first + second
 
 
 @lru_cache(maxsize=4096)  # a few hundred bytes each; called once per table map
-def _matches(pattern: str, name: str) -> bool:
-    parts = (".*" if c == "*" else "." if c == "?" else re.escape(c) for c in pattern)
-    return re.fullmatch("".join(parts), name, re.DOTALL) is not None
+def _stars(pattern: str, name: str) -> tuple[str, ...] | None:
+    parts = ("(.*)" if c == "*" else "." if c == "?" else re.escape(c) for c in pattern)
+    match = re.fullmatch("".join(parts), name, re.DOTALL)
+    return None if match is None else match.groups()
