@@ -45,8 +45,13 @@ def test_subscriber_that_starts_with_nothing_has_all_rows(
                 lambda: len(copy.look().ended) == 3, every_s=0.2, what="three tables are read"
             )
             assert copy.ended == [("initial", name) for name in ("items", "t", "words")]
-            report = cluster.reports(session)[source.name]
-            assert any("keyless" in warning for warning in report.warnings), report.warnings
+            eventually(
+                lambda: any(
+                    "keyless" in warning
+                    for warning in cluster.reports(session)[source.name].warnings
+                ),
+                what="the report has the warning",
+            )
             request = SnapshotRequest("s1", (f"{source.name}.words",), "n > 100")
             store.change_snapshots(source.name, lambda found: found.added(request))
             eventually(
