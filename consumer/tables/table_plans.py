@@ -116,6 +116,11 @@ class TablePlans:
             self._table_plans[text] = plan_table(self.programs.layouts[slot], self.inventory)
         return self._table_plans[text]
 
+    @property
+    def admits_all(self) -> bool:
+        """Whether no table can be left out."""
+        return self.route.admits_all
+
     def admits(self, slot: int) -> bool:
         """Whether rows of a slot's table are applied."""
         table = self.programs.layouts[slot].table

@@ -237,7 +237,7 @@ class Applier:
 
     # ---- windows ----------------------------------------------------------------------------------
 
-    def _dispatch(self, window: Window) -> None:
+    def _dispatch(self, window: Window[TablePlans]) -> None:
         count = len(window.waiting)
         few = count <= self.limits.serial_rows and not self._flights
         if few or self._planner.lane_count == 1:
@@ -249,7 +249,7 @@ class Applier:
         flight = self._take_off(window)
         self._fly(window, flight)
 
-    def _apply_serially(self, window: Window) -> None:
+    def _apply_serially(self, window: Window[TablePlans]) -> None:
         """In parts of the window, each with its move of the mark."""
         learned = window.learned
         for first, end in cut(self._units(window.rows), rows_max=self.limits.part_rows):
@@ -264,13 +264,13 @@ class Applier:
             self.counts.rows += len(numbers)
         self.seen = self.mark
 
-    def _take_off(self, window: Window) -> _Flight:
+    def _take_off(self, window: Window[TablePlans]) -> _Flight:
         after = window.mark_after(len(window.rows), before=self.seen)
         self._number += 1
         self.seen = after
         return _Flight(self._number, after, window.learned)
 
-    def _fly(self, window: Window, flight: _Flight) -> None:
+    def _fly(self, window: Window[TablePlans], flight: _Flight) -> None:
         """Plan a window and submit its parts, after the flights that it can't overlap."""
         count = len(window.waiting)
         units, lanes = NO_UNITS, NO_LANES

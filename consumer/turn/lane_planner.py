@@ -85,7 +85,7 @@ class Load:
     weights: Ints
 
     @classmethod
-    def of(cls, window: Window, plans: TablePlans, units: Units) -> "Load":
+    def of(cls, window: Window[TablePlans], plans: TablePlans, units: Units) -> "Load":
         """Find the causality keys. ``units``: of all records of the window."""
         waiting, rows = window.waiting, window.rows
         own = numbered(Units(units[waiting]))

@@ -138,7 +138,7 @@ class SpreadApplier:
         """The mark after the planned windows."""
         return self._steps[-1].after if self._steps else self.begin.mark
 
-    def _fly(self, window: Window) -> bool:
+    def _fly(self, window: Window[TablePlans]) -> bool:
         """Submit this share's parts; False, and nothing is done, if the turn must end before this window."""
         session = self.writing.sessions.for_lane()
         if alter_count(session) != self.plans.inventory.alter_count:
@@ -159,13 +159,15 @@ class SpreadApplier:
             self._submit(window, of_lane, flight, lane)
         return True
 
-    def _digest(self, window: Window, lanes: LaneNumbers) -> bytes:
+    def _digest(self, window: Window[TablePlans], lanes: LaneNumbers) -> bytes:
         made = blake2b(self._steps[-1].plan if self._steps else b"", digest_size=DIGEST_BYTES)
         for numbers in (window.rows.seqs(window.waiting), lanes, window.offsets[-1:]):
             made.update(numbers.tobytes())
         return made.digest()
 
-    def _submit(self, window: Window, of_lane: RecordNumbers, flight: int, lane: int) -> None:
+    def _submit(
+        self, window: Window[TablePlans], of_lane: RecordNumbers, flight: int, lane: int
+    ) -> None:
         rows = window.rows
         for number, first in enumerate(range(0, len(of_lane), self.tools.limits.part_rows)):
             numbers = RecordNumbers(of_lane[first : first + self.tools.limits.part_rows])

@@ -33,7 +33,7 @@ from schemas.gtid import parse_gtid
 class Entered:
     """A window with the rows that are left to apply. ``unfit``: tables to set aside, whose rows are not left."""
 
-    window: Window
+    window: Window[TablePlans]
     unfit: Mapping[TableKey, str] = field(default_factory=dict)
 
 
@@ -44,7 +44,7 @@ class Overlap:
     safe_mode: SafeMode | None = None
     range: LoadRange | None = None
 
-    def entered(self, window: Window, seen: Mark) -> tuple["Overlap", Entered]:
+    def entered(self, window: Window[TablePlans], seen: Mark) -> tuple["Overlap", Entered]:
         """The window, with its rows marked for safe mode where needed. Fatal MR-5024.
 
         ``seen`` is the mark before the window. The overlap is without what is over there.
@@ -61,7 +61,7 @@ class Overlap:
 NO_OVERLAP = Overlap()
 
 
-def _entered(range_: LoadRange, window: Window) -> Entered:
+def _entered(range_: LoadRange, window: Window[TablePlans]) -> Entered:
     """Without the rows that are skipped and those of unfit tables; the others are marked if they are repeated."""
     rows, plans, waiting = window.rows, window.plans, window.waiting
     slots = rows.slots(waiting)
@@ -82,7 +82,7 @@ def _entered(range_: LoadRange, window: Window) -> Entered:
     return Entered(replace(window, waiting=RecordNumbers(waiting[left])), unfit)
 
 
-def _fates(range_: LoadRange, window: Window) -> tuple[Ints, npt.NDArray[np.bool_]]:
+def _fates(range_: LoadRange, window: Window[TablePlans]) -> tuple[Ints, npt.NDArray[np.bool_]]:
     """The fate of each waiting row, and whether its source transaction is in the range."""
     rows, plans, waiting = window.rows, window.plans, window.waiting
     flavour = range_.end.flavour

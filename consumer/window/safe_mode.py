@@ -88,7 +88,7 @@ class SafeMode:
             raise Fatal("MR-5008", f"{what}, the topic has those of {position.flavour}")
         return position.includes(self.until)
 
-    def mark_rows(self, window: Window, seen: Mark) -> "SafeMode | None":
+    def mark_rows(self, window: Window[TablePlans], seen: Mark) -> "SafeMode | None":
         """Mark the rows in the range (``mark_safe``). Fatal MR-5024, MR-5025.
 
         ``seen`` is the mark before the window. Returns None if it is after the range.
@@ -105,7 +105,7 @@ class SafeMode:
         return f"ended at {shown}" if self.is_over(mark) else f"until {shown}"
 
 
-def mark_safe(window: Window, numbers: RecordNumbers) -> None:
+def mark_safe(window: Window[TablePlans], numbers: RecordNumbers) -> None:
     """Mark these rows for safe mode: IS_SAFE, and the flag that turns foreign key checks off.
 
     Fatal MR-5024, MR-5025.
@@ -117,7 +117,7 @@ def mark_safe(window: Window, numbers: RecordNumbers) -> None:
     rows.records[numbers, walk.IS_SAFE] = 1
 
 
-def prepare_snapshot_rows(window: Window) -> None:
+def prepare_snapshot_rows(window: Window[TablePlans]) -> None:
     """Prepare the rows of snapshots in a window for their REPLACE. Fatal MR-5024, as for rows in the range."""
     rows = window.rows
     numbers = _marked(rows, window.waiting)

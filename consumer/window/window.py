@@ -17,17 +17,17 @@ The caller passes only records at or above the mark's ``next_offset``, so none o
 Not done here: I/O, except the schema look-up that the caller passes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Generic, Protocol, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from consumer.kernel import walk
 from consumer.records.numbers import Ints, RecordNumbers, Seqs
-from consumer.records.row_schemas import RowSchemas, layout_of
+from consumer.records.row_schemas import Programs, RowSchemas, layout_of
 from consumer.records.rows import Rows, Values, walk_values
-from consumer.tables.table_plans import TablePlans
 from consumer.target.bitmap import not_applied
 from consumer.target.progress import Mark
 from millrace.errors import Fatal, MillraceError
@@ -59,15 +59,40 @@ class Barrier:
     value: bytes
 
 
+class Plans(Protocol):
+    """The plans of a task for the tables of its topic. Implemented for target tables and for published topics."""
+
+    @property
+    def schemas(self) -> RowSchemas:
+        """The row schemas."""
+
+    @property
+    def programs(self) -> Programs:
+        """Those that walk rows of these schemas."""
+
+    @property
+    def admits_all(self) -> bool:
+        """Whether no table can be left out."""
+
+    def learned(self, texts: Mapping[int, str]) -> Self:
+        """These plans with more row schemas, by ID; the same object if all are known."""
+
+    def admits(self, slot: int) -> bool:
+        """Whether the task takes rows of a slot's table."""
+
+
+P = TypeVar("P", bound=Plans)
+
+
 @dataclass(frozen=True)
-class Window:
+class Window(Generic[P]):
     """Walked records with their offsets in the topic. ``waiting``: the numbers of the rows that must be applied.
 
     ``plans``: those of the caller, with the learned schemas.
     """
 
     rows: Rows
-    plans: TablePlans
+    plans: P
     offsets: Ints
     waiting: RecordNumbers
     learned: dict[int, str]
@@ -78,7 +103,7 @@ class Window:
         """Whether a DDL statement is its barrier."""
         return self.barrier is not None and peek_kind(self.barrier.value) is RecordKind.DDL
 
-    def part(self, end: int) -> "Window":
+    def part(self, end: int) -> "Window[P]":
         """The first ``end`` records, with all schemas that were learned; the others are the next window."""
         if end == len(self.rows):
             return self
@@ -129,8 +154,8 @@ def advanced(
 
 
 def read_window(
-    values: Values, offsets: Ints, *, plans: TablePlans, seen: Mark, applied: Seqs, look_up: LookUp
-) -> Window:
+    values: Values, offsets: Ints, *, plans: P, seen: Mark, applied: Seqs, look_up: LookUp
+) -> Window[P]:
     """Read records up to the first barrier, or as many as ``walk_values`` takes.
 
     ``seen`` is the mark after the record before the first one. Rows that are in ``applied``, covered by the start or
@@ -227,8 +252,8 @@ def _redefines(record: SchemaRecord, schemas: RowSchemas, learned: dict[int, str
 
 
 def _walked(
-    values: Values, offsets: Ints, plans: TablePlans, learned: dict[int, str], look_up: LookUp
-) -> tuple[Rows, TablePlans]:
+    values: Values, offsets: Ints, plans: P, learned: dict[int, str], look_up: LookUp
+) -> tuple[Rows, P]:
     while True:
         rows = walk_values(values, plans.programs)
         if rows.status == walk.OK:
@@ -415,9 +440,9 @@ def in_gtid_set(
     return covered
 
 
-def _admitted(rows: Rows, numbers: RecordNumbers, plans: TablePlans) -> RecordNumbers:
-    """Those of these rows whose table the task does not leave out."""
-    if plans.route.admits_all or not len(numbers):
+def _admitted(rows: Rows, numbers: RecordNumbers, plans: Plans) -> RecordNumbers:
+    """Those of these rows whose table the task takes."""
+    if plans.admits_all or not len(numbers):
         return numbers
     slots, at = np.unique(rows.slots(numbers), return_inverse=True)
     is_admitted = np.array([plans.admits(int(slot)) for slot in slots], np.bool_)

@@ -115,7 +115,7 @@ class LargeTransaction:
                 first += 1
         return first
 
-    def _write(self, session: MySqlSession, window: Window) -> None:
+    def _write(self, session: MySqlSession, window: Window[TablePlans]) -> None:
         numbers = window.waiting
         if not len(numbers):
             return
@@ -133,7 +133,9 @@ class LargeTransaction:
         self._conflicts += writer.conflicts
         self.rows += len(numbers)
 
-    def _write_carefully(self, session: MySqlSession, writer: RowWriter, window: Window) -> None:
+    def _write_carefully(
+        self, session: MySqlSession, writer: RowWriter, window: Window[TablePlans]
+    ) -> None:
         try:
             writer.write_carefully(window.rows, window.waiting)
         except MillraceError:

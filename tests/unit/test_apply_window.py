@@ -29,7 +29,7 @@ _UNKNOWN = look_up_at(Registry(""))
 
 def _read(
     values: list[bytes], seen: Mark, *, known: RowSchemas = _NO_SCHEMAS, look_up: LookUp = _UNKNOWN
-) -> Window:
+) -> Window[TablePlans]:
     return read_window(
         values_of(values),
         np.arange(len(values)),
