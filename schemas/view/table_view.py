@@ -6,13 +6,15 @@
       columns     of the view's rows, in order: those of the table that pass, then the added ones
       key         places of the primary key's columns in ``columns``; () without a primary key
 
+Rows without a generated column that the server did not log (``TableSchema.omitted``) are without it in the view, too.
+
 Refused, each with the place in the rule, what was found and what is wanted: a column that the table does not have (a
 misspelled mask would publish the values), two columns of one name, a key without one of its columns, a mask that could
 make two keys equal or that the column's type has no value for, a condition whose result is not certain.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from schemas.table.collation_ids import exact_collation
 from schemas.table.structure import (
@@ -20,12 +22,18 @@ from schemas.table.structure import (
     INTEGER_CODES,
     STRING_CODES,
     Column,
+    ColumnType,
     TableSchema,
+    TextEncoding,
     TypeCode,
 )
 from schemas.view.condition import Condition, compile_condition
 from schemas.view.expression import Refused, parse
 from schemas.view.view import Mask, MaskKind, Match, TableRule, View
+
+UTF8MB4_BIN, ASCII_BIN = 46, 65  # the ids of the collations
+ADDED_CHARACTERS = 255  # a VARCHAR for the texts of added columns, unless one is longer
+HMAC_CHARACTERS = 64  # hex
 
 _WITH_EMPTY_VALUE = INTEGER_CODES | STRING_CODES | BLOB_CODES
 _WITH_EMPTY_VALUE |= {TypeCode.NEWDECIMAL, TypeCode.FLOAT, TypeCode.DOUBLE}
@@ -45,12 +53,20 @@ class RuleProblem(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ViewColumn:
-    """``source`` is the column's place in the table, -1 for an added one with the ``value``."""
+    """``column`` is the column as the view's rows have it: a mask and an added value have their own types.
 
-    name: str
+    ``source`` is its place in the table, -1 for an added one with the ``value``.
+    """
+
+    column: Column
     source: int
     mask: Mask | None = None
     value: str | int | None = None
+
+    @property
+    def name(self) -> str:
+        """In the view."""
+        return self.column.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +88,7 @@ def apply_view(view: View, table: TableSchema) -> TableView | None:
     rule = match.rule
     columns = tuple(_columns(match, places))
     by_name = _unique(columns)
-    masked = _masked(columns, by_name, rule, table)
+    masked = _masked(columns, by_name, rule, places)
     return TableView(match.name, _condition(rule, table), masked, _key(masked, table))
 
 
@@ -83,14 +99,18 @@ class _Places:
         self.table = table
         self._places = {column.name.lower(): at for at, column in enumerate(table.columns)}
 
-    def of(self, name: str, place: str) -> int:
-        """The column of this name."""
+    def of(self, name: str, place: str) -> int | None:
+        """The column of this name; None if the server did not log its values."""
         at = self._places.get(name.lower())
-        if at is None:
+        if at is None and not self.is_omitted(name):
             names = ", ".join(column.name for column in self.table.columns[:20])
             wanted = f"a column of {self.table.full_name}: {names}"
             raise RuleProblem(place, f"the column {name}", wanted)
         return at
+
+    def is_omitted(self, name: str) -> bool:
+        """Whether the rows are without this column of the table."""
+        return name.lower() in map(str.lower, self.table.omitted)
 
 
 def _columns(match: Match, places: _Places) -> Iterator[ViewColumn]:
@@ -99,15 +119,23 @@ def _columns(match: Match, places: _Places) -> Iterator[ViewColumn]:
     dropped = {places.of(name, "columns.drop") for name in rule.drop}
     new_names = {places.of(old, "columns.rename"): new for old, new in rule.rename}
     for at, column in enumerate(places.table.columns):
-        passes = at not in dropped and (not kept or at in kept)
+        passes = at not in dropped and (not rule.keep or at in kept)
         if passes:
-            yield ViewColumn(new_names.get(at, column.name), at)
+            yield ViewColumn(replace(column, name=new_names.get(at, column.name)), at)
         elif at in new_names:
             raise RuleProblem(
                 f"columns.rename.{column.name}", "a column that does not pass", "one that does"
             )
     for name, value in match.added:
-        yield ViewColumn(name, -1, value=value)
+        yield ViewColumn(Column(name, _type_of(value), nullable=False), -1, value=value)
+
+
+def _type_of(value: str | int) -> ColumnType:
+    """Of an added column."""
+    if isinstance(value, int):
+        return ColumnType(TypeCode.LONGLONG)
+    characters = max(len(value), ADDED_CHARACTERS)
+    return ColumnType(TypeCode.VARCHAR, 4 * characters, text=TextEncoding("utf8mb4", UTF8MB4_BIN))
 
 
 def _unique(columns: tuple[ViewColumn, ...]) -> dict[str, int]:
@@ -145,10 +173,13 @@ def _key(columns: tuple[ViewColumn, ...], table: TableSchema) -> tuple[int, ...]
 
 
 def _masked(
-    columns: tuple[ViewColumn, ...], by_name: dict[str, int], rule: TableRule, table: TableSchema
+    columns: tuple[ViewColumn, ...], by_name: dict[str, int], rule: TableRule, places: _Places
 ) -> tuple[ViewColumn, ...]:
-    masked = list(columns)
+    table = places.table
+    masked, old_names = list(columns), {new: old for old, new in rule.rename}
     for name, mask in rule.masks:
+        if name.lower() not in by_name and places.is_omitted(old_names.get(name, name)):
+            continue
         at = by_name.get(name.lower())
         if at is None or columns[at].source < 0:
             shown = ", ".join(column.name for column in columns[:20] if column.source >= 0)
@@ -161,8 +192,23 @@ def _masked(
             raise RuleProblem(
                 f"mask.{name}", f"{mask.kind} of {_described(table.columns[source])}", problem
             )
-        masked[at] = ViewColumn(columns[at].name, source, mask)
+        masked[at] = ViewColumn(_masked_column(columns[at].column, mask), source, mask)
     return tuple(masked)
+
+
+def _masked_column(column: Column, mask: Mask) -> Column:
+    """The column that the masked values fit."""
+    if mask.kind is MaskKind.HMAC:
+        encoding = TextEncoding("ascii", ASCII_BIN)
+        return replace(column, type=ColumnType(TypeCode.VARCHAR, HMAC_CHARACTERS, text=encoding))
+    if mask.kind is MaskKind.TRUNCATE and _is_padded(column.type):
+        return replace(column, type=replace(column.type, code=TypeCode.VARCHAR))
+    return column
+
+
+def _is_padded(type_: ColumnType) -> bool:
+    """BINARY, whose values have one length."""
+    return type_.code is TypeCode.STRING and not type_.is_text
 
 
 def _described(column: Column) -> str:

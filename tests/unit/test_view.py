@@ -112,6 +112,36 @@ def test_columns_are_dropped_renamed_and_added_in_order() -> None:
     assert [column.name for column in kept.columns] == ["id", "born"]
 
 
+def test_masked_and_added_columns_have_their_own_types() -> None:
+    """So a format needs not know the mask: an HMAC is a text, and all others keep their type."""
+    masks = {"born": "hmac-sha256(file:/run/salt)", "note": "truncate(1)", "mail": "redact"}
+    view = _of_orders(mask=masks, columns={"add": {"shard": "x", "n": 5}})
+    columns = {column.name: column.column for column in view.columns}
+    born = columns["born"].type
+    assert (born.code, born.parameter, columns["born"].nullable) == (TypeCode.VARCHAR, 64, False)
+    assert born.text == TextEncoding("ascii", 65)
+    assert [columns[name] for name in ("note", "mail")] == [ORDERS.columns[3], ORDERS.columns[2]]
+    assert columns["n"] == _of("n", TypeCode.LONGLONG, nullable=False)
+    assert columns["shard"].type.is_text
+
+
+def test_rules_may_name_a_column_that_was_not_logged() -> None:
+    """The rows of an UPDATE are without it, those of an INSERT have it. A condition can't read it."""
+    present = [column.name != "born" for column in ORDERS.columns]
+    rules: list[dict[str, object]] = [
+        {"columns": {"drop": ["born"]}},
+        {"columns": {"rename": {"born": "day"}}, "mask": {"day": "redact"}},
+        {"columns": {"keep": ["id", "born"]}},
+    ]
+    names = [
+        [column.name for column in _of_orders(ORDERS.without(present), **rule).columns]
+        for rule in rules
+    ]
+    assert names == [["id", "status", "mail", "note"]] * 2 + [["id"]]
+    with pytest.raises(RuleProblem, match="generated column born"):
+        _of_orders(ORDERS.without(present), where="born = DATE '2026-01-31'")
+
+
 @pytest.mark.parametrize(
     ("rule", "place", "found"),
     [
