@@ -7,6 +7,8 @@
     literals      writes values as SQL literals directly into the text of a statement
     load_data     writes rows as the text that LOAD DATA reads
     text_rows     turns rows of a server's text protocol into text for a statement
+    conditions    evaluates the condition of a view
+    changes       what a view makes of the rows of a table
     json_numbers  finds JSON texts with numbers that a server reading them would change
 
 The code is Python compiled by numba: no build step, no GIL. All functions take and return numpy arrays;

@@ -1,7 +1,8 @@
 """The changes of one table in a batch, as a view shows them: the input of a format.
 
-A line is one change. Its images begin at cells of ``cells``, whose places are in ``payload``: a masked value is another
-cell, whose bytes come after those of the batch. Lines are in the order of the records.
+A line is one change. Its images begin at cells of ``cells``, whose places are in ``payload``; an image has one cell for
+each column of the table. Lines are in the order of the records. The rest of a record, such as its position in the
+source, is in the batch's own payload, which may be another one.
 """
 
 from dataclasses import dataclass
@@ -9,12 +10,22 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from consumer.records.numbers import Ints
+from consumer.kernel import walk
+from consumer.kernel.changes import (
+    AFTER,
+    BEFORE,
+    LINE_WIDTH,
+    OP,
+    RECORD,
+    SEQ,
+    put_changes,
+)
+from consumer.records.numbers import Ints, RecordNumbers
+from consumer.records.rows import Rows
+from consumer.view.program import ViewProgram
+from millrace.errors import Fatal
 
-# columns of a line: the number of the record in the batch; the letter of its operation for the view (c, u, d, r); the
-# first cell of each image, -1 without one; the record's seq
-RECORD, OP, BEFORE, AFTER, SEQ = 0, 1, 2, 3, 4
-LINE_WIDTH = 5
+__all__ = ["AFTER", "BEFORE", "LINE_WIDTH", "OP", "RECORD", "SEQ", "Changes", "make_changes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,3 +38,38 @@ class Changes:
 
     def __len__(self) -> int:
         return len(self.lines)
+
+
+def make_changes(program: ViewProgram, rows: Rows, numbers: RecordNumbers) -> Changes:
+    """The changes of these records, all with the program's layout. Fatal MR-5202."""
+    condition, payload = program.condition, rows.values.payload
+    lines = np.empty((len(numbers), LINE_WIDTH), np.int64)
+    count, stopped = put_changes(
+        rows.records,
+        numbers,
+        program.width,
+        condition.lines,
+        condition.octets,
+        payload,
+        rows.cells,
+        np.empty((2, condition.depth), np.int64),
+        lines,
+    )
+    if stopped >= 0:
+        raise _unreadable(program, rows, stopped)
+    return Changes(payload, rows.cells, lines[:count])
+
+
+def _unreadable(program: ViewProgram, rows: Rows, number: int) -> Fatal:
+    table, columns = program.layout.table, program.condition_texts
+    first = int(rows.records[number, walk.FIRST_CELL])
+    names = [
+        table.columns[at].name
+        for at in columns
+        if walk.BYTES in (rows.cells[first + at, 0], rows.cells[first + program.width + at, 0])
+    ]
+    return Fatal(
+        "MR-5202",
+        f"the condition of a view reads {', '.join(names)} of {table.full_name}, and its text is not valid",
+        seq=int(rows.records[number, walk.SEQ]),
+    )

@@ -1,4 +1,4 @@
-"""The condition of a view over a batch of walked records."""
+"""The condition of a view over a batch of walked records. Apart: tests compare it with the servers, without a view."""
 
 from dataclasses import dataclass
 

@@ -131,7 +131,7 @@ def _columns(match: Match, places: _Places) -> Iterator[ViewColumn]:
 
 
 def _type_of(value: str | int) -> ColumnType:
-    """Of an added column."""
+    """The type of an added column."""
     if isinstance(value, int):
         return ColumnType(TypeCode.LONGLONG)
     characters = max(len(value), ADDED_CHARACTERS)

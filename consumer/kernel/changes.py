@@ -1,0 +1,68 @@
+"""Decides for rows of one table what a view makes of them: one pass, for a condition on both images.
+
+                    after: in      after: out
+    before: in      update         delete
+    before: out     insert         nothing
+
+An insert and a row of a snapshot have only an after image, a delete has only a before image. ``UNKNOWN`` is not in the
+view.
+"""
+
+from consumer.kernel import walk
+from consumer.kernel.compiled import Bytes, Ints, compiled, int64
+from consumer.kernel.conditions import TRUE, UNREADABLE, evaluate
+from consumer.kernel.walk import OP_CREATE, OP_DELETE, OP_UPDATE
+
+# columns of a line: the number of the record in the batch; the letter of its operation for the view (c, u, d, r); the
+# first cell of each image, -1 without one; the record's seq
+RECORD, OP, BEFORE, AFTER, SEQ = 0, 1, 2, 3, 4
+LINE_WIDTH = 5
+OP_READ = 114  # of rows of a snapshot, which ``walk`` turns into an OP_CREATE that IS_SAFE
+
+
+@compiled
+def put_changes(
+    records: Ints,
+    numbers: Ints,
+    width: int,
+    program: Ints,
+    octets: Bytes,
+    data: Bytes,
+    cells: Ints,
+    stack: Ints,
+    lines: Ints,
+) -> tuple[int, int]:
+    """Fill ``lines``; returns their number, and the record that can't be judged (-1: none), where it stops.
+
+    ``width``: the table's columns. ``program`` without lines admits all rows. ``stack`` has two lines of its depth.
+    """
+    count, has_condition = 0, len(program) > 0
+    for number in numbers:
+        op = records[number, walk.OP]
+        first = records[number, walk.FIRST_CELL]
+        before = first if op != OP_CREATE else int64(-1)
+        after = first + width if op != OP_DELETE else int64(-1)
+        if has_condition:
+            if before >= 0:
+                result = evaluate(program, octets, data, cells, before, stack[0], stack[1])
+                if result == UNREADABLE:
+                    return count, number
+                before = before if result == TRUE else int64(-1)
+            if after >= 0:
+                result = evaluate(program, octets, data, cells, after, stack[0], stack[1])
+                if result == UNREADABLE:
+                    return count, number
+                after = after if result == TRUE else int64(-1)
+            if before < 0 and after < 0:
+                continue
+        line = lines[count]
+        line[RECORD], line[BEFORE], line[AFTER] = number, before, after
+        line[SEQ] = records[number, walk.SEQ]
+        if before >= 0:
+            line[OP] = OP_UPDATE if after >= 0 else OP_DELETE
+        elif op == OP_CREATE and records[number, walk.IS_SAFE] == 1:
+            line[OP] = OP_READ
+        else:
+            line[OP] = OP_CREATE
+        count += 1
+    return count, int64(-1)
