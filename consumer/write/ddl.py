@@ -66,11 +66,9 @@ from consumer.write.ddl_outcome import (
 )
 from consumer.write.ddl_scope import Place, Verdict, Way, verdict
 from consumer.write.ddl_session import (
-    default_database,
     entered,
     run_failed_statement,
     run_statement,
-    sql_mode,
 )
 from drivers.mysql.catalog import Changed, ForeignKey, TableKey
 from drivers.mysql.connection import MySqlSession
@@ -173,7 +171,7 @@ def apply_ddl(sessions: Sessions, record: DdlRecord, *, place: DdlPlace, scope: 
 def _plain(record: DdlRecord) -> DdlRecord:
     """The record without executable comments, which an earlier version of capture recorded as they were."""
     source = ServerVersion(record.source.origin.connector, NO_NUMBERS)
-    sql = plain_text(record.statement.sql, source, sql_mode(record))
+    sql = plain_text(record.statement.sql, source, record.statement.sql_mode)
     return replace(record, statement=replace(record.statement, sql=sql))
 
 
@@ -190,7 +188,9 @@ def _succeeding(statement: DdlStatement) -> DdlStatement:
 
 def _statement(record: DdlRecord) -> Statement:
     """The statement, unknown if capture did not understand it or publishes only part of its tables."""
-    found = classify(record.statement.sql, default_database(record), sql_mode(record))
+    found = classify(
+        record.statement.sql, record.statement.default_database, record.statement.sql_mode
+    )
     is_unknown = record.statement.kind == Kind.UNKNOWN
     return replace(found, kind=Kind.UNKNOWN) if is_unknown else found
 
@@ -282,7 +282,7 @@ def _apply_once(
     else:
         before = State(str(found[0][1]), json.loads(str(found[0][0])))
         again = EXECUTE if "error_code" in record.statement.session else ""
-        sql, mode = record.statement.sql, sql_mode(record)
+        sql, mode = record.statement.sql, record.statement.sql_mode
         judged = again or decide(before, now, statement, sql, mode)
         if decided == ENDED:  # it may have ended by itself before the operator's KILL
             decision = DONE if judged == DONE else UNDECIDED
@@ -360,7 +360,7 @@ def _state(session: MySqlSession, record: DdlRecord, statement: Statement) -> St
     server = server_of(session)
     if not is_understood(statement):
         return State(server, {})
-    emptied = emptied_by(statement, record.statement.sql, sql_mode(record))
+    emptied = emptied_by(statement, record.statement.sql, record.statement.sql_mode)
     empty = emptied is not None and is_empty(session, statement.tables[0], emptied)
     return State(server, read_state(session, statement), empty)
 

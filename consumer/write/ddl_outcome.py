@@ -27,7 +27,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from consumer.target.table_state import NO_IDS, SPACES
-from consumer.write.alter_clauses import Clauses, Item, clauses_of
+from schemas.sql.alter_clauses import Clauses, Item, clauses_of
 from schemas.sql.statement import APPLIED_KINDS, Kind, Statement
 from schemas.sql.tokens import DEFAULT_MODE, SqlMode, tokenize
 

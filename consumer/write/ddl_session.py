@@ -19,7 +19,6 @@ from millrace.log import get_logger
 from schemas.gtid import Flavour
 from schemas.record.control import DdlRecord
 from schemas.sql.quoting import quoted
-from schemas.sql.tokens import SqlMode
 
 _log = get_logger("apply.ddl")
 
@@ -61,24 +60,13 @@ _REFUSING = {
 _DUPLICATES = {1022, 1062, 1467, 1586}  # a replica takes one for the other
 
 
-def default_database(record: DdlRecord) -> str:
-    """The statement's default database; "" if it had none."""
-    return record.statement.session.get("default_database", "")
-
-
 def _modes(record: DdlRecord) -> list[str]:
     return [mode for mode in record.statement.session.get("sql_mode", "").split(",") if mode]
 
 
-def sql_mode(record: DdlRecord) -> SqlMode:
-    """The parts of ``sql_mode`` that the classifier needs."""
-    modes = _modes(record)
-    return SqlMode("ANSI_QUOTES" in modes, "NO_BACKSLASH_ESCAPES" in modes)
-
-
 def entered(session: MySqlSession, sessions: Sessions, record: DdlRecord) -> MySqlSession:
     """The session, or a new one, with the source's values of all variables that affect the statement's meaning."""
-    values, database = record.statement.session, default_database(record)
+    values, database = record.statement.session, record.statement.default_database
     variables = _variables(session, record)
     left = sessions.leftovers.get(session, Leftovers())
     if left.names - variables.keys() or (

@@ -27,6 +27,7 @@ from typing import TypeAlias
 from schemas.gtid.position import Flavour
 from schemas.progress import Progress
 from schemas.record.avro_schema import SOURCE, TRANSACTION, AvroSchema, Json
+from schemas.sql.tokens import SqlMode
 
 CONTROL_NAMESPACE = "millrace.control"
 
@@ -125,6 +126,17 @@ class DdlStatement:
     kind: str
     tables: tuple[tuple[str, str], ...]
     session: Mapping[str, str]
+
+    @property
+    def default_database(self) -> str:
+        """ "" if it had none."""
+        return self.session.get("default_database", "")
+
+    @property
+    def sql_mode(self) -> SqlMode:
+        """The parts of ``sql_mode`` that the classifier needs."""
+        modes = self.session.get("sql_mode", "").split(",")
+        return SqlMode("ANSI_QUOTES" in modes, "NO_BACKSLASH_ESCAPES" in modes)
 
 
 @dataclass(frozen=True, slots=True)

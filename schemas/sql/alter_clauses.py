@@ -19,7 +19,7 @@ from schemas.sql.tokens import SqlMode, Token, tokenize
 
 Item = tuple[str, str]  # kind (column, key, constraint, partition) and name
 
-_OPTIONS = {
+OPTIONS = {
     *("ENGINE", "COMMENT", "DEFAULT", "CHARACTER", "CHARSET", "COLLATE", "AUTO_INCREMENT", "FORCE"),
     *(
         "ROW_FORMAT",
@@ -34,9 +34,9 @@ _OPTIONS = {
     *("AUTOEXTEND_SIZE", "ENGINE_ATTRIBUTE", "SECONDARY_ENGINE_ATTRIBUTE"),
     *("ALGORITHM", "LOCK", "WITH", "WITHOUT", "ENABLE", "DISABLE"),
 }
-_REPEATABLE = {"MODIFY", "ALTER", "ORDER", "PARTITION", *_OPTIONS}
-_KEY_WORDS = {"INDEX", "KEY", "UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR", "PRIMARY", "FOREIGN"}
-_KEY_WORDS |= {"CONSTRAINT", "CHECK", "PERIOD", "SYSTEM", "PARTITION"}
+_REPEATABLE = {"MODIFY", "ALTER", "ORDER", "PARTITION", *OPTIONS}
+KEY_WORDS = {"INDEX", "KEY", "UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR", "PRIMARY", "FOREIGN"}
+KEY_WORDS |= {"CONSTRAINT", "CHECK", "PERIOD", "SYSTEM", "PARTITION"}
 _REPEATED_PARTITIONS = {"TRUNCATE", "ANALYZE", "CHECK", "OPTIMIZE", "REBUILD", "REPAIR"}
 
 
@@ -70,20 +70,29 @@ def clauses_of(statement: Statement, sql: str, mode: SqlMode) -> Clauses:
     """The effects of an ALTER TABLE, CREATE INDEX or DROP INDEX; of another statement: none."""
     if not statement.tables:
         return Clauses()
-    tokens = [token for token in tokenize(sql, mode) if token.name != ";"]
     if statement.kind in (Kind.CREATE_INDEX, Kind.DROP_INDEX):
-        return _index(tokens, statement.kind)
+        return _index(_tokens(sql, mode), statement.kind)
     if statement.kind is not Kind.ALTER_TABLE:
         return Clauses()
-    body = _without_wait([token for token in tokens if token.start >= statement.tables[0].end])
+    body = alter_body(statement, sql, mode)
     reading = _Reading()
-    for part in _split(body):
+    for part in parts(body):
         rest = [token for token in body if part and token.start >= part[0].start]
         reading.read(part, rest)
         if reading.takes_rest:
             break
     names = frozenset(token.name.lower() for token in body if token.kind in ("word", "quoted"))
     return reading.result(names, _truncated(body))
+
+
+def alter_body(statement: Statement, sql: str, mode: SqlMode) -> list[Token]:
+    """The tokens of an ALTER TABLE after the table's name."""
+    tokens = _tokens(sql, mode)
+    return _without_wait([token for token in tokens if token.start >= statement.tables[0].end])
+
+
+def _tokens(sql: str, mode: SqlMode) -> list[Token]:
+    return [token for token in tokenize(sql, mode) if token.name != ";"]
 
 
 def _without_wait(body: list[Token]) -> list[Token]:
@@ -100,7 +109,7 @@ def _truncated(body: list[Token]) -> tuple[str, ...]:
 
 def _index(tokens: list[Token], kind: Kind) -> Clauses:
     names = frozenset(token.name.lower() for token in tokens if token.kind in ("word", "quoted"))
-    reader = _Words(tokens)
+    reader = Words(tokens)
     while reader.next() != "INDEX":
         pass
     if reader.next_word() == "IF":
@@ -111,7 +120,7 @@ def _index(tokens: list[Token], kind: Kind) -> Clauses:
     return Clauses(dropped=named, names=names)
 
 
-def _split(tokens: list[Token]) -> Iterator[list[Token]]:
+def parts(tokens: list[Token]) -> Iterator[list[Token]]:
     """The parts between commas outside of parentheses. A list of partitions is several parts."""
     part: list[Token] = []
     depth = 0
@@ -126,7 +135,12 @@ def _split(tokens: list[Token]) -> Iterator[list[Token]]:
     yield part
 
 
-class _Words:
+def is_about_partitions(first: str, second: str) -> bool:
+    """Whether a clause that begins with these words is about partitions, and takes the rest of the statement."""
+    return second == "PARTITION" and first not in OPTIONS
+
+
+class Words:
     """A cursor over the tokens of one clause."""
 
     def __init__(self, tokens: list[Token]) -> None:
@@ -154,10 +168,19 @@ class _Words:
             return True
         return False
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there was no token."""
+        return not self._tokens
+
     def name(self) -> str:
         """Take a name, in lower case."""
+        return self.exact_name().lower()
+
+    def exact_name(self) -> str:
+        """Take a name, as it is written."""
         self._at += 1
-        return self._tokens[self._at - 1].name.lower() if self._at <= len(self._tokens) else ""
+        return self._tokens[self._at - 1].name if self._at <= len(self._tokens) else ""
 
     def names(self) -> list[str]:
         """Take a list of names."""
@@ -176,6 +199,27 @@ class _Words:
                 found.append(token.word)
         return found
 
+    def inner_names(self) -> frozenset[str]:
+        """All names and keywords inside parentheses from here on, in lower case."""
+        depth, names = 0, set[str]()
+        for token in self._tokens[self._at :]:
+            if token.kind == "mark":
+                depth += {"(": 1, ")": -1}.get(token.name, 0)
+            elif depth:
+                names.add(token.name.lower())
+        return frozenset(names)
+
+    def inside_parentheses(self) -> list[Token]:
+        """The tokens inside ``(…)``, which comes next."""
+        depth = 0
+        for at in range(self._at, len(self._tokens)):
+            token = self._tokens[at]
+            if token.kind == "mark":
+                depth += {"(": 1, ")": -1}.get(token.name, 0)
+            if not depth:
+                return self._tokens[self._at + 1 : at]
+        return self._tokens[self._at + 1 :]
+
     def in_parentheses(self) -> Iterator[str]:
         """Take ``(…, …)``: the first name of each part, "" for a keyword that begins a key."""
         depth, is_first = 0, False
@@ -191,7 +235,7 @@ class _Words:
                 is_first = True
             elif is_first:
                 is_first = False
-                yield "" if token.word in _KEY_WORDS else token.name.lower()
+                yield "" if token.word in KEY_WORDS else token.name.lower()
 
     def partitions(self) -> list[str]:
         """The names after each PARTITION inside parentheses."""
@@ -231,11 +275,11 @@ class _Reading:
 
     def read(self, tokens: list[Token], rest: list[Token]) -> None:
         """Add one clause. ``rest``: all tokens from its first one on."""
-        reader = _Words(tokens)
+        reader = Words(tokens)
         first, second = reader.next_word(), reader.next_word(1)
-        if second == "PARTITION" and first not in _OPTIONS:
+        if is_about_partitions(first, second):
             self.takes_rest = True
-            self._partition(_Words(rest))
+            self._partition(Words(rest))
         elif first == "ADD":
             self._add(reader)
         elif first == "DROP":
@@ -256,7 +300,7 @@ class _Reading:
             self._is_repeatable = False
             self._has_options = True
 
-    def _partition(self, reader: _Words) -> None:
+    def _partition(self, reader: Words) -> None:
         verb = reader.next()
         reader.next()
         self._has_options = True
@@ -272,14 +316,14 @@ class _Reading:
         if verb in ("DROP", "REORGANIZE"):
             self._dropped |= {("partition", name) for name in reader.names()}
 
-    def _add(self, reader: _Words) -> None:
+    def _add(self, reader: Words) -> None:
         reader.next()
         is_column = reader.take("COLUMN")
         words = [reader.next_word(ahead) for ahead in range(4)]
         if ("IF", "NOT") in pairwise(words):
             return  # IF NOT EXISTS; IF( is a function
         self._is_repeatable = False
-        if not is_column and reader.next_word() in _KEY_WORDS:
+        if not is_column and reader.next_word() in KEY_WORDS:
             self._add_key(reader)
         elif reader.next_word() == "(":
             names = list(reader.in_parentheses())
@@ -287,7 +331,7 @@ class _Reading:
         else:
             self._added.add(("column", reader.name()))
 
-    def _add_key(self, reader: _Words) -> None:
+    def _add_key(self, reader: Words) -> None:
         first = reader.next()
         if first == "PRIMARY":
             self._added.add(("key", "primary"))
@@ -318,7 +362,7 @@ class _Reading:
         else:
             self._unnamed.add(kind)
 
-    def _drop(self, reader: _Words) -> None:
+    def _drop(self, reader: Words) -> None:
         reader.next()
         kind = "column"
         if reader.take("PRIMARY"):
@@ -343,7 +387,7 @@ class _Reading:
         self._is_repeatable = False
         self._dropped.add((kind, reader.name()))
 
-    def _rename(self, reader: _Words) -> None:
+    def _rename(self, reader: Words) -> None:
         reader.next()
         kind = {"COLUMN": "column", "INDEX": "key", "KEY": "key"}.get(reader.next_word())
         if kind is None:
@@ -356,14 +400,14 @@ class _Reading:
         self._is_repeatable = False
         self._replace(kind, reader)
 
-    def _change(self, reader: _Words) -> None:
+    def _change(self, reader: Words) -> None:
         reader.next()
         reader.take("COLUMN")
         if reader.next_word() == "IF":
             return
         self._replace("column", reader)
 
-    def _replace(self, kind: str, reader: _Words) -> None:
+    def _replace(self, kind: str, reader: Words) -> None:
         old = reader.name()
         reader.take("TO")
         new = reader.name()
