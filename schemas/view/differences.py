@@ -1,0 +1,46 @@
+"""The tables whose delivered rows differ under another view: pure functions, for ``plan`` and for a change of a view.
+
+    differences(old, new, tables)    the tables, by their structures
+    changed_patterns(old, new)       the patterns of rules that may decide differently, if no structure is known
+
+Guarantees: a table that is in no result gets the same rows, names, columns and values under both views. Rules that are
+written differently but make the same of a table are equal in ``differences``; ``changed_patterns`` compares the rules.
+"""
+
+from collections.abc import Iterable
+
+from schemas.table.structure import TableSchema
+from schemas.view.table_view import RuleProblem, TableView, apply_view
+from schemas.view.view import TableRule, View
+
+
+def differences(old: View, new: View, tables: Iterable[TableSchema]) -> tuple[tuple[str, str], ...]:
+    """Database and table, in order. A rule that does not suit a table makes no rows of it."""
+    return tuple(
+        sorted(
+            (table.database, table.table)
+            for table in tables
+            if _delivered(old, table) != _delivered(new, table)
+        )
+    )
+
+
+def _delivered(view: View, table: TableSchema) -> TableView | str | None:
+    try:
+        return apply_view(view, table)
+    except RuleProblem as problem:
+        return str(problem)
+
+
+def changed_patterns(old: View, new: View) -> tuple[str, ...]:
+    """``from`` of the rules that are in one view alone, or that come in another order. () for equal views."""
+    before, after = old.rules, new.rules
+    kept_before = [rule for rule in before if rule in after]
+    kept_after = [rule for rule in after if rule in before]
+    moved = kept_before if kept_before != kept_after else []
+    changed = [*moved, *_others(before, after), *_others(after, before)]
+    return tuple(dict.fromkeys(rule.source for rule in changed))
+
+
+def _others(rules: tuple[TableRule, ...], known: tuple[TableRule, ...]) -> list[TableRule]:
+    return [rule for rule in rules if rule not in known]
