@@ -25,6 +25,8 @@ from millrace.wording import with_names
 from schemas.documents import (
     ApplyTask,
     CaptureTask,
+    PublishTask,
+    Reader,
     RelayTask,
     TaskKind,
     address_of,
@@ -63,7 +65,7 @@ class TaskView:
     """One task for an operator to read. ``age_s`` is the age of the last report."""
 
     name: str
-    kind: str  # "capture", "apply", "relay"; "" of a task that can't be read
+    kind: str  # "capture", "apply", "publish", "relay"; "" of a task that can't be read
     route: str  # "set shop → topic shop"
     report: TaskReport
     assigned: str
@@ -155,7 +157,7 @@ def views_of_set(cluster: Cluster, set_name: str) -> list[TaskView]:
     """The set's capture tasks and its relay, sorted by name."""
 
     def is_of_set(entry: WorkEntry | UnreadableEntry) -> bool:
-        if isinstance(entry, UnreadableEntry) or isinstance(entry.document, ApplyTask):
+        if isinstance(entry, UnreadableEntry) or isinstance(entry.document, Reader):
             return False
         return entry.document.set_name == set_name
 
@@ -261,7 +263,7 @@ def _unplaced(
     owner: str | None,
 ) -> TaskReport:
     document = entry.document
-    kind = document.kind
+    kind = document.kind.worker
     if name not in runnable(cluster.tasks) and not isinstance(document, RelayTask):
         topic = address_of(document).topic
         why = f"an older task captures to the topic {topic} already"
@@ -303,6 +305,8 @@ def _route(entry: WorkEntry | UnreadableEntry) -> str:
     topic = address_of(task).topic
     if isinstance(task, CaptureTask):
         return f"set {set_of(task)} → topic {topic}"
+    if isinstance(task, PublishTask):
+        return f"topic {topic} → topics {task.topics.pattern_of(task.name)}"
     return f"topic {topic} → set {set_of(task)}"
 
 

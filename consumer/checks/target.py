@@ -34,7 +34,7 @@ from millrace.checks.clock import CLOCK_SQL, judge_clock, read_clock
 from millrace.checks.requirement import Area, Level, Requirement, Subject, shortened
 from millrace.errors import Fatal, MillraceError
 from millrace.wording import counted
-from schemas.documents import ApplyTask, SetDocument, TableFilter
+from schemas.documents import ApplyTask, Reader, SetDocument, TableFilter
 from schemas.gtid import Flavour
 
 _SETTINGS_SQL = "SELECT @@local_infile, @@innodb_lock_wait_timeout, @@lower_case_table_names"
@@ -292,7 +292,7 @@ def _named_databases(filters: Iterable[TableFilter]) -> set[str]:
     return {name for name in names if not set("*?") & set(name)}
 
 
-def check_readable(task: ApplyTask, *, creator: str) -> Iterator[Requirement]:
+def check_readable(task: Reader, *, creator: str) -> Iterator[Requirement]:
     """MR-3501 if the topic can't be read. ``creator``: a capture task that creates it; empty if none is known."""
     subject = Subject(Area.KAFKA, f"topic {task.source.topic}")
     what = f"{task.name} can read it"

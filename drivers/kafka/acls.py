@@ -14,13 +14,14 @@ from drivers.kafka.names import (
     PUBLISHER_GROUP,
     READER_GROUP,
     check_id,
+    publish_ids,
     registry_id,
     transactional_id,
 )
 from drivers.kafka.wire import find_refusal
 from millrace.codes import CATALOGUE
 from millrace.errors import MillraceError
-from schemas.documents import ApplyTask, Brokers, TaskDocument
+from schemas.documents import Brokers, CaptureTask, PublishTask, TaskDocument
 
 UNKNOWN_PRINCIPAL = "User:NAME"
 
@@ -35,11 +36,15 @@ class Resource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Acl:
-    """One operation on one resource; ``operation`` in the words of ``kafka-acls.sh``."""
+    """One operation on one resource; ``operation`` in the words of ``kafka-acls.sh``.
+
+    ``is_prefix``: on every resource whose name begins with ``name``.
+    """
 
     resource: Resource
     name: str
     operation: str
+    is_prefix: bool = False
 
 
 def capture_acls(topic: str) -> tuple[Acl, ...]:
@@ -70,6 +75,29 @@ def subscriber_acls(topic: str) -> tuple[Acl, ...]:
     )
 
 
+def publish_acls(task: PublishTask, *, namespace: str) -> tuple[Acl, ...]:
+    """A publish task needs these. Topics that begin with the pattern's fixed part are its own to create and write.
+
+    A pattern without a fixed part needs the rights on all topics.
+    """
+    operations = ("Create", "DescribeConfigs", "Read", "Write")
+    prefix = task.topics.prefix(task.name)
+    is_one = prefix == task.topics.pattern_of(task.name)
+    topics = [(prefix or "*", bool(prefix) and not is_one), (task.progress_topic, False)]
+    if task.format.transaction_topic:
+        topics.append((task.format.transaction_topic, False))
+    return (
+        *subscriber_acls(task.source.topic),
+        *(
+            Acl(Resource.TOPIC, name, operation, is_prefix)
+            for name, is_prefix in topics
+            for operation in operations
+        ),
+        Acl(Resource.TRANSACTIONAL_ID, publish_ids(namespace, task.name), "Write", is_prefix=True),
+        Acl(Resource.GROUP, PUBLISHER_GROUP, "Describe"),
+    )
+
+
 def registry_acls(topic: str) -> tuple[Acl, ...]:
     """The built-in registry needs these. It stores its schemas in ``topic``."""
     name = registry_id(topic)
@@ -81,11 +109,13 @@ def registry_acls(topic: str) -> tuple[Acl, ...]:
     )
 
 
-def task_acls(task: TaskDocument) -> tuple[Acl, ...]:
-    """A task of either kind needs these."""
-    if isinstance(task, ApplyTask):
-        return apply_acls(task.source.topic)
-    return capture_acls(task.output.topic)
+def task_acls(task: TaskDocument, *, namespace: str) -> tuple[Acl, ...]:
+    """A task of any kind needs these. ``namespace``: of the cluster that runs it."""
+    if isinstance(task, CaptureTask):
+        return capture_acls(task.output.topic)
+    if isinstance(task, PublishTask):
+        return publish_acls(task, namespace=namespace)
+    return apply_acls(task.source.topic)
 
 
 def principal_of(brokers: Brokers) -> str:
@@ -97,10 +127,12 @@ def principal_of(brokers: Brokers) -> str:
 def commands(acls: Iterable[Acl], *, principal: str, bootstrap: str) -> list[str]:
     """One command for each resource. A command that is repeated changes nothing."""
     lines = []
-    for (resource, name), rights in groupby(acls, lambda acl: (acl.resource, acl.name)):
+    of_one = groupby(acls, lambda acl: (acl.resource, acl.name, acl.is_prefix))
+    for (resource, name, is_prefix), rights in of_one:
         operations = [part for acl in rights for part in ("--operation", acl.operation)]
         words = ["kafka-acls.sh", "--bootstrap-server", bootstrap, "--add"]
         words += ["--allow-principal", principal, *operations, resource.value, name]
+        words += ["--resource-pattern-type", "prefixed"] if is_prefix else []
         lines.append(shlex.join(words))
     return lines
 

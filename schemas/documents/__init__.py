@@ -4,6 +4,8 @@ text.py       YAML text → plain values          MR-4102
 kafka.py      the mapping `kafka` of a task     also as a file of its own (MILLRACE_KAFKA_CONFIG)
 registry.py   the field `registry` of a task
 parse.py      plain values → documents          MR-4101, MR-4107 (one error lists all problems)
+publish.py    the view, topics and format of a publish task
+view.py       the list `tables`
 model.py      the documents                     with references to secrets, never secrets
 canonical.py  documents → canonical JSON
 diff.py       the fields in which two documents differ
@@ -19,6 +21,7 @@ from schemas.documents.model import (
     ApplyRules,
     ApplyTask,
     CaptureTask,
+    CleanupPolicy,
     CompareRules,
     Compression,
     ConflictPolicy,
@@ -27,8 +30,15 @@ from schemas.documents.model import (
     HeartbeatRules,
     LoadRules,
     Member,
+    OnChange,
+    OutputSettings,
+    OutputTopics,
+    PartitionBy,
+    PartitionRule,
     Placement,
+    PublishTask,
     PurgeRules,
+    Reader,
     RelayMode,
     RelayRules,
     RelayTask,
@@ -40,6 +50,7 @@ from schemas.documents.model import (
     TaskDocument,
     TaskKind,
     TopicAddress,
+    TopicCompression,
     TopicOptions,
     UpstreamRules,
     Work,

@@ -15,11 +15,13 @@ from schemas.documents.model import (
     ApplyTask,
     CaptureTask,
     Placement,
+    PublishTask,
     SetDocument,
     Snapshot,
     TaskDocument,
 )
 from schemas.documents.parse import FORMAT
+from schemas.documents.publish import plain_publish_view, plain_records, plain_topics
 from schemas.documents.registry import plain_registry
 
 Plain = dict[str, object]
@@ -67,7 +69,9 @@ def _placement(placement: Placement) -> Plain:
 
 def plain_task(document: TaskDocument) -> Plain:
     """A task document as plain values, in the fields of the YAML."""
-    return _plain_capture(document) if isinstance(document, CaptureTask) else _plain_apply(document)
+    if isinstance(document, CaptureTask):
+        return _plain_capture(document)
+    return _plain_apply(document) if isinstance(document, ApplyTask) else _plain_publish(document)
 
 
 def canonical_json(plain: Plain) -> str:
@@ -111,5 +115,23 @@ def _plain_apply(task: ApplyTask) -> Plain:
         **_part("safe_mode", task.rules.safe_mode),
         **_part("load", task.rules.load),
         **_part("compare", task.rules.compare),
+        **_placement(task.placement),
+    }
+
+
+def _plain_publish(task: PublishTask) -> Plain:
+    return {
+        "format": FORMAT,
+        "task": task.name,
+        "kind": task.kind.value,
+        "topic": task.source.topic,
+        "kafka": plain_brokers(task.source.brokers),
+        **({"registry": plain_registry(task.source.registry)} if task.source.registry.url else {}),
+        "start": str(task.start),
+        **plain_publish_view(task.view),
+        **plain_topics(task.topics),
+        **_part("topic_settings", task.topics.settings),
+        "records": plain_records(task.format),
+        "on_change": task.on_change.value,
         **_placement(task.placement),
     }

@@ -87,14 +87,16 @@ class Fields:
         read: Callable[[object], T],
         *,
         default: Sequence[T] | None = None,
+        needed: bool = True,
         count_max: int,
     ) -> tuple[T, ...]:
-        """A list of values, or ``default`` if it is absent (a problem if that is ``None``).
+        """A list of values, or ``default`` if it is absent. Without one this is a problem, or () if not ``needed``.
 
         An empty list is a problem unless the default is empty.
         """
         count_min = 0 if default == () else 1
-        items = self._items(name, needed=default is None, count_min=count_min, count_max=count_max)
+        needed = needed and default is None
+        items = self._items(name, needed=needed, count_min=count_min, count_max=count_max)
         if items is None:
             return tuple(default or ())
         marker = object()
@@ -119,9 +121,11 @@ class Fields:
             inner = {short: inner}
         return Fields(inner, self._at(name), self.problems, example)
 
-    def parts(self, name: str, *, example: str, count_max: int) -> "tuple[Fields, ...]":
-        """A list of mappings, at least one."""
-        items = self._items(name, needed=True, count_min=1, count_max=count_max) or []
+    def parts(
+        self, name: str, *, example: str, count_max: int, needed: bool = True
+    ) -> "tuple[Fields, ...]":
+        """A list of mappings, at least one if it is ``needed`` or there."""
+        items = self._items(name, needed=needed, count_min=1, count_max=count_max) or []
         return tuple(
             Fields(item, f"{self._at(name)}[{index}]", self.problems, example)
             for index, item in enumerate(items)

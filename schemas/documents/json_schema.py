@@ -28,7 +28,7 @@ def set_schema() -> Schema:
 
 
 def task_schema() -> Schema:
-    """The schema of a task document of either kind."""
+    """The schema of a task document of any kind."""
     return {
         "$schema": _DIALECT,
         "title": "A Millrace task",
@@ -84,13 +84,14 @@ class _Recorder(Fields):
         read: Callable[[object], T],
         *,
         default: Sequence[T] | None = None,
+        needed: bool = True,
         count_max: int,
     ) -> tuple[T, ...]:
         schema: Schema = {"type": "array", "items": schema_of(read), "maxItems": count_max}
         schema["minItems"] = 0 if default == () else 1
         if default is not None:
             schema["default"] = [_plain(value) for value in default]
-        self.note(name, schema, needed=default is None)
+        self.note(name, schema, needed=needed and default is None)
         return tuple(default or ())
 
     def part(self, name: str, *, example: str, needed: bool = True, short: str = "") -> Fields:
@@ -100,11 +101,13 @@ class _Recorder(Fields):
         self.note(name, schema | about, needed=needed)
         return inner
 
-    def parts(self, name: str, *, example: str, count_max: int) -> tuple[Fields, ...]:
+    def parts(
+        self, name: str, *, example: str, count_max: int, needed: bool = True
+    ) -> tuple[Fields, ...]:
         inner = _Recorder({}, name, [])
         schema: Schema = {"type": "array", "items": inner.schema(), "maxItems": count_max}
         schema |= {"minItems": 1, "description": f"such as {example}"}
-        self.note(name, schema, needed=True)
+        self.note(name, schema, needed=needed)
         return (inner,)
 
     def finish(self) -> None:

@@ -17,10 +17,15 @@ from schemas.documents.registry import Registry
 from schemas.documents.secret import SecretReference
 from schemas.documents.start import Start
 from schemas.documents.tls import Tls
-from schemas.table.table_filter import TableFilter
+from schemas.record.names import escape_name
+from schemas.table.table_filter import TableFilter, stars
+from schemas.view.format_options import FormatName, FormatOptions
+from schemas.view.view import ALL_TABLES, View, filled
 
 REPLICAS_MAX = 32767  # Kafka's own limit
 LANES_MAX = 64  # target connections of one task
+PARTITIONS_MAX = 10_000  # of one output topic
+SLOTS_MAX = 64  # Kafka transactions of one task that are open at once
 THREADS_MAX = 100_000  # MySQL's own limit of connections
 ADDED_LATER = "added later"  # canonical JSON leaves out the default of such a field
 
@@ -30,10 +35,16 @@ _Replicas = Annotated[int | None, integer(1, REPLICAS_MAX)]
 
 
 class TaskKind(StrEnum):
-    """Which kind of worker can run a task."""
+    """The kind of a task. A worker has the kind of most of its tasks: CAPTURE or APPLY."""
 
     CAPTURE = "capture"
     APPLY = "apply"
+    PUBLISH = "publish"
+
+    @property
+    def worker(self) -> "TaskKind":
+        """The kind of the workers that can run such tasks."""
+        return TaskKind.APPLY if self is TaskKind.PUBLISH else self
 
 
 class Consistency(StrEnum):
@@ -70,6 +81,16 @@ class Compression(StrEnum):
     """How closed relay files are stored."""
 
     NONE = "none"
+    ZSTD = "zstd"
+
+
+class TopicCompression(StrEnum):
+    """How a producer compresses its batches. Kafka keeps them so unless the topic's `compression.type` differs."""
+
+    NONE = "none"
+    GZIP = "gzip"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
     ZSTD = "zstd"
 
 
@@ -156,7 +177,7 @@ class HeartbeatRules:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The workers that may run the relay and the capture tasks of a set, or an apply task.
+    """The workers that may run the relay and the capture tasks of a set, an apply task, or a publish task.
 
     ``labels`` are texts like ``zone=a``: only a worker that was started with all of them may.
     """
@@ -249,7 +270,7 @@ class CaptureTask:
 
     @property
     def kind(self) -> TaskKind:
-        """The kind of worker it needs."""
+        """The kind of the task."""
         return TaskKind.CAPTURE
 
     @property
@@ -338,11 +359,120 @@ class ApplyTask:
 
     @property
     def kind(self) -> TaskKind:
-        """The kind of worker it needs."""
+        """The kind of the task."""
         return TaskKind.APPLY
 
 
-TaskDocument = CaptureTask | ApplyTask
+class PartitionBy(StrEnum):
+    """The part of a record that decides about its partition in the output topic."""
+
+    KEY = "key"  # the record's key, as Kafka's own producers decide
+    TABLE = "table"  # all rows of a table are in one partition
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRule:
+    """``columns`` of the record's key decide about the partition, for the tables that ``table`` matches in the view."""
+
+    table: str
+    columns: tuple[str, ...]
+
+
+class CleanupPolicy(StrEnum):
+    """How Kafka removes old records of an output topic."""
+
+    DELETE = "delete"
+    COMPACT = "compact"
+    COMPACT_DELETE = "compact,delete"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputSettings:
+    """Settings of a publish task's topics, used to create them and checked at each start. None: the broker's."""
+
+    about: ClassVar = Part("{replication_factor: 3}")
+    replication_factor: _Replicas = None
+    min_insync_replicas: _Replicas = None
+    retention_ms: Annotated[int | None, integer(-1, 2**63 - 1)] = None  # -1: forever
+    cleanup_policy: Annotated[CleanupPolicy | None, readers.choice(CleanupPolicy)] = None
+
+
+OUTPUT_PATTERN = "{task}.{database}.{table}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputTopics:
+    """The topics of a publish task. ``pattern`` names that of a table, by its names in the view.
+
+    ``partition_by``: the first rule that matches a table decides, and KEY if none does. ``slots`` is fixed for the
+    task's life: the parts of the task that commit independently of each other.
+    """
+
+    pattern: str = OUTPUT_PATTERN
+    partitions: int = 1
+    partition_by: PartitionBy | tuple[PartitionRule, ...] = PartitionBy.KEY
+    slots: int = 1
+    compression: TopicCompression = TopicCompression.GZIP  # every client reads it
+    settings: OutputSettings = field(default_factory=OutputSettings)
+
+    def name_of(self, task: str, database: str, table: str) -> str:
+        """The topic of a table. Database and table are escaped as record names are (``schemas.record.names``)."""
+        texts = {"task": task, "database": escape_name(database), "table": escape_name(table)}
+        return filled(self.pattern, texts)
+
+    def pattern_of(self, task: str) -> str:
+        """The pattern with the task's name, such as ``shop.{database}.{table}``."""
+        return self.pattern.replace("{task}", task)
+
+    def prefix(self, task: str) -> str:
+        """The first part of the names of all topics; it may be empty."""
+        return self.pattern_of(task).partition("{")[0]
+
+    def partition_columns(self, database: str, table: str) -> tuple[str, ...] | None:
+        """The columns that decide about a table's partitions, by its names in the view; None without such a rule."""
+        rules = () if isinstance(self.partition_by, PartitionBy) else self.partition_by
+        of_table = (
+            rule.columns for rule in rules if stars(rule.table, database, table) is not None
+        )
+        return next(of_table, None)
+
+
+DEFAULT_FORMAT = FormatOptions.of(FormatName.DEBEZIUM_JSON)
+
+
+class OnChange(StrEnum):
+    """Where rows go after a change of the document by which delivered rows differ."""
+
+    CONTINUE = "continue"
+    NEW_TOPICS = "new_topics"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishTask:
+    """Publish what a view makes of one set topic, to topics for subscribers at the same brokers."""
+
+    name: str
+    source: TopicAddress
+    start: Start = field(default_factory=Start)
+    view: View = ALL_TABLES
+    topics: OutputTopics = field(default_factory=OutputTopics)
+    format: FormatOptions = DEFAULT_FORMAT
+    on_change: OnChange = OnChange.CONTINUE
+    placement: Placement = field(default_factory=Placement)
+
+    @property
+    def kind(self) -> TaskKind:
+        """The kind of the task."""
+        return TaskKind.PUBLISH
+
+    @property
+    def progress_topic(self) -> str:
+        """The internal topic with its progress."""
+        return f"{self.name}.progress"
+
+
+Reader = ApplyTask | PublishTask  # reads a set topic, on an apply worker
+TaskDocument = CaptureTask | Reader
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,7 +491,7 @@ class RelayTask:
 
     @property
     def kind(self) -> TaskKind:
-        """The kind of worker it needs."""
+        """The kind of the task."""
         return TaskKind.CAPTURE
 
 
@@ -369,7 +499,9 @@ Work = TaskDocument | RelayTask  # whatever a worker can run
 
 
 def set_of(task: Work) -> str:
-    """The set whose servers the task connects to."""
+    """The set whose servers the task connects to; "" of a publish task, which connects to none."""
+    if isinstance(task, PublishTask):
+        return ""
     return task.target if isinstance(task, ApplyTask) else task.set_name
 
 
@@ -382,4 +514,5 @@ def names_of(task: Work) -> dict[str, str]:
     """The names that fill the places of a fix (``millrace.wording``). A relay is no task."""
     if isinstance(task, RelayTask):
         return {"set": task.set_name}
-    return {"task": task.name, "set": set_of(task), "topic": address_of(task).topic}
+    names = {"task": task.name, "set": set_of(task), "topic": address_of(task).topic}
+    return {place: name for place, name in names.items() if name}

@@ -17,6 +17,9 @@ Users write flat documents; the values in code are nested:
                                                                          compare: {every_h: 24, …}
                                                                          placement: {labels: {zone: a}}
 
+A publish task has ``topic``, ``kafka``, ``registry``, ``start`` and ``placement`` as an apply task has, and the fields
+of ``schemas.documents.publish``.
+
 Guarantees: a document is accepted or refused as a whole, and one error lists every problem (MR-4101). ``format`` is
 optional; an unknown one is refused (MR-4107).
 """
@@ -37,7 +40,10 @@ from schemas.documents.model import (
     CaptureTask,
     HeartbeatRules,
     Member,
+    OnChange,
+    OutputSettings,
     Placement,
+    PublishTask,
     RelayRules,
     SetDocument,
     Snapshot,
@@ -48,6 +54,7 @@ from schemas.documents.model import (
     TopicOptions,
     UpstreamRules,
 )
+from schemas.documents.publish import take_publish_view, take_records, take_topics
 from schemas.documents.registry import take_registry
 from schemas.documents.secret import SecretPlace, SecretReference
 from schemas.documents.start import Start
@@ -60,6 +67,7 @@ PATTERNS_MAX = 1000
 
 _MEMBER = "{host: db1, port: 3306}"
 R = TypeVar("R")
+S = TypeVar("S", TopicOptions, OutputSettings)
 _NO_SECRET = SecretReference(SecretPlace.ENVIRONMENT, "UNSET")
 
 
@@ -78,7 +86,7 @@ def parse_set(plain: object, *, origin: str = "set document") -> SetDocument:
 
 
 def parse_task(plain: object, *, origin: str = "task document") -> TaskDocument:
-    """A task document of either kind; Fatal MR-4101, MR-4107."""
+    """A task document of any kind; Fatal MR-4101, MR-4107."""
     _check_format(plain, origin)
     if isinstance(plain, dict) and "members" in plain and "task" not in plain:
         raise _misplaced(origin, is_a="set", not_a="task")
@@ -118,7 +126,13 @@ def take_set(fields: Fields) -> SetDocument:
 
 def take_task(fields: Fields, kind: TaskKind) -> TaskDocument:
     """Read every field of a task document of this kind except ``format`` and ``kind``."""
-    return _capture(fields) if kind is TaskKind.CAPTURE else _apply(fields)
+    match kind:
+        case TaskKind.CAPTURE:
+            return _capture(fields)
+        case TaskKind.APPLY:
+            return _apply(fields)
+        case TaskKind.PUBLISH:
+            return _publish(fields)
 
 
 def _capture(fields: Fields) -> CaptureTask:
@@ -133,7 +147,7 @@ def _capture(fields: Fields) -> CaptureTask:
         ),
         start=fields.take("start", readers.start, Start(), needed=False),
         tables=_tables(fields),
-        topic_options=_topic_options(fields),
+        topic_options=_topic_settings(fields, TopicOptions),
         snapshot=fields.take("snapshot", readers.choice(Snapshot), Snapshot.NONE, needed=False),
         snapshot_limits=_take_part(fields, "snapshot_limits", SnapshotLimits),
     )
@@ -155,6 +169,25 @@ def _apply(fields: Fields) -> ApplyTask:
     )
 
 
+def _publish(fields: Fields) -> PublishTask:
+    return PublishTask(
+        name=fields.take("task", readers.name, ""),
+        source=TopicAddress(
+            topic=fields.take("topic", readers.topic, ""),
+            brokers=take_brokers(fields),
+            registry=take_registry(fields, needed=False),
+        ),
+        start=fields.take("start", readers.publish_start, Start(), needed=False),
+        view=take_publish_view(fields),
+        topics=take_topics(fields, _topic_settings(fields, OutputSettings)),
+        format=take_records(fields),
+        on_change=fields.take(
+            "on_change", readers.choice(OnChange), OnChange.CONTINUE, needed=False
+        ),
+        placement=_take_part(fields, "placement", Placement),
+    )
+
+
 def _tables(fields: Fields) -> TableFilter:
     pattern = readers.table_pattern
     return TableFilter(
@@ -163,8 +196,8 @@ def _tables(fields: Fields) -> TableFilter:
     )
 
 
-def _topic_options(fields: Fields) -> TopicOptions:
-    options = _take_part(fields, "topic_settings", TopicOptions)
+def _topic_settings(fields: Fields, kind: type[S]) -> S:
+    options = _take_part(fields, "topic_settings", kind)
     if (options.min_insync_replicas or 0) > (options.replication_factor or REPLICAS_MAX):
         wanted = f"at most replication_factor, {options.replication_factor}"
         replicas = str(options.min_insync_replicas)
@@ -230,7 +263,7 @@ def _version(value: object) -> int:
     except Unreadable as exc:
         wanted = f"{FORMAT}, the version of the document's layout"
         if isinstance(value, str):
-            wanted += ". Records are always Avro"
+            wanted += ". The format of a publish task's records is in the field `records`"
         raise Unreadable(wanted) from exc
 
 

@@ -253,6 +253,19 @@ def apply_start(value: object) -> Start:
 
 
 @described(
+    type="string", maxLength=START_CHARACTERS_MAX, description="first, snapshot, or a GTID set"
+)
+def publish_start(value: object) -> Start:
+    """``snapshot``, or as ``start``."""
+    if value == "snapshot":
+        return Start(is_snapshot=True)
+    try:
+        return start(value)
+    except Unreadable as exc:
+        raise Unreadable(exc.wanted.replace("first, or", "first, snapshot, or", 1)) from exc
+
+
+@described(
     type="string", maxLength=START_CHARACTERS_MAX, description="first, a GTID set, or a binlog file"
 )
 def relay_start(value: object) -> str:

@@ -34,14 +34,10 @@ _MASK_WANTED = "redact, truncate(CHARACTERS) or hmac-sha256(file:/path/of/the/ke
 T = TypeVar("T")
 
 
-def take_view(fields: Fields) -> View:
-    """The field ``tables``; each problem has its path."""
-    return View(
-        tuple(
-            _rule(part)
-            for part in fields.parts("tables", example=RULE_EXAMPLE, count_max=RULES_MAX)
-        )
-    )
+def take_view(fields: Fields, *, needed: bool = True) -> View:
+    """The field ``tables``; each problem has its path. A view without rules if it may be absent, and is."""
+    parts = fields.parts("tables", example=RULE_EXAMPLE, count_max=RULES_MAX, needed=needed)
+    return View(tuple(_rule(part) for part in parts))
 
 
 def _rule(fields: Fields) -> TableRule:
@@ -50,8 +46,8 @@ def _rule(fields: Fields) -> TableRule:
         source=fields.take("from", readers.table_pattern, ""),
         target=fields.take("to", _target, SAME_NAME, needed=False),
         where=fields.take("where", _condition, "", needed=False),
-        keep=columns.take_each("keep", _column, default=(), count_max=COLUMNS_MAX),
-        drop=columns.take_each("drop", _column, default=(), count_max=COLUMNS_MAX),
+        keep=columns.take_each("keep", column, default=(), count_max=COLUMNS_MAX),
+        drop=columns.take_each("drop", column, default=(), count_max=COLUMNS_MAX),
         rename=columns.take("rename", _names, (), needed=False),
         add=columns.take("add", _constants, (), needed=False),
         masks=fields.take("mask", _masks, (), needed=False),
@@ -82,7 +78,8 @@ def _check_places(fields: Fields, rule: TableRule) -> None:
 
 
 @described(type="string", minLength=1, maxLength=NAME_CHARACTERS_MAX)
-def _column(value: object) -> str:
+def column(value: object) -> str:
+    """The name of a column."""
     if not isinstance(value, str) or not 0 < len(value) <= NAME_CHARACTERS_MAX:
         raise Unreadable(f"the name of a column, 1 to {NAME_CHARACTERS_MAX} characters")
     return value
@@ -114,7 +111,7 @@ def _pairs(value: object, read: Callable[[object], T], wanted: str) -> tuple[tup
     """A mapping of columns, in the order of their names."""
     if not isinstance(value, dict) or not 0 < len(value) <= COLUMNS_MAX:
         raise Unreadable(wanted)
-    pairs = [(_column(name), _of_column(name, inner, read)) for name, inner in value.items()]
+    pairs = [(column(name), _of_column(name, inner, read)) for name, inner in value.items()]
     return tuple(sorted(pairs, key=lambda pair: pair[0]))
 
 
@@ -128,7 +125,7 @@ def _of_column(name: str, value: object, read: Callable[[object], T]) -> T:
 
 @described(type="object", additionalProperties={"type": "string"}, minProperties=1)
 def _names(value: object) -> tuple[tuple[str, str], ...]:
-    return _pairs(value, _column, "a mapping of names and new names, such as {mail: email}")
+    return _pairs(value, column, "a mapping of names and new names, such as {mail: email}")
 
 
 @described(type="object", additionalProperties={"type": ["string", "integer"]}, minProperties=1)

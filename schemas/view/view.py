@@ -10,6 +10,7 @@
              add       (new name, a text or a whole number)
              masks     (name in the view, Mask)
              merge     whether several tables may have one name
+             is_left_out   whether the tables that match are not in the view
 
 The first rule that matches a table decides; a table that no rule matches is not in the view. ``documents.view`` reads
 and prints it; ``table_view`` applies it to the structure of a table.
@@ -22,7 +23,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from schemas.table.table_filter import SYSTEM_DATABASES, stars
+from schemas.table.table_filter import SYSTEM_DATABASES, TableFilter, stars
 
 SAME_NAME = "{database}.{table}"
 
@@ -63,6 +64,7 @@ class TableRule:
     add: tuple[tuple[str, str | int], ...] = ()
     masks: tuple[tuple[str, Mask], ...] = ()
     merge: bool = False
+    is_left_out: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +103,21 @@ class View:
             return None
         for rule in self.rules:
             if (starred := stars(rule.source, database, table)) is not None:
+                if rule.is_left_out:
+                    return None
                 texts = {str(number): text for number, text in enumerate(starred, 1)}
                 texts |= {"database": database, "table": table}
                 return Match(rule, tuple(texts.items()))
         return None
+
+    @property
+    def as_filter(self) -> TableFilter | None:
+        """The same choice of tables, if the view only chooses: all its rows are unchanged."""
+        tables = TableFilter(
+            tuple(rule.source for rule in self.rules if not rule.is_left_out),
+            tuple(rule.source for rule in self.rules if rule.is_left_out),
+        )
+        return tables if view_of_filter(tables) == self else None
 
     @property
     def hash(self) -> str:
@@ -112,8 +125,20 @@ class View:
         return hashlib.sha256(json.dumps(plain_view(self), sort_keys=True).encode()).hexdigest()
 
 
+ALL_TABLES = View((TableRule("*.*"),))
+
+
+def view_of_filter(tables: TableFilter) -> View:
+    """The view that admits the same tables, unchanged."""
+    left_out = tuple(TableRule(pattern, is_left_out=True) for pattern in tables.exclude)
+    return View((*left_out, *(TableRule(pattern) for pattern in tables.include)))
+
+
 def plain_view(view: View) -> list[dict[str, object]]:
-    """The rules as a document has them. Fields with their default are left out."""
+    """The rules as a document has them. Fields with their default are left out.
+
+    A document has no field ``left_out``: a view with such a rule is written as ``include`` and ``exclude``.
+    """
     return [_plain_rule(rule) for rule in view.rules]
 
 
@@ -131,6 +156,7 @@ def _plain_rule(rule: TableRule) -> dict[str, object]:
         "columns": {name: value for name, value in columns.items() if value},
         "mask": {name: str(mask) for name, mask in rule.masks},
         "merge": rule.merge,
+        "left_out": rule.is_left_out,
     }
     return {name: value for name, value in plain.items() if value}
 

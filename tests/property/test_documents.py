@@ -14,6 +14,7 @@ from schemas.documents import (
     ApplyTask,
     Brokers,
     CaptureTask,
+    CleanupPolicy,
     ClientCertificate,
     CompareRules,
     ConflictPolicy,
@@ -21,7 +22,13 @@ from schemas.documents import (
     LoadRules,
     Mechanism,
     Member,
+    OnChange,
+    OutputSettings,
+    OutputTopics,
+    PartitionBy,
+    PartitionRule,
     Placement,
+    PublishTask,
     PurgeRules,
     Registry,
     RelayMode,
@@ -38,6 +45,7 @@ from schemas.documents import (
     Tls,
     TlsMode,
     TopicAddress,
+    TopicCompression,
     UpstreamRules,
     canonical_json,
     field_changes,
@@ -48,6 +56,15 @@ from schemas.documents import (
     plain_task,
 )
 from schemas.documents.json_schema import set_schema, task_schema
+from schemas.view.format_options import (
+    DecimalMode,
+    FormatName,
+    FormatOptions,
+    TimeMode,
+    Types,
+    ZeroDates,
+)
+from schemas.view.view import Mask, MaskKind, TableRule, View, view_of_filter
 from tests.kit.json_schema import accepts
 from zk.tree.documents import Document, plain_document
 
@@ -116,6 +133,57 @@ ADDRESSES = st.builds(
     brokers=BROKERS,
     registry=REGISTRIES,
 )
+RULES = st.builds(
+    TableRule,
+    source=st.sampled_from(["shop.*", "*.order_*"]),
+    target=st.sampled_from(["{database}.{table}", "x.{1}"]),
+    where=st.sampled_from(["", "(`id` = 1)"]),
+    drop=st.sampled_from([(), ("note",)]),
+    rename=st.sampled_from([(), (("mail", "email"),)]),
+    add=st.sampled_from([(), (("shard", "{1}"), ("zero", 0))]),
+    masks=st.sampled_from(
+        [
+            (),
+            (
+                ("card", Mask(MaskKind.REDACT)),
+                ("mail", Mask(MaskKind.HMAC, secret="file:/salt")),
+                ("name", Mask(MaskKind.TRUNCATE, length=1)),
+            ),
+        ]
+    ),
+    merge=st.booleans(),
+)
+VIEWS = st.one_of(
+    st.builds(TableFilter, PATTERNS.filter(bool), PATTERNS).map(view_of_filter),
+    st.lists(RULES, min_size=1, max_size=3).map(tuple).map(View),
+)
+TOPICS = st.builds(
+    OutputTopics,
+    pattern=st.sampled_from(["{task}.{database}.{table}", "public.{table}", "all"]),
+    partitions=st.integers(1, 9),
+    partition_by=st.sampled_from(PartitionBy)
+    | st.just((PartitionRule("shop.*", ("id", "day")), PartitionRule("*.*", ("id",)))),
+    slots=st.integers(1, 3),
+    compression=st.sampled_from(TopicCompression),
+    settings=st.builds(
+        OutputSettings,
+        retention_ms=st.none() | st.just(-1),
+        cleanup_policy=st.none() | st.sampled_from(CleanupPolicy),
+    ),
+)
+FORMATS = st.one_of(
+    st.builds(
+        FormatOptions,
+        st.just(FormatName.DEBEZIUM_JSON),
+        schemas=st.booleans(),
+        transaction_topic=st.sampled_from(["", "shop.transaction"]),
+        types=st.sampled_from(Types),
+        decimal=st.sampled_from(DecimalMode),
+        time=st.sampled_from(TimeMode),
+        zero_dates=st.sampled_from(ZeroDates),
+    ),
+    st.builds(FormatOptions, st.just(FormatName.JSON), tombstones=st.booleans()),
+)
 TASKS: st.SearchStrategy[TaskDocument] = st.one_of(
     st.builds(
         CaptureTask,
@@ -147,6 +215,17 @@ TASKS: st.SearchStrategy[TaskDocument] = st.one_of(
             compare=st.just(CompareRules())
             | st.builds(CompareRules, every_h=st.integers(1, 48), repair=st.booleans()),
         ),
+        placement=PLACEMENTS,
+    ),
+    st.builds(
+        PublishTask,
+        name=NAMES,
+        source=ADDRESSES,
+        start=st.one_of(STARTS, st.just(Start(is_snapshot=True))),
+        view=VIEWS,
+        topics=TOPICS,
+        format=FORMATS,
+        on_change=st.sampled_from(OnChange),
         placement=PLACEMENTS,
     ),
 )

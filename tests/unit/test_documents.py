@@ -508,7 +508,7 @@ def test_field_of_another_tool_is_answered_by_name(document: str) -> None:
 
 def test_another_format_of_records_is_answered() -> None:
     """``format`` is the version of a document; a text is taken for a format of records."""
-    assert "Records are always Avro" in _problems(CAPTURE + "format: json\n")
+    assert "in the field `records`" in _problems(CAPTURE + "format: json\n")
     assert "wanted 1, the version" in _problems(CAPTURE + "format: 0\n")
 
 

@@ -11,10 +11,9 @@ from enum import StrEnum
 
 from millrace.errors import Fatal, MillraceError
 from schemas.documents import (
-    ApplyTask,
-    CaptureTask,
     FieldChange,
     SetDocument,
+    TaskDocument,
     field_changes,
     set_of,
 )
@@ -143,7 +142,7 @@ def _stay_blocked(
     """The blocked tasks of a set, whose own documents do not change: they wait for an operator."""
     for key in sorted(seen.entries):
         task, report = seen.document(key), reports.get(key.name)
-        if not isinstance(task, CaptureTask | ApplyTask) or set_of(task) != set_name:
+        if not isinstance(task, TaskDocument) or set_of(task) != set_name:
             continue
         is_blocked = report is not None and report.state is TaskState.BLOCKED
         if is_blocked and wanted.documents.get(key, task) == task:
@@ -189,12 +188,12 @@ def _restarts(
     by_key = {step.key: step for step in steps}
     for step in steps:
         report, before = reports.get(step.key.name), seen.document(step.key)
-        if not isinstance(before, CaptureTask | ApplyTask) or step.action is Action.DELETE:
+        if not isinstance(before, TaskDocument) or step.action is Action.DELETE:
             continue
         if report is None or report.state in _AT_REST:
             continue
         own = tuple(change.path for change in step.fields)
-        after = step.document if isinstance(step.document, CaptureTask | ApplyTask) else before
+        after = step.document if isinstance(step.document, TaskDocument) else before
         of_set = _set_fields(seen, by_key.get(set_key(set_of(after))))
         if own or of_set:
             yield Restart(step.key.name, own + of_set)
@@ -216,9 +215,7 @@ def _problems(
 ) -> Iterator[Problem]:
     for key, error in refusals(seen, plan.edits):
         task = wanted.documents.get(key)
-        is_set_broken = (
-            isinstance(task, CaptureTask | ApplyTask) and set_key(set_of(task)) in wanted.broken
-        )
+        is_set_broken = isinstance(task, TaskDocument) and set_key(set_of(task)) in wanted.broken
         if not (is_set_broken and error.code == "MR-4104"):
             yield Problem.of(str(key), error)
     for step in plan.steps:
@@ -230,6 +227,6 @@ def _problems(
 def _topic_refusal(
     before: Document | None, after: Document | None, report: TaskReport | None
 ) -> Fatal | None:
-    if isinstance(before, CaptureTask | ApplyTask) and isinstance(after, CaptureTask | ApplyTask):
+    if isinstance(before, TaskDocument) and isinstance(after, TaskDocument):
         return effects.topic_refusal(before, after, report)
     return None

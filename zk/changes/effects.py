@@ -11,6 +11,8 @@ from schemas.documents import (
     ApplyTask,
     CaptureTask,
     FieldChange,
+    PublishTask,
+    Reader,
     RelayMode,
     SetDocument,
     TaskDocument,
@@ -38,7 +40,7 @@ def topic_refusal(
     """
     known, wanted = address_of(before).topic, address_of(after).topic
     if (
-        not isinstance(before, ApplyTask)
+        not isinstance(before, Reader)
         or known == wanted
         or report is None
         or not has_progress(report)
@@ -79,6 +81,8 @@ def of_new_task(task: TaskDocument) -> str:
     if isinstance(task, CaptureTask):
         topic = task.output.topic
         return f"begins {_start(task)} if the topic {topic} has no record, else after its last one"
+    if isinstance(task, PublishTask):
+        return f"begins {_start(task)}, or after the progress in the topic {task.progress_topic}"
     begins = (
         f"begins {_start(task)}, or after the progress of {task.name} on the target {task.target}"
     )
@@ -98,6 +102,8 @@ def _start(task: TaskDocument) -> str:
     """Where ``start`` is, for a sentence."""
     if task.start.is_load:
         return "with a load of all its tables"
+    if task.start.is_snapshot:
+        return "with a snapshot of the rows that exist"
     if not task.start.is_first:
         return f"after {shortened(task.start.gtid_set)}"
     return (

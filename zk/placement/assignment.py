@@ -33,7 +33,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from schemas.documents import ApplyTask, Placement, TaskKind, Work
+from schemas.documents import Placement, Reader, TaskKind, Work
 
 NO_WISHES: Mapping[str, str] = MappingProxyType({})
 NO_LABELS: frozenset[str] = frozenset()
@@ -43,7 +43,7 @@ UNITS = {TaskKind.CAPTURE: "sets", TaskKind.APPLY: "tasks"}  # what a capacity c
 
 @dataclass(frozen=True, slots=True)
 class Placeable:
-    """The part of a task that matters for its placement."""
+    """The part of a task that matters for its placement. ``kind``: of the workers that can run it."""
 
     task: str
     kind: TaskKind
@@ -85,13 +85,13 @@ class Placed:
 
 
 def placeable(task: Work, placement: Placement) -> Placeable:
-    """``placement`` is that of the task's set for capture tasks and relays, and an apply task's own."""
-    return Placeable(task.name, task.kind, unit_of(task), placement.labels)
+    """``placement`` is that of the task's set for capture tasks and relays, and the own one of any other task."""
+    return Placeable(task.name, task.kind.worker, unit_of(task), placement.labels)
 
 
 def unit_of(task: Work) -> str:
     """The name of a task's unit. It is also the name of a node in ZooKeeper."""
-    return f"task:{task.name}" if isinstance(task, ApplyTask) else unit_of_set(task.set_name)
+    return f"task:{task.name}" if isinstance(task, Reader) else unit_of_set(task.set_name)
 
 
 def unit_of_set(name: str) -> str:

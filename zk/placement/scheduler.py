@@ -18,7 +18,12 @@ from dataclasses import dataclass
 from millrace.errors import Fenced, Retryable
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
-from schemas.documents import ApplyTask, CaptureTask, Placement, TopicAddress
+from schemas.documents import (
+    CaptureTask,
+    Placement,
+    Reader,
+    TopicAddress,
+)
 from zk.client.mirror import Mirror
 from zk.client.session import Change, Create, Delete, Node, Put, Session, SessionState
 from zk.lease.election import LeaderTerm, try_to_lead
@@ -209,7 +214,7 @@ def placeables(snapshot: Snapshot) -> list[Placeable]:
     found = []
     for entry in runnable(snapshot.tasks).values():
         task, placement = entry.document, Placement()
-        if isinstance(task, ApplyTask):
+        if isinstance(task, Reader):
             placement = task.placement
         elif isinstance(its_set := sets.get(task.set_name), SetEntry):
             placement = its_set.document.placement

@@ -246,7 +246,7 @@ class Supervisor:
                 continue
             if isinstance(entry, UnreadableEntry):
                 found[name] = entry
-            elif entry.document.kind is self._kind:
+            elif entry.document.kind.worker is self._kind:
                 its_set = sets.get(set_of(entry.document))
                 found[name] = AssignedTask(
                     entry, its_set.document if isinstance(its_set, SetEntry) else None

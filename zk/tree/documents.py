@@ -13,6 +13,7 @@ from millrace.errors import Fatal
 from schemas.documents import (
     ApplyTask,
     CaptureTask,
+    Reader,
     SetDocument,
     TaskDocument,
     address_of,
@@ -51,8 +52,8 @@ class DocumentKey:
         return cls(DocumentKind.SET if is_set else DocumentKind.TASK, document.name)
 
 
-def capture_task_among(documents: Iterable[object], task: ApplyTask) -> CaptureTask:
-    """The one of these documents that captures to the apply task's topic, by any address of the same brokers.
+def capture_task_among(documents: Iterable[object], task: Reader) -> CaptureTask:
+    """The one of these documents that captures to the topic that this task reads, by any address of the same brokers.
 
     Fatal MR-4203 if there is none.
     """
@@ -129,7 +130,7 @@ def refusals(seen: Documents, edits: Sequence[Edit]) -> Iterator[tuple[DocumentK
     set is in use. Tasks that are not edited are not judged.
     """
     after = seen.after(edits)
-    tasks = [each for each in after.values() if isinstance(each, CaptureTask | ApplyTask)]
+    tasks = [each for each in after.values() if isinstance(each, TaskDocument)]
     for edit in edits:
         task = edit.document
         if task is None and edit.key.kind is DocumentKind.SET:
@@ -139,9 +140,9 @@ def refusals(seen: Documents, edits: Sequence[Edit]) -> Iterator[tuple[DocumentK
                 deletions = ", ".join(f"`millrace task delete {name}`" for name in users)
                 fix = f"Delete these tasks first ({deletions}), or give them another set."
                 yield edit.key, Fatal("MR-4140", what, fix=fix)
-        elif isinstance(task, CaptureTask | ApplyTask):
+        elif isinstance(task, TaskDocument):
             its_set = after.get(set_key(set_of(task)))
-            if its_set is None:
+            if set_of(task) and its_set is None:
                 yield edit.key, Fatal("MR-4104", _no_set(set_of(task), after))
             elif isinstance(its_set, Fatal):
                 yield edit.key, its_set

@@ -22,9 +22,9 @@ from uuid import uuid4
 from millrace.errors import Fatal, Retryable
 from millrace.faults import fault_point, register
 from schemas.documents import (
-    ApplyTask,
     CaptureTask,
     Directives,
+    Reader,
     SetDocument,
     TaskDocument,
     is_name,
@@ -124,8 +124,8 @@ class Store:
         except Fatal as error:
             raise Retryable(error.code, error.message, fix=error.fix, **error.context) from error
 
-    def capture_task_of(self, task: ApplyTask) -> CaptureTask:
-        """The task that captures to the apply task's topic, for runners. Retryable MR-4203 while there is none."""
+    def capture_task_of(self, task: Reader) -> CaptureTask:
+        """The task that captures to the topic that is read, for runners. Retryable MR-4203 while there is none."""
         entries = self.tasks().values()
         try:
             return capture_task_among(
@@ -252,7 +252,7 @@ class Store:
 
         def create() -> Outcome:
             seen = self._read(its_set, all_tasks=True)
-            if its_set not in seen.entries:
+            if set_of(task) and its_set not in seen.entries:
                 raise self._missing(its_set)
             return self._put(seen, task, replace=replace)
 

@@ -33,6 +33,8 @@ from schemas.documents import (
     ApplyTask,
     CaptureTask,
     Directives,
+    PublishTask,
+    Reader,
     Registry,
     SetDocument,
     TaskDocument,
@@ -43,7 +45,11 @@ from zk.ensemble import Ensemble
 
 CONNECT_S = 5.0
 PAUSE_H = 72.0
-_KERNELS = {CaptureTask: "producer.convert.kernel.compiled", ApplyTask: "consumer.kernel.compiled"}
+_KERNELS = {
+    CaptureTask: "producer.convert.kernel.compiled",
+    ApplyTask: "consumer.kernel.compiled",
+    PublishTask: "consumer.kernel.compiled",
+}
 
 
 def check(
@@ -178,12 +184,14 @@ def _source_folds(scope: Scope, tasks: list[ApplyTask]) -> bool | None:
 def _task_checks(scope: Scope, pause_s: float) -> Iterator[Check]:
     for task in scope.tasks:
         topic = Subject(Area.KAFKA, f"topic {address_of(task).topic}")
-        if isinstance(task, ApplyTask):
+        if isinstance(task, Reader):
             from consumer.checks.target import check_readable
 
             find = functools.partial(check_readable, task, creator=_creator(scope, task))
             yield Check(topic, find, "can be read", names_of(task))
+        if isinstance(task, ApplyTask):
             yield from _rows_checks(scope, task)
+        if not isinstance(task, CaptureTask):
             continue
         from producer.checks.topic import check_topic_of
 
@@ -227,7 +235,7 @@ def _registry_checks(scope: Scope) -> Iterator[Check]:
         yield Check(Subject(Area.REGISTRY, registry.url), find)
 
 
-def _creator(scope: Scope, task: ApplyTask) -> str:
+def _creator(scope: Scope, task: Reader) -> str:
     """The known capture task that creates the topic; empty if there is none."""
     return next((feed.name for feed in scope.feeds(task)), "")
 
@@ -259,5 +267,7 @@ def _host_check(scope: Scope, relay_dir: Path | None) -> Check:
     rules = [scope.known.sets[name].relay.purge for name in scope.sets if name in scope.known.sets]
     free_gb = max((purge.remain_gb for purge in rules), default=0)
     kernels = dict(cache_folders) if kinds else None
-    use = HostUse(relay_dir, free_gb, applies=ApplyTask in kinds, kernels=kernels)
+    use = HostUse(
+        relay_dir, free_gb, applies=bool(kinds & {ApplyTask, PublishTask}), kernels=kernels
+    )
     return Check(Subject(Area.HOST, "this machine"), functools.partial(check_host, use))

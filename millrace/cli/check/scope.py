@@ -15,6 +15,7 @@ from schemas.documents import (
     ApplyTask,
     CaptureTask,
     Directives,
+    Reader,
     SetDocument,
     TaskDocument,
     address_of,
@@ -48,8 +49,12 @@ class Scope:
     tasks: Sequence[TaskDocument]
     sets: Sequence[str]
 
-    def users(self, set_name: str) -> list[TaskDocument]:
-        return [task for task in self.known.tasks.values() if set_of(task) == set_name]
+    def users(self, set_name: str) -> list[CaptureTask | ApplyTask]:
+        return [
+            task
+            for task in self.known.tasks.values()
+            if isinstance(task, CaptureTask | ApplyTask) and set_of(task) == set_name
+        ]
 
     def captures(self, set_name: str) -> list[CaptureTask]:
         return [task for task in self.users(set_name) if isinstance(task, CaptureTask)]
@@ -57,7 +62,7 @@ class Scope:
     def applies(self, set_name: str) -> list[ApplyTask]:
         return [task for task in self.users(set_name) if isinstance(task, ApplyTask)]
 
-    def feeds(self, task: ApplyTask) -> list[CaptureTask]:
+    def feeds(self, task: Reader) -> list[CaptureTask]:
         return [
             other
             for other in self.known.tasks.values()
@@ -181,7 +186,7 @@ def scope_of(stored: Known, files: Known, names: Sequence[str]) -> Scope:
             tasks[name] = known.tasks[name]
         if name in known.sets:
             sets[name] = None
-    sets |= dict.fromkeys(set_of(task) for task in tasks.values())
+    sets |= dict.fromkeys(set_of(task) for task in tasks.values() if set_of(task))
     return Scope(known, stored, list(tasks.values()), list(sets))
 
 
@@ -197,7 +202,7 @@ def stored_documents(
         return Known(), ensemble, error
 
 
-def databases_of(tasks: Iterable[TaskDocument]) -> tuple[str, ...]:
+def databases_of(tasks: Iterable[CaptureTask | ApplyTask]) -> tuple[str, ...]:
     """The databases that the tasks include, as patterns of GRANT. Empty if a task includes all."""
     names = [pattern.partition(".")[0] for task in tasks for pattern in task.tables.include]
     if "*" in names:

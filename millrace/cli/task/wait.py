@@ -23,7 +23,12 @@ from dataclasses import dataclass
 from millrace.cli.control import Control
 from millrace.cli.task.primary import halted_replicas, primary_history
 from millrace.errors import Fatal, Retryable
-from schemas.documents import ApplyTask, CaptureTask, SetDocument, TaskDocument
+from schemas.documents import (
+    CaptureTask,
+    Reader,
+    SetDocument,
+    TaskDocument,
+)
 from schemas.gtid import GtidPosition, History, missing, parse_gtid_set
 from schemas.status import TaskReport, TaskState
 from zk.tree.documents import capture_task_among
@@ -117,12 +122,12 @@ class _Proof:
 
 
 def source_set_of(now: Control, task: TaskDocument) -> str:
-    """The set whose changes the task captures or applies. Fatal MR-4203 when no task captures to its topic."""
+    """The set whose changes the task captures or reads. Fatal MR-4203 when no task captures to its topic."""
     return task.set_name if isinstance(task, CaptureTask) else capture_task_of(now, task).set_name
 
 
-def capture_task_of(now: Control, task: ApplyTask) -> CaptureTask:
-    """The task that captures to the apply task's topic, by any address of the same brokers; or Fatal MR-4203."""
+def capture_task_of(now: Control, task: Reader) -> CaptureTask:
+    """The task that captures to the topic that is read, by any address of the same brokers; or Fatal MR-4203."""
     entries = now.store.tasks().values()
     return capture_task_among((e.document for e in entries if isinstance(e, TaskEntry)), task)
 

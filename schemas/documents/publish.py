@@ -1,0 +1,202 @@
+"""The fields of a publish task that no other document has: its view, topics and format.
+
+    include/exclude, or tables: […]
+    topics: "public.{database}.{table}"
+    partitions: 8
+    partition_by: key | table | [{table: shop.order*, columns: [customer]}]
+    slots: 1
+    compression: gzip
+    topic_settings: {replication_factor: 3, cleanup_policy: compact}
+    on_change: continue | new_topics
+    records: debezium-json | {format: json, tombstones: false, …}
+
+``format`` is the version of every document's layout, so the format of the records is in ``records``.
+"""
+
+from collections.abc import Callable
+from dataclasses import fields as fields_of
+from enum import Enum, StrEnum
+
+from schemas.documents import readers
+from schemas.documents.fields import Fields, Unreadable, shown
+from schemas.documents.model import (
+    DEFAULT_FORMAT,
+    OUTPUT_PATTERN,
+    PARTITIONS_MAX,
+    SLOTS_MAX,
+    OutputSettings,
+    OutputTopics,
+    PartitionBy,
+    PartitionRule,
+    TopicCompression,
+)
+from schemas.documents.readers import TOPIC_CHARACTERS_MAX, described
+from schemas.documents.view import COLUMNS_MAX, RULES_MAX, column, take_view
+from schemas.table.table_filter import TableFilter
+from schemas.view.format_options import FormatName, FormatOptions
+from schemas.view.view import View, filled, places_of, plain_view, view_of_filter
+
+Plain = dict[str, object]
+
+RULE_WANTED = "{table: shop.order*, columns: [customer]}"
+RECORDS_EXAMPLE = "{format: debezium-json, tombstones: false}"
+_PLACES = ("task", "database", "table")
+_BY_KEY: PartitionBy | tuple[PartitionRule, ...] = PartitionBy.KEY
+_ENVELOPE_ONLY = ("schemas", "transaction_topic")  # fields that only Debezium's envelope has
+
+
+def take_publish_view(fields: Fields) -> View:
+    """The view of a task: ``tables``, else what ``include`` and ``exclude`` admit."""
+    view = take_view(fields, needed=False)
+    include, exclude = (
+        fields.take_each(name, readers.table_pattern, needed=False, count_max=RULES_MAX)
+        for name in ("include", "exclude")
+    )
+    if view.rules and (include or exclude):
+        name = "include" if include else "exclude"
+        fields.refuse(name, f"{name} and tables", "one of them")
+    return view if view.rules else view_of_filter(TableFilter(include or ("*.*",), exclude))
+
+
+def take_topics(fields: Fields, settings: OutputSettings) -> OutputTopics:
+    """The output topics, with ``settings``, which are read already."""
+    return OutputTopics(
+        pattern=fields.take("topics", _pattern, OUTPUT_PATTERN, needed=False),
+        partitions=fields.take("partitions", readers.integer(1, PARTITIONS_MAX), 1, needed=False),
+        partition_by=fields.take("partition_by", _partition_by, _BY_KEY, needed=False),
+        slots=fields.take("slots", readers.integer(1, SLOTS_MAX), 1, needed=False),
+        compression=fields.take(
+            "compression", readers.choice(TopicCompression), TopicCompression.GZIP, needed=False
+        ),
+        settings=settings,
+    )
+
+
+def take_records(fields: Fields) -> FormatOptions:
+    """The format of the records, with its options."""
+    part = fields.part("records", needed=False, example=RECORDS_EXAMPLE, short="format")
+    name = part.take("format", readers.choice(FormatName), DEFAULT_FORMAT.name, needed=False)
+    values: dict[str, object] = {}
+    for option, default in _options(FormatOptions.of(name)):
+        is_common = all(getattr(FormatOptions.of(other), option) == default for other in FormatName)
+        # a default that depends on the format is not in the JSON Schema
+        value = part.take(option, _reader(default), default if is_common else None, needed=False)
+        values[option] = default if value is None else value
+    options = FormatOptions(name, **values)  # type: ignore[arg-type]  # each has the type of its default
+    if options.name is FormatName.JSON:
+        for option in _ENVELOPE_ONLY:
+            if value := getattr(options, option):
+                part.refuse(option, shown(value), "format: debezium-json with it")
+    part.finish()
+    return options
+
+
+def plain_topics(topics: OutputTopics) -> Plain:
+    """The fields of ``take_topics`` as plain values, without the settings."""
+    by = topics.partition_by
+    return {
+        "topics": topics.pattern,
+        "partitions": topics.partitions,
+        "partition_by": by.value
+        if isinstance(by, PartitionBy)
+        else [{"table": rule.table, "columns": list(rule.columns)} for rule in by],
+        "slots": topics.slots,
+        "compression": topics.compression.value,
+    }
+
+
+def plain_publish_view(view: View) -> Plain:
+    """``include`` and ``exclude`` if they can say it, else ``tables``."""
+    if (tables := view.as_filter) is not None:
+        exclude = {"exclude": list(tables.exclude)} if tables.exclude else {}
+        return {"include": list(tables.include), **exclude}
+    return {"tables": plain_view(view)}
+
+
+def plain_records(options: FormatOptions) -> Plain:
+    """The format of the records as plain values. All options are written, except an empty topic."""
+    plain: Plain = {"format": options.name.value}
+    for option, value in _options(options):
+        if value != "":
+            plain[option] = value.value if isinstance(value, Enum) else value
+    return plain
+
+
+def _options(options: FormatOptions) -> list[tuple[str, object]]:
+    """The names and values of all fields but the format's name."""
+    return [(each.name, getattr(options, each.name)) for each in fields_of(options)[1:]]
+
+
+def _reader(default: object) -> Callable[[object], object]:
+    """The reader of an option, by the type of its default."""
+    if isinstance(default, bool):
+        return readers.flag
+    return readers.choice(type(default)) if isinstance(default, StrEnum) else readers.topic
+
+
+@described(type="string", minLength=1, maxLength=TOPIC_CHARACTERS_MAX)
+def _pattern(value: object) -> str:
+    """The name of a topic with places: ``{task}``, ``{database}`` and ``{table}``."""
+    wanted = "a topic name, with {task}, {database} and {table} as places, such as public.{database}.{table}"
+    if not isinstance(value, str) or not set(places_of(value)) <= set(_PLACES):
+        raise Unreadable(wanted)
+    try:
+        readers.topic(filled(value, dict.fromkeys(_PLACES, "x")))
+    except Unreadable as problem:
+        raise Unreadable(wanted) from problem
+    return value
+
+
+_PARTITION_WANTED = f"key | table | a list such as [{RULE_WANTED}]"
+
+
+@described(
+    oneOf=[
+        {"enum": [word.value for word in PartitionBy]},
+        {
+            "type": "array",
+            "minItems": 1,
+            "maxItems": RULES_MAX,
+            "items": {
+                "type": "object",
+                "required": ["table", "columns"],
+                "additionalProperties": False,
+                "properties": {
+                    "table": readers.schema_of(readers.table_pattern),
+                    "columns": {
+                        "type": "array",
+                        "minItems": 1,
+                        "maxItems": COLUMNS_MAX,
+                        "items": readers.schema_of(column),
+                    },
+                },
+            },
+        },
+    ]
+)
+def _partition_by(value: object) -> PartitionBy | tuple[PartitionRule, ...]:
+    if isinstance(value, str) and value in tuple(PartitionBy):
+        return PartitionBy(value)
+    if not isinstance(value, list) or not 0 < len(value) <= RULES_MAX:
+        raise Unreadable(_PARTITION_WANTED)
+    return tuple(_partition_rule(number, rule) for number, rule in enumerate(value))
+
+
+def _partition_rule(number: int, value: object) -> PartitionRule:
+    if not isinstance(value, dict) or value.keys() != {"table", "columns"}:
+        raise Unreadable(RULE_WANTED, found=f"{shown(value)} at [{number}]")
+    columns = value["columns"]
+    if not isinstance(columns, list) or not 0 < len(columns) <= COLUMNS_MAX:
+        raise Unreadable("a list of columns", found=f"{shown(columns)} at [{number}].columns")
+    table = _inner(value["table"], readers.table_pattern, f"[{number}].table")
+    named = [
+        _inner(name, column, f"[{number}].columns[{place}]") for place, name in enumerate(columns)
+    ]
+    return PartitionRule(table, tuple(named))
+
+
+def _inner(value: object, read: Callable[[object], str], place: str) -> str:
+    try:
+        return read(value)
+    except Unreadable as problem:
+        raise Unreadable(problem.wanted, found=f"{shown(value)} at {place}") from problem

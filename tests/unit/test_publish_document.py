@@ -1,0 +1,141 @@
+"""Documents of publish tasks: fields, refusals with their paths, and what they mean."""
+
+import pytest
+
+from millrace.errors import Fatal
+from schemas.documents import (
+    OutputTopics,
+    PartitionBy,
+    PartitionRule,
+    PublishTask,
+    TaskKind,
+    parse_task,
+    plain_from_yaml,
+    plain_task,
+)
+from schemas.view.format_options import DecimalMode, FormatName, FormatOptions
+from schemas.view.view import ALL_TABLES
+
+MINIMAL = """
+task: shop-public
+kind: publish
+topic: shop
+kafka: {bootstrap: "h:9092"}
+"""
+
+
+def _task(text: str = "") -> PublishTask:
+    task = parse_task(plain_from_yaml(MINIMAL + text))
+    assert isinstance(task, PublishTask)
+    return task
+
+
+def _problems(text: str) -> str:
+    with pytest.raises(Fatal) as refusal:
+        _task(text)
+    assert refusal.value.code == "MR-4101"
+    return refusal.value.message
+
+
+def test_minimal_publish_task_publishes_all_tables_unchanged() -> None:
+    """Each table gets its own topic, in Debezium's format, and apply workers run the task."""
+    task = _task()
+    assert task.view == ALL_TABLES
+    assert task.topics.name_of(task.name, "shop", "order-line") == (
+        "shop-public.shop.order_u002d_line"
+    )
+    assert task.format == FormatOptions.of(FormatName.DEBEZIUM_JSON)
+    assert task.kind.worker is TaskKind.APPLY
+    assert task.progress_topic == "shop-public.progress"
+
+
+def test_include_and_exclude_become_a_view() -> None:
+    """A table is in the view as with the filter of an apply task."""
+    view = _task('include: ["shop.*", "crm.a"]\nexclude: ["shop.tmp_*"]\n').view
+    in_view = [
+        name
+        for name in ("shop.a", "shop.tmp_a", "crm.a", "crm.b", "mysql.user")
+        if view.match(*name.split("."))
+    ]
+    assert in_view == ["shop.a", "crm.a"]
+
+
+def test_exclude_alone_leaves_out_only_its_tables() -> None:
+    """Without `include` all other tables are published."""
+    view = _task('exclude: ["shop.tmp_*"]\n').view
+    assert view.match("shop", "a")
+    assert not view.match("shop", "tmp_1")
+
+
+@pytest.mark.parametrize("name", ["include", "exclude"])
+def test_tables_beside_a_filter_are_refused(name: str) -> None:
+    """One of them decides."""
+    text = f'tables: [{{from: "shop.*"}}]\n{name}: ["shop.*"]\n'
+    assert f"  {name}: found {name} and tables, wanted one of them" in _problems(text)
+
+
+def test_problems_inside_a_rule_have_their_path() -> None:
+    """The list `tables` is read as every other field."""
+    found = _problems('tables: [{from: "shop.*"}, {from: shop, wher: "x"}]\n')
+    assert "  tables[1].from: found 'shop', wanted a pattern" in found
+    assert "  tables[1].wher: found an unknown field, wanted 'where' (nearest)" in found
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("topics: 'public.{schema}'", "  topics: found 'public.{schema}', wanted a topic name in"),
+        ("topics: 'a b'", "  topics: found 'a b'"),
+        ("partitions: 0", "  partitions: found 0, wanted a whole number from 1 to 10000"),
+        ("partition_by: row", "  partition_by: found 'row', wanted key | table | a list"),
+        ("partition_by: [{table: shop.*}]", "  partition_by: found a mapping at [0]"),
+        (
+            "partition_by: [{table: shop, columns: [a]}]",
+            "  partition_by: found 'shop' at [0].table, wanted a",
+        ),
+        ("slots: 65", "  slots: found 65"),
+        ("compression: brotli", "  compression: found 'brotli', wanted none | gzip"),
+        ("topic_settings: {min_insync_replicas: 3, replication_factor: 2}", "  topic_settings.min"),
+        ("on_change: stop", "  on_change: found 'stop', wanted continue | new_topics"),
+        ("records: avro", "  records.format: found 'avro', wanted debezium-json | json"),
+        ("records: {decimal: 'no'}", "  records.decimal: found 'no', wanted precise | double"),
+        ("records: {format: json, schemas: true}", "  records.schemas: found true, wanted format"),
+        ("start: load", "  start: found 'load', wanted first, snapshot, or a GTID set"),
+        ("target: warehouse", "  target: found an unknown field"),
+        ("format: json", "  format: found 'json', wanted 1, the version of the document's layout"),
+    ],
+)
+def test_wrong_field_names_path_found_and_wanted(text: str, problem: str) -> None:
+    """Each problem says where, what was found and what is wanted."""
+    assert problem in _problems(text + "\n")
+
+
+def test_defaults_of_records_depend_on_the_format() -> None:
+    """`json` writes decimals as text, Debezium's format as its connector does."""
+    assert _task("records: json\n").format.decimal is DecimalMode.STRING
+    assert _task("records: {format: debezium-json}\n").format.decimal is DecimalMode.PRECISE
+
+
+def test_rules_that_only_choose_are_stored_as_patterns() -> None:
+    """Equal views have equal documents, however they were written."""
+    as_rules = _task('tables: [{from: "shop.*"}, {from: crm.a}]\n')
+    assert as_rules == _task('include: ["shop.*", crm.a]\n')
+    assert plain_task(as_rules)["include"] == ["shop.*", "crm.a"]
+    assert "tables" not in plain_task(as_rules)
+
+
+def test_first_partition_rule_that_matches_decides() -> None:
+    """A table that no rule matches is partitioned by its key."""
+    rules = (PartitionRule("shop.order*", ("customer",)), PartitionRule("shop.*", ("id",)))
+    topics = OutputTopics(partition_by=rules)
+    assert topics.partition_columns("shop", "orders") == ("customer",)
+    assert topics.partition_columns("shop", "items") == ("id",)
+    assert topics.partition_columns("crm", "people") is None
+    assert OutputTopics(partition_by=PartitionBy.TABLE).partition_columns("shop", "a") is None
+
+
+def test_prefix_of_topics_ends_at_the_first_place() -> None:
+    """Rights on Kafka are given by it."""
+    assert OutputTopics().prefix("t") == "t."
+    assert OutputTopics(pattern="public.{table}").prefix("t") == "public."
+    assert OutputTopics(pattern="{table}").prefix("t") == ""
