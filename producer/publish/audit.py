@@ -38,7 +38,7 @@ log = get_logger("producer.publish")
 IDLE_S = 0.02  # a commit that is followed sooner needs no request for the stable end
 _LOOK_AGAIN_S = 0.005  # between two reads of a stable end that has not reached the expected one
 _MARKERS_MAX = 64  # repeated markers since the last commit: one for each change of the coordinator
-_LOOK_S = 0.5  # one wait for a record; then it is checked that the record is still kept
+LOOK_S = 0.5  # one wait for a record; then it is checked that the record is still kept
 # How long after its timeout a commit is judged: one wait, and the search for an open transaction (3 s per broker).
 VERDICT_S = 5.0
 
@@ -86,6 +86,7 @@ class Audit:
         self._is_reading = False
         self._is_visible = True  # the last submitted commit has been read, so its marker is written
         self._is_drained = False  # someone waits: the stable end is compared at once
+        self._is_look_due = False
         self._is_stopped = False
         self._failure: BaseException | None = None
         self._changed = threading.Condition()
@@ -143,6 +144,17 @@ class Audit:
         self.check()
         return idle
 
+    def look(self) -> None:
+        """Compare the stable end, if no commit waits. Call it while no Kafka transaction is open.
+
+        A broker without an answer is asked again until ``publish_timeout_s``. Raises the first failure.
+        """
+        with self._changed:
+            self._is_look_due = True
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._failure is not None or not self._is_look_due)
+        self.check()
+
     def stop(self) -> None:
         """End the thread. Waiting commits are not audited. The partition reader is free again."""
         with self._changed:
@@ -152,19 +164,24 @@ class Audit:
 
     def _run(self) -> None:
         try:
-            while (commit := self._next()) is not None:
-                self._read_back(commit)
+            while not self._is_stopped:
+                commit = self._next()
+                if commit is not None:
+                    self._read_back(commit)
+                elif not self._is_stopped:
+                    self._look_at_end()
         except BaseException as failure:  # noqa: BLE001 - comes out of `check`, in the thread that the supervisor watches
             with self._changed:
                 self._failure = failure
                 self._changed.notify_all()
 
     def _next(self) -> Commit | None:
+        """The next commit; None for a look, or to stop."""
         with self._changed:
             self._is_reading = False
             self._changed.notify_all()
-            self._changed.wait_for(lambda: self._is_stopped or self._commits)
-            if self._is_stopped:
+            self._changed.wait_for(lambda: self._is_stopped or self._commits or self._is_look_due)
+            if self._is_stopped or not self._commits:
                 return None
             self._is_reading = True
             commit = self._commits.popleft()
@@ -177,10 +194,10 @@ class Audit:
         while record is None and not self._is_stopped:
             is_late = time.monotonic() > deadline  # this process may have been suspended meanwhile
             expected = commit.last_offset + self._shift
-            record = self._partition.next_record(expected, timeout_s=_LOOK_S)
+            record = self._partition.next_record(expected, timeout_s=LOOK_S)
             if (record is None or record.offset > expected) and self._is_removed(expected):
                 self._found_end = None
-                self._compare_end(commit, deadline)
+                self._compare_end(commit.end, deadline)
                 return
             if record is None and is_late:
                 self._explain_absence(commit)
@@ -191,7 +208,7 @@ class Audit:
             self._search_last_record(commit)
         # another writer's record may precede the marker, which is written after the commit returned
         self._found_end = commit.last_offset + self._shift + 1
-        self._compare_end(commit, deadline)
+        self._compare_end(commit.end, deadline)
 
     def _note_visible(self) -> None:
         with self._changed:
@@ -229,18 +246,23 @@ class Audit:
                 return True
         return False
 
-    def _compare_end(self, commit: Commit, deadline: float) -> None:
-        """Check that the stable end is exactly after the marker, unless another commit follows."""
+    def _compare_end(self, end: int, deadline: float) -> None:
+        """Check that the stable end is exactly at ``end``, after a marker, unless another commit follows."""
         with self._changed:
             self._changed.wait_for(
-                lambda: self._is_stopped or self._is_drained or self._expected_end != commit.end,
+                lambda: (
+                    self._is_stopped
+                    or self._is_drained
+                    or self._is_look_due
+                    or self._expected_end != end
+                ),
                 IDLE_S,
             )
-        while self._expected_end == commit.end and not self._is_stopped:
+        while self._expected_end == end and not self._is_stopped:
             is_late = time.monotonic() > deadline
             stable = self._partition.stable_end()
-            expected = commit.end + self._shift
-            if stable == expected or self._expected_end != commit.end:
+            expected = end + self._shift
+            if stable == expected or self._expected_end != end:
                 return
             if stable > expected and not self._partition.read(expected - 1, stable):
                 self._add_shift(stable - expected)
@@ -260,6 +282,22 @@ class Audit:
                     found=stable,
                 )
             time.sleep(_LOOK_AGAIN_S)
+
+    def _look_at_end(self) -> None:
+        """Compare the stable end with that after the last commit; Retryable if no broker answers in time."""
+        limits, began_s = self._limits, time.monotonic()
+        while True:
+            try:
+                self._compare_end(self._expected_end, began_s + limits.audit_timeout_s)
+                break
+            except Retryable:
+                if self._is_stopped or time.monotonic() - began_s > limits.publish_timeout_s:
+                    raise
+            with self._changed:
+                self._changed.wait_for(lambda: self._is_stopped, LOOK_S)
+        with self._changed:
+            self._is_look_due = False
+            self._changed.notify_all()
 
     def _explain_absence(self, commit: Commit) -> None:
         stable = self._partition.stable_end()  # Retryable if the broker is unavailable

@@ -1,10 +1,10 @@
 """The configuration of a publisher: where it writes, under which names, and its limits."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from drivers.kafka.access import KafkaAccess
 from drivers.kafka.names import transactional_id
-from schemas.documents import CaptureTask, TopicOptions
+from schemas.documents import CaptureRules, CaptureTask, TopicCompression, TopicOptions
 from schemas.gtid import Flavour
 
 
@@ -12,8 +12,13 @@ from schemas.gtid import Flavour
 class PublisherLimits:
     """All timeouts and bounds of a publisher. The defaults are derived from measurements."""
 
-    # An idle topic still gets a resolved record at this interval, so that one small read finds its tail.
+    # An idle topic gets a resolved record after this time, the next after twice as long, and so on up to
+    # ``resolved_idle_s``: 17 in the first quarter of an hour. A change begins again with the first interval.
     resolved_interval_s: float = 5.0
+    resolved_idle_s: float = CaptureRules().resolved_idle_s
+    # Between them the end of the topic is compared: one request of a millisecond, which writes nothing. So another
+    # writer, a deleted topic or a broker without an answer is noticed as early as with a record every five seconds.
+    look_interval_s: float = 5.0
     # Progress without records (filtered transactions) is written at most this often: 5 small commits per second.
     progress_interval_s: float = 0.2
     # librdkafka's retry back-off. A hidden retry takes at least 0.8 of it (its jitter is 20 %): see ``suspicious_s``.
@@ -51,6 +56,7 @@ class PublisherConfig:
     flavour: Flavour
     limits: PublisherLimits = field(default_factory=PublisherLimits)
     options: TopicOptions = field(default_factory=TopicOptions)
+    compression: TopicCompression = CaptureRules().compression
 
 
 def publisher_config(
@@ -65,5 +71,7 @@ def publisher_config(
         worker=worker,
         set=task.set_name,
         flavour=flavour,
+        limits=replace(PublisherLimits(), resolved_idle_s=task.rules.resolved_idle_s),
         options=task.topic_options,
+        compression=task.rules.compression,
     )

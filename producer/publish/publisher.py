@@ -103,7 +103,8 @@ class Publisher:
         self._hint = TailHint(opened.progress, opened.end)
         self._audit = self._new_audit()
         self._open = OpenTransaction()
-        self._resolved_at_s = time.monotonic()
+        self._resolved_at_s = self._looked_at_s = time.monotonic()
+        self._idle_interval_s = self._limits.resolved_interval_s
         self._commit_s = opened.commit_s
         self._is_suspicious = self._commit_s >= self._limits.suspicious_s
         self._renewed_count = 0
@@ -242,14 +243,31 @@ class Publisher:
         return self._audit.wait_visible(MARKER_S)
 
     def idle(self) -> None:
-        """Write a resolved record if one is due. While there are no batches, call it every ``progress_interval_s``."""
+        """Write a resolved record if one is due, else compare the topic's end if that is due.
+
+        While there are no batches, call it every ``progress_interval_s``.
+        """
         self._audit.check()
-        idle_s = time.monotonic() - self._resolved_at_s
+        limits, now_s = self._limits, time.monotonic()
+        idle_s = now_s - self._resolved_at_s
         moved = self._next_progress != self._progress
-        if idle_s >= self._limits.resolved_interval_s or (
-            moved and idle_s >= self._limits.progress_interval_s
-        ):
+        if moved and idle_s >= limits.progress_interval_s:
             self._send(None, is_last=True)
+        elif idle_s >= self._idle_interval_s:
+            interval_s = self._idle_interval_s
+            self._send(None, is_last=True)
+            self._idle_interval_s = max(interval_s, min(2 * interval_s, limits.resolved_idle_s))
+        elif now_s - self._looked_at_s >= limits.look_interval_s:
+            self._look()
+
+    def _look(self) -> None:
+        """Compare the topic's end with the last commit. Raises what the audit raises."""
+        self._request_since_s = time.monotonic()
+        try:
+            self._audit.look()
+        finally:
+            self._request_since_s = None
+        self._looked_at_s = time.monotonic()
 
     def close(self) -> None:
         """Wait for the audit, then release all clients. Raises the audit's error; repeated calls do nothing."""
@@ -388,7 +406,8 @@ class Publisher:
         self._end = end
         self._progress = self._next_progress
         self._hint = TailHint(self._progress, end + self._audit.shift)
-        self._resolved_at_s = time.monotonic()
+        self._resolved_at_s = self._looked_at_s = time.monotonic()
+        self._idle_interval_s = self._limits.resolved_interval_s
 
     def _is_committed_after(self, unknown: Retryable) -> bool:
         """Find out whether the Kafka transaction is committed: replace the instance and read the tail."""

@@ -20,6 +20,7 @@ from schemas.documents.model import (
     Account,
     ApplyRules,
     ApplyTask,
+    CaptureRules,
     CaptureTask,
     CleanupPolicy,
     CompareRules,

@@ -94,6 +94,7 @@ def _plain_capture(task: CaptureTask) -> Plain:
         **_part("topic_settings", task.topic_options),
         **({} if task.snapshot is Snapshot.NONE else {"snapshot": task.snapshot.value}),
         **_part("snapshot_limits", task.snapshot_limits),
+        **_plain_fields(task.rules),
     }
 
 

@@ -256,6 +256,19 @@ class SnapshotLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CaptureRules:
+    """How a set topic is written.
+
+    ``resolved_idle_s``: the longest time between two resolved records while nothing changes
+    (``producer.publish.config``).
+    """
+
+    compression: Annotated[TopicCompression, ADDED_LATER] = TopicCompression.LZ4
+    # Kafka closes a connection that was idle for ten minutes (connections.max.idle.ms)
+    resolved_idle_s: Annotated[float, seconds(5, 600), ADDED_LATER] = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CaptureTask:
     """Publish one source set to one topic. ``snapshot`` counts only for a topic that never had a record."""
 
@@ -267,6 +280,7 @@ class CaptureTask:
     topic_options: TopicOptions = field(default_factory=TopicOptions)
     snapshot: Snapshot = Snapshot.NONE
     snapshot_limits: SnapshotLimits = field(default_factory=SnapshotLimits)
+    rules: CaptureRules = field(default_factory=CaptureRules)
 
     @property
     def kind(self) -> TaskKind:

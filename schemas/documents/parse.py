@@ -12,8 +12,8 @@ Users write flat documents; the values in code are nested:
     upstream: {max_lag_s: 5, …}            include: ["*.*"]              lanes: 4
     heartbeat: {database: ops, …}          exclude: []                   consistency: causal
     placement: {labels: {zone: a}}         topic_settings: {…}           conflict: stop | overwrite | skip
-                                                                         safe_mode: {until_gtid: GTID set}
-                                                                         load: {parallel: 4, …}
+                                           compression: lz4              safe_mode: {until_gtid: GTID set}
+                                           resolved_idle_s: 60           load: {parallel: 4, …}
                                                                          compare: {every_h: 24, …}
                                                                          placement: {labels: {zone: a}}
 
@@ -37,6 +37,7 @@ from schemas.documents.model import (
     Account,
     ApplyRules,
     ApplyTask,
+    CaptureRules,
     CaptureTask,
     HeartbeatRules,
     Member,
@@ -150,6 +151,7 @@ def _capture(fields: Fields) -> CaptureTask:
         topic_options=_topic_settings(fields, TopicOptions),
         snapshot=fields.take("snapshot", readers.choice(Snapshot), Snapshot.NONE, needed=False),
         snapshot_limits=_take_part(fields, "snapshot_limits", SnapshotLimits),
+        rules=_take_fields(fields, CaptureRules),
     )
 
 

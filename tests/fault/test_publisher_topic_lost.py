@@ -97,19 +97,22 @@ def test_recreated_empty_topic_is_refused(rig: Rig) -> None:
     assert_refused(rig, replace(hint, end_offset=NO_END))
 
 
-@pytest.mark.parametrize("busy", [True, False], ids=["busy", "idle"])
-def test_deleting_the_topic_stops_the_publisher_in_bounded_time(rig: Rig, busy: bool) -> None:
-    """Retryable for rows and for a resolved record; the next start decides, and refuses."""
+@pytest.mark.parametrize("sent", ["rows", "resolved", "nothing"])
+def test_deleting_the_topic_stops_the_publisher_in_bounded_time(rig: Rig, sent: str) -> None:
+    """Retryable for rows, for a resolved record and for a look at the end; the next start decides, and refuses."""
     published(rig, 9)
-    rig.limits = replace(rig.limits, publish_timeout_s=4.0)
-    if not busy:
-        rig.limits = replace(rig.limits, resolved_interval_s=0.0)
+    limits = replace(rig.limits, publish_timeout_s=4.0)
+    if sent == "resolved":
+        limits = replace(limits, resolved_interval_s=0.0)
+    elif sent == "nothing":
+        limits = replace(limits, resolved_interval_s=1000.0, look_interval_s=0.0)
+    rig.limits = limits
     publisher = reopened(rig)
     rig.delete()
     batch = rig.stream(publisher).next_batch(9)
     began = time.monotonic()
     with pytest.raises(Retryable):
-        publisher.publish(batch) if busy else publisher.idle()
+        publisher.publish(batch) if sent == "rows" else publisher.idle()
     assert time.monotonic() - began < GIVEN_UP_S
     assert_refused(rig, publisher.hint)
 

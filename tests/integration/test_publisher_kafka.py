@@ -14,13 +14,15 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ConfigResource,
 )
 
+from consumer.records.pieces import Size
+from consumer.records.stream import TopicStream
 from deploy.servers import KafkaServer
 from drivers.kafka import bulk, reader, wire
 from drivers.kafka.names import transactional_id
 from drivers.kafka.reader import TopicReader
 from millrace.errors import Fatal, Fenced, Retryable
 from producer.publish import opening
-from schemas.documents import Brokers
+from schemas.documents import Brokers, TopicCompression
 from schemas.record.control import RecordKind
 from schemas.record.framing import peek_kind
 from schemas.record.row_end import read_row_end
@@ -88,6 +90,38 @@ def test_idle_topic_gets_a_resolved_record_after_the_interval(rig: Rig) -> None:
             return rig.verdict().counts.resolved >= 3
 
         eventually(has_three, what="three resolved records")
+
+
+@pytest.mark.parametrize("compression", TopicCompression)
+def test_batches_of_each_compression_are_read_back(
+    rig: Rig, kafka: KafkaServer, compression: TopicCompression
+) -> None:
+    """The audit, the verifier and the reader of apply tasks decompress them; the broker keeps the batches as sent."""
+    rig.compression = compression
+    with rig.running() as publisher:
+        publisher.publish(rig.stream(publisher).next_batch(500))
+    rig.assert_whole(500)
+    stream = TopicStream(Brokers(rig.bootstrap), rig.topic)
+    stream.seek(0)
+    kinds: list[RecordKind] = []
+    while RecordKind.RESOLVED not in kinds:
+        taken = stream.take(Size(1000, 1 << 24), wait_s=ANSWER_S)
+        assert taken is not None
+        kinds += [peek_kind(taken.values.value(at)) for at in range(len(taken.offsets))]
+    stream.close()
+    assert kinds.count(RecordKind.ROW) == 500
+    log = kafka.folder / "data" / f"{rig.topic}-0" / f"{0:020}.log"
+    assert list(TopicCompression).index(compression) in batch_codecs(log.read_bytes())
+
+
+def batch_codecs(log: bytes) -> set[int]:
+    """The codecs of the batches in a log: Kafka numbers them in the order of `TopicCompression`."""
+    codecs, at = set[int](), 0
+    while at < len(log):
+        # offset 8, size of the rest 4, leader epoch 4, magic 1, CRC 4, attributes 2: the codec is in the lowest bits
+        codecs.add(int.from_bytes(log[at + 21 : at + 23], "big") & 7)
+        at += 12 + int.from_bytes(log[at + 8 : at + 12], "big")
+    return codecs
 
 
 @pytest.mark.parametrize("door", ["bulk", "binding"])

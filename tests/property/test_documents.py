@@ -13,6 +13,7 @@ from schemas.documents import (
     ApplyRules,
     ApplyTask,
     Brokers,
+    CaptureRules,
     CaptureTask,
     CleanupPolicy,
     ClientCertificate,
@@ -193,6 +194,11 @@ TASKS: st.SearchStrategy[TaskDocument] = st.one_of(
         start=STARTS,
         tables=st.builds(TableFilter, PATTERNS.filter(bool), PATTERNS),
         snapshot_limits=st.builds(SnapshotLimits, max_threads_running=st.integers(1, 99)),
+        rules=st.builds(
+            CaptureRules,
+            compression=st.sampled_from(TopicCompression),
+            resolved_idle_s=st.integers(5, 600).map(float),
+        ),
     ),
     st.builds(
         ApplyTask,

@@ -49,6 +49,7 @@ TASK, TOPIC, SET = "shop-capture", "shop", "shop"
 LIMITS = PublisherLimits(
     resolved_interval_s=1e9,  # no clock decides here: only progress without records makes an idle resolved
     progress_interval_s=0.0,
+    look_interval_s=1e9,
     stable_timeout_s=0.05,
     audit_timeout_s=0.3,
     publish_timeout_s=1.0,

@@ -89,6 +89,8 @@ def _plain(text: str) -> dict[str, object]:
                 ("snapshot", "none", None),
                 ("snapshot_limits.max_lag_s", 30.0, None),
                 ("snapshot_limits.max_threads_running", 32, None),
+                ("compression", "lz4", None),
+                ("resolved_idle_s", 60.0, None),
             ],
         ),
     ],

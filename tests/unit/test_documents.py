@@ -7,6 +7,7 @@ import pytest
 from millrace.errors import Fatal, Retryable
 from schemas.documents import (
     ApplyTask,
+    CaptureRules,
     CaptureTask,
     Compression,
     ConflictPolicy,
@@ -22,6 +23,7 @@ from schemas.documents import (
     SetDocument,
     TableFilter,
     TlsMode,
+    TopicCompression,
     TopicOptions,
     canonical_json,
     parse_set,
@@ -472,6 +474,21 @@ def test_capture_task_may_set_topic_properties() -> None:
     for wrong in ({"min_insync_replicas": 3, "replication_factor": 2}, {"replicas": 3}, 3):
         with pytest.raises(Fatal, match="topic_settings"):
             parse_task({**plain, "topic_settings": wrong})
+
+
+def test_capture_task_chooses_compression_and_idle_records() -> None:
+    """Without a choice the document is the same as before the fields existed."""
+    plain = plain_from_yaml(CAPTURE)
+    assert isinstance(plain, dict)
+    assert not {"compression", "resolved_idle_s"} & plain_task(parse_task(plain)).keys()
+    for compression in TopicCompression:
+        task = parse_task({**plain, "compression": compression.value, "resolved_idle_s": 300})
+        assert isinstance(task, CaptureTask)
+        assert task.rules == CaptureRules(compression=compression, resolved_idle_s=300.0)
+        assert parse_task(plain_task(task)) == task
+    for wrong in ({"compression": "lzma"}, {"resolved_idle_s": 4}, {"resolved_idle_s": 601}):
+        with pytest.raises(Fatal, match=next(iter(wrong))):
+            parse_task({**plain, **wrong})
 
 
 # as authors of documents for Debezium, DM, Maxwell, replica filters or a sink write them

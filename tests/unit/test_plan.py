@@ -8,6 +8,7 @@ from millrace.cli.documents.plan import lines_of
 from schemas.documents import (
     ApplyRules,
     Brokers,
+    CaptureRules,
     CompareRules,
     ConflictPolicy,
     LoadRules,
@@ -18,6 +19,7 @@ from schemas.documents import (
     SnapshotLimits,
     Start,
     TableFilter,
+    TopicCompression,
 )
 from schemas.status import TaskReport, TaskState
 from tests.kit.control.control import a_capture, a_set, an_apply
@@ -123,6 +125,14 @@ def test_blocked_task_of_a_changed_set_stays_blocked() -> None:
         (
             replace(CAPTURE, snapshot_limits=SnapshotLimits(max_lag_s=9.0)),
             "`snapshot_limits.max_lag_s`: holds for the chunks that are not read yet",
+        ),
+        (
+            replace(CAPTURE, rules=CaptureRules(compression=TopicCompression.GZIP)),
+            "`compression`: holds for the records that are not published yet; the others stay as they are",
+        ),
+        (
+            replace(CAPTURE, rules=CaptureRules(resolved_idle_s=300.0)),
+            "`resolved_idle_s`: while nothing changes, a resolved record is written every 300 s at least",
         ),
         (
             replace(APPLY, tables=TableFilter(exclude=("shop.t",)), rules=NOT_LOADING),

@@ -167,6 +167,13 @@ def of_changed_task(
         left = [path for path in left if path not in limits]
         names = ", ".join(f"`{path}`" for path in limits)
         yield f"{names}: holds for the chunks that are not read yet"
+    if isinstance(after, CaptureTask) and "compression" in left:
+        left.remove("compression")
+        yield "`compression`: holds for the records that are not published yet; the others stay as they are"
+    if isinstance(after, CaptureTask) and "resolved_idle_s" in left:
+        left.remove("resolved_idle_s")
+        idle_s = after.rules.resolved_idle_s
+        yield f"`resolved_idle_s`: while nothing changes, a resolved record is written every {idle_s:g} s at least"
     if compare := [path for path in left if path.startswith("compare.")]:
         left = [path for path in left if path not in compare]
         names = ", ".join(f"`{path}`" for path in compare)

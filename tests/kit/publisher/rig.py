@@ -23,7 +23,7 @@ from producer.publish.config import PublisherConfig, PublisherLimits
 from producer.publish.kafka import KafkaDriver
 from producer.publish.opening import Basis, TailHint
 from producer.publish.publisher import Publisher
-from schemas.documents import Brokers
+from schemas.documents import Brokers, CaptureRules
 from schemas.documents.model import TopicOptions
 from schemas.gtid import Flavour
 from schemas.requests.decision import Decision
@@ -73,6 +73,7 @@ class Rig:
         self.ids = Ids()
         self.limits = PATIENT
         self.options = ONE_BROKER
+        self.compression = CaptureRules().compression
         self.brokers: KafkaAccess = GivenAccess(bootstrap)
         self._driver: ObservedDriver | None = None
 
@@ -88,6 +89,7 @@ class Rig:
             flavour=Flavour.MYSQL,
             limits=self.limits,
             options=self.options,
+            compression=self.compression,
         )
 
     def open(
