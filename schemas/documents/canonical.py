@@ -134,5 +134,6 @@ def _plain_publish(task: PublishTask) -> Plain:
         **_part("topic_settings", task.topics.settings),
         "records": plain_records(task.format),
         "on_change": task.on_change.value,
+        **({"accept_ddl": list(task.accept_ddl)} if task.accept_ddl else {}),
         **_placement(task.placement),
     }

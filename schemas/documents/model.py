@@ -25,6 +25,7 @@ from schemas.view.view import ALL_TABLES, View, filled
 REPLICAS_MAX = 32767  # Kafka's own limit
 LANES_MAX = 64  # target connections of one task
 PARTITIONS_MAX = 10_000  # of one output topic
+ACCEPTED_MAX = 1000  # statements that one document accepts
 SLOTS_MAX = 64  # Kafka transactions of one task that are open at once
 THREADS_MAX = 100_000  # MySQL's own limit of connections
 ADDED_LATER = "added later"  # canonical JSON leaves out the default of such a field
@@ -463,7 +464,10 @@ class OnChange(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishTask:
-    """Publish what a view makes of one set topic, to topics for subscribers at the same brokers."""
+    """Publish what a view makes of one set topic, to topics for subscribers at the same brokers.
+
+    ``accept_ddl``: the seqs of statements that the task passes, though delivered rows may differ from the view.
+    """
 
     name: str
     source: TopicAddress
@@ -472,6 +476,7 @@ class PublishTask:
     topics: OutputTopics = field(default_factory=OutputTopics)
     format: FormatOptions = DEFAULT_FORMAT
     on_change: OnChange = OnChange.CONTINUE
+    accept_ddl: tuple[int, ...] = ()
     placement: Placement = field(default_factory=Placement)
 
     @property

@@ -33,6 +33,7 @@ from schemas.documents import readers
 from schemas.documents.fields import Fields, Part, Problem, Unreadable, refuse_if_any
 from schemas.documents.kafka import take_brokers
 from schemas.documents.model import (
+    ACCEPTED_MAX,
     REPLICAS_MAX,
     Account,
     ApplyRules,
@@ -185,6 +186,9 @@ def _publish(fields: Fields) -> PublishTask:
         format=take_records(fields),
         on_change=fields.take(
             "on_change", readers.choice(OnChange), OnChange.CONTINUE, needed=False
+        ),
+        accept_ddl=fields.take_each(
+            "accept_ddl", readers.integer(1, 2**63 - 1), default=(), count_max=ACCEPTED_MAX
         ),
         placement=_take_part(fields, "placement", Placement),
     )

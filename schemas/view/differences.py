@@ -1,4 +1,6 @@
-"""The tables whose delivered rows differ under another view: pure functions, for ``plan`` and for a change of a view.
+"""The tables whose delivered rows differ under another view. Apart: `plan` asks, and no task.
+
+Pure functions:
 
     differences(old, new, tables)    the tables, by their structures
     changed_patterns(old, new)       the patterns of rules that may decide differently, if no structure is known

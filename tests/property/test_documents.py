@@ -232,6 +232,7 @@ TASKS: st.SearchStrategy[TaskDocument] = st.one_of(
         topics=TOPICS,
         format=FORMATS,
         on_change=st.sampled_from(OnChange),
+        accept_ddl=st.lists(st.integers(1, 2**63 - 1), max_size=3).map(tuple),
         placement=PLACEMENTS,
     ),
 )

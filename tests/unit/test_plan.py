@@ -13,6 +13,8 @@ from schemas.documents import (
     ConflictPolicy,
     LoadRules,
     Member,
+    OnChange,
+    PublishTask,
     RelayMode,
     RelayRules,
     SafeMode,
@@ -22,6 +24,7 @@ from schemas.documents import (
     TopicCompression,
 )
 from schemas.status import TaskReport, TaskState
+from schemas.view.view import TableRule, View
 from tests.kit.control.control import a_capture, a_set, an_apply
 from tests.kit.control.tree import documents_of, wanted_of
 from zk.changes.changes import Action, Plan, Problem, make_plan
@@ -185,6 +188,27 @@ def test_changed_start_counts_while_nothing_was_done() -> None:
     assert "`start`: begins after 0-1-3, or after the progress" in _effects(plan, APPLY.name)
     loads = _plan(replace(APPLY, start=Start(is_load=True)), report=idle)
     assert "`start`: begins with a load of all its tables, or after" in _effects(loads, APPLY.name)
+
+
+def test_changed_view_names_the_tables_whose_rows_differ() -> None:
+    """Also the topics that they are in from then on, and the statements that an operator accepts."""
+    rules = (TableRule("shop.a"), TableRule("shop.b_*"))
+    task = PublishTask(name="public", source=APPLY.source, view=View(rules))
+    changed = replace(
+        task,
+        view=View((rules[0], replace(rules[1], drop=("note",)))),
+        on_change=OnChange.NEW_TOPICS,
+        accept_ddl=(7, 9),
+    )
+    plan = make_plan(documents_of(*CLUSTER, task), wanted_of(*CLUSTER, changed), {})
+    effects = _effects(plan, "public")
+    assert (
+        "`tables`: rows of tables that match shop.b_* may differ from the next row on, in new topics"
+        in effects
+    )
+    assert "`accept_ddl`: statements that pass, and rows before them stay as they are: 7, 9" in (
+        effects
+    )
 
 
 def test_unwanted_documents_are_deleted_only_on_request() -> None:

@@ -139,3 +139,12 @@ def test_prefix_of_topics_ends_at_the_first_place() -> None:
     assert OutputTopics().prefix("t") == "t."
     assert OutputTopics(pattern="public.{table}").prefix("t") == "public."
     assert OutputTopics(pattern="{table}").prefix("t") == ""
+
+
+def test_accepted_statements_are_numbers_of_records() -> None:
+    """A document without them has no such field."""
+    task = _task("accept_ddl: [4711, 4712]\n")
+    assert task.accept_ddl == (4711, 4712)
+    assert plain_task(task)["accept_ddl"] == [4711, 4712]
+    assert "accept_ddl" not in plain_task(_task())
+    assert "accept_ddl[0]" in _problems("accept_ddl: [0]\n")

@@ -2,6 +2,8 @@
 
 import pytest
 
+from consumer.view.ddl import check_statement
+from millrace.errors import Fatal
 from schemas.gtid import Flavour
 from schemas.record.control import (
     DdlRecord,
@@ -298,6 +300,21 @@ def test_column_that_is_not_kept_may_use_hidden_ones() -> None:
     assert effect_of(add, View((rule,)), TABLES).passes
     modify = _record("ALTER TABLE t MODIFY free TEXT AS (UPPER(card))")
     assert not effect_of(modify, View((rule,)), TABLES).passes
+
+
+def test_statement_that_needs_a_decision_stops_the_task() -> None:
+    """The error has its seq, the columns and the reasons; the operator accepts it by its seq."""
+    record = _record("ALTER TABLE t DROP card, MODIFY kind TEXT")
+    with pytest.raises(Fatal) as refusal:
+        check_statement(record, VIEW, tables=TABLES, accepted=(6, 8))
+    assert refusal.value.code == "MR-5204"
+    assert refusal.value.message == (
+        "the statement at seq 7 needs a decision: d.t.card: mask names it;"
+        " d.t.kind: where uses it, and its values may change"
+    )
+    assert "--tables d.t`" in refusal.value.fix
+    check_statement(record, VIEW, tables=TABLES, accepted=(7,))
+    check_statement(_record("ALTER TABLE t ADD x INT"), VIEW, tables=TABLES, accepted=())
 
 
 def test_ansi_quotes_are_read_by_the_sql_mode() -> None:

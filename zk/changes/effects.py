@@ -11,6 +11,7 @@ from schemas.documents import (
     ApplyTask,
     CaptureTask,
     FieldChange,
+    OnChange,
     PublishTask,
     Reader,
     RelayMode,
@@ -22,7 +23,10 @@ from schemas.documents import (
 )
 from schemas.documents.fields import shortened
 from schemas.status import TaskReport
+from schemas.view.differences import changed_patterns
 
+_VIEW_PATHS = ("tables", "include", "exclude")
+_PATTERNS_SHOWN = 20
 LATER = "holds for the changes that are not {done} yet"
 
 
@@ -142,6 +146,10 @@ def of_changed_task(
     for path, text in _moves(before, after):
         left.remove(path)
         yield f"`{path}`: {text}"
+    if isinstance(before, PublishTask) and isinstance(after, PublishTask):
+        for path, text in _of_publish(before, after, left):
+            left.remove(path)
+            yield f"`{path}`: {text}"
     tables = [path for path in left if path in ("include", "exclude")]
     if tables:
         left = [path for path in left if path not in tables]
@@ -182,6 +190,25 @@ def of_changed_task(
         done = "published" if isinstance(after, CaptureTask) else "applied"
         names = ", ".join(f"`{path}`" for path in left)
         yield f"{names}: " + LATER.format(done=done)
+
+
+def _of_publish(
+    before: PublishTask, after: PublishTask, paths: Collection[str]
+) -> Iterator[tuple[str, str]]:
+    """The effects of the fields that only a publish task has."""
+    if paths_of_view := [path for path in _VIEW_PATHS if path in paths]:
+        patterns = ", ".join(changed_patterns(before.view, after.view)[:_PATTERNS_SHOWN])
+        where = "in new topics" if after.on_change is OnChange.NEW_TOPICS else "in their topics"
+        differ = f"rows of tables that match {patterns} may differ from the next row on, {where}"
+        for path in paths_of_view:
+            yield path, differ if patterns else "the view stays the same"
+    if "accept_ddl" in paths:
+        added = [seq for seq in after.accept_ddl if seq not in before.accept_ddl]
+        numbers = ", ".join(map(str, added)) or "none"
+        yield (
+            "accept_ddl",
+            f"statements that pass, and rows before them stay as they are: {numbers}",
+        )
 
 
 def _compared(before: TaskDocument, after: TaskDocument) -> str:

@@ -1,1 +1,0 @@
-"""Debezium's connectors beside publish tasks: the same binlog, records compared field by field."""
