@@ -9,6 +9,8 @@
     text_rows     turns rows of a server's text protocol into text for a statement
     conditions    evaluates the condition of a view
     changes       what a view makes of the rows of a table
+    masks         writes the images of changes again, with masked values
+    sha256        HMACs of many messages at once
     json_numbers  finds JSON texts with numbers that a server reading them would change
 
 The code is Python compiled by numba: no build step, no GIL. All functions take and return numpy arrays;

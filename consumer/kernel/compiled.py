@@ -20,6 +20,7 @@ Bytes: TypeAlias = NDArray[np.uint8]
 Ints: TypeAlias = NDArray[np.int64]
 Hashes: TypeAlias = NDArray[np.uint64]
 Letters: TypeAlias = NDArray[np.uint32]  # the tables of ``drivers.mysql.collation``
+Words: TypeAlias = NDArray[np.uint32]
 Offsets: TypeAlias = NDArray[np.integer[NBitBase]]  # Arrow's: 32 or 64 bits
 
 int64 = cast(Callable[[SupportsInt], int], np.int64)  # in kernels: a number of 64 bits

@@ -47,7 +47,7 @@ def measure(firsts: Ints, cells: Ints, shape: Ints) -> Ints:
 
 
 @compiled
-def _put_number(out: Bytes, at: int, value: np.uint64) -> int:
+def put_number(out: Bytes, at: int, value: np.uint64) -> int:
     """Write the digits of an unsigned 64-bit number; returns the position after them."""
     digits = 1
     rest = value // np.uint64(10)
@@ -64,8 +64,8 @@ def _put_number(out: Bytes, at: int, value: np.uint64) -> int:
 def _put_signed(out: Bytes, at: int, value: int) -> int:
     if value < 0:
         out[at] = MINUS
-        return _put_number(out, at + 1, np.uint64(0) - np.uint64(value))
-    return _put_number(out, at, np.uint64(value))
+        return put_number(out, at + 1, np.uint64(0) - np.uint64(value))
+    return put_number(out, at, np.uint64(value))
 
 
 @compiled
@@ -118,7 +118,7 @@ def _put_double(out: Bytes, at: int, bits: int) -> int:
         at += 1
         bits &= int64(0x7FFFFFFFFFFFFFFF)
     digits, exponent = shortest(bits) if bits else (0, 0)
-    at = _put_number(out, at, np.uint64(digits))
+    at = put_number(out, at, np.uint64(digits))
     out[at] = 101
     return _put_signed(out, at + 1, int64(exponent))
 
@@ -199,7 +199,7 @@ def put_literal(
         unsigned = np.uint64(0)
         for place in range(start, end):
             unsigned = unsigned << np.uint64(8) | np.uint64(data[place])
-        return _put_number(out, at, unsigned)
+        return put_number(out, at, unsigned)
     if kind == BYTES:
         return _put_quoted(out, _put_text(out, at, binary), data, start, end)
     out[at] = 78  # NULL

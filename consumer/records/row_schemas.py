@@ -17,7 +17,7 @@ from consumer.records.numbers import Ints
 from schemas.record.row_layout import RowLayout, parse_row_layout
 from schemas.table.structure import Column, TypeCode
 
-_KINDS = {
+KINDS = {
     "null": walk.NULL,
     "int": walk.INT,
     "long": walk.INT,
@@ -126,7 +126,7 @@ def _columns(layout: RowLayout) -> list[tuple[Column, tuple[str, ...]]]:
 
 
 def _line(column: Column, branches: tuple[str, ...]) -> list[int]:
-    kinds = [_KINDS[branch] for branch in branches]
+    kinds = [KINDS[branch] for branch in branches]
     if is_decimal(column):
         kinds = [walk.DECIMAL if kind == walk.BYTES else kind for kind in kinds]
     return [len(kinds), *kinds, *[0] * (walk.PROGRAM_WIDTH - 1 - len(kinds))]

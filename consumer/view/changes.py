@@ -1,8 +1,10 @@
 """The changes of one table in a batch, as a view shows them: the input of a format.
 
 A line is one change. Its images begin at cells of ``cells``, whose places are in ``payload``; an image has one cell for
-each column of the table. Lines are in the order of the records. The rest of a record, such as its position in the
-source, is in the batch's own payload, which may be another one.
+each column of the table. Lines are in the order of the records.
+
+Without a mask, payload and cells are those of the batch. With one, they have nothing but what the view lets pass. The
+rest of a record, such as its position in the source, is in the batch's own payload: ``rows.values``.
 """
 
 from dataclasses import dataclass
@@ -22,6 +24,7 @@ from consumer.kernel.changes import (
 )
 from consumer.records.numbers import Ints, RecordNumbers
 from consumer.records.rows import Rows
+from consumer.view.masks import masked
 from consumer.view.program import ViewProgram
 from millrace.errors import Fatal
 
@@ -57,7 +60,10 @@ def make_changes(program: ViewProgram, rows: Rows, numbers: RecordNumbers) -> Ch
     )
     if stopped >= 0:
         raise _unreadable(program, rows, stopped)
-    return Changes(payload, rows.cells, lines[:count])
+    lines, cells = lines[:count], rows.cells
+    if program.masks is not None:
+        payload, cells = masked(program.masks, program.layout, rows, lines)
+    return Changes(payload, cells, lines)
 
 
 def _unreadable(program: ViewProgram, rows: Rows, number: int) -> Fatal:

@@ -1,8 +1,10 @@
-"""A view of one table as arrays for kernels, made once for each structure that it has. Apart: a turn makes it, too."""
+"""A view of one table as arrays for kernels, made once for each structure that it has. Apart: a turn makes it once."""
 
 from dataclasses import dataclass
 
 from consumer.view.conditions import Program, make_program
+from consumer.view.mask_keys import MaskKeys
+from consumer.view.masks import Masks, make_masks
 from millrace.errors import Fatal
 from schemas.record.row_layout import RowLayout
 from schemas.view.condition import Condition, Op
@@ -15,11 +17,12 @@ _ALL_ROWS = Condition("", (), 0)
 
 @dataclass(frozen=True, slots=True)
 class ViewProgram:
-    """``condition`` without lines admits all rows."""
+    """``condition`` without lines admits all rows; without ``masks`` the values are those of the records."""
 
     view: TableView
     layout: RowLayout
     condition: Program
+    masks: Masks | None = None
 
     @property
     def width(self) -> int:
@@ -45,7 +48,9 @@ def view_of(view: View, layout: RowLayout) -> TableView | None:
         raise Fatal("MR-5201", f"{table.full_name}: {problem}{omitted}") from problem
 
 
-def make_view_program(view: TableView, layout: RowLayout) -> ViewProgram:
-    """The program of ``view_of`` the same layout."""
-    assert not any(column.mask for column in view.columns), "masks are not computed yet"
-    return ViewProgram(view, layout, make_program(view.condition or _ALL_ROWS))
+def make_view_program(
+    view: TableView, layout: RowLayout, keys: MaskKeys | None = None
+) -> ViewProgram:
+    """The program of ``view_of`` the same layout. ``keys`` are those of all tables; errors as ``make_masks``."""
+    condition = make_program(view.condition or _ALL_ROWS)
+    return ViewProgram(view, layout, condition, make_masks(view, layout, keys or MaskKeys()))

@@ -224,6 +224,8 @@ def _problem(mask: Mask, column: Column, *, is_key: bool) -> str | None:
             return (
                 "a collation without padding that ends in _bin: the key calls different texts equal"
             )
+        if is_key and any(label and label.isdecimal() for label in column.type.labels):
+            return "labels that are not numbers: a value without a label is a number"
         return None
     if is_key:
         return f"{MaskKind.HMAC}, which leaves keys different"

@@ -17,10 +17,11 @@ and prints it; ``table_view`` applies it to the structure of a table.
 """
 
 import hashlib
+import hmac
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from schemas.table.table_filter import SYSTEM_DATABASES, TableFilter, stars
@@ -40,11 +41,15 @@ class MaskKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """``secret`` is the reference of the HMAC's key, ``length`` the number of characters that TRUNCATE leaves."""
+    """``secret`` is the reference of the HMAC's key, ``length`` the number of characters that TRUNCATE leaves.
+
+    ``fingerprint`` is that of the key, if a task has read it: a document has none.
+    """
 
     kind: MaskKind
     secret: str = ""
     length: int = 0
+    fingerprint: str = ""
 
     def __str__(self) -> str:
         content = self.secret or (str(self.length) if self.kind is MaskKind.TRUNCATE else "")
@@ -120,9 +125,46 @@ class View:
         return tables if view_of_filter(tables) == self else None
 
     @property
+    def secrets(self) -> tuple[str, ...]:
+        """The references of all secrets, each once."""
+        masks = (mask for rule in self.rules for _, mask in rule.masks)
+        return tuple(sorted({mask.secret for mask in masks if mask.secret}))
+
+    def with_fingerprints(self, fingerprints: Mapping[str, str]) -> "View":
+        """The view whose masks are computed with these secrets alone, by reference."""
+        return View(
+            tuple(
+                replace(
+                    rule,
+                    masks=tuple(
+                        (name, replace(mask, fingerprint=fingerprints.get(mask.secret, "")))
+                        for name, mask in rule.masks
+                    ),
+                )
+                for rule in self.rules
+            )
+        )
+
+    @property
     def hash(self) -> str:
-        """SHA-256 in hex: equal for equal views, whatever the order and spelling of their document."""
-        return hashlib.sha256(json.dumps(plain_view(self), sort_keys=True).encode()).hexdigest()
+        """SHA-256 in hex: equal for equal views, whatever the order and spelling of their document.
+
+        It depends on the secrets' fingerprints, if the view has them.
+        """
+        fingerprints = {
+            mask.secret: mask.fingerprint
+            for rule in self.rules
+            for _, mask in rule.masks
+            if mask.fingerprint
+        }
+        plain: list[object] = [*plain_view(self), *([fingerprints] if fingerprints else [])]
+        return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
+
+
+def secret_fingerprint(secret: str) -> str:
+    """Differs between secrets and does not show them: a part of an HMAC with the secret as its key."""
+    digest = hmac.new(secret.encode(), b"millrace: fingerprint of a mask's secret", "sha256")
+    return digest.hexdigest()[:16]
 
 
 ALL_TABLES = View((TableRule("*.*"),))

@@ -255,6 +255,7 @@ PROVOCATIONS: Mapping[str, str] = {
     "MR-5136": "test_second_comparison_of_a_task_is_refused",
     "MR-5201": "test_rule_that_does_not_suit_a_table_has_a_code",
     "MR-5202": "test_text_that_is_not_valid_stops_a_view",
+    "MR-5203": "test_changed_secret_of_a_mask_is_refused",
     "MR-5204": "test_statement_that_needs_a_decision_stops_the_task",
     "MR-6001": "test_single_gtid_parses_only_one_transaction",
     "MR-6002": "test_decreasing_mariadb_sequence_is_refused",

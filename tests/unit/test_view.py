@@ -125,6 +125,18 @@ def test_masked_and_added_columns_have_their_own_types() -> None:
     assert columns["shard"].type.is_text
 
 
+def test_masked_key_has_no_labels_that_are_numbers() -> None:
+    """An ENUM without a label is its number, which would have the HMAC of the label."""
+    for labels, is_refused in ((("a", "b"), False), (("a", "0"), True)):
+        kind = Column("kind", ColumnType(TypeCode.ENUM, 1, labels=labels), False)
+        table = TableSchema("shop_eu", "orders_7", (kind,), primary_key=(0,))
+        if is_refused:
+            with pytest.raises(RuleProblem, match="labels that are not numbers"):
+                _of_orders(table, mask={"kind": "hmac-sha256(file:/run/salt)"})
+        else:
+            assert _of_orders(table, mask={"kind": "hmac-sha256(file:/run/salt)"}).key == (0,)
+
+
 def test_rules_may_name_a_column_that_was_not_logged() -> None:
     """The rows of an UPDATE are without it, those of an INSERT have it. A condition can't read it."""
     present = [column.name != "born" for column in ORDERS.columns]

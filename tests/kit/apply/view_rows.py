@@ -1,11 +1,12 @@
 """Rows of one table as records, and what a view makes of them, as Python values."""
 
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from consumer.kernel.walk import OK
+from consumer.kernel import walk
 from consumer.records.numbers import RecordNumbers
 from consumer.records.row_schemas import RowSchemas, make_programs
 from consumer.records.rows import Rows, walk_values
@@ -53,7 +54,7 @@ def walked(table: TableSchema, rows: Sequence[Row]) -> Rows:
     values = [value for value in stream.values if value[5] in (0, 2)]
     programs = make_programs(RowSchemas({100: envelope_schema(SET, table).text}))
     batch = walk_values(values_of(values), programs)
-    assert batch.status == OK
+    assert batch.status == walk.OK
     return batch
 
 
@@ -64,3 +65,29 @@ def changes_of(view: View, rows: Rows) -> Changes:
     assert table_view is not None
     program = make_view_program(table_view, layout)
     return make_changes(program, rows, RecordNumbers(np.arange(len(rows))))
+
+
+def image(changes: Changes, first: int, width: int) -> tuple[object, ...] | None:
+    """The values of one image; ABSENT for a column that is not in the view."""
+    if first < 0:
+        return None
+    return tuple(_value(changes, first + column) for column in range(width))
+
+
+ABSENT = "absent"
+
+
+def _value(changes: Changes, cell: int) -> object:
+    kind, start, end = map(int, changes.cells[cell])
+    content = changes.payload[start:end].tobytes()
+    if kind < 0 or kind == walk.NULL:
+        return ABSENT if kind < 0 else None
+    if kind == walk.INT:
+        value, stop = walk.read_long(changes.payload, start, end)
+        assert stop == end
+        return int(value)
+    if kind == walk.DECIMAL:
+        return int.from_bytes(content, "big", signed=True)
+    if kind in (walk.FLOAT, walk.DOUBLE):
+        return struct.unpack("<f" if kind == walk.FLOAT else "<d", content)[0]
+    return content.decode() if kind == walk.STRING else content
