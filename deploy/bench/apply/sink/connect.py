@@ -120,8 +120,12 @@ class ConnectWorker(Server):
 
     def check(self, name: str) -> None:
         """Fatal MR-8004 if the connector or one of its tasks has failed."""
-        if trace := failure_of(self._ask("GET", f"connectors/{name}/status")):
+        if trace := self.failure(name):
             raise Fatal("MR-8004", f"connector {name} failed: {trace}")
+
+    def failure(self, name: str) -> str | None:
+        """The trace of the connector or of its task that failed; None if none did."""
+        return failure_of(self._ask("GET", f"connectors/{name}/status"))
 
     def _wait_stopped(self, name: str) -> None:
         deadline = time.monotonic() + WAIT_S

@@ -1,0 +1,253 @@
+"""Compares two streams of Debezium records field by field.
+
+Records are paired by table and, in it, by the source's position, row and operation; a tombstone belongs to the record
+before it. Each pair gives leaves: a path in the record and a value. A leaf that differs makes a ``Difference``, where
+the column's name is replaced by its type, so that one entry is for all columns of a type.
+
+    part    topic, record, key, value, key schema, value schema
+    field   `source.ts_us`, `after.COLUMN`, `after.COLUMN.default`
+    kind    differs, only Debezium, only Millrace
+
+Numbers are equal if they have the same value and sign (1E+2 is 100.0), texts if they have the same characters.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+from tests.kit.debezium.connectors import Record
+
+Json: TypeAlias = Any
+Table: TypeAlias = tuple[str, str]
+TypeOf: TypeAlias = Callable[[Table, str], str]  # of a column
+_IMAGES = ("before", "after")
+_COLUMN = "COLUMN"
+EXAMPLES_MAX = 3
+
+
+class Kind(StrEnum):
+    DIFFERS = "differs"
+    ONLY_DEBEZIUM = "only Debezium"
+    ONLY_MILLRACE = "only Millrace"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Difference:
+    """``type``: of the column, or empty for a field that is not of a column."""
+
+    part: str
+    field: str
+    type: str
+    kind: Kind
+
+    def __str__(self) -> str:
+        return f"{self.part} {self.field} [{self.type}] {self.kind}"
+
+
+@dataclass
+class Result:
+    """How many fields were compared, and which differ, how often, with examples."""
+
+    fields: int = 0
+    records: int = 0
+    counts: Counter[Difference] = field(default_factory=Counter)
+    examples: dict[Difference, list[str]] = field(default_factory=dict)
+
+    def add(self, difference: Difference, example: str) -> None:
+        self.counts[difference] += 1
+        shown = self.examples.setdefault(difference, [])
+        if len(shown) < EXAMPLES_MAX and example not in shown:
+            shown.append(example)
+
+    def merge(self, other: "Result") -> None:
+        """Add what another comparison has."""
+        self.fields += other.fields
+        self.records += other.records
+        self.counts.update(other.counts)
+        for difference, examples in other.examples.items():
+            shown = self.examples.setdefault(difference, [])
+            shown.extend(examples[: EXAMPLES_MAX - len(shown)])
+
+
+@dataclass(frozen=True, slots=True)
+class _Parsed:
+    """A record of a table. ``place``: what pairs it with the other side's."""
+
+    table: Table
+    topic: str
+    place: tuple[object, ...]
+    key: Json
+    value: Json
+    key_schema: Json
+    value_schema: Json
+
+
+def compare(debezium: Sequence[Record], millrace: Sequence[Record], type_of: TypeOf) -> Result:
+    """The fields of all records of tables."""
+    result = Result()
+    theirs, ours = _by_table(debezium), _by_table(millrace)
+    for table in sorted(theirs.keys() | ours.keys()):
+        _compare_table(result, theirs.get(table, {}), ours.get(table, {}), type_of)
+    return result
+
+
+def _by_table(records: Sequence[Record]) -> dict[Table, dict[tuple[object, ...], _Parsed]]:
+    """The records by table and place, in the stream's order. Records that are of no table are left out."""
+    tables: dict[Table, dict[tuple[object, ...], _Parsed]] = {}
+    last: dict[str, _Parsed] = {}
+    for record in records:
+        key_schema, key = _split(record.key)
+        value_schema, value = _split(record.value)
+        if value is None:
+            before = last.get(record.topic)
+            assert before is not None, f"{record.topic} begins with a tombstone"
+            table, place = before.table, (*before.place, "tombstone")
+        elif "source" in value and "op" in value:
+            source = value["source"]
+            table = (source["db"], source["table"])
+            place = (source["file"], source["pos"], source["row"], value["op"])
+        else:
+            continue
+        parsed = _Parsed(table, record.topic, place, key, value, key_schema, value_schema)
+        last[record.topic] = parsed
+        places = tables.setdefault(table, {})
+        assert place not in places, f"{record.topic} has two records of {place}"
+        places[place] = parsed
+    return tables
+
+
+def _split(part: bytes | None) -> tuple[Json, Json]:
+    """Schema and payload; the schema is None if the converter wrote none."""
+    if part is None:
+        return None, None
+    read = json.loads(part, parse_float=Decimal)
+    if isinstance(read, dict) and read.keys() == {"schema", "payload"}:
+        return read["schema"], read["payload"]
+    return None, read
+
+
+def _compare_table(
+    result: Result,
+    theirs: Mapping[tuple[object, ...], _Parsed],
+    ours: Mapping[tuple[object, ...], _Parsed],
+    type_of: TypeOf,
+) -> None:
+    for side, others, kind in (
+        (theirs, ours, Kind.ONLY_DEBEZIUM),
+        (ours, theirs, Kind.ONLY_MILLRACE),
+    ):
+        for place, record in side.items():
+            if place not in others:
+                type_ = type_of(record.table, "")
+                result.add(
+                    Difference("record", str(place[3:]), type_, kind), f"{record.value}"[:300]
+                )
+    both = [place for place in theirs if place in ours]
+    order = [place for place in ours if place in theirs]
+    if both != order:
+        result.add(Difference("record", "order", "", Kind.DIFFERS), f"{both[:5]} {order[:5]}")
+    for place in both:
+        _compare_record(result, theirs[place], ours[place], type_of)
+
+
+def _compare_record(result: Result, their: _Parsed, our: _Parsed, type_of: TypeOf) -> None:
+    result.records += 1
+    where = f"{'.'.join(their.table)} {their.place[3:]}"
+    parts = (
+        ("topic", _leaf(their.topic), _leaf(our.topic)),
+        ("key", _key_leaves(their.key), _key_leaves(our.key)),
+        ("value", _value_leaves(their.value), _value_leaves(our.value)),
+        ("key schema", _schema_leaves(their.key_schema), _schema_leaves(our.key_schema)),
+        ("value schema", _schema_leaves(their.value_schema), _schema_leaves(our.value_schema)),
+    )
+    for part, theirs, ours in parts:
+        their_leaves, our_leaves = dict(theirs), dict(ours)
+        for path in their_leaves.keys() | our_leaves.keys():
+            result.fields += 1
+            if path not in our_leaves:
+                kind, shown = Kind.ONLY_DEBEZIUM, f"{their_leaves[path]!r}"
+            elif path not in their_leaves:
+                kind, shown = Kind.ONLY_MILLRACE, f"{our_leaves[path]!r}"
+            elif not _equal(their_leaves[path], our_leaves[path]):
+                kind = Kind.DIFFERS
+                shown = f"{their_leaves[path]!r:.200} / {our_leaves[path]!r:.200}"
+            else:
+                continue
+            result.add(
+                _difference(part, path, kind, their.table, type_of), f"{where}: {shown:.400}"
+            )
+
+
+Path: TypeAlias = tuple[str, ...]
+Leaves: TypeAlias = Iterable[tuple[Path, object]]
+
+
+def _difference(part: str, path: Path, kind: Kind, table: Table, type_of: TypeOf) -> Difference:
+    """``path`` with the column's name replaced."""
+    is_image = path[:1] and path[0] in _IMAGES and len(path) > 1
+    is_key = part.startswith("key") and len(path) > 0 and not path[-1].startswith("@")
+    at = 1 if is_image else 0 if part.startswith("key") and path and path[0][:1] != "@" else -1
+    if at < 0 or not (is_image or is_key or part == "key schema"):
+        return Difference(part, ".".join(path), "", kind)
+    shown = (*path[:at], _COLUMN, *path[at + 1 :])
+    return Difference(part, ".".join(shown), type_of(table, path[at]), kind)
+
+
+def _leaf(value: object) -> Leaves:
+    yield (), value
+
+
+def _key_leaves(key: Json) -> Leaves:
+    if key is None:
+        yield ("@key",), None
+        return
+    yield ("@fields",), tuple(key)
+    yield from _walk(key, ())
+
+
+def _value_leaves(value: Json) -> Leaves:
+    if value is None:
+        yield (), None
+        return
+    yield ("@fields",), tuple(value)
+    for image in _IMAGES:
+        if value.get(image) is not None:
+            yield (f"@{image} fields",), tuple(value[image])
+    yield from _walk(value, ())
+
+
+def _walk(value: Json, path: Path) -> Iterator[tuple[Path, object]]:
+    """The leaves of nested objects; a null and an array are leaves."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _walk(inner, (*path, name))
+    else:
+        yield path, value
+
+
+def _schema_leaves(schema: Json, path: Path = ()) -> Leaves:
+    """The properties of a schema and, under their names, of its fields."""
+    if schema is None:
+        return
+    for name, value in schema.items():
+        if name == "fields":
+            yield (*path, "@fields"), tuple(inner["field"] for inner in value)
+            for inner in value:
+                yield from _schema_leaves(inner, (*path, inner["field"]))
+        elif name == "parameters":
+            yield from (((*path, "@parameters", each), text) for each, text in value.items())
+        elif name != "field":
+            yield (*path, f"@{name}"), value
+
+
+def _equal(one: object, other: object) -> bool:
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, int | Decimal) and isinstance(other, int | Decimal):
+        both = Decimal(one), Decimal(other)
+        return both[0] == both[1] and both[0].is_signed() == both[1].is_signed()
+    return type(one) is type(other) and one == other

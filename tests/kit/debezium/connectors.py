@@ -1,0 +1,260 @@
+"""Debezium's connectors on Kafka Connect: their records about a script of SQL, once for each variant of their options.
+
+Every connector follows the binlog before the script begins, so no record is of a snapshot. All run in one JVM. Events
+that Debezium can't read are left out with a warning in its log, as ``…failure.handling.mode`` says.
+"""
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+
+from deploy.bench.apply.sink.connect import ConnectWorker, SinkJars, fetch_connector
+from deploy.bench.capture.debezium.peer import fetch_debezium
+from deploy.servers import Account, DatabaseServer
+from schemas.gtid import Flavour
+from tests.kit.waiting import PATIENCE_S, eventually
+
+IVY_FILE = Path(__file__).with_name("ivy.xml")
+PROBE = "debezium_probe"
+ACCOUNT = Account("debezium", "debezium-secret")
+PRIVILEGES = "SELECT, RELOAD, LOCK TABLES, SHOW DATABASES, REPLICATION SLAVE, REPLICATION CLIENT"
+_JSON = "org.apache.kafka.connect.json.JsonConverter"
+_CONNECTORS = {
+    Flavour.MYSQL: "io.debezium.connector.mysql.MySqlConnector",
+    Flavour.MARIADB: "io.debezium.connector.mariadb.MariaDbConnector",
+}
+READ_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A set of options. ``has_schemas``: each record holds its schema, as Connect's JsonConverter writes it."""
+
+    name: str
+    options: Mapping[str, str]
+    has_schemas: bool = False
+
+
+VARIANTS = (
+    Variant("default", {"provide.transaction.metadata": "true"}, has_schemas=True),
+    Variant("plain", {"tombstones.on.delete": "false"}),
+    Variant(
+        "connect",
+        {
+            "decimal.handling.mode": "double",
+            "time.precision.mode": "connect",
+            "bigint.unsigned.handling.mode": "precise",
+            "binary.handling.mode": "base64",
+        },
+        has_schemas=True,
+    ),
+    Variant(
+        "text",
+        {
+            "decimal.handling.mode": "string",
+            "time.precision.mode": "isostring",
+            "binary.handling.mode": "base64-url-safe",
+        },
+        has_schemas=True,
+    ),
+    Variant(
+        "microseconds",
+        {"time.precision.mode": "microseconds", "binary.handling.mode": "hex"},
+        has_schemas=True,
+    ),
+    Variant("nanoseconds", {"time.precision.mode": "nanoseconds"}, has_schemas=True),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record of a topic, as bytes; ``value`` is None in a tombstone."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    offset: int = 0
+
+    def plain(self) -> Mapping[str, object]:
+        """The record as JSON has it, for a file."""
+        texts = [None if part is None else part.decode() for part in (self.key, self.value)]
+        return {"topic": self.topic, "key": texts[0], "value": texts[1]}
+
+
+def fetch_for(flavour: Flavour) -> SinkJars:
+    """The connector of a flavour, fetched if it is missing."""
+    if flavour is Flavour.MYSQL:
+        return fetch_debezium()
+    return fetch_connector("debezium-mariadb", size_mb=45, ivy_file=IVY_FILE)
+
+
+def debezium_records(
+    server: DatabaseServer,
+    bootstrap: str,
+    folder: Path,
+    script: Callable[[], object],
+    *,
+    databases: Sequence[str],
+    variants: Sequence[Variant] = VARIANTS,
+) -> dict[str, list[Record]]:
+    """Debezium's records about ``script`` by the variant's name; topics in the order of their names."""
+    server.create_account(ACCOUNT, PRIVILEGES)
+    server.execute(f"CREATE DATABASE IF NOT EXISTS {PROBE}")
+    server.execute(f"CREATE TABLE IF NOT EXISTS {PROBE}.t (id INT PRIMARY KEY AUTO_INCREMENT)")
+    worker = ConnectWorker(folder / "connect", fetch_for(server.flavour), bootstrap)
+    try:
+        worker.start()
+        for number, variant in enumerate(variants):
+            settings = _settings(server, folder, variant, number, databases)
+            worker.create(variant.name, settings)
+            worker.resume_tasks(variant.name)
+        _wait_for_probe(server, worker, bootstrap, variants)
+        script()
+        _wait_for_probe(server, worker, bootstrap, variants)
+        for variant in variants:
+            worker.stop_tasks(variant.name)
+    finally:
+        worker.stop()
+    return {
+        variant.name: [
+            record
+            for record in topic_records(bootstrap, f"{variant.name}.")
+            if not record.topic.startswith(f"{variant.name}.{PROBE}.")
+        ]
+        for variant in variants
+    }
+
+
+def topic_records(bootstrap: str, prefix: str, *, is_exact: bool = False) -> list[Record]:
+    """All records of the topics with this prefix, or of the one with this name; of one partition in its order."""
+    with closing(_consumer(bootstrap)) as consumer:
+        topics = consumer.list_topics(timeout=READ_S * 30).topics
+        partitions = [
+            (name, partition)
+            for name in sorted(topics)
+            if (name == prefix if is_exact else name.startswith(prefix))
+            for partition in sorted(topics[name].partitions)
+        ]
+        records = _read_to_ends(consumer, partitions)
+        return [record for each in partitions for record in records[each]]
+
+
+def _consumer(bootstrap: str) -> Consumer:
+    return Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "debezium-comparison",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+            "fetch.message.max.bytes": 64 << 20,
+        }
+    )
+
+
+def _read_to_ends(
+    consumer: Consumer, partitions: Sequence[tuple[str, int]]
+) -> dict[tuple[str, int], list[Record]]:
+    records: dict[tuple[str, int], list[Record]] = {each: [] for each in partitions}
+    waiting = set(partitions)
+    consumer.assign([TopicPartition(*each, OFFSET_BEGINNING) for each in partitions])
+    deadline = time.monotonic() + PATIENCE_S
+    while waiting and time.monotonic() < deadline:
+        message = consumer.poll(READ_S)
+        if message is None:
+            continue
+        place = (str(message.topic()), int(message.partition() or 0))
+        error = message.error()
+        if error is None:
+            records[place].append(
+                Record(place[0], message.key(), message.value(), int(message.offset() or 0))
+            )
+        elif error.code() == KafkaError._PARTITION_EOF:
+            waiting.discard(place)
+        else:
+            raise AssertionError(f"{place[0]}: {error.str()}")
+    assert not waiting, f"no end of {sorted(waiting)[:5]} within {PATIENCE_S:.0f} s"
+    return records
+
+
+def _wait_for_probe(
+    server: DatabaseServer, worker: ConnectWorker, bootstrap: str, variants: Sequence[Variant]
+) -> None:
+    """Insert into the probe's table until every connector has written a row that is inserted from now on."""
+    first = int(str(server.execute(f"SELECT COALESCE(MAX(id), 0) FROM {PROBE}.t")[0][0]))
+    with closing(_consumer(bootstrap)) as consumer:
+
+        def have_read() -> bool:
+            server.execute(f"INSERT INTO {PROBE}.t VALUES ()")
+            for each in variants:
+                worker.check(each.name)
+            return all(_newest_probe(consumer, each) > first for each in variants)
+
+        eventually(have_read, every_s=0.5, what="a row of the probe in every variant's topic")
+
+
+def _newest_probe(consumer: Consumer, variant: Variant) -> int:
+    """The id of the last row of the probe that the connector has written, 0 if there is none."""
+    topic = f"{variant.name}.{PROBE}.t"
+    topics = consumer.list_topics(timeout=READ_S * 30).topics
+    if topic not in topics or topics[topic].error is not None:
+        return 0
+    with suppress(KafkaException):  # the topic was just created
+        end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=READ_S * 30)[1]
+        return _probe_at(consumer, topic, end - 1)
+    return 0
+
+
+def _probe_at(consumer: Consumer, topic: str, offset: int) -> int:
+    if offset < 0:
+        return 0
+    consumer.assign([TopicPartition(topic, 0, offset)])
+    message = consumer.poll(READ_S * 30)
+    text = None if message is None or message.error() else message.value()
+    if text is None:
+        return 0
+    value = json.loads(text)
+    return int(value.get("payload", value)["after"]["id"])
+
+
+def _settings(
+    server: DatabaseServer, folder: Path, variant: Variant, number: int, databases: Sequence[str]
+) -> Mapping[str, str]:
+    tables = ",".join(f"{name}[.].*" for name in (PROBE, *databases))
+    schemas = json.dumps(variant.has_schemas)
+    return {
+        "connector.class": _CONNECTORS[server.flavour],
+        "tasks.max": "1",
+        "database.hostname": server.host,
+        "database.port": str(server.port),
+        "database.user": ACCOUNT.user,
+        "database.password": ACCOUNT.password,
+        "database.server.id": str(7_600_000 + number),
+        "database.ssl.mode": "disable" if server.flavour is Flavour.MARIADB else "preferred",
+        "topic.prefix": variant.name,
+        "table.include.list": tables,
+        "snapshot.mode": "no_data",
+        "schema.history.internal": "io.debezium.storage.file.history.FileSchemaHistory",
+        "schema.history.internal.file.filename": str(folder / "connect" / f"history-{number}"),
+        "schema.history.internal.store.only.captured.databases.ddl": "true",
+        "poll.interval.ms": "50",
+        "topic.creation.enable": "true",
+        "topic.creation.default.replication.factor": "1",
+        "topic.creation.default.partitions": "1",
+        "producer.override.max.request.size": str(64 << 20),
+        "topic.creation.default.max.message.bytes": str(64 << 20),
+        "key.converter": _JSON,
+        "key.converter.schemas.enable": schemas,
+        "value.converter": _JSON,
+        "value.converter.schemas.enable": schemas,
+        "event.deserialization.failure.handling.mode": "warn",
+        "event.processing.failure.handling.mode": "warn",
+        "inconsistent.schema.handling.mode": "warn",
+        "schema.history.internal.skip.unparseable.ddl": "true",
+        **variant.options,
+    }
