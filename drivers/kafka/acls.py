@@ -14,9 +14,9 @@ from drivers.kafka.names import (
     PUBLISHER_GROUP,
     READER_GROUP,
     check_id,
-    publish_ids,
     registry_id,
     transactional_id,
+    transactional_ids,
 )
 from drivers.kafka.wire import find_refusal
 from millrace.codes import CATALOGUE
@@ -75,12 +75,12 @@ def subscriber_acls(topic: str) -> tuple[Acl, ...]:
     )
 
 
-def publish_acls(task: PublishTask, *, namespace: str) -> tuple[Acl, ...]:
-    """A publish task needs these. Topics that begin with the pattern's fixed part are its own to create and write.
+def publish_acls(task: PublishTask) -> tuple[Acl, ...]:
+    """A publish task needs these: on topics that begin with the pattern's fixed part, and without one on all topics.
 
-    A pattern without a fixed part needs the rights on all topics.
+    Alter is used once, if `partitions` is raised.
     """
-    operations = ("Create", "DescribeConfigs", "Read", "Write")
+    operations = ("Alter", "Create", "DescribeConfigs", "Read", "Write")
     prefix = task.topics.prefix(task.name)
     is_one = prefix == task.topics.pattern_of(task.name)
     topics = [(prefix or "*", bool(prefix) and not is_one), (task.progress_topic, False)]
@@ -93,7 +93,12 @@ def publish_acls(task: PublishTask, *, namespace: str) -> tuple[Acl, ...]:
             for name, is_prefix in topics
             for operation in operations
         ),
-        Acl(Resource.TRANSACTIONAL_ID, publish_ids(namespace, task.name), "Write", is_prefix=True),
+        Acl(
+            Resource.TRANSACTIONAL_ID,
+            transactional_ids(task.progress_topic),
+            "Write",
+            is_prefix=True,
+        ),
         Acl(Resource.GROUP, PUBLISHER_GROUP, "Describe"),
     )
 
@@ -109,12 +114,12 @@ def registry_acls(topic: str) -> tuple[Acl, ...]:
     )
 
 
-def task_acls(task: TaskDocument, *, namespace: str) -> tuple[Acl, ...]:
-    """A task of any kind needs these. ``namespace``: of the cluster that runs it."""
+def task_acls(task: TaskDocument) -> tuple[Acl, ...]:
+    """A task of any kind needs these."""
     if isinstance(task, CaptureTask):
         return capture_acls(task.output.topic)
     if isinstance(task, PublishTask):
-        return publish_acls(task, namespace=namespace)
+        return publish_acls(task)
     return apply_acls(task.source.topic)
 
 

@@ -10,14 +10,9 @@ def transactional_id(topic: str, partition: int = 0) -> str:
     return f"millrace/{topic}/{partition}"
 
 
-def publish_ids(namespace: str, task: str) -> str:
-    """The first part of the transactional IDs of a publish task. ``namespace``: of its cluster (`MILLRACE_CLUSTER`)."""
-    return f"millrace/{namespace}/{task}/"
-
-
-def publish_id(namespace: str, task: str, slot: int) -> str:
-    """The one transactional ID of a slot of a publish task, for any worker that runs it."""
-    return f"{publish_ids(namespace, task)}{slot}"
+def transactional_ids(topic: str) -> str:
+    """The first part of the transactional IDs of all partitions of a topic, and of their dry run."""
+    return f"millrace/{topic}/"
 
 
 def check_id(topic: str) -> str:

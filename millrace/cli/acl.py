@@ -1,6 +1,5 @@
 """``millrace acl print [TASK | -f FILE]``: the least rights on Kafka, as ``kafka-acls.sh`` commands."""
 
-import os
 from dataclasses import asdict
 from enum import StrEnum
 from typing import Annotated
@@ -87,4 +86,4 @@ def _acls(document: TaskDocument, part: Part) -> tuple[Acl, ...]:
         return subscriber_acls(address_of(document).topic)
     if part is Part.CHECK and isinstance(document, CaptureTask):
         return check_acls(document.output.topic)
-    return task_acls(document, namespace=os.environ.get("MILLRACE_CLUSTER", "default"))
+    return task_acls(document)

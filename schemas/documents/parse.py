@@ -56,7 +56,12 @@ from schemas.documents.model import (
     TopicOptions,
     UpstreamRules,
 )
-from schemas.documents.publish import take_publish_view, take_records, take_topics
+from schemas.documents.publish import (
+    refuse_own_topics,
+    take_publish_view,
+    take_records,
+    take_topics,
+)
 from schemas.documents.registry import take_registry
 from schemas.documents.secret import SecretPlace, SecretReference
 from schemas.documents.start import Start
@@ -173,7 +178,7 @@ def _apply(fields: Fields) -> ApplyTask:
 
 
 def _publish(fields: Fields) -> PublishTask:
-    return PublishTask(
+    task = PublishTask(
         name=fields.take("task", readers.name, ""),
         source=TopicAddress(
             topic=fields.take("topic", readers.topic, ""),
@@ -192,6 +197,8 @@ def _publish(fields: Fields) -> PublishTask:
         ),
         placement=_take_part(fields, "placement", Placement),
     )
+    refuse_own_topics(fields, task)
+    return task
 
 
 def _tables(fields: Fields) -> TableFilter:

@@ -28,9 +28,11 @@ from schemas.documents.model import (
     OutputTopics,
     PartitionBy,
     PartitionRule,
+    PublishTask,
     TopicCompression,
 )
 from schemas.documents.readers import TOPIC_CHARACTERS_MAX, described
+from schemas.documents.topic_names import may_be_equal
 from schemas.documents.view import COLUMNS_MAX, RULES_MAX, column, take_view
 from schemas.table.table_filter import TableFilter
 from schemas.view.format_options import FormatName, FormatOptions
@@ -89,6 +91,20 @@ def take_records(fields: Fields) -> FormatOptions:
                 part.refuse(option, shown(value), "format: debezium-json with it")
     part.finish()
     return options
+
+
+def refuse_own_topics(fields: Fields, task: PublishTask) -> None:
+    """Refuse a pattern that may give a table the name of another topic of the same task."""
+    pattern = task.topics.pattern_of(task.name)
+    others = {
+        "the set topic": task.source.topic,
+        "the topic of the task's progress": task.progress_topic,
+        "records.transaction_topic": task.format.transaction_topic,
+    }
+    for meaning, other in others.items():
+        if other and may_be_equal(pattern, other):
+            wanted = f"a pattern that never gives {other}, {meaning}; such as {OUTPUT_PATTERN}"
+            fields.refuse("topics", shown(task.topics.pattern), wanted)
 
 
 def plain_topics(topics: OutputTopics) -> Plain:

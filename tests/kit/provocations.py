@@ -115,6 +115,8 @@ PROVOCATIONS: Mapping[str, str] = {
     "MR-4108": "test_apply_task_that_would_harm_its_target_is_refused",
     "MR-4109": "test_apply_task_that_would_harm_its_target_is_refused",
     "MR-4110": "test_replica_commands_direct_the_stream",
+    "MR-4111": "test_two_tasks_never_write_one_topic",
+    "MR-4112": "test_slots_topic_and_brokers_of_published_rows_stay",
     "MR-4120": "test_malformed_worker_label_is_refused",
     "MR-4121": "test_drained_worker_stays_empty_across_its_restart",
     "MR-4122": "test_drained_worker_stays_empty_across_its_restart",

@@ -203,7 +203,7 @@ def test_changed_view_names_the_tables_whose_rows_differ() -> None:
     plan = make_plan(documents_of(*CLUSTER, task), wanted_of(*CLUSTER, changed), {})
     effects = _effects(plan, "public")
     assert (
-        "`tables`: rows of tables that match shop.b_* may differ from the next row on, in new topics"
+        "`tables`, `include`: rows of shop.b_* are written by the new view from its begin on; they go to new topics"
         in effects
     )
     assert "`accept_ddl`: statements that pass, and rows before them stay as they are: 7, 9" in (

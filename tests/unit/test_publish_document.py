@@ -84,7 +84,10 @@ def test_problems_inside_a_rule_have_their_path() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("topics: 'public.{schema}'", "  topics: found 'public.{schema}', wanted a topic name, with"),
+        (
+            "topics: 'public.{schema}'",
+            "  topics: found 'public.{schema}', wanted a topic name, with",
+        ),
         ("topics: 'a b'", "  topics: found 'a b'"),
         ("partitions: 0", "  partitions: found 0, wanted a whole number from 1 to 10000"),
         ("partition_by: row", "  partition_by: found 'row', wanted key | table | a list"),

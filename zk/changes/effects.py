@@ -11,9 +11,7 @@ from schemas.documents import (
     ApplyTask,
     CaptureTask,
     FieldChange,
-    OnChange,
     PublishTask,
-    Reader,
     RelayMode,
     SetDocument,
     TaskDocument,
@@ -23,10 +21,13 @@ from schemas.documents import (
 )
 from schemas.documents.fields import shortened
 from schemas.status import TaskReport
-from schemas.view.differences import changed_patterns
+from zk.changes.publish_effects import (
+    left_topics,
+    no_start_topic,
+    of_changed_publish,
+    refusal_of_change,
+)
 
-_VIEW_PATHS = ("tables", "include", "exclude")
-_PATTERNS_SHOWN = 20
 LATER = "holds for the changes that are not {done} yet"
 
 
@@ -38,13 +39,15 @@ def has_progress(report: TaskReport | None) -> bool:
 def topic_refusal(
     before: TaskDocument, after: TaskDocument, report: TaskReport | None
 ) -> Fatal | None:
-    """MR-5022 if an apply task gets another topic than the one that it has applied.
+    """MR-5022 if an apply task gets another topic than the one that it has applied; MR-4112 for a publish task.
 
-    Its progress on the target belongs to that topic. ``report``: the last one on the work of ``before``.
+    Its progress belongs to that topic. ``report``: the last one on the work of ``before``.
     """
+    if isinstance(before, PublishTask) and isinstance(after, PublishTask):
+        return refusal_of_change(before, after, report)
     known, wanted = address_of(before).topic, address_of(after).topic
     if (
-        not isinstance(before, Reader)
+        not isinstance(before, ApplyTask)
         or known == wanted
         or report is None
         or not has_progress(report)
@@ -67,11 +70,12 @@ def start_note(before: TaskDocument, after: TaskDocument, report: TaskReport | N
         return ""
     is_capture = isinstance(after, CaptureTask)
     topic = address_of(after).topic
-    read = (
-        f"only while the topic {topic} has never held a record"
-        if is_capture
-        else f"only while the target {set_of(after)} has no progress of the task"
-    )
+    if isinstance(after, PublishTask):
+        read = no_start_topic(after)
+    elif is_capture:
+        read = f"only while the topic {topic} has never held a record"
+    else:
+        read = f"only while the target {set_of(after)} has no progress of the task"
     where = f"after {report.gtid_set or 'the beginning'}, seq {report.seq}"
     name = "a new topic" if is_capture else "another name"
     return (
@@ -121,6 +125,8 @@ def of_deleted_task(task: TaskDocument | None) -> str:
         return f"stops; the topic {task.output.topic} stays and gets no more records"
     if isinstance(task, ApplyTask):
         return f"stops; the rows and the progress on {task.target} stay: a later task of this name resumes there"
+    if isinstance(task, PublishTask):
+        return f"stops; {left_topics(task)}: a later task of this name resumes there"
     return "stops"
 
 
@@ -147,9 +153,8 @@ def of_changed_task(
         left.remove(path)
         yield f"`{path}`: {text}"
     if isinstance(before, PublishTask) and isinstance(after, PublishTask):
-        for path, text in _of_publish(before, after, left):
-            left.remove(path)
-            yield f"`{path}`: {text}"
+        yield from of_changed_publish(before, after, left, report)
+        return
     tables = [path for path in left if path in ("include", "exclude")]
     if tables:
         left = [path for path in left if path not in tables]
@@ -190,25 +195,6 @@ def of_changed_task(
         done = "published" if isinstance(after, CaptureTask) else "applied"
         names = ", ".join(f"`{path}`" for path in left)
         yield f"{names}: " + LATER.format(done=done)
-
-
-def _of_publish(
-    before: PublishTask, after: PublishTask, paths: Collection[str]
-) -> Iterator[tuple[str, str]]:
-    """The effects of the fields that only a publish task has."""
-    if paths_of_view := [path for path in _VIEW_PATHS if path in paths]:
-        patterns = ", ".join(changed_patterns(before.view, after.view)[:_PATTERNS_SHOWN])
-        where = "in new topics" if after.on_change is OnChange.NEW_TOPICS else "in their topics"
-        differ = f"rows of tables that match {patterns} may differ from the next row on, {where}"
-        for path in paths_of_view:
-            yield path, differ if patterns else "the view stays the same"
-    if "accept_ddl" in paths:
-        added = [seq for seq in after.accept_ddl if seq not in before.accept_ddl]
-        numbers = ", ".join(map(str, added)) or "none"
-        yield (
-            "accept_ddl",
-            f"statements that pass, and rows before them stay as they are: {numbers}",
-        )
 
 
 def _compared(before: TaskDocument, after: TaskDocument) -> str:

@@ -13,6 +13,7 @@ from millrace.errors import Fatal
 from schemas.documents import (
     ApplyTask,
     CaptureTask,
+    PublishTask,
     Reader,
     SetDocument,
     TaskDocument,
@@ -21,6 +22,7 @@ from schemas.documents import (
     plain_task,
     set_of,
 )
+from schemas.documents.topic_names import may_be_equal, written_topics
 from zk.client.session import Node
 from zk.tree.entries import SetEntry, TaskEntry, UnreadableEntry, set_entry, task_entry
 
@@ -126,8 +128,8 @@ def plain_document(document: Document) -> dict[str, object]:
 def refusals(seen: Documents, edits: Sequence[Edit]) -> Iterator[tuple[DocumentKey, Fatal]]:
     """Every reason against these edits, with the document that it is about.
 
-    MR-4104: a task's set does not exist; MR-4105, MR-4108, MR-4109: two tasks exclude each other; MR-4140: a deleted
-    set is in use. Tasks that are not edited are not judged.
+    MR-4104: a task's set does not exist; MR-4105, MR-4108, MR-4109, MR-4111: two tasks exclude each other; MR-4140: a
+    deleted set is in use. Tasks that are not edited are not judged.
     """
     after = seen.after(edits)
     tasks = [each for each in after.values() if isinstance(each, TaskDocument)]
@@ -161,6 +163,8 @@ def _no_set(name: str, after: Mapping[DocumentKey, object]) -> str:
 def _conflict(task: TaskDocument, other: TaskDocument) -> Fatal | None:
     """The reason why both tasks can't exist."""
     topic = address_of(task).topic
+    if isinstance(task, PublishTask) or isinstance(other, PublishTask):
+        return _one_topic(task, other)
     if not address_of(task).is_same_topic(address_of(other)):
         return None
     if isinstance(task, CaptureTask) and isinstance(other, CaptureTask):
@@ -173,3 +177,21 @@ def _conflict(task: TaskDocument, other: TaskDocument) -> Fatal | None:
     does = "captures it to" if isinstance(other, CaptureTask) else "applies to it"
     what = f"{set_of(task)} is source and target: task {other.name} {does} the topic {topic}"
     return Fatal("MR-4109", what)
+
+
+def _one_topic(task: TaskDocument, other: TaskDocument) -> Fatal | None:
+    """MR-4111 if one of them, a publish task, may write a topic that the other one writes, or reads as a set topic."""
+    if not address_of(task).brokers.shares_address(address_of(other).brokers):
+        return None
+    for topic in written_topics(task):
+        for theirs in written_topics(other):
+            if may_be_equal(topic, theirs):
+                what = f"it writes {topic}, and task {other.name} writes {theirs}"
+                return Fatal("MR-4111", f"{task.name}: {what}, which may be the same topic")
+    for writer, reader in ((task, other), (other, task)):
+        read = address_of(reader).topic
+        for topic in written_topics(writer):
+            if isinstance(writer, PublishTask) and may_be_equal(topic, read):
+                what = f"{writer.name} writes {topic}, which may be {read}, the set topic of {reader.name}"
+                return Fatal("MR-4111", what)
+    return None

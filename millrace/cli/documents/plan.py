@@ -12,7 +12,7 @@ from millrace.cli.exits import ExitCode
 from millrace.cli.history import field_line, plain_field
 from millrace.cli.task.start import check_start
 from millrace.errors import Fatal
-from schemas.documents import ApplyTask
+from schemas.documents import Reader
 from zk.changes.changes import Action, Plan, Problem, Step, make_plan
 from zk.tree.documents import Documents
 from zk.view import read_cluster, views
@@ -69,14 +69,14 @@ def plan(
 
 
 def _planned(now: Control, seen: Documents, reading: Reading, *, prune: bool) -> Plan:
-    """The plan, with the problems of the files and what the sources answer to the starts of apply tasks."""
+    """The plan, with the problems of the files and what the sources answer to the starts of apply and publish tasks."""
     reports = {view.name: view.report for view in views(read_cluster(now.session, now.tree))}
     plan = make_plan(seen, reading.wanted(prune=prune), reports)
     after = seen.after(plan.edits)
     steps, problems = [], [*reading.problems, *plan.problems]
     for step in plan.steps:
         note = ""
-        if isinstance(step.document, ApplyTask) and _has_new_start(seen, step):
+        if isinstance(step.document, Reader) and _has_new_start(seen, step):
             try:
                 note = check_start(step.document, after)
             except Fatal as error:
@@ -87,8 +87,8 @@ def _planned(now: Control, seen: Documents, reading: Reading, *, prune: bool) ->
 
 def _has_new_start(seen: Documents, step: Step) -> bool:
     before = seen.document(step.key)
-    known = before.start if isinstance(before, ApplyTask) else None
-    return isinstance(step.document, ApplyTask) and step.document.start != known
+    known = before.start if isinstance(before, Reader) else None
+    return isinstance(step.document, Reader) and step.document.start != known
 
 
 def lines_of(plan: Plan, *, is_done: bool) -> Iterator[str]:

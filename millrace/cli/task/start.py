@@ -1,4 +1,4 @@
-"""Compares the start of an apply task with its source, before the task is created.
+"""Compares the start of an apply or publish task with its source, before the task is created.
 
 A task skips the rows of all source transactions in its start. A start that is ahead of the topic is usual, because
 capture lags behind a load. One that is ahead of the source would skip rows that the source commits later.
@@ -12,12 +12,12 @@ from collections.abc import Mapping
 
 from millrace.cli.task.primary import primary_history
 from millrace.errors import Fatal, MillraceError
-from schemas.documents import ApplyTask, SetDocument
+from schemas.documents import Reader, SetDocument
 from schemas.gtid import beyond, parse_any_gtid_set
 from zk.tree.documents import Document, DocumentKey, capture_task_among, set_key
 
 
-def check_start(task: ApplyTask, documents: Mapping[DocumentKey, Document | Fatal]) -> str:
+def check_start(task: Reader, documents: Mapping[DocumentKey, Document | Fatal]) -> str:
     """Fatal MR-5037 if the source's primary does not have the start; MR-5008 for a start of the other flavour.
 
     ``documents``: those of the cluster, with the task. Returns a note if the primary could not be asked, else "".
@@ -47,8 +47,8 @@ def check_start(task: ApplyTask, documents: Mapping[DocumentKey, Document | Fata
     return ""
 
 
-def _source_of(task: ApplyTask, documents: Mapping[DocumentKey, Document | Fatal]) -> SetDocument:
-    """The set whose changes the task applies. Fatal MR-4203 when no task captures to its topic."""
+def _source_of(task: Reader, documents: Mapping[DocumentKey, Document | Fatal]) -> SetDocument:
+    """The set whose changes the task reads. Fatal MR-4203 when no task captures to its topic."""
     captured = capture_task_among(documents.values(), task)
     source = documents.get(set_key(captured.set_name))
     if isinstance(source, SetDocument):

@@ -20,7 +20,7 @@ from millrace.cli.task.load import load
 from millrace.cli.task.move import move
 from millrace.cli.task.snapshot import snapshot
 from schemas.documents import (
-    ApplyTask,
+    Reader,
     SetDocument,
     TaskDocument,
     parse_task,
@@ -64,7 +64,7 @@ def _put(now: Control, task: TaskDocument, *, replace: bool) -> None:
     before = now.store.tasks().get(task.name)
     note = ""
     is_new_start = not isinstance(before, TaskEntry) or before.document.start != task.start
-    if isinstance(task, ApplyTask) and is_new_start and task.start.gtid_set:
+    if isinstance(task, Reader) and is_new_start and task.start.gtid_set:
         note = check_start(task, now.store.documents().after([Edit.to(task)]))
     if replace and isinstance(before, TaskEntry):
         report = now.store.last_report(before.document)

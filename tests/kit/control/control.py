@@ -20,6 +20,7 @@ from schemas.documents import (
     Brokers,
     CaptureTask,
     Member,
+    PublishTask,
     Registry,
     SecretPlace,
     SecretReference,
@@ -79,6 +80,13 @@ def an_apply(name: str = "shop-apply", *, to: str = "shop", topic: str = "shop")
     """An apply task."""
     return ApplyTask(
         name=name, source=TopicAddress(topic=topic, brokers=Brokers("127.0.0.1:9092")), target=to
+    )
+
+
+def a_publish(name: str = "shop-public", *, topic: str = "shop") -> PublishTask:
+    """A publish task with its own topics."""
+    return PublishTask(
+        name=name, source=TopicAddress(topic=topic, brokers=Brokers("127.0.0.1:9092"))
     )
 
 
