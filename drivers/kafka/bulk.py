@@ -17,7 +17,7 @@ million records of 200 B per second on two cores with the broker on the same mac
         64  void *  _private    the binding's callback      0: none
 
 The binding keeps its ``rd_kafka_t *`` as the first field after the object header. That is not part of its interface. So
-a ``BatchSender`` is only made for tested versions (``TESTED``) and on a CPython with the usual object header. The
+``bare_client`` finds it only for tested versions (``TESTED``) and on a CPython with the usual object header. The
 client at that address must also report its own name. Otherwise the caller uses the binding's ``produce``, and
 ``Unavailable`` reports the reason.
 
@@ -34,7 +34,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from drivers.kafka.reader import PARTITION
 from millrace.errors import Fatal
 
 Octets = NDArray[np.uint8]
@@ -79,61 +78,68 @@ class Unavailable:
     reason: str
 
 
-class BatchSender:
-    """The bulk call for one topic of one producer instance. ``close`` it before the instance is dropped."""
+class BareClient:
+    """The client of one producer instance in librdkafka. ``close`` it before the instance is dropped."""
 
-    def __init__(self, library: ctypes.CDLL, handle: int, topic: str) -> None:
-        self._library = library
-        self._topic = library.rd_kafka_topic_new(handle, topic.encode(), None)
+    def __init__(self, library: ctypes.CDLL, handle: int) -> None:
+        self.library, self.handle = library, handle
+        self._topics: dict[str, int] = {}
 
-    @classmethod
-    def create(
-        cls, binding: object, *, package: Path, version: str, topic: str, name: str
-    ) -> "BatchSender | Unavailable":
-        """Make a sender for the binding's producer object. ``name``: the beginning of the client's name."""
-        if version not in TESTED:
-            tested = ", ".join(sorted(TESTED))
-            return Unavailable(
-                f"confluent-kafka {version} is not tested with the bulk call; tested: {tested}"
+    def topic(self, name: str) -> int:
+        """librdkafka's handle of a topic."""
+        handle = self._topics.get(name)
+        if handle is None:
+            handle = self._topics[name] = int(
+                self.library.rd_kafka_topic_new(self.handle, name.encode(), None)
             )
-        if (library := _library(package)) is None:
-            return Unavailable(f"{package} does not contain librdkafka")
-        if not _has_usual_objects():
-            return Unavailable(
-                f"{sys.implementation.name} {sys.version.split()[0]} has another object layout"
-            )
-        handle = ctypes.c_void_p.from_address(id(binding) + _OBJECT_HEADER_BYTES).value
-        if not handle or not library.rd_kafka_name(handle).startswith(name.encode()):
-            return Unavailable("the client was not found in its Python object")
-        return cls(library, handle, topic)
-
-    def queue(self, buffer: Octets, bounds: Bounds) -> Refusal | None:
-        """Queue all slices in order; the first refusal. Later records may be queued: discard the instance."""
-        messages = _messages(buffer, bounds)
-        queued = self._library.rd_kafka_produce_batch(
-            self._topic, PARTITION, _COPY, messages.ctypes.data, len(messages)
-        )
-        if queued == len(messages):
-            return None
-        index = int((messages["err"] != 0).argmax())
-        return Refusal(index, int(messages["err"][index]))
+        return handle
 
     def close(self) -> None:
-        topic, self._topic = self._topic, None
-        if topic:
-            self._library.rd_kafka_topic_destroy(topic)
+        topics, self._topics = self._topics, {}
+        for handle in topics.values():
+            self.library.rd_kafka_topic_destroy(handle)
+
+
+def bare_client(
+    binding: object, *, package: Path, version: str, name: str
+) -> BareClient | Unavailable:
+    """The client in the binding's producer object. ``name``: the beginning of the client's name."""
+    if version not in TESTED:
+        tested = ", ".join(sorted(TESTED))
+        return Unavailable(
+            f"confluent-kafka {version} is not tested with the bulk call; tested: {tested}"
+        )
+    if (library := _library(package)) is None:
+        return Unavailable(f"{package} does not contain librdkafka")
+    if not _has_usual_objects():
+        return Unavailable(
+            f"{sys.implementation.name} {sys.version.split()[0]} has another object layout"
+        )
+    handle = ctypes.c_void_p.from_address(id(binding) + _OBJECT_HEADER_BYTES).value
+    if not handle or not library.rd_kafka_name(handle).startswith(name.encode()):
+        return Unavailable("the client was not found in its Python object")
+    return BareClient(library, handle)
+
+
+def queue_batch(
+    client: BareClient, topic: str, partition: int, buffer: Octets, bounds: Bounds
+) -> Refusal | None:
+    """Queue all slices in order; the first refusal. Later records may be queued: discard the instance."""
+    messages = _messages(buffer, bounds)
+    queued = client.library.rd_kafka_produce_batch(
+        client.topic(topic), partition, _COPY, messages.ctypes.data, len(messages)
+    )
+    if queued == len(messages):
+        return None
+    index = int((messages["err"] != 0).argmax())
+    return Refusal(index, int(messages["err"][index]))
 
 
 def _messages(buffer: Octets, bounds: Bounds) -> NDArray[np.void]:
-    if not buffer.flags.c_contiguous or buffer.dtype != np.uint8:
-        raise Fatal("MR-9001", "a batch's buffer is not contiguous bytes")
+    check_bounds(buffer, bounds)
     has_key = bounds[:, 0] >= 0
     key_start = np.where(has_key, bounds[:, 0], 0)
     key_end = np.where(has_key, bounds[:, 1], 0)
-    starts = np.concatenate((key_start, bounds[:, 2]))
-    ends = np.concatenate((key_end, bounds[:, 3]))
-    if starts.min() < 0 or (ends < starts).any() or ends.max() > len(buffer):
-        raise Fatal("MR-9001", "a batch's bounds are outside its buffer")
     base = buffer.ctypes.data
     messages = np.zeros(len(bounds), _MESSAGE)
     messages["payload"] = base + bounds[:, 2]
@@ -141,6 +147,18 @@ def _messages(buffer: Octets, bounds: Bounds) -> NDArray[np.void]:
     messages["key"] = np.where(has_key, base + key_start, 0)
     messages["key_len"] = key_end - key_start
     return messages
+
+
+def check_bounds(buffer: Octets, bounds: Bounds) -> None:
+    """Fatal MR-9001 if a slice of a key or of a value is not inside the buffer."""
+    if not buffer.flags.c_contiguous or buffer.dtype != np.uint8:
+        raise Fatal("MR-9001", "a batch's buffer is not contiguous bytes")
+    key_start = np.maximum(bounds[:, 0], 0)
+    key_end = np.where(bounds[:, 0] < 0, 0, bounds[:, 1])
+    starts = np.concatenate((key_start, bounds[:, 2]))
+    ends = np.concatenate((key_end, bounds[:, 3]))
+    if starts.min() < 0 or (ends < starts).any() or ends.max() > len(buffer):
+        raise Fatal("MR-9001", "a batch's bounds are outside its buffer")
 
 
 def _has_usual_objects() -> bool:

@@ -24,9 +24,28 @@ import numpy as np
 from confluent_kafka import KafkaError, KafkaException
 
 from drivers.kafka.access import KafkaAccess, Settings, driver_log
-from drivers.kafka.bulk import BatchSender, Bounds, Octets, Unavailable
-from drivers.kafka.errors import SILENCE, Errors, LastError
-from drivers.kafka.reader import PARTITION
+from drivers.kafka.bulk import (
+    BareClient,
+    Bounds,
+    Octets,
+    Refusal,
+    Unavailable,
+    bare_client,
+    queue_batch,
+)
+from drivers.kafka.errors import SILENCE, Errors, Kind, LastError
+from drivers.kafka.headers import (
+    KEY_END,
+    KEY_START,
+    VALUE_END,
+    VALUE_START,
+    Header,
+    HeaderedRecords,
+    queue_headered,
+)
+from drivers.kafka.headers import PARTITION as PARTITION_COLUMN
+from drivers.kafka.headers import TOPIC as TOPIC_COLUMN
+from drivers.kafka.reader import PARTITION, RecordRemoved
 from millrace.errors import MillraceError
 
 # queued per call: at 200 B, 1.6 MB are copied before the sender threads see them
@@ -52,8 +71,42 @@ _SETTINGS: Settings = {
 }
 
 
+# The errors of every writer of a topic: capture's, and those of publish tasks.
+#
+#     branch     code      when
+#     Retryable  MR-3001   the broker, or something that it needs, is unavailable
+#     Retryable  MR-3002   the instance is unusable or the outcome unknown: a new instance and the tail decide
+#     Fenced     MR-3003   a newer instance of the same transactional ID exists
+#     Fatal      MR-3004   a record is over the limit
+#     Fatal      MR-3005   delegation tokens, principals
+#     Fatal      MR-3006   the broker or the client refuses a setting or has no such feature
+#     Retryable  MR-3007   the topic does not exist (the next start decides about it)
+#     Fatal      MR-3008   an error that a producer should never get
+#     Retryable  MR-3016   the next record to read back is no longer in the partition
+#
+# Refused logins, certificates and rights are MR-70xx.
+WRITING = Errors(
+    code="MR-3008",
+    codes={
+        Kind.AWAY: "MR-3001",
+        Kind.SPOILED: "MR-3002",
+        Kind.FENCED: "MR-3003",
+        Kind.OVERSIZE: "MR-3004",
+        Kind.UNAUTHORIZED: "MR-3005",
+        Kind.UNSUPPORTED: "MR-3006",
+        Kind.TOPIC_MISSING: "MR-3007",
+        Kind.TOPIC_REPLACED: "MR-3007",
+        Kind.OFFSET_REMOVED: "MR-3016",
+    },
+    branches={Kind.OFFSET_REMOVED: RecordRemoved},
+)
+
+
 class TransactionalProducer:
-    """One librdkafka producer for partition 0 of ``topic``. ``settings``: with ``client.id``, ``transactional.id``."""
+    """One librdkafka producer. ``settings``: with ``client.id`` and ``transactional.id``.
+
+    ``add`` and ``add_slices`` write ``topic`` and ``partition``, ``add_headered`` the partitions of the records.
+    """
 
     def __init__(
         self,
@@ -63,8 +116,10 @@ class TransactionalProducer:
         errors: Errors,
         settings: Settings,
         timeout_s: float,
+        partition: int = PARTITION,
     ) -> None:
-        self._topic, self._errors, self._timeout_s = topic, errors, timeout_s
+        self._topic, self._partition = topic, partition
+        self._errors, self._timeout_s = errors, timeout_s
         self._last_error = LastError()
         everything = {
             "logger": driver_log,
@@ -78,18 +133,14 @@ class TransactionalProducer:
         )
         self._queued_bytes = 0  # since the queue was last seen empty
         self._is_registering = False  # records are queued, and none of them is known to be accepted
-        sender = self._find_sender(str(settings["client.id"]))
-        self._sender = sender if isinstance(sender, BatchSender) else None
-        self.slow_path = sender.reason if isinstance(sender, Unavailable) else ""
-
-    def _find_sender(self, name: str) -> BatchSender | Unavailable:
-        return BatchSender.create(
+        client = bare_client(
             self._producer,
             package=Path(confluent_kafka.__file__).parent,
             version=metadata.version("confluent-kafka"),
-            topic=self._topic,
-            name=name,
+            name=str(settings["client.id"]),
         )
+        self._client = client if isinstance(client, BareClient) else None
+        self.slow_path = client.reason if isinstance(client, Unavailable) else ""
 
     @property
     def _live(self) -> confluent_kafka.Producer:
@@ -112,7 +163,7 @@ class TransactionalProducer:
         """Queue (key, value) records; the index of the first that is over the limit, else None."""
         self._is_registering = True
         for index, (key, value) in enumerate(records):
-            if not self._queue(value, key):
+            if not self._queue(self._topic, self._partition, value, key):
                 return index
         return None
 
@@ -122,7 +173,7 @@ class TransactionalProducer:
         first = 0
         for stop in _chunk_stops(bounds):
             rows = bounds[first:stop]
-            refused = self._add_bulk(buffer, rows) if self._sender else self._add_rows(buffer, rows)
+            refused = self._add_bulk(buffer, rows) if self._client else self._add_rows(buffer, rows)
             if refused is not None:
                 return first + refused
             first = stop
@@ -130,15 +181,58 @@ class TransactionalProducer:
 
     def _add_bulk(self, buffer: Octets, rows: Bounds) -> int | None:
         """Queue all rows in one call. The queue has room for them."""
-        assert self._sender is not None
+        assert self._client is not None
+        self._make_room(rows)
+        refusal = queue_batch(self._client, self._topic, self._partition, buffer, rows)
+        return None if refusal is None else self._refused(refusal)
+
+    def add_headered(self, records: HeaderedRecords) -> int | None:
+        """Queue records for any partitions; the number of the first that is over the limit, else None."""
+        self._is_registering |= len(records) > 0
+        first = 0
+        for stop in _chunk_stops(records.bounds):
+            part = records.part(first, stop)
+            refused = (
+                self._add_bulk_headered(part) if self._client else self._add_rows_headered(part)
+            )
+            if refused is not None:
+                return first + refused
+            first = stop
+        return None
+
+    def _add_bulk_headered(self, records: HeaderedRecords) -> int | None:
+        assert self._client is not None
+        self._make_room(records.bounds)
+        refusal = queue_headered(self._client, records)
+        return None if refusal is None else self._refused(refusal)
+
+    def _add_rows_headered(self, records: HeaderedRecords) -> int | None:
+        """Queue each record in its own call, through the binding."""
+        octets = records.buffer
+        for number, line in enumerate(records.lines.tolist()):
+            key = (
+                octets[line[KEY_START] : line[KEY_END]].tobytes() if line[KEY_START] >= 0 else None
+            )
+            value = (
+                octets[line[VALUE_START] : line[VALUE_END]].tobytes()
+                if line[VALUE_END] >= 0
+                else None
+            )
+            topic, headers = records.topics[line[TOPIC_COLUMN]], records.headers(number)
+            if not self._queue(topic, line[PARTITION_COLUMN], value, key, headers):
+                return number
+        return None
+
+    def _make_room(self, rows: Bounds) -> None:
+        """Wait until the client's queue has room for the rows."""
         chunk_bytes = int(_sizes(rows).sum())
         is_full = self._queued_bytes + chunk_bytes > _QUEUE_KBYTES_MAX * 1024 // 2
         if is_full or len(self._live) + len(rows) > _QUEUE_RECORDS_MAX:
             self.flush()
         self._queued_bytes += chunk_bytes
-        refusal = self._sender.queue(buffer, rows)
-        if refusal is None:
-            return None
+
+    def _refused(self, refusal: Refusal) -> int:
+        """The number of a record that is over the limit; otherwise raises."""
         if refusal.code == KafkaError.MSG_SIZE_TOO_LARGE:
             return refusal.index
         raise self._not_queued(KafkaError(refusal.code))
@@ -151,7 +245,7 @@ class TransactionalProducer:
 
     def _add_octets(self, octets: bytes, rows: list[list[int]]) -> int | None:
         """The hot loop. A key start below 0 is -1 minus the chunk's start: no key."""
-        produce, topic = self._live.produce, self._topic
+        produce, topic, partition = self._live.produce, self._topic, self._partition
         index = 0
         try:
             for key_start, key_end, value_start, value_end in rows:
@@ -159,7 +253,7 @@ class TransactionalProducer:
                     topic,
                     octets[value_start:value_end],
                     None if key_start < 0 else octets[key_start:key_end],
-                    PARTITION,
+                    partition,
                 )
                 index += 1
         except (BufferError, KafkaException):
@@ -167,17 +261,24 @@ class TransactionalProducer:
         del produce
         for key_start, key_end, value_start, value_end in rows[index:]:
             key = None if key_start < 0 else octets[key_start:key_end]
-            if not self._queue(octets[value_start:value_end], key):
+            if not self._queue(topic, partition, octets[value_start:value_end], key):
                 return index
             index += 1
         return None
 
-    def _queue(self, value: bytes, key: bytes | None) -> bool:
+    def _queue(
+        self,
+        topic: str,
+        partition: int,
+        value: bytes | None,
+        key: bytes | None,
+        headers: list[Header] | None = None,
+    ) -> bool:
         """Queue one record, waiting while the client's queue is full; False if it is over the limit."""
         deadline = time.monotonic() + self._timeout_s
         while True:
             try:
-                self._live.produce(self._topic, value, key, PARTITION)
+                self._live.produce(topic, value, key, partition, headers=headers)
             except BufferError as full:
                 self._errors.call("sending records", lambda: self._live.poll(_BACK_PRESSURE_S))
                 if time.monotonic() > deadline:
@@ -239,8 +340,8 @@ class TransactionalProducer:
         producer, self._producer = self._producer, None
         if producer is None:
             return
-        if self._sender is not None:
-            self._sender.close()
+        if self._client is not None:
+            self._client.close()
         with suppress(KafkaException):  # the fatal error for which it was discarded
             producer.purge()
         if self._is_registering:

@@ -1,42 +1,11 @@
-"""The clients of a set topic, and the codes of their errors.
-
-    branch     code      when
-    Retryable  MR-3001   the broker, or something that it needs, is unavailable
-    Retryable  MR-3002   the instance is unusable or the outcome unknown: a new instance and the tail decide
-    Fenced     MR-3003   a newer instance of the same transactional ID exists
-    Fatal      MR-3004   a record is over the limit
-    Fatal      MR-3005   delegation tokens, principals
-    Fatal      MR-3006   the broker or the client refuses a setting or has no such feature
-    Retryable  MR-3007   the topic does not exist (the next start decides about it)
-    Fatal      MR-3008   an error that a producer should never get
-    Retryable  MR-3016   the next record to read back is no longer in the partition
-
-Refused logins, certificates and rights are MR-70xx. ``drivers.kafka.errors`` has the kinds.
-"""
+"""The clients of a set topic."""
 
 from drivers.kafka.access import Settings
-from drivers.kafka.errors import Errors, Kind
 from drivers.kafka.names import PUBLISHER_GROUP
-from drivers.kafka.producer import TransactionalProducer
-from drivers.kafka.reader import RecordRemoved, TopicReader
+from drivers.kafka.producer import WRITING, TransactionalProducer
+from drivers.kafka.reader import TopicReader
 from drivers.kafka.topic import TopicAdmin
 from producer.publish.config import PublisherConfig
-
-ERRORS = Errors(
-    code="MR-3008",
-    codes={
-        Kind.AWAY: "MR-3001",
-        Kind.SPOILED: "MR-3002",
-        Kind.FENCED: "MR-3003",
-        Kind.OVERSIZE: "MR-3004",
-        Kind.UNAUTHORIZED: "MR-3005",
-        Kind.UNSUPPORTED: "MR-3006",
-        Kind.TOPIC_MISSING: "MR-3007",
-        Kind.TOPIC_REPLACED: "MR-3007",
-        Kind.OFFSET_REMOVED: "MR-3016",
-    },
-    branches={Kind.OFFSET_REMOVED: RecordRemoved},
-)
 
 _READER: Settings = {
     "group.id": PUBLISHER_GROUP,
@@ -62,7 +31,7 @@ class KafkaDriver:
         return TopicAdmin(
             config.brokers,
             config.topic,
-            errors=ERRORS,
+            errors=WRITING,
             options=config.options,
             settings=self._settings,
         )
@@ -70,7 +39,7 @@ class KafkaDriver:
     def partition(self) -> TopicReader:
         settings = self._settings | _READER
         return TopicReader(
-            self._config.brokers, self._config.topic, errors=ERRORS, settings=settings
+            self._config.brokers, self._config.topic, errors=WRITING, settings=settings
         )
 
     def transactions(self, record_bytes_max: int) -> TransactionalProducer:
@@ -91,7 +60,7 @@ class KafkaDriver:
         return TransactionalProducer(
             self._config.brokers,
             self._config.topic,
-            errors=ERRORS,
+            errors=WRITING,
             settings=settings,
             timeout_s=limits.publish_timeout_s,
         )

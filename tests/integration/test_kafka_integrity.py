@@ -15,10 +15,10 @@ from confluent_kafka.admin import AdminClient
 from consumer.records.pieces import Size
 from consumer.records.stream import TopicStream
 from deploy.servers import KafkaServer
+from drivers.kafka.producer import WRITING
 from drivers.kafka.reader import TopicReader
 from millrace.client import Subscriber
 from millrace.errors import MillraceError, Retryable
-from producer.publish.kafka import ERRORS
 from registry.catalog import Entry
 from registry.kafka import KafkaSchemaStore
 from schemas.documents import Brokers
@@ -81,13 +81,13 @@ def followed(brokers: Brokers, topic: str) -> Iterator[bytes]:
 
 def as_range(brokers: Brokers, topic: str) -> Iterator[bytes]:
     """As a publisher reads its tail."""
-    with closing(TopicReader(brokers, topic, errors=ERRORS)) as partition:
+    with closing(TopicReader(brokers, topic, errors=WRITING)) as partition:
         yield from (record.value for record in partition.read(0, 3))
 
 
 def one_by_one(brokers: Brokers, topic: str) -> Iterator[bytes]:
     """As the audit reads; it asks again after an error, and must not pass the damage."""
-    with closing(TopicReader(brokers, topic, errors=ERRORS)) as partition:
+    with closing(TopicReader(brokers, topic, errors=WRITING)) as partition:
         for offset in range(3):
             try:
                 record = partition.next_record(offset, timeout_s=WAIT_S)

@@ -15,10 +15,11 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
+from drivers.kafka.producer import WRITING
 from millrace.errors import MillraceError, Retryable
 from producer.publish.config import PublisherConfig, PublisherLimits
 from producer.publish.driver import Transactions
-from producer.publish.kafka import ERRORS, KafkaDriver
+from producer.publish.kafka import KafkaDriver
 from schemas.documents import Brokers
 from schemas.gtid import Flavour
 from tests.kit.kafka_topics import log_end
@@ -354,7 +355,7 @@ def test_partition_without_a_leader_is_retryable(cluster: MockCluster) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     end = {confluent_kafka.TopicPartition(TOPIC, 0): OffsetSpec.latest()}  # type: ignore[no-untyped-call]
     with pytest.raises(Retryable, match="_NOENT while asking for the end") as raised:
-        ERRORS.call(
+        WRITING.call(
             "asking for the end",
             lambda: [found.result(60) for found in admin.list_offsets(end).values()],
         )

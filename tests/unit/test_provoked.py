@@ -21,12 +21,12 @@ from deploy.local.description import ServiceAddresses, StackDescription
 from deploy.local.stack import StackOptions
 from deploy.servers import fetch, programs
 from deploy.servers.process import ProcessSpec, ServerProcess
+from drivers.kafka.producer import WRITING
 from drivers.kafka.reader import READING
 from drivers.mysql.connection import translated
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.home_folder import local_stack_folder
 from millrace.jvm import java_program
-from producer.publish.kafka import ERRORS
 from producer.publish.opening import Basis
 from producer.publish.publisher import Publisher
 from producer.relay.reader import RelayReader
@@ -95,7 +95,7 @@ def test_refused_setting_and_missing_topic_have_separate_codes(
     name: str, branch: type[MillraceError], code: str
 ) -> None:
     """The driver's error name decides; the message has the action that failed."""
-    error = ERRORS.error(name, "detail", doing="beginning")
+    error = WRITING.error(name, "detail", doing="beginning")
     assert (type(error), error.code) == (branch, code)
     assert "beginning" in error.message
 

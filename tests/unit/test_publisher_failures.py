@@ -19,12 +19,11 @@ from confluent_kafka import KafkaError, KafkaException, cimpl
 from drivers.kafka import bulk, producer
 from drivers.kafka.access import GivenAccess, Settings
 from drivers.kafka.errors import BRANCHES, KINDS, LOST, REFUSALS, Kind
-from drivers.kafka.producer import TransactionalProducer
+from drivers.kafka.producer import WRITING, TransactionalProducer
 from drivers.kafka.reader import READING
 from drivers.kafka.topic import TopicAdmin
 from millrace.codes import CATALOGUE
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
-from producer.publish.kafka import ERRORS
 from registry.broker import ERRORS as REGISTRY
 from tests.kit.hidden import hide
 from tests.kit.waiting import PATIENCE_S
@@ -42,13 +41,17 @@ def test_each_kafka_error_has_exactly_one_branch() -> None:
 
 
 # An operator names the topic of a reader. The registry is a member of a group.
-DIFFERENCES = [(Kind.TOPIC_MISSING, READING), (Kind.GROUP, REGISTRY), (Kind.OFFSET_REMOVED, ERRORS)]
+DIFFERENCES = [
+    (Kind.TOPIC_MISSING, READING),
+    (Kind.GROUP, REGISTRY),
+    (Kind.OFFSET_REMOVED, WRITING),
+]
 
 
 @pytest.mark.parametrize("name", sorted(KINDS))
 def test_all_clients_of_kafka_agree_about_each_error(name: str) -> None:
     """No client ends on an error that another retries, except for the reasons above. Each code has a fix."""
-    for errors in (ERRORS, READING, REGISTRY):
+    for errors in (WRITING, READING, REGISTRY):
         error = errors.error(name, "detail", doing="testing")
         assert CATALOGUE[error.code].fix
         expected = REFUSALS[name][1] if name in REFUSALS else BRANCHES[KINDS[name]]
@@ -74,7 +77,7 @@ def test_all_clients_of_kafka_agree_about_each_error(name: str) -> None:
 )
 def test_kafka_error_becomes_its_branch(name: str, branch: type[MillraceError], code: str) -> None:
     """Known entries of the table are checked; an unknown error stops the task."""
-    error = ERRORS.error(name, "detail", doing="testing")
+    error = WRITING.error(name, "detail", doing="testing")
     assert type(error) is branch
     assert error.code == code
     assert name in error.message
@@ -87,7 +90,7 @@ def test_silent_broker_is_retried() -> None:
         raise TimeoutError
 
     with pytest.raises(Retryable) as raised:
-        ERRORS.call("asking for the topic", silent)
+        WRITING.call("asking for the topic", silent)
     assert raised.value.code == "MR-3001"
 
 
@@ -101,7 +104,7 @@ def test_topic_unknown_to_one_broker_does_not_exist_yet(monkeypatch: pytest.Monk
         describe_configs=lambda resources, **_: {resources[0]: future},
     )
     monkeypatch.setattr("drivers.kafka.topic.AdminClient", lambda *_, **__: client)
-    admin = TopicAdmin(GivenAccess("h:1"), "shop", errors=ERRORS)
+    admin = TopicAdmin(GivenAccess("h:1"), "shop", errors=WRITING)
     assert admin.settings() is None
 
 
@@ -127,7 +130,7 @@ def _client(**settings: str) -> Iterator[tuple[TransactionalProducer, Callable[[
         transactions = TransactionalProducer(
             GivenAccess("127.0.0.1:1"),
             "shop",
-            errors=ERRORS,
+            errors=WRITING,
             settings={**usual, **settings},
             timeout_s=5.0,
         )
@@ -159,10 +162,10 @@ def test_cleared_kafka_error_is_retried() -> None:
         raise SystemError(text)
 
     with pytest.raises(Retryable, match=LOST) as raised:
-        ERRORS.call("sending", lambda: fail("flush returned NULL without setting an exception"))
+        WRITING.call("sending", lambda: fail("flush returned NULL without setting an exception"))
     assert raised.value.code == "MR-3002"
     with pytest.raises(SystemError, match="bad argument"):
-        ERRORS.call("sending", lambda: fail("bad argument to internal function"))
+        WRITING.call("sending", lambda: fail("bad argument to internal function"))
 
 
 @pytest.mark.parametrize("by", ["add", "add_slices", "add_slices, one by one"])
@@ -203,7 +206,7 @@ def test_known_fatal_error_is_reported_as_fatal(
 def test_fatal_error_is_found_after_any_number_of_lines(lines: int) -> None:
     """The chain is built as CPython builds it."""
     with pytest.raises(Fenced) as raised:
-        ERRORS.call(
+        WRITING.call(
             "committing", lambda: hide(KafkaException(KafkaError(KafkaError._FENCED)), lines)
         )
     assert raised.value.code == "MR-3003"
@@ -219,7 +222,7 @@ def test_fatal_error_is_found_after_any_number_of_lines(lines: int) -> None:
 def test_interpreter_error_is_not_mapped_to_kafka(cause: Exception) -> None:
     """The error does not change."""
     with pytest.raises(SystemError):
-        ERRORS.call("committing", lambda: hide(cause, 1))
+        WRITING.call("committing", lambda: hide(cause, 1))
 
 
 def test_untested_version_of_the_kafka_binding_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,7 +238,7 @@ def test_untested_version_of_the_kafka_binding_is_reported(monkeypatch: pytest.M
 def test_unreachable_broker_is_soon_named_with_its_address() -> None:
     """With a wrong kafka.bootstrap, the error names the addresses tried and how their connections ended."""
     began = time.monotonic()
-    admin = TopicAdmin(GivenAccess("127.0.0.1:1"), "shop", errors=ERRORS)
+    admin = TopicAdmin(GivenAccess("127.0.0.1:1"), "shop", errors=WRITING)
     with pytest.raises(Retryable) as raised:
         admin.settings()
     assert time.monotonic() - began < PATIENCE_S

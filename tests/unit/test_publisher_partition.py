@@ -10,9 +10,9 @@ from confluent_kafka import KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from drivers.kafka import reader
+from drivers.kafka.producer import WRITING
 from drivers.kafka.reader import TopicReader
 from millrace.errors import Retryable
-from producer.publish.kafka import ERRORS
 from schemas.documents import Brokers
 from tests.kit.kafka_topics import log_end
 
@@ -72,7 +72,7 @@ def reading(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[TopicReader,
     def make(*before: _Message) -> tuple[TopicReader, _Consumer]:
         consumer = _Consumer(list(before))
         monkeypatch.setattr(reader, "Consumer", lambda *_, **__: consumer)
-        return TopicReader(Brokers("k1:9092"), "topic", errors=ERRORS), consumer
+        return TopicReader(Brokers("k1:9092"), "topic", errors=WRITING), consumer
 
     return make
 

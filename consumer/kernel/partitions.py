@@ -1,0 +1,78 @@
+"""The partition of a record, as Kafka's Java client chooses it: murmur2 of the key's bytes, without its sign.
+
+Source: org.apache.kafka.common.utils.Utils.murmur2 and toPositive, BuiltInPartitioner.partitionForKey.
+"""
+
+import numpy as np
+
+from consumer.kernel.compiled import Bytes, Ints, compiled, int64
+
+_SEED = 0x9747B28C
+_M = 0x5BD1E995
+_MASK = 0xFFFFFFFF
+
+
+@compiled
+def murmur2(octets: Bytes, start: int, end: int) -> int:
+    """The hash of ``octets[start:end]``, as an unsigned number of 32 bits."""
+    length = end - start
+    hashed = int64(_SEED) ^ length
+    at = start
+    while end - at >= 4:
+        word = (
+            int64(octets[at])
+            | int64(octets[at + 1]) << 8
+            | int64(octets[at + 2]) << 16
+            | int64(octets[at + 3]) << 24
+        )
+        word = _times(word)
+        word ^= word >> 24
+        hashed = _times(hashed) ^ _times(word)
+        at += 4
+    if end > at:
+        for which in range(end - at):
+            hashed ^= int64(octets[at + which]) << (8 * which)
+        hashed = _times(hashed)
+    hashed ^= hashed >> 13
+    hashed = _times(hashed)
+    return hashed ^ (hashed >> 15)
+
+
+@compiled
+def _times(number: int) -> int:
+    """The low 32 bits of the product with ``_M``. Both factors have 32 bits, so the low 64 bits are exact."""
+    return (number * int64(_M)) & int64(_MASK)
+
+
+@compiled
+def partitions_of(octets: Bytes, starts: Ints, ends: Ints, count: int) -> Ints:
+    """The partition, of ``count``, for each key ``octets[start:end]``; -1 for a record without key (start -1)."""
+    partitions = np.full(len(starts), -1, np.int64)
+    for which in range(len(starts)):
+        if starts[which] >= 0:
+            hashed = murmur2(octets, starts[which], ends[which]) & int64(0x7FFFFFFF)
+            partitions[which] = hashed % count
+    return partitions
+
+
+@compiled
+def assign_numbers(lines: Ints, places: Ints, tails: Ints, last: Ints) -> Ints:
+    """Select the lines that a partition does not have yet, and number them.
+
+    ``lines``: SEQ and PART of each record. ``places``: the row of ``tails`` for each record, -1 if it is not ours.
+    ``tails``: SEQ, PART and N of the last record of each partition; they become those of the last selected record.
+    ``last`` receives the number in the batch of that record. Returns N for each record, 0 for one that is left out.
+    """
+    numbers = np.zeros(len(lines), np.int64)
+    for which in range(len(lines)):
+        place = places[which]
+        if place < 0:
+            continue
+        seq, part = lines[which, 0], lines[which, 1]
+        is_new = seq > tails[place, 0] or (seq == tails[place, 0] and part > tails[place, 1])
+        if is_new:
+            tails[place, 0], tails[place, 1] = seq, part
+            tails[place, 2] += 1
+            numbers[which] = tails[place, 2]
+            last[place] = which
+    return numbers
