@@ -18,7 +18,7 @@ import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias, cast
 
 import numpy as np
 from llvmlite import ir
@@ -124,7 +124,7 @@ Build: TypeAlias = Callable[[BaseContext, ir.IRBuilder, object, Sequence[ir.Valu
 
 
 def _call(
-    _context: object, address: Any, first: Any, second: Any, third: Any
+    _context: object, address: types.Type, first: types.Type, second: types.Type, third: types.Type
 ) -> tuple[Signature, Build]:
     """Call the C function at ``address`` with three words (a function of fewer ignores the others)."""
 

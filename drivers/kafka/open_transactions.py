@@ -24,23 +24,23 @@ from millrace.errors import MillraceError
 _DESCRIBE_PRODUCERS, _LIST_TRANSACTIONS = 61, 66
 
 
-def find_open_writer(brokers: KafkaAccess, topic: str, *, offset: int) -> str:
-    """The transactional ID whose transaction begins at ``offset`` of partition 0; "" if it is unknown."""
+def find_open_writer(brokers: KafkaAccess, topic: str, *, offset: int, partition: int = 0) -> str:
+    """The transactional ID whose transaction begins at ``offset`` of a partition; "" if it is unknown."""
     settings = brokers.settings()
     for host, port in addresses(brokers):
         with (
             suppress(OSError, ValueError, struct.error, IndexError, MillraceError),
             connect(settings, host, port) as connection,
         ):
-            for producer_id, start in _producers(connection, topic):
+            for producer_id, start in _producers(connection, topic, partition):
                 if start == offset:
                     return _transactional_id(connection, producer_id)
     return ""
 
 
-def _producers(connection: socket.socket, topic: str) -> Iterator[tuple[int, int]]:
-    """Producer IDs of partition 0, each with the start offset of its open transaction (-1: none)."""
-    body = b"\2" + _compact(topic.encode()) + b"\2" + struct.pack(">i", 0) + b"\0\0"
+def _producers(connection: socket.socket, topic: str, partition: int) -> Iterator[tuple[int, int]]:
+    """Producer IDs of a partition, each with the start offset of its open transaction (-1: none)."""
+    body = b"\2" + _compact(topic.encode()) + b"\2" + struct.pack(">i", partition) + b"\0\0"
     answer = _Answer(_ask(connection, _DESCRIBE_PRODUCERS, body))
     answer.skip(4)  # throttle time
     for _ in range(answer.count()):

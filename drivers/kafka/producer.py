@@ -159,7 +159,7 @@ class TransactionalProducer:
         begin = lambda: self._live.begin_transaction()  # noqa: E731, PLW0108
         self._errors.call("beginning a Kafka transaction", begin)
 
-    def add(self, records: Iterable[tuple[bytes | None, bytes]]) -> int | None:
+    def add(self, records: Iterable[tuple[bytes | None, bytes | None]]) -> int | None:
         """Queue (key, value) records; the index of the first that is over the limit, else None."""
         self._is_registering = True
         for index, (key, value) in enumerate(records):

@@ -300,8 +300,7 @@ class TopicIdentity:
                 self._topic
             ].result(),
         )
-        topic_id = str(described.topic_id).replace("+", "-").replace("/", "_")
-        return "" if topic_id == _NO_ID else topic_id
+        return topic_id_text(described.topic_id)
 
     def end(self, isolation: IsolationLevel = IsolationLevel.READ_COMMITTED) -> int:
         """The end of the records that read_committed can see, with Kafka's markers.
@@ -357,6 +356,12 @@ class TopicIdentity:
         except MillraceError:
             self._admin = None
             raise
+
+
+def topic_id_text(topic_id: object) -> str:
+    """A topic id as Kafka's tools print it; "" if the broker has none."""
+    text = str(topic_id).replace("+", "-").replace("/", "_")
+    return "" if text == _NO_ID else text
 
 
 def first_offset(brokers: KafkaAccess, topic: str, wanted: int) -> int:

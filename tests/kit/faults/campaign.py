@@ -45,6 +45,7 @@ VICTIMS = {  # by the longest prefix of a point's name
     "decision.": "forked",  # tests/fault/test_decision_kills.py kills these
     "compare.": "forked",  # tests/fault/test_repair_kills.py and test_compare_kills.py kill these
     "snapshot.": "forked",  # tests/fault/test_snapshot_kills.py kills these
+    "slot.": "forked",  # tests/fault/test_slot_kills.py kills these
     "conflict.": "command",  # `millrace conflict`: tests/fault/test_conflict_kills.py kills it
     "follow.": "command",  # `millrace unsafe follow-topic`: tests/fault/test_follow_kills.py kills it
     "documents.": "command",  # commands that write documents: tests/fault/test_document_kills.py kills them

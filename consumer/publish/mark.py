@@ -1,0 +1,122 @@
+"""The progress of a slot, as the records of its partition of ``<task>.progress``.
+
+    key                        value (JSON)
+    fence                      epoch
+    definitions                [{from_seq, document}, …]: all that the task has written under, the oldest first
+    progress                   slots, seq, next_offset, gtid_set, topic_id: to here all records are in the outputs
+    schemas                    {id: offset in the set topic}
+    partition/<topic>/<n>      topic_id, end, n, seq, part: the end of a partition after its last verified record
+
+The topic is compacted: the last value of a key counts. Every record is true alone, so a torn Kafka transaction of them
+is harmless. Only changed records are written.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+
+from drivers.kafka.partitions import HeaderedRecord, Place
+from millrace.errors import Fatal
+
+_FENCE, _DEFINITIONS, _PROGRESS, _SCHEMAS = b"fence", b"definitions", b"progress", b"schemas"
+_PARTITION = b"partition/"
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A position in the set topic. ``schemas``: where the set topic has the schemas of earlier records, by ID."""
+
+    seq: int
+    next_offset: int
+    gtid_set: str
+    topic_id: str
+    schemas: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """The last record of an output partition (``n`` 0: none yet), and the end of the partition after it."""
+
+    topic_id: str
+    end: int
+    n: int = 0
+    seq: int = -1
+    part: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """From the record ``from_seq + 1`` on, records are written as ``document`` says."""
+
+    from_seq: int
+    document: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """``slots``: into how many the task was divided when the position was written. ``epoch`` 0: no start yet."""
+
+    epoch: int = 0
+    slots: int = 0
+    position: Position | None = None
+    definitions: tuple[Definition, ...] = ()
+    tails: Mapping[Place, Tail] = field(default_factory=dict)
+
+    def records(self) -> dict[bytes, bytes | None]:
+        """Key and value of each record; a former slot has no position. What the position refers to precedes it."""
+        records: dict[bytes, bytes | None] = {_FENCE: _json({"epoch": self.epoch})}
+        records[_DEFINITIONS] = _json([asdict(one) for one in self.definitions])
+        for (topic, partition), tail in self.tails.items():
+            records[_PARTITION + f"{topic}/{partition}".encode()] = _json(asdict(tail))
+        if self.position is None:
+            return records | {_PROGRESS: None, _SCHEMAS: None}
+        values = asdict(self.position)
+        records[_SCHEMAS] = _json(values.pop("schemas"))
+        records[_PROGRESS] = _json({"slots": self.slots, **values})
+        return records
+
+    @classmethod
+    def of(cls, records: Iterable[tuple[bytes, bytes]]) -> "Mark":
+        """From the last record of each key; Fatal MR-3101 if one can't be read."""
+        mark, tails = cls(), {}
+        schemas: Mapping[int, int] = {}
+        for key, value in records:
+            try:
+                content = json.loads(value)
+                if key == _FENCE:
+                    mark = replace(mark, epoch=int(content["epoch"]))
+                elif key == _DEFINITIONS:
+                    mark = replace(mark, definitions=tuple(Definition(**one) for one in content))
+                elif key == _SCHEMAS:
+                    schemas = {int(schema_id): int(offset) for schema_id, offset in content.items()}
+                elif key == _PROGRESS:
+                    slots = int(content.pop("slots"))
+                    mark = replace(mark, slots=slots, position=Position(**content))
+                elif key.startswith(_PARTITION):
+                    topic, _, partition = key[len(_PARTITION) :].decode().rpartition("/")
+                    tails[topic, int(partition)] = Tail(**content)
+                else:
+                    raise KeyError(key)
+            except (ValueError, LookupError, TypeError, AttributeError) as error:
+                raise Fatal(
+                    "MR-3101", f"a progress topic has an unreadable record with the key {key!r}"
+                ) from error
+        if mark.position is not None:
+            mark = replace(mark, position=replace(mark.position, schemas=schemas))
+        return replace(mark, tails=tails)
+
+
+def last_values(records: Iterable[HeaderedRecord]) -> dict[bytes, bytes]:
+    """The last value of each key; a key whose last record has no value is left out."""
+    values: dict[bytes, bytes] = {}
+    for record in records:
+        key = record.key or b""
+        if record.value is None:
+            values.pop(key, None)
+        else:
+            values[key] = record.value
+    return values
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()

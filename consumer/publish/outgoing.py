@@ -1,0 +1,36 @@
+"""Records for output topics, and how their partitions are chosen. Apart: the turn fills it, a slot writes it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from consumer.kernel.compiled import Bytes, Ints
+from consumer.kernel.partitions import murmur2, partitions_of
+
+# The first six are those of ``drivers.kafka.headers``. Keys: start -1 for none. Values: end -1 for a tombstone.
+TOPIC, PARTITION, KEY_START, KEY_END, VALUE_START, VALUE_END, SEQ, PART = range(8)
+WIDTH = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """``lines``, int64 (k, WIDTH): ascending (SEQ, PART) in each partition. TOPIC is a number in ``topics``."""
+
+    topics: tuple[str, ...]
+    payload: Bytes
+    lines: Ints
+
+
+def partitions_by_key(payload: Bytes, starts: Ints, ends: Ints, *, table: str, count: int) -> Ints:
+    """As Kafka's Java client: murmur2 of the key. Records without a key have the partition of their table."""
+    if count == 1:
+        return np.zeros(len(starts), np.int64)
+    partitions = partitions_of(payload, starts, ends, count)
+    partitions[partitions < 0] = partition_by_table(table, count)
+    return partitions
+
+
+def partition_by_table(table: str, count: int) -> int:
+    """The one partition of all records of a table. ``table``: the name in the view, ``database.table``."""
+    octets = np.frombuffer(table.encode(), np.uint8)
+    return int(murmur2(octets, 0, len(octets)) & 0x7FFFFFFF) % count

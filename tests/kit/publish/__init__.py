@@ -1,0 +1,1 @@
+"""Output topics of publish tasks on a real broker."""
