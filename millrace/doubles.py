@@ -51,6 +51,8 @@ _MASK63 = np.uint64(2**63 - 1)
 _ONE = np.uint64(1)
 _32 = np.uint64(32)
 _63 = np.uint64(63)
+_31 = np.uint64(31)
+_MASK31 = np.uint64(2**31 - 1)
 
 
 @compiled
@@ -100,6 +102,12 @@ def shortest(bits: int) -> tuple[int, int]:
     vb = _int64(_round_to_odd(high, low, np.uint64(cb) << shift))
     vbl = _int64(_round_to_odd(high, low, np.uint64(cbl) << shift)) + out
     vbr = _int64(_round_to_odd(high, low, np.uint64(cbr) << shift)) - out
+    return _nearest_of_shortest(vb, vbl, vbr, k)
+
+
+@compiled
+def _nearest_of_shortest(vb: int, vbl: int, vbr: int, k: int) -> tuple[int, int]:
+    """The nearest of the shortest digits between the bounds; their exponent is ``k`` or above."""
     s = vb >> 2
     digits = 0
     found = False
@@ -124,6 +132,40 @@ def shortest(bits: int) -> tuple[int, int]:
         digits //= 10
         k += 1
     return digits, k
+
+
+@compiled
+def _round_float_to_odd(high: np.uint64, scaled: np.uint64) -> int:
+    product = multiply_high(high, scaled)
+    return _int64((product >> _31) | (((product & _MASK31) + _MASK31) >> _31))
+
+
+@compiled
+def shortest_float(bits: int) -> tuple[int, int]:
+    """The positive finite 4-byte float with these bits, as ``shortest`` for a double."""
+    exponent = (bits >> 23) & 0xFF
+    fraction = bits & 0x7FFFFF
+    if exponent == 0:
+        c = fraction
+        q = -149
+    else:
+        c = fraction | (1 << 23)
+        q = exponent - 150
+    out = c & 1
+    cb = c << 2
+    cbr = cb + 2
+    if c != (1 << 23) or exponent <= 1:
+        cbl = cb - 2
+        k = (q * 661971961083) >> 41
+    else:
+        cbl = cb - 1
+        k = (q * 661971961083 - 274743187321) >> 41
+    shift = np.uint64(q + ((-k * 913124641741) >> 38) + 33)
+    high = POWERS_HIGH[k - _K_MIN] + _ONE
+    vb = _round_float_to_odd(high, np.uint64(cb) << shift)
+    vbl = _round_float_to_odd(high, np.uint64(cbl) << shift) + out
+    vbr = _round_float_to_odd(high, np.uint64(cbr) << shift) - out
+    return _nearest_of_shortest(vb, vbl, vbr, k)
 
 
 DIGITS_MAX = 19  # of ``nearest``

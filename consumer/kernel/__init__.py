@@ -4,6 +4,7 @@
     hashes        causality keys of each record, as 64-bit hashes with a mode
     groups        groups that share a key (union-find), lanes, and levels of records that may be reordered
     merge         net changes of rows that several records change
+    digits        writes numbers as decimal digits
     literals      writes values as SQL literals directly into the text of a statement
     load_data     writes rows as the text that LOAD DATA reads
     text_rows     turns rows of a server's text protocol into text for a statement

@@ -21,12 +21,19 @@ has no effect. A number with an exponent is a DOUBLE, which the server reads as 
 import numpy as np
 
 from consumer.kernel.compiled import Bytes, Ints, compiled, int64
+from consumer.kernel.digits import (
+    NUMBER_BYTES_MAX,
+    double_bits,
+    put_decimal,
+    put_number,
+    put_signed,
+    put_text,
+)
 from consumer.kernel.walk import BYTES, DECIMAL, DOUBLE, FLOAT, INT, STRING, read_long
-from millrace.characters import APOSTROPHE, BACKSLASH, COMMA, MINUS, POINT, ZERO
+from millrace.characters import APOSTROPHE, BACKSLASH, COMMA, MINUS, ZERO
 from millrace.doubles import shortest
 
 PLAIN, BITS, BOUNDED = 0, 1, 2
-NUMBER_BYTES_MAX = 96  # DECIMAL(65) with sign and point, a double with exponent
 
 
 @compiled
@@ -47,71 +54,6 @@ def measure(firsts: Ints, cells: Ints, shape: Ints) -> Ints:
 
 
 @compiled
-def put_number(out: Bytes, at: int, value: np.uint64) -> int:
-    """Write the digits of an unsigned 64-bit number; returns the position after them."""
-    digits = 1
-    rest = value // np.uint64(10)
-    while rest > 0:
-        digits += 1
-        rest //= np.uint64(10)
-    for place in range(at + digits - 1, at - 1, -1):
-        out[place] = np.uint8(ZERO) + np.uint8(value % np.uint64(10))
-        value //= np.uint64(10)
-    return at + digits
-
-
-@compiled
-def _put_signed(out: Bytes, at: int, value: int) -> int:
-    if value < 0:
-        out[at] = MINUS
-        return put_number(out, at + 1, np.uint64(0) - np.uint64(value))
-    return put_number(out, at, np.uint64(value))
-
-
-@compiled
-def _put_decimal(out: Bytes, at: int, data: Bytes, start: int, end: int, scale: int) -> int:
-    """Write a two's complement number by dividing it by 10**9; 40 limbs of 16 bits are enough for DECIMAL(65)."""
-    limbs = np.zeros(40, np.uint64)
-    size = end - start
-    negative = size > 0 and data[start] >= 128
-    carry = np.uint64(1)
-    for place in range(size):
-        byte = np.uint64(data[end - 1 - place])
-        if negative:
-            byte = (byte ^ np.uint64(0xFF)) + carry
-            carry = byte >> np.uint64(8)
-            byte &= np.uint64(0xFF)
-        limbs[place >> 1] |= byte << np.uint64(8 * (place & 1))
-    if negative:
-        out[at] = MINUS
-        at += 1
-    used = (size + 1) >> 1
-    digits = np.empty(NUMBER_BYTES_MAX, np.uint8)
-    count = 0
-    while used > 0 or count <= scale:
-        rest = np.uint64(0)
-        for place in range(used - 1, -1, -1):
-            rest = (rest << np.uint64(16)) | limbs[place]
-            limbs[place] = rest // np.uint64(1000000000)
-            rest %= np.uint64(1000000000)
-        while used > 0 and limbs[used - 1] == 0:
-            used -= 1
-        for _ in range(9):
-            digits[count] = np.uint8(ZERO) + np.uint8(rest % np.uint64(10))
-            rest //= np.uint64(10)
-            count += 1
-    while count > scale + 1 and digits[count - 1] == ZERO:
-        count -= 1
-    for place in range(count - 1, -1, -1):
-        out[at] = digits[place]
-        at += 1
-        if place == scale and scale > 0:
-            out[at] = POINT
-            at += 1
-    return at
-
-
-@compiled
 def _put_double(out: Bytes, at: int, bits: int) -> int:
     if bits < 0:
         out[at] = MINUS
@@ -120,17 +62,7 @@ def _put_double(out: Bytes, at: int, bits: int) -> int:
     digits, exponent = shortest(bits) if bits else (0, 0)
     at = put_number(out, at, np.uint64(digits))
     out[at] = 101
-    return _put_signed(out, at + 1, int64(exponent))
-
-
-@compiled
-def _double_bits(data: Bytes, start: int, kind: int) -> int:
-    bits = int64(0)
-    for byte in range(8 if kind == DOUBLE else 4):
-        bits |= int64(data[start + byte]) << int64(8 * byte)
-    if kind == FLOAT:
-        return int64(np.float64(np.uint32(bits).view(np.float32)).view(np.int64))
-    return bits
+    return put_signed(out, at + 1, int64(exponent))
 
 
 @compiled
@@ -166,13 +98,6 @@ def _put_quoted(out: Bytes, at: int, data: Bytes, start: int, end: int) -> int:
 
 
 @compiled
-def _put_text(out: Bytes, at: int, text: Bytes) -> int:
-    for place in range(len(text)):
-        out[at + place] = text[place]
-    return at + len(text)
-
-
-@compiled
 def put_literal(
     out: Bytes,
     at: int,
@@ -187,11 +112,11 @@ def put_literal(
     kind, start, end = cells[cell, 0], cells[cell, 1], cells[cell, 2]
     if kind == INT:
         value, _ = read_long(data, start, end)
-        return _put_signed(out, at, value)
+        return put_signed(out, at, value)
     if kind == DECIMAL:
-        return _put_decimal(out, at, data, start, end, scale)
+        return put_decimal(out, at, data, start, end, scale)
     if kind in (FLOAT, DOUBLE):
-        bits = _double_bits(data, start, kind)
+        bits = double_bits(data, start, kind)
         return _put_double(out, at, _within(bits, scale) if form == BOUNDED else bits)
     if kind == STRING:
         return _put_quoted(out, at, data, start, end)
@@ -201,7 +126,7 @@ def put_literal(
             unsigned = unsigned << np.uint64(8) | np.uint64(data[place])
         return put_number(out, at, unsigned)
     if kind == BYTES:
-        return _put_quoted(out, _put_text(out, at, binary), data, start, end)
+        return _put_quoted(out, put_text(out, at, binary), data, start, end)
     out[at] = 78  # NULL
     out[at + 1] = 85
     out[at + 2] = 76
@@ -223,20 +148,20 @@ def put_rows(
     binary: Bytes,
 ) -> int:
     """Write ``lead``, the rows joined by commas, and ``tail`` into ``out``; returns the number of bytes."""
-    at = _put_text(out, 0, lead)
+    at = put_text(out, 0, lead)
     for number in range(len(firsts)):
         if number > 0:
             out[at] = COMMA
             at += 1
-        at = _put_text(out, at, opening)
+        at = put_text(out, at, opening)
         for place in range(len(shape)):
             if place > 0:
                 out[at] = COMMA
                 at += 1
             cell = firsts[number, shape[place, 0]] + shape[place, 1]
             at = put_literal(out, at, data, cells, cell, shape[place, 2], shape[place, 3], binary)
-        at = _put_text(out, at, closing)
-    return _put_text(out, at, tail)
+        at = put_text(out, at, closing)
+    return put_text(out, at, tail)
 
 
 @compiled

@@ -23,7 +23,8 @@ import numpy as np
 
 from consumer.kernel.changes import AFTER, BEFORE, RECORD
 from consumer.kernel.compiled import Bytes, Ints, compiled, int64
-from consumer.kernel.literals import BITS, put_literal, put_number
+from consumer.kernel.digits import put_number
+from consumer.kernel.literals import BITS, put_literal
 from consumer.kernel.walk import BYTES, INT, NULL, STRING, read_long
 from millrace.characters import ZERO
 

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from consumer.kernel import masks as kernel
 from consumer.kernel import sha256, walk
 from consumer.kernel.changes import AFTER, BEFORE, RECORD
-from consumer.kernel.literals import NUMBER_BYTES_MAX
+from consumer.kernel.digits import NUMBER_BYTES_MAX
 from consumer.records.numbers import Ints
 from consumer.records.row_schemas import KINDS, is_decimal
 from consumer.records.rows import Rows

@@ -24,7 +24,7 @@ from functools import partial
 
 import numpy as np
 
-from consumer.kernel import literals, walk
+from consumer.kernel import digits, literals, walk
 from consumer.records.row_schemas import RowSchemas, make_programs
 from consumer.records.rows import walk_values
 from millrace.errors import MillraceError
@@ -417,7 +417,7 @@ def number_applied(value: bytes) -> Outcome:
     if end < 0:
         return walk.TORN
     for scale in (0, 1, SCALE_MAX):
-        room = watched(np.zeros(literals.NUMBER_BYTES_MAX, np.uint8))
+        room = watched(np.zeros(digits.NUMBER_BYTES_MAX, np.uint8))
         size = literals.put_literal(room, 0, octets, cells, 0, literals.PLAIN, scale, octets)
         number = int.from_bytes(value, "big", signed=True)
         assert int(room[:size].tobytes().replace(b".", b"")) == number

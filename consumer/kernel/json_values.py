@@ -1,0 +1,316 @@
+"""Writes one value of a record as JSON: the forms of columns. ``consumer.format.columns`` chooses them.
+
+A column is a line of ``columns``: ``cell form parameter fallback text text_end epoch epoch_end``.
+
+    cell        its place in an image
+    parameter   DECIMAL: scale; DATETIME, TIME: microseconds in a unit, or below 0 units in a microsecond; binary: 1 for
+                base64 in URLs
+    fallback    for a date that no calendar has: null, the text ``epoch`` to ``epoch_end``, its own text, or stop
+    text        what is before the value in ``fixed``: a comma, the name and a colon, constants of the view
+
+A status other than ``OK`` means that the value has no form: the options say to stop.
+"""
+
+import numpy as np
+
+from consumer.kernel import json_times
+from consumer.kernel.compiled import Bytes, Ints, compiled, int64
+from consumer.kernel.digits import (
+    decimal_double,
+    put_decimal,
+    put_number,
+    put_signed,
+    read_short,
+    stored_bits,
+)
+from consumer.kernel.json_text import (
+    BASE64,
+    BASE64_URL_SAFE,
+    put_base64,
+    put_bytes,
+    put_document,
+    put_hex,
+    put_plain,
+    put_string,
+)
+from consumer.kernel.walk import BYTES, DOUBLE, NULL, read_long
+from millrace.characters import CLOSING_BRACE, CLOSING_BRACKET, COMMA, MINUS, POINT, QUOTE, ZERO
+from millrace.doubles import shortest, shortest_float
+
+CELL, FORM, PARAMETER, FALLBACK, TEXT, TEXT_END, EPOCH, EPOCH_END = range(8)
+COLUMN_WIDTH = 8
+
+# forms
+INTEGER, TEXT_FORM, FLOATING, DECIMAL_NUMBER, DECIMAL_STRING, DECIMAL_BYTES = 0, 1, 2, 3, 4, 5
+DECIMAL_DOUBLE, UNSIGNED_AS_SIGNED, BOOLEAN, BITS, BITS_NUMBER, BINARY = 6, 7, 8, 9, 10, 11
+BINARY_HEX, DOCUMENT, COMPACT_DOCUMENT, PLAIN = 12, 13, 14, 26
+DATE_DAYS, DATE_ISO, DATE_PLAIN = 15, 16, 17
+TIME_UNITS, TIME_ISO = 18, 19
+DATETIME_UNITS, DATETIME_ISO, ZONED = 20, 21, 22
+GEOMETRY, POINT_GEOMETRY, VECTOR = 23, 24, 25
+
+# fallbacks
+AS_NULL, AS_EPOCH, AS_TEXT, STOP = 0, 1, 2, 3
+
+# status
+OK, UNDECODABLE, NO_DATE = 0, 1, 2
+
+VALUE_BYTES_MAX = 100  # DECIMAL(65) in quotes, a point's two doubles beside its bytes
+
+_E, _OPENING_BRACKET = 69, 91
+_N, _U, _L = 110, 117, 108
+_SCALE_MAX_PLAIN, _SCALE_MIN_PLAIN = 7, -3  # Java prints 1.0E7 and 9.99E-4 with an exponent
+_POINT_BYTES = 21
+_BIT_BYTES_MAX = 8
+_X = np.frombuffer(b'{"x":', np.uint8)
+_Y = np.frombuffer(b',"y":', np.uint8)
+_WKB_FIRST = np.frombuffer(b'{"wkb":', np.uint8)
+_WKB_NEXT = np.frombuffer(b',"wkb":', np.uint8)
+_SRID = np.frombuffer(b',"srid":', np.uint8)
+_TRUE = np.frombuffer(b"true", np.uint8)
+_FALSE = np.frombuffer(b"false", np.uint8)
+
+
+@compiled
+def put_null(out: Bytes, at: int) -> int:
+    """Write ``null``."""
+    out[at] = _N
+    out[at + 1] = _U
+    out[at + 2] = _L
+    out[at + 3] = _L
+    return at + 4
+
+
+@compiled
+def _put_java_digits(out: Bytes, at: int, digits: int, exponent: int) -> int:
+    """Write digits x 10**exponent as Java prints a double: ``1.5``, ``1.0E10``."""
+    first = at + 1
+    end = put_number(out, first, np.uint64(digits))  # moved from there
+    count = end - first
+    power = count - 1 + exponent
+    if digits == 0:
+        power = int64(0)
+    if power < _SCALE_MIN_PLAIN or power >= _SCALE_MAX_PLAIN:
+        out[at] = out[first]
+        out[first] = POINT
+        if count == 1:
+            out[end] = ZERO
+            end += 1
+        out[end] = _E
+        return put_signed(out, end + 1, int64(power))
+    if power < 0:
+        zeros = -power
+        for place in range(end - 1, first - 1, -1):
+            out[place + zeros] = out[place]
+        for place in range(at, first + zeros):
+            out[place] = ZERO
+        out[at + 1] = POINT
+        return end + zeros
+    for place in range(min(count, power + 1)):
+        out[at + place] = out[first + place]
+    for place in range(count, power + 1):
+        out[at + place] = ZERO
+    point = at + power + 1
+    out[point] = POINT
+    if count <= power + 1:
+        out[point + 1] = ZERO
+        return point + 2
+    return end
+
+
+@compiled
+def put_floating(out: Bytes, at: int, data: Bytes, start: int, kind: int) -> int:
+    """Write a FLOAT or DOUBLE with the shortest digits that are read as the same number."""
+    bits = stored_bits(data, start, kind)
+    if kind == DOUBLE:
+        return _put_double(out, at, bits)
+    if bits >> 31 & 1:
+        out[at] = MINUS
+        at += 1
+        bits &= int64(0x7FFFFFFF)
+    digits, exponent = shortest_float(bits) if bits else (0, 0)
+    return _put_java_digits(out, at, int64(digits), int64(exponent))
+
+
+@compiled
+def _put_double(out: Bytes, at: int, bits: int) -> int:
+    if bits < 0:
+        out[at] = MINUS
+        at += 1
+        bits &= int64(0x7FFFFFFFFFFFFFFF)
+    digits, exponent = shortest(bits) if bits else (0, 0)
+    return _put_java_digits(out, at, int64(digits), int64(exponent))
+
+
+@compiled
+def _put_decimal_bytes(out: Bytes, at: int, data: Bytes, start: int, end: int) -> int:
+    """Write a two's complement number in base64, with as few bytes as it needs."""
+    while end - start > 1:
+        head, sign = data[start], data[start + 1] & 0x80
+        if not ((head == 0 and sign == 0) or (head == 0xFF and sign != 0)):
+            break
+        start += 1
+    if end == start:
+        zero = np.zeros(1, np.uint8)
+        return put_base64(out, at, zero, 0, 1, BASE64)
+    return put_base64(out, at, data, start, end, BASE64)
+
+
+@compiled
+def _bits_number(data: Bytes, start: int, end: int) -> np.uint64:
+    value = np.uint64(0)
+    for place in range(start, end):
+        value = value << np.uint64(8) | np.uint64(data[place])
+    return value
+
+
+@compiled
+def _put_bits(out: Bytes, at: int, data: Bytes, start: int, end: int) -> int:
+    """Write a BIT(n) in base64, the lowest byte first."""
+    turned = np.empty(_BIT_BYTES_MAX, np.uint8)
+    count = min(end - start, _BIT_BYTES_MAX)
+    for place in range(count):
+        turned[place] = data[end - 1 - place]
+    return put_base64(out, at, turned, 0, count, BASE64)
+
+
+@compiled
+def _put_geometry(out: Bytes, at: int, data: Bytes, start: int, end: int, is_point: bool) -> int:
+    """Write ``{wkb, srid}``, of a POINT with x and y; an SRID of 0 as null."""
+    srid = int64(0)
+    if end - start >= 4:
+        for place in range(4):
+            srid |= int64(data[start + place]) << (8 * place)
+        start += 4
+    if is_point:
+        at = put_bytes(out, at, _X, 0, len(_X))
+        at = put_floating(out, at, data, start + 5, DOUBLE)
+        at = put_bytes(out, at, _Y, 0, len(_Y))
+        at = put_floating(out, at, data, start + 13, DOUBLE)
+        at = put_bytes(out, at, _WKB_NEXT, 0, len(_WKB_NEXT))
+    else:
+        at = put_bytes(out, at, _WKB_FIRST, 0, len(_WKB_FIRST))
+    at = put_base64(out, at, data, start, end, BASE64)
+    at = put_bytes(out, at, _SRID, 0, len(_SRID))
+    at = put_number(out, at, np.uint64(srid)) if srid else put_null(out, at)
+    out[at] = CLOSING_BRACE
+    return at + 1
+
+
+@compiled
+def _put_vector(out: Bytes, at: int, data: Bytes, start: int, end: int) -> int:
+    out[at] = _OPENING_BRACKET
+    at += 1
+    for place in range(start, end - 3, 4):
+        if place > start:
+            out[at] = COMMA
+            at += 1
+        at = put_floating(out, at, data, place, 0)
+    out[at] = CLOSING_BRACKET
+    return at + 1
+
+
+@compiled
+def _put_units(out: Bytes, at: int, us: int, unit: int, is_floored: bool) -> int:
+    """Microseconds in units of ``unit``, or ``-unit`` of them in a microsecond."""
+    if unit < 0:
+        return put_signed(out, at, us * -unit)
+    units = us // unit  # rounds down
+    if not is_floored and us < 0 and units * unit != us:
+        units += 1
+    return put_signed(out, at, units)
+
+
+@compiled
+def _put_date(
+    out: Bytes, at: int, data: Bytes, start: int, end: int, column: Ints, fixed: Bytes
+) -> tuple[int, int]:
+    form = column[FORM]
+    if not json_times.is_date(data, start, end, form == DATETIME_UNITS):
+        fallback = column[FALLBACK]
+        if fallback == STOP:
+            return at, NO_DATE
+        if fallback == AS_NULL:
+            return put_null(out, at), OK
+        if fallback == AS_EPOCH:
+            return put_bytes(out, at, fixed, column[EPOCH], column[EPOCH_END]), OK
+        return put_plain(out, at, data, start, end), OK
+    if form == DATE_PLAIN:
+        return put_plain(out, at, data, start, end), OK
+    if form == DATE_DAYS:
+        return put_signed(out, at, json_times.days_of(data, start)), OK
+    if form == DATETIME_UNITS:
+        us = json_times.datetime_us(data, start, end)
+        return _put_units(out, at, us, column[PARAMETER], True), OK
+    return json_times.put_iso(out, at, data, start, end, form == DATETIME_ISO), OK
+
+
+@compiled
+def _put_decimal_or_bits(
+    out: Bytes, at: int, data: Bytes, start: int, end: int, column: Ints
+) -> int:
+    form = column[FORM]
+    if form == DECIMAL_NUMBER:
+        return put_decimal(out, at, data, start, end, column[PARAMETER])
+    if form == DECIMAL_STRING:
+        out[at] = QUOTE
+        at = put_decimal(out, at + 1, data, start, end, column[PARAMETER])
+        out[at] = QUOTE
+        return at + 1
+    if form == DECIMAL_BYTES:
+        return _put_decimal_bytes(out, at, data, start, end)
+    if form == DECIMAL_DOUBLE:
+        return _put_double(out, at, decimal_double(data, start, end, column[PARAMETER]))
+    if form == UNSIGNED_AS_SIGNED:
+        return put_signed(out, at, read_short(data, max(start, end - 8), end))
+    if form == BITS_NUMBER:
+        return put_number(out, at, _bits_number(data, start, end))
+    if form == BITS:
+        return _put_bits(out, at, data, start, end)
+    if _bits_number(data, start, end) != 0:  # BOOLEAN
+        return put_bytes(out, at, _TRUE, 0, len(_TRUE))
+    return put_bytes(out, at, _FALSE, 0, len(_FALSE))
+
+
+@compiled
+def put_value(
+    out: Bytes, at: int, data: Bytes, cell: Ints, column: Ints, fixed: Bytes
+) -> tuple[int, int]:
+    """Write the value of a cell: (position after it, status)."""
+    kind, start, end = cell[0], cell[1], cell[2]
+    form = column[FORM]
+    if kind == NULL:
+        return put_null(out, at), OK
+    if form == INTEGER:
+        value, _ = read_long(data, start, end)
+        return put_signed(out, at, value), OK
+    if form == TEXT_FORM:
+        if kind == BYTES:
+            if column[FALLBACK] == STOP:
+                return at, UNDECODABLE
+            return put_base64(out, at, data, start, end, BASE64), OK
+        return put_string(out, at, data, start, end), OK
+    if form == FLOATING:
+        return put_floating(out, at, data, start, kind), OK
+    if DECIMAL_NUMBER <= form <= BITS_NUMBER:
+        return _put_decimal_or_bits(out, at, data, start, end, column), OK
+    if form >= DATE_DAYS and form <= ZONED and form != TIME_UNITS and form != TIME_ISO:
+        return _put_date(out, at, data, start, end, column, fixed)
+    if form == TIME_UNITS and json_times.is_time(data, start, end):
+        us = json_times.time_us(data, start, end)
+        return _put_units(out, at, us, column[PARAMETER], False), OK
+    if form in (TIME_ISO, TIME_UNITS):
+        return json_times.put_iso(out, at, data, start, end, True), OK
+    if form == PLAIN:
+        return put_plain(out, at, data, start, end), OK
+    if form == BINARY:
+        letters = BASE64_URL_SAFE if column[PARAMETER] else BASE64
+        return put_base64(out, at, data, start, end, letters), OK
+    if form == BINARY_HEX:
+        return put_hex(out, at, data, start, end), OK
+    if form in (DOCUMENT, COMPACT_DOCUMENT):
+        return put_document(out, at, data, start, end, form == COMPACT_DOCUMENT), OK
+    if form == VECTOR:
+        return _put_vector(out, at, data, start, end), OK
+    is_point = form == POINT_GEOMETRY and end - start == _POINT_BYTES + 4
+    return _put_geometry(out, at, data, start, end, is_point), OK
