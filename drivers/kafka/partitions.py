@@ -200,14 +200,24 @@ class Topics:
 
 
 class PartitionsReader:
-    """Reads records of many partitions, with ``is_committed`` only committed ones. For one thread at a time."""
+    """Reads records of many partitions, with ``is_committed`` only committed ones. For one thread at a time.
 
-    def __init__(self, brokers: KafkaAccess, *, errors: Errors, is_committed: bool = True) -> None:
+    ``settings`` are librdkafka's, for this reader.
+    """
+
+    def __init__(
+        self,
+        brokers: KafkaAccess,
+        *,
+        errors: Errors,
+        is_committed: bool = True,
+        settings: Settings | None = None,
+    ) -> None:
         self._errors = errors
-        settings: Settings = {"logger": driver_log, **brokers.settings(), **_READER}
-        if not is_committed:
-            settings["isolation.level"] = "read_uncommitted"
-        self._consumer = errors.call("creating a consumer", lambda: Consumer(settings))
+        isolation = "read_committed" if is_committed else "read_uncommitted"
+        everything: Settings = {"logger": driver_log, **brokers.settings(), **_READER}
+        everything |= {"isolation.level": isolation, **(settings or {})}
+        self._consumer = errors.call("creating a consumer", lambda: Consumer(everything))
 
     def last(
         self, ranges: Mapping[Place, tuple[int, int]], *, within_s: float

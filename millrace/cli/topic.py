@@ -180,18 +180,40 @@ def _records(reader: "TopicReader", start: int, stop: int | None) -> "Iterator[T
 
 @app.command()
 def verify(
-    topic: Topic, kafka: Kafka = "", kafka_config: KafkaConfig = "", as_json: Json = False
+    topic: Annotated[str, typer.Argument(help="The topic.", show_default=False)] = "",
+    task: Annotated[
+        str, typer.Option("--task", help="Verify all topics of this publish task.")
+    ] = "",
+    kafka: Kafka = "",
+    kafka_config: KafkaConfig = "",
+    as_json: Json = False,
 ) -> None:
     """Verify that no record is missing, repeated, out of order or from a stale owner. Exits with 1 if one is.
 
-    Records of a Kafka transaction that has not ended are not read; the output says how many.
+    A set topic is verified record by record, a topic of a publish task by the headers of each partition. Records of a
+    Kafka transaction that has not ended are not read; the output says how many.
     """
+    from millrace.cli.published import verify_task
+
+    if task:
+        verify_task(task, topic=topic, as_json=as_json)
+    elif topic:
+        _verify_topic(_brokers(kafka, kafka_config, topic), topic, as_json=as_json)
+    else:
+        raise typer.BadParameter("give a topic or --task")
+
+
+def _verify_topic(brokers: "Brokers", topic: str, *, as_json: bool) -> None:
+    from consumer.topic.published import is_published
     from consumer.topic.verify import TopicVerifier
     from drivers.kafka.acls import Grants, subscriber_acls
     from drivers.kafka.reader import TopicReader
+    from millrace.cli.published import verify_published
 
-    brokers = _brokers(kafka, kafka_config, topic)
     with naming(topic=topic), Grants(brokers, subscriber_acls(topic)).explained():
+        if is_published(brokers, topic):
+            verify_published(brokers, [topic], as_json=as_json)
+            return
         reader = TopicReader(brokers, topic)
         ends = reader.ends()
         verifier = TopicVerifier(from_beginning=ends.low == 0)

@@ -1,0 +1,149 @@
+"""Verifies published topics at their brokers: all partitions of all topics at once, headers alone.
+
+    TopicResult     one topic: the result of each partition, and how much of it was not read
+    is_published    whether a topic has records of a publish task, not those of a capture task
+
+One client reads all partitions, so the brokers send them in parallel; its queue bounds the memory. Kafka sends whole
+records: the values of all of them pass the network once.
+"""
+
+from collections.abc import Collection, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+
+from consumer.publish.mark import Mark, last_values
+from consumer.topic.verify_published import PartitionSummary, PartitionVerifier
+from drivers.kafka.access import KafkaAccess, Settings
+from drivers.kafka.partitions import HeaderedRecord, PartitionsReader, Place, Topics
+from drivers.kafka.reader import READ_TIMEOUT_S, READING, Ends, NoTopic
+from drivers.kafka.topic import TopicAdmin
+
+# for throughput; ``PartitionsReader`` is made for a few records at an end
+_BULK: Settings = {
+    "fetch.wait.max.ms": 100,
+    "fetch.queue.backoff.ms": 10,
+    "queued.min.messages": 100_000,
+    "queued.max.messages.kbytes": 64 * 1024,
+    "max.partition.fetch.bytes": 1024 * 1024,
+}
+_LOOK_OFFSETS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class TopicResult:
+    """``partitions``: the result of each. ``ends``: what was read of it, and where its log ends.
+
+    ``policy``: Kafka's ``cleanup.policy``. If it compacts, n proves nothing about missing records.
+    """
+
+    partitions: tuple[PartitionSummary, ...]
+    ends: tuple[Ends, ...]
+    policy: str
+
+    @property
+    def is_compacted(self) -> bool:
+        return "compact" in self.policy
+
+    @property
+    def violation_count(self) -> int:
+        return sum(one.violation_count for one in self.partitions)
+
+    @property
+    def record_count(self) -> int:
+        return sum(one.records for one in self.partitions)
+
+    @property
+    def hidden(self) -> int:
+        """Offsets of Kafka transactions that have not ended, so nothing after them is read."""
+        return sum(max(0, end.high - end.stable) for end in self.ends)
+
+
+def is_published(brokers: KafkaAccess, topic: str) -> bool:
+    """Whether the first record of a partition has the headers of a publish task."""
+    topics = Topics(brokers, errors=READING)
+    places = _places(topics, [topic])
+    if len(places) > 1:
+        return True
+    ends = topics.ends(places)
+    with closing(PartitionsReader(brokers, errors=READING)) as reader:
+        headers: list[Mapping[str, bytes]] = []
+        width = _LOOK_OFFSETS
+        [(place, end)] = ends.items()
+        start = end.low
+        while start < end.stable and not headers:  # aborted records have offsets, too
+            stop = min(start + width, end.stable)
+            reader.visit(
+                {place: (start, stop)},
+                lambda _, record: headers.append(record.headers),
+                within_s=READ_TIMEOUT_S,
+            )
+            start, width = stop, 4 * width
+    return bool(headers) and "n" in headers[0]
+
+
+def topics_of(brokers: KafkaAccess, progress_topic: str) -> Mapping[Place, int]:
+    """The output partitions of a task with the n of their last records, by its progress."""
+    topics = Topics(brokers, errors=READING)
+    last: dict[Place, int] = {}
+    places = _places(topics, [progress_topic])
+    ends = topics.ends(places)
+    with closing(PartitionsReader(brokers, errors=READING, settings=_BULK)) as reader:
+        for place, end in ends.items():
+            records: list[HeaderedRecord] = []
+            reader.visit(
+                {place: (end.low, end.stable)},
+                lambda _, record, to=records: to.append(record),  # type: ignore[misc]
+                within_s=READ_TIMEOUT_S,
+            )
+            for output, tail in Mark.of(last_values(records).items()).tails.items():
+                last[output] = max(tail.n, last.get(output, 0))
+    return last
+
+
+def verify_topics(
+    brokers: KafkaAccess,
+    names: Collection[str],
+    *,
+    task: str = "",
+    last_n: Mapping[Place, int] | None = None,
+) -> dict[str, TopicResult]:
+    """The result of each topic. ``task``: all records must be of it. ``last_n``: what its progress says."""
+    topics = Topics(brokers, errors=READING)
+    policies = {name: _policy(brokers, name) for name in names}
+    ends = topics.ends(_places(topics, names))
+    verifiers = {
+        place: PartitionVerifier(
+            task=task, from_beginning=end.low == 0, is_compacted="compact" in policies[place[0]]
+        )
+        for place, end in ends.items()
+    }
+    with closing(PartitionsReader(brokers, errors=READING, settings=_BULK)) as reader:
+        reader.visit(
+            {place: (end.low, end.stable) for place, end in ends.items()},
+            lambda place, record: verifiers[place].feed(record.offset, record.headers),
+            within_s=READ_TIMEOUT_S,
+        )
+        after = topics.ends(list(ends))
+    expected = last_n or {}
+    results: dict[str, TopicResult] = {}
+    for name in names:
+        own = sorted(place for place in ends if place[0] == name)
+        results[name] = TopicResult(
+            tuple(verifiers[place].finish(n_at_least=expected.get(place, 0)) for place in own),
+            tuple(Ends(ends[one].low, ends[one].stable, after[one].high) for one in own),
+            policies[name],
+        )
+    return results
+
+
+def _places(topics: Topics, names: Collection[str]) -> list[Place]:
+    """All partitions; an error if a topic does not exist."""
+    shapes = topics.shapes(names)
+    if missing := [name for name in names if name not in shapes]:
+        raise NoTopic("MR-3501", f"the topic {missing[0]} does not exist", topic=missing[0])
+    return [(name, part) for name in names for part in range(shapes[name].partition_count)]
+
+
+def _policy(brokers: KafkaAccess, name: str) -> str:
+    settings = TopicAdmin(brokers, name, errors=READING).settings()
+    return settings.cleanup_policy if settings is not None else ""

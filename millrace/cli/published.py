@@ -1,0 +1,108 @@
+"""``millrace topic verify`` of topics that publish tasks write: reads them, and prints the result of each partition."""
+
+import json
+import time
+from collections.abc import Collection
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import typer
+
+from millrace.cli.exits import Finding
+from millrace.errors import Fatal
+from millrace.wording import counted
+
+if TYPE_CHECKING:
+    from consumer.topic.published import TopicResult
+    from schemas.documents import Brokers
+
+
+def verify_task(name: str, *, topic: str, as_json: bool) -> None:
+    """Verify one output topic of a task, or all of them if ``topic`` is empty."""
+    from consumer.topic.published import topics_of
+    from millrace.cli.control import control
+    from schemas.documents import PublishTask
+
+    with control() as now:
+        document = now.store.task_entry(name).document
+    if not isinstance(document, PublishTask):
+        raise typer.BadParameter(f"{name} is not a publish task", param_hint="--task")
+    brokers = document.source.brokers
+    names = sorted({place[0] for place in topics_of(brokers, document.progress_topic)})
+    if topic and topic not in names:
+        raise typer.BadParameter(f"{name} has not written it", param_hint="TOPIC")
+    verify_published(brokers, [topic] if topic else names, task=name, as_json=as_json)
+
+
+def verify_published(
+    brokers: "Brokers", names: Collection[str], *, task: str = "", as_json: bool
+) -> None:
+    """Verify topics and print their results. Finding MR-3503 if one has violations."""
+    from consumer.topic.published import topics_of, verify_topics
+
+    began = time.monotonic()
+    last_n = topics_of(brokers, f"{task}.progress") if task else {}
+    results = verify_topics(brokers, names, task=task, last_n=last_n)
+    took_s = time.monotonic() - began
+    for topic, result in results.items():
+        if as_json:
+            print(json.dumps(_plain(topic, result)))
+        else:
+            _print(topic, result)
+    records = sum(result.record_count for result in results.values())
+    if not as_json:
+        rate = f"{records / max(took_s, 1e-9):,.0f} records/s"
+        print(
+            f"{counted(records, 'record')} of {counted(len(results), 'topic')} in {took_s:.1f} s ({rate})"
+        )
+    broken = [topic for topic, result in results.items() if result.violation_count]
+    if broken:
+        count = sum(result.violation_count for result in results.values())
+        where = broken[0] if len(broken) == 1 else f"{len(broken)} topics"
+        raise Finding(
+            Fatal("MR-3503", f"{counted(count, 'violation')} in {where}", topic=broken[0])
+        )
+
+
+def _plain(topic: str, result: "TopicResult") -> dict[str, object]:
+    return {
+        "topic": topic,
+        "whole": result.violation_count == 0,
+        "compacted": result.is_compacted,
+        "records": result.record_count,
+        "hidden": result.hidden,
+        "partitions": [
+            {"partition": number, "low": end.low, "end": end.stable, **asdict(summary)}
+            for number, (summary, end) in enumerate(
+                zip(result.partitions, result.ends, strict=True)
+            )
+        ],
+    }
+
+
+def _print(topic: str, result: "TopicResult") -> None:
+    for number, summary in enumerate(result.partitions):
+        for violation in summary.violations:
+            where = f"offset {violation.offset}" if violation.offset >= 0 else "end"
+            print(f"{topic} partition {number} {where}: {violation.check.value}: {violation.what}")
+    whole = "NOT whole" if result.violation_count else "whole"
+    if result.is_compacted and not result.violation_count:
+        whole = "in order; it is compacted, so n does not prove that no record is missing"
+    print(f"{topic}: {whole}")
+    for number, (summary, end) in enumerate(zip(result.partitions, result.ends, strict=True)):
+        epochs = ", ".join(f"{epoch} from offset {offset}" for epoch, offset in summary.epochs)
+        removed = f", {counted(summary.removed, 'record')} compacted" if summary.removed else ""
+        ranges = (
+            f"n {summary.first_n} to {summary.last_n}, seq {summary.first_seq} to {summary.last_seq}"
+            if summary.records
+            else f"from offset {end.low} to {end.stable}"
+        )
+        print(
+            f"  {number:<5} {counted(summary.records, 'record')}{removed}, {ranges}"
+            + (f", epoch {epochs}" if epochs else "")
+        )
+    if result.hidden:
+        print(
+            f"  not verified  {counted(result.hidden, 'offset')}: Kafka transactions have not ended."
+            " If this stays so, one hangs, and hides all later records from every reader"
+        )
