@@ -8,6 +8,8 @@ An insert and a row of a snapshot have only an after image, a delete has only a 
 view.
 """
 
+import numpy as np
+
 from consumer.kernel import walk
 from consumer.kernel.compiled import Bytes, Ints, compiled, int64
 from consumer.kernel.conditions import TRUE, UNREADABLE, evaluate
@@ -21,38 +23,46 @@ OP_READ = 114  # of rows of a snapshot, which ``walk`` turns into an OP_CREATE t
 
 
 @compiled
+def _firsts(records: Ints, number: int, width: int) -> tuple[int, int]:
+    """The first cell of each image, -1 without it."""
+    first, op = records[number, walk.FIRST_CELL], records[number, walk.OP]
+    before = first if op != OP_CREATE else int64(-1)
+    return before, first + width if op != OP_DELETE else int64(-1)
+
+
+@compiled
 def put_changes(
     records: Ints,
     numbers: Ints,
     width: int,
     program: Ints,
     octets: Bytes,
+    depth: int,
     data: Bytes,
     cells: Ints,
-    stack: Ints,
     lines: Ints,
 ) -> tuple[int, int]:
     """Fill ``lines``; returns their number, and the record that can't be judged (-1: none), where it stops.
 
-    ``width``: the table's columns. ``program`` without lines admits all rows. ``stack`` has two lines of its depth.
+    ``width``: the table's columns. ``program`` without lines admits all rows; ``depth`` is that of its stack.
     """
-    count, has_condition = 0, len(program) > 0
-    for number in numbers:
-        op = records[number, walk.OP]
-        first = records[number, walk.FIRST_CELL]
-        before = first if op != OP_CREATE else int64(-1)
-        after = first + width if op != OP_DELETE else int64(-1)
+    has_condition = len(program) > 0
+    images = np.empty((len(numbers) if has_condition else 0, 2), np.int64)
+    results = np.empty(2 * len(images), np.uint8)
+    for place in range(len(images)):
+        images[place, 0], images[place, 1] = _firsts(records, numbers[place], width)
+    if has_condition:
+        evaluate(program, octets, depth, data, cells, images.reshape(-1), results)
+    count = 0
+    for place in range(len(numbers)):
+        number = numbers[place]
+        before, after = _firsts(records, number, width)
         if has_condition:
-            if before >= 0:
-                result = evaluate(program, octets, data, cells, before, stack[0], stack[1])
-                if result == UNREADABLE:
-                    return count, number
-                before = before if result == TRUE else int64(-1)
-            if after >= 0:
-                result = evaluate(program, octets, data, cells, after, stack[0], stack[1])
-                if result == UNREADABLE:
-                    return count, number
-                after = after if result == TRUE else int64(-1)
+            left, right = results[2 * place], results[2 * place + 1]
+            if UNREADABLE in (left, right):
+                return count, number
+            before = before if left == TRUE else int64(-1)
+            after = after if right == TRUE else int64(-1)
             if before < 0 and after < 0:
                 continue
         line = lines[count]
@@ -60,7 +70,7 @@ def put_changes(
         line[SEQ] = records[number, walk.SEQ]
         if before >= 0:
             line[OP] = OP_UPDATE if after >= 0 else OP_DELETE
-        elif op == OP_CREATE and records[number, walk.IS_SAFE] == 1:
+        elif records[number, walk.OP] == OP_CREATE and records[number, walk.IS_SAFE] == 1:
             line[OP] = OP_READ
         else:
             line[OP] = OP_CREATE

@@ -173,74 +173,75 @@ def _with_cell(
 def evaluate(
     program: Ints,
     octets: Bytes,
+    depth: int,
     data: Bytes,
     cells: Ints,
-    first: int,
-    numbers: Ints,
-    nulls: Ints,
-) -> int:
-    """The result for the image whose cells begin at ``first``. ``numbers`` and ``nulls`` are its stack."""
-    top = -1
-    for line in range(len(program)):
-        op = program[line, 0]
-        if op in (AND, OR):
-            top -= 1
-            a = UNKNOWN if nulls[top] else numbers[top]
-            b = UNKNOWN if nulls[top + 1] else numbers[top + 1]
-            decisive = FALSE if op == AND else TRUE
-            is_decided = decisive in (a, b)
-            nulls[top] = int64(not is_decided and UNKNOWN in (a, b))
-            numbers[top] = decisive if is_decided else TRUE - decisive
-        elif op == NOT:
-            numbers[top] = 1 - numbers[top]
-        elif op == NEGATE:
-            numbers[top] = -numbers[top]
-        elif op == IS_NULL:
-            numbers[top], nulls[top] = nulls[top], int64(0)
-        elif op == CRC_NUMBER:
-            numbers[top] = _crc_of_digits(numbers[top], program[line, 3])
-        elif op == COMPARE:
-            top -= 1
-            order = _order_of_numbers(numbers[top], numbers[top + 1], program[line, 3])
-            numbers[top] = _compared(order, program[line, 2])
-            nulls[top] |= nulls[top + 1]
-        elif ADD <= op <= REMAINDER:
-            top -= 1
-            is_null = nulls[top] | nulls[top + 1]
-            numbers[top], by_zero = _calculated(op, numbers[top], numbers[top + 1])
-            nulls[top] = is_null | by_zero
-        elif op == NUMBER:
-            top += 1
-            numbers[top], nulls[top] = program[line, 3], int64(0)
-        else:
-            top += 1
-            cell = first + program[line, 1]
-            kind, start, end = cells[cell, 0], cells[cell, 1], cells[cell, 2]
-            numbers[top], nulls[top] = int64(0), int64(kind == NULL)
-            if op == IS_NULL_CELL:
-                numbers[top], nulls[top] = int64(kind == NULL), int64(0)
-            elif kind != NULL:
-                if op == CELL:
-                    numbers[top], _ = read_long(data, start, end)
-                elif op == CELL_UNSIGNED:
-                    numbers[top] = _unsigned_of(data, start, end)
-                elif op == CRC_CELL:
-                    if kind == BYTES and program[line, 3] == 1:
-                        return UNREADABLE
-                    numbers[top] = _crc_of_bytes(data, start, end)
-                else:
-                    result = _with_cell(program, line, octets, data, kind, start, end)
-                    if result == UNREADABLE:
-                        return UNREADABLE
-                    numbers[top] = result
-    return UNKNOWN if nulls[0] else numbers[0]
-
-
-@compiled
-def evaluate_all(
-    program: Ints, octets: Bytes, depth: int, data: Bytes, cells: Ints, firsts: Ints, out: Bytes
+    firsts: Ints,
+    out: Bytes,
 ) -> None:
-    """The result of each image into ``out``."""
+    """The result of each image into ``out``: its cells begin at ``firsts``. -1 is no image, and ``FALSE``."""
     numbers, nulls = np.empty(depth, np.int64), np.empty(depth, np.int64)
     for place in range(len(firsts)):
-        out[place] = evaluate(program, octets, data, cells, firsts[place], numbers, nulls)
+        first, is_readable = firsts[place], True
+        if first < 0:
+            out[place] = FALSE
+            continue
+        top = -1
+        for line in range(len(program)):
+            op = program[line, 0]
+            if op in (AND, OR):
+                top -= 1
+                a = UNKNOWN if nulls[top] else numbers[top]
+                b = UNKNOWN if nulls[top + 1] else numbers[top + 1]
+                decisive = FALSE if op == AND else TRUE
+                is_decided = decisive in (a, b)
+                nulls[top] = int64(not is_decided and UNKNOWN in (a, b))
+                numbers[top] = decisive if is_decided else TRUE - decisive
+            elif op == NOT:
+                numbers[top] = 1 - numbers[top]
+            elif op == NEGATE:
+                numbers[top] = -numbers[top]
+            elif op == IS_NULL:
+                numbers[top], nulls[top] = nulls[top], int64(0)
+            elif op == CRC_NUMBER:
+                numbers[top] = _crc_of_digits(numbers[top], program[line, 3])
+            elif op == COMPARE:
+                top -= 1
+                order = _order_of_numbers(numbers[top], numbers[top + 1], program[line, 3])
+                numbers[top] = _compared(order, program[line, 2])
+                nulls[top] |= nulls[top + 1]
+            elif ADD <= op <= REMAINDER:
+                top -= 1
+                is_null = nulls[top] | nulls[top + 1]
+                numbers[top], by_zero = _calculated(op, numbers[top], numbers[top + 1])
+                nulls[top] = is_null | by_zero
+            elif op == NUMBER:
+                top += 1
+                numbers[top], nulls[top] = program[line, 3], int64(0)
+            else:
+                top += 1
+                cell = first + program[line, 1]
+                kind, start, end = cells[cell, 0], cells[cell, 1], cells[cell, 2]
+                numbers[top], nulls[top] = int64(0), int64(kind == NULL)
+                if op == IS_NULL_CELL:
+                    numbers[top], nulls[top] = int64(kind == NULL), int64(0)
+                elif kind != NULL:
+                    if op == CELL:
+                        numbers[top], _ = read_long(data, start, end)
+                    elif op == CELL_UNSIGNED:
+                        numbers[top] = _unsigned_of(data, start, end)
+                    elif op == CRC_CELL:
+                        if kind == BYTES and program[line, 3] == 1:
+                            is_readable = False
+                            break
+                        numbers[top] = _crc_of_bytes(data, start, end)
+                    else:
+                        result = _with_cell(program, line, octets, data, kind, start, end)
+                        if result == UNREADABLE:
+                            is_readable = False
+                            break
+                        numbers[top] = result
+        if not is_readable:
+            out[place] = UNREADABLE
+        else:
+            out[place] = UNKNOWN if nulls[0] else numbers[0]

@@ -53,9 +53,9 @@ def make_changes(program: ViewProgram, rows: Rows, numbers: RecordNumbers) -> Ch
         program.width,
         condition.lines,
         condition.octets,
+        condition.depth,
         payload,
         rows.cells,
-        np.empty((2, condition.depth), np.int64),
         lines,
     )
     if stopped >= 0:

@@ -45,7 +45,7 @@ def make_program(condition: Condition) -> Program:
 def evaluate(program: Program, rows: Rows, firsts: Ints) -> Results:
     """One of ``FALSE``, ``TRUE``, ``UNKNOWN``, ``UNREADABLE`` for each image whose cells begin at ``firsts``."""
     results = np.empty(len(firsts), np.uint8)
-    kernel.evaluate_all(
+    kernel.evaluate(
         program.lines,
         program.octets,
         program.depth,
