@@ -10,7 +10,7 @@ from drivers.kafka.access import Settings
 from drivers.kafka.headers import HeaderedRecords
 from drivers.kafka.names import transactional_id
 from drivers.kafka.partitions import HeaderedRecord, Place
-from drivers.kafka.producer import WRITING, TransactionalProducer
+from drivers.kafka.producer import WRITING, TransactionalProducer, compression
 from drivers.kafka.reader import Ends
 from millrace.errors import Fatal, Retryable
 
@@ -40,7 +40,7 @@ class SlotProducer:
             "message.max.bytes": limits.record_bytes_max,
             "linger.ms": 20,  # `flush` ends it
             "batch.size": 1024 * 1024,
-            "compression.type": order.compression,
+            **compression(order.compression),
         }
         self.kafka = TransactionalProducer(
             order.brokers,

@@ -2,7 +2,7 @@
 
 from drivers.kafka.access import Settings
 from drivers.kafka.names import PUBLISHER_GROUP
-from drivers.kafka.producer import WRITING, TransactionalProducer
+from drivers.kafka.producer import WRITING, TransactionalProducer, compression
 from drivers.kafka.reader import TopicReader
 from drivers.kafka.topic import TopicAdmin
 from producer.publish.config import PublisherConfig
@@ -54,7 +54,7 @@ class KafkaDriver:
                 "message.max.bytes": record_bytes_max,
                 "linger.ms": 20,  # `flush` ends it; measured: 5 ms makes bulk batches small and costs a quarter
                 "batch.size": 1024 * 1024,
-                "compression.type": self._config.compression.value,
+                **compression(self._config.compression.value),
             }
         )
         return TransactionalProducer(
