@@ -12,9 +12,12 @@ is harmless. Only changed records are written.
 """
 
 import json
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 
+from consumer.target.progress import Mark as TargetMark
+from consumer.target.progress import MarkTopic
 from drivers.kafka.partitions import HeaderedRecord, Place
 from millrace.errors import Fatal
 
@@ -24,13 +27,61 @@ _PARTITION = b"partition/"
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A position in the set topic. ``schemas``: where the set topic has the schemas of earlier records, by ID."""
+    """A position in the set topic, with the fields of a mark on a target (``consumer.target.progress``).
+
+    ``schemas``: where the set topic has the schemas of earlier records, by ID. ``snapshot``: the ID of the one that the
+    task asked for at its start. ``at_ms``: the Unix time at which a slot reached the position.
+    """
 
     seq: int
     next_offset: int
     gtid_set: str
     topic_id: str
     schemas: Mapping[int, int] = field(default_factory=dict)
+    flavour: str = ""
+    topic_epoch: int = 0
+    whole_seq: int = -1
+    past_start: bool = True
+    commit_ms: int = 0
+    snapshot: str = ""
+    at_ms: int = 0
+
+    @classmethod
+    def of(cls, reached: TargetMark, schemas: Mapping[int, int], *, snapshot: str) -> "Position":
+        """The position that a slot has reached now."""
+        topic = reached.topic
+        return cls(
+            reached.seq,
+            reached.next_offset,
+            reached.gtid_set,
+            topic.id,
+            dict(schemas),
+            reached.flavour,
+            topic.epoch,
+            topic.whole_seq,
+            reached.past_start,
+            reached.commit_ms,
+            snapshot,
+            time.time_ns() // 1_000_000,
+        )
+
+    def reached(self, topic: str) -> TargetMark:
+        """The position as windows of the set topic ``topic`` take it."""
+        place = MarkTopic(topic, self.topic_id, self.topic_epoch, self.whole_seq)
+        return TargetMark(
+            self.seq,
+            self.next_offset,
+            self.gtid_set,
+            self.flavour,
+            place,
+            self.past_start,
+            self.commit_ms,
+        )
+
+    @property
+    def lag_s(self) -> float | None:
+        """From the source's commit of the last row to the position; None before the first row."""
+        return max(self.at_ms - self.commit_ms, 0) / 1000 if self.commit_ms else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,8 +35,8 @@ class Started:
     definitions: tuple[Definition, ...]
 
 
-def start_task(order: TaskOrder, *, start: Position, document: str) -> Started:
-    """Fence former owners. ``start``: of a task that never ran. ``document``: what is written from now on."""
+def start_task(order: TaskOrder, *, start: Callable[[], Position], document: str) -> Started:
+    """Fence former owners. ``start`` gives that of a task that never ran. ``document`` describes later records."""
     with ExitStack() as ends:
         outputs = ends.enter_context(closing(Outputs(order)))
         count = _ensure_progress(order, outputs)
@@ -48,14 +48,16 @@ def start_task(order: TaskOrder, *, start: Position, document: str) -> Started:
         places = {producer.place: producer for producer in producers}
         stable = outputs.wait_stable(places, abort=lambda still: _abort(places, still))
         marks = [read_mark(order, outputs, place, stable[place]) for place in places]
-        marks = _divided(marks, order.slots, start)
+        has_begun = any(mark.position is not None for mark in marks)
+        first = None if has_begun else start()
+        marks = _divided(marks, order.slots, first)
         definitions = _definitions(marks, document, lambda: _reached(outputs, marks, producers[0]))
         for producer, mark in zip(producers, marks, strict=True):
             fault_point(BEFORE_FENCE)
             written = replace(mark, epoch=order.epoch, definitions=definitions)
             producer.commit_mark(written.records(), outputs)
             fault_point(AFTER_FENCE)
-        positions = tuple(mark.position or start for mark in marks[: order.slots])
+        positions = tuple(mark.position for mark in marks[: order.slots] if mark.position)
     return Started(positions, definitions)
 
 
@@ -76,7 +78,7 @@ def _abort(producers: Mapping[Place, SlotProducer], still: Collection[Place]) ->
         producers[place].abort_in([place])
 
 
-def _divided(marks: list[Mark], slots: int, start: Position) -> list[Mark]:
+def _divided(marks: list[Mark], slots: int, start: Position | None) -> list[Mark]:
     """The marks of this number of slots: as they are, or, after another number, each from the earliest position.
 
     Only the owner of a partition has its tail. A former slot has no position.

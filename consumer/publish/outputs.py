@@ -53,7 +53,7 @@ class SlotLimits:
     stable_timeout_s: float = 10.0
     audit_timeout_s: float = 30.0
     # the position of a task whose topic has no rows for it is stored at most this often
-    position_interval_s: float = 5.0
+    position_interval_s: float = 1.0
     record_bytes_max: int = 64 * 1024 * 1024
 
     @property

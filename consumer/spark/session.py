@@ -34,6 +34,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from consumer.compare.compare_order import CompareOrder, execute_compare
 from consumer.load.copy_order import CopyOrder, execute_copy
+from consumer.publish.executor import execute_publish
+from consumer.publish.order import PublishOrder
+from consumer.publish.warm_up import warm_publishing
 from consumer.spark.jvm import Jvm
 from consumer.spark.kafka_source import ALLOWED_URLS, source_options, token_url
 from consumer.spark.scratch import (
@@ -44,6 +47,7 @@ from consumer.spark.scratch import (
     temporary,
 )
 from consumer.target.loads import Amount
+from consumer.target.progress import Mark
 from consumer.topic.beginning import begin_at
 from consumer.turn.executor import execute, execute_share
 from consumer.turn.order import Answer, Outcome, Share, ShareEnd, TurnOrder, result_of
@@ -138,6 +142,10 @@ class SparkDriver:
     def copies(self, task: str) -> "SparkCalls[CopyOrder, Amount | None]":
         """Executes the copies of a load."""
         return SparkCalls(self, f"load {task}", execute_copy)
+
+    def publishing(self, task: str) -> "SparkCalls[PublishOrder, Mark]":
+        """Executes the turns of a publish task's slots."""
+        return SparkCalls(self, f"publish {task}", execute_publish)
 
     def comparisons(self, task: str) -> "SparkCalls[CompareOrder, Any]":
         """Executes the chunks of a comparison."""
@@ -451,4 +459,5 @@ if __name__ == "__main__":  # Spark's daemon, which forks the Python workers wit
     from pyspark.daemon import manager
 
     warm()
+    warm_publishing()
     manager()

@@ -36,20 +36,18 @@ _TABLE = TableSchema(
     (0,),
 )
 _SCHEMA_ID = 1
+SCHEMAS = RowSchemas({_SCHEMA_ID: envelope_schema("warm", _TABLE).text})
 
 
 def warm() -> None:
     """Run an update of an invented table through every compiled function, and copy a result without rows."""
     _copy_nothing()
-    schemas = RowSchemas({_SCHEMA_ID: envelope_schema("warm", _TABLE).text})
     columns = {
         name: CatalogColumn(name, type_, type_, "", "", False, False) for name, type_ in _COLUMNS
     }
     table = CatalogTable("warm", "warm", columns, (UniqueKey("PRIMARY", ("id",), True),))
-    plans = TablePlans(Catalogue("warm", schemas, Inventory(tables={("warm", "warm"): table})))
-    record = _record()
-    values = Values(np.frombuffer(record, np.uint8), np.array([0, len(record)], np.int64))
-    rows = walk_values(values, plans.programs)
+    plans = TablePlans(Catalogue("warm", SCHEMAS, Inventory(tables={("warm", "warm"): table})))
+    rows = walk_values(warm_values(), plans.programs)
     numbers = RecordNumbers(np.arange(len(rows)))
     entries = find_keys(rows, plans.key_programs([0]), numbers)
     entries.levels(len(numbers))
@@ -66,6 +64,12 @@ def warm() -> None:
     rows.text_of(firsts, pieces.shape, pieces.around)
     rows.lines_of(firsts, pieces.shape)
     rows.filled(firsts, plans.template(0, "update"))
+
+
+def warm_values() -> Values:
+    """An update of the invented table, whose schema is in ``SCHEMAS``."""
+    record = _record()
+    return Values(np.frombuffer(record, np.uint8), np.array([0, len(record)], np.int64))
 
 
 def _copy_nothing() -> None:

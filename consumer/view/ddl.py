@@ -1,4 +1,6 @@
-"""Stops a task at a logged statement after which the rows that it delivered may no longer be those of its view.
+"""Stops a task at a statement that changes delivered rows. Apart: target sets will use it, too.
+
+After such a logged statement the rows that the task delivered may no longer be those of its view.
 
 The operator answers in the document: ``accept_ddl`` has the seq of each statement that the task passes, and the rows
 that were delivered before it stay as they are.

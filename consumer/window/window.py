@@ -1,7 +1,7 @@
 """A window: records in topic order up to a barrier, checked, with the rows to apply and the control records.
 
     rows            walked up to the barrier, the end, or ``rows.CELLS_MAX``
-    learned         schemas that the window introduces
+    learned         schemas that the window introduces, and ``explained``, the offsets of the records that do so
     resolved        its ``resolved`` and ``fence`` records, for the mark
     barrier         the first record for which all lanes wait: DDL, or a schema record that redefines a known ID
 
@@ -96,6 +96,7 @@ class Window(Generic[P]):
     offsets: Ints
     waiting: RecordNumbers
     learned: dict[int, str]
+    explained: dict[int, int]
     resolved: tuple[tuple[int, ResolvedRecord | FenceRecord], ...]
     barrier: Barrier | None
 
@@ -187,7 +188,16 @@ def read_window(
     if seen.is_unproven:
         _check_begin(seen, resolved, rows, waiting, offsets)
     end = len(rows)
-    return Window(rows, plans, offsets[:end], waiting, learned, tuple(resolved), controls.barrier)
+    return Window(
+        rows,
+        plans,
+        offsets[:end],
+        waiting,
+        learned,
+        controls.explained,
+        tuple(resolved),
+        controls.barrier,
+    )
 
 
 @dataclass(slots=True)
@@ -196,6 +206,7 @@ class _Controls:
 
     end: int
     learned: dict[int, str] = field(default_factory=dict)
+    explained: dict[int, int] = field(default_factory=dict)
     resolved: list[tuple[int, ResolvedRecord | FenceRecord]] = field(default_factory=list)
     repeating: list[tuple[int, _Repeating]] = field(default_factory=list)
     barrier: Barrier | None = None
@@ -220,6 +231,7 @@ def _read_controls(values: Values, offsets: Ints, known: RowSchemas, seen: Mark)
                     found.barrier = Barrier(offset, value)
                 elif record.table:
                     found.learned[record.value.id] = record.value.schema.text
+                    found.explained[record.value.id] = offset
             case ResolvedRecord() | FenceRecord():
                 _check_epoch(record, epoch, offset)
                 epoch = record.epoch

@@ -89,6 +89,7 @@ def steps_for(goal: str, *, has_packages: bool) -> tuple[Step, ...]:
     steps = (
         Step("kernels of capture", _module("producer.task.warm_up"), 55, (first,)),
         Step("kernels of apply", _module("consumer.turn.warm_up"), 30, (first,)),
+        Step("kernels of publish tasks", _module("consumer.publish.warm_up"), 30, (first,)),
         _fetch("kafka", "Kafka", 40, needs=packages),
         _fetch("spark", "Spark's Kafka connector", 12, needs=packages),
         _fetch("mariadb", "MariaDB", 20, needs=packages),

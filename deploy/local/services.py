@@ -35,7 +35,7 @@ KAFKA_RIGHTS: Mapping[str, tuple[Acl, ...]] = {
     KAFKA_APPLY: apply_acls(TOPIC),
     KAFKA_REGISTRY: registry_acls(REGISTRY_TOPIC),
 }
-LOCAL_SPARK = ("--master", "local[2]")
+LOCAL_SPARK = ("--master", "local[16]")
 SERVICES = ("registry", "scheduler", "worker", "apply")
 PROGRAM = (
     sys.executable,

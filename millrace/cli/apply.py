@@ -23,7 +23,7 @@ Conf = Annotated[
 
 def apply(
     *,
-    master: Master = "local[2]",
+    master: Master = "local[16]",
     name: Name = "",
     conf: Conf = [],  # noqa: B006 - Typer copies it
     label: Labels = [],  # noqa: B006
@@ -32,7 +32,9 @@ def apply(
 ) -> None:
     """Run an apply driver: from Kafka to target sets, on Spark. SIGTERM or the end of its JVM shuts it down cleanly."""
     from consumer.spark.session import SparkDriver, settings_of
+    from consumer.task.publish_runner import PublishRunner
     from consumer.task.runner import ApplyRunner
+    from consumer.task.runners import Runners
     from millrace.errors import Retryable
     from millrace.http import open_page
     from millrace.log import get_logger
@@ -52,9 +54,9 @@ def apply(
         driver = SparkDriver(master=master, settings=settings_of(conf))
         log.info("Spark has started", seconds=round(time.monotonic() - began_s, 1))
 
-        def make_runner(store: Store) -> ApplyRunner:
+        def make_runner(store: Store) -> Runners:
             log.info("preparing the compiled functions: seconds, or minutes after an installation")
-            return ApplyRunner(driver, store)
+            return Runners(ApplyRunner(driver, store), PublishRunner(driver, store))
 
         def shut_down(error: Retryable) -> None:
             log.error("the JVM is gone: this process shuts down", error=error)

@@ -265,6 +265,7 @@ PROVOCATIONS: Mapping[str, str] = {
     "MR-5202": "test_text_that_is_not_valid_stops_a_view",
     "MR-5203": "test_changed_secret_of_a_mask_is_refused",
     "MR-5204": "test_statement_that_needs_a_decision_stops_the_task",
+    "MR-5205": "test_partition_columns_must_be_in_the_key",
     "MR-6001": "test_single_gtid_parses_only_one_transaction",
     "MR-6002": "test_decreasing_mariadb_sequence_is_refused",
     "MR-6003": "test_invalid_table_map_bytes_are_refused",

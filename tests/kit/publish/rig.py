@@ -74,7 +74,7 @@ class SlotRig:
     def start(self, epoch: int = 7, document: str = DOCUMENT) -> Started:
         """The start of the task by a new owner."""
         start = Position(0, 0, "", "set-topic")
-        return start_task(self.order(epoch), start=start, document=document)
+        return start_task(self.order(epoch), start=lambda: start, document=document)
 
     @contextmanager
     def running(self, epoch: int = 7) -> Iterator[list[Slot]]:

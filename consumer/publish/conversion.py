@@ -1,0 +1,66 @@
+"""Rows of a batch as records of output topics: view, format, topic and partition of each."""
+
+import numpy as np
+
+from consumer.format.encoded import KEY_END, KEY_START, PART, SEQ, VALUE_END, VALUE_START, Encoded
+from consumer.kernel.partitions import partitions_of
+from consumer.publish import outgoing
+from consumer.publish.outgoing import Outgoing
+from consumer.publish.plans import PublishPlans, TablePlan
+from consumer.records.numbers import Ints, RecordNumbers
+from consumer.records.rows import Rows
+from consumer.view.changes import make_changes
+
+
+def convert(plans: PublishPlans, rows: Rows, numbers: RecordNumbers) -> Outgoing:
+    """The records of these rows, whose tables are in the view; those of one topic in the order of their seq."""
+    slots = rows.slots(numbers)
+    pieces: list[tuple[str, Encoded, Ints]] = []
+    for slot in np.flatnonzero(np.bincount(slots)).tolist():
+        plan = plans.table(slot)
+        changes = make_changes(plan.program, rows, RecordNumbers(numbers[slots == slot]))
+        if len(changes):
+            encoded = plan.format.encode(rows, changes)
+            partitions = _partitions(plan, encoded, plans.task.topics.partitions)
+            pieces.append((plan.topic, encoded, partitions))
+    return _joined(pieces)
+
+
+def _partitions(plan: TablePlan, encoded: Encoded, count: int) -> Ints:
+    if not plan.is_keyed or count == 1:
+        return np.full(len(encoded.lines), plan.partition, np.int64)
+    lines = encoded.lines
+    return partitions_of(encoded.payload, lines[:, KEY_START], lines[:, KEY_END], count)
+
+
+def _joined(pieces: list[tuple[str, Encoded, Ints]]) -> Outgoing:
+    topics = tuple(dict.fromkeys(topic for topic, _, _ in pieces))
+    payloads = [encoded.payload for _, encoded, _ in pieces]
+    parts: list[Ints] = []
+    base = 0
+    for topic, encoded, partitions in pieces:
+        lines = np.empty((len(encoded.lines), outgoing.WIDTH), np.int64)
+        lines[:, outgoing.TOPIC] = topics.index(topic)
+        lines[:, outgoing.PARTITION] = partitions
+        for column, place in _PLACES:
+            lines[:, column] = encoded.lines[:, place]
+            lines[:, column][encoded.lines[:, place] >= 0] += base
+        lines[:, outgoing.SEQ] = encoded.lines[:, SEQ]
+        lines[:, outgoing.PART] = encoded.lines[:, PART]
+        parts.append(lines)
+        base += len(encoded.payload)
+    if not parts:
+        return Outgoing((), np.empty(0, np.uint8), np.empty((0, outgoing.WIDTH), np.int64))
+    every = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    if len(topics) < len(parts):  # several tables, or structures of one, are in a topic
+        every = every[np.lexsort((every[:, outgoing.PART], every[:, outgoing.SEQ]))]
+    payload = payloads[0] if len(payloads) == 1 else np.concatenate(payloads)
+    return Outgoing(topics, payload, every)
+
+
+_PLACES = (
+    (outgoing.KEY_START, KEY_START),
+    (outgoing.KEY_END, KEY_END),
+    (outgoing.VALUE_START, VALUE_START),
+    (outgoing.VALUE_END, VALUE_END),
+)

@@ -1,0 +1,61 @@
+"""The history of a publish task's document: which one describes the record of which seq.
+
+A change takes effect at one seq of the set topic, in all slots. The history is stored with the task's progress, so a
+replay or a rebuild makes the same records again.
+"""
+
+import json
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from schemas.documents import Placement, PublishTask, Start, parse_task, plain_task
+from schemas.json_input import load_json
+
+
+@dataclass(frozen=True, slots=True)
+class Definitions:
+    """``begins``: the first seq of each document, ascending; the first is 0. ``tasks``: the documents."""
+
+    begins: tuple[int, ...]
+    tasks: tuple[PublishTask, ...]
+
+    @classmethod
+    def of(cls, history: Iterable[tuple[int, str]]) -> "Definitions":
+        """From texts of ``stored_text``, each with the last seq that earlier ones describe. Fatal MR-41xx."""
+        tasks: dict[int, PublishTask] = {}
+        for reached, text in history:
+            stored: Any = load_json(text)
+            task = parse_task(stored["document"], origin="a definition in the progress topic")
+            assert isinstance(task, PublishTask)
+            view = task.view.with_fingerprints(stored["secrets"])
+            tasks[reached + 1 if tasks else 0] = replace(task, view=view)
+        return cls(tuple(tasks), tuple(tasks.values()))
+
+    @property
+    def last(self) -> PublishTask:
+        """The newest document."""
+        return self.tasks[-1]
+
+    def at(self, seq: int) -> PublishTask:
+        """The document that describes the record of this seq."""
+        return self.tasks[self._place(seq)]
+
+    def next_begin(self, seq: int) -> int | None:
+        """The first seq of the next document; None if that of ``seq`` is the last."""
+        place = self._place(seq) + 1
+        return self.begins[place] if place < len(self.begins) else None
+
+    def _place(self, seq: int) -> int:
+        return max(bisect_right(self.begins, seq) - 1, 0)
+
+
+def stored_text(task: PublishTask, fingerprints: Mapping[str, str]) -> str:
+    """The document as it is stored: without its begin, its place and its operator's answers.
+
+    ``fingerprints``: those of the view's secrets. Another secret is another definition.
+    """
+    content = replace(task, start=Start(), placement=Placement(), accept_ddl=())
+    stored = {"document": plain_task(content), "secrets": dict(fingerprints)}
+    return json.dumps(stored, sort_keys=True, separators=(",", ":"))

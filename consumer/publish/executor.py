@@ -1,0 +1,110 @@
+"""Executes an order of a publish task in a Python worker of Spark: opens the slot, unless this process has it open.
+
+``residents`` is the state of this process: each slot with its producer and the reader of the set topic. A slot that
+another process has opened since is fenced, and its first request here fails, so nothing depends on what is kept.
+"""
+
+import gc
+import os
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+
+from consumer.publish.order import PublishOrder
+from consumer.publish.plans import PublishPlans
+from consumer.publish.slot import Slot, SlotOrder
+from consumer.publish.turn import PublishTurn, Tools, schema_texts
+from consumer.records.row_schemas import RowSchemas
+from consumer.records.stream import TopicStream
+from consumer.target.progress import Mark
+from consumer.turn.executor import GC_OBJECTS, look_up_at
+from consumer.turn.order import Answer, guarded
+from drivers.kafka.reader import TopicReader
+from millrace.errors import MillraceError, Retryable
+
+
+@dataclass(slots=True)
+class _Resident:
+    """``plans``: None before the first turn."""
+
+    order: PublishOrder
+    slot: Slot
+    stream: TopicStream
+    turn: PublishTurn | None = None
+
+    def close(self) -> None:
+        self.stream.close()
+        self.slot.close()
+
+
+_residents: dict[tuple[str, int], _Resident] = {}  # by task and slot
+
+
+def execute_publish(order: PublishOrder) -> Answer[Mark]:
+    """Run one turn. An error of Millrace is returned as a value."""
+    return guarded(order.task.task, lambda: _run(order))
+
+
+def close_slots(task: str) -> None:
+    """Close the slots that this process keeps of a task."""
+    for place in [place for place in _residents if place[0] == task]:
+        _residents.pop(place).close()
+
+
+def _run(order: PublishOrder) -> Mark:
+    gc.set_threshold(GC_OBJECTS)
+    place = (order.task.task, order.slot)
+    resident = _residents.pop(place, None)
+    if resident is not None and not order.continues(resident.order):
+        resident.close()
+        resident = None
+    resident = resident or _opened(order)
+    try:
+        resident.turn = turn = _turn(order, resident)
+        mark = turn.run()
+    except BaseException:
+        resident.close()
+        raise
+    _residents[place] = resident
+    return mark
+
+
+def _opened(order: PublishOrder) -> _Resident:
+    source = order.definitions.last.source
+    slot = Slot.open(SlotOrder(order.task, order.slot))
+    try:
+        stream = TopicStream(source.brokers, source.topic)
+    except BaseException as exc:
+        slot.close()
+        if isinstance(exc, MillraceError) and exc.code == "MR-3501":
+            raise Retryable("MR-5052", f"{source}: {exc.message}") from exc
+        raise
+    return _Resident(order, slot, stream)
+
+
+def _turn(order: PublishOrder, resident: _Resident) -> PublishTurn:
+    """The turn that continues the last one of this process, or begins at the slot's position."""
+    parent = os.getppid()
+    source = order.definitions.last.source
+    tools = Tools(
+        resident.stream,
+        resident.slot,
+        look_up_at(source.registry),
+        is_over=lambda: os.getppid() != parent,
+    )
+    if (last := resident.turn) is not None:
+        return PublishTurn(order, tools, last.plans, last.mark, last.snapshot, last.schemas)
+    position = resident.slot.position
+    schemas = dict(position.schemas)
+    with closing(TopicReader(source.brokers, source.topic)) as reader:
+        texts = schema_texts(partial(_value_at, reader), schemas) if schemas else {}
+    plans = PublishPlans(order.definitions.at(position.seq + 1), RowSchemas(texts))
+    return PublishTurn(
+        order, tools, plans, position.reached(source.topic), position.snapshot, schemas
+    )
+
+
+def _value_at(reader: TopicReader, offset: int) -> bytes | None:
+    """The value of the record at an offset; None if retention has removed it."""
+    records = reader.read(offset, offset + 1)
+    return records[0].value if records and records[0].offset == offset else None

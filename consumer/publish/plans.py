@@ -1,0 +1,116 @@
+"""The plans of a publish task: for each row schema of the set topic, how its rows become records of an output topic.
+
+A plan is made when the first row of its schema must be published. ``PublishPlans`` is a value: ``learned`` returns
+larger ones, which keep the plans that are made.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from consumer.format.table_format import FormatNames, TableFormat, make_format
+from consumer.publish.outgoing import partition_by_table
+from consumer.records.row_schemas import RowSchemas, make_programs
+from consumer.view.mask_keys import MaskKeys
+from consumer.view.program import ViewProgram, make_view_program, view_of
+from millrace.errors import Fatal
+from schemas.documents import PartitionBy, PublishTask
+from schemas.record.row_layout import RowLayout
+from schemas.table.structure import TableSchema
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlan:
+    """How rows of one structure of a table are published.
+
+    ``partition``: that of records without a key, or of all if the table decides. ``by``: the places in the table of the
+    columns that decide about the partition; () if the record's key or the table does. ``is_keyed``: the record's key
+    decides.
+    """
+
+    program: ViewProgram
+    format: TableFormat
+    topic: str
+    partition: int
+    by: tuple[int, ...]
+    is_keyed: bool
+
+
+class PublishPlans:
+    """The plans of one definition of a task (``consumer.window.window.Plans``)."""
+
+    def __init__(self, task: PublishTask, schemas: RowSchemas) -> None:
+        self.task = task
+        self.schemas = schemas
+        self.programs = make_programs(schemas)
+        self._tables: dict[str, TablePlan] = {}
+        self._keys = MaskKeys()
+
+    @property
+    def admits_all(self) -> bool:
+        """A view leaves out the tables of the system at least."""
+        return False
+
+    def learned(self, texts: Mapping[int, str]) -> "PublishPlans":
+        """These plans with more row schemas, by ID; the same object if all are known."""
+        schemas = self.schemas
+        for number, text in texts.items():
+            schemas = schemas.learned(number, text)
+        if schemas is self.schemas:
+            return self
+        plans = PublishPlans(self.task, schemas)
+        plans._tables, plans._keys = self._tables, self._keys
+        return plans
+
+    def of(self, task: PublishTask) -> "PublishPlans":
+        """The plans of another definition with the same schemas; the same object for the same one."""
+        return self if task == self.task else PublishPlans(task, self.schemas)
+
+    def admits(self, slot: int) -> bool:
+        """Whether the view has a slot's table."""
+        table = self.programs.layouts[slot].table
+        return self.task.view.match(table.database, table.table) is not None
+
+    @property
+    def tables(self) -> Mapping[tuple[str, str], TableSchema]:
+        """The structure of each table that the topic has rows of: that of its greatest schema ID."""
+        schemas = (layout.table for layout in self.programs.layouts)
+        return {(table.database, table.table): table for table in schemas}
+
+    def table(self, slot: int) -> TablePlan:
+        """The plan of a slot's table, which the view has. Fatal MR-5201."""
+        text = self.schemas.texts[int(self.programs.ids[slot])]
+        plan = self._tables.get(text)
+        if plan is None:
+            plan = self._tables[text] = _plan(self.task, self.programs.layouts[slot], self._keys)
+        return plan
+
+
+def _plan(task: PublishTask, layout: RowLayout, keys: MaskKeys) -> TablePlan:
+    view = view_of(task.view, layout)
+    assert view is not None, "the rows of other tables are left out"
+    topics = task.topics
+    named = topics.partition_columns(*view.name)
+    by: list[int] = []
+    for name in named or ():
+        places = [
+            view.columns[at].source
+            for at in view.key
+            if view.columns[at].name.lower() == name.lower()
+        ]
+        if not places:
+            key = ", ".join(view.columns[at].name for at in view.key) or "no key"
+            raise Fatal(
+                "MR-5205",
+                f"partition_by of {layout.table.full_name}: found {name}, wanted a column of the key: {key}",
+            )
+        by += places
+    topic = topics.name_of(task.name, *view.name)
+    is_keyed = named is None and topics.partition_by is not PartitionBy.TABLE and bool(view.key)
+    return TablePlan(
+        make_view_program(view, layout, keys),
+        make_format(task.format, view, layout, FormatNames(topic, task.name)),
+        topic,
+        partition_by_table(".".join(view.name), topics.partitions),
+        tuple(by),
+        is_keyed,
+    )

@@ -1,0 +1,174 @@
+"""One slot of a publish task in an executor: reads the set topic from the slot's position on, publishes, commits.
+
+    take      records that have come, up to the limits of a Kafka transaction
+    window    checked as for apply (``consumer.window.window``), cut at definitions, changed schemas and DDL
+    convert   rows of tables in the view become records (``conversion``)
+    commit    when the topic has no more records, or the Kafka transaction is full
+
+Each slot reads all records and sends those of its own partitions; the positions differ.
+A statement that changes what the view would make of delivered rows stops the task, after what precedes it.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import numpy as np
+
+from consumer.kernel import walk
+from consumer.publish.conversion import convert
+from consumer.publish.mark import Position
+from consumer.publish.order import PublishOrder
+from consumer.publish.outgoing import Outgoing
+from consumer.publish.plans import PublishPlans
+from consumer.publish.snapshot_rows import without_rows_of_others
+from consumer.records.numbers import NO_SEQS
+from consumer.records.pieces import Size, Source, Taken
+from consumer.target.progress import Mark
+from consumer.view.ddl import check_statement
+from consumer.window.window import Barrier, LookUp, Window, advanced, check_follows, read_window
+from schemas.record.control import DdlRecord, SchemaRecord
+from schemas.record.record import decode_control
+
+PIECE = Size(32_768, 8 << 20)  # read at once
+TRANSACTION = Size(131_072, 32 << 20)  # records of the set topic, in one Kafka transaction
+WAIT_S = 0.5  # for records; then the topic is quiet
+
+
+class Output(Protocol):
+    """The slot's partitions and its position. Implemented by ``slot.Slot``."""
+
+    def write(self, outgoing: Outgoing) -> int:
+        """Queue the records that the slot's partitions do not have."""
+
+    def commit(self, position: Position) -> None:
+        """Commit what is queued, if anything is; to the position all records of the set topic are written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """``source``: the set topic. ``is_over``: no process waits for the turn."""
+
+    source: Source
+    output: Output
+    look_up: LookUp
+    is_over: Callable[[], bool] = lambda: False
+
+
+@dataclass(slots=True)
+class PublishTurn:
+    """A turn under way. ``mark``: everything before it is queued. ``schemas``: offsets of schema records, by ID."""
+
+    order: PublishOrder
+    tools: Tools
+    plans: PublishPlans
+    mark: Mark
+    snapshot: str
+    schemas: dict[int, int]
+    _records: int = field(default=0, init=False)
+    _bytes: int = field(default=0, init=False)
+    _position: Position | None = field(default=None, init=False)
+
+    def run(self) -> Mark:
+        """Until a quiet moment after ``turn_s``, or until no process waits."""
+        source, began_s = self.tools.source, time.monotonic()
+        source.seek(max(self.mark.next_offset, self.order.first_offset))
+        while not self.tools.is_over():
+            taken = source.take(PIECE, wait_s=WAIT_S)
+            if taken is None:
+                self._commit()
+                if time.monotonic() - began_s >= self.order.turn_s:
+                    break
+                continue
+            self._publish(taken)
+            if taken.is_end or self._is_full():
+                self._commit()
+        return self.mark
+
+    def _is_full(self) -> bool:
+        return self._records >= TRANSACTION.rows or self._bytes >= TRANSACTION.bytes
+
+    def _commit(self) -> None:
+        position = Position.of(self.mark, self.schemas, snapshot=self.snapshot)
+        if (
+            self._position is None
+            or replace(position, at_ms=self._position.at_ms) != self._position
+        ):
+            self._position = position
+        self.tools.output.commit(self._position)
+        self._records = self._bytes = 0
+
+    def _publish(self, taken: Taken) -> None:
+        first, offsets, values = 0, taken.offsets, taken.values
+        self._records += len(values)
+        self._bytes += values.byte_count
+        while first < len(offsets):
+            self.plans = self.plans.of(self.order.definitions.at(self.mark.seq + 1))
+            window = self._under_one_definition(
+                read_window(
+                    values.part(first, len(values)),
+                    offsets[first:],
+                    plans=self.plans,
+                    seen=self.mark,
+                    applied=NO_SEQS,
+                    look_up=self.tools.look_up,
+                )
+            )
+            self.plans = window.plans
+            self.schemas.update(window.explained)
+            end = len(window.rows)
+            if end:
+                self._convert(window)
+                self.mark = window.mark_after(end, before=self.mark)
+            first += end
+            if window.barrier is not None:
+                self._pass_barrier(window.barrier)
+                first += 1
+
+    def _under_one_definition(self, window: Window[PublishPlans]) -> Window[PublishPlans]:
+        """The records before the first seq of the next definition."""
+        begin = self.order.definitions.next_begin(self.mark.seq + 1)
+        if begin is None:
+            return window
+        later = np.flatnonzero(window.rows.column(walk.SEQ) >= begin)
+        return window.part(int(later[0])) if len(later) else window
+
+    def _convert(self, window: Window[PublishPlans]) -> None:
+        numbers = without_rows_of_others(window.rows, window.waiting, self.snapshot)
+        if len(numbers):
+            outgoing = convert(self.plans, window.rows, numbers)
+            if len(outgoing.lines):
+                self.tools.output.write(outgoing)
+
+    def _pass_barrier(self, barrier: Barrier) -> None:
+        record = decode_control(barrier.value)
+        seq = self.mark.seq
+        if isinstance(record, SchemaRecord):
+            number = record.value.id
+            self.plans = self.plans.learned({number: record.value.schema.text})
+            self.schemas[number] = barrier.offset
+        else:
+            assert isinstance(record, DdlRecord)
+            check_follows(record.source.seq, seq, barrier.offset)
+            if not self.mark.is_unproven:
+                seq = record.source.seq
+            self._commit()  # also if the statement stops the task
+            check_statement(
+                record,
+                self.plans.task.view,
+                tables=self.plans.tables,
+                accepted=self.order.accepted,
+            )
+        self.mark = advanced(self.mark, None, seq=seq, next_offset=barrier.offset + 1)
+
+
+def schema_texts(read: Callable[[int], bytes | None], schemas: Mapping[int, int]) -> dict[int, str]:
+    """The texts of row schemas whose records are at these offsets; those that retention has removed are left out."""
+    texts = {}
+    for number, offset in schemas.items():
+        value = read(offset)
+        record = decode_control(value) if value else None
+        if isinstance(record, SchemaRecord) and record.value.id == number:
+            texts[number] = record.value.schema.text
+    return texts

@@ -1,0 +1,33 @@
+"""Compiles the kernels of publish tasks in advance, as ``consumer.turn.warm_up`` does for those of apply."""
+
+import numpy as np
+
+from consumer.kernel.partitions import assign_numbers
+from consumer.publish.conversion import convert
+from consumer.publish.plans import PublishPlans
+from consumer.records.numbers import RecordNumbers
+from consumer.records.rows import walk_values
+from consumer.turn.warm_up import SCHEMAS, warm_values
+from schemas.documents import Brokers, OutputTopics, PublishTask, TopicAddress
+from schemas.view.format_options import FormatName, FormatOptions
+
+
+def warm_publishing() -> None:
+    """Publish an update of an invented table in every format, without Kafka."""
+    source = TopicAddress(topic="warm", brokers=Brokers("warm:1"))
+    for name in FormatName:
+        task = PublishTask(
+            name="warm",
+            source=source,
+            topics=OutputTopics(partitions=2),
+            format=FormatOptions.of(name),
+        )
+        plans = PublishPlans(task, SCHEMAS)
+        rows = walk_values(warm_values(), plans.programs)
+        convert(plans, rows, RecordNumbers(np.arange(len(rows))))
+    ints = np.zeros((1, 2), np.int64)
+    assign_numbers(ints, np.zeros(1, np.int64), np.zeros((1, 3), np.int64), np.zeros(1, np.int64))
+
+
+if __name__ == "__main__":
+    warm_publishing()

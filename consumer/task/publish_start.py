@@ -1,0 +1,82 @@
+"""The start of a publish task: where it begins, and its order for the slots."""
+
+import time
+from collections.abc import Callable
+from typing import Protocol
+from uuid import uuid4
+
+from consumer.publish.mark import Position
+from consumer.publish.outputs import OutputShape, TaskOrder
+from consumer.publish.snapshot_rows import OWNED
+from consumer.spark.session import FIRST_OFFSET
+from drivers.kafka.reader import TopicIdentity
+from schemas.documents import CaptureTask, PublishTask, Reader
+from schemas.gtid import parse_any_gtid_set
+from schemas.requests.snapshot_request import SnapshotRequest, SnapshotRequests
+from zk.lease.membership import process_name
+
+
+class Documents(Protocol):
+    """The documents and requests of a run besides its task's document (``zk.run.runner.SetSource``)."""
+
+    def capture_task_of(self, task: Reader) -> CaptureTask:
+        """The task that captures to the topic of the publish task. Retryable MR-4203 while there is none."""
+
+    def change_snapshots(
+        self, task: str, change: Callable[[SnapshotRequests], SnapshotRequests]
+    ) -> SnapshotRequests:
+        """Change the requests for snapshots of a capture task, and return the result."""
+
+
+def task_order(task: PublishTask, *, epoch: int) -> TaskOrder:
+    """The order of a task for all its slots."""
+    settings = task.topics.settings
+    config = {
+        "min.insync.replicas": settings.min_insync_replicas,
+        "retention.ms": settings.retention_ms,
+        "cleanup.policy": settings.cleanup_policy,
+    }
+    return TaskOrder(
+        task=task.name,
+        epoch=epoch,
+        slots=task.topics.slots,
+        brokers=task.source.brokers,
+        worker=process_name(""),
+        shape=OutputShape(
+            partitions=task.topics.partitions,
+            replicas=settings.replication_factor or -1,
+            config={name: str(value) for name, value in config.items() if value is not None},
+        ),
+        compression=task.topics.compression,
+    )
+
+
+def first_position(task: PublishTask, topic: TopicIdentity, documents: Documents) -> Position:
+    """The position of a task without progress. With ``start: snapshot`` it asks for the rows that exist.
+
+    Then the task begins at the end that the topic had before it asked: its rows come later.
+    """
+    topic_id = topic.ask()
+    if task.start.gtid_set:
+        start = parse_any_gtid_set(task.start.gtid_set)
+        return Position(
+            -1, FIRST_OFFSET, str(start), topic_id, flavour=str(start.flavour), past_start=False
+        )
+    if not task.start.is_snapshot:
+        return Position(0, FIRST_OFFSET, "", topic_id)
+    end = topic.end()
+    seq = topic.seq_before(end) if end else None
+    snapshot = f"{OWNED}{uuid4().hex[:12]}"
+    _ask_for_rows(task, snapshot, documents)
+    if seq is None:  # no record yet
+        return Position(0, FIRST_OFFSET, "", topic_id, snapshot=snapshot)
+    return Position(seq, end, "", topic_id, snapshot=snapshot)
+
+
+def _ask_for_rows(task: PublishTask, snapshot: str, documents: Documents) -> None:
+    capture = documents.capture_task_of(task)
+    patterns = tuple(dict.fromkeys(rule.source for rule in task.view.rules))
+    request = SnapshotRequest(
+        snapshot, patterns, by=f"publish task {task.name}", at_ms=time.time_ns() // 1_000_000
+    )
+    documents.change_snapshots(capture.name, lambda before: before.added(request))

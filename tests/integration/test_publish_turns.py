@@ -1,0 +1,126 @@
+"""Publish tasks on a real broker, from records of a set topic to topics of subscribers, in this process."""
+
+from dataclasses import replace
+
+import pytest
+
+from deploy.servers import KafkaServer
+from millrace.errors import Fatal
+from schemas.documents import OutputTopics, PublishTask, TopicCompression
+from schemas.gtid import Flavour
+from schemas.view.format_options import FormatName, FormatOptions
+from schemas.view.view import Mask, MaskKind, TableRule, View
+from tests.kit.apply.tables import integer, table, text
+from tests.kit.apply.topic import RecordStream, TopicWriter
+from tests.kit.publish.local import LocalPublisher, Published, publish_task, published
+
+pytestmark = pytest.mark.usefixtures("trusting")
+
+ORDERS = table("shop", "orders", integer("id"), text("name"), integer("amount"))
+LOG = table("shop", "log", text("line"), key=())
+JSON = FormatOptions.of(FormatName.JSON)
+
+
+@pytest.fixture
+def writer(kafka: KafkaServer) -> TopicWriter:
+    """A set topic with forty rows."""
+    stream = RecordStream(Flavour.MYSQL)
+    stream.fence()
+    _insert(stream, 0, 40)
+    writer = TopicWriter(kafka.bootstrap, stream)
+    writer.publish()
+    return writer
+
+
+def _insert(stream: RecordStream, first: int, end: int) -> None:
+    for number in range(first, end):
+        stream.insert(ORDERS, {"id": number, "name": f"n{number}", "amount": number % 10})
+        stream.commit()
+
+
+def _task(writer: TopicWriter, **fields: object) -> PublishTask:
+    topics = OutputTopics(pattern="{task}-{table}", partitions=3, compression=TopicCompression.NONE)
+    return publish_task(writer, **{"topics": topics, "format": JSON, **fields})
+
+
+def _rows(task: PublishTask, name: str = "orders") -> list[Published]:
+    return published(task, [f"{task.name}-{name}"])
+
+
+def _state(records: list[Published]) -> dict[int, object]:
+    """The rows by key, as a subscriber keeps them."""
+    state: dict[int, object] = {}
+    for record in records:
+        if record.value is None:
+            state.pop(record.key["id"], None)
+        else:
+            state[record.key["id"]] = record.value
+    return state
+
+
+def _row(number: int, **changed: object) -> dict[str, object]:
+    return {"id": number, "name": f"n{number}", "amount": number % 10, **changed}
+
+
+def test_rows_arrive_once_over_several_runs(writer: TopicWriter) -> None:
+    """A changed key is a tombstone and a row; its records and those of a deleted row are in their keys' partitions."""
+    task, publisher = _task(writer), LocalPublisher()
+    publisher.run(task)
+    writer.stream.update(ORDERS, _row(3), _row(300, name="n3"))
+    writer.stream.delete(ORDERS, _row(4))
+    writer.stream.commit()
+    writer.publish()
+    publisher.run(task)
+    publisher.run(task)
+    records = _rows(task)
+    wanted: dict[int, object] = {
+        number: _row(number) for number in range(40) if number not in (3, 4)
+    }
+    assert _state(records) == {**wanted, 300: _row(300, name="n3", amount=0)}
+    assert len(records) == 43
+    assert len({record.partition for record in records}) == 3
+
+
+def test_row_that_leaves_the_view_is_a_tombstone(writer: TopicWriter) -> None:
+    """And one that comes into it is a row."""
+    rule = TableRule(
+        "shop.orders", "shop.orders", "amount < 5", masks=(("name", Mask(MaskKind.REDACT)),)
+    )
+    task, publisher = _task(writer, view=View((rule,))), LocalPublisher()
+    publisher.run(task)
+    writer.stream.update(ORDERS, _row(1), _row(1, amount=7))
+    writer.stream.update(ORDERS, _row(8), _row(8, amount=2))
+    writer.stream.commit()
+    writer.publish()
+    publisher.run(task)
+    state = _state(_rows(task))
+    wanted = {number: _row(number, name=None) for number in range(40) if number % 10 < 5}
+    del wanted[1]
+    assert state == {**wanted, 8: _row(8, amount=2, name=None)}
+
+
+def test_new_tables_get_topics_without_a_restart(writer: TopicWriter) -> None:
+    """A table without a key has records without one."""
+    task = _task(writer, format=FormatOptions.of(FormatName.DEBEZIUM_JSON))
+    writer.stream.insert(LOG, {"line": "hello"})
+    writer.stream.commit()
+    writer.publish()
+    LocalPublisher().run(task)
+    (record,) = _rows(task, "log")
+    assert record.key is None
+    assert record.value["after"] == {"line": "hello"}
+
+
+def test_statement_that_changes_delivered_rows_stops(writer: TopicWriter) -> None:
+    """After the rows before it, until the document accepts it."""
+    rule = TableRule("shop.orders", where="amount < 5")
+    task, publisher = _task(writer, view=View((rule,))), LocalPublisher()
+    writer.stream.ddl("ALTER TABLE shop.orders MODIFY amount VARCHAR(3)", kind="alter_table")
+    _insert(writer.stream, 40, 45)
+    writer.publish()
+    with pytest.raises(Fatal, match="seq 41") as stopped:
+        publisher.run(task)
+    assert stopped.value.code == "MR-5204"
+    assert len(_rows(task)) == 20
+    publisher.run(replace(task, accept_ddl=(41,)))
+    assert len(_rows(task)) == 25

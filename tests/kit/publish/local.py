@@ -1,0 +1,117 @@
+"""A publish task in this process, without Spark: turns on a real broker, over records that a test has made."""
+
+import json
+import time
+from collections.abc import Callable, Collection
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+from consumer.publish.definitions import Definitions, stored_text
+from consumer.publish.executor import close_slots, execute_publish
+from consumer.publish.opening import start_task
+from consumer.publish.order import PublishOrder
+from consumer.target.progress import Mark
+from consumer.task.publish_start import first_position, task_order
+from consumer.turn.order import result_of
+from consumer.view.mask_keys import MaskKeys
+from drivers.kafka.partitions import HeaderedRecord, PartitionsReader, Place, Topics
+from drivers.kafka.producer import WRITING
+from drivers.kafka.reader import TopicIdentity
+from schemas.documents import Brokers, CaptureTask, PublishTask, Reader, TopicAddress
+from schemas.requests.snapshot_request import SnapshotRequests
+from tests.kit.apply.topic import TopicWriter
+
+
+def publish_task(writer: TopicWriter, **fields: object) -> PublishTask:
+    """A task over the writer's topic; ``fields`` are those of its document."""
+    source = TopicAddress(topic=writer.topic, brokers=Brokers(writer.bootstrap))
+    name = f"{writer.topic}-public-{time.time_ns()}"
+    return PublishTask(**{"name": name, "source": source, **fields})  # type: ignore[arg-type]
+
+
+@dataclass
+class LocalPublisher:
+    """Runs of one task, each with the next epoch."""
+
+    epoch: int = 0
+
+    def run(self, task: PublishTask) -> tuple[Mark, ...]:
+        """A run that publishes all that the topic has: the mark of each slot."""
+        self.epoch += 1
+        topic = TopicIdentity(task.source.brokers, task.source.topic)
+        order = task_order(task, epoch=self.epoch)
+        document = stored_text(task, MaskKeys().fingerprints(task.view))
+        try:
+            started = start_task(
+                order, start=lambda: first_position(task, topic, _NoCapture()), document=document
+            )
+            definitions = Definitions.of(
+                (one.from_seq, one.document) for one in started.definitions
+            )
+            return tuple(
+                result_of(
+                    execute_publish(
+                        PublishOrder(
+                            task=order,
+                            definitions=definitions,
+                            slot=slot,
+                            accepted=task.accept_ddl,
+                            first_offset=0,
+                        )
+                    )
+                )
+                for slot in range(order.slots)
+            )
+        finally:
+            close_slots(task.name)
+            topic.close()
+
+
+class _NoCapture:
+    """No task captures to the topic, so no rows can be asked for."""
+
+    def capture_task_of(self, task: Reader) -> CaptureTask:
+        raise AssertionError(task)
+
+    def change_snapshots(
+        self, task: str, change: Callable[[SnapshotRequests], SnapshotRequests]
+    ) -> SnapshotRequests:
+        raise AssertionError(task)
+
+
+@dataclass(frozen=True)
+class Published:
+    """A record of an output topic."""
+
+    topic: str
+    partition: int
+    key: Any
+    value: Any
+    seq: int
+    n: int
+
+
+def published(task: PublishTask, topics: Collection[str]) -> list[Published]:
+    """The committed records of these topics, in order in each partition; ``n`` is checked."""
+    client = Topics(task.source.brokers, errors=WRITING)
+    shapes = client.shapes(topics)
+    places = [
+        (name, part) for name, shape in shapes.items() for part in range(shape.partition_count)
+    ]
+    ends = client.ends(places)
+    records: list[Published] = []
+
+    def note(place: Place, record: HeaderedRecord) -> None:
+        key, value = (json.loads(one) if one else None for one in (record.key, record.value))
+        seq, n = (int(record.headers[name]) for name in ("seq", "n"))
+        records.append(Published(*place, key, value, seq, n))
+
+    with closing(PartitionsReader(task.source.brokers, errors=WRITING)) as reader:
+        ranges = {place: (end.low, end.stable) for place, end in ends.items()}
+        reader.visit(ranges, note, within_s=60.0)
+    for place in places:
+        own = [one for one in records if (one.topic, one.partition) == place]
+        assert [one.n for one in own] == list(range(1, len(own) + 1)), place
+        assert [one.seq for one in own] == sorted(one.seq for one in own), place
+    return records

@@ -1,0 +1,25 @@
+"""The plan of a published table: refused fields, and the partitions of its records."""
+
+import pytest
+
+from consumer.publish.plans import PublishPlans
+from consumer.records.row_schemas import RowSchemas
+from millrace.errors import Fatal
+from schemas.documents import Brokers, OutputTopics, PartitionRule, PublishTask, TopicAddress
+from schemas.record.avro_schema import envelope_schema
+from tests.kit.apply.tables import integer, table, text
+
+ORDERS = table("shop", "orders", integer("id"), text("name"))
+
+
+def test_partition_columns_must_be_in_the_key() -> None:
+    """An update of another column would let a reader see the delete after the insert."""
+    task = PublishTask(
+        name="public",
+        source=TopicAddress(topic="shop", brokers=Brokers("b:1")),
+        topics=OutputTopics(partition_by=(PartitionRule("shop.*", ("name",)),)),
+    )
+    schemas = RowSchemas({1: envelope_schema("shop", ORDERS).text})
+    with pytest.raises(Fatal, match="found name, wanted a column of the key: id") as refused:
+        PublishPlans(task, schemas).table(0)
+    assert refused.value.code == "MR-5205"
