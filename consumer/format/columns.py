@@ -198,7 +198,7 @@ def _octets(type_: ColumnType, options: FormatOptions) -> ValueForm:
         return ValueForm(form, _named("string", "io.debezium.data.Json"))
     if type_.code in (TypeCode.ENUM, TypeCode.SET):
         name = "Enum" if type_.code is TypeCode.ENUM else "EnumSet"
-        allowed = ",".join(label or "" for label in type_.labels)
+        allowed = ",".join((label or "").replace(",", "\\,") for label in type_.labels)
         return ValueForm(
             forms.TEXT_FORM, _named("string", f"io.debezium.data.{name}", allowed=allowed)
         )

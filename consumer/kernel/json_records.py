@@ -142,9 +142,20 @@ def _put_thousands(out: Bytes, at: int, digits: int, digits_end: int, count: int
 
 @compiled
 def _put_source_head(
-    out: Bytes, at: int, data: Bytes, start: int, end: int, fixed: Bytes, pieces: Ints, op: int
+    out: Bytes,
+    at: int,
+    data: Bytes,
+    start: int,
+    end: int,
+    fixed: Bytes,
+    pieces: Ints,
+    op: int,
+    commit_ms: int,
 ) -> int:
-    """From the version to the name of the binlog file. ``start``, ``end``: where the record has them."""
+    """From the version to the name of the binlog file. ``start``, ``end``: where the record has them.
+
+    The times are those of the commit, as in Debezium: the event's own time has no milliseconds.
+    """
     at = _put_piece(out, at, fixed, pieces, SOURCE)
     length, place = read_long(data, start, end)
     at = put_string(out, at, data, place, place + length)
@@ -155,10 +166,10 @@ def _put_source_head(
     place += length
     for _ in range(5):  # name, snapshot, db, table, set
         place = _skip(data, place, end)
-    time, place = read_long(data, place, end)
+    _, place = read_long(data, place, end)
     server_id, place = read_long(data, place, end)
     digits = at
-    at = put_signed(out, at, time)
+    at = put_signed(out, at, commit_ms)
     digits_end = at
     at = _put_piece(out, at, fixed, pieces, SNAPSHOT)
     if op == _SNAPSHOT_ROW:
@@ -246,12 +257,13 @@ def _put_source(
     if (
         size == last[_SOURCE_SIZE]
         and op == last[_HEAD_OP]
+        and record[COMMIT_MS] == last[_TIMES_MS]
         and _is_same(data, start, last[_SOURCE], size)
     ):
         at = put_bytes(out, at, out, last[_HEAD], last[_HEAD_END])
     else:
         last[_SOURCE], last[_SOURCE_SIZE], last[_HEAD], last[_HEAD_OP] = start, size, at, op
-        at = _put_source_head(out, at, data, start, end, fixed, pieces, op)
+        at = _put_source_head(out, at, data, start, end, fixed, pieces, op, record[COMMIT_MS])
         last[_HEAD_END] = at
     pos, place = read_long(data, file_end, end)
     at = put_signed(out, at, pos)

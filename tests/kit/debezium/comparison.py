@@ -1,12 +1,13 @@
 """Compares two streams of Debezium records field by field.
 
-Records are paired by table and, in it, by the source's position, row and operation; a tombstone belongs to the record
-before it. Each pair gives leaves: a path in the record and a value. A leaf that differs makes a ``Difference``, where
-the column's name is replaced by its type, so that one entry is for all columns of a type.
+Records are paired by table, source transaction and operation, in order; a tombstone belongs to the record before it.
+Each pair gives leaves: a path in the record and a value. A leaf that differs makes a ``Difference``, in which the
+column's name is replaced by its type, so that one entry is for all columns of a type.
 
     part    topic, record, key, value, key schema, value schema
-    field   `source.ts_us`, `after.COLUMN`, `after.COLUMN.default`
+    field   `source.ts_us`, `row.COLUMN` in either image, `row.COLUMN.@default`; `@` begins a property of a schema
     kind    differs, only Debezium, only Millrace
+    values  of a column: Debezium's and Millrace's; one that is long is cut
 
 Numbers are equal if they have the same value and sign (1E+2 is 100.0), texts if they have the same characters.
 """
@@ -26,7 +27,9 @@ Table: TypeAlias = tuple[str, str]
 TypeOf: TypeAlias = Callable[[Table, str], str]  # of a column
 _IMAGES = ("before", "after")
 _COLUMN = "COLUMN"
+_TOMBSTONE = "tombstone"
 EXAMPLES_MAX = 3
+SHOWN_MAX = 40
 
 
 class Kind(StrEnum):
@@ -37,15 +40,16 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Difference:
-    """``type``: of the column, or empty for a field that is not of a column."""
+    """``type`` and ``values``: of a column, empty for a field that is not of a column."""
 
     part: str
     field: str
     type: str
     kind: Kind
+    values: str = ""
 
     def __str__(self) -> str:
-        return f"{self.part} {self.field} [{self.type}] {self.kind}"
+        return f"{self.part} {self.field} [{self.type}] {self.kind} {self.values}"
 
 
 @dataclass
@@ -99,17 +103,20 @@ def _by_table(records: Sequence[Record]) -> dict[Table, dict[tuple[object, ...],
     """The records by table and place, in the stream's order. Records that are of no table are left out."""
     tables: dict[Table, dict[tuple[object, ...], _Parsed]] = {}
     last: dict[str, _Parsed] = {}
+    numbers: Counter[tuple[object, ...]] = Counter()
     for record in records:
         key_schema, key = _split(record.key)
         value_schema, value = _split(record.value)
         if value is None:
             before = last.get(record.topic)
             assert before is not None, f"{record.topic} begins with a tombstone"
-            table, place = before.table, (*before.place, "tombstone")
+            table, place = before.table, (*before.place, _TOMBSTONE)
         elif "source" in value and "op" in value:
             source = value["source"]
             table = (source["db"], source["table"])
-            place = (source["file"], source["pos"], source["row"], value["op"])
+            place = (source["gtid"], value["op"])
+            numbers[table, place] += 1
+            place = (*place, numbers[table, place])
         else:
             continue
         parsed = _Parsed(table, record.topic, place, key, value, key_schema, value_schema)
@@ -142,10 +149,9 @@ def _compare_table(
     ):
         for place, record in side.items():
             if place not in others:
-                type_ = type_of(record.table, "")
-                result.add(
-                    Difference("record", str(place[3:]), type_, kind), f"{record.value}"[:300]
-                )
+                op = _TOMBSTONE if place[-1] == _TOMBSTONE else str(place[1])
+                difference = Difference("record", op, type_of(record.table, ""), kind)
+                result.add(difference, f"{record.key} {record.value}"[:300])
     both = [place for place in theirs if place in ours]
     order = [place for place in ours if place in theirs]
     if both != order:
@@ -156,7 +162,7 @@ def _compare_table(
 
 def _compare_record(result: Result, their: _Parsed, our: _Parsed, type_of: TypeOf) -> None:
     result.records += 1
-    where = f"{'.'.join(their.table)} {their.place[3:]}"
+    where = f"{'.'.join(their.table)} {their.place[1]}"
     parts = (
         ("topic", _leaf(their.topic), _leaf(our.topic)),
         ("key", _key_leaves(their.key), _key_leaves(our.key)),
@@ -169,32 +175,44 @@ def _compare_record(result: Result, their: _Parsed, our: _Parsed, type_of: TypeO
         for path in their_leaves.keys() | our_leaves.keys():
             result.fields += 1
             if path not in our_leaves:
-                kind, shown = Kind.ONLY_DEBEZIUM, f"{their_leaves[path]!r}"
+                kind, values = Kind.ONLY_DEBEZIUM, _shown(their_leaves[path])
             elif path not in their_leaves:
-                kind, shown = Kind.ONLY_MILLRACE, f"{our_leaves[path]!r}"
+                kind, values = Kind.ONLY_MILLRACE, _shown(our_leaves[path])
             elif not _equal(their_leaves[path], our_leaves[path]):
                 kind = Kind.DIFFERS
-                shown = f"{their_leaves[path]!r:.200} / {our_leaves[path]!r:.200}"
+                values = f"{_shown(their_leaves[path])} / {_shown(our_leaves[path])}"
             else:
                 continue
-            result.add(
-                _difference(part, path, kind, their.table, type_of), f"{where}: {shown:.400}"
-            )
+            at = _column_at(part, path)
+            column = type_of(their.table, path[at]) if at >= 0 else ""
+            result.add(_difference(part, path, kind, (column, values)), f"{where}: {values}")
+
+
+def _shown(value: object) -> str:
+    text = str(value) if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}…"
 
 
 Path: TypeAlias = tuple[str, ...]
 Leaves: TypeAlias = Iterable[tuple[Path, object]]
 
 
-def _difference(part: str, path: Path, kind: Kind, table: Table, type_of: TypeOf) -> Difference:
-    """``path`` with the column's name replaced."""
-    is_image = path[:1] and path[0] in _IMAGES and len(path) > 1
-    is_key = part.startswith("key") and len(path) > 0 and not path[-1].startswith("@")
-    at = 1 if is_image else 0 if part.startswith("key") and path and path[0][:1] != "@" else -1
-    if at < 0 or not (is_image or is_key or part == "key schema"):
-        return Difference(part, ".".join(path), "", kind)
-    shown = (*path[:at], _COLUMN, *path[at + 1 :])
-    return Difference(part, ".".join(shown), type_of(table, path[at]), kind)
+def _difference(part: str, path: Path, kind: Kind, of: tuple[str, str]) -> Difference:
+    """``path`` with the column's name replaced. ``of``: the type of that column, and its values."""
+    shown, at = list(path), _column_at(part, path)
+    if at < 0:
+        return Difference(part, ".".join(shown), "", kind)
+    shown[:1] = shown[:1] if at == 0 else ["row"]
+    shown[at] = _COLUMN
+    return Difference(part, ".".join(shown), of[0], kind, of[1])
+
+
+def _column_at(part: str, path: Path) -> int:
+    """The place of a column's name in a path; -1 if there is none."""
+    at = 0 if part.startswith("key") else 1
+    if len(path) <= at or path[at].startswith("@") or (at == 1 and path[0] not in _IMAGES):
+        return -1
+    return at
 
 
 def _leaf(value: object) -> Leaves:

@@ -1,0 +1,13 @@
+"""docs/formats.md lists the differences from Debezium that the comparison expects."""
+
+from tests.kit.debezium.expected import table_rows
+from tests.kit.paths import ROOT
+
+HEAD = "| field | type | reason |\n|---|---|---|\n"
+
+
+def test_page_has_the_expected_differences() -> None:
+    """The rows are those of the list, in its order."""
+    page = (ROOT / "docs" / "formats.md").read_text()
+    table = page.split("## Differences from Debezium")[1].split(HEAD)[1].split("\n\n")[0]
+    assert tuple(table.splitlines()) == table_rows()
