@@ -56,6 +56,30 @@ def partitions_of(octets: Bytes, starts: Ints, ends: Ints, count: int) -> Ints:
 
 
 @compiled
+def partitions_of_columns(
+    octets: Bytes, cells: Ints, changes: Ints, records: Ints, columns: Ints, count: int
+) -> Ints:
+    """The partition, of ``count``, of each record by some columns of its key.
+
+    ``changes``: the first cell of the image before and after, -1 for none. ``records``: the number of the change of
+    each record. All records of a change but the last have the key before it.
+    """
+    partitions = np.empty(len(records), np.int64)
+    for which in range(len(records)):
+        change = records[which]
+        is_last = which + 1 == len(records) or records[which + 1] != change
+        before, after = changes[change, 0], changes[change, 1]
+        first = after if after >= 0 and (is_last or before < 0) else before
+        hashed = int64(0)
+        for column in columns:
+            cell = first + column
+            own = murmur2(octets, cells[cell, 1], cells[cell, 2])
+            hashed = (hashed * 31 + own) & int64(0x7FFFFFFF)
+        partitions[which] = hashed % count
+    return partitions
+
+
+@compiled
 def assign_numbers(lines: Ints, places: Ints, tails: Ints, last: Ints) -> Ints:
     """Select the lines that a partition does not have yet, and number them.
 

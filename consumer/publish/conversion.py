@@ -2,14 +2,24 @@
 
 import numpy as np
 
-from consumer.format.encoded import KEY_END, KEY_START, PART, SEQ, VALUE_END, VALUE_START, Encoded
-from consumer.kernel.partitions import partitions_of
+from consumer.format.encoded import (
+    KEY_END,
+    KEY_START,
+    PART,
+    RECORD,
+    SEQ,
+    VALUE_END,
+    VALUE_START,
+    Encoded,
+)
+from consumer.kernel.partitions import partitions_of, partitions_of_columns
 from consumer.publish import outgoing
 from consumer.publish.outgoing import Outgoing
 from consumer.publish.plans import PublishPlans, TablePlan
 from consumer.records.numbers import Ints, RecordNumbers
 from consumer.records.rows import Rows
-from consumer.view.changes import make_changes
+from consumer.view.changes import AFTER, BEFORE, Changes, make_changes
+from consumer.view.changes import RECORD as CHANGED
 
 
 def convert(plans: PublishPlans, rows: Rows, numbers: RecordNumbers) -> Outgoing:
@@ -21,15 +31,23 @@ def convert(plans: PublishPlans, rows: Rows, numbers: RecordNumbers) -> Outgoing
         changes = make_changes(plan.program, rows, RecordNumbers(numbers[slots == slot]))
         if len(changes):
             encoded = plan.format.encode(rows, changes)
-            partitions = _partitions(plan, encoded, plans.task.topics.partitions)
+            partitions = _partitions(plan, changes, encoded, plans.task.topics.partitions)
             pieces.append((plan.topic, encoded, partitions))
     return _joined(pieces)
 
 
-def _partitions(plan: TablePlan, encoded: Encoded, count: int) -> Ints:
-    if not plan.is_keyed or count == 1:
-        return np.full(len(encoded.lines), plan.partition, np.int64)
+def _partitions(plan: TablePlan, changes: Changes, encoded: Encoded, count: int) -> Ints:
     lines = encoded.lines
+    if plan.by and count > 1:
+        own = changes.lines
+        change_of = np.searchsorted(own[:, CHANGED], lines[:, RECORD])
+        images = np.ascontiguousarray(own[:, [BEFORE, AFTER]])
+        columns = np.array(plan.by, np.int64)
+        return partitions_of_columns(
+            changes.payload, changes.cells, images, change_of, columns, count
+        )
+    if not plan.is_keyed or count == 1:
+        return np.full(len(lines), plan.partition, np.int64)
     return partitions_of(encoded.payload, lines[:, KEY_START], lines[:, KEY_END], count)
 
 

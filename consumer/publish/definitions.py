@@ -1,7 +1,8 @@
 """The history of a publish task's document: which one describes the record of which seq.
 
-A change takes effect at one seq of the set topic, in all slots. The history is stored with the task's progress, so a
-replay or a rebuild makes the same records again.
+With ``on_change: new_topics`` the names of topics end in ``.v2`` after the first change, ``.v3`` after the next, and so
+on. A change takes effect at one seq of the set topic, in all slots. The history is stored with the task's progress, so
+a replay or a rebuild makes the same records again.
 """
 
 import json
@@ -10,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from schemas.documents import Placement, PublishTask, Start, parse_task, plain_task
+from schemas.documents import OnChange, Placement, PublishTask, Start, parse_task, plain_task
 from schemas.json_input import load_json
 
 
@@ -25,12 +26,17 @@ class Definitions:
     def of(cls, history: Iterable[tuple[int, str]]) -> "Definitions":
         """From texts of ``stored_text``, each with the last seq that earlier ones describe. Fatal MR-41xx."""
         tasks: dict[int, PublishTask] = {}
+        version = 1
         for reached, text in history:
             stored: Any = load_json(text)
             task = parse_task(stored["document"], origin="a definition in the progress topic")
             assert isinstance(task, PublishTask)
             view = task.view.with_fingerprints(stored["secrets"])
-            tasks[reached + 1 if tasks else 0] = replace(task, view=view)
+            version += bool(tasks) and task.on_change is OnChange.NEW_TOPICS
+            topics = task.topics
+            if version > 1:
+                topics = replace(topics, pattern=f"{topics.pattern}.v{version}")
+            tasks[reached + 1 if tasks else 0] = replace(task, view=view, topics=topics)
         return cls(tuple(tasks), tuple(tasks.values()))
 
     @property

@@ -6,7 +6,7 @@ import pytest
 
 from deploy.servers import KafkaServer
 from millrace.errors import Fatal
-from schemas.documents import OutputTopics, PublishTask, TopicCompression
+from schemas.documents import OutputTopics, PartitionRule, PublishTask, TopicCompression
 from schemas.gtid import Flavour
 from schemas.view.format_options import FormatName, FormatOptions
 from schemas.view.view import Mask, MaskKind, TableRule, View
@@ -124,3 +124,24 @@ def test_statement_that_changes_delivered_rows_stops(writer: TopicWriter) -> Non
     assert len(_rows(task)) == 20
     publisher.run(replace(task, accept_ddl=(41,)))
     assert len(_rows(task)) == 25
+
+
+def test_columns_of_the_key_can_decide_about_the_partition(writer: TopicWriter) -> None:
+    """Also about records of a changed key: the old one's are where its row was."""
+    items = table("shop", "items", integer("order_id"), integer("line"), key=(0, 1))
+    task = _task(writer)
+    rule = PartitionRule("shop.items", ("order_id",))
+    task = replace(task, topics=replace(task.topics, partition_by=(rule,)))
+    for number in range(60):
+        writer.stream.insert(items, {"order_id": number % 6, "line": number})
+    writer.stream.update(items, {"order_id": 1, "line": 7}, {"order_id": 2, "line": 7})
+    writer.stream.commit()
+    writer.publish()
+    LocalPublisher().run(task)
+    records = _rows(task, "items")
+    partitions: dict[int, set[int]] = {}
+    for record in records:
+        partitions.setdefault(record.key["order_id"], set()).add(record.partition)
+    assert all(len(found) == 1 for found in partitions.values())
+    assert len({next(iter(found)) for found in partitions.values()}) > 1
+    assert len(records) == 62

@@ -1,0 +1,44 @@
+"""The history of a publish task's document, as its progress topic has it."""
+
+from dataclasses import replace
+
+from consumer.publish.definitions import Definitions, stored_text
+from schemas.documents import Brokers, OnChange, PublishTask, Start, TopicAddress
+from schemas.view.view import Mask, MaskKind, TableRule, View
+
+SECRET = "file:/run/secrets/salt"
+MASKED = View((TableRule("shop.*", masks=(("mail", Mask(MaskKind.HMAC, SECRET)),)),))
+TASK = PublishTask(name="public", source=TopicAddress(topic="shop", brokers=Brokers("b:1")))
+
+
+def test_each_seq_has_the_document_of_its_time() -> None:
+    """A change after seq 40 describes the records from 41 on; the first document has no beginning."""
+    later = replace(TASK, view=MASKED)
+    history = [(7, stored_text(TASK, {})), (40, stored_text(later, {SECRET: "f"}))]
+    definitions = Definitions.of(history)
+    assert definitions.at(0) == definitions.at(40) == TASK
+    assert definitions.at(41).view == MASKED.with_fingerprints({SECRET: "f"})
+    assert definitions.next_begin(40) == 41
+    assert definitions.next_begin(41) is None
+
+
+def test_another_secret_is_another_definition_and_another_start_is_not() -> None:
+    """Equal texts are one definition."""
+    task = replace(TASK, view=MASKED)
+    text = stored_text(task, {SECRET: "f"})
+    assert text != stored_text(task, {SECRET: "g"})
+    moved = replace(task, start=Start(gtid_set="0-1-7"), accept_ddl=(3,))
+    assert text == stored_text(moved, {SECRET: "f"})
+
+
+def test_changes_can_begin_new_topics() -> None:
+    """The first topics keep their names."""
+    new = replace(TASK, on_change=OnChange.NEW_TOPICS, view=MASKED)
+    texts = [
+        stored_text(one, {})
+        for one in (TASK, new, replace(new, view=View((TableRule("shop.*"),))), TASK)
+    ]
+    definitions = Definitions.of(enumerate(texts))
+    names = [task.topics.name_of("public", "shop", "orders") for task in definitions.tasks]
+    first = "public.shop.orders"
+    assert names == [first, f"{first}.v2", f"{first}.v3", f"{first}.v3"]
