@@ -28,6 +28,7 @@ PARTITIONS_MAX = 10_000  # of one output topic
 ACCEPTED_MAX = 1000  # statements that one document accepts
 SLOTS_MAX = 64  # Kafka transactions of one task that are open at once
 THREADS_MAX = 100_000  # MySQL's own limit of connections
+SNAPSHOT_PATTERNS_MAX = 256  # of one request
 ADDED_LATER = "added later"  # canonical JSON leaves out the default of such a field
 
 LagLimit = Annotated[float, seconds(1, 86400)]
@@ -483,6 +484,12 @@ class PublishTask:
     def kind(self) -> TaskKind:
         """The kind of the task."""
         return TaskKind.PUBLISH
+
+    @property
+    def snapshot_tables(self) -> tuple[str, ...]:
+        """The patterns of the tables whose rows `start: snapshot` asks for. The view takes its own among them."""
+        patterns = dict.fromkeys(rule.source for rule in self.view.rules if not rule.is_left_out)
+        return tuple(patterns) if len(patterns) <= SNAPSHOT_PATTERNS_MAX else ("*.*",)
 
     @property
     def progress_topic(self) -> str:

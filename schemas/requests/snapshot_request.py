@@ -12,12 +12,15 @@ ended, the newest last; ``begun_ms`` and ``rows`` are null if several owners pub
 from dataclasses import dataclass, replace
 from typing import Annotated
 
+from schemas.documents.model import SNAPSHOT_PATTERNS_MAX
 from schemas.plain import Wire
 from schemas.snapshot import SnapshotState
 
 ENDED_MAX = 20
 REQUESTS_MAX = 32  # that wait; a node of ZooKeeper has at most 1 MiB
-TABLES_MAX = 256  # patterns of one request: they are in each resolved record while it runs
+TABLES_MAX = (
+    SNAPSHOT_PATTERNS_MAX  # patterns of one request: they are in each resolved record while it runs
+)
 WHERE_CHARACTERS_MAX = 2000
 
 

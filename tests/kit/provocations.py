@@ -123,6 +123,7 @@ PROVOCATIONS: Mapping[str, str] = {
     "MR-4110": "test_replica_commands_direct_the_stream",
     "MR-4111": "test_two_tasks_never_write_one_topic",
     "MR-4112": "test_slots_topic_and_brokers_of_published_rows_stay",
+    "MR-4113": "test_two_tables_in_one_topic_need_merge",
     "MR-4120": "test_malformed_worker_label_is_refused",
     "MR-4121": "test_drained_worker_stays_empty_across_its_restart",
     "MR-4122": "test_drained_worker_stays_empty_across_its_restart",

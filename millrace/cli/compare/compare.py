@@ -13,7 +13,14 @@ from millrace.cli.apply import Conf
 from millrace.cli.compare.text import print_plain, print_text
 from millrace.cli.control import Control, control
 from millrace.errors import Fatal, naming
-from schemas.documents import ApplyTask, SetDocument, StructureRule, TaskDocument, address_of
+from schemas.documents import (
+    ApplyTask,
+    PublishTask,
+    SetDocument,
+    StructureRule,
+    TaskDocument,
+    address_of,
+)
 from zk.tree.entries import TaskEntry
 
 if TYPE_CHECKING:
@@ -237,6 +244,8 @@ def apply_task_of(now: Control, task: TaskDocument) -> ApplyTask:
     """The task, or the only apply task of a capture task's topic. Fatal MR-5060 for none or several."""
     if isinstance(task, ApplyTask):
         return task
+    if isinstance(task, PublishTask):
+        raise Fatal("MR-5060", f"{task.name} is a publish task, which has no target set")
     entries = now.store.tasks().values()
     documents = [entry.document for entry in entries if isinstance(entry, TaskEntry)]
     found = [

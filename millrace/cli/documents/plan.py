@@ -10,9 +10,10 @@ from millrace.cli.control import Control, console, control, print_json
 from millrace.cli.documents.files import Reading, read_documents, refusal
 from millrace.cli.exits import ExitCode
 from millrace.cli.history import field_line, plain_field
+from millrace.cli.task.outputs import notes_of
 from millrace.cli.task.start import check_start
 from millrace.errors import Fatal
-from schemas.documents import Reader
+from schemas.documents import PublishTask, Reader
 from zk.changes.changes import Action, Plan, Problem, Step, make_plan
 from zk.tree.documents import Documents
 from zk.view import read_cluster, views
@@ -81,6 +82,13 @@ def _planned(now: Control, seen: Documents, reading: Reading, *, prune: bool) ->
                 note = check_start(step.document, after)
             except Fatal as error:
                 problems.append(Problem.of(str(step.key), error))
+        if isinstance(step.document, PublishTask) and step.action in (Action.CREATE, Action.CHANGE):
+            try:
+                found = notes_of(step.document, seen.document(step.key), after)
+            except Fatal as error:
+                problems.append(Problem.of(str(step.key), error))
+            else:
+                note = "; ".join(part for part in (note, *found) if part)
         steps.append(replace(step, effects=(*step.effects, note)) if note else step)
     return replace(plan, steps=tuple(steps), problems=tuple(problems))
 

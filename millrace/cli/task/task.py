@@ -20,6 +20,7 @@ from millrace.cli.task.load import load
 from millrace.cli.task.move import move
 from millrace.cli.task.snapshot import snapshot
 from schemas.documents import (
+    PublishTask,
     Reader,
     SetDocument,
     TaskDocument,
@@ -37,7 +38,7 @@ from zk.view import TaskView, read_cluster, views
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
-    help="Manage tasks: capture a set to a topic, apply a topic to a set.",
+    help="Manage tasks: capture a set to a topic, apply it to a set, or publish it for subscribers.",
 )
 
 
@@ -50,7 +51,8 @@ def create(
 ) -> None:
     """Create a task, or replace it with --replace. A worker of its kind starts it.
 
-    The start of an apply task is compared with the primary of its source.
+    The start of an apply or publish task is compared with the primary of its source, and a view with the tables of
+    its topic.
     """
     task = parse_task(plain_from_file(file), origin=origin_of(file))
     with control("task create") as now:
@@ -66,6 +68,12 @@ def _put(now: Control, task: TaskDocument, *, replace: bool) -> None:
     is_new_start = not isinstance(before, TaskEntry) or before.document.start != task.start
     if isinstance(task, Reader) and is_new_start and task.start.gtid_set:
         note = check_start(task, now.store.documents().after([Edit.to(task)]))
+    if isinstance(task, PublishTask):
+        from millrace.cli.task.outputs import notes_of
+
+        known = before.document if isinstance(before, TaskEntry) else None
+        found = notes_of(task, known, now.store.documents().after([Edit.to(task)]))
+        note = "; ".join(part for part in (note, *found) if part)
     if replace and isinstance(before, TaskEntry):
         report = now.store.last_report(before.document)
         refusal = topic_refusal(before.document, task, report)

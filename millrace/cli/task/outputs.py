@@ -1,0 +1,61 @@
+"""Compares a publish task with the tables of its set topic, before the task is created or changed.
+
+The view must suit each table, and each table must have its topic (``consumer.checks.outputs``). If the brokers do not
+answer here, the task is created with a note: its runner refuses the same.
+"""
+
+from collections.abc import Mapping
+
+from millrace.errors import Fatal, MillraceError
+from schemas.documents import PublishTask, SetDocument
+from schemas.requests.snapshot_request import SnapshotRequest
+from zk.tree.documents import Document, DocumentKey, capture_task_among, set_key
+
+
+def check_outputs(task: PublishTask) -> str:
+    """Fatal MR-5201 or MR-4113 with every problem. Returns a note if the topic could not be read, else ""."""
+    from consumer.checks.outputs import outputs_of
+    from consumer.topic.structures import topic_tables
+
+    try:
+        tables = topic_tables(task.source)
+    except MillraceError as error:
+        return f"the view was not compared with the tables of {task.source.topic}: {error.code} {error.message}"
+    outputs_of(task, tables).refuse()
+    return ""
+
+
+def notes_of(
+    task: PublishTask, before: object, documents: Mapping[DocumentKey, Document | Fatal]
+) -> list[str]:
+    """All notes about a task that is created, or changed from ``before``. Fatal MR-5201, MR-4113, MR-4240."""
+    known = before if isinstance(before, PublishTask) else None
+    notes = []
+    if known is None or (known.view, known.topics) != (task.view, task.topics):
+        notes.append(check_outputs(task))
+    if task.start.is_snapshot and (known is None or known.start != task.start):
+        notes.append(check_snapshot(task, documents))
+    return [note for note in notes if note]
+
+
+def check_snapshot(task: PublishTask, documents: Mapping[DocumentKey, Document | Fatal]) -> str:
+    """Fatal MR-4240 if `start: snapshot` can't read a table that the view names without a star.
+
+    Returns a note that names the others that it can't read, or why that is not known; else "".
+    """
+    from producer.snapshot.request_check import check_request
+
+    try:
+        capture = capture_task_among(documents.values(), task)
+        document = documents.get(set_key(capture.set_name))
+        assert isinstance(document, SetDocument), "a capture task has a set"
+        request = SnapshotRequest(task.name, task.snapshot_tables)
+        checked = check_request(capture, document, request)
+    except MillraceError as error:
+        if error.code == "MR-4240":
+            raise
+        return f"`start: snapshot` was not compared with the source: {error.code} {error.message}"
+    unread = [
+        f"{'.'.join(name)} ({why})" for name, why in checked.left_out if task.view.match(*name)
+    ]
+    return f"the snapshot has no rows of {', '.join(unread)}" if unread else ""
