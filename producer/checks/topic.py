@@ -17,6 +17,7 @@ from drivers.kafka.open_transactions import find_open_writer
 from drivers.kafka.reader import Ends
 from drivers.kafka.topic import TopicSettings
 from millrace.checks.requirement import Area, Level, Requirement, Subject
+from millrace.checks.retention import judge_retention
 from millrace.errors import Fatal, MillraceError
 from millrace.wording import counted
 from producer.checks.answers import Tables
@@ -117,20 +118,7 @@ def judge_topic(
         )
     else:
         yield subject.ok("durability", replicas)
-    yield judge_retention(subject, settings, pause_s)
-
-
-def judge_retention(subject: Subject, settings: TopicSettings, pause_s: float) -> Requirement:
-    """MR-4165 if records expire before a reader that paused for the longest time has read them."""
-    kept_s = settings.retention_ms / 1000
-    if 0 <= kept_s < pause_s:
-        return subject.warn(
-            "MR-4165",
-            "records are kept",
-            found=f"{kept_s / 3600:.1f} h",
-            wanted=f"at least {pause_s / 3600:g} h (--pause-h)",
-        )
-    return subject.ok("records are kept", "forever" if kept_s < 0 else f"{kept_s / 3600:.1f} h")
+    yield judge_retention(subject, settings.retention_ms, pause_s)
 
 
 def judge_operations(subject: Subject, operations: frozenset[str]) -> Requirement:

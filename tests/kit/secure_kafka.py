@@ -151,6 +151,7 @@ def _bindings(command: str) -> list[AclBinding]:
     parser.add_argument("--operation", action="append", required=True)
     for option in ("--topic", "--group", "--transactional-id"):
         parser.add_argument(option)
+    parser.add_argument("--resource-pattern-type", default="literal")
     program, *words = shlex.split(command)
     assert program == "kafka-acls.sh"
     found = parser.parse_args(words)
@@ -161,7 +162,7 @@ def _bindings(command: str) -> list[AclBinding]:
         AclBinding(
             kind,
             name,
-            ResourcePatternType.LITERAL,
+            ResourcePatternType[found.resource_pattern_type.upper()],
             found.allow_principal,
             "*",
             _operation(operation),

@@ -191,6 +191,8 @@ def _task_checks(scope: Scope, pause_s: float) -> Iterator[Check]:
             yield Check(topic, find, "can be read", names_of(task))
         if isinstance(task, ApplyTask):
             yield from _rows_checks(scope, task)
+        if isinstance(task, PublishTask):
+            yield from _publish_checks(task, pause_s)
         if not isinstance(task, CaptureTask):
             continue
         from producer.checks.topic import check_topic_of
@@ -200,6 +202,16 @@ def _task_checks(scope: Scope, pause_s: float) -> Iterator[Check]:
         document = scope.known.sets.get(task.set_name)
         if document is not None:
             yield Check(topic, functools.partial(_check_rows, task, document), "widest row")
+
+
+def _publish_checks(task: PublishTask, pause_s: float) -> Iterator[Check]:
+    from consumer.checks.publish import check_outputs, check_source
+
+    source = Subject(Area.KAFKA, f"topic {task.source.topic}")
+    find = functools.partial(check_source, task, pause_s=pause_s)
+    yield Check(source, find, "records are kept", names_of(task))
+    outputs = Subject(Area.KAFKA, f"topics of {task.name}")
+    yield Check(outputs, functools.partial(check_outputs, task), "topics", names_of(task))
 
 
 def _rows_checks(scope: Scope, task: ApplyTask) -> Iterator[Check]:

@@ -1,0 +1,121 @@
+"""Checks a publish task: its set topic, its view, its output topics and its rights on Kafka. Changes nothing.
+
+The dry run makes a Kafka transaction without records and aborts it, under a transactional ID of its own, so that it
+fences no task. The broker only says whether it would create a topic. Tables are those of the set topic's last records.
+"""
+
+from collections.abc import Iterator
+
+from consumer.checks.outputs import Outputs, outputs_of
+from consumer.topic.structures import topic_tables
+from drivers.kafka.acls import Grants, publish_acls
+from drivers.kafka.names import check_id
+from drivers.kafka.partitions import Topics
+from drivers.kafka.producer import WRITING, TransactionalProducer
+from drivers.kafka.reader import READING
+from drivers.kafka.topic import TopicAdmin
+from millrace.checks.requirement import Area, Requirement, Subject, shortened
+from millrace.checks.retention import judge_retention
+from millrace.errors import MillraceError
+from millrace.wording import counted
+from schemas.documents import PublishTask, TopicOptions
+
+DRY_RUN_S = 15.0
+
+
+def check_source(task: PublishTask, *, pause_s: float) -> Iterator[Requirement]:
+    """Whether the set topic keeps its records for the longest pause. To see its settings is no right of the task."""
+    subject = Subject(Area.KAFKA, f"topic {task.source.topic}")
+    admin = TopicAdmin(task.source.brokers, task.source.topic, errors=READING)
+    try:
+        settings = admin.settings()
+    except MillraceError:
+        yield subject.ok("records are kept", "the account does not see the topic's settings")
+        return
+    if settings is not None:
+        yield judge_retention(subject, settings.retention_ms, pause_s)
+
+
+def check_outputs(task: PublishTask) -> Iterator[Requirement]:
+    """The view and the topics: MR-5201, MR-4113, MR-3020, and the errors of a writer."""
+    subject = Subject(Area.KAFKA, f"topics of {task.name}")
+    outputs = outputs_of(task, topic_tables(task.source))
+    yield from judge_view(subject, outputs)
+    with Grants(task.source.brokers, publish_acls(task)).explained():
+        yield from _check_topics(subject, task, outputs)
+    yield _dry_run(subject, task)
+
+
+def judge_view(subject: Subject, outputs: Outputs) -> Iterator[Requirement]:
+    """Whether the view suits each table, and each has its topic."""
+    what = "view and topics"
+    for problem in outputs.problems:
+        yield subject.error(what, problem)
+    if not outputs.problems:
+        tables = sum(len(names) for names in outputs.topics.values())
+        found = f"{counted(tables, 'table')} in {counted(len(outputs.topics), 'topic')}"
+        yield subject.ok(what, found if tables else "the set topic has no table of the view yet")
+
+
+def _check_topics(subject: Subject, task: PublishTask, outputs: Outputs) -> Iterator[Requirement]:
+    """The output topics that exist, and whether the broker would create the others."""
+    names = [task.progress_topic, *outputs.topics]
+    shapes = Topics(task.source.brokers, errors=WRITING).shapes(names)
+    wanted = task.topics.partitions
+    counts = {name: shapes[name].partition_count for name in outputs.topics if name in shapes}
+    yield judge_partitions(subject, counts, wanted=wanted)
+    settings = task.topics.settings
+    options = TopicOptions(
+        replication_factor=settings.replication_factor,
+        min_insync_replicas=settings.min_insync_replicas,
+        retention_ms=settings.retention_ms,
+    )
+    missing = next((name for name in names if name not in shapes), "")
+    if not missing:
+        yield subject.ok("creation", "all topics exist")
+        return
+    admin = TopicAdmin(task.source.brokers, missing, errors=WRITING, options=options)
+    try:
+        admin.create(is_trial=True)
+    except MillraceError as error:
+        yield subject.error("creation", error)
+    else:
+        yield subject.ok("creation", f"the broker would create {missing}")
+
+
+def judge_partitions(subject: Subject, counts: dict[str, int], *, wanted: int) -> Requirement:
+    """MR-3020 if output topics that exist have another number of partitions than the document says."""
+    few = [f"{name} has {count}" for name, count in counts.items() if count != wanted]
+    if few:
+        return subject.warn(
+            "MR-3020",
+            "partitions",
+            found=shortened(few),
+            wanted=f"{wanted} (`partitions`), unless the task has changed it",
+        )
+    return subject.ok("partitions", f"{wanted}, in {counted(len(counts), 'topic')} that exist")
+
+
+def _dry_run(subject: Subject, task: PublishTask) -> Requirement:
+    """Whether the account may begin a Kafka transaction under an ID of the task."""
+    producer = TransactionalProducer(
+        task.source.brokers,
+        task.progress_topic,
+        errors=WRITING,
+        settings={
+            "client.id": "millrace-check",
+            "transactional.id": check_id(task.progress_topic),
+        },
+        timeout_s=DRY_RUN_S,
+    )
+    what = "Kafka transaction"
+    try:
+        with Grants(task.source.brokers, publish_acls(task)).explained():
+            producer.init()
+            producer.begin()
+            producer.abort()
+    except MillraceError as error:
+        return subject.error(what, error)
+    finally:
+        producer.discard()
+    return subject.ok(what, "begun and aborted")
