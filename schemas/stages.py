@@ -6,6 +6,7 @@
     snapshot    how far the snapshot of a capture task is; null while none runs
     applied     what an apply task has applied: rows, pace, backlog, and the lag until the target has a row
     loaded      what an apply task that loads tables has copied: rows, pace, ETA; null before and after a load
+    delivered   what a publish task has written for subscribers: rows, records, pace, backlog, the place of each slot
     compared    the last comparison of source and target beside an apply task, and the one under way; null without
                 ``compare`` in its document
 
@@ -278,6 +279,85 @@ class Applied:
         """The values that stay true when the task does not run."""
         return replace(
             self, lag_s=None, waits_s=0.0, backlog=Backlog(), rates=Rates(), eta_s=None, executes=""
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotPlace:
+    """One slot: all records of the set topic before ``offset`` are in its partitions. ``seq``: of the last of them.
+
+    ``records``: that its partitions have got since the task exists.
+    """
+
+    slot: int
+    seq: int
+    offset: int
+    records: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivered:
+    """The stage. A task that does not run has only ``commit_ms``, the counts and its places in its report.
+
+    `millrace status` adds the rows that wait, and the lag since ``commit_ms`` (``zk.view``). Lag, waiting time,
+    backlog and rates are those of the slot that is the furthest behind; compare ``Applied``.
+
+    ``lag_s``       from the source's commit of the last row to the moment when a subscriber can see its record
+    ``rates``       rows and statements of the set topic, also those that the view leaves out
+    ``records``     in the output topics, since the task exists
+    ``definition``  the number of the definition by which records are written, 1 for the first document; it holds from
+                    the record after ``from_seq`` on
+    """
+
+    lag_s: MaybeThousandths = None
+    waits_s: Tenths = 0.0
+    commit_ms: Annotated[int, Wire(is_zero_null=True)] = 0
+    backlog: Backlog = field(default_factory=Backlog)
+    rates: Annotated[Rates, Wire(key="rows_s")] = field(default_factory=Rates)
+    record_rates: Annotated[Rates, Wire(key="records_s")] = field(default_factory=Rates)
+    eta_s: MaybeTenths = None
+    records: int = 0
+    topics: int = 0
+    definition: int = 1
+    from_seq: int = 0
+    slots: tuple[SlotPlace, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        pace: Applied,
+        slots: Sequence[SlotPlace],
+        *,
+        record_rates: Rates,
+        topics: int,
+        definition: tuple[int, int],
+    ) -> "Delivered":
+        """From the pace of the slot that is the furthest behind. ``definition``: its number and ``from_seq``."""
+        return cls(
+            lag_s=pace.lag_s,
+            waits_s=pace.waits_s,
+            commit_ms=pace.commit_ms,
+            backlog=pace.backlog,
+            rates=pace.rates,
+            record_rates=record_rates,
+            eta_s=pace.eta_s,
+            records=sum(one.records for one in slots),
+            topics=topics,
+            definition=definition[0],
+            from_seq=definition[1],
+            slots=tuple(slots),
+        )
+
+    def at_rest(self) -> "Delivered":
+        """The values that stay true when the task does not run."""
+        return replace(
+            self,
+            lag_s=None,
+            waits_s=0.0,
+            backlog=Backlog(),
+            rates=Rates(),
+            record_rates=Rates(),
+            eta_s=None,
         )
 
 

@@ -6,6 +6,7 @@
     the member that it reads misses transactions and applies none             replication has stopped there
     rows wait in the relay log, and none was published for ``STALL_S``        Kafka or the converter is stuck
     records wait in the topic, and none was applied for ``STALL_S``           the target is stuck
+    records wait in the set topic, and none was delivered for ``STALL_S``     the brokers or an executor are stuck
 
 All durations are measured with the clock of the worker, except the age of a report. A runner that works on one large
 piece, such as an ALTER TABLE on the target, counts as stalled too: nothing else of the task moves meanwhile.
@@ -64,6 +65,12 @@ def _find(report: TaskReport, age_s: float) -> tuple[str, str]:
         return (
             f"nothing was applied for {applied.waits_s:.0f} s, and records wait in the topic",
             "SHOW PROCESSLIST on the target shows the lock or the long statement that holds the task up.",
+        )
+    delivered = report.delivered
+    if delivered is not None and delivered.waits_s > STALL_S:
+        return (
+            f"nothing was delivered for {delivered.waits_s:.0f} s, and records wait in the set topic",
+            f"`millrace check TASK` asks the brokers. {_AGAIN}",
         )
     source = report.captured.source if report.captured is not None else None
     if source is not None and source.missing and (source.still_s or 0.0) > STALL_S:

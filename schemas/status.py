@@ -2,8 +2,8 @@
 
 Layout in ZooKeeper (``status/<task>``, canonical JSON; the owner writes states at once, progress every 5 s):
 ``format, state, why, code, fix, next_try_s, gtid_set, seq, topic, topic_end, epoch, worker, warnings, silent_s,
-captured, relayed, published, applied, loaded, snapshot, compared``, and what ``zk.tree.reports`` adds. The stages are
-those of ``schemas.stages``; null if the task has no such stage.
+captured, relayed, published, applied, loaded, snapshot, compared, delivered``, and what ``zk.tree.reports`` adds. The
+stages are those of ``schemas.stages``; null if the task has no such stage.
 
 The stages are for people and dashboards. No decision of a task depends on them.
 ``gtid_set`` is what has been published (capture) or applied (apply). The authoritative progress is in the topic and on
@@ -20,11 +20,29 @@ from typing import Annotated, Any
 from millrace.errors import Fatal
 from schemas.json_input import load_json
 from schemas.plain import Wire, from_plain, to_plain
-from schemas.stages import Applied, Captured, Compared, Loaded, Published, Relayed, SnapshotStage
+from schemas.stages import (
+    Applied,
+    Captured,
+    Compared,
+    Delivered,
+    Loaded,
+    Published,
+    Relayed,
+    SnapshotStage,
+)
 
 STATUS_FORMAT = 2  # 1 had free-form figures instead of ``published`` and ``warnings``
 WHY_CHARACTERS_MAX = 4000  # keeps a node far below ZooKeeper's 1 MiB
-STAGES = ("captured", "relayed", "published", "applied", "loaded", "snapshot", "compared")
+STAGES = (
+    "captured",
+    "relayed",
+    "published",
+    "applied",
+    "loaded",
+    "snapshot",
+    "compared",
+    "delivered",
+)
 
 
 class TaskState(Enum):
@@ -92,6 +110,7 @@ class TaskReport:
     loaded: Annotated[Loaded | None, Wire(is_added_later=True)] = None
     snapshot: Annotated[SnapshotStage | None, Wire(is_added_later=True)] = None
     compared: Annotated[Compared | None, Wire(is_added_later=True)] = None
+    delivered: Annotated[Delivered | None, Wire(is_added_later=True)] = None
 
     def at_rest(self) -> "TaskReport":
         """The report without what is true only while the task runs."""
@@ -102,6 +121,7 @@ class TaskReport:
             applied=self.applied and self.applied.at_rest(),
             loaded=self.loaded and self.loaded.at_rest(),
             compared=self.compared and self.compared.at_rest(),
+            delivered=self.delivered and self.delivered.at_rest(),
         )
 
 

@@ -23,7 +23,6 @@ from dataclasses import dataclass, field, replace
 from millrace.errors import Fatal
 from millrace.wording import with_names
 from schemas.documents import (
-    ApplyTask,
     CaptureTask,
     PublishTask,
     Reader,
@@ -33,7 +32,7 @@ from schemas.documents import (
     names_of,
     set_of,
 )
-from schemas.stages import Backlog
+from schemas.stages import Backlog, Delivered
 from schemas.stall import REPORT_AGE_S_MAX, with_stall
 from schemas.status import TaskReport, TaskState
 from zk.client.session import Node, Session, Watch
@@ -136,7 +135,7 @@ def views(cluster: Cluster, *, now_ms: int | None = None) -> list[TaskView]:
         report = with_stall(status_of(name, entry, cluster), age_s=age_s)
         if not isinstance(entry, UnreadableEntry):
             report = _with_document(report, entry)
-            if isinstance(entry.document, ApplyTask):
+            if isinstance(entry.document, Reader):
                 report = _with_backlog(report, entry.document, cluster, now_ms=now, age_s=age_s)
         names = {"task": name} if isinstance(entry, UnreadableEntry) else names_of(entry.document)
         report = replace(report, fix=with_names(report.fix, names))
@@ -206,14 +205,14 @@ def _with_document(report: TaskReport, entry: WorkEntry) -> TaskReport:
 
 
 def _with_backlog(
-    report: TaskReport, task: ApplyTask, cluster: Cluster, *, now_ms: int, age_s: float
+    report: TaskReport, task: Reader, cluster: Cluster, *, now_ms: int, age_s: float
 ) -> TaskReport:
     """The report with the rows that wait, and since when, if no run has reported them lately.
 
     A task that does not run falls behind. Its capture task reports how far the topic is. The lag is at most that of the
-    first row that waits: it counts from the last one that was applied.
+    first row that waits: it counts from the last one that was applied or delivered.
     """
-    stage = report.applied
+    stage = report.applied or report.delivered
     if stage is None or (stage.lag_s is not None and age_s <= REPORT_AGE_S_MAX):
         return report
     captured = _captured_seq(task, cluster)
@@ -221,15 +220,13 @@ def _with_backlog(
         return report
     rows = max(captured - report.seq, 0)
     lag_s = max(now_ms - stage.commit_ms, 0) / 1000 if rows and stage.commit_ms else None
-    return replace(
-        report,
-        applied=replace(
-            stage, lag_s=lag_s if rows else 0.0, backlog=Backlog(rows=rows), eta_s=None
-        ),
-    )
+    stage = replace(stage, lag_s=lag_s if rows else 0.0, backlog=Backlog(rows=rows), eta_s=None)
+    if isinstance(stage, Delivered):
+        return replace(report, delivered=stage)
+    return replace(report, applied=stage)
 
 
-def _captured_seq(task: ApplyTask, cluster: Cluster) -> int | None:
+def _captured_seq(task: Reader, cluster: Cluster) -> int | None:
     """The ``seq`` that the topic's only capture task has reported last; None if there is none."""
     seqs = [
         saved.report_for(entry.document).seq

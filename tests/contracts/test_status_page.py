@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from millrace.cli.status.json_form import task_as_plain
 from schemas.documents import TaskKind
-from schemas.stages import Applied, Compared, Loaded
+from schemas.stages import Applied, Compared, Delivered, Loaded
 from schemas.status import TaskReport, TaskState
 from tests.kit.control.reports import FULL_CAPTURE
 from tests.kit.paths import ROOT
@@ -31,6 +31,7 @@ def test_status_page_lists_the_keys_of_the_json() -> None:
         TaskKind.APPLY.value: TaskReport(
             TaskState.RUNNING, applied=Applied(), loaded=Loaded(), compared=Compared(every_h=24)
         ),
+        TaskKind.PUBLISH.value: TaskReport(TaskState.RUNNING, delivered=Delivered()),
         "relay": FULL_CAPTURE,
     }
     views = [

@@ -107,6 +107,9 @@ def test_missing_worker_of_a_kind_is_named() -> None:
     (trouble,) = troubles_of(cluster, views, [])
     assert (trouble.rank, trouble.what) == (1, "no apply worker runs, and tasks need one")
     assert troubles_of(cluster, views[:1], []) == []
+    publishing = [_view("p", TaskReport(TaskState.PENDING), "publish")]
+    assert troubles_of(cluster, publishing, []) == [trouble]
+    assert troubles_of(CLUSTER, publishing, []) == []
 
 
 def test_open_ensemble_is_a_warning_with_its_fix() -> None:

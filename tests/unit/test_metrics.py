@@ -21,7 +21,7 @@ from schemas.stages import (
 )
 from schemas.stall import STALL_S
 from schemas.status import TaskReport, TaskState
-from tests.kit.control.reports import FULL_CAPTURE
+from tests.kit.control.reports import FULL_CAPTURE, FULL_PUBLISH
 from zk.run.probes import HUNG_S_MIN, hung
 from zk.run.task_metrics import add_tasks
 
@@ -128,7 +128,10 @@ def test_later_load_has_its_own_rest() -> None:
 
 def test_full_reports_give_every_task_metric_of_the_table() -> None:
     """A metric of the table that no report feeds would be a fake."""
-    shown = {name for name, _ in _of({"c": FULL_CAPTURE, "a": FULL_APPLY, "l": LOADING})}
+    shown = {
+        name
+        for name, _ in _of({"c": FULL_CAPTURE, "a": FULL_APPLY, "l": LOADING, "p": FULL_PUBLISH})
+    }
     assert shown == {name for name, metric in METRICS.items() if "task" in metric.labels}
 
 

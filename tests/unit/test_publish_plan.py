@@ -8,9 +8,11 @@ from schemas.documents import (
     Brokers,
     OnChange,
     OutputTopics,
+    Placement,
     PublishTask,
     Start,
     TaskDocument,
+    TaskKind,
     TopicCompression,
 )
 from schemas.documents.topic_names import may_be_equal
@@ -20,6 +22,7 @@ from schemas.view.view import TableRule, View
 from tests.kit.control.control import a_capture, a_publish, a_set, an_apply
 from tests.kit.control.tree import documents_of, wanted_of
 from zk.changes.changes import Plan, make_plan
+from zk.placement.assignment import Placeable, placeable
 from zk.tree.documents import Document
 
 SHOP, CAPTURE, PUBLISH = a_set(), a_capture(topic="shop"), a_publish()
@@ -104,6 +107,13 @@ def test_new_and_deleted_publish_tasks_are_explained() -> None:
     assert "begins with a snapshot of the rows that exist" in str(created.steps)
     plan = make_plan(documents_of(SHOP, CAPTURE, PUBLISH), wanted_of(SHOP, prune=True), {})
     assert "the topics shop-public.{database}.{table} and the progress" in str(plan.steps)
+
+
+def test_publish_task_is_placed_on_apply_workers() -> None:
+    """By its own labels, as a separate unit."""
+    assert placeable(PUBLISH, Placement(frozenset({"zone=a"}))) == Placeable(
+        PUBLISH.name, TaskKind.APPLY, f"task:{PUBLISH.name}", frozenset({"zone=a"})
+    )
 
 
 def test_two_tasks_never_write_one_topic() -> None:

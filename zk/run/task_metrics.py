@@ -6,7 +6,16 @@ Nothing is counted here. A value that a report does not have gives no series.
 from collections.abc import Mapping
 
 from millrace.metrics import Exposition
-from schemas.stages import CONFLICT_KINDS, Applied, Captured, Compared, Loaded, Published, Relayed
+from schemas.stages import (
+    CONFLICT_KINDS,
+    Applied,
+    Captured,
+    Compared,
+    Delivered,
+    Loaded,
+    Published,
+    Relayed,
+)
 from schemas.stall import with_stall
 from schemas.status import TaskReport, TaskState
 
@@ -28,7 +37,7 @@ def _add_task(found: Exposition, task: str, report: TaskReport) -> None:
         found.add("millrace_report_age_seconds", report.silent_s, task)
     found.add("millrace_epoch", report.epoch or None, task)
     found.add("millrace_seq", report.seq, task)
-    moving = report.published or report.applied or report.loaded
+    moving = report.published or report.applied or report.delivered or report.loaded
     if moving is not None:
         found.add("millrace_rows_per_second", moving.rates.over_10_s, task)
     if report.captured is not None:
@@ -39,9 +48,11 @@ def _add_task(found: Exposition, task: str, report: TaskReport) -> None:
         _add_published(found, task, report.published)
     if report.applied is not None:
         _add_applied(found, task, report.applied)
+    if report.delivered is not None:
+        _add_delivered(found, task, report.delivered)
     if report.loaded is not None:
         _add_loaded(found, task, report.loaded)
-    ending = report.applied or report.loaded
+    ending = report.applied or report.delivered or report.loaded
     found.add("millrace_remaining_seconds", ending.eta_s if ending is not None else None, task)
     if report.compared is not None:
         _add_compared(found, task, report.compared)
@@ -98,6 +109,18 @@ def _add_applied(found: Exposition, task: str, stage: Applied) -> None:
     # from 0 on: a series that begins at 1 is no increase for Prometheus
     for kind in dict.fromkeys((*CONFLICT_KINDS, *incidents.conflicts)):
         found.add("millrace_apply_conflicts_total", incidents.conflicts.get(kind, 0), task, kind)
+
+
+def _add_delivered(found: Exposition, task: str, stage: Delivered) -> None:
+    found.add("millrace_deliver_lag_seconds", stage.lag_s, task)
+    found.add("millrace_deliver_waits_seconds", stage.waits_s, task)
+    found.add("millrace_deliver_backlog_records", stage.backlog.records, task)
+    found.add("millrace_deliver_backlog_rows", stage.backlog.rows, task)
+    found.add("millrace_delivered_records_total", stage.records, task)
+    found.add("millrace_delivered_topics", stage.topics, task)
+    found.add("millrace_delivered_definition", stage.definition, task)
+    for place in stage.slots:
+        found.add("millrace_slot_seq", place.seq, task, str(place.slot))
 
 
 def _add_loaded(found: Exposition, task: str, stage: Loaded) -> None:

@@ -84,6 +84,7 @@ class SavedReport:
             relayed=None,
             published=None,
             applied=None,
+            delivered=None,
         )
 
 

@@ -74,10 +74,11 @@ def _of_cluster(cluster: Cluster | None, views: Sequence[TaskView]) -> Iterator[
             what="no scheduler runs, so no task is assigned",
             fix="Start `millrace scheduler`.",
         )
-    kinds = {view.kind for view in views if view.report.state is not TaskState.PAUSED}
-    live = {kind.value for kind in cluster.workers.values()}
+    shown = {view.kind for view in views if view.report.state is not TaskState.PAUSED}
+    needed = {kind.worker for kind in TaskKind if kind.value in shown}
+    live = set(cluster.workers.values())
     for kind in TaskKind:
-        if kind.value in kinds and kind.value not in live:
+        if kind in needed and kind not in live:
             start = "millrace worker" if kind is TaskKind.CAPTURE else "millrace apply"
             yield Trouble(
                 rank=1,

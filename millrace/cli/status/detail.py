@@ -9,6 +9,7 @@ from schemas.stages import (
     Applied,
     Captured,
     Compared,
+    Delivered,
     Loaded,
     LoadedTable,
     Published,
@@ -37,6 +38,7 @@ def detail_of(view: TaskView, *, width: int) -> list[str]:
         *(_loaded(report.loaded) if report.loaded is not None else ()),
         *(_snapshot(report.snapshot) if report.snapshot is not None else ()),
         *(_applied(report, report.applied) if report.applied is not None else ()),
+        *(_delivered(report, report.delivered) if report.delivered is not None else ()),
         *(_compared(report.compared) if report.compared is not None else ()),
     ]
 
@@ -133,6 +135,25 @@ def _applied(report: TaskReport, stage: Applied) -> Iterator[str]:
         yield f"  in order  {stage.in_order}"
 
 
+def _delivered(report: TaskReport, stage: Delivered) -> Iterator[str]:
+    lag = "-" if stage.lag_s is None else f"{stage.lag_s:.3f} s"
+    eta = (
+        "" if stage.eta_s is None or not stage.backlog.records else f", ETA {duration(stage.eta_s)}"
+    )
+    yield f"  published seq {report.seq:,}, GTID set {report.gtid_set or '-'}"
+    yield f"  lag       {lag} from the source's commit to a subscriber"
+    yield f"  backlog   {backlog_text(stage) or '-'}{eta}"
+    yield f"  pace      {_rates(stage.rates)}; {_rates(stage.record_rates, 'records')}"
+    yield f"  topics    {counted(stage.records, 'record')} in {counted(stage.topics, 'topic')}"
+    if stage.definition > 1:
+        yield f"  document  the change number {stage.definition - 1}, from seq {stage.from_seq + 1:,} on"
+    for place in stage.slots if len(stage.slots) > 1 else ():
+        yield (
+            f"  slot      {place.slot}: seq {place.seq:,}, offset {place.offset:,},"
+            f" {counted(place.records, 'record')}"
+        )
+
+
 def _compared(stage: Compared) -> Iterator[str]:
     repairs = ", and repairs" if stage.repair else ""
     yield f"  compares  {stage.every_h} h after the last comparison{repairs}"
@@ -147,7 +168,7 @@ def _compared(stage: Compared) -> Iterator[str]:
         )
 
 
-def _rates(rates: Rates) -> str:
+def _rates(rates: Rates, unit: str = "rows") -> str:
     spans = (("10 s", rates.over_10_s), ("60 s", rates.over_60_s))
-    known = [f"{rate:,.0f} rows/s over {span}" for span, rate in spans if rate is not None]
+    known = [f"{rate:,.0f} {unit}/s over {span}" for span, rate in spans if rate is not None]
     return ", ".join(known) or "-"

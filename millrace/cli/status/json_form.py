@@ -2,11 +2,20 @@
 
 from schemas.documents import TaskKind
 from schemas.plain import to_plain
-from schemas.stages import Applied, Published
+from schemas.stages import Applied, Delivered, Published
 from schemas.status import TaskReport, TaskState, report_to_plain
 from zk.view import Cluster, TaskView
 
-_STAGES = ("captured", "relayed", "published", "applied", "loaded", "snapshot", "compared")
+_STAGES = (
+    "captured",
+    "relayed",
+    "published",
+    "applied",
+    "loaded",
+    "snapshot",
+    "compared",
+    "delivered",
+)
 _LIVE = (TaskState.RUNNING, TaskState.STALLED, TaskState.DEGRADED)
 
 
@@ -42,6 +51,8 @@ def _stages(kind: str, report: TaskReport) -> dict[str, object]:
             "loaded": report.loaded and to_plain(report.loaded),
             "compared": report.compared and to_plain(report.compared),
         }
+    if kind == TaskKind.PUBLISH.value:
+        return {"delivered": {**position, **to_plain(report.delivered or Delivered())}}
     captured = to_plain(report.captured) if report.captured is not None else {}
     stages: dict[str, object] = {
         "source": captured.get("source"),

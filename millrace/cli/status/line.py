@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from millrace.cli.texts import duration, shortened, size
 from millrace.wording import counted
-from schemas.stages import Applied, Compared
+from schemas.stages import Applied, Compared, Delivered
 from schemas.status import TaskReport, TaskState
 from zk.view import TaskView
 
@@ -59,7 +59,11 @@ def notes_of(report: TaskReport, *, width: int) -> list[str]:
 
 def parts_of(report: TaskReport) -> list[_Part]:
     """The known figures of the stages, in the order of the way of a change."""
-    return [*_captured_parts(report), *_loaded_parts(report), *_applied_parts(report)]
+    return [
+        *_captured_parts(report),
+        *_loaded_parts(report),
+        *_read_parts(report, report.applied or report.delivered),
+    ]
 
 
 def _captured_parts(report: TaskReport) -> Iterator[_Part]:
@@ -97,8 +101,8 @@ def _loaded_parts(report: TaskReport) -> Iterator[_Part]:
         yield _Part(f"ETA {duration(stage.eta_s)}", 1)
 
 
-def _applied_parts(report: TaskReport) -> Iterator[_Part]:
-    stage = report.applied
+def _read_parts(report: TaskReport, stage: Applied | Delivered | None) -> Iterator[_Part]:
+    """Those of a task that reads a set topic."""
     if stage is None:
         return
     if stage.lag_s is not None:
@@ -121,7 +125,7 @@ def compared_text(stage: Compared) -> str:
     return stage.result.text if stage.result else ""
 
 
-def backlog_text(stage: Applied) -> str | None:
+def backlog_text(stage: Applied | Delivered) -> str | None:
     """Rows and bytes that wait; records while the number of rows is unknown; None: unknown."""
     backlog = stage.backlog
     if backlog.records == 0 or (backlog.records is None and backlog.rows == 0):

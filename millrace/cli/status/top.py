@@ -102,9 +102,9 @@ def _cells(view: TaskView) -> dict[str, str]:
         rate = report.published.rates.over_10_s
         if report.published.lag_s is not None:
             lag_s = max(lag_s or 0.0, report.published.lag_s)
-    if report.applied is not None:
-        lag_s, rate = report.applied.lag_s, report.applied.rates.over_10_s
-        waits = backlog_text(report.applied)
+    if (reading := report.applied or report.delivered) is not None:
+        lag_s, rate = reading.lag_s, reading.rates.over_10_s
+        waits = backlog_text(reading)
     return {
         "TASK": shortened(view.name, NAME_CHARACTERS_MAX),
         "STATE": report.state.value.upper(),

@@ -18,7 +18,14 @@ from producer.publish.kafka import KafkaDriver
 from producer.source.choose.chooser import ask_flavour, ask_members
 from producer.source.set_stream import resolve_login
 from producer.task.capture import tail_hint
-from schemas.documents import ApplyTask, CaptureTask, SetDocument, address_of
+from schemas.documents import (
+    ApplyTask,
+    CaptureTask,
+    PublishTask,
+    Reader,
+    SetDocument,
+    address_of,
+)
 from schemas.gtid import Flavour, GtidPosition
 from schemas.progress import Progress
 from schemas.requests.decision import REASON_CHARACTERS_MAX, Approval, Decision, DecisionKind
@@ -142,10 +149,10 @@ def consequences(
     """The changes that the decision makes, for programs. ``kept``: as ``refusals``, from the present progress on."""
     before, result = decision.before, decision.result
     readers = [
-        name
-        for name, entry in now.store.tasks().items()
+        entry.document
+        for entry in now.store.tasks().values()
         if isinstance(entry, TaskEntry)
-        and isinstance(entry.document, ApplyTask)
+        and isinstance(entry.document, Reader)
         and address_of(entry.document).is_same_topic(situation.task.output)
     ]
     return {
@@ -157,7 +164,8 @@ def consequences(
         "missing": decision.missing,
         "members": {member: why or "still has everything" for member, why in kept.items()},
         "gap_seq": result.seq,
-        "apply_tasks": readers,
+        "apply_tasks": [task.name for task in readers if isinstance(task, ApplyTask)],
+        "publish_tasks": [task.name for task in readers if isinstance(task, PublishTask)],
     }
 
 
@@ -204,6 +212,11 @@ def text_of(plain: Mapping[str, object], decision: Decision) -> str:
     readers = plain["apply_tasks"]
     assert isinstance(readers, list)
     lines += [f"  {'apply':<9}{name} {_stop_of(name, decision)}" for name in readers]
+    publishing = plain["publish_tasks"]
+    assert isinstance(publishing, list)
+    seq = decision.result.seq
+    stops = f"stops at seq {seq} (MR-5204) until `accept_ddl` in its document has {seq}"
+    lines += [f"  {'publish':<9}{name} {stops}" for name in publishing]
     return "\n".join(lines)
 
 

@@ -1,13 +1,16 @@
 """Reports of tasks with every value set."""
 
 from schemas.stages import (
+    Backlog,
     BinlogEnd,
     Captured,
+    Delivered,
     MemberView,
     Published,
     PurgeAnswer,
     Rates,
     Relayed,
+    SlotPlace,
     SnapshotStage,
     SourceView,
     SwitchView,
@@ -107,4 +110,30 @@ FULL_CAPTURE = TaskReport(
         rates=Rates(5000.0, 4500.5),
         eta_s=75.0,
     ),
+)
+
+DELIVERED = Delivered(
+    lag_s=1.5,
+    waits_s=0.5,
+    commit_ms=1_764_000_000_000,
+    backlog=Backlog(500, 237, 240_000),
+    rates=Rates(4321.0, 100.0),
+    record_rates=Rates(5000.0, 120.0),
+    eta_s=3.5,
+    records=2_000_000,
+    topics=12,
+    definition=3,
+    from_seq=900_000,
+    slots=(
+        SlotPlace(slot=0, seq=912_101, offset=70, records=1_500_000),
+        SlotPlace(slot=1, seq=912_300, offset=99, records=500_000),
+    ),
+)
+FULL_PUBLISH = TaskReport(
+    TaskState.RUNNING,
+    why="published up to offset 70",
+    gtid_set="0-1-912101",
+    seq=912_101,
+    topic="shop",
+    delivered=DELIVERED,
 )
