@@ -1,6 +1,6 @@
 """Checks a publish task: its set topic, its view, its output topics and its rights on Kafka. Changes nothing.
 
-The dry run makes a Kafka transaction without records and aborts it, under a transactional ID of its own, so that it
+The dry run makes a Kafka transaction without records and aborts it, under its own transactional ID, so that it
 fences no task. The broker only says whether it would create a topic. Tables are those of the set topic's last records.
 """
 

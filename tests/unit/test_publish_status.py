@@ -56,7 +56,7 @@ def test_publish_task_shows_its_stage_in_one_line() -> None:
 
 
 def test_detail_lists_topics_definition_and_slots() -> None:
-    """One slot needs no line of its own."""
+    """One slot needs no separate line."""
     text = "\n".join(detail_of(VIEW, width=200))
     assert "  topics    2,000,000 records in 12 topics" in text
     assert "  document  the change number 2, from seq 900,001 on" in text
