@@ -84,7 +84,7 @@ def text_form() -> ValueForm:
 
 
 def fallback_of(column: Column, options: FormatOptions, value: ValueForm) -> int:
-    """For ``kernel.json_values``: of a date that no calendar has, or of a text that is not valid."""
+    """For ``kernel.json_values``: of a date that no calendar or form has, or of a text that is not valid."""
     if value.form == forms.TEXT_FORM:
         return forms.STOP if options.undecodable is Undecodable.STOP else forms.AS_TEXT
     fallback = _FALLBACKS[options.zero_dates]
@@ -161,12 +161,13 @@ def _temporal(type_: ColumnType, options: FormatOptions) -> ValueForm:
 
 def _time(mode: TimeMode, digits: int) -> ValueForm:
     if mode is TimeMode.ISOSTRING:
-        return ValueForm(forms.TIME_ISO, _named("string", "io.debezium.time.IsoTime"))
+        schema = _named("string", "io.debezium.time.IsoTime")
+        return ValueForm(forms.TIME_ISO, schema, epoch='"00:00:00Z"')
     if mode is TimeMode.CONNECT:
         schema = _named("int32", "org.apache.kafka.connect.data.Time")
-        return ValueForm(forms.TIME_UNITS, schema, _MS)
+        return ValueForm(forms.TIME_UNITS, schema, _MS, "0")
     if mode is TimeMode.ADAPTIVE and digits <= 3:
-        return ValueForm(forms.TIME_UNITS, _named("int32", "io.debezium.time.Time"), _MS)
+        return ValueForm(forms.TIME_UNITS, _named("int32", "io.debezium.time.Time"), _MS, "0")
     if mode is TimeMode.NANOSECONDS:
         return ValueForm(forms.TIME_UNITS, _named("int64", "io.debezium.time.NanoTime"), _NS)
     return ValueForm(forms.TIME_UNITS, _named("int64", "io.debezium.time.MicroTime"), _US)

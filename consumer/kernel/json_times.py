@@ -18,6 +18,7 @@ _DATETIME_BYTES = 19
 _TIME_BYTES = 8
 _SECOND_US = 1_000_000
 _DAY_US = 86_400 * _SECOND_US
+NANOSECONDS_US_MAX = (2**63 - 1) // 1000  # 1677-09-21 to 2262-04-11
 _MONTH_DAYS = np.array([0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31], np.int64)
 _T, _Z = 84, 90
 
@@ -66,6 +67,12 @@ def is_time(data: Bytes, start: int, end: int) -> bool:
     while minutes < end and data[minutes] != COLON:
         minutes += 1
     return minutes > start and end - minutes >= _TIME_BYTES - 2
+
+
+@compiled
+def is_time_of_day(data: Bytes, start: int, end: int) -> bool:
+    """Whether a TIME is from 00:00:00 to before 24:00:00."""
+    return end > start + 2 and data[start + 2] == COLON and _two(data, start) < 24
 
 
 @compiled

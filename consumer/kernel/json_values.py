@@ -5,7 +5,8 @@ A column is a line of ``columns``: ``cell form parameter fallback text text_end 
     cell        its place in an image
     parameter   DECIMAL: scale; DATETIME, TIME: microseconds in a unit, or below 0 units in a microsecond; binary: 1 for
                 base64 in URLs
-    fallback    for a date that no calendar has: null, the text ``epoch`` to ``epoch_end``, its own text, or stop
+    fallback    for a date that no calendar has, or that the form can't hold: null, the text ``epoch`` to ``epoch_end``,
+                its own text, or stop
     text        what is before the value in ``fixed``: a comma, the name and a colon, constants of the view
 
 A status other than ``OK`` means that the value has no form: the options say to stop.
@@ -222,25 +223,52 @@ def _put_units(out: Bytes, at: int, us: int, unit: int, is_floored: bool) -> int
 
 
 @compiled
+def _put_fallback(
+    out: Bytes, at: int, data: Bytes, start: int, end: int, column: Ints, fixed: Bytes
+) -> tuple[int, int]:
+    """For a date that no calendar has, and for a date or time that the form can't hold."""
+    fallback = column[FALLBACK]
+    if fallback == STOP:
+        return at, NO_DATE
+    if fallback == AS_NULL:
+        return put_null(out, at), OK
+    if fallback == AS_EPOCH:
+        return put_bytes(out, at, fixed, column[EPOCH], column[EPOCH_END]), OK
+    return put_plain(out, at, data, start, end), OK
+
+
+@compiled
+def _put_time(
+    out: Bytes, at: int, data: Bytes, start: int, end: int, column: Ints, fixed: Bytes
+) -> tuple[int, int]:
+    """Milliseconds and ISO 8601 are times of a day; microseconds and nanoseconds are any."""
+    is_units = column[FORM] == TIME_UNITS
+    is_of_day = not is_units or column[PARAMETER] > 1
+    if is_of_day and not json_times.is_time_of_day(data, start, end):
+        return _put_fallback(out, at, data, start, end, column, fixed)
+    if is_units and json_times.is_time(data, start, end):
+        us = json_times.time_us(data, start, end)
+        return _put_units(out, at, us, column[PARAMETER], False), OK
+    return json_times.put_iso(out, at, data, start, end, True), OK
+
+
+@compiled
 def _put_date(
     out: Bytes, at: int, data: Bytes, start: int, end: int, column: Ints, fixed: Bytes
 ) -> tuple[int, int]:
     form = column[FORM]
-    if not json_times.is_date(data, start, end, form == DATETIME_UNITS):
-        fallback = column[FALLBACK]
-        if fallback == STOP:
-            return at, NO_DATE
-        if fallback == AS_NULL:
-            return put_null(out, at), OK
-        if fallback == AS_EPOCH:
-            return put_bytes(out, at, fixed, column[EPOCH], column[EPOCH_END]), OK
-        return put_plain(out, at, data, start, end), OK
+    us = int64(0)
+    has_value = json_times.is_date(data, start, end, form == DATETIME_UNITS)
+    if has_value and form == DATETIME_UNITS:
+        us = json_times.datetime_us(data, start, end)
+        has_value = column[PARAMETER] > 0 or abs(us) <= json_times.NANOSECONDS_US_MAX
+    if not has_value:
+        return _put_fallback(out, at, data, start, end, column, fixed)
     if form == DATE_PLAIN:
         return put_plain(out, at, data, start, end), OK
     if form == DATE_DAYS:
         return put_signed(out, at, json_times.days_of(data, start)), OK
     if form == DATETIME_UNITS:
-        us = json_times.datetime_us(data, start, end)
         return _put_units(out, at, us, column[PARAMETER], True), OK
     return json_times.put_iso(out, at, data, start, end, form == DATETIME_ISO), OK
 
@@ -296,11 +324,8 @@ def put_value(
         return _put_decimal_or_bits(out, at, data, start, end, column), OK
     if form >= DATE_DAYS and form <= ZONED and form != TIME_UNITS and form != TIME_ISO:
         return _put_date(out, at, data, start, end, column, fixed)
-    if form == TIME_UNITS and json_times.is_time(data, start, end):
-        us = json_times.time_us(data, start, end)
-        return _put_units(out, at, us, column[PARAMETER], False), OK
     if form in (TIME_ISO, TIME_UNITS):
-        return json_times.put_iso(out, at, data, start, end, True), OK
+        return _put_time(out, at, data, start, end, column, fixed)
     if form == PLAIN:
         return put_plain(out, at, data, start, end), OK
     if form == BINARY:

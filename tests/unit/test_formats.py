@@ -196,13 +196,13 @@ def test_time_follows_its_option() -> None:
     hours = 36_000_000
     modes: dict[TimeMode, list[object]] = {
         TimeMode.ADAPTIVE_TIME_MICROSECONDS: [-1, -1500000, hours * 1000 + 1, 500, -1, zoned],
-        TimeMode.ADAPTIVE: [-1, -1500, hours * 1000 + 1, 500, -1, zoned],
-        TimeMode.CONNECT: [-1, -1500, hours, 500, -1, zoned],
+        TimeMode.ADAPTIVE: [-1, None, hours * 1000 + 1, 500, -1, zoned],
+        TimeMode.CONNECT: [-1, None, hours, 500, -1, zoned],
         TimeMode.MICROSECONDS: [-1, -1500000, hours * 1000 + 1, 500000, -1, zoned],
         TimeMode.NANOSECONDS: [-1, -(15 * 10**8), hours * 10**6 + 1000, 5 * 10**8, -1000, zoned],
         TimeMode.ISOSTRING: [
             "1969-12-31Z",
-            "-00:00:01.5Z",
+            None,
             "10:00:00.000001Z",
             "1970-01-01T00:00:00.5Z",
             "1969-12-31T23:59:59.999999Z",
@@ -213,7 +213,25 @@ def test_time_follows_its_option() -> None:
         options = FormatOptions(DEBEZIUM, time=mode)
         assert [_one(options, columns[name], row[name]) for name in columns] == expected, mode
     iso = FormatOptions(DEBEZIUM, time=TimeMode.ISOSTRING)
+    assert _one(iso, columns["time"], "23:59:59.50") == "23:59:59.5Z"
     assert _one(iso, columns["finer"], "2024-01-01 10:00:00.000000") == "2024-01-01T10:00:00Z"
+
+
+def test_value_outside_a_type_follows_zero_dates() -> None:
+    """No number wraps: TIME as a time of a day, and nanoseconds from 1677 to 2262."""
+    time, moment = ColumnType(TypeCode.TIME2, 0), ColumnType(TypeCode.DATETIME2, 6)
+    for mode in (TimeMode.CONNECT, TimeMode.ADAPTIVE, TimeMode.ISOSTRING):
+        options = FormatOptions(DEBEZIUM, time=mode)
+        assert [_one(options, time, each) for each in ("838:59:59", "24:00:00")] == [None, None]
+    assert _one(options, time, "24:00:00", nullable=False) == "00:00:00Z"
+    nanoseconds = FormatOptions(DEBEZIUM, time=TimeMode.NANOSECONDS)
+    last = "2262-04-11 23:47:16.854775"
+    assert _one(nanoseconds, moment, last) == 9_223_372_036_854_775_000
+    assert _one(nanoseconds, moment, "2262-04-11 23:47:16.854776") is None
+    assert _one(nanoseconds, moment, "1000-01-01 00:00:00.000000") is None
+    stop = FormatOptions(DEBEZIUM, time=TimeMode.CONNECT, zero_dates=ZeroDates.STOP)
+    with pytest.raises(Fatal, match="MR-6531"):
+        _one(stop, time, "-00:00:01")
 
 
 def test_binary_and_unsigned_follow_their_options() -> None:

@@ -21,6 +21,8 @@ _STORY_TYPES = {
     ("numbers", ""): "sequence",
     ("zero", "dn"): "DATE",
     ("zero", "tsn"): "TIMESTAMP NULL",
+    ("times", "t0"): "TIME",
+    ("times", "t3"): "TIME",
     ("booleans", "b"): "BOOLEAN",
     ("synonyms", "r"): "REAL",
     ("byte_word", "b"): "CHAR BYTE",
