@@ -27,8 +27,9 @@ def convert(plans: PublishPlans, rows: Rows, numbers: RecordNumbers) -> Outgoing
     slots = rows.slots(numbers)
     pieces: list[tuple[str, Encoded, Ints]] = []
     for slot in np.flatnonzero(np.bincount(slots)).tolist():
-        plan = plans.table(slot)
-        changes = make_changes(plan.program, rows, RecordNumbers(numbers[slots == slot]))
+        own = RecordNumbers(numbers[slots == slot])
+        plan = plans.table(slot, rows.gtid(int(own[0])))
+        changes = make_changes(plan.program, rows, own)
         if len(changes):
             encoded = plan.format.encode(rows, changes)
             partitions = _partitions(plan, changes, encoded, plans.task.topics.partitions)

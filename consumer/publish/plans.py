@@ -14,6 +14,7 @@ from consumer.view.mask_keys import MaskKeys
 from consumer.view.program import ViewProgram, make_view_program, view_of
 from millrace.errors import Fatal
 from schemas.documents import PartitionBy, PublishTask
+from schemas.gtid import Flavour
 from schemas.record.row_layout import RowLayout
 from schemas.table.structure import TableSchema
 
@@ -76,16 +77,22 @@ class PublishPlans:
         schemas = (layout.table for layout in self.programs.layouts)
         return {(table.database, table.table): table for table in schemas}
 
-    def table(self, slot: int) -> TablePlan:
-        """The plan of a slot's table, which the view has. Fatal MR-5201."""
+    def table(self, slot: int, gtid: str = "") -> TablePlan:
+        """The plan of a slot's table, which the view has. ``gtid``: of one of its rows. Fatal MR-5201."""
         text = self.schemas.texts[int(self.programs.ids[slot])]
         plan = self._tables.get(text)
         if plan is None:
-            plan = self._tables[text] = _plan(self.task, self.programs.layouts[slot], self._keys)
+            layout = self.programs.layouts[slot]
+            plan = self._tables[text] = _plan(self.task, layout, self._keys, flavour_of(gtid))
         return plan
 
 
-def _plan(task: PublishTask, layout: RowLayout, keys: MaskKeys) -> TablePlan:
+def flavour_of(gtid: str) -> Flavour:
+    """The flavor of the server that wrote it. A task has no other place for it: the set topic is all that it reads."""
+    return Flavour.MARIADB if gtid and ":" not in gtid else Flavour.MYSQL
+
+
+def _plan(task: PublishTask, layout: RowLayout, keys: MaskKeys, flavour: Flavour) -> TablePlan:
     view = view_of(task.view, layout)
     assert view is not None, "the rows of other tables are left out"
     topics = task.topics
@@ -108,7 +115,7 @@ def _plan(task: PublishTask, layout: RowLayout, keys: MaskKeys) -> TablePlan:
     is_keyed = named is None and topics.partition_by is not PartitionBy.TABLE and bool(view.key)
     return TablePlan(
         make_view_program(view, layout, keys),
-        make_format(task.format, view, layout, FormatNames(topic, task.name)),
+        make_format(task.format, view, layout, FormatNames(topic, task.name, str(flavour))),
         topic,
         partition_by_table(".".join(view.name), topics.partitions),
         tuple(by),
