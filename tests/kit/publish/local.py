@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Collection
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from consumer.publish.definitions import Definitions, stored_text
 from consumer.publish.executor import close_slots, execute_publish
@@ -20,10 +20,21 @@ from drivers.kafka.producer import WRITING
 from drivers.kafka.reader import TopicIdentity
 from schemas.documents import Brokers, CaptureTask, PublishTask, Reader, TopicAddress
 from schemas.requests.snapshot_request import SnapshotRequests
-from tests.kit.apply.topic import TopicWriter
 
 
-def publish_task(writer: TopicWriter, **fields: object) -> PublishTask:
+class SetTopicAt(Protocol):
+    """A set topic on a broker."""
+
+    @property
+    def bootstrap(self) -> str:
+        """Host and port."""
+
+    @property
+    def topic(self) -> str:
+        """Its name."""
+
+
+def publish_task(writer: SetTopicAt, **fields: object) -> PublishTask:
     """A task over the writer's topic; ``fields`` are those of its document."""
     source = TopicAddress(topic=writer.topic, brokers=Brokers(writer.bootstrap))
     name = f"{writer.topic}-public-{time.time_ns()}"
