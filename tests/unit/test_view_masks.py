@@ -14,9 +14,11 @@ from consumer.view.program import make_view_program, view_of
 from millrace.errors import Fatal
 from schemas.record.row_layout import RowLayout
 from schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
+from schemas.view.format_options import FormatName, FormatOptions
 from tests.kit.apply.tables import integer, table, text
-from tests.kit.apply.topic import SET
+from tests.kit.apply.topic import SET, RecordStream
 from tests.kit.apply.view_rows import ABSENT, Row, changes_of, image, view_from, walked
+from tests.kit.format_rows import encoded, read
 
 SECRET = "correct horse battery staple"
 BINARY = TextEncoding("binary", 63)
@@ -168,6 +170,25 @@ def test_masked_changes_have_no_byte_of_other_values(mask: str) -> None:
     assert _afters(facts, changes) == [
         (9, "kept1", _hmac("planted4"), ABSENT, "pla", "kept2", ABSENT)
     ]
+
+
+@pytest.mark.parametrize("name", FormatName)
+def test_published_records_have_no_masked_value(name: FormatName, mask: str) -> None:
+    """Neither in a key nor in an image, nor in what a format keeps for the next record."""
+    key = Column("id", ColumnType(TypeCode.VARCHAR, 80, text=UTF8_BIN), nullable=False)
+    facts = table("d", "t", key, text("mail"), text("card"), text("note"))
+    stream = RecordStream()
+    row = {"id": "planted1", "mail": "planted2", "card": "planted3", "note": "planted4"}
+    stream.insert(facts, row)
+    stream.update(facts, row, row | {"id": "planted5", "mail": "planted6"})
+    stream.delete(facts, row)
+    masks = {"id": mask, "mail": mask, "card": "redact"}
+    view = view_from(columns={"drop": ["note"]}, mask=masks)
+    records = encoded(FormatOptions.of(name), facts, stream, view)
+    assert b"planted" not in records.payload.tobytes()
+    keys = [sent.key for sent in read(records)]
+    assert keys[0] == {"id": _hmac("planted1")}
+    assert {"id": _hmac("planted5")} in keys
 
 
 def test_invalid_text_has_no_hmac(mask: str) -> None:
