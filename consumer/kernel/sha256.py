@@ -178,9 +178,20 @@ def _put_block(
 
 @compiled
 def _put_hex(out: Bytes, at: int, word: np.uint32) -> None:
-    for place in range(8):
-        digit = np.uint8(word >> np.uint32(28 - 4 * place) & np.uint32(15))
-        out[np.uint64(at + place)] = digit + np.uint8(48) + np.uint8(39) * np.uint8(digit > 9)
+    """Eight characters at once: each half byte of the word becomes a byte, the first one the lowest."""
+    digits = np.uint64(word)
+    digits = (digits >> np.uint64(16) | digits << np.uint64(32)) & np.uint64(0x0000FFFF0000FFFF)
+    digits = (digits >> np.uint64(8) | digits << np.uint64(16)) & np.uint64(0x00FF00FF00FF00FF)
+    digits = (digits >> np.uint64(4) | digits << np.uint64(8)) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    letters = (digits + np.uint64(0x0606060606060606)) >> np.uint64(4) & np.uint64(
+        0x0101010101010101
+    )
+    digits += np.uint64(0x3030303030303030) + letters * np.uint64(39)
+    to = np.uint64(at)
+    for _ in range(8):
+        out[to] = np.uint8(digits)
+        digits >>= np.uint64(8)
+        to += np.uint64(1)
 
 
 @compiled
