@@ -13,6 +13,7 @@ from tests.mutants import (
     servers,
     statements,
     target,
+    views,
 )
 from tests.mutants.mutant import Mutant
 
@@ -23,6 +24,7 @@ LEVELS: Mapping[str, Sequence[Mutant]] = {
         *decisions.MUTANTS,
         *loads.MUTANTS,
         *statements.MUTANTS,
+        *views.MUTANTS,
     ),
     "relay": relay.MUTANTS,
     "broker": publisher_broker.MUTANTS,
