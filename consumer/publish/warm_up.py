@@ -10,15 +10,18 @@ from consumer.records.rows import walk_values
 from consumer.turn.warm_up import SCHEMAS, warm_values
 from schemas.documents import Brokers, OutputTopics, PublishTask, TopicAddress
 from schemas.view.format_options import FormatName, FormatOptions
+from schemas.view.view import ALL_TABLES, Mask, MaskKind, TableRule, View
 
 
 def warm_publishing() -> None:
-    """Publish an update of an invented table in every format, without Kafka."""
+    """Publish an update of an invented table in every format, once with a mask, without Kafka."""
     source = TopicAddress(topic="warm", brokers=Brokers("warm:1"))
-    for name in FormatName:
+    masked = View((TableRule("*.*", masks=(("weight", Mask(MaskKind.REDACT)),)),))
+    for name, view in (*((name, ALL_TABLES) for name in FormatName), (FormatName.JSON, masked)):
         task = PublishTask(
             name="warm",
             source=source,
+            view=view,
             topics=OutputTopics(partitions=2),
             format=FormatOptions.of(name),
         )
