@@ -70,7 +70,7 @@ def _ensure_progress(order: TaskOrder, outputs: Outputs) -> int:
         outputs.topics.create(topics, replicas=order.shape.replicas, config=PROGRESS_CONFIG)
     elif shape.partition_count < order.slots:
         outputs.topics.add_partitions(topic, order.slots)
-    return outputs.wait_created([topic], partitions=order.slots)[topic].partition_count
+    return outputs.wait_created({topic: order.slots})[topic].partition_count
 
 
 def _abort(producers: Mapping[Place, SlotProducer], still: Collection[Place]) -> None:

@@ -17,7 +17,7 @@ Not done here: which slot owns a partition (``slot``); the contents of records.
 
 import time
 import zlib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from consumer.publish.mark import Tail
@@ -217,14 +217,18 @@ class Outputs:
             raise fenced_by(epoch, self._order, _name(place))
         return Tail("", record.offset + 2, n, seq, part)
 
-    def adopt(self, names: Collection[str]) -> dict[Place, Tail]:
-        """The partitions of topics that get their first record now; creates missing topics.
+    def take_up(
+        self, counts: Mapping[str, int], is_new: Callable[[Place], bool]
+    ) -> dict[Place, Tail]:
+        """The partitions that get their first record now; creates missing topics and partitions.
 
-        Fatal MR-3102 if one has records, MR-3020 if it has another number of partitions.
+        ``counts``: of partitions that a topic needs at least. ``is_new``: whether a partition is the slot's and not in
+        its mark. Fatal MR-3102 if one has records.
         """
-        shapes = self._ensure(names)
+        names = list(counts)
+        shapes = self._ensure(counts)
         places = [(name, part) for name in names for part in range(shapes[name].partition_count)]
-        ends = self.topics.ends(places)
+        ends = self.topics.ends([place for place in places if is_new(place)])
         records = self.reader.last_before(ends, within_s=self._limits.audit_timeout_s)
         for place, end in ends.items():
             if place in records or end.low > 0:
@@ -235,38 +239,37 @@ class Outputs:
                 )
         return {place: Tail(shapes[place[0]].topic_id, end.stable) for place, end in ends.items()}
 
-    def _ensure(self, names: Collection[str]) -> Mapping[str, TopicShape]:
+    def _ensure(self, counts: Mapping[str, int]) -> Mapping[str, TopicShape]:
+        """The topics, which have at least the partitions of the document."""
         wanted = self._order.shape
-        shapes = self.topics.shapes(names)
-        if missing := {name: wanted.partitions for name in names if name not in shapes}:
-            fault_point(BEFORE_CREATE)
+        needed = {name: max(count, wanted.partitions) for name, count in counts.items()}
+        shapes = self.topics.shapes(needed)
+        missing = {name: count for name, count in needed.items() if name not in shapes}
+        small = [name for name, one in shapes.items() if one.partition_count < needed[name]]
+        if not missing and not small:
+            return shapes
+        fault_point(BEFORE_CREATE)
+        if missing:
             config = {"max.message.bytes": str(self._limits.record_bytes_max), **wanted.config}
             self.topics.create(missing, replicas=wanted.replicas, config=config)
-            shapes = self.wait_created(names)
-            fault_point(AFTER_CREATE)
-        for name, shape in shapes.items():
-            if shape.partition_count != wanted.partitions:
-                raise Fatal(
-                    "MR-3020",
-                    f"the topic {name} has {shape.partition_count} partitions;"
-                    f" the task document says {wanted.partitions}",
-                )
+        for name in small:
+            self.topics.add_partitions(name, needed[name])
+        shapes = self.wait_created(needed)
+        fault_point(AFTER_CREATE)
         return shapes
 
-    def wait_created(
-        self, names: Collection[str], *, partitions: int = 1
-    ) -> Mapping[str, TopicShape]:
+    def wait_created(self, counts: Mapping[str, int]) -> Mapping[str, TopicShape]:
         """The topics, once all have so many partitions, with leaders."""
         deadline = time.monotonic() + self._limits.stable_timeout_s
         while True:
-            shapes = self.topics.shapes(names)
-            if len(shapes) == len(names) and all(
-                shape.has_leaders and shape.partition_count >= partitions
-                for shape in shapes.values()
+            shapes = self.topics.shapes(counts)
+            if len(shapes) == len(counts) and all(
+                shape.has_leaders and shape.partition_count >= counts[name]
+                for name, shape in shapes.items()
             ):
                 break
             if time.monotonic() > deadline:
-                raise Retryable("MR-3007", "created topics do not appear", topics=list(names))
+                raise Retryable("MR-3007", "created topics do not appear", topics=list(counts))
             time.sleep(_LOOK_S)
         places = [
             (name, part) for name, shape in shapes.items() for part in range(shape.partition_count)
@@ -348,8 +351,3 @@ def _lost(place: Place, tail: Tail, end: Ends) -> Fatal:
 
 def _name(place: Place) -> str:
     return f"partition {place[1]} of topic {place[0]}"
-
-
-def names_of(places: Iterable[Place]) -> list[str]:
-    """The topics of these partitions, each once, in order."""
-    return list(dict.fromkeys(topic for topic, _ in places))

@@ -11,12 +11,13 @@
 ``write`` leaves out what a partition has, so the caller may repeat any part of the set topic from ``position`` on. What
 it repeats must give the same records: the same definition, the same ``seq`` and ``part``.
 
-After an error a slot can't be used again: close it and open another. One thread uses it.
+After an error a slot has released its clients: open another. One thread uses it.
 Not done here: conversion; which records make a transaction; retries; the start of the task (``opening``).
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -25,7 +26,7 @@ from consumer.kernel.compiled import Ints
 from consumer.kernel.partitions import assign_numbers
 from consumer.publish.mark import Mark, Position, Tail
 from consumer.publish.outgoing import PART, PARTITION, SEQ, TOPIC, VALUE_END, Outgoing
-from consumer.publish.outputs import HEADERS, Outputs, TaskOrder, names_of, slot_of
+from consumer.publish.outputs import HEADERS, Outputs, TaskOrder, slot_of
 from consumer.publish.producers import SlotProducer, read_mark
 from drivers.kafka.headers import HeaderedRecords
 from drivers.kafka.partitions import HeaderedRecord, Place
@@ -140,13 +141,17 @@ class Slot:
 
     def write(self, outgoing: Outgoing) -> int:
         """Queue the records that partitions of this slot do not have yet; how many. ``commit`` makes them visible."""
+        with self._released_after_error():
+            return self._write(outgoing)
+
+    def _write(self, outgoing: Outgoing) -> int:
         if not self._sent.is_open:
-            self.verify()
+            self._verify()
         lines = outgoing.lines
         places, rows = _places(outgoing)
         own = [place for place in places if self.owns(*place)]
         if new := [place for place in own if place not in self._mark.tails]:
-            self._take_up(names_of(new))
+            self._take_up(new)
         tails = [self._tail(place) for place in own]
         numbers_of = {place: number for number, place in enumerate(own)}
         own_rows = np.array([numbers_of.get(place, -1) for place in places], np.int64)
@@ -206,14 +211,17 @@ class Slot:
         self._sent.mark = changed
         self._stored = records
 
-    def _take_up(self, names: Iterable[str]) -> None:
+    def _take_up(self, places: Iterable[Place]) -> None:
         """Step 2: rule 6. An open transaction is committed before, without a position."""
         if self._sent.is_open:
             self._commit()
-        self.verify()
-        adopted = self._outputs.adopt(list(names))
-        own = {place: tail for place, tail in adopted.items() if self.owns(*place)}
-        self._mark = replace(self._mark, tails={**self._mark.tails, **own})
+        self._verify()
+        tails, counts = self._mark.tails, dict[str, int]()
+        for topic, partition in places:
+            counts[topic] = max(counts.get(topic, 0), partition + 1)
+        new = self._outputs.take_up(counts, lambda place: self.owns(*place) and place not in tails)
+        self._live.kafka.learn(counts)
+        self._mark = replace(self._mark, tails={**tails, **new})
         fault_point(BEFORE_MARK)
         self._store_mark()
         fault_point(AFTER_MARK)
@@ -224,20 +232,29 @@ class Slot:
         self._sent = _Sent(is_open=True)
         self._add_mark()
         self._commit()
-        self.verify()
+        self._verify()
 
     # ---- committing ----------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Wait until the broker has what was written."""
+        with self._released_after_error():
+            self._live.kafka.flush()
 
     def commit(self, position: Position) -> None:
         """Commit what was written. To ``position``, all records of the set topic were written.
 
         Without records it is stored from time to time.
         """
+        with self._released_after_error():
+            self._commit_to(position)
+
+    def _commit_to(self, position: Position) -> None:
         if self._sent.is_open:
             self._commit()
             self._next = position
             return
-        self.verify()
+        self._verify()
         self._mark = replace(self._mark, position=position)
         is_due = time.monotonic() - self._stored_at_s >= self._limits.position_interval_s
         if is_due and self._mark.records() != self._stored:
@@ -262,16 +279,25 @@ class Slot:
 
         Retryable MR-3002 if one is missing: a late request tore the transaction.
         """
+        with self._released_after_error():
+            self._verify()
+
+    def _verify(self) -> None:
         sent = self._sent
         if sent.is_open:
             raise Fatal("MR-9001", "a Kafka transaction is open")
         if not sent.tails and not sent.mark:
             return
         self._sent = _Sent()
-        self._verify_mark(sent.mark)
+        own = self._live.place
         ranges = {place: (tail.end - 1, tail.end) for place, tail in sent.tails.items()}
+        if sent.mark:
+            end = self._mark_end + len(sent.mark)
+            ranges[own] = (end - 1, end)
         within_s = self._limits.audit_timeout_s
         records = self._outputs.reader.last(ranges, within_s=within_s)
+        if sent.mark:
+            self._verify_mark(sent.mark[-1], records.get(own))
         tails = {
             place: self._verified(place, tail, records.get(place))
             for place, tail in sent.tails.items()
@@ -286,20 +312,16 @@ class Slot:
         if self._commit_s >= self._limits.suspicious_s:
             self._renew()
 
-    def _verify_mark(self, mark: list[tuple[bytes, bytes | None]]) -> None:
-        if not mark:
-            return
-        place, end = self._live.place, self._mark_end + len(mark)
-        if self._last_in(place, end - 1, end) != mark[-1]:
-            end = self._outputs.topics.stable_ends([place])[place] - 1
-            if self._last_in(place, self._mark_end, end + 1) != mark[-1]:
+    def _verify_mark(self, last: tuple[bytes, bytes | None], record: HeaderedRecord | None) -> None:
+        """``record``: where the last one of the mark is expected. It is later if a marker was repeated before it."""
+        place = self._live.place
+        if record is None or (record.key, record.value) != last:
+            ranges = {place: (self._mark_end, self._outputs.topics.stable_ends([place])[place])}
+            within_s = self._limits.audit_timeout_s
+            record = self._outputs.reader.last(ranges, within_s=within_s).get(place)
+            if record is None or (record.key, record.value) != last:
                 raise _torn(place)
-        self._mark_end = end + 1
-
-    def _last_in(self, place: Place, start: int, stop: int) -> tuple[bytes | None, bytes | None]:
-        within_s = self._limits.audit_timeout_s
-        record = self._outputs.reader.last({place: (start, stop)}, within_s=within_s).get(place)
-        return (record.key, record.value) if record is not None else (None, None)
+        self._mark_end = record.offset + 2  # and the marker
 
     def _verified(self, place: Place, tail: Tail, record: HeaderedRecord | None) -> Tail:
         """The tail with the end of the partition, if it has what was sent.
@@ -328,13 +350,21 @@ class Slot:
         self._commit_s = 0.0
         log.info("replaced the producer instance", slot=self._slot, epoch=self._order.epoch)
 
+    @contextmanager
+    def _released_after_error(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self._release()
+            raise
+
     def close(self) -> None:
         """Verify the last commit, store the mark, release all clients. Repeated calls do nothing."""
         if self._producer is None:
             return
         try:
             if not self._sent.is_open:
-                self.verify()
+                self._verify()
                 if self._mark.records() != self._stored:
                     self._store_mark()
         finally:

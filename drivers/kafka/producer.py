@@ -16,6 +16,7 @@ Not done here: retries, new instances, the contents of records.
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 
@@ -163,6 +164,24 @@ class TransactionalProducer:
         """Fence older instances, and end their transactions. ``within_s``: instead of ``timeout_s``."""
         wait_s = within_s or self._timeout_s
         self._errors.call("initialising transactions", lambda: self._live.init_transactions(wait_s))
+
+    def learn(self, counts: Mapping[str, int]) -> None:
+        """Wait until the client knows that these topics have at least so many partitions.
+
+        It asks for a topic's partitions every five minutes, and refuses records for others until then.
+        """
+        doing, deadline = "asking for topics", time.monotonic() + self._timeout_s
+        for name, count in counts.items():
+            ask = partial(self._partition_count, name)
+            while self._errors.call(doing, ask) < count:
+                if time.monotonic() > deadline:
+                    raise self._errors.error(
+                        SILENCE, f"{name} has fewer than {count} partitions", doing=doing
+                    )
+                time.sleep(_BACK_PRESSURE_S)
+
+    def _partition_count(self, name: str) -> int:
+        return len(self._live.list_topics(name, self._timeout_s).topics[name].partitions)
 
     def begin(self) -> None:
         # a bound method would be a reference in a frame

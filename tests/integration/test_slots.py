@@ -10,14 +10,13 @@ import confluent_kafka
 import numpy as np
 import pytest
 
+from consumer.publish.mark import Definition
 from consumer.publish.slot import Slot
 from deploy.servers import KafkaServer
 from millrace.errors import Fatal, Fenced, MillraceError
 from tests.kit.kafka_topics import ANSWER_S, make_topic, remove_records_before
-from tests.kit.publish.rig import SlotRig, position
+from tests.kit.publish.rig import PATIENT, SlotRig, position
 from tests.kit.waiting import eventually
-
-pytestmark = pytest.mark.usefixtures("trusting")
 
 
 @pytest.fixture
@@ -209,12 +208,79 @@ def test_stale_owner_of_a_slot_is_fenced(rig: SlotRig) -> None:
     rig.assert_exact(100)
 
 
-def test_output_topic_with_other_partitions_is_refused(rig: SlotRig) -> None:
-    """An operator created it with two partitions; the document says one."""
-    make_topic(rig.admin(), rig.topics[0], partition_count=2)
-    rig.start()
+def test_partitions_of_an_output_topic_can_be_added(rig: SlotRig) -> None:
+    """By an operator before the task, or by the task when its document wants more: each counts from 1."""
+    make_topic(rig.admin(), rig.topics[0])
+    with rig.running(7) as (slot,):
+        rig.feed(slot, 100)
+    rig.partitions = 3
+    with rig.running(8) as (slot,):
+        rig.feed(slot, 200)
+    rig.assert_exact(200)
+    assert {row.place for row in rig.rows()} == {
+        (topic, part) for topic in rig.topics for part in range(3)
+    }
+
+
+@pytest.mark.parametrize("slots", [[1, 3], [3, 2, 4]], ids=str)
+def test_task_continues_with_another_number_of_slots(rig: SlotRig, slots: list[int]) -> None:
+    """All slots begin at the earliest position of the former ones, and each partition leaves out what it has.
+
+    The last run of each number ends without a mark, at another seq in each slot.
+    """
+    rig.partitions = 4
+    last = 0
+    for epoch, count in enumerate(slots, start=7):
+        rig.slots = count
+        started = rig.start(epoch)
+        assert {one.seq for one in started.positions} == {max(last - 50, 0)}
+        for number in range(count):
+            slot = rig.open(number, epoch)
+            rig.feed(slot, last + 200 + number)
+            slot.discard()
+        last += 200
+    with rig.running(20) as opened:
+        for slot in opened:
+            rig.feed(slot, last + 100)
+    rig.assert_exact(last + 100)
+    assert [one.seq for one in rig.start(21).positions] == [last + 100] * slots[-1]
+
+
+def test_new_document_holds_from_the_greatest_seq_of_any_slot(rig: SlotRig) -> None:
+    """The records after the last mark count, too. The history is in every progress partition."""
+    rig.slots, rig.partitions = 2, 4
+    assert rig.start(7).definitions == (Definition(0, "v1"),)
+    for number in range(2):
+        slot = rig.open(number)
+        rig.feed(slot, 100 + 10 * number)
+        slot.discard()
+    started = rig.start(8, "v2")
+    reached = max(row.number("seq") for row in rig.rows())
+    assert reached > 100
+    assert started.definitions == (Definition(0, "v1"), Definition(reached, "v2"))
+    assert rig.start(9, "v2").definitions == started.definitions
+    assert rig.open(1, 9).mark.definitions == started.definitions
+
+
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_open_transaction_in_an_output_topic_is_ended_or_named(rig: SlotRig, is_ours: bool) -> None:
+    """Our own is aborted by the start of the next owner; another writer's hides our records."""
+    rig.start(7)
     slot = rig.open()
-    with pytest.raises(Fatal) as raised:
-        rig.feed(slot, 50)
-    slot.discard()
-    assert raised.value.code == "MR-3020"
+    rig.feed(slot, 100)
+    slot.write(rig.outgoing(101, 150))
+    if is_ours:
+        assert rig.open(epoch=7).position.seq == 50
+        rig.start(8)
+        slot.discard()
+    else:
+        slot.discard()
+        with rig.foreign_transaction(rig.topics[2]):
+            rig.limits = replace(rig.limits, stable_timeout_s=1.0)
+            refused = _refused(rig)
+            assert refused.code == "MR-3013"
+            assert "foreign" in refused.context["transactional_id"]
+        rig.limits = PATIENT
+    with rig.running(9) as (slot,):
+        rig.feed(slot, 200)
+    rig.assert_exact(200)

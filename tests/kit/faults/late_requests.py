@@ -44,25 +44,42 @@ class Identity(logging.Handler):
 def listening(rig: Rig) -> Iterator[Identity]:
     """Reads the client's log of every publisher that ``rig`` opens."""
     rig.brokers = GivenAccess(rig.bootstrap, {"debug": "eos"})
-    logger, handler = logging.getLogger("librdkafka"), Identity()
+    handler = Identity()
+    with debug_log(handler):
+        yield handler
+
+
+@contextmanager
+def debug_log(handler: logging.Handler) -> Iterator[None]:
+    """``handler`` gets the log of every client in the block that has `debug` set."""
+    logger = logging.getLogger("librdkafka")
     logger.setLevel(logging.DEBUG)
     logger.addHandler(handler)
-    yield handler
-    logger.removeHandler(handler)
-    logger.setLevel(logging.NOTSET)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(logging.NOTSET)
 
 
 def late_end(rig: Rig, instance: tuple[int, int], *, commit: bool) -> int:
+    """Send EndTxn for the open transaction of a publisher's ``instance``; returns the broker's error code."""
+    return end_late(rig.bootstrap, rig.config(7).transactional_id, instance, commit=commit)
+
+
+def end_late(
+    bootstrap: str, transactional_id: str, instance: tuple[int, int], *, commit: bool
+) -> int:
     """Send EndTxn (version 1) for the open transaction of ``instance``; returns the broker's error code."""
-    name = rig.config(7).transactional_id.encode()
+    name = transactional_id.encode()
     header = struct.pack(">hhih", _END_TXN, 1, 7, 4) + b"late"
     body = struct.pack(">h", len(name)) + name + struct.pack(">qh?", *instance, commit)
-    code: int = struct.unpack(">h", _answer(rig, header + body)[8:10])[0]
+    code: int = struct.unpack(">h", _answer(bootstrap, header + body)[8:10])[0]
     return code
 
 
-def _answer(rig: Rig, request: bytes) -> bytes:
-    host, port = rig.bootstrap.split(":")
+def _answer(bootstrap: str, request: bytes) -> bytes:
+    host, port = bootstrap.split(":")
     with socket.create_connection((host, int(port))) as connection:
         connection.sendall(struct.pack(">i", len(request)) + request)
         answer = connection.makefile("rb")

@@ -53,11 +53,16 @@ class SlotRig:
         self.limits = PATIENT
         self.brokers: KafkaAccess = GivenAccess(bootstrap)
         self.config: dict[str, str] = {}
+        self.era = 0  # records of so many seqs, then other topics follow
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The output topics."""
-        return tuple(f"{self.prefix}.t{number}" for number in range(TABLES))
+        """The output topics of a task without ``era``."""
+        return tuple(map(self._topic, range(TABLES)))
+
+    def _topic(self, seq: int) -> str:
+        era = f"-{(seq - 1) // self.era}" if self.era else ""
+        return f"{self.prefix}.t{seq % TABLES}{era}"
 
     def order(self, epoch: int = 7) -> TaskOrder:
         """The task under this epoch."""
@@ -105,25 +110,27 @@ class SlotRig:
     def outgoing(self, first: int, last: int) -> Outgoing:
         """The records of seq ``first`` to ``last``."""
         octets = bytearray()
-        lines = []
+        lines, topics = [], dict[str, int]()
         for seq in range(first, last + 1):
             for part, (key, value) in enumerate(_parts(seq)):
                 start = len(octets)
                 octets += key + (value or b"")
                 middle = start + len(key)
                 end = -1 if value is None else middle + len(value)
-                lines.append((seq % TABLES, 0, start, middle, middle, end, seq, part))
+                topic = topics.setdefault(self._topic(seq), len(topics))
+                lines.append((topic, 0, start, middle, middle, end, seq, part))
         array = np.array(lines, np.int64).reshape(-1, 8)
         payload = np.frombuffer(bytes(octets), np.uint8)
         array[:, 1] = partitions_by_key(
             payload, array[:, 2].copy(), array[:, 3].copy(), table="t", count=self.partitions
         )
-        return Outgoing(self.topics, payload, array)
+        return Outgoing(tuple(topics), payload, array)
 
     def rows(self) -> list[Row]:
         """All committed records of the output topics, in order in each partition."""
         topics = Topics(self.brokers, errors=WRITING)
-        shapes = topics.shapes(self.topics)
+        listed = self.admin().list_topics(timeout=60.0).topics
+        shapes = topics.shapes([name for name in listed if name.startswith(f"{self.prefix}.t")])
         places = [
             (name, part) for name, shape in shapes.items() for part in range(shape.partition_count)
         ]
@@ -168,6 +175,19 @@ class SlotRig:
     def admin(self) -> AdminClient:
         """An operator's client."""
         return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+
+    @contextmanager
+    def foreign_transaction(self, topic: str) -> Iterator[None]:
+        """Another writer's Kafka transaction with one record, open during the block."""
+        foreign = confluent_kafka.Producer(
+            {"bootstrap.servers": self.bootstrap, "transactional.id": f"foreign-{topic}"}
+        )
+        foreign.init_transactions(60.0)
+        foreign.begin_transaction()
+        foreign.produce(topic, b"hello", None, 0)
+        assert foreign.flush(60.0) == 0
+        yield
+        foreign.abort_transaction(60.0)
 
     def write_foreign(self, topic: str, partition: int = 0) -> None:
         """Another client writes a record outside of any Kafka transaction."""
