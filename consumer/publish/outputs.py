@@ -231,6 +231,8 @@ class Outputs:
         ends = self.topics.ends([place for place in places if is_new(place)])
         records = self.reader.last_before(ends, within_s=self._limits.audit_timeout_s)
         for place, end in ends.items():
+            if place in records:
+                self.read_tail(place, records[place])
             if place in records or end.low > 0:
                 raise Fatal(
                     "MR-3102",

@@ -49,6 +49,7 @@ AFTER_VERIFY = register("slot.after_verify")
 BEFORE_RENEW = register("slot.before_renew")
 
 _OVERSIZE_CODE = "MR-3004"
+_OF_OTHERS = ("MR-3102", "MR-3105")
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,6 +355,22 @@ class Slot:
     def _released_after_error(self) -> Iterator[None]:
         try:
             yield
+        except Fatal as error:
+            if error.code in _OF_OTHERS and not self._sent.is_open:
+                self._check_owner()
+            self._release()
+            raise
+        except BaseException:
+            self._release()
+            raise
+
+    def _check_owner(self) -> None:
+        """Fenced if a newer instance exists: then the records of others may be its own."""
+        try:
+            self._live.kafka.begin()
+            self._live.kafka.add(list(self._stored.items())[:1])
+            self._live.kafka.flush()
+            self._live.kafka.commit()
         except BaseException:
             self._release()
             raise
