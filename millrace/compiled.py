@@ -30,8 +30,14 @@ _CONFIG: Any = numba.config
 IS_INTERPRETED = bool(_CONFIG.DISABLE_JIT)
 
 
-def kernel_compiler(name: str, *sources: Path, is_checked: bool = False) -> Callable[[F], F]:
-    """A decorator for the kernels in ``sources`` (files and folders). ``is_checked`` adds bounds checks."""
+def kernel_compiler(
+    name: str, *sources: Path, is_checked: bool = False, allocates: bool = True
+) -> Callable[[F], F]:
+    """A decorator for the kernels in ``sources`` (files and folders). ``is_checked`` adds bounds checks.
+
+    ``allocates``: False for functions that make no array. They count no references: a call takes two atomic
+    instructions for each array that it passes, which is most of the time of a small function.
+    """
     cache_dir = home() / "kernels" / f"{name}-{_key(sources, is_checked=is_checked)}"
 
     cache_folders[name] = cache_dir
@@ -41,9 +47,10 @@ def kernel_compiler(name: str, *sources: Path, is_checked: bool = False) -> Call
         if IS_INTERPRETED:
             return function
         _CONFIG.CACHE_DIR = str(cache_dir)
-        made: Any = numba.njit(nogil=True, cache=True, boundscheck=is_checked, error_model="numpy")(
-            function
-        )
+        options: dict[str, Any] = {"boundscheck": is_checked, "error_model": "numpy"}
+        if not allocates:
+            options["_nrt"] = False
+        made: Any = numba.njit(nogil=True, cache=True, **options)(function)
         template = made.get_call_template
 
         def of_plain_types(args: Sequence[Any], kws: Mapping[str, Any]) -> Any:

@@ -165,7 +165,7 @@ def _time(mode: TimeMode, digits: int) -> ValueForm:
         return ValueForm(forms.TIME_ISO, schema, epoch='"00:00:00Z"')
     if mode is TimeMode.CONNECT:
         schema = _named("int32", "org.apache.kafka.connect.data.Time")
-        return ValueForm(forms.TIME_UNITS, schema, _MS, "0")
+        return ValueForm(forms.TIME_OF_DAY, schema, _MS, "0")
     if mode is TimeMode.ADAPTIVE and digits <= 3:
         return ValueForm(forms.TIME_UNITS, _named("int32", "io.debezium.time.Time"), _MS, "0")
     if mode is TimeMode.NANOSECONDS:

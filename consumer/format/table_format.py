@@ -53,6 +53,7 @@ class _Arrays:
     fixed: Bytes
     pieces: Ints
     settings: Ints
+    fixed_bytes: int  # in a key and a value
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ class TableFormat:
             changes.lines,
             self.width,
             len(arrays.keys),
-            4 * len(arrays.fixed),
+            arrays.fixed_bytes,
             rows.values.offsets,
         )
         out = np.empty(int(size) + 1, np.uint8)
@@ -134,7 +135,17 @@ def make_format(
     settings: Ints = np.zeros(kernel.SETTINGS, np.int64)
     settings[kernel.IS_ENVELOPE] = options.name is FormatName.DEBEZIUM_JSON
     settings[kernel.HAS_TOMBSTONES] = options.tombstones
-    arrays = _Arrays(row, keys, fixed.array(), places, settings)
+    # the names and constants of an image are in both
+    names_bytes = [
+        2 * int((lines[:, json_values.TEXT_END] - lines[:, json_values.TEXT]).sum())
+        for lines in (row, keys)
+    ]
+    fixed_bytes = (
+        sum(names_bytes)
+        + sum(len(text.encode()) for text in pieces.values())
+        + len(row_tail.encode())
+    )
+    arrays = _Arrays(row, keys, fixed.array(), places, settings, fixed_bytes)
     texts = undecoded(options, view, layout)
     return TableFormat(layout.table.full_name, len(layout.table.columns), arrays, texts)
 

@@ -30,3 +30,13 @@ CHECKED = os.environ.get("MILLRACE_KERNEL_CHECKED", "") == "1"
 compiled = kernel_compiler(
     "apply", Path(__file__).parent, doubles.SOURCE, walk.SOURCE, is_checked=CHECKED
 )
+
+# for functions that make no array: see ``kernel_compiler``
+compiled_plain = kernel_compiler(
+    "apply",
+    Path(__file__).parent,
+    doubles.SOURCE,
+    walk.SOURCE,
+    is_checked=CHECKED,
+    allocates=False,
+)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from consumer.kernel.compiled import Bytes, Hashes, compiled, int64
+from consumer.kernel.compiled import Bytes, Hashes, compiled, compiled_plain, int64
 from consumer.kernel.walk import DOUBLE, FLOAT
 from millrace.characters import MINUS, POINT, ZERO
 from millrace.doubles import DIGITS_MAX, nearest
@@ -11,35 +11,38 @@ NUMBER_BYTES_MAX = 96  # DECIMAL(65) with sign and point, a double with exponent
 
 _PAIRS = np.frombuffer(b"".join(b"%02d" % number for number in range(100)), np.uint8)
 _POWERS = np.array([10**exponent for exponent in range(20)], np.uint64)
-_100 = np.uint64(100)
+_1, _2, _20, _100 = np.uint64(1), np.uint64(2), np.uint64(20), np.uint64(100)
 _DECIMAL_BYTES_SHORT = 8
+_LIMBS_16 = 40
+WORK = _LIMBS_16 + NUMBER_BYTES_MAX
 _LIMBS = 12  # of 32 bits: 10**65 x 2**90, or 2**54 x 10**30 x 2**163
 
 
-@compiled
+@compiled_plain
 def put_number(out: Bytes, at: int, value: np.uint64) -> int:
     """Write the digits of an unsigned 64-bit number."""
     value = np.uint64(value)
-    digits = 1
-    while digits < 20 and value >= _POWERS[digits]:
-        digits += 1
-    end = at + digits
-    place = end
+    digits = _1
+    while digits < _20 and value >= _POWERS[digits]:
+        digits += _1
+    # An index that can be negative would add a branch for each byte.
+    first = np.uint64(at)
+    place = first + digits
     while value >= _100:
         rest = value // _100
-        pair = int64(value - rest * _100) * 2
+        pair = (value - rest * _100) << _1
         value = rest
-        place -= 2
+        place -= _2
         out[place] = _PAIRS[pair]
-        out[place + 1] = _PAIRS[pair + 1]
-    pair = int64(value) * 2
-    out[place - 1] = _PAIRS[pair + 1]
-    if place - at == 2:
-        out[at] = _PAIRS[pair]
-    return end
+        out[place + _1] = _PAIRS[pair + _1]
+    pair = value << _1
+    out[place - _1] = _PAIRS[pair + _1]
+    if place - first == _2:
+        out[first] = _PAIRS[pair]
+    return at + int64(digits)
 
 
-@compiled
+@compiled_plain
 def put_signed(out: Bytes, at: int, value: int) -> int:
     """Write a signed 64-bit number."""
     if value < 0:
@@ -48,7 +51,7 @@ def put_signed(out: Bytes, at: int, value: int) -> int:
     return put_number(out, at, np.uint64(value))
 
 
-@compiled
+@compiled_plain
 def read_short(data: Bytes, start: int, end: int) -> int:
     """A two's complement number of at most 8 bytes."""
     value = int64(-1) if end > start and data[start] >= 128 else int64(0)
@@ -60,8 +63,16 @@ def read_short(data: Bytes, start: int, end: int) -> int:
 @compiled
 def put_decimal(out: Bytes, at: int, data: Bytes, start: int, end: int, scale: int) -> int:
     """Write a two's complement number with the decimal point that the scale requires."""
+    return put_decimal_with(out, at, data, start, end, scale, np.empty(WORK, np.uint64))
+
+
+@compiled_plain
+def put_decimal_with(
+    out: Bytes, at: int, data: Bytes, start: int, end: int, scale: int, work: Hashes
+) -> int:
+    """``put_decimal`` with an array of ``WORK`` numbers to work in."""
     if end - start > _DECIMAL_BYTES_SHORT:
-        return _put_long_decimal(out, at, data, start, end, scale)
+        return _put_long_decimal(out, at, data, start, end, scale, work)
     value = read_short(data, start, end)
     digits = np.uint64(value)
     if value < 0:
@@ -71,7 +82,7 @@ def put_decimal(out: Bytes, at: int, data: Bytes, start: int, end: int, scale: i
     if scale == 0:
         return put_number(out, at, digits)
     if scale > 18:
-        return _put_long_decimal(out, at - (1 if value < 0 else 0), data, start, end, scale)
+        return _put_long_decimal(out, at - (1 if value < 0 else 0), data, start, end, scale, work)
     power = _POWERS[scale]
     whole = digits // power
     at = put_number(out, at, whole)
@@ -84,10 +95,13 @@ def put_decimal(out: Bytes, at: int, data: Bytes, start: int, end: int, scale: i
     return at + scale + 1
 
 
-@compiled
-def _put_long_decimal(out: Bytes, at: int, data: Bytes, start: int, end: int, scale: int) -> int:
+@compiled_plain
+def _put_long_decimal(
+    out: Bytes, at: int, data: Bytes, start: int, end: int, scale: int, work: Hashes
+) -> int:
     """Divide the number by 10**9; 40 limbs of 16 bits are enough for DECIMAL(65)."""
-    limbs = np.zeros(40, np.uint64)
+    limbs, digits = work[:_LIMBS_16], work[_LIMBS_16:WORK]
+    limbs[:] = 0
     size = end - start
     negative = size > 0 and data[start] >= 128
     carry = np.uint64(1)
@@ -102,7 +116,6 @@ def _put_long_decimal(out: Bytes, at: int, data: Bytes, start: int, end: int, sc
         out[at] = MINUS
         at += 1
     used = (size + 1) >> 1
-    digits = np.empty(NUMBER_BYTES_MAX, np.uint8)
     count = 0
     while used > 0 or count <= scale:
         rest = np.uint64(0)
@@ -113,7 +126,7 @@ def _put_long_decimal(out: Bytes, at: int, data: Bytes, start: int, end: int, sc
         while used > 0 and limbs[used - 1] == 0:
             used -= 1
         for _ in range(9):
-            digits[count] = np.uint8(ZERO) + np.uint8(rest % np.uint64(10))
+            digits[count] = np.uint64(ZERO) + rest % np.uint64(10)
             rest //= np.uint64(10)
             count += 1
     while count > scale + 1 and digits[count - 1] == ZERO:
@@ -127,13 +140,14 @@ def _put_long_decimal(out: Bytes, at: int, data: Bytes, start: int, end: int, sc
     return at
 
 
-@compiled
-def decimal_double(data: Bytes, start: int, end: int, scale: int) -> int:
-    """The bits of the double that is nearest to a DECIMAL."""
-    text = np.empty(NUMBER_BYTES_MAX, np.uint8)
-    last = put_decimal(text, 0, data, start, end, 0)
-    first = 1 if text[0] == MINUS else 0
-    sign = int64(-(2**63)) if first == 1 else int64(0)
+@compiled_plain
+def decimal_double(
+    text: Bytes, at: int, data: Bytes, start: int, end: int, scale: int, work: Hashes
+) -> int:
+    """The bits of the double that is nearest to a DECIMAL. Its digits are written to ``text[at:]``."""
+    last = put_decimal_with(text, at, data, start, end, 0, work)
+    first = at + 1 if text[at] == MINUS else at
+    sign = int64(-(2**63)) if first > at else int64(0)
     digits = np.uint64(0)
     kept = min(last, first + DIGITS_MAX)
     for place in range(first, kept):
@@ -142,17 +156,21 @@ def decimal_double(data: Bytes, start: int, end: int, scale: int) -> int:
     bits = nearest(int64(digits), exponent)
     if kept < last:
         other = nearest(int64(digits + np.uint64(1)), exponent)
-        if other != bits and _is_above_middle(text, first, last, scale, bits):
+        if other != bits and _is_above_middle(text, first, last, scale, bits, work):
             bits = other
     return int64(bits) | sign if digits else int64(0)
 
 
-@compiled
-def _is_above_middle(text: Bytes, first: int, last: int, scale: int, bits: int) -> bool:
+@compiled_plain
+def _is_above_middle(
+    text: Bytes, first: int, last: int, scale: int, bits: int, work: Hashes
+) -> bool:
     """Whether the digits x 10**-scale are nearer to the next double than to the one with these bits."""
     exponent = (bits >> 52) - 1075 - 1  # of a DECIMAL above 10**19 x 10**-30: no subnormal number
     middle = ((bits & 0xFFFFFFFFFFFFF) | (1 << 52)) * 2 + 1
-    left, right = np.zeros(_LIMBS, np.uint64), np.zeros(_LIMBS, np.uint64)
+    left, right = work[:_LIMBS], work[_LIMBS : 2 * _LIMBS]
+    left[:] = 0
+    right[:] = 0
     for place in range(first, last):
         _multiply(left, 10, int64(text[place]) - ZERO)
     right[0] = np.uint64(middle & 0xFFFFFFFF)
@@ -167,7 +185,7 @@ def _is_above_middle(text: Bytes, first: int, last: int, scale: int, bits: int) 
     return bits & 1 == 1  # a tie: the even one
 
 
-@compiled
+@compiled_plain
 def _multiply(limbs: Hashes, factor: int, carry: int) -> None:
     """Multiply a number of 32-bit limbs and add the carry."""
     rest = np.uint64(carry)
@@ -177,7 +195,7 @@ def _multiply(limbs: Hashes, factor: int, carry: int) -> None:
         rest >>= np.uint64(32)
 
 
-@compiled
+@compiled_plain
 def double_bits(data: Bytes, start: int, kind: int) -> int:
     """The bits of a FLOAT or DOUBLE as those of a double."""
     bits = stored_bits(data, start, kind)
@@ -186,7 +204,7 @@ def double_bits(data: Bytes, start: int, kind: int) -> int:
     return bits
 
 
-@compiled
+@compiled_plain
 def stored_bits(data: Bytes, start: int, kind: int) -> int:
     """The 4 bytes of a FLOAT, or the 8 of a DOUBLE, as a number."""
     bits = int64(0)
@@ -195,7 +213,7 @@ def stored_bits(data: Bytes, start: int, kind: int) -> int:
     return bits
 
 
-@compiled
+@compiled_plain
 def put_text(out: Bytes, at: int, text: Bytes) -> int:
     """Copy a text."""
     for place in range(len(text)):

@@ -15,10 +15,11 @@ records of one change: 0, of a tombstone 1, of the row under a new key 2.
 import numpy as np
 
 from consumer.kernel import changes as view
-from consumer.kernel.compiled import Bytes, Ints, Offsets, compiled, int64
-from consumer.kernel.digits import put_signed
+from consumer.kernel.compiled import Bytes, Hashes, Ints, Offsets, compiled, compiled_plain, int64
+from consumer.kernel.digits import WORK, put_signed
 from consumer.kernel.json_text import put_bytes, put_string
 from consumer.kernel.json_values import (
+    CELL,
     OK,
     TEXT,
     TEXT_END,
@@ -71,9 +72,9 @@ _INCREMENTAL = np.frombuffer(b"incremental", np.uint8)
 _SOURCE, _SOURCE_SIZE, _HEAD, _HEAD_END, _HEAD_OP, _TIMES, _TIMES_END, _TIMES_MS = range(8)
 
 
-@compiled
+@compiled_plain
 def measure(cells: Ints, lines: Ints, width: int, keys: int, fixed: int, offsets: Offsets) -> int:
-    """An upper limit of the bytes that the changes need. ``fixed``: fixed texts in all records of one change."""
+    """An upper limit of the bytes that the changes need. ``fixed``: fixed texts in a key and a value."""
     total = int64(0)
     for number in range(len(lines)):
         line = lines[number]
@@ -87,37 +88,47 @@ def measure(cells: Ints, lines: Ints, width: int, keys: int, fixed: int, offsets
                     texts += cells[cell, 2] - cells[cell, 1]
         size = int64(offsets[line[view.RECORD] + 1]) - int64(offsets[line[view.RECORD]])
         # an image and its key; a byte of a text becomes six at most; the bytes of the source are in those of the record
-        total += fixed + 12 * (texts + size) + VALUE_BYTES_MAX * (2 * width + 2 * keys + 32)
+        room = fixed + 6 * (2 * texts + size) + VALUE_BYTES_MAX * (2 * (width + keys) + 32)
+        # a change of the key is two records
+        total += 2 * room if line[view.OP] == _UPDATE else room
     return total
 
 
-@compiled
+@compiled_plain
 def _put_piece(out: Bytes, at: int, fixed: Bytes, pieces: Ints, piece: int) -> int:
     return put_bytes(out, at, fixed, pieces[piece, 0], pieces[piece, 1])
 
 
-@compiled
+@compiled_plain
 def _put_image(
-    out: Bytes, at: int, data: Bytes, cells: Ints, first: int, columns: Ints, fixed: Bytes
+    out: Bytes,
+    at: int,
+    data: Bytes,
+    cells: Ints,
+    first: int,
+    columns: Ints,
+    fixed: Bytes,
+    work: Hashes,
 ) -> tuple[int, int]:
     """The columns of one image, each with the text before it: (position after it, status)."""
     for number in range(len(columns)):
-        column = columns[number]
-        at = put_bytes(out, at, fixed, column[TEXT], column[TEXT_END])
-        at, status = put_value(out, at, data, cells[first + column[0]], column, fixed)
+        at = put_bytes(out, at, fixed, columns[number, TEXT], columns[number, TEXT_END])
+        cell = first + columns[number, CELL]
+        kind, start, end = cells[cell, 0], cells[cell, 1], cells[cell, 2]
+        at, status = put_value(out, at, data, kind, start, end, columns, number, fixed, work)
         if status != OK:
             return at, status
     return at, OK
 
 
-@compiled
+@compiled_plain
 def _skip(data: Bytes, at: int, end: int) -> int:
     """The position after a string."""
     length, at = read_long(data, at, end)
     return at + length
 
 
-@compiled
+@compiled_plain
 def _is_same(data: Bytes, start: int, other: int, length: int) -> bool:
     different = np.uint8(0)
     here, there = np.uint64(start), np.uint64(other)
@@ -126,13 +137,11 @@ def _is_same(data: Bytes, start: int, other: int, length: int) -> bool:
     return bool(different == 0)
 
 
-@compiled
+@compiled_plain
 def _put_thousands(out: Bytes, at: int, digits: int, digits_end: int, count: int) -> int:
     """Copy the digits of a time and add zeros; the time 0 stays 0."""
     length = digits_end - digits
-    for place in range(length):
-        out[at + place] = out[digits + place]
-    at += length
+    at = put_bytes(out, at, out, digits, digits_end)
     if length == 1 and out[digits] == ZERO:
         return at
     for place in range(count):
@@ -140,7 +149,7 @@ def _put_thousands(out: Bytes, at: int, digits: int, digits_end: int, count: int
     return at + count
 
 
-@compiled
+@compiled_plain
 def _put_source_head(
     out: Bytes,
     at: int,
@@ -194,7 +203,7 @@ def _put_source_head(
     return _put_piece(out, at, fixed, pieces, POS)
 
 
-@compiled
+@compiled_plain
 def _put_times(out: Bytes, at: int, time: int, fixed: Bytes, pieces: Ints) -> int:
     digits = at
     at = put_signed(out, at, time)
@@ -206,7 +215,7 @@ def _put_times(out: Bytes, at: int, time: int, fixed: Bytes, pieces: Ints) -> in
     return _put_piece(out, at, fixed, pieces, TAIL)
 
 
-@compiled
+@compiled_plain
 def _is_same_key(data: Bytes, cells: Ints, before: int, after: int, keys: Ints) -> bool:
     for number in range(len(keys)):
         a, b = cells[before + keys[number, 0]], cells[after + keys[number, 0]]
@@ -216,7 +225,7 @@ def _is_same_key(data: Bytes, cells: Ints, before: int, after: int, keys: Ints) 
     return True
 
 
-@compiled
+@compiled_plain
 def _add_line(
     lines: Ints,
     count: int,
@@ -238,7 +247,7 @@ def _add_line(
     return count + 1
 
 
-@compiled
+@compiled_plain
 def _put_source(
     out: Bytes,
     at: int,
@@ -273,7 +282,7 @@ def _put_source(
     return _put_piece(out, at, fixed, pieces, END_SOURCE)
 
 
-@compiled
+@compiled_plain
 def _put_transaction(
     out: Bytes,
     at: int,
@@ -294,7 +303,7 @@ def _put_transaction(
     return at + 1
 
 
-@compiled
+@compiled_plain
 def _put_images(
     out: Bytes,
     at: int,
@@ -305,24 +314,25 @@ def _put_images(
     columns: Ints,
     fixed: Bytes,
     pieces: Ints,
+    work: Hashes,
 ) -> tuple[int, int]:
     """Both images; -1 for none."""
     at = _put_piece(out, at, fixed, pieces, VALUE)
     if before < 0:
         at = put_null(out, at)
     else:
-        at, status = _put_image(out, at, data, cells, before, columns, fixed)
+        at, status = _put_image(out, at, data, cells, before, columns, fixed, work)
         if status != OK:
             return at, status
         at = _put_piece(out, at, fixed, pieces, ROW_TAIL)
     at = _put_piece(out, at, fixed, pieces, AFTER)
     if after < 0:
         return put_null(out, at), OK
-    at, status = _put_image(out, at, data, cells, after, columns, fixed)
+    at, status = _put_image(out, at, data, cells, after, columns, fixed, work)
     return _put_piece(out, at, fixed, pieces, ROW_TAIL), status
 
 
-@compiled
+@compiled_plain
 def _put_keys(
     out: Bytes,
     at: int,
@@ -333,6 +343,7 @@ def _put_keys(
     fixed: Bytes,
     pieces: Ints,
     places: Ints,
+    work: Hashes,
 ) -> tuple[int, int]:
     """The key of a change, and the old one if an update changes it: (position, status).
 
@@ -344,14 +355,14 @@ def _put_keys(
         return at, OK
     if op == _UPDATE and not _is_same_key(data, cells, before, after, keys):
         places[2] = at
-        at, status = _put_image(out, at, data, cells, before, keys, fixed)
+        at, status = _put_image(out, at, data, cells, before, keys, fixed, work)
         if status != OK:
             return at, status
         at = _put_piece(out, at, fixed, pieces, KEY_TAIL)
         places[3] = at
     places[0] = at
     first = before if op == _DELETE else after
-    at, status = _put_image(out, at, data, cells, first, keys, fixed)
+    at, status = _put_image(out, at, data, cells, first, keys, fixed, work)
     at = _put_piece(out, at, fixed, pieces, KEY_TAIL)
     places[1] = at
     size = places[1] - places[0]
@@ -389,10 +400,11 @@ def encode(
     at, count = int64(0), int64(0)
     last = np.full(8, -1, np.int64)
     places = np.empty(4, np.int64)
+    work = np.empty(WORK, np.uint64)
     for number in range(len(changes)):
         change = changes[number]
         op, before, after = change[view.OP], change[view.BEFORE], change[view.AFTER]
-        at, status = _put_keys(out, at, data, cells, change, keys, fixed, pieces, places)
+        at, status = _put_keys(out, at, data, cells, change, keys, fixed, pieces, places, work)
         if status != OK:
             return at, number, status
         key, key_end, old_key, old_key_end = places[0], places[1], places[2], places[3]
@@ -403,7 +415,7 @@ def encode(
             value, value_end = int64(-1), int64(-1)
             if op != _DELETE:
                 value = at
-                at, status = _put_image(out, at, data, cells, after, columns, fixed)
+                at, status = _put_image(out, at, data, cells, after, columns, fixed, work)
                 at = _put_piece(out, at, fixed, pieces, ROW_TAIL)
                 if status != OK:
                     return at, number, status
@@ -433,6 +445,7 @@ def encode(
                 columns,
                 fixed,
                 pieces,
+                work,
             )
             if status != OK:
                 return at, number, status

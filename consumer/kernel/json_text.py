@@ -6,7 +6,7 @@ Each function returns the position after the string. Escaped are ``"``, ``\`` an
 
 import numpy as np
 
-from consumer.kernel.compiled import Bytes, compiled, int64
+from consumer.kernel.compiled import Bytes, compiled_plain, int64
 from millrace.characters import BACKSLASH, COLON, COMMA, QUOTE, SPACE
 
 
@@ -26,50 +26,73 @@ _LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 BASE64 = np.frombuffer(_LETTERS + b"+/", np.uint8)
 BASE64_URL_SAFE = np.frombuffer(_LETTERS + b"-_", np.uint8)
 
+BLOCK = 16  # copied at once
+_BLOCK = np.uint64(BLOCK)
+_SHORT = 64
 _NUMBERED, _EQUALS, _ZERO = 117, 61, 48
 _FIRST_PLAIN = np.uint8(SPACE)
 _QUOTE, _BACKSLASH = np.uint8(QUOTE), np.uint8(BACKSLASH)
 
 
-@compiled
+@compiled_plain
 def put_bytes(out: Bytes, at: int, data: Bytes, start: int, end: int) -> int:
-    """Copy ``data[start:end]``."""
+    """Copy ``data[start:end]``. Up to ``BLOCK`` bytes after the copy in ``out`` are overwritten, which must exist.
+
+    Most copies are short. A block of a fixed size is one instruction or two; a loop over the length costs three times
+    as much. It is used for long copies and at the end of ``data``.
+    """
+    size = end - start
     # An index that can be negative would add a branch for each byte.
     here, there = np.uint64(at), np.uint64(start)
-    for place in range(np.uint64(end - start)):
-        out[here + place] = data[there + place]
-    return at + end - start
+    if size > _SHORT or start + size + BLOCK > len(data):
+        for place in range(np.uint64(size)):
+            out[here + place] = data[there + place]
+        return at + size
+    copied = 0
+    while copied < size:
+        for place in range(_BLOCK):
+            out[here + place] = data[there + place]
+        here += _BLOCK
+        there += _BLOCK
+        copied += BLOCK
+    return at + size
 
 
-@compiled
+@compiled_plain
+def _is_special(byte: np.uint8) -> np.uint8:
+    return np.uint8(
+        np.uint8(byte < _FIRST_PLAIN) | np.uint8(byte == _QUOTE) | np.uint8(byte == _BACKSLASH)
+    )
+
+
+@compiled_plain
 def put_string(out: Bytes, at: int, data: Bytes, start: int, end: int) -> int:
     """Write UTF-8 text. The copy is right if no byte is special; 16 bytes at a time, so without an early exit."""
     out[at] = QUOTE
     at += 1
+    size = end - start
     here, there = np.uint64(at), np.uint64(start)
     special = np.uint8(0)
-    for place in range(np.uint64(end - start)):
+    for place in range(np.uint64(size)):
         byte = data[there + place]
         out[here + place] = byte
-        special |= (
-            np.uint8(byte < _FIRST_PLAIN) | np.uint8(byte == _QUOTE) | np.uint8(byte == _BACKSLASH)
-        )
+        special |= _is_special(byte)
     if special:
         at = _put_escaped(out, at, data, start, end)
     else:
-        at += end - start
+        at += size
     out[at] = QUOTE
     return at + 1
 
 
-@compiled
+@compiled_plain
 def _put_escaped(out: Bytes, at: int, data: Bytes, start: int, end: int) -> int:
     for place in range(start, end):
         at = _put_character(out, at, data[place])
     return at
 
 
-@compiled
+@compiled_plain
 def _put_character(out: Bytes, at: int, byte: np.uint8) -> int:
     """One byte of a string."""
     escape = ESCAPES[byte]
@@ -87,7 +110,7 @@ def _put_character(out: Bytes, at: int, byte: np.uint8) -> int:
     return at + 6
 
 
-@compiled
+@compiled_plain
 def put_plain(out: Bytes, at: int, data: Bytes, start: int, end: int) -> int:
     """Write text that needs no escapes, such as a date."""
     out[at] = QUOTE
@@ -96,7 +119,7 @@ def put_plain(out: Bytes, at: int, data: Bytes, start: int, end: int) -> int:
     return at + 1
 
 
-@compiled
+@compiled_plain
 def put_document(out: Bytes, at: int, data: Bytes, start: int, end: int, is_compact: bool) -> int:
     """Write a document of MySQL's JSON as a string, without the marks of its types (docs/record.md).
 
@@ -128,7 +151,7 @@ def put_document(out: Bytes, at: int, data: Bytes, start: int, end: int, is_comp
     return at + 1
 
 
-@compiled
+@compiled_plain
 def put_base64(out: Bytes, at: int, data: Bytes, start: int, end: int, letters: Bytes) -> int:
     """Write bytes in base64, with padding."""
     out[at] = QUOTE
@@ -156,7 +179,7 @@ def put_base64(out: Bytes, at: int, data: Bytes, start: int, end: int, letters: 
     return at + 1
 
 
-@compiled
+@compiled_plain
 def put_hex(out: Bytes, at: int, data: Bytes, start: int, end: int) -> int:
     """Write bytes as lower-case hexadecimal digits."""
     out[at] = QUOTE

@@ -9,7 +9,7 @@ A date that no calendar has (year, month or day 0, February 30) is not converted
 
 import numpy as np
 
-from consumer.kernel.compiled import Bytes, compiled, int64
+from consumer.kernel.compiled import Bytes, compiled_plain, int64
 from consumer.kernel.json_text import put_bytes
 from millrace.characters import COLON, MINUS, POINT, QUOTE, SPACE, ZERO
 
@@ -23,12 +23,12 @@ _MONTH_DAYS = np.array([0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31], np.i
 _T, _Z = 84, 90
 
 
-@compiled
+@compiled_plain
 def _two(data: Bytes, at: int) -> int:
     return (int64(data[at]) - ZERO) * 10 + int64(data[at + 1]) - ZERO
 
 
-@compiled
+@compiled_plain
 def is_date(data: Bytes, start: int, end: int, has_time: bool) -> bool:
     """Whether the text begins with a date of the calendar; ``has_time``: and has a time, too."""
     if end - start < (_DATETIME_BYTES if has_time else DATE_BYTES):
@@ -40,7 +40,7 @@ def is_date(data: Bytes, start: int, end: int, has_time: bool) -> bool:
     return day < 29 or month != 2 or (year % 4 == 0 and (year % 100 != 0 or year % 400 == 0))
 
 
-@compiled
+@compiled_plain
 def days_of(data: Bytes, start: int) -> int:
     """Days from 1970-01-01 to the date at ``start``."""
     year = _two(data, start) * 100 + _two(data, start + 2)
@@ -60,7 +60,7 @@ def days_of(data: Bytes, start: int) -> int:
     )
 
 
-@compiled
+@compiled_plain
 def is_time(data: Bytes, start: int, end: int) -> bool:
     """Whether the text has the length of a time, and a colon where minutes begin."""
     minutes = start
@@ -69,13 +69,13 @@ def is_time(data: Bytes, start: int, end: int) -> bool:
     return minutes > start and end - minutes >= _TIME_BYTES - 2
 
 
-@compiled
+@compiled_plain
 def is_time_of_day(data: Bytes, start: int, end: int) -> bool:
     """Whether a TIME is from 00:00:00 to before 24:00:00."""
     return end > start + 2 and data[start + 2] == COLON and _two(data, start) < 24
 
 
-@compiled
+@compiled_plain
 def time_us(data: Bytes, start: int, end: int) -> int:
     """Microseconds of a TIME; below 0 if it begins with a minus."""
     at = start
@@ -91,7 +91,7 @@ def time_us(data: Bytes, start: int, end: int) -> int:
     return -total if is_negative else total
 
 
-@compiled
+@compiled_plain
 def datetime_us(data: Bytes, start: int, end: int) -> int:
     """Microseconds from 1970-01-01 to a DATETIME."""
     at = start + DATE_BYTES + 1
@@ -99,7 +99,7 @@ def datetime_us(data: Bytes, start: int, end: int) -> int:
     return days_of(data, start) * _DAY_US + seconds * _SECOND_US + _fraction_us(data, at + 8, end)
 
 
-@compiled
+@compiled_plain
 def _fraction_us(data: Bytes, at: int, end: int) -> int:
     """The digits after the point at ``at``; 0 without one."""
     value = int64(0)
@@ -110,7 +110,7 @@ def _fraction_us(data: Bytes, at: int, end: int) -> int:
     return value
 
 
-@compiled
+@compiled_plain
 def put_iso(out: Bytes, at: int, data: Bytes, start: int, end: int, is_trimmed: bool) -> int:
     """Write the text in ISO 8601 with ``Z``; ``is_trimmed``: without zeros at the end of the fraction."""
     if is_trimmed:

@@ -15,10 +15,10 @@ A status other than ``OK`` means that the value has no form: the options say to 
 import numpy as np
 
 from consumer.kernel import json_times
-from consumer.kernel.compiled import Bytes, Ints, compiled, int64
+from consumer.kernel.compiled import Bytes, Hashes, Ints, compiled_plain, int64
 from consumer.kernel.digits import (
     decimal_double,
-    put_decimal,
+    put_decimal_with,
     put_number,
     put_signed,
     read_short,
@@ -45,6 +45,7 @@ COLUMN_WIDTH = 8
 INTEGER, TEXT_FORM, FLOATING, DECIMAL_NUMBER, DECIMAL_STRING, DECIMAL_BYTES = 0, 1, 2, 3, 4, 5
 DECIMAL_DOUBLE, UNSIGNED_AS_SIGNED, BOOLEAN, BITS, BITS_NUMBER, BINARY = 6, 7, 8, 9, 10, 11
 BINARY_HEX, DOCUMENT, COMPACT_DOCUMENT, PLAIN = 12, 13, 14, 26
+TIME_OF_DAY = 27  # milliseconds
 DATE_DAYS, DATE_ISO, DATE_PLAIN = 15, 16, 17
 TIME_UNITS, TIME_ISO = 18, 19
 DATETIME_UNITS, DATETIME_ISO, ZONED = 20, 21, 22
@@ -62,7 +63,8 @@ _E, _OPENING_BRACKET = 69, 91
 _N, _U, _L = 110, 117, 108
 _SCALE_MAX_PLAIN, _SCALE_MIN_PLAIN = 7, -3  # Java prints 1.0E7 and 9.99E-4 with an exponent
 _POINT_BYTES = 21
-_BIT_BYTES_MAX = 8
+_BIT_BYTES_MAX, _BITS_TEXT_BYTES_MAX = 8, 16
+_MS, _INT32_MAX = 1000, 2**31 - 1
 _X = np.frombuffer(b'{"x":', np.uint8)
 _Y = np.frombuffer(b',"y":', np.uint8)
 _WKB_FIRST = np.frombuffer(b'{"wkb":', np.uint8)
@@ -70,9 +72,10 @@ _WKB_NEXT = np.frombuffer(b',"wkb":', np.uint8)
 _SRID = np.frombuffer(b',"srid":', np.uint8)
 _TRUE = np.frombuffer(b"true", np.uint8)
 _FALSE = np.frombuffer(b"false", np.uint8)
+_ZERO_BYTES = np.frombuffer(b'"AA=="', np.uint8)  # one byte in base64
 
 
-@compiled
+@compiled_plain
 def put_null(out: Bytes, at: int) -> int:
     """Write ``null``."""
     out[at] = _N
@@ -82,7 +85,7 @@ def put_null(out: Bytes, at: int) -> int:
     return at + 4
 
 
-@compiled
+@compiled_plain
 def _put_java_digits(out: Bytes, at: int, digits: int, exponent: int) -> int:
     """Write digits x 10**exponent as Java prints a double: ``1.5``, ``1.0E10``."""
     first = at + 1
@@ -119,7 +122,7 @@ def _put_java_digits(out: Bytes, at: int, digits: int, exponent: int) -> int:
     return end
 
 
-@compiled
+@compiled_plain
 def put_floating(out: Bytes, at: int, data: Bytes, start: int, kind: int) -> int:
     """Write a FLOAT or DOUBLE with the shortest digits that are read as the same number."""
     bits = stored_bits(data, start, kind)
@@ -133,7 +136,7 @@ def put_floating(out: Bytes, at: int, data: Bytes, start: int, kind: int) -> int
     return _put_java_digits(out, at, int64(digits), int64(exponent))
 
 
-@compiled
+@compiled_plain
 def _put_double(out: Bytes, at: int, bits: int) -> int:
     if bits < 0:
         out[at] = MINUS
@@ -143,7 +146,7 @@ def _put_double(out: Bytes, at: int, bits: int) -> int:
     return _put_java_digits(out, at, int64(digits), int64(exponent))
 
 
-@compiled
+@compiled_plain
 def _put_decimal_bytes(out: Bytes, at: int, data: Bytes, start: int, end: int) -> int:
     """Write a two's complement number in base64, with as few bytes as it needs."""
     while end - start > 1:
@@ -152,12 +155,11 @@ def _put_decimal_bytes(out: Bytes, at: int, data: Bytes, start: int, end: int) -
             break
         start += 1
     if end == start:
-        zero = np.zeros(1, np.uint8)
-        return put_base64(out, at, zero, 0, 1, BASE64)
+        return put_bytes(out, at, _ZERO_BYTES, 0, len(_ZERO_BYTES))
     return put_base64(out, at, data, start, end, BASE64)
 
 
-@compiled
+@compiled_plain
 def _bits_number(data: Bytes, start: int, end: int) -> np.uint64:
     value = np.uint64(0)
     for place in range(start, end):
@@ -165,17 +167,18 @@ def _bits_number(data: Bytes, start: int, end: int) -> np.uint64:
     return value
 
 
-@compiled
+@compiled_plain
 def _put_bits(out: Bytes, at: int, data: Bytes, start: int, end: int) -> int:
     """Write a BIT(n) in base64, the lowest byte first."""
-    turned = np.empty(_BIT_BYTES_MAX, np.uint8)
+    # turned round after the place of the text
+    turned = at + _BITS_TEXT_BYTES_MAX
     count = min(end - start, _BIT_BYTES_MAX)
     for place in range(count):
-        turned[place] = data[end - 1 - place]
-    return put_base64(out, at, turned, 0, count, BASE64)
+        out[turned + place] = data[end - 1 - place]
+    return put_base64(out, at, out, turned, turned + count, BASE64)
 
 
-@compiled
+@compiled_plain
 def _put_geometry(out: Bytes, at: int, data: Bytes, start: int, end: int, is_point: bool) -> int:
     """Write ``{wkb, srid}``, of a POINT with x and y; an SRID of 0 as null."""
     srid = int64(0)
@@ -198,7 +201,7 @@ def _put_geometry(out: Bytes, at: int, data: Bytes, start: int, end: int, is_poi
     return at + 1
 
 
-@compiled
+@compiled_plain
 def _put_vector(out: Bytes, at: int, data: Bytes, start: int, end: int) -> int:
     out[at] = _OPENING_BRACKET
     at += 1
@@ -211,7 +214,7 @@ def _put_vector(out: Bytes, at: int, data: Bytes, start: int, end: int) -> int:
     return at + 1
 
 
-@compiled
+@compiled_plain
 def _put_units(out: Bytes, at: int, us: int, unit: int, is_floored: bool) -> int:
     """Microseconds in units of ``unit``, or ``-unit`` of them in a microsecond."""
     if unit < 0:
@@ -222,73 +225,106 @@ def _put_units(out: Bytes, at: int, us: int, unit: int, is_floored: bool) -> int
     return put_signed(out, at, units)
 
 
-@compiled
+@compiled_plain
 def _put_fallback(
-    out: Bytes, at: int, data: Bytes, start: int, end: int, column: Ints, fixed: Bytes
+    out: Bytes,
+    at: int,
+    data: Bytes,
+    start: int,
+    end: int,
+    columns: Ints,
+    number: int,
+    fixed: Bytes,
 ) -> tuple[int, int]:
     """For a date that no calendar has, and for a date or time that the form can't hold."""
-    fallback = column[FALLBACK]
+    fallback = columns[number, FALLBACK]
     if fallback == STOP:
         return at, NO_DATE
     if fallback == AS_NULL:
         return put_null(out, at), OK
     if fallback == AS_EPOCH:
-        return put_bytes(out, at, fixed, column[EPOCH], column[EPOCH_END]), OK
+        return put_bytes(out, at, fixed, columns[number, EPOCH], columns[number, EPOCH_END]), OK
     return put_plain(out, at, data, start, end), OK
 
 
-@compiled
+@compiled_plain
 def _put_time(
-    out: Bytes, at: int, data: Bytes, start: int, end: int, column: Ints, fixed: Bytes
+    out: Bytes,
+    at: int,
+    data: Bytes,
+    start: int,
+    end: int,
+    columns: Ints,
+    number: int,
+    fixed: Bytes,
 ) -> tuple[int, int]:
-    """Milliseconds and ISO 8601 are times of a day; microseconds and nanoseconds are any."""
-    is_units = column[FORM] == TIME_UNITS
-    is_of_day = not is_units or column[PARAMETER] > 1
-    if is_of_day and not json_times.is_time_of_day(data, start, end):
-        return _put_fallback(out, at, data, start, end, column, fixed)
-    if is_units and json_times.is_time(data, start, end):
+    """Milliseconds have 32 bits; microseconds and nanoseconds are any time that MySQL has."""
+    form, unit = columns[number, FORM], columns[number, PARAMETER]
+    if form == TIME_UNITS:
+        has_value = json_times.is_time(data, start, end)
+    else:
+        has_value = json_times.is_time_of_day(data, start, end)
+    us = int64(0)
+    if has_value and form != TIME_ISO:
         us = json_times.time_us(data, start, end)
-        return _put_units(out, at, us, column[PARAMETER], False), OK
-    return json_times.put_iso(out, at, data, start, end, True), OK
+        has_value = unit < _MS or abs(us) <= _INT32_MAX * _MS
+    if not has_value:
+        return _put_fallback(out, at, data, start, end, columns, number, fixed)
+    if form == TIME_ISO:
+        return json_times.put_iso(out, at, data, start, end, True), OK
+    return _put_units(out, at, us, unit, False), OK
 
 
-@compiled
+@compiled_plain
 def _put_date(
-    out: Bytes, at: int, data: Bytes, start: int, end: int, column: Ints, fixed: Bytes
+    out: Bytes,
+    at: int,
+    data: Bytes,
+    start: int,
+    end: int,
+    columns: Ints,
+    number: int,
+    fixed: Bytes,
 ) -> tuple[int, int]:
-    form = column[FORM]
+    form = columns[number, FORM]
     us = int64(0)
     has_value = json_times.is_date(data, start, end, form == DATETIME_UNITS)
     if has_value and form == DATETIME_UNITS:
         us = json_times.datetime_us(data, start, end)
-        has_value = column[PARAMETER] > 0 or abs(us) <= json_times.NANOSECONDS_US_MAX
+        has_value = columns[number, PARAMETER] > 0 or abs(us) <= json_times.NANOSECONDS_US_MAX
     if not has_value:
-        return _put_fallback(out, at, data, start, end, column, fixed)
+        return _put_fallback(out, at, data, start, end, columns, number, fixed)
     if form == DATE_PLAIN:
         return put_plain(out, at, data, start, end), OK
     if form == DATE_DAYS:
         return put_signed(out, at, json_times.days_of(data, start)), OK
     if form == DATETIME_UNITS:
-        return _put_units(out, at, us, column[PARAMETER], True), OK
+        return _put_units(out, at, us, columns[number, PARAMETER], True), OK
     return json_times.put_iso(out, at, data, start, end, form == DATETIME_ISO), OK
 
 
-@compiled
+@compiled_plain
 def _put_decimal_or_bits(
-    out: Bytes, at: int, data: Bytes, start: int, end: int, column: Ints
+    out: Bytes,
+    at: int,
+    data: Bytes,
+    start: int,
+    end: int,
+    form: int,
+    scale: int,
+    work: Hashes,
 ) -> int:
-    form = column[FORM]
     if form == DECIMAL_NUMBER:
-        return put_decimal(out, at, data, start, end, column[PARAMETER])
+        return put_decimal_with(out, at, data, start, end, scale, work)
     if form == DECIMAL_STRING:
         out[at] = QUOTE
-        at = put_decimal(out, at + 1, data, start, end, column[PARAMETER])
+        at = put_decimal_with(out, at + 1, data, start, end, scale, work)
         out[at] = QUOTE
         return at + 1
     if form == DECIMAL_BYTES:
         return _put_decimal_bytes(out, at, data, start, end)
     if form == DECIMAL_DOUBLE:
-        return _put_double(out, at, decimal_double(data, start, end, column[PARAMETER]))
+        return _put_double(out, at, decimal_double(out, at, data, start, end, scale, work))
     if form == UNSIGNED_AS_SIGNED:
         return put_signed(out, at, read_short(data, max(start, end - 8), end))
     if form == BITS_NUMBER:
@@ -300,13 +336,21 @@ def _put_decimal_or_bits(
     return put_bytes(out, at, _FALSE, 0, len(_FALSE))
 
 
-@compiled
+@compiled_plain
 def put_value(
-    out: Bytes, at: int, data: Bytes, cell: Ints, column: Ints, fixed: Bytes
+    out: Bytes,
+    at: int,
+    data: Bytes,
+    kind: int,
+    start: int,
+    end: int,
+    columns: Ints,
+    number: int,
+    fixed: Bytes,
+    work: Hashes,
 ) -> tuple[int, int]:
-    """Write the value of a cell: (position after it, status)."""
-    kind, start, end = cell[0], cell[1], cell[2]
-    form = column[FORM]
+    """Write the value of a cell in the column ``number``: (position after it, status)."""
+    form = columns[number, FORM]
     if kind == NULL:
         return put_null(out, at), OK
     if form == INTEGER:
@@ -314,22 +358,24 @@ def put_value(
         return put_signed(out, at, value), OK
     if form == TEXT_FORM:
         if kind == BYTES:
-            if column[FALLBACK] == STOP:
+            if columns[number, FALLBACK] == STOP:
                 return at, UNDECODABLE
             return put_base64(out, at, data, start, end, BASE64), OK
         return put_string(out, at, data, start, end), OK
     if form == FLOATING:
         return put_floating(out, at, data, start, kind), OK
     if DECIMAL_NUMBER <= form <= BITS_NUMBER:
-        return _put_decimal_or_bits(out, at, data, start, end, column), OK
+        return _put_decimal_or_bits(
+            out, at, data, start, end, form, columns[number, PARAMETER], work
+        ), OK
     if form >= DATE_DAYS and form <= ZONED and form != TIME_UNITS and form != TIME_ISO:
-        return _put_date(out, at, data, start, end, column, fixed)
-    if form in (TIME_ISO, TIME_UNITS):
-        return _put_time(out, at, data, start, end, column, fixed)
+        return _put_date(out, at, data, start, end, columns, number, fixed)
+    if form in (TIME_ISO, TIME_UNITS, TIME_OF_DAY):
+        return _put_time(out, at, data, start, end, columns, number, fixed)
     if form == PLAIN:
         return put_plain(out, at, data, start, end), OK
     if form == BINARY:
-        letters = BASE64_URL_SAFE if column[PARAMETER] else BASE64
+        letters = BASE64_URL_SAFE if columns[number, PARAMETER] else BASE64
         return put_base64(out, at, data, start, end, letters), OK
     if form == BINARY_HEX:
         return put_hex(out, at, data, start, end), OK

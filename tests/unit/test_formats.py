@@ -196,7 +196,7 @@ def test_time_follows_its_option() -> None:
     hours = 36_000_000
     modes: dict[TimeMode, list[object]] = {
         TimeMode.ADAPTIVE_TIME_MICROSECONDS: [-1, -1500000, hours * 1000 + 1, 500, -1, zoned],
-        TimeMode.ADAPTIVE: [-1, None, hours * 1000 + 1, 500, -1, zoned],
+        TimeMode.ADAPTIVE: [-1, -1500, hours * 1000 + 1, 500, -1, zoned],
         TimeMode.CONNECT: [-1, None, hours, 500, -1, zoned],
         TimeMode.MICROSECONDS: [-1, -1500000, hours * 1000 + 1, 500000, -1, zoned],
         TimeMode.NANOSECONDS: [-1, -(15 * 10**8), hours * 10**6 + 1000, 5 * 10**8, -1000, zoned],
@@ -220,7 +220,10 @@ def test_time_follows_its_option() -> None:
 def test_value_outside_a_type_follows_zero_dates() -> None:
     """No number wraps: TIME as a time of a day, and nanoseconds from 1677 to 2262."""
     time, moment = ColumnType(TypeCode.TIME2, 0), ColumnType(TypeCode.DATETIME2, 6)
-    for mode in (TimeMode.CONNECT, TimeMode.ADAPTIVE, TimeMode.ISOSTRING):
+    adaptive = FormatOptions(DEBEZIUM, time=TimeMode.ADAPTIVE)
+    assert _one(adaptive, time, "596:31:23") == 2_147_483_000
+    assert [_one(adaptive, time, each) for each in ("838:59:59", "-596:31:24")] == [None, None]
+    for mode in (TimeMode.CONNECT, TimeMode.ISOSTRING):
         options = FormatOptions(DEBEZIUM, time=mode)
         assert [_one(options, time, each) for each in ("838:59:59", "24:00:00")] == [None, None]
     assert _one(options, time, "24:00:00", nullable=False) == "00:00:00Z"
