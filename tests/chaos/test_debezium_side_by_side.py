@@ -5,20 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from deploy.servers import KafkaServer
 from schemas.documents import TableFilter
 from schemas.gtid import Flavour
 from tests.fixtures.servers import NewServer
 from tests.kit.binlog.session import Cursor, session
 from tests.kit.capture.converter import Conversion, FileReader
 from tests.kit.debezium.comparison import Result, compare
-from tests.kit.debezium.connectors import VARIANTS, debezium_records
+from tests.kit.debezium.connectors import VARIANTS, debezium_records, patient_broker
 from tests.kit.debezium.expected import judge
 from tests.kit.debezium.published import Published, SetTopic, format_options
 from tests.kit.debezium.script import STORY, TYPES, column_types, story_script, types_script
 from tests.kit.type_values import TypeCase, every_case
 
-BROKER_SESSION_S = 120  # a thousand topics are created at once on a busy machine
 FIELDS_MIN = 1_000_000
 
 
@@ -28,20 +26,15 @@ def test_records_are_debeziums_but_for_the_list(
 ) -> None:
     """All variants of the options; the list of ``tests/kit/debezium/expected.py`` is exact in both directions."""
     server = new_server(flavour)
-    kafka = KafkaServer(tmp_path / "kafka", session_s=BROKER_SESSION_S)
-    kafka.start()
-    try:
-        with session(server) as cursor:
-            cases = _cases(cursor, flavour)
-            theirs = debezium_records(
-                server,
-                kafka.bootstrap,
-                tmp_path,
-                lambda: _run(cursor, flavour, cases),
-                databases=(TYPES, STORY),
-            )
-    finally:
-        kafka.discard()
+    with patient_broker(tmp_path) as kafka, session(server) as cursor:
+        cases = _cases(cursor, flavour)
+        theirs = debezium_records(
+            server,
+            kafka.bootstrap,
+            tmp_path,
+            lambda: _run(cursor, flavour, cases),
+            databases=(TYPES, STORY),
+        )
     topic = SetTopic.of(
         Conversion(
             FileReader.of_server(server.binlog_dir),

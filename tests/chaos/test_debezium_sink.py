@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from deploy.servers import DatabaseServer, KafkaServer
+from deploy.servers import DatabaseServer
 from schemas.documents import OutputTopics
 from schemas.gtid import Flavour
 from schemas.view.format_options import BigintUnsigned, FormatName, FormatOptions
 from tests.fixtures.servers import NewServer
 from tests.kit.binlog.session import logged
+from tests.kit.debezium.connectors import patient_broker
 from tests.kit.debezium.sink import SinkTopic, write_with_sink
 from tests.kit.debezium.sink_script import SOURCE, TABLES, sink_script
 from tests.kit.debezium.whole_way import CopiedTopic, publish
@@ -23,21 +24,21 @@ FORMAT = FormatOptions(
 @pytest.mark.usefixtures("trusting")
 @pytest.mark.parametrize("flavour", [Flavour.MYSQL, Flavour.MARIADB], ids=str)
 def test_sink_makes_a_copy_of_the_source(
-    flavour: Flavour, new_server: NewServer, new_kafka: KafkaServer, tmp_path: Path
+    flavour: Flavour, new_server: NewServer, tmp_path: Path
 ) -> None:
     """Inserts, updates, changed keys and deletes, of every type that the sink can write."""
     server = new_server(flavour)
-    with logged(server, SOURCE) as source:
+    with patient_broker(tmp_path) as kafka, logged(server, SOURCE) as source:
         source.run(*sink_script())
         server.execute(f"CREATE DATABASE {COPY}")
         for table in TABLES:
             server.execute(f"CREATE TABLE {COPY}.{table} LIKE {SOURCE}.{table}")
-        topic = CopiedTopic.of(source.conversion(), new_kafka.bootstrap)
+        topic = CopiedTopic.of(source.conversion(), kafka.bootstrap)
         pattern = "sink.{database}.{table}"
         publish(topic, topics=OutputTopics(pattern=pattern, partitions=1), format=FORMAT)
         failures = write_with_sink(
             server,
-            new_kafka.bootstrap,
+            kafka.bootstrap,
             tmp_path,
             [SinkTopic(f"sink.{SOURCE}.{table}", COPY, table) for table in TABLES],
         )

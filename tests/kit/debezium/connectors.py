@@ -6,8 +6,8 @@ that Debezium can't read are left out with a warning in its log, as ``…failure
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from deploy.bench.apply.sink.connect import ConnectWorker, SinkJars, fetch_connector
 from deploy.bench.capture.debezium.peer import fetch_debezium
-from deploy.servers import Account, DatabaseServer
+from deploy.servers import Account, DatabaseServer, KafkaServer
 from schemas.gtid import Flavour
 from tests.kit.waiting import PATIENCE_S, eventually
 
@@ -29,6 +29,7 @@ _CONNECTORS = {
     Flavour.MARIADB: "io.debezium.connector.mariadb.MariaDbConnector",
 }
 READ_S = 1.0
+BROKER_SESSION_S = 120  # a thousand topics are created at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,17 @@ def fetch_for(flavour: Flavour) -> SinkJars:
     if flavour is Flavour.MYSQL:
         return fetch_debezium()
     return fetch_connector("debezium-mariadb", size_mb=45, ivy_file=IVY_FILE)
+
+
+@contextmanager
+def patient_broker(folder: Path) -> Iterator[KafkaServer]:
+    """A broker for the block that a busy machine does not fence."""
+    server = KafkaServer(folder / "kafka", session_s=BROKER_SESSION_S)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.discard()
 
 
 def debezium_records(

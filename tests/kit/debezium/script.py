@@ -26,6 +26,7 @@ _STORY_TYPES = {
     ("booleans", "b"): "BOOLEAN",
     ("synonyms", "r"): "REAL",
     ("byte_word", "b"): "CHAR BYTE",
+    ("byte_word", ""): "CHAR BYTE",
     **dict.fromkeys(
         (
             *(("altered", "b"), ("altered", "c"), ("copied", "id"), ("copied", "note")),
