@@ -18,10 +18,17 @@ from deploy.local.security import (
     StackSecurity,
 )
 from deploy.servers.process import ProcessSpec
-from drivers.kafka.acls import Acl, apply_acls, check_acls, registry_acls
+from drivers.kafka.acls import Acl, apply_acls, check_acls, publish_acls, registry_acls
 from drivers.kafka.names import REGISTRY_TOPIC
 from millrace.cli import present_commands
-from schemas.documents import Brokers, Registry, plain_brokers, plain_registry
+from schemas.documents import (
+    Brokers,
+    PublishTask,
+    Registry,
+    TopicAddress,
+    plain_brokers,
+    plain_registry,
+)
 
 CLUSTER = "default"
 SOURCE_SET = "shop"
@@ -29,10 +36,18 @@ TARGET_SET = "warehouse"
 TOPIC = "shop"
 CAPTURE_TASK = "shop-capture"
 APPLY_TASK = "shop-to-warehouse"
+PUBLISH_TASK = "public"  # the one publish task that a secured broker lets run: users create it
 # of the users of a secured broker
 KAFKA_RIGHTS: Mapping[str, tuple[Acl, ...]] = {
     KAFKA_CAPTURE: check_acls(TOPIC),
-    KAFKA_APPLY: apply_acls(TOPIC),
+    KAFKA_APPLY: (
+        *apply_acls(TOPIC),
+        *publish_acls(
+            PublishTask(
+                name=PUBLISH_TASK, source=TopicAddress(topic=TOPIC, brokers=Brokers("any:1"))
+            )
+        ),
+    ),
     KAFKA_REGISTRY: registry_acls(REGISTRY_TOPIC),
 }
 LOCAL_SPARK = ("--master", "local[16]")

@@ -4,6 +4,7 @@ Rows pass, every command works, and no server answers a stranger. A stack withou
 ``test_kills.py`` breaks one, and ``--chaos`` starts one with the README's commands.
 """
 
+import hmac
 import json
 import os
 import signal
@@ -21,6 +22,7 @@ from typing import Any
 
 import pymysql
 import pytest
+import yaml
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
@@ -33,10 +35,12 @@ from deploy.local.services import APPLY_TASK, CAPTURE_TASK, SERVICES
 from deploy.servers.process import is_running, session_members
 from millrace.cli.status.json_form import as_plain
 from millrace.home_folder import STACK, home, local_stack_folder
+from schemas.documents import PublishTask, parse_task
 from tests.fixtures.servers import FLAVOURS
 from tests.kit import canaries
 from tests.kit.control.page import Scrape, fetched
 from tests.kit.local_stack import metrics_address, run_forked, run_millrace
+from tests.kit.publish.local import published
 from tests.kit.readme import script_of_a_stack, shell
 from tests.kit.waiting import eventually
 from zk.client.session import Session
@@ -214,6 +218,95 @@ def test_status_shows_how_a_backlog_shrinks(stack: Stack) -> None:
     assert any(stage["rows_s"]["over_10_s"] > 0 and stage["eta_s"] > 0 for stage in begun)
     line = "lag 0.0 s | backlog 0 | "  # a control record waits now and then
     eventually(lambda: line in _done("status"), what="the line of a caught-up task")
+
+
+PUBLISHED = """
+task: public
+kind: publish
+topic: shop
+start: snapshot
+tables:
+  - {{from: pub.*, columns: {{drop: [note]}}, mask: {{mail: "hmac-sha256(file:{key})"}}}}
+partitions: 3
+slots: 2
+compression: none
+records: {{format: json}}
+"""
+PLANTED = {"mail": "planted@example.org", "note": "planted-note-7f1"}
+
+
+def test_publish_task_delivers_exactly_the_view(stack: Stack, tmp_path: Path) -> None:
+    """Rows that exist and new ones, also of a new table, over the death of the driver; no hidden value is anywhere."""
+    source, folder = stack["source"][0], local_stack_folder(NAME)
+    for statement in (
+        "CREATE DATABASE pub",
+        "CREATE TABLE pub.a (id INT PRIMARY KEY, mail VARCHAR(60), note VARCHAR(60), v INT)",
+        "INSERT INTO pub.a SELECT seq, CONCAT('{mail}', seq), '{note}', 0 FROM seq_1_to_200".format(
+            **PLANTED
+        ),
+    ):
+        _asked(stack, source, statement)
+    _done("task", "wait", APPLY_TASK, "--timeout", "300")
+    key = tmp_path / "salt"
+    key.write_text("a key for masks")
+    document = yaml.safe_load(PUBLISHED.format(key=key))
+    applied = yaml.safe_load((folder / f"{APPLY_TASK}.yaml").read_text())
+    document |= {name: applied[name] for name in ("kafka", "registry")}
+    path = tmp_path / "public.yaml"
+    path.write_text(yaml.safe_dump(document))
+    _done("task", "create", "-f", str(path))
+    task = parse_task(document)
+    assert isinstance(task, PublishTask)
+    _wait_for_rows(stack, task, "a")
+    driver = next(one for one in records(folder) if one.spec.name == "apply")
+    for round_ in range(3):
+        _asked(stack, source, f"UPDATE pub.a SET v = v + 1 WHERE id > {round_ * 50}")
+        _asked(stack, source, f"UPDATE pub.a SET id = id + 1000 WHERE id = {7 + round_}")
+        if round_ == 1:
+            os.kill(driver.identity.pid, signal.SIGKILL)
+            _asked(stack, source, "CREATE TABLE pub.b LIKE pub.a")
+            _asked(stack, source, "INSERT INTO pub.b SELECT * FROM pub.a")
+    _asked(stack, source, "DELETE FROM pub.a WHERE id % 3 = 0")
+    for name in ("a", "b"):
+        _wait_for_rows(stack, task, name)
+    for name in ("a", "b"):
+        assert "violations    0" in _done("topic", "verify", f"public.pub.{name}")
+    kept = list((folder / "kafka").rglob("public.pub.*/*.log"))
+    octets = b"".join(path.read_bytes() for path in kept)
+    assert len(octets) > 10_000
+    shown = [
+        _done("status"),
+        _done("task", "show", "public"),
+        (folder / "apply" / "log").read_text(),
+    ]
+    for value in PLANTED.values():
+        assert value.encode() not in octets
+        assert value not in "".join(shown)
+    _done("task", "delete", "public", "--yes")
+
+
+def _wait_for_rows(stack: Stack, task: PublishTask, table: str) -> None:
+    """The subscriber's rows are those that the view makes of the source."""
+
+    def state() -> dict[int, object]:
+        rows: dict[int, object] = {}
+        for record in published(task, [f"public.pub.{table}"]):
+            if record.value is None:
+                rows.pop(record.key["id"], None)
+            else:
+                rows[record.key["id"]] = record.value
+        return rows
+
+    def masked(mail: str) -> str:
+        return hmac.new(b"a key for masks", mail.encode(), "sha256").hexdigest()
+
+    def is_there() -> bool:
+        selected = _asked(stack, stack["source"][0], f"SELECT id, mail, v FROM pub.{table}")
+        return state() == {
+            id_: {"id": id_, "mail": masked(mail), "v": v} for id_, mail, v in selected
+        }
+
+    eventually(is_there, every_s=0.5, what=f"rows of {table}")
 
 
 def test_servers_of_a_secured_stack_refuse_strangers(stack: Stack) -> None:
