@@ -4,19 +4,46 @@ from collections.abc import Sequence
 
 from consumer.publish.mark import Position
 from consumer.publish.places import SlotPlace
-from schemas.stages import Applied
+from millrace.wording import counted
+from schemas.stages import Applied, Delivered, Rates
+from schemas.stages import SlotPlace as PlaceInStatus
 from schemas.status import TaskReport, TaskState
 
 
 def publish_report(
-    slowest: Position, places: Sequence[SlotPlace], pace: Applied | None
+    slowest: Position,
+    places: Sequence[SlotPlace],
+    pace: Applied,
+    *,
+    record_rates: Rates,
+    definition: tuple[int, int],
 ) -> TaskReport:
-    """RUNNING. ``slowest``: the position of the slot that is the furthest behind."""
+    """RUNNING. ``slowest``: the position of the slot that is the furthest behind.
+
+    ``definition``: the number of the newest one, and the last seq that earlier ones describe.
+    """
     topics = frozenset[str]().union(*(place.topics for place in places))
-    records = sum(place.records for place in places)
+    slots = [
+        PlaceInStatus(
+            slot=number,
+            seq=place.position.seq,
+            offset=place.position.next_offset,
+            records=place.records,
+        )
+        for number, place in enumerate(places)
+        if place.position is not None
+    ]
+    delivered = Delivered.of(
+        pace, slots, record_rates=record_rates, topics=len(topics), definition=definition
+    )
     why = "waiting for the first record"
     if slowest.next_offset >= 0:
-        why = f"published up to offset {slowest.next_offset}: {records} records in {len(topics)} topics"
+        written = f"{counted(delivered.records, 'record')} in {counted(len(topics), 'topic')}"
+        why = f"published up to offset {slowest.next_offset}: {written}"
     return TaskReport(
-        TaskState.RUNNING, why=why, gtid_set=slowest.gtid_set, seq=max(slowest.seq, 0), applied=pace
+        TaskState.RUNNING,
+        why=why,
+        gtid_set=slowest.gtid_set,
+        seq=max(slowest.seq, 0),
+        delivered=delivered,
     )

@@ -35,7 +35,9 @@ from drivers.kafka.acls import Grants, publish_acls
 from drivers.kafka.reader import TopicIdentity
 from millrace.errors import Fatal, Retryable
 from millrace.log import get_logger
+from millrace.metrics.rates import LONG_S, SHORT_S, Meter
 from schemas.documents import PublishTask, Work
+from schemas.stages import Applied, Rates
 from zk.run.runner import HeldLease, Report
 
 LOOK_S = 0.2
@@ -112,7 +114,8 @@ class PublishRun:
         self._pace, self._looked_s = Pace(), 0.0
         self._ended = threading.Event()
         self._failure: BaseException | None = None
-        self._report(publish_report(self._slowest(), (), None))
+        self._delivered = Meter()
+        self._show(Applied())
         self._threads = [
             threading.Thread(target=self._run_slot, args=(slot,), name=f"{task.name}/{slot}")
             for slot in range(order.slots)
@@ -162,8 +165,21 @@ class PublishRun:
             lag_s=slowest.lag_s,
             end=End(end, partial(self._topic.seq_before, end)),
         )
-        pace = self._pace.saw(look)
-        self._report(publish_report(slowest, self._places, pace))
+        records = sum(place.records for place in self._places)
+        self._delivered.note(records, at_s=self._looked_s)
+        self._show(self._pace.saw(look))
+
+    def _show(self, pace: Applied) -> None:
+        history = self._started.definitions
+        self._report(
+            publish_report(
+                self._slowest(),
+                self._places,
+                pace,
+                record_rates=Rates(self._delivered.over(SHORT_S), self._delivered.over(LONG_S)),
+                definition=(len(history), history[-1].from_seq),
+            )
+        )
 
     def _slowest(self) -> Position:
         return min(

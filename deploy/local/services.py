@@ -37,17 +37,11 @@ TOPIC = "shop"
 CAPTURE_TASK = "shop-capture"
 APPLY_TASK = "shop-to-warehouse"
 PUBLISH_TASK = "public"  # the one publish task that a secured broker lets run: users create it
+_PUBLIC = PublishTask(name=PUBLISH_TASK, source=TopicAddress(topic=TOPIC, brokers=Brokers("any:1")))
 # of the users of a secured broker
 KAFKA_RIGHTS: Mapping[str, tuple[Acl, ...]] = {
     KAFKA_CAPTURE: check_acls(TOPIC),
-    KAFKA_APPLY: (
-        *apply_acls(TOPIC),
-        *publish_acls(
-            PublishTask(
-                name=PUBLISH_TASK, source=TopicAddress(topic=TOPIC, brokers=Brokers("any:1"))
-            )
-        ),
-    ),
+    KAFKA_APPLY: tuple(dict.fromkeys((*apply_acls(TOPIC), *publish_acls(_PUBLIC)))),
     KAFKA_REGISTRY: registry_acls(REGISTRY_TOPIC),
 }
 LOCAL_SPARK = ("--master", "local[16]")
@@ -173,6 +167,15 @@ def apply_document(endpoints: Endpoints) -> str:
         f"task: {APPLY_TASK}\nkind: apply\ntopic: {TOPIC}\n"
         f"{_topic_access(endpoints, KAFKA_APPLY)}"
         f"target: {TARGET_SET}\nstart: first\nlanes: 4\nconsistency: causal\nconflict: stop\n"
+    )
+
+
+def publish_document(endpoints: Endpoints) -> str:
+    """A publish task as YAML, for a user to create: every table in a topic of its own, with the rows that exist."""
+    return (
+        f"task: {PUBLISH_TASK}\nkind: publish\ntopic: {TOPIC}\n"
+        f"{_topic_access(endpoints, KAFKA_APPLY)}"
+        "start: snapshot\npartitions: 3\nrecords: debezium-json\n"
     )
 
 

@@ -29,6 +29,7 @@ from deploy.local.services import (
     CAPTURE_TASK,
     KAFKA_RIGHTS,
     PROGRAM,
+    PUBLISH_TASK,
     SOURCE_SET,
     TARGET_SET,
     TOPIC,
@@ -38,6 +39,7 @@ from deploy.local.services import (
     capture_document,
     document_commands,
     missing_services,
+    publish_document,
     relay_root,
     service_environment,
     service_specs,
@@ -244,9 +246,10 @@ class LocalStack:
             ),
             CAPTURE_TASK: capture_document(self.endpoints),
             APPLY_TASK: apply_document(self.endpoints),
+            PUBLISH_TASK: publish_document(self.endpoints),
         }
         if not self.options.has_apply:
-            del documents[TARGET_SET], documents[APPLY_TASK]
+            del documents[TARGET_SET], documents[APPLY_TASK], documents[PUBLISH_TASK]
         for name, text in documents.items():
             (self.folder / f"{name}.yaml").write_text(text)
         present = present_commands()

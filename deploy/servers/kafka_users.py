@@ -69,7 +69,7 @@ def _binding(user: str, acl: Acl) -> AclBinding:
     return AclBinding(
         _TYPES[acl.resource],
         acl.name,
-        ResourcePatternType.LITERAL,
+        ResourcePatternType.PREFIXED if acl.is_prefix else ResourcePatternType.LITERAL,
         f"User:{user}",
         "*",
         _operation(acl.operation),
