@@ -171,7 +171,7 @@ def apply_document(endpoints: Endpoints) -> str:
 
 
 def publish_document(endpoints: Endpoints) -> str:
-    """A publish task as YAML, for a user to create: every table in a topic of its own, with the rows that exist."""
+    """A publish task as YAML, for a user to create: each table in its own topic, with the rows that exist."""
     return (
         f"task: {PUBLISH_TASK}\nkind: publish\ntopic: {TOPIC}\n"
         f"{_topic_access(endpoints, KAFKA_APPLY)}"

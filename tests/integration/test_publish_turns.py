@@ -99,6 +99,44 @@ def test_row_that_leaves_the_view_is_a_tombstone(writer: TopicWriter) -> None:
     assert state == {**wanted, 8: _row(8, amount=2, name=None)}
 
 
+def test_changed_document_describes_only_later_rows(writer: TopicWriter) -> None:
+    """Also the number of partitions; each row is converted under one definition."""
+    task, publisher = _task(writer), LocalPublisher()
+    publisher.run(task)
+    _insert(writer.stream, 40, 80)
+    writer.publish()
+    rule = TableRule("shop.orders", drop=("amount",))
+    changed = replace(task, view=View((rule,)), topics=replace(task.topics, partitions=5))
+    publisher.run(changed)
+    records = _rows(task)
+    for record in records:
+        is_later = record.key["id"] >= 40
+        assert ("amount" in record.value) is not is_later
+        assert record.partition < 3 or is_later
+    assert {record.partition for record in records} == set(range(5))
+    assert len(records) == 80
+
+
+def test_two_slots_write_what_one_would(writer: TopicWriter) -> None:
+    """The same records in the same partitions."""
+    one, two = _task(writer), _task(writer)
+    two = replace(two, topics=replace(two.topics, slots=2))
+    for task in (one, two):
+        publisher = LocalPublisher()
+        publisher.run(task)
+    _insert(writer.stream, 40, 60)
+    writer.publish()
+    for task in (one, two):
+        publisher = LocalPublisher(5)
+        publisher.run(task)
+
+    def content(task: PublishTask) -> list[tuple[object, ...]]:
+        rows = _rows(task)
+        return sorted((row.partition, row.n, row.seq, str(row.key), str(row.value)) for row in rows)
+
+    assert content(one) == content(two)
+
+
 def test_new_tables_get_topics_without_a_restart(writer: TopicWriter) -> None:
     """A table without a key has records without one."""
     task = _task(writer, format=FormatOptions.of(FormatName.DEBEZIUM_JSON))
