@@ -20,6 +20,7 @@ CRC_NUMBER, CRC_CELL = 8, 9
 COMPARE, COMPARE_DECIMAL, COMPARE_OCTETS, COMPARE_TEXT, COMPARE_LABEL = 10, 11, 12, 13, 14
 NEVER_EQUAL, IS_NULL_CELL, IS_NULL = 15, 16, 17
 AND, OR, NOT = 18, 19, 20
+COMPARE_WEIGHTS = 21
 
 _EQUAL, _UNEQUAL, _LESS, _LESS_OR_EQUAL, _GREATER = 0, 1, 2, 3, 4  # 5: greater or equal
 _SIGN_BIT = np.int64(-(2**63))
@@ -112,6 +113,77 @@ def _order_of_decimals(data: Bytes, start: int, end: int, octets: Bytes, other: 
 
 
 @compiled
+def _word(octets: Bytes, start: int, place: int) -> int:
+    """A word of the layout in ``schemas.view.collation.step_octets``."""
+    at = start + 4 * place
+    return (
+        int64(octets[at]) << 24
+        | int64(octets[at + 1]) << 16
+        | int64(octets[at + 2]) << 8
+        | int64(octets[at + 3])
+    )
+
+
+@compiled
+def _range_of(octets: Bytes, table: int, first: int, count: int, point: int) -> int:
+    """The number of the range that has this code point; -1 if none has."""
+    low, high = int64(0), count
+    while low < high:  # the first range that begins after the point
+        middle = (low + high) // 2
+        if _word(octets, table, first + middle) <= point:
+            low = middle + 1
+        else:
+            high = middle
+    low -= 1
+    return low if low >= 0 and point <= _word(octets, table, first + count + low) else int64(-1)
+
+
+@compiled
+def _weighs_the_same(data: Bytes, start: int, end: int, octets: Bytes, table: int) -> int:
+    """Whether a text in UTF-8 has the literal's weights; their tables begin at ``octets[table]``."""
+    for level in range(_word(octets, table, 0)):
+        if not _is_same_level(data, start, end, octets, table, level):
+            return int64(0)
+    return int64(1)
+
+
+@compiled
+def _is_same_level(data: Bytes, start: int, end: int, octets: Bytes, table: int, level: int) -> int:
+    first = 2 + 3 * _word(octets, table, 0)
+    count = _word(octets, table, 1)
+    own, own_end = _word(octets, table, 2 + 3 * level), _word(octets, table, 3 + 3 * level)
+    pad = _word(octets, table, 4 + 3 * level) - 1
+    at = start
+    while at < end:
+        point, at = _character(data, at)
+        range_ = _range_of(octets, table, first, count, point)
+        if range_ < 0:
+            return int64(0)
+        place = _word(octets, table, first + 2 * count + range_)
+        for _ in range(level):
+            place += 1 + _word(octets, table, place)
+        for unit_at in range(place + 1, place + 1 + _word(octets, table, place)):
+            unit = _word(octets, table, unit_at)
+            if unit != (_word(octets, table, own) if own < own_end else pad):
+                return int64(0)
+            own += int64(own < own_end)
+    return int64(own == own_end)
+
+
+@compiled
+def _character(data: Bytes, at: int) -> tuple[int, int]:
+    """A code point in valid UTF-8, and the place of the next one."""
+    lead = int64(data[at])
+    if lead < 0x80:
+        return lead, at + 1
+    size = 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4
+    point = lead & (0xFF >> (size + 1))
+    for place in range(at + 1, at + size):
+        point = point << 6 | int64(data[place]) & 0x3F
+    return point, at + size
+
+
+@compiled
 def _compared(order: int, comparison: int) -> int:
     if comparison == _EQUAL:
         return int64(order == 0)
@@ -161,6 +233,10 @@ def _with_cell(
             while end > start and data[end - 1] == SPACE:
                 end -= 1
         return _compared(_order_of_octets(data, start, end, octets, other, other_end), comparison)
+    if op == COMPARE_WEIGHTS:
+        if kind == BYTES:
+            return UNREADABLE
+        return _compared(1 - _weighs_the_same(data, start, end, octets, other), comparison)
     if op == COMPARE_LABEL:
         if kind == INT:
             number, _ = read_long(data, start, end)

@@ -11,7 +11,7 @@ from schemas.view.condition import Condition, Op
 from schemas.view.table_view import RuleProblem, TableView, apply_view
 from schemas.view.view import View
 
-_TEXT_OPS = frozenset((Op.COMPARE_TEXT, Op.CRC_CELL))
+_TEXT_OPS = frozenset((Op.COMPARE_TEXT, Op.COMPARE_WEIGHTS, Op.CRC_CELL))
 _ALL_ROWS = Condition("", (), 0)
 
 

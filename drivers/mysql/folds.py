@@ -62,24 +62,40 @@ def _read_fold(connection: MySqlSession, charset: str, collation: str) -> Fold:
         text = f"CONVERT({point} USING {charset_name(charset)})"
         return f"COALESCE(HEX(WEIGHT_STRING({text} COLLATE {charset_name(collation)}{level})), '')"
 
+    found: dict[int, list[bytes]] = {}
+    rows: dict[str, list[bytes]] = {}  # most rows are the same
+    for first, text in read_rows(connection, weight, PLANES):
+        found.setdefault(first - first % PAGE, []).extend(_weights(text, rows))
+    sequences = read_sequences(connection, weight) if tailored else {}
+    return make_fold(
+        found,
+        {text: bytes.fromhex(digits) for text, digits in sequences.items()},
+        tailored=tailored,
+    )
+
+
+def read_rows(
+    connection: MySqlSession, weight: Callable[[str], str], planes: Iterable[int]
+) -> Iterable[tuple[int, str]]:
+    """A character and the weights of the 64 characters from it on, with commas between them, in their order.
+
+    ``weight`` gives the SQL for the weight of a text in UTF-32.
+    """
     row = ",".join(
         weight(f"CHAR(plane.d*65536+page.d*{PAGE}+part.d*{_POINTS}+{at} USING utf32)")
         for at in range(_POINTS)
     )
-    tables = f"{_digits(PLANES)} plane, {_digits(_HIGH)} page, {_digits(_LOW)} part"
-    found: dict[int, list[bytes]] = {}
-    rows: dict[str, list[bytes]] = {}  # most rows are the same
-    for plane, page, _, text in connection.query(
+    tables = f"{_digits(planes)} plane, {_digits(_HIGH)} page, {_digits(_LOW)} part"
+    for plane, page, part, text in connection.query(
         f"SELECT plane.d, page.d, part.d, CONCAT_WS(',',{row}) FROM {tables}"
         f" WHERE NOT {_SURROGATES} ORDER BY plane.d, page.d, part.d"
     ):
-        first = int(str(plane)) * 65536 + int(str(page)) * PAGE
-        found.setdefault(first, []).extend(_weights(text_of(text), rows))
-    sequences = _read_sequences(connection, weight) if tailored else {}
-    return make_fold(found, sequences, tailored=tailored)
+        first = int(str(plane)) * 65536 + int(str(page)) * PAGE + int(str(part)) * _POINTS
+        yield first, text_of(text)
 
 
-def _read_sequences(connection: MySqlSession, weight: Callable[[str], str]) -> Mapping[str, bytes]:
+def read_sequences(connection: MySqlSession, weight: Callable[[str], str]) -> Mapping[str, str]:
+    """The weights of all ``probes``; see ``read_rows``."""
     texts = probes()
     cells = "".join(text.encode("utf-32-be").hex().ljust(_CELL) for text in texts)
     place = f"(high.d*64+low.d)*{_CELL * _POINTS}"
@@ -90,13 +106,13 @@ def _read_sequences(connection: MySqlSession, weight: Callable[[str], str]) -> M
         for at in range(_POINTS)
     )
     row_count = -(-len(texts) // _POINTS)
-    found: list[bytes] = []
+    found: list[str] = []
     for _, _, text in connection.query(
         f"SELECT high.d, low.d, CONCAT_WS(',',{row}) FROM (SELECT _latin1'{cells}' AS t) given,"
         f" {_digits(range(row_count // 64 + 1))} high, {_digits(range(64))} low"
         f" WHERE high.d*64+low.d < {row_count} ORDER BY high.d, low.d"
     ):
-        found += map(bytes.fromhex, text_of(text).split(","))
+        found += text_of(text).split(",")
     return dict(zip(texts, found, strict=False))  # the last row is filled with empty texts
 
 

@@ -6,7 +6,8 @@
     DECIMAL                          comparisons with a literal number
     DATE, DATETIME                   comparisons with a literal of the same kind
     binary                           comparisons with literal bytes, CRC32
-    text                             = and <> with a literal; CRC32 of a text whose character set is a part of UTF-8
+    text                             = and <> with a literal, under a collation that is exact or was weighed;
+                                     CRC32 of a text whose character set is a part of UTF-8
     ENUM, SET                        = and <> with a label, or labels joined by commas, compared by their number
     any column                       IS NULL
 
@@ -18,12 +19,13 @@ A program is a list of ``Step``: the operation, its column, a comparison, a numb
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum, auto
+from functools import partial
 
-from schemas.sql.quoting import hex_bytes, quoted
+from schemas.sql.quoting import hex_bytes, quoted, string
 from schemas.table.charset import encode_text
 from schemas.table.collation_ids import exact_collation
 from schemas.table.structure import (
@@ -36,6 +38,7 @@ from schemas.table.structure import (
     TableSchema,
     TypeCode,
 )
+from schemas.view.collation import CollationWeights, step_octets
 from schemas.view.expression import (
     COMPARISONS,
     ColumnName,
@@ -84,6 +87,9 @@ class Op(Enum):
     COMPARE_DECIMAL = auto()
     COMPARE_OCTETS = auto()  # a column with bytes, byte by byte, then by length
     COMPARE_TEXT = auto()  # the same, only = and <>; ``number`` 1: without blanks at the end
+    COMPARE_WEIGHTS = (
+        auto()
+    )  # a text, only = and <>, with the weights of ``schemas.view.collation``
     COMPARE_LABEL = auto()  # a column with a label, or with ``number`` if the record has one
     NEVER_EQUAL = auto()  # a column that cannot have the literal's value
     IS_NULL_CELL = auto()
@@ -116,16 +122,43 @@ class Condition:
     depth: int
 
 
-def compile_condition(tree: Expression, table: TableSchema) -> Condition:
-    """The condition for rows of this table. Raises ``Refused``."""
-    part = _Compiler(table).condition(tree)
+def compile_condition(
+    tree: Expression, table: TableSchema, collations: Iterable[CollationWeights] = ()
+) -> Condition:
+    """The condition for rows of this table, whose source weighs texts as ``collations`` say. Raises ``Refused``."""
+    part = _Compiler(table, collations).condition(tree)
     return Condition(part.sql, part.steps, _depth(part.steps))
+
+
+def weighed_literals(tree: Expression, table: TableSchema) -> Mapping[int, frozenset[str]]:
+    """By the ids of their collations, the literals that ``compile_condition`` needs weights for."""
+    literals: dict[int, frozenset[str]] = {}
+    columns = {column.name.lower(): column for column in table.columns}
+    for pair in _comparisons(tree):
+        for one, other in (pair, pair[::-1]):
+            column = columns.get(one.name.lower()) if isinstance(one, ColumnName) else None
+            encoding = column.type.text if column is not None and column.type.is_text else None
+            if encoding is None or not isinstance(other, Text):
+                continue
+            if exact_collation(encoding.collation_id) is None:
+                others = literals.get(encoding.collation_id, frozenset())
+                literals[encoding.collation_id] = others | {other.text}
+    return literals
+
+
+def _comparisons(tree: Expression) -> Iterator[tuple[Expression, Expression]]:
+    if isinstance(tree, Operation):
+        if tree.name in COMPARISONS:
+            yield tree.operands[0], tree.operands[1]
+        for operand in tree.operands:
+            yield from _comparisons(operand)
 
 
 _OF_COLUMNS = frozenset(
     (
         *(Op.CELL, Op.CELL_UNSIGNED, Op.CRC_CELL, Op.IS_NULL_CELL, Op.NEVER_EQUAL),
         *(Op.COMPARE_DECIMAL, Op.COMPARE_OCTETS, Op.COMPARE_TEXT, Op.COMPARE_LABEL),
+        Op.COMPARE_WEIGHTS,
     )
 )
 _TAKES_TWO = frozenset((*_OF_SIGN.values(), Op.COMPARE, Op.AND, Op.OR))
@@ -159,8 +192,9 @@ class _Part:
 class _Compiler:
     """Compiles for one table."""
 
-    def __init__(self, table: TableSchema) -> None:
+    def __init__(self, table: TableSchema, collations: Iterable[CollationWeights]) -> None:
         self._table = table
+        self._collations = {one.collation_id: one for one in collations}
         self._places = {column.name.lower(): at for at, column in enumerate(table.columns)}
 
     def condition(self, tree: Expression) -> _Part:
@@ -210,7 +244,9 @@ class _Compiler:
         self, name: str, at: int, column: Column, literal: tuple[Literal, bool]
     ) -> _Part:
         value, is_negative = literal
-        compare = _comparer(column)
+        encoding = column.type.text if column.type.is_text else None
+        collation = self._collations.get(encoding.collation_id) if encoding is not None else None
+        compare = _comparer(column, collation)
         if compare is None:
             raise Refused(
                 f"{column.name} of type {column.type.code.name} in a comparison",
@@ -374,7 +410,9 @@ def _signed_literal(tree: Expression) -> tuple[Literal, bool] | None:
 # ---- a column and a literal ------------------------------------------------------------------------------
 
 
-def _comparer(column: Column) -> "Callable[[str, int, Column, Literal], _Part] | None":
+def _comparer(
+    column: Column, collation: CollationWeights | None
+) -> "Callable[[str, int, Column, Literal], _Part] | None":
     """The function that compares a column of this type with a literal, if there is one."""
     code = column.type.code
     if code is TypeCode.NEWDECIMAL:
@@ -384,7 +422,7 @@ def _comparer(column: Column) -> "Callable[[str, int, Column, Literal], _Part] |
     if code in LABELLED_CODES:
         return _label
     if code in STRING_CODES or code in BLOB_CODES:
-        return _text if column.type.is_text else _octets
+        return partial(_text, collation) if column.type.is_text else _octets
     return None
 
 
@@ -462,32 +500,45 @@ def _octets(name: str, at: int, column: Column, literal: Literal) -> _Part:
     return _compared(name, column, hex_bytes(literal.octets.hex()), step)
 
 
-def _text(name: str, at: int, column: Column, literal: Literal) -> _Part:
+def _text(
+    collation: CollationWeights | None, name: str, at: int, column: Column, literal: Literal
+) -> _Part:
     if not isinstance(literal, Text):
         raise _refused_beside(column, literal, "a text, such as 'paid'")
     if name not in ("=", "<>"):
         raise _refused_beside(column, literal, "=, <> or IN for texts")
     encoding = column.type.text
     assert encoding is not None, "a text column"
-    collation = exact_collation(encoding.collation_id)
-    if collation is None:
-        raise Refused(
-            f"{column.name} with a collation that calls different texts equal",
-            "a column with a _bin collation",
-        )
-    collation_name, pads = collation
+    exact = exact_collation(encoding.collation_id)
     encoded = encode_text(encoding.charset, literal.text)
-    if encoded is None:
+    if exact is not None and encoded is None:
         return _never(name, at, column)
-    step = Step(
-        Op.COMPARE_TEXT,
-        at,
-        COMPARISONS.index(name),
-        int(pads),
-        literal.text.rstrip(" ").encode() if pads else literal.text.encode(),
-    )
+    if exact is not None:
+        collation_name, pads = exact
+        octets = literal.text.rstrip(" ").encode() if pads else literal.text.encode()
+        step = Step(Op.COMPARE_TEXT, at, COMPARISONS.index(name), int(pads), octets)
+    else:
+        collation = _weighing(collation, column, literal.text)
+        collation_name, octets = collation.name, step_octets(collation, literal.text)
+        step = Step(Op.COMPARE_WEIGHTS, at, COMPARISONS.index(name), octets=octets)
+    assert encoded is not None, "weighed literals have a form"
     sql = f"_{encoding.charset} {hex_bytes(encoded.hex())} COLLATE {collation_name}"
     return _compared(name, column, sql, step)
+
+
+def _weighing(collation: CollationWeights | None, column: Column, literal: str) -> CollationWeights:
+    """The collation, if its weights suffice for this literal."""
+    shown = f"{column.name} beside {string(literal)}"
+    exact = "a column with a _bin collation"
+    if collation is None:
+        found = f"{column.name} with a collation that calls different texts equal"
+        raise Refused(found, f"{exact}, or the weights of the source's server")
+    if collation.problem:
+        raise Refused(f"{column.name} with {collation.name}, which {collation.problem}", exact)
+    if literal in collation.literals:
+        return collation
+    reason = dict(collation.unfit).get(literal)
+    raise Refused(f"{shown} under {collation.name}", reason or "a literal whose weights were read")
 
 
 def _label(name: str, at: int, column: Column, literal: Literal) -> _Part:

@@ -27,6 +27,7 @@ from schemas.table.structure import (
     TextEncoding,
     TypeCode,
 )
+from schemas.view.collation import CollationWeights
 from schemas.view.condition import Condition, compile_condition
 from schemas.view.expression import Refused, parse
 from schemas.view.view import Mask, MaskKind, Match, TableRule, View
@@ -89,7 +90,9 @@ def apply_view(view: View, table: TableSchema) -> TableView | None:
     columns = tuple(_columns(match, places))
     by_name = _unique(columns)
     masked = _masked(columns, by_name, rule, places)
-    return TableView(match.name, _condition(rule, table), masked, _key(masked, table))
+    return TableView(
+        match.name, _condition(rule, table, view.collations), masked, _key(masked, table)
+    )
 
 
 class _Places:
@@ -149,11 +152,13 @@ def _unique(columns: tuple[ViewColumn, ...]) -> dict[str, int]:
     return by_name
 
 
-def _condition(rule: TableRule, table: TableSchema) -> Condition | None:
+def _condition(
+    rule: TableRule, table: TableSchema, collations: tuple[CollationWeights, ...]
+) -> Condition | None:
     if not rule.where:
         return None
     try:
-        return compile_condition(parse(rule.where), table)
+        return compile_condition(parse(rule.where), table, collations)
     except Refused as refused:
         raise RuleProblem("where", refused.found, refused.wanted) from refused
 

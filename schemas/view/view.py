@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from schemas.table.table_filter import SYSTEM_DATABASES, TableFilter, stars
+from schemas.view.collation import CollationWeights
 
 SAME_NAME = "{database}.{table}"
 
@@ -98,9 +99,10 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The rules in their order."""
+    """The rules in their order, and how the source weighs the literals of their conditions."""
 
     rules: tuple[TableRule, ...]
+    collations: tuple[CollationWeights, ...] = ()
 
     def match(self, database: str, table: str) -> Match | None:
         """The rule that decides about a table; None if the table is not in the view."""
@@ -132,8 +134,9 @@ class View:
 
     def with_fingerprints(self, fingerprints: Mapping[str, str]) -> "View":
         """The view whose masks are computed with these secrets alone, by reference."""
-        return View(
-            tuple(
+        return replace(
+            self,
+            rules=tuple(
                 replace(
                     rule,
                     masks=tuple(
@@ -142,14 +145,14 @@ class View:
                     ),
                 )
                 for rule in self.rules
-            )
+            ),
         )
 
     @property
     def hash(self) -> str:
         """SHA-256 in hex: equal for equal views, whatever the order and spelling of their document.
 
-        It depends on the secrets' fingerprints, if the view has them.
+        It depends on the secrets' fingerprints and on weights, if the view has them.
         """
         fingerprints = {
             mask.secret: mask.fingerprint
@@ -158,6 +161,7 @@ class View:
             if mask.fingerprint
         }
         plain: list[object] = [*plain_view(self), *([fingerprints] if fingerprints else [])]
+        plain += [collation.hash for collation in self.collations]
         return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
 
