@@ -69,15 +69,7 @@ class TableFormat:
         """The records of all changes. ``orders``: of ``transactions``; None without transaction metadata."""
         changes = decoded(changes, rows, self.texts)
         arrays = self.arrays
-        size = kernel.measure(
-            changes.cells,
-            changes.lines,
-            self.width,
-            len(arrays.keys),
-            arrays.fixed_bytes,
-            rows.values.offsets,
-        )
-        out = np.empty(int(size) + 1, np.uint8)
+        out = np.empty(self._size(rows, changes), np.uint8)
         lines: Ints = np.empty(
             (RECORDS_OF_A_CHANGE_MAX * len(changes), kernel.LINE_WIDTH), np.int64
         )
@@ -102,6 +94,28 @@ class TableFormat:
         if status != json_values.OK:
             self._stop(rows, changes, int(count), int(status))
         return Encoded(out[:length], lines[:count])
+
+    def event_counts(self, rows: Rows, changes: Changes) -> Ints:
+        """How many events of Debezium each change is."""
+        changes = decoded(changes, rows, self.texts)
+        counts: Ints = np.empty(len(changes), np.int64)
+        kernel.count_events(
+            np.empty(self._size(rows, changes), np.uint8),
+            changes.payload,
+            changes.cells,
+            changes.lines,
+            self.arrays.keys,
+            self.arrays.fixed,
+            self.arrays.pieces,
+            counts,
+        )
+        return counts
+
+    def _size(self, rows: Rows, changes: Changes) -> int:
+        """An upper limit of the bytes that the records need."""
+        arrays = self.arrays
+        args = (changes.cells, changes.lines, self.width, len(arrays.keys))
+        return int(kernel.measure(*args, arrays.fixed_bytes, rows.values.offsets)) + 1
 
     def _stop(self, rows: Rows, changes: Changes, number: int, status: int) -> None:
         gtid = rows.gtid(int(changes.lines[number, RECORD]))

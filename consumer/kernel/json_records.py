@@ -372,6 +372,28 @@ def _put_keys(
 
 
 @compiled
+def count_events(
+    out: Bytes,
+    data: Bytes,
+    cells: Ints,
+    changes: Ints,
+    keys: Ints,
+    fixed: Bytes,
+    pieces: Ints,
+    counts: Ints,
+) -> None:
+    """How many events of Debezium each change is: two if it changes the key. ``out`` is for keys, as in ``encode``."""
+    places = np.empty(4, np.int64)
+    work = np.empty(WORK, np.uint64)
+    for number in range(len(changes)):
+        change = changes[number]
+        counts[number] = 1
+        if change[view.OP] == _UPDATE:
+            _put_keys(out, 0, data, cells, change, keys, fixed, pieces, places, work)
+            counts[number] = 2 if places[2] >= 0 else 1
+
+
+@compiled
 def encode(
     out: Bytes,
     data: Bytes,

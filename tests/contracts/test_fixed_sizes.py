@@ -51,6 +51,8 @@ FIXED = {
     "consumer/kernel/json_records.py last": OWN,
     "consumer/kernel/json_records.py places": OWN,
     "consumer/kernel/json_records.py work": "records",
+    "consumer/format/transactions.py state": OWN,
+    "consumer/format/transactions.py return": EMPTY,
     "consumer/kernel/digits.py return": "records",
     "consumer/format/table_format.py places": OWN,
     "consumer/format/table_format.py settings": OWN,

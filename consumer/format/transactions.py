@@ -1,0 +1,194 @@
+"""Debezium's transaction metadata: the order of each event in its source transaction, and the transaction topic.
+
+A change of the key is two events. Only events of the view count, so the numbers of a view have no gaps. All tables of a
+batch are numbered together, and ``OpenTransaction`` is what one batch leaves to the next. It is a value that the caller
+keeps with its position: the numbers do not depend on where batches end.
+
+Records of the topic have the seq of the first and of the last row. ``PART``: 0 the end of a transaction whose last row
+was not seen, 1 a begin, 2 an end. A source transaction without an event in the view has no records.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from consumer.format.connect_schema import schema_text, transaction_key, transaction_value
+from consumer.format.encoded import LINE_WIDTH, Encoded
+from consumer.format.table_format import TableFormat
+from consumer.kernel import json_transactions as kernel
+from consumer.kernel import walk
+from consumer.records.numbers import Ints
+from consumer.records.rows import Rows
+from consumer.view.changes import OP, RECORD, Changes
+
+_NUMBERS_BYTES_MAX = 128  # of a key and a value, and the room that a copy needs
+_READ = ord("r")
+
+Bytes = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """``id`` is the GTID, "" for none; ``counts`` the events so far of each table, by name in the view."""
+
+    id: str = ""
+    counts: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def total(self) -> int:
+        """The events so far."""
+        return sum(count for _, count in self.counts)
+
+
+@dataclass(frozen=True, slots=True)
+class TableChanges:
+    """The changes of one table in a batch. ``name``: database.table in the view."""
+
+    name: str
+    format: TableFormat
+    changes: Changes
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """``orders`` of each table's changes, for ``encode``; the records of the topic; the transaction open after them."""
+
+    orders: tuple[Ints, ...]
+    records: Encoded
+    after: OpenTransaction
+
+
+def number_events(
+    rows: Rows, tables: Sequence[TableChanges], before: OpenTransaction, *, schemas: bool = False
+) -> Numbered:
+    """The numbers of all changes of a batch. Rows of snapshots belong to no source transaction."""
+    names = sorted({table.name for table in tables} | {name for name, _ in before.counts})
+    events = _events(rows, tables, names)
+    fixed, pieces, places = _fixed(names, schemas=schemas)
+    first_id = np.frombuffer(before.id.encode() or b" ", np.uint8)
+    state: Ints = np.zeros(kernel.STATE, np.int64)
+    state[kernel.IS_OPEN] = state[kernel.IS_FIRST] = bool(before.id)
+    state[kernel.ID_STOP], state[kernel.TOTAL] = len(before.id.encode()), before.total
+    counted = dict(before.counts)
+    counts: Ints = np.array([counted.get(name, 0) for name in names], np.int64)
+    orders: Ints = np.empty((len(events), 2), np.int64)
+    limit = _records_max(rows, events)
+    lines: Ints = np.empty((limit, LINE_WIDTH), np.int64)
+    # an id twice, a byte as six at most; a table is in the end of a transaction that has an event of it
+    size = int(pieces[-1, 1]) + _NUMBERS_BYTES_MAX + 12 * max(len(before.id), _longest_id(rows))
+    tables_size = (len(events) + len(names)) * _longest(names)
+    out = np.empty(limit * size + tables_size + _NUMBERS_BYTES_MAX, np.uint8)
+    length, count = kernel.number_events(
+        out,
+        rows.values.payload,
+        rows.records,
+        events[:, : kernel.EVENT_WIDTH],
+        orders,
+        first_id,
+        state,
+        counts,
+        places,
+        fixed,
+        pieces,
+        lines,
+    )
+    return Numbered(
+        tuple(_orders_of(events, orders, at, table) for at, table in enumerate(tables)),
+        Encoded(out[:length], lines[:count]),
+        _after(rows, before, state, dict(zip(names, counts.tolist(), strict=True))),
+    )
+
+
+_TABLE_PLACE, _CHANGE = (
+    3,
+    4,
+)  # more columns of events: the place in ``tables``, the number of the change
+
+
+def _events(rows: Rows, tables: Sequence[TableChanges], names: Sequence[str]) -> Ints:
+    """The changes of all tables in the order of their records."""
+    parts = []
+    for place, table in enumerate(tables):
+        lines = table.changes.lines
+        own = np.flatnonzero(lines[:, OP] != _READ)
+        part = np.empty((len(own), kernel.EVENT_WIDTH + 2), np.int64)
+        part[:, kernel.EVENT_RECORD] = lines[own, RECORD]
+        part[:, kernel.EVENT_TABLE] = names.index(table.name)
+        part[:, kernel.EVENT_COUNT] = table.format.event_counts(rows, table.changes)[own]
+        part[:, _TABLE_PLACE], part[:, _CHANGE] = place, own
+        parts.append(part)
+    if not parts:
+        return np.empty((0, kernel.EVENT_WIDTH + 2), np.int64)
+    events: Ints = np.concatenate(parts)
+    return events[np.argsort(events[:, kernel.EVENT_RECORD], kind="stable")]
+
+
+def _orders_of(events: Ints, orders: Ints, place: int, table: TableChanges) -> Ints:
+    own = events[:, _TABLE_PLACE] == place
+    result: Ints = np.zeros((len(table.changes), 2), np.int64)
+    result[events[own, _CHANGE]] = orders[own]
+    return result
+
+
+def _records_max(rows: Rows, events: Ints) -> int:
+    """Each event may end a transaction and begin one; each last row ends one."""
+    return 2 * len(events) + int(np.count_nonzero(rows.column(walk.LAST))) + 1
+
+
+def _longest_id(rows: Rows) -> int:
+    if not len(rows):
+        return 0
+    return int((rows.column(walk.GTID_END) - rows.column(walk.GTID_START)).max())
+
+
+def _longest(names: Sequence[str]) -> int:
+    """The bytes of a table in the end of a transaction."""
+    return max((len(_quoted(name).encode()) for name in names), default=0) + _NUMBERS_BYTES_MAX
+
+
+def _after(
+    rows: Rows, before: OpenTransaction, state: Ints, counts: dict[str, int]
+) -> OpenTransaction:
+    if not state[kernel.IS_OPEN]:
+        return OpenTransaction()
+    octets = rows.values.payload[state[kernel.ID_START] : state[kernel.ID_STOP]].tobytes()
+    open_id = before.id if state[kernel.IS_FIRST] else octets.decode()
+    return OpenTransaction(open_id, tuple((name, n) for name, n in counts.items() if n))
+
+
+def _fixed(names: Sequence[str], *, schemas: bool) -> tuple[Bytes, Ints, Ints]:
+    """The fixed texts, the places of the pieces, and those of the names."""
+    key, value, tail = "{", "{", "}"
+    if schemas:
+        key, value = (
+            f'{{"schema":{schema_text(schema)},"payload":{{'
+            for schema in (transaction_key(), transaction_value())
+        )
+        tail = "}}"
+    texts = {
+        kernel.ID: key + '"id":',
+        kernel.ID_END: tail,
+        kernel.BEGIN: value + '"status":"BEGIN","id":',
+        kernel.BEGIN_COUNTS: ',"event_count":null,"data_collections":null',
+        kernel.END: value + '"status":"END","id":',
+        kernel.END_COUNT: ',"event_count":',
+        kernel.TABLES: ',"data_collections":[',
+        kernel.TABLE: '{"data_collection":',
+        kernel.TABLE_COUNT: ',"event_count":',
+        kernel.TS_MS: ',"ts_ms":',
+        kernel.TAIL: tail,
+    }
+    octets = bytearray()
+    places = []
+    for text in (*(texts[piece] for piece in range(kernel.PIECES)), *map(_quoted, names)):
+        places.append((len(octets), len(octets) + len(text.encode())))
+        octets += text.encode()
+    every: Ints = np.array(places, np.int64)
+    return np.frombuffer(bytes(octets), np.uint8), every[: kernel.PIECES], every[kernel.PIECES :]
+
+
+def _quoted(name: str) -> str:
+    return json.dumps(name, ensure_ascii=False)
