@@ -13,30 +13,30 @@ _ANSWERS: tuple[tuple[str, str], ...] = (
     (
         "where filter filters row_filter row_filters predicate predicates condition query binlog_filter"
         " snapshot_select_statement_overrides",
-        "nothing: Millrace has no filter of rows, it copies all rows of a table",
+        "`where` in a rule of `tables` of a publish task. An apply task copies all rows of a table",
     ),
     (
         "columns column column_filter column_list column_include_list column_exclude_list column_whitelist"
         " column_blacklist exclude_columns include_columns ignore_columns fields",
-        "nothing: Millrace has no filter of columns, it copies all columns of a table",
+        "`columns` in a rule of `tables` of a publish task. An apply task copies all columns of a table",
     ),
     (
         "mask masks masking column_mask column_mask_hash redact anonymize hash_columns truncate_columns encrypt",
-        "nothing: Millrace changes no value. `exclude` leaves out a whole table",
+        "`mask` in a rule of `tables` of a publish task. An apply task changes no value",
     ),
     (
         "route routes routing route_rules rename renames rewrite mapping table_mapping table_map schema_map"
         " replicate_rewrite_db target_table target_tables target_database target_schema collection_name_format"
         " table_name_format",
-        "nothing: Millrace does not rename. A table keeps its database and name on the target",
+        "`to` in a rule of `tables` of a publish task. On a target set, a table keeps its database and name",
     ),
     (
         "topics topic_prefix topic_per_table topic_naming_strategy topic_name_format table_topic topic_template",
-        "`topic`: one topic for all tables of a set. There are no topics per table",
+        "`topics` of a publish task: a topic for each table. A capture task writes one `topic` for a whole set",
     ),
     (
         "shards shard shard_merge shard_mode sharding is_sharding",
-        "nothing: Millrace merges no shards",
+        "`merge: true` in rules of `tables` of a publish task, for topics. Millrace merges no shards on a target set",
     ),
     (
         "tables table table_list table_include_list table_whitelist do_tables database databases"
@@ -55,13 +55,14 @@ _ANSWERS: tuple[tuple[str, str], ...] = (
     (
         "output output_format value_format key_format value_converter key_converter encoding serializer"
         " value_serializer key_serializer serialization json avro protobuf codec protocol envelope flatten",
-        "nothing: records are Avro, always in the layout of docs/record.md. There is no other format",
+        "`records` of a publish task: debezium-json or json. A set topic has Avro, always in the layout of"
+        " docs/record.md",
     ),
     (
         "sink sinks source sources destination connector connector_class connectors plugin type engine"
         " mode_of_sink",
-        "`kind`: capture (a set to a Kafka topic) or apply (a topic to a set). There are no other"
-        " sources and sinks",
+        "`kind`: capture (a set to a Kafka topic), apply (a topic to a set) or publish (a topic to topics for"
+        " subscribers). There are no other sources and sinks",
     ),
     (
         "transforms transform transformations smt script scripts udf expression expressions javascript"
@@ -123,11 +124,12 @@ _ANSWERS: tuple[tuple[str, str], ...] = (
     (
         "partitions partition num_partitions partition_count partition_key partitioner"
         " message_key_columns message_key",
-        "nothing: a topic has one partition, so that its order is the source's commit order",
+        "`partitions` and `partition_by` of a publish task. A set topic has one partition, so that its order is the"
+        " source's commit order",
     ),
     (
         "replication_factor topic_creation topic_config retention retention_ms min_insync_replicas",
-        "`topic_settings` of a capture task",
+        "`topic_settings` of a capture or publish task",
     ),
     (
         "ddl skip_ddl include_schema_changes schema_changes schema_evolution auto_evolve auto_create"
@@ -138,13 +140,13 @@ _ANSWERS: tuple[tuple[str, str], ...] = (
     (
         "skipped_operations operations ops only_operations skip_deletes ignore_delete event_types delete_enabled"
         " soft_delete tombstones_on_delete tombstones truncate_enabled",
-        "nothing: inserts, updates and deletes are all copied",
+        "`tombstones` in `records` of a publish task. Inserts, updates and deletes are all copied",
     ),
     (
         "decimal_handling_mode time_precision_mode binary_handling_mode bigint_unsigned_handling_mode"
         " time_zone timezone"
         " connection_timezone database_connectiontimezone",
-        "nothing: values have the types of docs/record.md",
+        "`decimal`, `time`, `binary` and `bigint_unsigned` in `records` of a publish task",
     ),
     (
         "errors_tolerance error_policy on_error errors error_handling dead_letter_queue dlq"

@@ -6,7 +6,7 @@ So a dot or a hyphen is always of the pattern itself, and ``{database}.{table}``
 
 from collections.abc import Iterator
 
-from schemas.documents.model import CaptureTask, PublishTask, TaskDocument
+from schemas.documents.model import CaptureTask, OnChange, PublishTask, TaskDocument
 from schemas.view.view import places_of
 
 _PLACE = ""  # a token for one or more characters of a name
@@ -18,7 +18,10 @@ def written_topics(task: TaskDocument) -> tuple[str, ...]:
         return (task.output.topic,)
     if not isinstance(task, PublishTask):
         return ()
-    own = (task.topics.pattern_of(task.name), task.progress_topic, task.format.transaction_topic)
+    pattern = task.topics.pattern_of(task.name)
+    own = [pattern, task.progress_topic, task.format.transaction_topic]
+    if task.on_change is OnChange.NEW_TOPICS:
+        own.append(f"{pattern}.{{version}}")  # such as .v2
     return tuple(name for name in own if name)
 
 

@@ -493,22 +493,22 @@ def test_capture_task_chooses_compression_and_idle_records() -> None:
 
 # as authors of documents for Debezium, DM, Maxwell, replica filters or a sink write them
 FOREIGN = {
-    "where": "no filter of rows",
-    "columns": "no filter of columns",
-    "column.exclude.list": "no filter of columns",
-    "mask": "changes no value",
-    "route": "does not rename",
-    "topic.prefix": "one topic for all tables",
+    "where": "`where` in a rule",
+    "columns": "`columns` in a rule",
+    "column.exclude.list": "`columns` in a rule",
+    "mask": "`mask` in a rule",
+    "route": "`to` in a rule",
+    "topic.prefix": "`topics` of a publish task",
     "tables": "`include`",
     "table.include.list": "`include`",
     "replicate-ignore-table": "`exclude`",
-    "value.converter": "always in the layout",
+    "value.converter": "`records` of a publish task",
     "sink": "`kind`",
     "transforms": "does not transform",
     "server.id": "derives its server id",
     "snapshot.mode": "`start: load`",
     "tasks.max": "`lanes`",
-    "partitions": "one partition",
+    "partitions": "has one partition",
     "shards": "merges no shards",
 }
 
