@@ -4,15 +4,15 @@ The dry run makes a Kafka transaction without records and aborts it, under its o
 fences no task. The broker only says whether it would create a topic. Tables are those of the set topic's last records.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from consumer.checks.outputs import Outputs, outputs_of
 from consumer.topic.structures import topic_tables
 from drivers.kafka.acls import Grants, publish_acls
 from drivers.kafka.names import check_id
-from drivers.kafka.partitions import Topics
+from drivers.kafka.partitions import Place, Topics
 from drivers.kafka.producer import WRITING, TransactionalProducer
-from drivers.kafka.reader import READING
+from drivers.kafka.reader import READING, Ends
 from drivers.kafka.topic import TopicAdmin
 from millrace.checks.requirement import Area, Requirement, Subject, shortened
 from millrace.checks.retention import judge_retention
@@ -37,7 +37,7 @@ def check_source(task: PublishTask, *, pause_s: float) -> Iterator[Requirement]:
 
 
 def check_outputs(task: PublishTask) -> Iterator[Requirement]:
-    """The view and the topics: MR-5201, MR-4113, MR-3020, and the errors of a writer."""
+    """The view and the topics: MR-5201, MR-4113, MR-3102, and the errors of a writer."""
     subject = Subject(Area.KAFKA, f"topics of {task.name}")
     outputs = outputs_of(task, topic_tables(task.source))
     yield from judge_view(subject, outputs)
@@ -60,10 +60,12 @@ def judge_view(subject: Subject, outputs: Outputs) -> Iterator[Requirement]:
 def _check_topics(subject: Subject, task: PublishTask, outputs: Outputs) -> Iterator[Requirement]:
     """The output topics that exist, and whether the broker would create the others."""
     names = [task.progress_topic, *outputs.topics]
-    shapes = Topics(task.source.brokers, errors=WRITING).shapes(names)
-    wanted = task.topics.partitions
-    counts = {name: shapes[name].partition_count for name in outputs.topics if name in shapes}
-    yield judge_partitions(subject, counts, wanted=wanted)
+    topics = Topics(task.source.brokers, errors=WRITING)
+    shapes = topics.shapes(names)
+    existing = [(name, shapes[name].partition_count) for name in outputs.topics if name in shapes]
+    places = [(name, partition) for name, count in existing for partition in range(count)]
+    has_run = task.progress_topic in shapes
+    yield judge_existing(subject, topics.ends(places), has_run=has_run)
     settings = task.topics.settings
     options = TopicOptions(
         replication_factor=settings.replication_factor,
@@ -83,17 +85,19 @@ def _check_topics(subject: Subject, task: PublishTask, outputs: Outputs) -> Iter
         yield subject.ok("creation", f"the broker would create {missing}")
 
 
-def judge_partitions(subject: Subject, counts: dict[str, int], *, wanted: int) -> Requirement:
-    """MR-3020 if output topics that exist have another number of partitions than the document says."""
-    few = [f"{name} has {count}" for name, count in counts.items() if count != wanted]
-    if few:
-        return subject.warn(
-            "MR-3020",
-            "partitions",
-            found=shortened(few),
-            wanted=f"{wanted} (`partitions`), unless the task has changed it",
+def judge_existing(subject: Subject, ends: Mapping[Place, Ends], *, has_run: bool) -> Requirement:
+    """MR-3102 if output topics have records of others. ``has_run``: the task has progress, so they may be its own."""
+    what = "existing topics"
+    written = list(dict.fromkeys(topic for (topic, _), end in ends.items() if end.high > 0))
+    if written and not has_run:
+        return subject.fail(
+            "MR-3102",
+            what,
+            found=f"records in {shortened(written)}",
+            wanted="topics without records",
         )
-    return subject.ok("partitions", f"{wanted}, in {counted(len(counts), 'topic')} that exist")
+    count = counted(len({topic for topic, _ in ends}), "output topic")
+    return subject.ok(what, f"{count}, of the task" if has_run else f"{count}, without records")
 
 
 def _dry_run(subject: Subject, task: PublishTask) -> Requirement:

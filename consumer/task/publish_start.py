@@ -75,8 +75,10 @@ def first_position(task: PublishTask, topic: TopicIdentity, documents: Documents
 
 def _ask_for_rows(task: PublishTask, snapshot: str, documents: Documents) -> None:
     capture = documents.capture_task_of(task)
-    patterns = tuple(dict.fromkeys(rule.source for rule in task.view.rules))
     request = SnapshotRequest(
-        snapshot, patterns, by=f"publish task {task.name}", at_ms=time.time_ns() // 1_000_000
+        snapshot,
+        task.snapshot_tables,
+        by=f"publish task {task.name}",
+        at_ms=time.time_ns() // 1_000_000,
     )
     documents.change_snapshots(capture.name, lambda before: before.added(request))

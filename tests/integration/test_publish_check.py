@@ -1,23 +1,24 @@
-"""`millrace check` of a publish task on a real broker, with the printed rights and without one of them."""
+"""`millrace check` of a publish task on a real broker, and the rights that it needs there."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from consumer.checks.publish import check_outputs, check_source
 from consumer.topic.structures import topic_tables
 from deploy.servers import KafkaServer
-from drivers.kafka.acls import Resource, publish_acls
 from millrace.checks.requirement import Level, Requirement
 from millrace.cli import run
+from millrace.errors import MillraceError
 from schemas.documents import Brokers, PublishTask, TopicAddress, plain_task, yaml_from_plain
 from schemas.table.structure import Column, ColumnType, TableSchema, TypeCode
 from schemas.view.view import TableRule, View
 from tests.kit.apply.topic import RecordStream, TopicWriter
 from tests.kit.kafka_topics import make_topic
+from tests.kit.publish.local import LocalPublisher
 from tests.kit.secure_kafka import SecureKafka
 
 ORDERS = TableSchema(
@@ -68,36 +69,65 @@ def test_publish_task_is_checked_without_a_trace(kafka: KafkaServer) -> None:
     assert not [name for name in client.list_topics(timeout=30).topics if task.name in name]
 
 
-def test_unsuitable_view_and_partitions_are_found(kafka: KafkaServer) -> None:
+def test_unsuitable_view_and_records_of_others_are_found(kafka: KafkaServer) -> None:
     """By the codes that a run of the task reports."""
     writer = _written(kafka.bootstrap)
     wrong = _task(writer, Brokers(kafka.bootstrap), TableRule("shop.*", drop=("nte",)))
     assert "tables[0].columns.drop" in _failed(check_outputs(wrong))["MR-5201"].found
     task = _task(writer, Brokers(kafka.bootstrap), TableRule("shop.*"))
     client = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    make_topic(client, f"{task.name}.shop.orders", partition_count=3)
-    codes = {one.code for one in check_outputs(task) if one.level is Level.WARN}
-    assert codes == {"MR-3020"}
+    topic = f"{task.name}.shop.orders"
+    make_topic(client, topic, partition_count=3)
+    assert _failed(check_outputs(task)) == {}
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    producer.produce(topic, b"of others", partition=2)
+    producer.flush(30)
+    assert topic in _failed(check_outputs(task))["MR-3102"].found
 
 
-def test_printed_rights_are_enough_to_check_a_publish_task(
+def _printed(task: PublishTask, folder: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """The commands of `millrace acl print`."""
+    path = folder / "task.yaml"
+    path.write_text(yaml_from_plain(plain_task(task)))
+    capsys.readouterr()
+    assert run(["acl", "print", "-f", str(path)]) == 0
+    return capsys.readouterr().out.splitlines()
+
+
+def test_printed_rights_are_enough_to_check_and_publish(
     secure_kafka: SecureKafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Rights on topics and transactional IDs are given by their first part."""
+    """Rights on topics and transactional IDs are given by their first part. More partitions need Alter."""
     writer = _written(secure_kafka.server.bootstrap)
     task = _task(writer, secure_kafka.brokers(), TableRule("shop.*"))
-    path = tmp_path / "task.yaml"
-    path.write_text(yaml_from_plain(plain_task(task)))
-    assert run(["acl", "print", "-f", str(path)]) == 0
-    commands = capsys.readouterr().out.splitlines()
+    commands = _printed(task, tmp_path, capsys)
     for command in commands:
         secure_kafka.kafka_acls(command)
+    assert _failed(check_outputs(task)) == {}
+    publisher = LocalPublisher()
+    publisher.run(task)
     assert _failed(check_outputs(task)) == {}
     (command,) = [one for one in commands if "--transactional-id" in one]
     secure_kafka.kafka_acls(command, removes=True)
     assert command in _failed(check_outputs(task))["MR-7011"].fix
-    assert run(["acl", "print", "-f", str(path), "--json"]) == 0
-    listed = json.loads(capsys.readouterr().out)
-    assert [one["is_prefix"] for one in listed if one["resource"] == Resource.TRANSACTIONAL_ID] == [
-        any(acl.is_prefix for acl in publish_acls(task))
-    ]
+    with pytest.raises(MillraceError) as refused:
+        publisher.run(task)
+    assert refused.value.code == "MR-7011"
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("number", range(3), ids=["set-topic", "outputs", "progress"])
+def test_publish_task_needs_its_rights_on_topics(
+    secure_kafka: SecureKafka, tmp_path: Path, capsys: pytest.CaptureFixture[str], number: int
+) -> None:
+    """Without Read, Write or Create on one of them, a run is refused with the code of a missing right."""
+    writer = _written(secure_kafka.server.bootstrap)
+    task = _task(writer, secure_kafka.brokers(), TableRule("shop.*"))
+    commands = _printed(task, tmp_path, capsys)
+    for command in commands:
+        secure_kafka.kafka_acls(command)
+    on_topics = [one for one in commands if " --topic " in one]
+    secure_kafka.kafka_acls(on_topics[number], removes=True)
+    with pytest.raises(MillraceError) as refused:
+        LocalPublisher().run(task)
+    assert refused.value.code == "MR-7010"
