@@ -128,7 +128,11 @@ def _names(value: object) -> tuple[tuple[str, str], ...]:
     return _pairs(value, column, "a mapping of names and new names, such as {mail: email}")
 
 
-@described(type="object", additionalProperties={"type": ["string", "integer"]}, minProperties=1)
+@described(
+    type="object",
+    additionalProperties={"oneOf": [{"type": "string"}, {"type": "integer"}]},
+    minProperties=1,
+)
 def _constants(value: object) -> tuple[tuple[str, str | int], ...]:
     return _pairs(value, _constant, "a mapping of columns and values, such as {shard: '{1}'}")
 
