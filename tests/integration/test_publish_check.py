@@ -136,7 +136,7 @@ def test_view_is_compared_before_a_task_is_created(shell: Shell, kafka: KafkaSer
         eventually(lambda: "RUNNING" in shell("status", good.name), what="the driver runs it")
         shell("task", "pause", good.name)
         assert "paused by" in shell("status", good.name)
-    assert "publish" in shell("history", good.name)
+    assert "task create" in shell("task", "history", good.name)
     shell("task", "delete", good.name)
 
 
