@@ -8,7 +8,7 @@
     UNSENT              nothing until the next instance aborts it                        Retryable
 
 Markers take an offset; some are written twice. The real code runs over ``patched``.
-Not done here: compaction, elections, time.
+A test may remove records: ``lows``, or an ``Entry`` without record. Not done here: elections, time.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -63,6 +63,8 @@ class ModelBroker:
     topics: dict[str, int] = field(default_factory=dict)
     logs: dict[Place, list[Entry]] = field(default_factory=dict)
     instances: dict[str, object] = field(default_factory=dict)
+    lows: dict[Place, int] = field(default_factory=dict)  # 0 where nothing was removed
+    ids: dict[str, str] = field(default_factory=dict)  # of topics; else their names
 
     def settings(self) -> Settings:
         """None."""
@@ -108,9 +110,13 @@ class ModelTopics(Topics):
         self._broker = _broker(brokers)
 
     def shapes(self, names: Collection[str]) -> Mapping[str, TopicShape]:
-        """The ID of a topic is its name."""
-        topics = self._broker.topics
-        return {name: TopicShape(name, topics[name], True) for name in names if name in topics}
+        """All partitions have leaders."""
+        topics, ids = self._broker.topics, self._broker.ids
+        return {
+            name: TopicShape(ids.get(name, name), topics[name], True)
+            for name in names
+            if name in topics
+        }
 
     def create(self, topics: Mapping[str, int], *, replicas: int, config: dict[str, str]) -> None:
         """Unless they exist."""
@@ -121,9 +127,12 @@ class ModelTopics(Topics):
         self._broker.topics[name] = max(self._broker.topics[name], count)
 
     def ends(self, places: Collection[Place]) -> Mapping[Place, Ends]:
-        """Nothing is ever removed."""
-        broker = self._broker
-        return {place: Ends(0, broker.stable(place), len(broker.log(place))) for place in places}
+        """As the log is."""
+        broker, lows = self._broker, self._broker.lows
+        return {
+            place: Ends(lows.get(place, 0), broker.stable(place), len(broker.log(place)))
+            for place in places
+        }
 
     def stable_ends(self, places: Collection[Place]) -> Mapping[Place, int]:
         """The ends of readers."""
@@ -147,6 +156,7 @@ class ModelReader(PartitionsReader):
         for place, (start, stop) in ranges.items():
             if stop > self._broker.stable(place):
                 raise Retryable("MR-3001", "no record comes")
+            assert start >= self._broker.lows.get(place, 0), f"{place} at {start}"
             for entry in self._broker.log(place)[start:stop]:
                 if entry.record is not None and not (entry.is_aborted and self._is_committed):
                     note(place, entry.record)

@@ -1,0 +1,183 @@
+"""The start of a slot on a model of Kafka: which ends of a partition it believes, and which stop the task."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from consumer.publish.mark import Definition, Mark, Position, Tail
+from consumer.publish.slot import Slot
+from drivers.kafka.partitions import HeaderedRecord, Place
+from millrace.errors import Fatal, Fenced, MillraceError
+from tests.kit.publish.model import Entry, ModelBroker, patched
+from tests.kit.publish.rig import SlotRig
+
+PLACE: Place = ("t.t1", 0)
+Change = Callable[[ModelBroker], object]
+
+
+@pytest.fixture
+def rig() -> Iterator[SlotRig]:
+    """A task on the model. Its first owner wrote 100 records, the last 50 of them after its last mark."""
+    rig = SlotRig("model", "t")
+    rig.brokers = ModelBroker(Random(1))
+    with patched():
+        rig.start(7)
+        slot = rig.open()
+        rig.feed(slot, 100, step=50)
+        slot.discard()
+        yield rig
+
+
+def _broker(rig: SlotRig) -> ModelBroker:
+    assert isinstance(rig.brokers, ModelBroker)
+    return rig.brokers
+
+
+def _marked(rig: SlotRig) -> Tail:
+    """What the mark has of the partition: the first 50 records of the task."""
+    broker = _broker(rig)
+    mark = Mark.of(
+        [
+            (entry.record.key or b"", entry.record.value or b"")
+            for entry in broker.logs["t.progress", 0]
+            if entry.record and entry.record.value and entry.record.key
+        ]
+    )
+    return mark.tails[PLACE]
+
+
+def _open(rig: SlotRig) -> Slot:
+    rig.start(8)
+    return rig.open(epoch=8)
+
+
+def _abort(broker: ModelBroker) -> None:
+    for entry in broker.logs[PLACE]:
+        entry.is_aborted |= entry.record is not None and int(entry.record.headers["seq"]) > 50
+
+
+def _compact(broker: ModelBroker) -> None:
+    broker.logs[PLACE] = [
+        Entry(None) if entry.record and int(entry.record.headers["seq"]) > 50 else entry
+        for entry in broker.logs[PLACE]
+    ]
+
+
+def _with_headers(broker: ModelBroker, **headers: bytes) -> None:
+    log = broker.logs[PLACE]
+    log.append(Entry(HeaderedRecord(len(log), b"", b"", headers)))
+
+
+OURS = {"task": b"t", "seq": b"101", "part": b"0"}
+
+
+def test_records_after_the_mark_are_the_truth(rig: SlotRig) -> None:
+    """The slot reads again what the mark does not have, and numbers continue."""
+    before = _marked(rig)
+    slot = _open(rig)
+    tail = slot.mark.tails[PLACE]
+    assert (tail.n > before.n, slot.position.seq, tail.seq) == (True, 50, 100)
+    rig.feed(slot, 120)
+    slot.close()
+    last = _broker(rig).logs[PLACE][-2].record
+    assert last is not None
+    assert int(last.headers["seq"]) == 118
+
+
+def test_aborted_records_after_the_mark_change_nothing(rig: SlotRig) -> None:
+    """Also in a compacted topic, where a reader of aborted records still sees them."""
+    before = _marked(rig)
+    _abort(_broker(rig))
+    rig.config = {"cleanup.policy": "compact"}
+    tail = _open(rig).mark.tails[PLACE]
+    assert tail == replace(before, end=len(_broker(rig).logs[PLACE]))
+
+
+def test_repeated_marker_after_the_mark_is_no_record(rig: SlotRig) -> None:
+    """One offset more, in a compacted topic."""
+    broker = _broker(rig)
+    before = _marked(rig)
+    del broker.logs[PLACE][before.end :]
+    broker.logs[PLACE].append(Entry(None))
+    rig.config = {"cleanup.policy": "compact"}
+    assert _open(rig).mark.tails[PLACE] == replace(before, end=before.end + 1)
+
+
+def test_retention_that_leaves_the_last_record_is_no_loss(rig: SlotRig) -> None:
+    """The tail is its headers."""
+    broker = _broker(rig)
+    broker.lows[PLACE] = len(broker.logs[PLACE]) - 2
+    assert _open(rig).mark.tails[PLACE].seq == 100
+
+
+def test_partition_emptied_at_its_mark_is_believed(rig: SlotRig) -> None:
+    """Nothing came after the mark."""
+    broker = _broker(rig)
+    before = _marked(rig)
+    del broker.logs[PLACE][before.end :]
+    broker.lows[PLACE] = before.end
+    assert _open(rig).mark.tails[PLACE] == before
+
+
+@pytest.mark.parametrize(
+    ("change", "branch", "code"),
+    [
+        (lambda broker: broker.lows.update({PLACE: len(broker.logs[PLACE])}), Fatal, "MR-3104"),
+        (_compact, Fatal, "MR-3104"),
+        (lambda broker: broker.logs[PLACE].clear(), Fatal, "MR-3105"),
+        (lambda broker: broker.logs[PLACE].pop(-3), Fatal, "MR-3105"),
+        (lambda broker: broker.ids.update({"t.t1": "another"}), Fatal, "MR-3103"),
+        (lambda broker: broker.topics.pop("t.t1"), Fatal, "MR-3103"),
+        (_with_headers, Fatal, "MR-3102"),
+        (lambda broker: _with_headers(broker, **OURS, n=b"x", epoch=b"7"), Fatal, "MR-3102"),
+        (
+            lambda broker: _with_headers(broker, **OURS | {"task": b"u"}, n=b"1", epoch=b"7"),
+            Fatal,
+            "MR-3102",
+        ),
+        (lambda broker: _with_headers(broker, **OURS, n=b"99", epoch=b"9"), Fenced, "MR-3010"),
+        (lambda broker: _with_headers(broker, **OURS, n=b"99", epoch=b"7"), Fatal, "MR-3105"),
+    ],
+    ids=[
+        "emptied",
+        "compacted",
+        "truncated",
+        "a record less",
+        "recreated",
+        "deleted",
+        "no headers",
+        "no number",
+        "another task",
+        "greater epoch",
+        "a gap",
+    ],
+)
+def test_end_that_proves_nothing_stops_the_task(
+    rig: SlotRig, change: Change, branch: type[MillraceError], code: str
+) -> None:
+    """Each with its own code."""
+    rig.config = {"cleanup.policy": "compact"}
+    rig.start(8)
+    change(_broker(rig))
+    with pytest.raises(branch) as raised:
+        rig.open(epoch=8)
+    assert raised.value.code == code
+
+
+def test_mark_survives_its_records() -> None:
+    """Every field, with names that contain the separator of others. A former slot has no position."""
+    mark = Mark(
+        epoch=7,
+        slots=3,
+        position=Position(5, 9, "gtid", "id", {4: 2}),
+        definitions=(Definition(0, '{"a": 1}'), Definition(5, "ä")),
+        tails={("a.b-c_d", 11): Tail("id", 5, 4, 3, 2), ("a", 0): Tail("", 0)},
+    )
+    records = [(key, value) for key, value in mark.records().items() if value is not None]
+    assert Mark.of(records) == mark
+    assert [key for key, value in Mark().records().items() if value is None] == [
+        b"progress",
+        b"schemas",
+    ]
