@@ -50,6 +50,7 @@ class SlotLimits:
     retry_backoff_ms: int = 1000
     transaction_timeout_ms: int = 60_000
     publish_timeout_s: float = 20.0
+    ask_timeout_s: float = 10.0  # one question about topics or their ends
     stable_timeout_s: float = 10.0
     audit_timeout_s: float = 30.0
     # the position of a task whose topic has no rows for it is stored at most this often
@@ -104,7 +105,7 @@ class Outputs:
 
     def __init__(self, order: TaskOrder) -> None:
         self._order, self._limits = order, order.limits
-        self.topics = Topics(order.brokers, errors=WRITING)
+        self.topics = Topics(order.brokers, errors=WRITING, timeout_s=order.limits.ask_timeout_s)
         self.reader = PartitionsReader(order.brokers, errors=WRITING)
 
     def close(self) -> None:

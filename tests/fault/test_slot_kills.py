@@ -16,11 +16,12 @@ from consumer.publish.slot import Slot
 from deploy.servers import KafkaServer
 from drivers.kafka.access import GivenAccess
 from drivers.kafka.names import transactional_id
+from millrace import faults
 from millrace.errors import Fenced, MillraceError, Retryable
 from tests.kit.faults.campaign import POINTS
 from tests.kit.faults.late_requests import Identity, debug_log, end_late
 from tests.kit.publish.process import launch
-from tests.kit.publish.rig import SlotRig, position
+from tests.kit.publish.rig import PATIENT, SlotRig, position
 from tests.kit.waiting import PATIENCE_S, eventually, is_stopped
 
 OF_SLOTS = [point for point in POINTS if point.startswith("slot.")]
@@ -43,9 +44,20 @@ def rig(kafka: KafkaServer, request: pytest.FixtureRequest) -> SlotRig:
     return SlotRig(kafka.bootstrap, f"{name}-{time.time_ns()}", slots=2, partitions=2)
 
 
-def _fault(point: str) -> str:
+def _kill_at(rig: SlotRig, point: str, number: int, folder: Path) -> None:
+    """A run that ends at the point. One that a busy broker ends before is repeated, as a supervisor does."""
     name = point.removeprefix("slot.")
-    return f"{point}:kill@{4 if name in IN_STREAM else 1}"
+    fault = f"{point}:kill@{4 if name in IN_STREAM else 1}"
+    backoff_ms = 1 if point == slots.BEFORE_RENEW else 1000
+    log, seq = folder / point, number * STEP
+
+    def is_killed() -> bool:
+        process = launch(rig, epoch=number, seq=seq, fault=fault, log=log, backoff_ms=backoff_ms)
+        status = process.wait(PATIENCE_S)
+        assert status != 0 or log.read_text().startswith("Retryable"), (fault, log.read_text())
+        return status == -signal.SIGKILL
+
+    eventually(is_killed, what=f"killed at {point}")
 
 
 @pytest.mark.guarantee("complete")
@@ -62,10 +74,7 @@ def test_slots_killed_at_every_point_repeat_no_record(
     """Each run meets new topics. The next one continues from the mark; a partition leaves out what it has."""
     rig.era = STEP
     for number, point in enumerate(points, start=1):
-        backoff_ms = 1 if point == slots.BEFORE_RENEW else 1000
-        log, fault, seq = tmp_path / point, _fault(point), number * STEP
-        process = launch(rig, epoch=number, seq=seq, fault=fault, log=log, backoff_ms=backoff_ms)
-        assert process.wait(PATIENCE_S) == -signal.SIGKILL, (point, log.read_text())
+        _kill_at(rig, point, number, tmp_path)
     with rig.running(len(points) + 1) as opened:
         for slot in opened:
             rig.feed(slot, len(points) * STEP)
@@ -147,3 +156,41 @@ def test_late_request_that_tears_a_transaction_loses_nothing(
     with rig.running(8) as opened:
         rig.feed(opened[0], 200)
     rig.assert_exact(200)
+
+
+@pytest.mark.chaos
+def test_frozen_broker_is_retried_at_every_step_of_a_slot(new_kafka: KafkaServer) -> None:
+    """Retryable in bounded time. The broker executes the requests later, and each record is there once."""
+    rig = SlotRig(new_kafka.bootstrap, "frozen", partitions=2)
+    points = (slots.BEFORE_BEGIN, slots.BEFORE_COMMIT, slots.AFTER_COMMIT)
+    for number, point in enumerate(points, start=1):
+        rig.limits = PATIENT
+        rig.start(number)
+        rig.limits = replace(PATIENT, publish_timeout_s=15.0, audit_timeout_s=15.0)
+        slot = rig.open(epoch=number)
+        rig.feed(slot, slot.position.seq + 60, step=20)
+        slot.verify()
+        paused: list[str] = []
+
+        def freeze(name: str, point: str = point, paused: list[str] = paused) -> None:
+            if name == point and not paused:
+                new_kafka.pause()
+                paused.append(name)
+
+        begun_s = time.monotonic()
+        try:
+            with faults.watched(freeze), pytest.raises(Retryable) as raised:
+                _feed_and_verify(rig, slot)
+        finally:
+            new_kafka.resume()
+        assert (raised.value.code, paused) == ("MR-3001", [point])
+        assert time.monotonic() - begun_s < PATIENCE_S
+    rig.limits = PATIENT
+    with rig.running(9) as (slot,):
+        rig.feed(slot, 300)
+    rig.assert_exact(300)
+
+
+def _feed_and_verify(rig: SlotRig, slot: Slot) -> None:
+    rig.feed(slot, slot.position.seq + 20, step=20)
+    slot.verify()

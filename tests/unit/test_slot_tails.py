@@ -36,7 +36,7 @@ def _broker(rig: SlotRig) -> ModelBroker:
 
 
 def _marked(rig: SlotRig) -> Tail:
-    """What the mark has of the partition: the first 50 records of the task."""
+    """The tail in the mark: after the first 50 records of the task."""
     broker = _broker(rig)
     mark = Mark.of(
         [

@@ -106,7 +106,7 @@ def _broker(access: KafkaAccess) -> ModelBroker:
 class ModelTopics(Topics):
     """``Topics`` of the model."""
 
-    def __init__(self, brokers: KafkaAccess, *, errors: Errors) -> None:
+    def __init__(self, brokers: KafkaAccess, *, errors: Errors, timeout_s: float) -> None:
         self._broker = _broker(brokers)
 
     def shapes(self, names: Collection[str]) -> Mapping[str, TopicShape]:

@@ -4,7 +4,6 @@ seq      topic             key                  parts
 seq % 3  <prefix>.t<0-2>   k<seq % KEYS>        seq % 7 == 0: a delete, its tombstone and a create; else one
 """
 
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -27,7 +26,9 @@ from tests.kit.waiting import answered
 TABLES = 3
 KEYS = 50
 DOCUMENT = "v1"
-PATIENT = SlotLimits(publish_timeout_s=60.0, stable_timeout_s=30.0, audit_timeout_s=60.0)
+PATIENT = SlotLimits(
+    publish_timeout_s=120.0, ask_timeout_s=60.0, stable_timeout_s=60.0, audit_timeout_s=120.0
+)
 
 
 @dataclass(frozen=True)
@@ -77,9 +78,12 @@ class SlotRig:
         )
 
     def start(self, epoch: int = 7, document: str = DOCUMENT) -> Started:
-        """The start of the task by a new owner."""
+        """The start of the task by a new owner. Errors that a supervisor retries are retried."""
         start = Position(0, 0, "", "set-topic")
-        return start_task(self.order(epoch), start=lambda: start, document=document)
+        order = self.order(epoch)
+        return answered(
+            lambda: start_task(order, start=lambda: start, document=document), Retryable
+        )
 
     @contextmanager
     def running(self, epoch: int = 7) -> Iterator[list[Slot]]:
@@ -95,8 +99,8 @@ class SlotRig:
                 slot.discard()
 
     def open(self, slot: int = 0, epoch: int = 7) -> Slot:
-        """A slot of the started task."""
-        return Slot.open(SlotOrder(self.order(epoch), slot))
+        """A slot of the started task, as ``start``."""
+        return answered(lambda: Slot.open(SlotOrder(self.order(epoch), slot)), Retryable)
 
     def feed(self, slot: Slot, stop: int, *, step: int = 50) -> None:
         """Write and commit all records up to seq ``stop``, from the slot's position on."""
@@ -217,13 +221,3 @@ def _parts(seq: int) -> list[tuple[bytes, bytes | None]]:
 def position(seq: int) -> Position:
     """After the record with this seq."""
     return Position(seq, seq, f"gtid:1-{seq}", "set-topic", {1: 0})
-
-
-def opened(rig: SlotRig, slot: int = 0, epoch: int = 7) -> Slot:
-    """A slot, opened again after errors that are retried."""
-    return answered(lambda: rig.open(slot, epoch), Retryable)
-
-
-def task_named(test_name: str) -> str:
-    """A name of a task that no other test has."""
-    return f"pub{test_name[:60]}-{time.time_ns()}"
