@@ -6,10 +6,11 @@ answer here, the task is created with a note: its runner refuses the same.
 
 from collections.abc import Mapping
 
+from millrace.cli.task.start import source_of
 from millrace.errors import Fatal, MillraceError
-from schemas.documents import PublishTask, SetDocument
+from schemas.documents import PublishTask
 from schemas.requests.snapshot_request import SnapshotRequest
-from zk.tree.documents import Document, DocumentKey, capture_task_among, set_key
+from zk.tree.documents import Document, DocumentKey
 
 
 def check_outputs(task: PublishTask) -> str:
@@ -46,9 +47,7 @@ def check_snapshot(task: PublishTask, documents: Mapping[DocumentKey, Document |
     from producer.snapshot.request_check import check_request
 
     try:
-        capture = capture_task_among(documents.values(), task)
-        document = documents.get(set_key(capture.set_name))
-        assert isinstance(document, SetDocument), "a capture task has a set"
+        capture, document = source_of(task, documents)
         request = SnapshotRequest(task.name, task.snapshot_tables)
         checked = check_request(capture, document, request)
     except MillraceError as error:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from millrace.cli.task.primary import primary_history
 from millrace.errors import Fatal, MillraceError
-from schemas.documents import Reader, SetDocument
+from schemas.documents import CaptureTask, Reader, SetDocument
 from schemas.gtid import beyond, parse_any_gtid_set
 from zk.tree.documents import Document, DocumentKey, capture_task_among, set_key
 
@@ -26,7 +26,7 @@ def check_start(task: Reader, documents: Mapping[DocumentKey, Document | Fatal])
         return ""
     start = parse_any_gtid_set(task.start.gtid_set)
     try:
-        document = _source_of(task, documents)
+        _, document = source_of(task, documents)
         position = primary_history(document).position
     except MillraceError as error:
         return (
@@ -47,10 +47,12 @@ def check_start(task: Reader, documents: Mapping[DocumentKey, Document | Fatal])
     return ""
 
 
-def _source_of(task: Reader, documents: Mapping[DocumentKey, Document | Fatal]) -> SetDocument:
-    """The set whose changes the task reads. Fatal MR-4203 when no task captures to its topic."""
+def source_of(
+    task: Reader, documents: Mapping[DocumentKey, Document | Fatal]
+) -> tuple[CaptureTask, SetDocument]:
+    """The task that captures to the topic, and its set. Fatal MR-4203 when there is none, MR-4104 without the set."""
     captured = capture_task_among(documents.values(), task)
     source = documents.get(set_key(captured.set_name))
     if isinstance(source, SetDocument):
-        return source
+        return captured, source
     raise source if isinstance(source, Fatal) else Fatal("MR-4104", f"no set {captured.set_name}")

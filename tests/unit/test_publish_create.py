@@ -1,0 +1,91 @@
+"""Notes and refusals about a publish task before it is created, without a broker or a source."""
+
+from dataclasses import replace
+
+import pytest
+
+from consumer.topic import structures
+from millrace.cli.task.outputs import check_outputs, check_snapshot, notes_of
+from millrace.errors import Fatal, Retryable
+from producer.snapshot import request_check
+from producer.snapshot.request_check import CheckedRequest
+from schemas.documents import PublishTask, Start, TopicAddress
+from schemas.requests.snapshot_request import SnapshotRequest
+from schemas.table.structure import TableSchema
+from schemas.view.view import TableRule, View
+from tests.kit.control.control import a_capture, a_publish, a_set
+from zk.tree.documents import Document, DocumentKey
+
+SHOP, CAPTURE = a_set(), a_capture(topic="shop")
+DOCUMENTS: dict[DocumentKey, Document | Fatal] = {
+    DocumentKey.of(document): document for document in (SHOP, CAPTURE)
+}
+VIEW = View((TableRule("shop.tmp_*", is_left_out=True), TableRule("shop.*")))
+TASK = replace(a_publish(), start=Start(is_snapshot=True), view=VIEW)
+
+
+def _answering(monkeypatch: pytest.MonkeyPatch, answer: CheckedRequest | Exception) -> list[object]:
+    """The source's answer to requests, which are returned."""
+    asked: list[object] = []
+
+    def check(*arguments: object) -> CheckedRequest:
+        asked.extend(arguments)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(request_check, "check_request", check)
+    return asked
+
+
+def test_tables_that_no_snapshot_reads_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only those of the view. Rules that leave tables out ask for none."""
+    left_out = (
+        (("shop", "log"), "it has no primary key"),
+        (("shop", "tmp_1"), "it has no primary key"),
+    )
+    asked = _answering(monkeypatch, CheckedRequest((("shop", "a"),), left_out))
+    note = check_snapshot(TASK, DOCUMENTS)
+    assert note == "the snapshot has no rows of shop.log (it has no primary key)"
+    assert asked == [CAPTURE, SHOP, SnapshotRequest(TASK.name, ("shop.*",))]
+
+
+def test_named_table_that_no_snapshot_reads_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its rows are what the operator asks for. A source that does not answer leaves a note."""
+    _answering(monkeypatch, Fatal("MR-4240", "shop.log: it has no primary key"))
+    with pytest.raises(Fatal, match="no primary key"):
+        check_snapshot(TASK, DOCUMENTS)
+    _answering(monkeypatch, Retryable("MR-1001", "db1 refused"))
+    assert "was not compared with the source: MR-1001" in check_snapshot(TASK, DOCUMENTS)
+    assert "MR-4203" in check_snapshot(TASK, {})
+
+
+def test_broker_that_does_not_answer_leaves_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The task is created all the same; its runner refuses what does not suit."""
+
+    def away(_: object) -> None:
+        raise Retryable("MR-3501", "no broker answers")
+
+    monkeypatch.setattr(structures, "topic_tables", away)
+    assert "was not compared with the tables of shop: MR-3501" in check_outputs(TASK)
+
+
+def test_only_a_changed_view_or_start_is_compared_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change of another field asks no server."""
+    calls: list[str] = []
+
+    def tables(address: TopicAddress) -> tuple[TableSchema, ...]:
+        calls.append(address.topic)
+        return ()
+
+    monkeypatch.setattr(structures, "topic_tables", tables)
+    _answering(monkeypatch, CheckedRequest((("shop", "a"),), ()))
+
+    def compared(before: PublishTask | None) -> int:
+        calls.clear()
+        assert notes_of(TASK, before, DOCUMENTS) == []
+        return len(calls)
+
+    assert compared(None) == 1
+    assert compared(TASK) == 0
+    assert compared(replace(TASK, view=View((TableRule("*.*"),)))) == 1
