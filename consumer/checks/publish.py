@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from consumer.checks.outputs import Outputs, outputs_of
 from consumer.topic.structures import topic_tables
+from consumer.view.mask_keys import MaskKeys
 from drivers.kafka.acls import Grants, publish_acls
 from drivers.kafka.names import check_id
 from drivers.kafka.partitions import Place, Topics
@@ -44,6 +45,17 @@ def check_outputs(task: PublishTask) -> Iterator[Requirement]:
     with Grants(task.source.brokers, publish_acls(task)).explained():
         yield from _check_topics(subject, task, outputs)
     yield _dry_run(subject, task)
+
+
+def check_secrets(task: PublishTask) -> Iterator[Requirement]:
+    """MR-4106 if a key of the view's masks can't be read on this machine, as an apply driver must."""
+    subject, what = Subject(Area.HOST, f"masks of {task.name}"), "keys"
+    try:
+        found = MaskKeys().fingerprints(task.view)
+    except MillraceError as error:
+        yield subject.error(what, error)
+        return
+    yield subject.ok(what, f"{counted(len(found), 'secret')} can be read")
 
 
 def judge_view(subject: Subject, outputs: Outputs) -> Iterator[Requirement]:

@@ -1,10 +1,13 @@
 """Notes and refusals about a publish task before it is created, without a broker or a source."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from consumer.checks.publish import check_secrets
 from consumer.topic import structures
+from millrace.checks.requirement import Level
 from millrace.cli.task.outputs import check_outputs, check_snapshot, notes_of
 from millrace.errors import Fatal, Retryable
 from producer.snapshot import request_check
@@ -12,7 +15,7 @@ from producer.snapshot.request_check import CheckedRequest
 from schemas.documents import PublishTask, Start, TopicAddress
 from schemas.requests.snapshot_request import SnapshotRequest
 from schemas.table.structure import TableSchema
-from schemas.view.view import TableRule, View
+from schemas.view.view import Mask, MaskKind, TableRule, View
 from tests.kit.control.control import a_capture, a_publish, a_set
 from zk.tree.documents import Document, DocumentKey
 
@@ -68,6 +71,17 @@ def test_broker_that_does_not_answer_leaves_a_note(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(structures, "topic_tables", away)
     assert "was not compared with the tables of shop: MR-3501" in check_outputs(TASK)
+
+
+def test_key_of_a_mask_is_read_where_the_check_runs(tmp_path: Path) -> None:
+    """Its text is in no requirement."""
+    key = tmp_path / "salt"
+    masks = (("mail", Mask(MaskKind.HMAC, secret=f"file:{key}")),)
+    task = replace(TASK, view=View((TableRule("shop.*", masks=masks),)))
+    assert [(one.level, one.code) for one in check_secrets(task)] == [(Level.FAIL, "MR-4106")]
+    key.write_text("canary")
+    (found,) = check_secrets(task)
+    assert (found.level, found.found) == (Level.OK, "1 secret can be read")
 
 
 def test_only_a_changed_view_or_start_is_compared_again(monkeypatch: pytest.MonkeyPatch) -> None:

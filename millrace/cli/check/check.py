@@ -205,13 +205,16 @@ def _task_checks(scope: Scope, pause_s: float) -> Iterator[Check]:
 
 
 def _publish_checks(task: PublishTask, pause_s: float) -> Iterator[Check]:
-    from consumer.checks.publish import check_outputs, check_source
+    from consumer.checks.publish import check_outputs, check_secrets, check_source
 
     source = Subject(Area.KAFKA, f"topic {task.source.topic}")
     find = functools.partial(check_source, task, pause_s=pause_s)
     yield Check(source, find, "records are kept", names_of(task))
     outputs = Subject(Area.KAFKA, f"topics of {task.name}")
     yield Check(outputs, functools.partial(check_outputs, task), "topics", names_of(task))
+    if task.view.secrets:
+        masks = Subject(Area.HOST, f"masks of {task.name}")
+        yield Check(masks, functools.partial(check_secrets, task), "keys", names_of(task))
 
 
 def _rows_checks(scope: Scope, task: ApplyTask) -> Iterator[Check]:
