@@ -156,7 +156,7 @@ class PublishTurn:
             self._commit()  # also if the statement stops the task
             check_statement(
                 record,
-                self.plans.task.view,
+                self.order.definitions.at(record.source.seq).view,
                 tables=self.plans.tables,
                 accepted=self.order.accepted,
             )
