@@ -258,7 +258,7 @@ def test_publish_task_delivers_exactly_the_view(stack: Stack, tmp_path: Path) ->
     task = parse_task(document)
     assert isinstance(task, PublishTask)
     _wait_for_rows(stack, task, "a")
-    driver = next(one for one in records(folder) if one.spec.name == "apply")
+    driver = next(one for one in records(folder) if one.spec.name == "millrace apply")
     for round_ in range(3):
         _asked(stack, source, f"UPDATE pub.a SET v = v + 1 WHERE id > {round_ * 50}")
         _asked(stack, source, f"UPDATE pub.a SET id = id + 1000 WHERE id = {7 + round_}")
