@@ -1,5 +1,6 @@
-"""Verifies published topics at their brokers: all partitions of all topics at once, headers alone.
+"""Reads and verifies published topics at their brokers: all partitions of all topics at once, headers alone.
 
+    PublishedTail   the records of a topic, for people
     TopicResult     one topic: the result of each partition, and how much of it was not read
     is_published    whether a topic has records of a publish task, not those of a capture task
 
@@ -7,6 +8,7 @@ One client reads all partitions, so the brokers send them in parallel; its queue
 records: the values of all of them pass the network once.
 """
 
+import json
 from collections.abc import Collection, Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -79,6 +81,80 @@ def is_published(brokers: KafkaAccess, topic: str) -> bool:
             )
             start, width = stop, 4 * width
     return bool(headers) and "n" in headers[0]
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedRecord:
+    """A record of an output topic with its partition."""
+
+    partition: int
+    record: HeaderedRecord
+
+    @property
+    def seq(self) -> int:
+        """The seq of the set topic; -1 in a foreign record."""
+        seq = self.record.headers.get("seq", b"")
+        return int(seq) if seq.isdigit() else -1
+
+    def line(self) -> str:
+        """One line of text: the place, seq and n, key and value."""
+        n = self.record.headers.get("n", b"").decode("utf-8", "replace")
+        key, value = (
+            "-" if part is None else part.decode("utf-8", "replace")
+            for part in (self.record.key, self.record.value)
+        )
+        return f"{self.partition}:{self.record.offset} seq={self.seq} n={n}  {key}  {value}"
+
+    def plain(self) -> dict[str, object]:
+        """A JSON object; a key or value that is no JSON is text."""
+        record = self.record
+        headers = {name: value.decode("utf-8", "replace") for name, value in record.headers.items()}
+        return {
+            "partition": self.partition,
+            "offset": record.offset,
+            "headers": headers,
+            "key": _as_json(record.key),
+            "value": _as_json(record.value),
+        }
+
+
+def _as_json(octets: bytes | None) -> object:
+    try:
+        return None if octets is None else json.loads(octets)
+    except ValueError:
+        return (octets or b"").decode("utf-8", "replace")
+
+
+class PublishedTail:
+    """Reads what all partitions of one output topic have got since the last call. For one thread."""
+
+    def __init__(self, brokers: KafkaAccess, topic: str) -> None:
+        self._topics = Topics(brokers, errors=READING)
+        self._reader = PartitionsReader(brokers, errors=READING, settings=_BULK)
+        self._ends = self._topics.ends(_places(self._topics, [topic]))
+        self._next = {place: end.low for place, end in self._ends.items()}
+
+    def skip_to_last(self, count: int) -> None:
+        """Begin so late that each partition has about ``count`` records. Markers have offsets, too."""
+        for place, end in self._ends.items():
+            self._next[place] = max(end.low, end.stable - 2 * count)
+
+    def read(self) -> list[PublishedRecord]:
+        """The committed records, by seq."""
+        stable = self._topics.stable_ends(list(self._next))
+        records: list[PublishedRecord] = []
+        ranges = {place: (self._next[place], stop) for place, stop in stable.items()}
+        self._reader.visit(
+            ranges,
+            lambda place, record: records.append(PublishedRecord(place[1], record)),
+            within_s=READ_TIMEOUT_S,
+        )
+        self._next |= stable
+        return sorted(records, key=lambda one: one.seq)
+
+    def close(self) -> None:
+        """Release connections."""
+        self._reader.close()
 
 
 def topics_of(brokers: KafkaAccess, progress_topic: str) -> Mapping[Place, int]:

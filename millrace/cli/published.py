@@ -1,8 +1,9 @@
-"""``millrace topic verify`` of topics that publish tasks write: reads them, and prints the result of each partition."""
+"""``millrace topic tail`` and ``verify`` of topics that publish tasks write."""
 
 import json
 import time
 from collections.abc import Collection
+from contextlib import closing
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,8 @@ from millrace.wording import counted
 if TYPE_CHECKING:
     from consumer.topic.published import TopicResult
     from schemas.documents import Brokers
+
+_LOOK_S = 0.2
 
 
 def verify_task(name: str, *, topic: str, as_json: bool) -> None:
@@ -32,6 +35,27 @@ def verify_task(name: str, *, topic: str, as_json: bool) -> None:
     if topic and topic not in names:
         raise typer.BadParameter(f"{name} has not written it", param_hint="TOPIC")
     verify_published(brokers, [topic] if topic else names, task=name, as_json=as_json)
+
+
+def tail_published(
+    brokers: "Brokers", topic: str, *, first: int, last: int, follow: bool, as_json: bool
+) -> None:
+    """Print the ``first`` records, or the ``last`` ones and then new ones as they arrive. 0: all."""
+    from consumer.topic.published import PublishedRecord, PublishedTail
+
+    def show(records: Collection[PublishedRecord]) -> None:
+        for record in records:
+            text = json.dumps(record.plain(), ensure_ascii=False) if as_json else record.line()
+            print(text, flush=follow)
+
+    with closing(PublishedTail(brokers, topic)) as tail:
+        if last:
+            tail.skip_to_last(last)
+        records = tail.read()
+        show(records[-last:] if last else records[: first or None])
+        while follow and not first:
+            show(tail.read())
+            time.sleep(_LOOK_S)
 
 
 def verify_published(

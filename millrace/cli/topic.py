@@ -102,14 +102,18 @@ def tail(
 ) -> None:
     """Show the last ten rows, then new rows as they arrive. With --json, each line is one object.
 
+    A topic of a publish task shows partition, offset, seq, n, key and value of each record.
+
     With --table or --op, the rows and statements that were passed over are counted on standard error.
     """
     from consumer.topic.decode import TopicLookUp
+    from consumer.topic.published import is_published
     from consumer.topic.selection import Selected, offset_of_last
     from consumer.topic.tail import as_json as object_of
     from consumer.topic.tail import line
     from drivers.kafka.acls import Grants, subscriber_acls
     from drivers.kafka.reader import TopicReader
+    from millrace.cli.published import tail_published
     from registry.client import RegistryClient
     from schemas.record.record import KnownSchemas
 
@@ -117,6 +121,11 @@ def tail(
     brokers = _brokers(kafka, kafka_config, topic)
     known_registry = _registry(registry, registry_config, brokers)
     with naming(topic=topic), Grants(brokers, subscriber_acls(topic)).explained():
+        if is_published(brokers, topic):
+            first, last = (count, 0) if from_beginning else (0, count or _LAST_ROWS)
+            is_open = follow and not count
+            tail_published(brokers, topic, first=first, last=last, follow=is_open, as_json=as_json)
+            return
         reader = TopicReader(brokers, topic)
         ends = reader.ends()
         look_up = RegistryClient(known_registry).schema_by_id if known_registry.url else None

@@ -75,6 +75,21 @@ def test_intact_published_topic_is_whole(
     assert [epoch for epoch, _ in result["partitions"][0]["epochs"]] == [3, 4]
 
 
+def test_tail_shows_records_of_all_partitions_by_seq(
+    kafka: KafkaServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The last ones, or the first ones, with their headers."""
+    topic = _topic(kafka)
+    _write(kafka, topic, _records())
+    command = ["topic", "tail", topic, "--kafka", kafka.bootstrap, "--json", "-n", "7"]
+    assert run(command) == 0
+    assert run([*command, "--from-beginning"]) == 0
+    shown = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    seqs = [int(record["headers"]["seq"]) for record in shown]
+    assert seqs == [*range(RECORDS - 7, RECORDS), *range(7)]
+    assert {record["partition"] for record in shown} == set(range(PARTITIONS))
+
+
 def test_missing_record_is_found_with_its_partition_and_offset(
     kafka: KafkaServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
