@@ -89,6 +89,7 @@ FIXED = {
     "consumer/kernel/sha256.py state": "messages are counted up to its lanes: test_view_masks",
     "consumer/kernel/sha256.py work": "messages are counted up to its lanes: test_view_masks",
     "consumer/kernel/sha256.py states": OWN,
+    "consumer/view/masks.py work": "records",
     "consumer/records/row_schemas.py programs": "the program of no schema",
     "millrace/text_protocol/arriving.py head": SCRATCH,
     "producer/relay/large_event.py folded": SCRATCH,
