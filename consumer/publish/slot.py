@@ -354,6 +354,7 @@ class Slot:
 
     @contextmanager
     def _released_after_error(self) -> Iterator[None]:
+        _ = self._live
         try:
             yield
         except Fatal as error:
