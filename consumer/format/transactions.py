@@ -1,7 +1,7 @@
 """Debezium's transaction metadata: the order of each event in its source transaction, and the transaction topic.
 
 A change of the key is two events. Only events of the view count, so the numbers of a view have no gaps. All tables of a
-batch are numbered together, and ``OpenTransaction`` is what one batch leaves to the next. It is a value that the caller
+batch are numbered together, and one batch leaves a ``CountedTransaction`` to the next. It is a value that the caller
 keeps with its position: the numbers do not depend on where batches end.
 
 Records of the topic have the seq of the first and of the last row. ``PART``: 0 the end of a transaction whose last row
@@ -31,7 +31,7 @@ Bytes = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True)
-class OpenTransaction:
+class CountedTransaction:
     """``id`` is the GTID, "" for none; ``counts`` the events so far of each table, by name in the view."""
 
     id: str = ""
@@ -41,6 +41,9 @@ class OpenTransaction:
     def total(self) -> int:
         """The events so far."""
         return sum(count for _, count in self.counts)
+
+
+NONE_COUNTED = CountedTransaction()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +61,11 @@ class Numbered:
 
     orders: tuple[Ints, ...]
     records: Encoded
-    after: OpenTransaction
+    after: CountedTransaction
 
 
 def number_events(
-    rows: Rows, tables: Sequence[TableChanges], before: OpenTransaction, *, schemas: bool = False
+    rows: Rows, tables: Sequence[TableChanges], before: CountedTransaction, *, schemas: bool = False
 ) -> Numbered:
     """The numbers of all changes of a batch. Rows of snapshots belong to no source transaction."""
     names = sorted({table.name for table in tables} | {name for name, _ in before.counts})
@@ -150,13 +153,13 @@ def _longest(names: Sequence[str]) -> int:
 
 
 def _after(
-    rows: Rows, before: OpenTransaction, state: Ints, counts: dict[str, int]
-) -> OpenTransaction:
+    rows: Rows, before: CountedTransaction, state: Ints, counts: dict[str, int]
+) -> CountedTransaction:
     if not state[kernel.IS_OPEN]:
-        return OpenTransaction()
+        return NONE_COUNTED
     octets = rows.values.payload[state[kernel.ID_START] : state[kernel.ID_STOP]].tobytes()
     open_id = before.id if state[kernel.IS_FIRST] else octets.decode()
-    return OpenTransaction(open_id, tuple((name, n) for name, n in counts.items() if n))
+    return CountedTransaction(open_id, tuple((name, n) for name, n in counts.items() if n))
 
 
 def _fixed(names: Sequence[str], *, schemas: bool) -> tuple[Bytes, Ints, Ints]:

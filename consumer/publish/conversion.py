@@ -12,6 +12,12 @@ from consumer.format.encoded import (
     VALUE_START,
     Encoded,
 )
+from consumer.format.transactions import (
+    NONE_COUNTED,
+    CountedTransaction,
+    TableChanges,
+    number_events,
+)
 from consumer.kernel.partitions import partitions_of, partitions_of_columns
 from consumer.publish import outgoing
 from consumer.publish.outgoing import Outgoing
@@ -22,19 +28,54 @@ from consumer.view.changes import AFTER, BEFORE, Changes, make_changes
 from consumer.view.changes import RECORD as CHANGED
 
 
-def convert(plans: PublishPlans, rows: Rows, numbers: RecordNumbers) -> Outgoing:
-    """The records of these rows, whose tables are in the view; those of one topic in the order of their seq."""
-    slots = rows.slots(numbers)
+def convert(
+    plans: PublishPlans,
+    rows: Rows,
+    numbers: RecordNumbers,
+    transaction: CountedTransaction = NONE_COUNTED,
+) -> tuple[Outgoing, CountedTransaction]:
+    """The records of these rows, whose tables are in the view; those of one topic in the order of their seq.
+
+    ``transaction`` is open before the first of ``rows``; the second result is open after the last.
+    """
+    tables = _changes(plans, rows, numbers)
     pieces: list[tuple[str, Encoded, Ints]] = []
+    orders: tuple[Ints | None, ...] = (None,) * len(tables)
+    options = plans.task.format
+    if not options.transaction_topic:
+        transaction = NONE_COUNTED
+    else:
+        named = [
+            TableChanges(".".join(plan.program.view.name), plan.format, changes)
+            for plan, changes in tables
+        ]
+        numbered = number_events(rows, named, transaction, schemas=options.schemas)
+        orders, transaction = numbered.orders, numbered.after
+        if len(numbered.records):
+            first = np.zeros(len(numbered.records), np.int64)  # one partition has their order
+            pieces.append((options.transaction_topic, numbered.records, first))
+    for (plan, changes), order in zip(tables, orders, strict=True):
+        encoded = plan.format.encode(rows, changes, order)
+        partitions = _partitions(plan, changes, encoded, plans.task.topics.partitions)
+        pieces.append((plan.topic, encoded, partitions))
+    return _joined(pieces), transaction
+
+
+def _changes(
+    plans: PublishPlans, rows: Rows, numbers: RecordNumbers
+) -> list[tuple[TablePlan, Changes]]:
+    """The changes of each table's structure that has any."""
+    if not len(numbers):
+        return []
+    slots = rows.slots(numbers)
+    tables = []
     for slot in np.flatnonzero(np.bincount(slots)).tolist():
         own = RecordNumbers(numbers[slots == slot])
         plan = plans.table(slot, rows.gtid(int(own[0])))
         changes = make_changes(plan.program, rows, own)
         if len(changes):
-            encoded = plan.format.encode(rows, changes)
-            partitions = _partitions(plan, changes, encoded, plans.task.topics.partitions)
-            pieces.append((plan.topic, encoded, partitions))
-    return _joined(pieces)
+            tables.append((plan, changes))
+    return tables
 
 
 def _partitions(plan: TablePlan, changes: Changes, encoded: Encoded, count: int) -> Ints:

@@ -7,14 +7,13 @@ another process has opened since is fenced, and its first request here fails, so
 import gc
 import os
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from consumer.publish.order import PublishOrder
 from consumer.publish.plans import PublishPlans
 from consumer.publish.slot import Slot, SlotOrder
 from consumer.publish.turn import PublishTurn, Tools, schema_texts
-from consumer.records.pieces import BoundedSource
 from consumer.records.row_schemas import RowSchemas
 from consumer.records.stream import TopicStream
 from consumer.target.progress import Mark
@@ -87,22 +86,27 @@ def _turn(order: PublishOrder, resident: _Resident) -> PublishTurn:
     """The turn that continues the last one of this process, or begins at the slot's position."""
     parent = os.getppid()
     source = order.definitions.last.source
-    stream = resident.stream
     tools = Tools(
-        stream if order.end_offset < 0 else BoundedSource(stream, order.end_offset),
+        resident.stream,
         resident.slot,
         look_up_at(source.registry),
         is_over=lambda: os.getppid() != parent,
     )
     if (last := resident.turn) is not None:
-        return PublishTurn(order, tools, last.plans, last.mark, last.snapshot, last.schemas)
+        return replace(last, order=order, tools=tools)
     position = resident.slot.position
     schemas = dict(position.schemas)
     with closing(TopicReader(source.brokers, source.topic)) as reader:
         texts = schema_texts(partial(_value_at, reader), schemas) if schemas else {}
     plans = PublishPlans(order.definitions.at(position.seq + 1), RowSchemas(texts))
     return PublishTurn(
-        order, tools, plans, position.reached(source.topic), position.snapshot, schemas
+        order,
+        tools,
+        plans,
+        position.reached(source.topic),
+        position.snapshot,
+        schemas,
+        position.transaction,
     )
 
 

@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 
+from consumer.format.transactions import NONE_COUNTED, CountedTransaction
 from consumer.target.progress import Mark as TargetMark
 from consumer.target.progress import MarkTopic
 from drivers.kafka.partitions import HeaderedRecord, Place
@@ -30,7 +31,8 @@ class Position:
     """A position in the set topic, with the fields of a mark on a target (``consumer.target.progress``).
 
     ``schemas``: where the set topic has the schemas of earlier records, by ID. ``snapshot``: the ID of the one that the
-    task asked for at its start. ``at_ms``: the Unix time at which a slot reached the position.
+    task asked for at its start. ``at_ms``: the Unix time at which a slot reached the position. ``open_gtid``: a source
+    transaction of which more rows follow, with the events so far of each table, if the task has a transaction topic.
     """
 
     seq: int
@@ -45,9 +47,18 @@ class Position:
     commit_ms: int = 0
     snapshot: str = ""
     at_ms: int = 0
+    open_gtid: str = ""
+    open_events: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, reached: TargetMark, schemas: Mapping[int, int], *, snapshot: str) -> "Position":
+    def of(
+        cls,
+        reached: TargetMark,
+        schemas: Mapping[int, int],
+        *,
+        snapshot: str,
+        transaction: CountedTransaction = NONE_COUNTED,
+    ) -> "Position":
         """The position that a slot has reached now."""
         topic = reached.topic
         return cls(
@@ -63,6 +74,8 @@ class Position:
             reached.commit_ms,
             snapshot,
             time.time_ns() // 1_000_000,
+            transaction.id,
+            dict(transaction.counts),
         )
 
     def reached(self, topic: str) -> TargetMark:
@@ -77,6 +90,11 @@ class Position:
             self.past_start,
             self.commit_ms,
         )
+
+    @property
+    def transaction(self) -> CountedTransaction:
+        """The source transaction that is open at the position."""
+        return CountedTransaction(self.open_gtid, tuple(sorted(self.open_events.items())))
 
     @property
     def lag_s(self) -> float | None:

@@ -1,6 +1,5 @@
 """The driver's request to an executor to run one slot of a publish task for a while, a value that Spark can send."""
 
-from collections.abc import Collection
 from dataclasses import dataclass
 
 from consumer.publish.definitions import Definitions
@@ -13,17 +12,15 @@ class PublishOrder:
 
     ``first_offset``: the first that the set topic has kept, or the slot's.
 
-    ``turn_s``: the turn ends at the first quiet moment after this time. ``end_offset``: records from there on are
-    not read; -1: all are.
+    ``turn_s``: the turn ends at the first quiet moment after this time.
     """
 
     task: TaskOrder
     definitions: Definitions
     slot: int
-    accepted: Collection[int] = ()
+    accepted: tuple[int, ...] = ()
     first_offset: int = -1
     turn_s: float = 0.0
-    end_offset: int = -1
 
     def continues(self, before: "PublishOrder") -> bool:
         """Whether a slot that was opened for ``before`` can serve this order."""

@@ -16,6 +16,7 @@ from typing import Protocol
 
 import numpy as np
 
+from consumer.format.transactions import NONE_COUNTED, CountedTransaction
 from consumer.kernel import walk
 from consumer.publish.conversion import convert
 from consumer.publish.mark import Position
@@ -58,7 +59,10 @@ class Tools:
 
 @dataclass(slots=True)
 class PublishTurn:
-    """A turn under way. ``mark``: everything before it is queued. ``schemas``: offsets of schema records, by ID."""
+    """A turn under way. ``mark``: everything before it is queued, and ``transaction`` is open there.
+
+    ``schemas``: offsets of schema records, by ID.
+    """
 
     order: PublishOrder
     tools: Tools
@@ -66,6 +70,7 @@ class PublishTurn:
     mark: Mark
     snapshot: str
     schemas: dict[int, int]
+    transaction: CountedTransaction = NONE_COUNTED
     _records: int = field(default=0, init=False)
     _bytes: int = field(default=0, init=False)
     _position: Position | None = field(default=None, init=False)
@@ -90,7 +95,9 @@ class PublishTurn:
         return self._records >= TRANSACTION.rows or self._bytes >= TRANSACTION.bytes
 
     def _commit(self) -> None:
-        position = Position.of(self.mark, self.schemas, snapshot=self.snapshot)
+        position = Position.of(
+            self.mark, self.schemas, snapshot=self.snapshot, transaction=self.transaction
+        )
         if (
             self._position is None
             or replace(position, at_ms=self._position.at_ms) != self._position
@@ -136,8 +143,9 @@ class PublishTurn:
 
     def _convert(self, window: Window[PublishPlans]) -> None:
         numbers = without_rows_of_others(window.rows, window.waiting, self.snapshot)
-        if len(numbers):
-            outgoing = convert(self.plans, window.rows, numbers)
+        # rows outside the view may end a source transaction
+        if len(numbers) or self.transaction.id:
+            outgoing, self.transaction = convert(self.plans, window.rows, numbers, self.transaction)
             if len(outgoing.lines):
                 self.tools.output.write(outgoing)
 

@@ -1,5 +1,7 @@
 """Compiles the kernels of publish tasks in advance, as ``consumer.turn.warm_up`` does for those of apply."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from consumer.kernel.partitions import assign_numbers
@@ -8,10 +10,11 @@ from consumer.publish.plans import PublishPlans
 from consumer.records.numbers import RecordNumbers
 from consumer.records.rows import walk_values
 from consumer.turn.warm_up import SCHEMAS, warm_values
-from drivers.kafka.headers import compile_loop
 from schemas.documents import Brokers, OutputTopics, PublishTask, TopicAddress
 from schemas.view.format_options import FormatName, FormatOptions
 from schemas.view.view import ALL_TABLES, Mask, MaskKind, TableRule, View
+
+_TRANSACTIONS = {FormatName.DEBEZIUM_JSON: "warm.transaction", FormatName.JSON: ""}
 
 
 def warm_publishing() -> None:
@@ -24,14 +27,13 @@ def warm_publishing() -> None:
             source=source,
             view=view,
             topics=OutputTopics(partitions=2),
-            format=FormatOptions.of(name),
+            format=replace(FormatOptions.of(name), transaction_topic=_TRANSACTIONS[name]),
         )
         plans = PublishPlans(task, SCHEMAS)
         rows = walk_values(warm_values(), plans.programs)
         convert(plans, rows, RecordNumbers(np.arange(len(rows))))
     ints = np.zeros((1, 2), np.int64)
-    assign_numbers(ints, np.zeros(1, np.int64), np.zeros((1, 3), np.int64))
-    compile_loop()
+    assign_numbers(ints, np.zeros(1, np.int64), np.zeros((1, 3), np.int64), np.zeros(1, np.int64))
 
 
 if __name__ == "__main__":

@@ -38,6 +38,40 @@ def _insert(stream: RecordStream, first: int, end: int) -> None:
         stream.commit()
 
 
+def test_transactions_are_counted_over_several_runs(writer: TopicWriter) -> None:
+    """Debezium's transaction topic, and the numbers in rows; a turn ends in the middle of a source transaction."""
+    task, publisher = _task(writer), LocalPublisher()
+    topic = f"{task.name}-transaction"
+    task = replace(task, format=FormatOptions(FormatName.DEBEZIUM_JSON, transaction_topic=topic))
+    stream = writer.stream
+    stream.insert(ORDERS, _row(100))
+    stream.insert(LOG, {"line": "a"})
+    stream.pause()
+    writer.publish()
+    publisher.run(task)
+    stream.update(ORDERS, _row(100), _row(101))
+    stream.commit()
+    writer.publish()
+    LocalPublisher().run(task)
+    blocks = [record.value["transaction"] for record in _rows(task) if record.value is not None]
+    gtid = blocks[-1]["id"]
+    assert [
+        (block["total_order"], block["data_collection_order"])
+        for block in blocks
+        if block["id"] == gtid
+    ] == [(1, 1), (3, 2), (4, 3)]
+    records = published(task, [topic])
+    assert len(records) == 2 * 41
+    begin, end = records[-2:]
+    assert (begin.key, end.key) == ({"id": gtid}, {"id": gtid})
+    assert (begin.value["status"], begin.value["event_count"]) == ("BEGIN", None)
+    assert (end.value["status"], end.value["event_count"]) == ("END", 4)
+    assert end.value["data_collections"] == [
+        {"data_collection": "shop.log", "event_count": 1},
+        {"data_collection": "shop.orders", "event_count": 3},
+    ]
+
+
 def _task(writer: TopicWriter, **fields: object) -> PublishTask:
     topics = OutputTopics(pattern="{task}-{table}", partitions=3, compression=TopicCompression.NONE)
     return publish_task(writer, **{"topics": topics, "format": JSON, **fields})

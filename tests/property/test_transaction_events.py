@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consumer.format.table_format import make_format
-from consumer.format.transactions import OpenTransaction, TableChanges, number_events
+from consumer.format.transactions import CountedTransaction, TableChanges, number_events
 from consumer.kernel import walk
 from consumer.records.numbers import RecordNumbers
 from consumer.records.row_schemas import RowSchemas, make_programs
@@ -100,7 +100,7 @@ def test_numbers_do_not_depend_on_batches(drawn: list[tuple[int, str]], cuts: se
         assert view is not None
         made = make_format(OPTIONS, view, layout, NAMES)
         formats.append((make_view_program(view, layout), made))
-    state, orders, records = OpenTransaction(), [], []
+    state, orders, records = CountedTransaction(), [], []
     places = [0, *sorted(cut for cut in cuts if cut < len(values)), len(values)]
     for first, end in pairwise(places):
         rows = walk_values(values_of(values[first:end]), programs)
@@ -119,4 +119,40 @@ def test_numbers_do_not_depend_on_batches(drawn: list[tuple[int, str]], cuts: se
         orders += [order for _, order in sorted(found)]
         records += read(numbered.records)
     assert (orders, records) == _expected(drawn)
-    assert state == OpenTransaction()
+    assert state == CountedTransaction()
+
+
+def test_schemas_of_the_topic_are_debeziums() -> None:
+    """The payload is the record without schemas; the state before has its id in the records."""
+    values = [value for value in _stream([(0, "c")]).values if value[5] in (0, 2)]
+    programs = make_programs(RowSchemas({FIRST_ID: envelope_schema(SET, TABLES[0]).text}))
+    rows = walk_values(values_of(values), programs)
+    view = view_of(ALL, programs.layouts[0])
+    assert view is not None
+    program, made = (
+        make_view_program(view, programs.layouts[0]),
+        make_format(OPTIONS, view, programs.layouts[0], NAMES),
+    )
+    changes = make_changes(program, rows, RecordNumbers(np.arange(1)))
+    before = CountedTransaction("0-1-1", (("shop.z", 3),))
+    records = {}
+    for schemas in (True, False):
+        numbered = number_events(
+            rows, [TableChanges("shop.a", made, changes)], before, schemas=schemas
+        )
+        records[schemas] = read(numbered.records)
+    assert [(record.seq, record.part) for record in records[True]] == [(1, 0), (1, 1), (1, 2)]
+    for whole, plain in zip(records[True], records[False], strict=True):
+        assert isinstance(whole.key, dict)
+        assert isinstance(whole.value, dict)
+        assert (whole.key["payload"], whole.value["payload"]) == (plain.key, plain.value)
+        names = [whole.key["schema"]["name"], whole.value["schema"]["name"]]
+        assert names == [
+            f"io.debezium.connector.common.TransactionMetadata{part}" for part in ("Key", "Value")
+        ]
+        fields = [field["field"] for field in whole.value["schema"]["fields"]]
+        assert fields == list(whole.value["payload"])
+    end: object = records[False][0].value
+    assert isinstance(end, dict)
+    assert (end["id"], end["event_count"]) == ("0-1-1", 3)
+    assert end["data_collections"] == [{"data_collection": "shop.z", "event_count": 3}]

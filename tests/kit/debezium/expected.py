@@ -98,7 +98,6 @@ _NO_MICROSECONDS = "the set topic has the commit time in milliseconds"
 _DDL_TEXT = (
     "Debezium takes the label from the DDL; the server stored another one, which the binlog has"
 )
-_NO_TRANSACTION = "null: Millrace writes no transaction metadata yet, and no transaction topic"
 _UNPARSED = "Debezium does not parse the table's DDL and leaves its rows out"
 _AS_SERVER = (
     "Millrace decodes as the server does, Debezium as Java's character set of a similar name"
@@ -161,13 +160,6 @@ EXPECTED: tuple[Expected, ...] = (
         "value",
         "source\\.pos",
         flavours=MARIADB,
-    ),
-    *(
-        Expected("transaction", "", _NO_TRANSACTION, "value", fields, kind=kind)
-        for fields, kind in (
-            ("transaction", Kind.ONLY_MILLRACE),
-            ("transaction\\.(id|total_order|data_collection_order)", Kind.ONLY_DEBEZIUM),
-        )
     ),
     *(Expected("ts_ms, ts_us, ts_ns", "", _CLOCK, "value", f"ts_{unit}s") for unit in "mun"),
     Expected(

@@ -11,8 +11,14 @@ import numpy as np
 
 from consumer.format.encoded import PART, SEQ
 from consumer.format.table_format import FormatNames, TableFormat, make_format
+from consumer.format.transactions import (
+    NONE_COUNTED,
+    CountedTransaction,
+    TableChanges,
+    number_events,
+)
 from consumer.kernel import walk
-from consumer.records.numbers import RecordNumbers
+from consumer.records.numbers import Ints, RecordNumbers
 from consumer.records.row_schemas import RowSchemas, make_programs
 from consumer.records.rows import Rows, Values, walk_values
 from consumer.view.changes import make_changes
@@ -82,6 +88,7 @@ class Published:
     variant: Variant
     flavour: Flavour
     formats: dict[int, tuple[ViewProgram, TableFormat, str]] = field(default_factory=dict)
+    transaction: CountedTransaction = NONE_COUNTED
 
     def records(self, topic: SetTopic) -> list[Record]:
         """All records, topics in the order of their names."""
@@ -95,10 +102,18 @@ class Published:
 
     def _encoded(self, rows: Rows) -> Iterator[tuple[int, int, Record]]:
         slots = rows.column(walk.SLOT)
+        tables, names = [], []
         for slot in np.unique(slots).tolist():
             program, encoder, name = self._format(rows, slot)
-            numbers = RecordNumbers(np.flatnonzero(slots == slot))
-            encoded = encoder.encode(rows, make_changes(program, rows, numbers))
+            changes = make_changes(program, rows, RecordNumbers(np.flatnonzero(slots == slot)))
+            tables.append(TableChanges(".".join(program.view.name), encoder, changes))
+            names.append(name)
+        orders: tuple[Ints | None, ...] = (None,) * len(tables)
+        if self.options.transaction_topic:
+            numbered = number_events(rows, tables, self.transaction)
+            orders, self.transaction = numbered.orders, numbered.after
+        for table, name, order in zip(tables, names, orders, strict=True):
+            encoded = table.format.encode(rows, table.changes, order)
             for at, line in enumerate(encoded.lines):
                 record = Record(name, encoded.key(at), encoded.value(at))
                 yield int(line[SEQ]), int(line[PART]), record
