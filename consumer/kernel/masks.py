@@ -22,21 +22,20 @@ A text that is not valid in its character set has no HMAC.
 import numpy as np
 
 from consumer.kernel.changes import AFTER, BEFORE, RECORD
-from consumer.kernel.compiled import Bytes, Ints, compiled, int64
-from consumer.kernel.digits import put_number
-from consumer.kernel.literals import BITS, put_literal
-from consumer.kernel.walk import BYTES, INT, NULL, STRING, read_long
+from consumer.kernel.compiled import Bytes, Hashes, Ints, compiled_plain, int64
+from consumer.kernel.digits import put_decimal_with, put_number, put_signed
+from consumer.kernel.walk import BYTES, DECIMAL, INT, NULL, STRING, read_long
 from millrace.characters import ZERO
 
 ABSENT, COPY, NULLED, EMPTY, TRUNCATE, HMAC = 0, 1, 2, 3, 4, 5
 TEXT, OCTETS, LABEL, NUMBER, BIT, YEAR = 0, 1, 2, 3, 4, 5
 ACTION_WIDTH = 4
-JOB_WIDTH = 5  # see ``kernel.sha256``
+JOB_WIDTH = 4  # see ``kernel.sha256``
 HMAC_BYTES = 64
 NONE = int64(-1)
 
 
-@compiled
+@compiled_plain
 def _copy(payload: Bytes, at: int, data: Bytes, start: int, end: int) -> int:
     to, source = np.uint64(at), np.uint64(start)
     for place in range(np.uint64(max(end - start, 0))):
@@ -44,7 +43,7 @@ def _copy(payload: Bytes, at: int, data: Bytes, start: int, end: int) -> int:
     return at + max(end - start, 0)
 
 
-@compiled
+@compiled_plain
 def _end_of_characters(data: Bytes, start: int, end: int, count: int) -> int:
     """The end of the first ``count`` characters in UTF-8."""
     at = start
@@ -57,24 +56,30 @@ def _end_of_characters(data: Bytes, start: int, end: int, count: int) -> int:
     return end
 
 
-@compiled
+@compiled_plain
 def _put_text(
-    scratch: Bytes, at: int, data: Bytes, cells: Ints, cell: int, form: int, scale: int
+    messages: Bytes, at: int, data: Bytes, cell: Ints, form: int, scale: int, work: Hashes
 ) -> int:
     """The text of a number; the position after it."""
+    kind, start, end = cell[0], cell[1], cell[2]
+    if kind == DECIMAL:
+        return put_decimal_with(messages, at, data, start, end, scale, work)
+    if form == BIT:
+        bits = np.uint64(0)
+        for place in range(start, end):
+            bits = bits << np.uint64(8) | np.uint64(data[place])
+        return put_number(messages, at, bits)
+    number, _ = read_long(data, start, end)
     if form == LABEL:
-        number, _ = read_long(data, cells[cell, 1], cells[cell, 2])
-        return put_number(scratch, at, np.uint64(number))
-    end = put_literal(
-        scratch, at, data, cells, cell, BITS if form == BIT else 0, scale, scratch[:0]
-    )
-    if form == YEAR and end == at + 1:
-        scratch[at : at + 4] = ZERO
+        return put_number(messages, at, np.uint64(number))
+    if form == YEAR and number == 0:
+        for place in range(4):
+            messages[at + place] = ZERO
         return at + 4
-    return end
+    return put_signed(messages, at, number)
 
 
-@compiled
+@compiled_plain
 def _is_same(data: Bytes, cells: Ints, one: int, other: int) -> bool:
     start, there, size = cells[one, 1], cells[other, 1], cells[one, 2] - cells[one, 1]
     if cells[one, 0] != cells[other, 0] or cells[other, 2] - there != size:
@@ -85,7 +90,7 @@ def _is_same(data: Bytes, cells: Ints, one: int, other: int) -> bool:
     return bool(different == 0)
 
 
-@compiled
+@compiled_plain
 def put_images(
     lines: Ints,
     actions: Ints,
@@ -94,9 +99,12 @@ def put_images(
     new_cells: Ints,
     payload: Bytes,
     jobs: Ints,
-    scratch: Bytes,
+    messages: Bytes,
+    work: Hashes,
 ) -> tuple[int, int, int, int]:
-    """Fill ``new_cells`` and ``payload``, and move the images of ``lines`` there.
+    """Fill ``new_cells`` and ``payload``, and move the images of ``lines`` there. ``work`` is for DECIMAL.
+
+    The texts of HMACs are copied to ``messages``, one after the other, while they are in the cache.
 
     Returns (bytes of payload, jobs for ``sha256.put_hmacs``, record and column where it stops at a text that is not
     valid, else -1).
@@ -149,15 +157,14 @@ def put_images(
                     if form == TEXT and kind == BYTES:
                         return at, job, line[RECORD], column
                     new[0], new[2] = STRING, at + HMAC_BYTES
-                    is_text = form <= OCTETS or (form == LABEL and kind != INT)
-                    entry = jobs[job]
-                    if is_text:
-                        entry[0], entry[1], entry[2] = 0, start, end - start
+                    if form <= OCTETS or (form == LABEL and kind != INT):
+                        stop = _copy(messages, put, data, start, end)
                     else:
-                        stop = _put_text(scratch, put, data, cells, source, form, number)
-                        entry[0], entry[1], entry[2] = 1, put, stop - put
-                        put = stop
-                    entry[3], entry[4] = actions[column, 3], at
+                        stop = _put_text(messages, put, data, cells[source], form, number, work)
+                    entry = jobs[job]
+                    entry[0], entry[1] = put, stop - put
+                    entry[2], entry[3] = actions[column, 3], at
+                    put = stop
                     at += HMAC_BYTES
                     job += 1
             if run >= 0:

@@ -80,23 +80,32 @@ def partitions_of_columns(
 
 
 @compiled
-def assign_numbers(lines: Ints, places: Ints, tails: Ints, last: Ints) -> Ints:
+def assign_numbers(lines: Ints, places: Ints, tails: Ints) -> Ints:
     """Select the lines that a partition does not have yet, and number them.
 
     ``lines``: SEQ and PART of each record. ``places``: the row of ``tails`` for each record, -1 if it is not ours.
     ``tails``: SEQ, PART and N of the last record of each partition; they become those of the last selected record.
-    ``last`` receives the number in the batch of that record. Returns N for each record, 0 for one that is left out.
+    Returns N for each record, 0 for one that is left out, -1 for one that does not follow the last of its partition
+    here: no line after it is numbered.
     """
     numbers = np.zeros(len(lines), np.int64)
+    seen = np.full((len(tails), 2), -1, np.int64)
     for which in range(len(lines)):
         place = places[which]
         if place < 0:
             continue
         seq, part = lines[which, 0], lines[which, 1]
-        is_new = seq > tails[place, 0] or (seq == tails[place, 0] and part > tails[place, 1])
-        if is_new:
+        if not _is_after(seq, part, seen[place, 0], seen[place, 1]):
+            numbers[which] = -1
+            break
+        seen[place, 0], seen[place, 1] = seq, part
+        if _is_after(seq, part, tails[place, 0], tails[place, 1]):
             tails[place, 0], tails[place, 1] = seq, part
             tails[place, 2] += 1
             numbers[which] = tails[place, 2]
-            last[place] = which
     return numbers
+
+
+@compiled
+def _is_after(seq: int, part: int, last_seq: int, last_part: int) -> bool:
+    return seq > last_seq or (seq == last_seq and part > last_part)

@@ -8,7 +8,7 @@ import hashlib
 
 import numpy as np
 
-from consumer.kernel.compiled import Bytes, Ints, Words, compiled, int64
+from consumer.kernel.compiled import Bytes, Ints, Words, compiled, compiled_plain, int64
 
 LANES = 128
 BLOCK_BYTES, DIGEST_BYTES = 64, 32
@@ -32,7 +32,7 @@ _CONSTANTS = np.array(_roots(3), np.uint32)
 _INITIAL = np.array(_roots(2)[:WORDS], np.uint32)
 
 
-@compiled
+@compiled_plain
 def _expand(words: Words, number: int, count: int) -> None:
     """The next word of the schedule in the place of the one 16 words before it."""
     # an index that can be negative would add a branch for each lane
@@ -53,7 +53,7 @@ def _expand(words: Words, number: int, count: int) -> None:
         words[old + lane] = np.uint32(words[old + lane] + small + words[middle + lane] + large)
 
 
-@compiled
+@compiled_plain
 def _step(
     a: np.uint32,
     b: np.uint32,
@@ -82,7 +82,7 @@ def _step(
     return np.uint32(d + first), np.uint32(first + small + majority)
 
 
-@compiled
+@compiled_plain
 def _eight_rounds(work: Words, words: Words, number: int, count: int) -> None:
     """Eight rounds, after which each letter is in its own line again."""
     k0, k1, k2, k3 = (
@@ -125,10 +125,11 @@ def _eight_rounds(work: Words, words: Words, number: int, count: int) -> None:
         work[np.uint64(7 * LANES) + lane] = h
 
 
-@compiled
+@compiled_plain
 def compress(state: Words, words: Words, work: Words, count: int) -> None:
     """Add a block of each lane to its state. ``words`` has the blocks, and is changed; ``work`` is scratch."""
-    work[:] = state
+    for place in range(len(state)):
+        work[place] = state[place]
     for number in range(0, ROUNDS, 8):
         if number >= SCHEDULE:
             for place in range(number, number + 8):
@@ -138,13 +139,13 @@ def compress(state: Words, words: Words, work: Words, count: int) -> None:
         state[place] += work[place]
 
 
-@compiled
+@compiled_plain
 def block_count(size: int) -> int:
     """The blocks of a message, its padding included."""
     return (size + 8) // BLOCK_BYTES + 1
 
 
-@compiled
+@compiled_plain
 def _put_block(
     words: Words, lane: int, data: Bytes, start: int, size: int, block: int, hashed: int
 ) -> None:
@@ -176,7 +177,7 @@ def _put_block(
         words[(SCHEDULE - 1) * LANES + lane] = np.uint32(bits & int64(0xFFFFFFFF))
 
 
-@compiled
+@compiled_plain
 def _put_hex(out: Bytes, at: int, word: np.uint32) -> None:
     """Eight characters at once: each half byte of the word becomes a byte, the first one the lowest."""
     digits = np.uint64(word)
@@ -195,47 +196,42 @@ def _put_hex(out: Bytes, at: int, word: np.uint32) -> None:
 
 
 @compiled
-def put_hmacs(
-    data: Bytes, scratch: Bytes, jobs: Ints, order: Ints, pads: Words, out: Bytes
-) -> None:
+def put_hmacs(messages: Bytes, jobs: Ints, order: Ints, pads: Words, out: Bytes) -> None:
     """Write the HMAC of each job to ``out`` as 64 hex characters.
 
-    A line of ``jobs``: 0 for ``data`` or 1 for ``scratch``, start, size, key, where in ``out``. ``order`` has the jobs
-    by ``block_count``. ``pads[key]``: the states after the inner and the outer pad of the key.
+    A line of ``jobs``: start and size of the message, key, where in ``out``. ``order`` has the jobs by ``block_count``.
+    ``pads[key]``: the states after the inner and the outer pad of the key.
     """
     state, words = np.zeros(WORDS * LANES, np.uint32), np.zeros(SCHEDULE * LANES, np.uint32)
     work = np.zeros(WORDS * LANES, np.uint32)
     first = 0
     while first < len(order):
-        blocks, count = block_count(jobs[order[first], 2]), 0
+        blocks, count = block_count(jobs[order[first], 1]), 0
         while (
             count < LANES
             and first + count < len(order)
-            and block_count(jobs[order[first + count], 2]) == blocks
+            and block_count(jobs[order[first + count], 1]) == blocks
         ):
-            key = jobs[order[first + count], 3]
+            key = jobs[order[first + count], 2]
             for word in range(WORDS):
                 state[word * LANES + count] = pads[key, 0, word]
             count += 1
         for block in range(blocks):
             for lane in range(count):
                 job = jobs[order[first + lane]]
-                if job[0] == 0:
-                    _put_block(words, lane, data, job[1], job[2], block, BLOCK_BYTES)
-                else:
-                    _put_block(words, lane, scratch, job[1], job[2], block, BLOCK_BYTES)
+                _put_block(words, lane, messages, job[0], job[1], block, BLOCK_BYTES)
             compress(state, words, work, count)
         words[:] = 0
         words[: WORDS * LANES] = state
         for lane in range(count):
-            key = jobs[order[first + lane], 3]
+            key = jobs[order[first + lane], 2]
             for word in range(WORDS):
                 state[word * LANES + lane] = pads[key, 1, word]
             words[WORDS * LANES + lane] = np.uint32(0x80000000)
             words[(SCHEDULE - 1) * LANES + lane] = 8 * (BLOCK_BYTES + DIGEST_BYTES)
         compress(state, words, work, count)
         for lane in range(count):
-            at = jobs[order[first + lane], 4]
+            at = jobs[order[first + lane], 3]
             for word in range(WORDS):
                 _put_hex(out, at + 8 * word, state[word * LANES + lane])
         first += count

@@ -22,7 +22,7 @@ identify the table, because a rebuilt registry may give it to another table.
 
 import numpy as np
 
-from consumer.kernel.compiled import Bytes, Ints, Offsets, compiled, int64
+from consumer.kernel.compiled import Bytes, Ints, Offsets, compiled_plain, int64
 
 NULL, INT, DECIMAL, FLOAT, DOUBLE, BYTES, STRING = 0, 1, 2, 3, 4, 5, 6
 PROGRAM_WIDTH = 5
@@ -54,7 +54,7 @@ REASONS = (
 DECIMAL_BYTES_MAX = 32  # DECIMAL(65) needs 28; ``kernel.text`` has room for this many
 
 
-@compiled
+@compiled_plain
 def read_long(data: Bytes, at: int, end: int) -> tuple[int, int]:
     """A zigzag number at ``at``: (value, position after it); position -1 if it is truncated."""
     shift = np.uint64(0)
@@ -70,7 +70,7 @@ def read_long(data: Bytes, at: int, end: int) -> tuple[int, int]:
     return int64(0), -1
 
 
-@compiled
+@compiled_plain
 def _skip_string(data: Bytes, at: int, end: int) -> int:
     if at < 0:
         return -1
@@ -80,7 +80,7 @@ def _skip_string(data: Bytes, at: int, end: int) -> int:
     return at + length
 
 
-@compiled
+@compiled_plain
 def _skip_long(data: Bytes, at: int, end: int) -> int:
     if at < 0:
         return -1
@@ -88,7 +88,7 @@ def _skip_long(data: Bytes, at: int, end: int) -> int:
     return at
 
 
-@compiled
+@compiled_plain
 def _skip_same(data: Bytes, at: int, end: int, names: Bytes, start: int, stop: int) -> int:
     """The position after the bytes ``names[start:stop]``; -1 if they differ. No early exit: 16 bytes at a time."""
     length = stop - start
@@ -102,7 +102,7 @@ def _skip_same(data: Bytes, at: int, end: int, names: Bytes, start: int, stop: i
     return at + length if different == 0 else -1
 
 
-@compiled
+@compiled_plain
 def walk_row(
     data: Bytes, at: int, end: int, program: Ints, line: int, count: int, cells: Ints, cell: int
 ) -> tuple[int, int]:
@@ -140,7 +140,7 @@ def walk_row(
     return at, fallback
 
 
-@compiled
+@compiled_plain
 def _walk_record(
     data: Bytes,
     at: int,
@@ -222,7 +222,7 @@ def _walk_record(
     return OK if record[OP] == OP_UPDATE and images == 3 else BAD_OP
 
 
-@compiled
+@compiled_plain
 def count_cells(
     data: Bytes, offsets: Offsets, first: int, count: int, ids: Ints, widths: Ints, cells_max: int
 ) -> tuple[int, int]:
@@ -245,7 +245,7 @@ def count_cells(
     return count, cell_count
 
 
-@compiled
+@compiled_plain
 def _schema_id(data: Bytes, start: int) -> int:
     return (
         int64(data[start + 1]) << 24
@@ -255,7 +255,7 @@ def _schema_id(data: Bytes, start: int) -> int:
     )
 
 
-@compiled
+@compiled_plain
 def walk(
     data: Bytes,
     offsets: Offsets,

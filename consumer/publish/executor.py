@@ -14,6 +14,7 @@ from consumer.publish.order import PublishOrder
 from consumer.publish.plans import PublishPlans
 from consumer.publish.slot import Slot, SlotOrder
 from consumer.publish.turn import PublishTurn, Tools, schema_texts
+from consumer.records.pieces import BoundedSource
 from consumer.records.row_schemas import RowSchemas
 from consumer.records.stream import TopicStream
 from consumer.target.progress import Mark
@@ -86,8 +87,9 @@ def _turn(order: PublishOrder, resident: _Resident) -> PublishTurn:
     """The turn that continues the last one of this process, or begins at the slot's position."""
     parent = os.getppid()
     source = order.definitions.last.source
+    stream = resident.stream
     tools = Tools(
-        resident.stream,
+        stream if order.end_offset < 0 else BoundedSource(stream, order.end_offset),
         resident.slot,
         look_up_at(source.registry),
         is_over=lambda: os.getppid() != parent,

@@ -1,5 +1,6 @@
 """The driver's request to an executor to run one slot of a publish task for a while, a value that Spark can send."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from consumer.publish.definitions import Definitions
@@ -12,15 +13,17 @@ class PublishOrder:
 
     ``first_offset``: the first that the set topic has kept, or the slot's.
 
-    ``turn_s``: the turn ends at the first quiet moment after this time.
+    ``turn_s``: the turn ends at the first quiet moment after this time. ``end_offset``: records from there on are
+    not read; -1: all are.
     """
 
     task: TaskOrder
     definitions: Definitions
     slot: int
-    accepted: tuple[int, ...] = ()
+    accepted: Collection[int] = ()
     first_offset: int = -1
     turn_s: float = 0.0
+    end_offset: int = -1
 
     def continues(self, before: "PublishOrder") -> bool:
         """Whether a slot that was opened for ``before`` can serve this order."""

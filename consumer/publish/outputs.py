@@ -78,7 +78,7 @@ class OutputShape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskOrder:
-    """A publish task under one lease. ``epoch``: the lease's."""
+    """A publish task under one lease. ``epoch``: the lease's. ``suffix``: of the names of a rebuild (``rebuild``)."""
 
     task: str
     epoch: int
@@ -88,10 +88,11 @@ class TaskOrder:
     shape: OutputShape = field(default_factory=OutputShape)
     compression: str = "gzip"
     limits: SlotLimits = field(default_factory=SlotLimits)
+    suffix: str = ""
 
     @property
     def progress_topic(self) -> str:
-        return f"{self.task}.progress"
+        return f"{self.task}{self.suffix}.progress"
 
 
 def slot_of(place: Place, slots: int) -> int:

@@ -157,10 +157,11 @@ class Slot:
         numbers_of = {place: number for number, place in enumerate(own)}
         own_rows = np.array([numbers_of.get(place, -1) for place in places], np.int64)
         ends = np.array([(tail.seq, tail.part, tail.n) for tail in tails], np.int64).reshape(-1, 3)
-        last = np.full(len(own), -1, np.int64)
         before = ends[:, 2].copy()
         pairs = np.ascontiguousarray(lines[:, [SEQ, PART]])
-        counts = assign_numbers(pairs, own_rows[rows] if len(own) else rows * 0 - 1, ends, last)
+        counts = assign_numbers(pairs, own_rows[rows] if len(places) else rows, ends)
+        if counts.min(initial=0) < 0:
+            raise Fatal("MR-9001", "records of a partition are not in the order of their seq")
         chosen = counts > 0
         if not chosen.any():
             return 0
@@ -353,6 +354,7 @@ class Slot:
 
     @contextmanager
     def _released_after_error(self) -> Iterator[None]:
+        _ = self._live
         try:
             yield
         except Fatal as error:

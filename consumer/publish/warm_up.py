@@ -10,6 +10,7 @@ from consumer.publish.plans import PublishPlans
 from consumer.records.numbers import RecordNumbers
 from consumer.records.rows import walk_values
 from consumer.turn.warm_up import SCHEMAS, warm_values
+from drivers.kafka.headers import compile_loop
 from schemas.documents import Brokers, OutputTopics, PublishTask, TopicAddress
 from schemas.view.format_options import FormatName, FormatOptions
 from schemas.view.view import ALL_TABLES, Mask, MaskKind, TableRule, View
@@ -33,7 +34,8 @@ def warm_publishing() -> None:
         rows = walk_values(warm_values(), plans.programs)
         convert(plans, rows, RecordNumbers(np.arange(len(rows))))
     ints = np.zeros((1, 2), np.int64)
-    assign_numbers(ints, np.zeros(1, np.int64), np.zeros((1, 3), np.int64), np.zeros(1, np.int64))
+    assign_numbers(ints, np.zeros(1, np.int64), np.zeros((1, 3), np.int64))
+    compile_loop()
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from consumer.kernel import masks as kernel
 from consumer.kernel import sha256, walk
 from consumer.kernel.changes import AFTER, BEFORE, RECORD
-from consumer.kernel.digits import NUMBER_BYTES_MAX
+from consumer.kernel.digits import NUMBER_BYTES_MAX, WORK
 from consumer.records.numbers import Ints
 from consumer.records.row_schemas import KINDS, is_decimal
 from consumer.records.rows import Rows
@@ -101,10 +101,11 @@ def masked(masks: Masks, layout: RowLayout, rows: Rows, lines: Ints) -> tuple[By
     payload = np.empty(int(sizes.sum()) + image_count * masks.more_bytes, np.uint8)
     cells = np.empty((image_count * len(masks.actions), walk.CELL_WIDTH), np.int64)
     jobs = np.empty((image_count * masks.hmac_count, kernel.JOB_WIDTH), np.int64)
-    scratch = np.empty(len(jobs) * NUMBER_BYTES_MAX, np.uint8)
+    messages = np.empty(int(sizes.sum()) + len(jobs) * NUMBER_BYTES_MAX, np.uint8)
     data = rows.values.payload
+    work = np.empty(WORK, np.uint64)
     size, job_count, stopped, column = kernel.put_images(
-        lines, masks.actions, data, rows.cells, cells, payload, jobs, scratch
+        lines, masks.actions, data, rows.cells, cells, payload, jobs, messages, work
     )
     if stopped >= 0:
         table = layout.table
@@ -114,6 +115,6 @@ def masked(masks: Masks, layout: RowLayout, rows: Rows, lines: Ints) -> tuple[By
             seq=int(rows.records[stopped, walk.SEQ]),
         )
     jobs = jobs[:job_count]
-    order = np.argsort((jobs[:, 2] + 8) // sha256.BLOCK_BYTES, kind="stable")
-    sha256.put_hmacs(data, scratch, jobs, order, masks.keys, payload)
+    order = np.argsort((jobs[:, 1] + 8) // sha256.BLOCK_BYTES, kind="stable")
+    sha256.put_hmacs(messages, jobs, order, masks.keys, payload)
     return payload[:size], cells

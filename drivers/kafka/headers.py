@@ -120,6 +120,14 @@ def queue_headered(client: BareClient, records: HeaderedRecords) -> Refusal | No
     return None if index < 0 else Refusal(int(index), int(code))
 
 
+def compile_loop() -> None:
+    """Compile the loop, or read it from the cache."""
+    arguments = np.zeros((_HEADERS, _ARGUMENT_WORDS), np.int64)
+    nothing = np.zeros((0, NUMBERS), np.int64)
+    digits = np.zeros((1, _DIGITS_MAX), np.uint8)
+    _queue(np.zeros(3, np.int64), 0, np.zeros(1, np.int64), 0, nothing, arguments, 0, digits)
+
+
 Build: TypeAlias = Callable[[BaseContext, ir.IRBuilder, object, Sequence[ir.Value]], ir.Value]
 
 

@@ -1,8 +1,8 @@
-"""``millrace topic tail`` and ``verify`` of topics that publish tasks write."""
+"""``millrace topic tail``, ``verify`` and ``rebuild`` of topics that publish tasks write."""
 
 import json
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import closing
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -15,26 +15,58 @@ from millrace.wording import counted
 
 if TYPE_CHECKING:
     from consumer.topic.published import TopicResult
-    from schemas.documents import Brokers
+    from drivers.kafka.partitions import Place
+    from schemas.documents import Brokers, PublishTask
 
 _LOOK_S = 0.2
 
 
-def verify_task(name: str, *, topic: str, as_json: bool) -> None:
-    """Verify one output topic of a task, or all of them if ``topic`` is empty."""
+def verify_task(name: str, *, topic: str, suffix: str, as_json: bool) -> None:
+    """Verify one output topic of a task, or all of them if ``topic`` is empty. ``suffix``: those of a rebuild."""
     from consumer.topic.published import topics_of
+
+    brokers = _publish_task(name).source.brokers
+    last_n = topics_of(brokers, f"{name}{suffix}.progress")
+    names = sorted({place[0] for place in last_n})
+    if topic and topic not in names:
+        raise typer.BadParameter(f"{name} has not written it", param_hint="TOPIC")
+    verify_published(
+        brokers, [topic] if topic else names, task=name, last_n=last_n, as_json=as_json
+    )
+
+
+def _publish_task(name: str) -> "PublishTask":
     from millrace.cli.control import control
     from schemas.documents import PublishTask
 
     with control() as now:
         document = now.store.task_entry(name).document
     if not isinstance(document, PublishTask):
-        raise typer.BadParameter(f"{name} is not a publish task", param_hint="--task")
-    brokers = document.source.brokers
-    names = sorted({place[0] for place in topics_of(brokers, document.progress_topic)})
-    if topic and topic not in names:
-        raise typer.BadParameter(f"{name} has not written it", param_hint="TOPIC")
-    verify_published(brokers, [topic] if topic else names, task=name, as_json=as_json)
+        raise typer.BadParameter(f"{name} is not a publish task")
+    return document
+
+
+def rebuild_task(name: str, *, suffix: str, as_json: bool) -> None:
+    """Write the topics of a task again, up to the present end of its set topic."""
+    from consumer.publish.rebuild import rebuild
+    from consumer.task.publish_start import task_order
+    from drivers.kafka.acls import Grants, publish_acls
+
+    task = _publish_task(name)
+    began = time.monotonic()
+    with Grants(task.source.brokers, publish_acls(task)).explained():
+        rebuilt = rebuild(task, task_order(task, epoch=0), suffix=suffix)
+    topics: dict[str, int] = {}
+    for (topic, _), records in rebuilt.records.items():
+        topics[topic] = topics.get(topic, 0) + records
+    first, last = rebuilt.seqs
+    if as_json:
+        print(json.dumps({"task": name, "after_seq": first, "seq": last, "topics": topics}))
+        return
+    for topic, records in topics.items():
+        print(f"{topic}: {counted(records, 'record')}")
+    print(f"seq {first + 1} to {last}, in {time.monotonic() - began:.1f} s")
+    print(f"`millrace topic verify --task {name} --suffix {suffix}` verifies them")
 
 
 def tail_published(
@@ -59,13 +91,17 @@ def tail_published(
 
 
 def verify_published(
-    brokers: "Brokers", names: Collection[str], *, task: str = "", as_json: bool
+    brokers: "Brokers",
+    names: Collection[str],
+    *,
+    task: str = "",
+    last_n: "Mapping[Place, int] | None" = None,
+    as_json: bool,
 ) -> None:
     """Verify topics and print their results. Finding MR-3503 if one has violations."""
-    from consumer.topic.published import topics_of, verify_topics
+    from consumer.topic.published import verify_topics
 
     began = time.monotonic()
-    last_n = topics_of(brokers, f"{task}.progress") if task else {}
     results = verify_topics(brokers, names, task=task, last_n=last_n)
     took_s = time.monotonic() - began
     for topic, result in results.items():
@@ -125,6 +161,7 @@ def _print(topic: str, result: "TopicResult") -> None:
             f"  {number:<5} {counted(summary.records, 'record')}{removed}, {ranges}"
             + (f", epoch {epochs}" if epochs else "")
         )
+    print(f"  violations    {result.violation_count:,}")
     if result.hidden:
         print(
             f"  not verified  {counted(result.hidden, 'offset')}: Kafka transactions have not ended."

@@ -35,6 +35,17 @@ def _registry_url(value: str) -> str:
         raise typer.BadParameter(f"{found}wanted {error.wanted}") from error
 
 
+def _suffix(value: str) -> str:
+    """Checks the end of a topic's name."""
+    from schemas.documents.fields import Unreadable
+    from schemas.documents.readers import topic
+
+    try:
+        return topic(value)
+    except Unreadable as error:
+        raise typer.BadParameter(f"wanted {error.wanted}") from error
+
+
 Topic = Annotated[str, typer.Argument(help="The topic.", show_default=False)]
 RegistryUrl = Annotated[
     str,
@@ -193,6 +204,9 @@ def verify(
     task: Annotated[
         str, typer.Option("--task", help="Verify all topics of this publish task.")
     ] = "",
+    suffix: Annotated[
+        str, typer.Option("--suffix", help="With --task: the topics of its rebuild.")
+    ] = "",
     kafka: Kafka = "",
     kafka_config: KafkaConfig = "",
     as_json: Json = False,
@@ -205,7 +219,7 @@ def verify(
     from millrace.cli.published import verify_task
 
     if task:
-        verify_task(task, topic=topic, as_json=as_json)
+        verify_task(task, topic=topic, suffix=suffix, as_json=as_json)
     elif topic:
         _verify_topic(_brokers(kafka, kafka_config, topic), topic, as_json=as_json)
     else:
@@ -251,6 +265,29 @@ def _verify_topic(brokers: "Brokers", topic: str, *, as_json: bool) -> None:
     if summary.violation_count:
         violations = f"{counted(summary.violation_count, 'violation')} in {topic}"
         raise Finding(Fatal("MR-3503", violations, topic=topic))
+
+
+@app.command()
+def rebuild(
+    task: Annotated[str, typer.Argument(help="The publish task.", show_default=False)],
+    suffix: Annotated[
+        str,
+        typer.Option(
+            "--suffix",
+            help="Ends the names of the new topics, such as .again.",
+            callback=_suffix,
+            show_default=False,
+        ),
+    ],
+    as_json: Json = False,
+) -> None:
+    """Write the topics of a publish task again, from the set topic alone, into topics of other names.
+
+    Ends where the set topic ends now. Run it again after an interruption: it continues.
+    """
+    from millrace.cli.published import rebuild_task
+
+    rebuild_task(task, suffix=suffix, as_json=as_json)
 
 
 def _feed_all(verifier: "TopicVerifier", reader: "TopicReader", start: int, stop: int) -> None:

@@ -24,6 +24,9 @@ WARM = "made for the constant input of a warm-up"
 # file and name of the array: the border that tries it, or a reason
 FIXED = {
     "consumer/publish/conversion.py return": "no records: nothing is written into it",
+    "drivers/kafka/headers.py arguments": WARM,
+    "drivers/kafka/headers.py nothing": WARM,
+    "drivers/kafka/headers.py digits": WARM,
     "consumer/publish/warm_up.py ints": "one invented record, so that a kernel is compiled",
     "producer/convert/arrays.py key_spans": "key_columns",
     "producer/snapshot/inserts.py _spans": "key_columns",
@@ -86,6 +89,7 @@ FIXED = {
     "consumer/kernel/sha256.py state": "messages are counted up to its lanes: test_view_masks",
     "consumer/kernel/sha256.py work": "messages are counted up to its lanes: test_view_masks",
     "consumer/kernel/sha256.py states": OWN,
+    "consumer/view/masks.py work": "records",
     "consumer/records/row_schemas.py programs": "the program of no schema",
     "millrace/text_protocol/arriving.py head": SCRATCH,
     "producer/relay/large_event.py folded": SCRATCH,

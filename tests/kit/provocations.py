@@ -92,6 +92,7 @@ PROVOCATIONS: Mapping[str, str] = {
     "MR-3104": "test_emptied_output_topic_is_believed_only_at_its_mark",
     "MR-3105": "test_output_topic_that_lost_records_stops_the_task",
     "MR-3106": "test_record_over_an_output_topics_limit_is_named",
+    "MR-3107": "test_task_that_never_ran_has_nothing_to_rebuild",
     "MR-3501": "test_missing_topic_is_reported_in_one_sentence",
     "MR-3502": "test_verify_finds_the_broker_in_the_task_document",
     "MR-3503": "test_verify_names_the_offset_of_a_violation",

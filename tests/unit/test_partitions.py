@@ -31,8 +31,14 @@ def test_only_records_beyond_the_tail_are_numbered() -> None:
     lines = np.array([(5, 0), (5, 1), (6, 0), (6, 0), (7, 0), (7, 1)])
     places = np.array([0, 0, 1, -1, 0, 0])
     tails = np.array([(5, 0, 41), (0, 0, 0)])
-    last = np.full(2, -1)
-    numbers = assign_numbers(lines, places, tails, last)
-    assert numbers.tolist() == [0, 42, 1, 0, 43, 44]
+    assert assign_numbers(lines, places, tails).tolist() == [0, 42, 1, 0, 43, 44]
     assert tails.tolist() == [[7, 1, 44], [6, 0, 1]]
-    assert last.tolist() == [5, 2]
+
+
+@pytest.mark.parametrize("second", [(5, 1), (5, 0), (4, 2)], ids=str)
+def test_records_out_of_order_are_not_taken_for_repeated(second: tuple[int, int]) -> None:
+    """They would be left out, and be missing."""
+    numbers = assign_numbers(
+        np.array([(5, 1), second]), np.zeros(2, np.int64), np.zeros((1, 3), np.int64)
+    )
+    assert numbers.tolist() == [1, -1]

@@ -1,141 +1,145 @@
-"""A turn of a publish task from records in memory to an output in memory."""
+"""A turn of a publish task without servers: each record is converted under the definition of its seq."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+
+import pytest
 
 from consumer.publish.definitions import Definitions
-from consumer.publish.mark import Mark, Position
+from consumer.publish.mark import Position
 from consumer.publish.order import PublishOrder
-from consumer.publish.outgoing import TOPIC, VALUE_END, VALUE_START, Outgoing
-from consumer.publish.outputs import TaskOrder
+from consumer.publish.outgoing import SEQ, TOPIC, VALUE_END, VALUE_START, Outgoing
 from consumer.publish.plans import PublishPlans
 from consumer.publish.turn import PublishTurn, Tools
 from consumer.records.row_schemas import RowSchemas
-from schemas.documents import Brokers, OutputTopics, PublishTask, TopicAddress
+from consumer.task.publish_start import task_order
+from millrace.errors import Fatal
+from schemas.documents import Brokers, PublishTask, TopicAddress
 from schemas.view.format_options import FormatName, FormatOptions
-from schemas.view.view import ALL_TABLES, TableRule, View
+from schemas.view.view import Mask, MaskKind, TableRule, View
 from tests.kit.apply.local import ListSource
-from tests.kit.apply.tables import integer, table
+from tests.kit.apply.tables import integer, table, text
 from tests.kit.apply.topic import RecordStream
 
-ORDERS, LOG = (table("shop", name, integer("id")) for name in ("orders", "log"))
-TOPIC_OF_TRANSACTIONS = "pub.transaction"
+ORDERS = table("shop", "orders", integer("id"), text("name"), integer("amount"))
+TASK = PublishTask(
+    name="public",
+    source=TopicAddress(topic="shop", brokers=Brokers("b:1")),
+    format=FormatOptions.of(FormatName.JSON),
+)
+RULES = (
+    TableRule("shop.orders"),
+    TableRule("shop.orders", drop=("name",)),
+    TableRule("shop.orders", "x.{table}", masks=(("name", Mask(MaskKind.REDACT)),)),
+    TableRule("shop.orders", where="(`amount` < 5)", rename=(("amount", "total"),)),
+)
+BEGINS = (0, 12, 13, 30)
+ROWS = 45
 
 
 @dataclass
-class _Output:
-    """Keeps values by topic, and the last position, as the progress topic stores it."""
+class Written:
+    """The values that a turn wrote, by seq and topic, and the seqs that it committed."""
 
-    values: dict[str, list[Any]] = field(default_factory=dict)
-    position: Position | None = None
+    values: dict[int, tuple[str, object]] = field(default_factory=dict)
+    committed: list[int] = field(default_factory=list)
 
     def write(self, outgoing: Outgoing) -> int:
-        """See ``turn.Output``."""
-        for line in outgoing.lines:
-            start, end = int(line[VALUE_START]), int(line[VALUE_END])
-            value = json.loads(outgoing.payload[start:end].tobytes()) if end >= 0 else None
-            self.values.setdefault(outgoing.topics[line[TOPIC]], []).append(value)
+        """Keep the values; a row that is written twice is an error."""
+        octets = outgoing.payload.tobytes()
+        for line in outgoing.lines.tolist():
+            assert line[SEQ] not in self.values
+            value = json.loads(octets[line[VALUE_START] : line[VALUE_END]])
+            self.values[line[SEQ]] = (outgoing.topics[line[TOPIC]], value)
         return len(outgoing.lines)
 
     def commit(self, position: Position) -> None:
-        """See ``turn.Output``."""
-        records = Mark(position=position).records()
-        stored = Mark.of((key, value) for key, value in records.items() if value is not None)
-        self.position = stored.position
+        """Keep the seq."""
+        self.committed.append(position.seq)
 
 
-def _task(view: View = ALL_TABLES) -> PublishTask:
-    return PublishTask(
-        name="pub",
-        source=TopicAddress(topic="set-topic", brokers=Brokers("none:1")),
-        view=view,
-        topics=OutputTopics(pattern="{task}.{table}"),
-        format=FormatOptions(FormatName.DEBEZIUM_JSON, transaction_topic=TOPIC_OF_TRANSACTIONS),
+def _turn(
+    stream: RecordStream, definitions: Definitions, *, rows: int, accepted: tuple[int, ...] = ()
+) -> tuple[PublishTurn, Written]:
+    """A turn over the stream, of which at most ``rows`` records are taken at once."""
+    written = Written()
+    order = PublishOrder(
+        task=task_order(TASK, epoch=1), definitions=definitions, slot=0, accepted=accepted
     )
+    tools = Tools(ListSource(stream.values, 0, rows), written, str)
+    plans = PublishPlans(definitions.at(1), RowSchemas({}))
+    position = Position(0, 0, "", "id").reached("shop")
+    return PublishTurn(order, tools, plans, position, "", {}), written
 
 
-def _run(task: PublishTask, values: Sequence[bytes], output: _Output, *, at_once: int) -> None:
-    """Turns with ``at_once`` records, each in another process, which has only the position of the one before."""
-    schemas = RowSchemas()
-    position = Position(0, 0, "", "set-topic", flavour="mysql")
-    for first in range(0, len(values), at_once):
-        order = PublishOrder(
-            task=TaskOrder(
-                task="pub", epoch=1, slots=1, brokers=task.source.brokers, worker="worker"
-            ),
-            definitions=Definitions((0,), (task,)),
-            slot=0,
-        )
-        source = ListSource(values[first : first + at_once], first, at_once)
-        turn = PublishTurn(
-            order,
-            Tools(source, output, _no_schema),
-            PublishPlans(task, schemas),
-            position.reached("set-topic"),
-            position.snapshot,
-            dict(position.schemas),
-            position.transaction,
-        )
-        turn.run()
-        schemas = turn.plans.schemas
-        assert output.position is not None
-        position = replace(output.position)
+def _run(
+    stream: RecordStream, definitions: Definitions, *, rows: int, accepted: tuple[int, ...] = ()
+) -> Written:
+    turn, written = _turn(stream, definitions, rows=rows, accepted=accepted)
+    turn.run()
+    return written
 
 
-def _no_schema(number: int) -> str:
-    raise AssertionError(number)
-
-
-def _stream() -> RecordStream:
+def _stream(ddl_at: int = -1) -> RecordStream:
     stream = RecordStream()
     stream.fence()
-    stream.insert(ORDERS, {"id": 1})
-    stream.insert(LOG, {"id": 1})
-    stream.update(ORDERS, {"id": 1}, {"id": 2})
-    stream.insert(LOG, {"id": 2})
-    stream.commit()
-    stream.insert(LOG, {"id": 3})
-    stream.commit()
+    for number in range(ROWS):
+        if number == ddl_at:
+            sql = "ALTER TABLE shop.orders MODIFY amount VARCHAR(3)"
+            stream.ddl(sql, kind="alter_table")
+        stream.insert(ORDERS, {"id": number, "name": f"n{number}", "amount": number % 10})
+        stream.commit()
     return stream
 
 
-def test_transaction_metadata_outlives_the_process_of_a_turn() -> None:
-    """The position has what is counted: turns of one record give the same as one turn of all."""
-    values = _stream().values
-    results = []
-    for at_once in (len(values), 1):
-        output = _Output()
-        _run(_task(), values, output, at_once=at_once)
-        results.append(output.values)
-    assert results[0] == results[1]
-    orders = [
-        (block["total_order"], block["data_collection_order"])
-        for topic in ("pub.orders", "pub.log")
-        for block in (value["transaction"] for value in results[0][topic] if value is not None)
-    ]
-    assert orders == [(1, 1), (3, 2), (4, 3), (2, 1), (5, 2), (1, 1)]
-    records = results[0][TOPIC_OF_TRANSACTIONS]
-    assert [(record["status"], record["event_count"]) for record in records] == [
-        ("BEGIN", None),
-        ("END", 5),
-        ("BEGIN", None),
-        ("END", 1),
-    ]
+def _definitions(begins: tuple[int, ...], rules: tuple[TableRule, ...]) -> Definitions:
+    return Definitions(begins, tuple(replace(TASK, view=View((rule,))) for rule in rules))
 
 
-def test_row_outside_the_view_ends_a_transaction() -> None:
-    """A source transaction without a row in the view has no records."""
-    view = View((TableRule("shop.orders"),))
-    for at_once in (100, 1):
-        output = _Output()
-        _run(_task(view), _stream().values, output, at_once=at_once)
-        assert set(output.values) == {"pub.orders", TOPIC_OF_TRANSACTIONS}
-        records = output.values[TOPIC_OF_TRANSACTIONS]
-        assert [record["status"] for record in records] == ["BEGIN", "END"]
-        assert records[1]["data_collections"] == [
-            {"data_collection": "shop.orders", "event_count": 3}
-        ]
-        assert output.position is not None
-        assert output.position.open_gtid == ""
+def _expected(number: int, rule: TableRule) -> tuple[str, object] | None:
+    """The topic and the row under this rule, by plain Python."""
+    row: dict[str, object] = {"id": number, "name": f"n{number}", "amount": number % 10}
+    topic = "public.shop.orders"
+    match RULES.index(rule):
+        case 1:
+            del row["name"]
+        case 2:
+            row["name"], topic = None, "public.x.orders"
+        case 3:
+            row["total"] = row.pop("amount")
+            return (topic, row) if number % 10 < 5 else None
+    return topic, row
+
+
+@pytest.mark.parametrize("rows", [1, 2, 7, 1000])
+def test_each_row_is_converted_under_the_definition_of_its_seq(rows: int) -> None:
+    """Wherever the records are cut; two definitions follow each other after one row."""
+    definitions = _definitions(BEGINS, RULES)
+    written = _run(_stream(), definitions, rows=rows)
+    for seq in range(1, ROWS + 1):
+        rule = definitions.at(seq).view.rules[0]
+        assert written.values.get(seq) == _expected(seq - 1, rule), seq
+    assert written.committed[-1] == ROWS
+
+
+@pytest.mark.parametrize("rows", [1, 1000])
+def test_statement_is_judged_by_the_definition_of_its_seq(rows: int) -> None:
+    """A slot that comes later passes it under the view with which the operator answered, not under the one before."""
+    stream = _stream(ddl_at=20)  # it has seq 21
+    before, after = RULES[3], RULES[0]
+    written = _run(stream, _definitions((0, 21), (before, after)), rows=rows)
+    assert len(written.values) == 10 + ROWS - 20
+    with pytest.raises(Fatal, match="seq 21"):
+        _run(stream, _definitions((0, 22), (before, after)), rows=rows)
+    accepted = _run(stream, _definitions((0, 22), (before, after)), rows=rows, accepted=(21,))
+    assert accepted.values == written.values
+
+
+def test_rows_before_a_statement_are_committed() -> None:
+    """The task stops after them, so the next definition begins at the statement."""
+    turn, written = _turn(_stream(ddl_at=20), _definitions((0,), RULES[3:]), rows=1000)
+    with pytest.raises(Fatal) as stopped:
+        turn.run()
+    assert stopped.value.code == "MR-5204"
+    assert written.committed[-1] == 20
+    assert len(written.values) == 10

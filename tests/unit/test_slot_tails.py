@@ -9,9 +9,9 @@ import pytest
 from consumer.publish.mark import Definition, Mark, Position, Tail
 from consumer.publish.slot import Slot
 from drivers.kafka.partitions import HeaderedRecord, Place
-from millrace.errors import Fatal, Fenced, MillraceError
+from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 from tests.kit.publish.model import Entry, ModelBroker, patched
-from tests.kit.publish.rig import SlotRig
+from tests.kit.publish.rig import SlotRig, position
 
 PLACE: Place = ("t.t1", 0)
 Change = Callable[[ModelBroker], object]
@@ -164,6 +164,16 @@ def test_end_that_proves_nothing_stops_the_task(
     with pytest.raises(branch) as raised:
         rig.open(epoch=8)
     assert raised.value.code == code
+
+
+def test_records_out_of_order_end_a_slot(rig: SlotRig) -> None:
+    """They would be taken for repeated ones, and be missing."""
+    slot = _open(rig)
+    outgoing = rig.outgoing(101, 150)
+    with pytest.raises(Fatal, match="order of their seq"):
+        slot.write(replace(outgoing, lines=outgoing.lines[::-1]))
+    with pytest.raises(Retryable):  # an error releases a slot
+        slot.commit(position(150))
 
 
 def test_mark_survives_its_records() -> None:

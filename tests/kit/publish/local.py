@@ -55,7 +55,7 @@ class LocalPublisher:
         document = stored_text(task, MaskKeys().fingerprints(task.view))
         try:
             started = start_task(
-                order, start=lambda: first_position(task, topic, _NoCapture()), document=document
+                order, start=lambda: first_position(task, topic, NoCapture()), document=document
             )
             definitions = Definitions.of(
                 (one.from_seq, one.document) for one in started.definitions
@@ -79,7 +79,7 @@ class LocalPublisher:
             topic.close()
 
 
-class _NoCapture:
+class NoCapture:
     """No task captures to the topic, so no rows can be asked for."""
 
     def capture_task_of(self, task: Reader) -> CaptureTask:
