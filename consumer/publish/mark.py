@@ -131,17 +131,29 @@ class Mark:
     definitions: tuple[Definition, ...] = ()
     tails: Mapping[Place, Tail] = field(default_factory=dict)
 
-    def records(self) -> dict[bytes, bytes | None]:
-        """Key and value of each record; a former slot has no position. What the position refers to precedes it."""
-        records: dict[bytes, bytes | None] = {_FENCE: _json({"epoch": self.epoch})}
-        records[_DEFINITIONS] = _json([asdict(one) for one in self.definitions])
+    def records(self, since: "Mark | None" = None) -> dict[bytes, bytes | None]:
+        """Key and value of each record; with ``since``, of those that differ. What the position refers to precedes it.
+
+        A former slot has no position.
+        """
+        records: dict[bytes, bytes | None] = {}
+        if since is None or self.epoch != since.epoch:
+            records[_FENCE] = _json({"epoch": self.epoch})
+        if since is None or self.definitions != since.definitions:
+            records[_DEFINITIONS] = _json([asdict(one) for one in self.definitions])
+        stored = since.tails if since is not None else {}
         for (topic, partition), tail in self.tails.items():
-            records[_PARTITION + f"{topic}/{partition}".encode()] = _json(asdict(tail))
+            # a task can have thousands: most are the same object
+            if (before := stored.get((topic, partition))) is not tail and before != tail:
+                records[_PARTITION + f"{topic}/{partition}".encode()] = _json(asdict(tail))
         if self.position is None:
             return records | {_PROGRESS: None, _SCHEMAS: None}
-        values = asdict(self.position)
-        records[_SCHEMAS] = _json(values.pop("schemas"))
-        records[_PROGRESS] = _json({"slots": self.slots, **values})
+        if since is None or self.position != since.position or self.slots != since.slots:
+            values = asdict(self.position)
+            schemas = values.pop("schemas")
+            if since is None or since.position is None or schemas != since.position.schemas:
+                records[_SCHEMAS] = _json(schemas)
+            records[_PROGRESS] = _json({"slots": self.slots, **values})
         return records
 
     @classmethod

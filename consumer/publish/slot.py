@@ -81,7 +81,7 @@ class Slot:
         )
         self._producer: SlotProducer | None = None
         self._mark = Mark()  # verified
-        self._stored: dict[bytes, bytes | None] = {}  # records of the mark as they are in the topic
+        self._stored = Mark()  # as it is in the topic
         self._mark_end = 0  # of the progress partition
         self._sent = _Sent()
         self._next: Position | None = None  # committed, not verified yet
@@ -129,7 +129,7 @@ class Slot:
         tails = self._outputs.tails(marked, abort=producer.abort_in)
         fault_point(AFTER_TAILS)
         self._mark_end = ends[place].stable
-        self._stored = mark.records()
+        self._stored = mark
         self._mark = replace(mark, tails=tails)
 
     @property
@@ -206,12 +206,11 @@ class Slot:
         self._add_mark()
 
     def _add_mark(self) -> None:
-        records = self._mark.records()
-        changed = [(key, value) for key, value in records.items() if self._stored.get(key) != value]
+        changed = list(self._mark.records(self._stored).items())
         if self._live.kafka.add(changed) is not None:
             raise Fatal("MR-3106", f"the mark of slot {self._slot} is over the limit")
         self._sent.mark = changed
-        self._stored = records
+        self._stored = self._mark
 
     def _take_up(self, places: Iterable[Place]) -> None:
         """Step 2: rule 6. An open transaction is committed before, without a position."""
@@ -259,7 +258,7 @@ class Slot:
         self._verify()
         self._mark = replace(self._mark, position=position)
         is_due = time.monotonic() - self._stored_at_s >= self._limits.position_interval_s
-        if is_due and self._mark.records() != self._stored:
+        if is_due and self._mark.records(self._stored):
             self._store_mark()
 
     def _commit(self) -> None:
@@ -370,7 +369,7 @@ class Slot:
         """Fenced if a newer instance exists: then the records of others may be its own."""
         try:
             self._live.kafka.begin()
-            self._live.kafka.add(list(self._stored.items())[:1])
+            self._live.kafka.add(list(self._mark.records().items())[:1])
             self._live.kafka.flush()
             self._live.kafka.commit()
         except BaseException:
@@ -384,7 +383,7 @@ class Slot:
         try:
             if not self._sent.is_open:
                 self._verify()
-                if self._mark.records() != self._stored:
+                if self._mark.records(self._stored):
                     self._store_mark()
         finally:
             self._release()

@@ -187,6 +187,12 @@ def test_mark_survives_its_records() -> None:
     )
     records = [(key, value) for key, value in mark.records().items() if value is not None]
     assert Mark.of(records) == mark
+    assert mark.records(mark) == {}
+    later = replace(mark, tails={**mark.tails, ("a", 0): Tail("", 3, 1, 6, 0)})
+    assert list(later.records(mark)) == [b"partition/a/0"]
+    assert mark.position is not None
+    later = replace(mark, position=replace(mark.position, seq=6))
+    assert list(later.records(mark)) == [b"progress"]
     assert [key for key, value in Mark().records().items() if value is None] == [
         b"progress",
         b"schemas",
