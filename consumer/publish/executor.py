@@ -22,6 +22,7 @@ from consumer.turn.executor import GC_OBJECTS, look_up_at
 from consumer.turn.order import Answer, guarded
 from drivers.kafka.reader import TopicReader
 from millrace.errors import MillraceError, Retryable
+from millrace.process.memory import keep_freed_memory
 
 
 @dataclass(slots=True)
@@ -54,6 +55,7 @@ def close_slots(task: str) -> None:
 
 def _run(order: PublishOrder) -> Mark:
     gc.set_threshold(GC_OBJECTS)
+    keep_freed_memory()
     place = (order.task.task, order.slot)
     resident = _residents.pop(place, None)
     if resident is not None and not order.continues(resident.order):

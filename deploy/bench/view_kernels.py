@@ -25,6 +25,7 @@ from consumer.records.rows import Values, walk_values
 from consumer.view.changes import make_changes
 from consumer.view.program import make_view_program, view_of
 from deploy.bench.figure import Figure, Size, announced_rounds, bench_folder
+from millrace.process.memory import keep_freed_memory
 from schemas.record.avro_codec import encode
 from schemas.record.avro_schema import envelope_schema
 from schemas.record.framing import frame
@@ -57,6 +58,7 @@ TABLE = TableSchema(
 
 def kernel_figures(size: Size) -> Iterator[Figure]:
     """The four lines."""
+    keep_freed_memory()  # as a slot does
     programs = make_programs(RowSchemas({SCHEMA_ID: envelope_schema(SET, TABLE).text}))
     values = _values(random.Random(1))
     rounds: dict[str, list[float]] = {line: [] for line in LINES}
