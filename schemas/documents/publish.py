@@ -89,6 +89,9 @@ def take_records(fields: Fields) -> FormatOptions:
         for option in _ENVELOPE_ONLY:
             if value := getattr(options, option):
                 part.refuse(option, shown(value), "format: debezium-json with it")
+    elif not options.fits_schemas:
+        wanted = "null, epoch or stop: with schemas: true, dates are numbers"
+        part.refuse("zero_dates", shown("string"), wanted)
     part.finish()
     return options
 

@@ -101,6 +101,12 @@ class FormatOptions:
     zero_dates: ZeroDates = ZeroDates.NULL
     wide_decimal: WideDecimal = WideDecimal.SAME
 
+    @property
+    def fits_schemas(self) -> bool:
+        """False if ``zero_dates`` would write a text where the schema has a number."""
+        is_text = self.types is Types.EXACT or self.time is TimeMode.ISOSTRING
+        return not self.schemas or is_text or self.zero_dates is not ZeroDates.STRING
+
     @classmethod
     def of(cls, name: FormatName) -> "FormatOptions":
         """The defaults of a format."""

@@ -182,7 +182,7 @@ FORMATS = st.one_of(
         decimal=st.sampled_from(DecimalMode),
         time=st.sampled_from(TimeMode),
         zero_dates=st.sampled_from(ZeroDates),
-    ),
+    ).filter(lambda options: options.fits_schemas),
     st.builds(FormatOptions, st.just(FormatName.JSON), tombstones=st.booleans()),
 )
 TASKS: st.SearchStrategy[TaskDocument] = st.one_of(

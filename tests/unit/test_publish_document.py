@@ -103,6 +103,7 @@ def test_problems_inside_a_rule_have_their_path() -> None:
         ("records: avro", "  records.format: found 'avro', wanted debezium-json | json"),
         ("records: {decimal: 'no'}", "  records.decimal: found 'no', wanted precise | double"),
         ("records: {format: json, schemas: true}", "  records.schemas: found true, wanted format"),
+        ("records: {schemas: true, zero_dates: string}", "  records.zero_dates: found 'string'"),
         ("start: load", "  start: found 'load', wanted first, snapshot, or a GTID set"),
         ("target: warehouse", "  target: found an unknown field"),
         ("format: json", "  format: found 'json', wanted 1, the version of the document's layout"),
