@@ -22,6 +22,9 @@ NEVER_EQUAL, IS_NULL_CELL, IS_NULL = 15, 16, 17
 AND, OR, NOT = 18, 19, 20
 COMPARE_WEIGHTS = 21
 
+# the bytes that CRC_CELL takes
+RAW, UTF8, BY_TABLE, UTF16, UTF16_LITTLE, UTF32 = 0, 1, 2, 3, 4, 5
+
 _EQUAL, _UNEQUAL, _LESS, _LESS_OR_EQUAL, _GREATER = 0, 1, 2, 3, 4  # 5: greater or equal
 _SIGN_BIT = np.int64(-(2**63))
 
@@ -64,6 +67,45 @@ def _crc_of_bytes(data: Bytes, start: int, end: int) -> int:
     for at in range(start, end):
         crc = _crc_step(crc, int64(data[at]))
     return crc ^ int64(0xFFFFFFFF)
+
+
+@compiled
+def _crc_of_text(data: Bytes, start: int, end: int, form: int, octets: Bytes, table: int) -> int:
+    """CRC32 of a text in UTF-8 in another form; -1 for a character without one."""
+    crc = int64(0xFFFFFFFF)
+    at = start
+    while at < end:
+        point, at = _character(data, at)
+        code, size = point, int64(4)
+        if form == BY_TABLE:
+            count = _word(octets, table, 0)
+            place = _range_of(octets, table, 1, count, point)
+            if place < 0:
+                return int64(-1)
+            code += _word(octets, table, 1 + 2 * count + place) - _word(octets, table, 1 + place)
+            size = int64(1) + int64(code > 0xFF) + int64(code > 0xFFFF)
+        elif form != UTF32:
+            size = int64(2)
+            if point > 0xFFFF:
+                size = int64(4)
+                code = (0xD800 + ((point - 0x10000) >> 10)) << 16 | 0xDC00 + (point & 0x3FF)
+        for byte in range(size - 1, -1, -1):
+            place = byte ^ 1 if form == UTF16_LITTLE else byte
+            crc = _crc_step(crc, code >> (8 * place) & 255)
+    return crc ^ int64(0xFFFFFFFF)
+
+
+@compiled
+def _crc_of_cell(
+    program: Ints, line: int, octets: Bytes, data: Bytes, kind: int, start: int, end: int
+) -> int:
+    """CRC32 of a value in its column's character set; -1 for an invalid text."""
+    form = program[line, 3]
+    if kind == BYTES and form != RAW:
+        return int64(-1)
+    if form in (RAW, UTF8):
+        return _crc_of_bytes(data, start, end)
+    return _crc_of_text(data, start, end, form, octets, program[line, 4])
 
 
 @compiled
@@ -307,10 +349,11 @@ def evaluate(
                     elif op == CELL_UNSIGNED:
                         numbers[top] = _unsigned_of(data, start, end)
                     elif op == CRC_CELL:
-                        if kind == BYTES and program[line, 3] == 1:
+                        crc = _crc_of_cell(program, line, octets, data, kind, start, end)
+                        if crc < 0:
                             is_readable = False
                             break
-                        numbers[top] = _crc_of_bytes(data, start, end)
+                        numbers[top] = crc
                     else:
                         result = _with_cell(program, line, octets, data, kind, start, end)
                         if result == UNREADABLE:

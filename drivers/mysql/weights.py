@@ -110,8 +110,10 @@ def _read(
     fitting = [text for text in literals if encode_text(scale.charset, text) is not None]
     own = _of_some(connection, scale, sorted({" "}.union(*fitting)))
     blank = own[" "]
-    pad = blank if _pads(connection, scale) else ()
-    if pad and any(len(level) != 1 for level in pad):
+    pads = _pads(connection, scale)
+    # MariaDB's collations without padding pad all levels but the first
+    pad = blank if pads else ((), *blank[1:]) if scale.levels[1:] else ()
+    if any(len(level) != 1 for level in pad[not pads :]):
         problem = "has no single weight for a blank"
         return CollationWeights(collation_id, name, server, problem=problem)
     wholes = {text: joined([own[one] for one in text], len(blank)) for text in fitting}
@@ -204,7 +206,7 @@ def _weighed(
     connection: MySqlSession, scale: _Scale, choices: Iterable[_Choice]
 ) -> Iterator[tuple[int, Weights]]:
     """The characters that a choice takes, and those of ``probes``."""
-    if scale.charset not in UNICODE_CODECS and scale.charset != "gb18030":
+    if scale.charset not in UNICODE_CODECS:
         texts = sorted(characters(scale.charset).values())
         yield from (
             (ord(one), weights) for one, weights in _of_some(connection, scale, texts).items()
@@ -213,15 +215,10 @@ def _weighed(
     probed = _probed()
     takes = _prefilter(scale, choices)
 
-    def is_there(point: int) -> bool:
-        return scale.charset in UNICODE_CODECS or (
-            encode_text(scale.charset, chr(point)) is not None
-        )
-
     planes = _BASIC_PLANE if scale.charset in ("ucs2", "utf8mb3") else _PLANES
     for first, row in read_rows(connection, scale.converted, planes):
         for point, digits in enumerate(row.split(","), first):
-            if (point in probed or takes(digits)) and is_there(point):
+            if point in probed or takes(digits):
                 yield point, scale.weights(digits)
 
 

@@ -29,6 +29,7 @@ _UNWEIGHED = (
     ("_czech_cs", "compares a text in four passes"),
     ("tis620_thai_", "moves vowels after consonants"),
     ("_myanmar_", "weighs syllables"),
+    ("gb18030_", "has not been compared exactly"),
     ("big5_chinese_", "calls characters different that weigh the same"),
 )
 HEAD_WORDS = 2
@@ -49,7 +50,7 @@ class CharacterRange:
 class CollationWeights:
     """``server`` is the version whose weights these are. ``ranges`` ascend.
 
-    ``pad``: the blank's weight, whose repetition at the end is ignored; () in a collation that does not pad.
+    ``pad``: for each level the blank's unit, if it is ignored at the end, and () if not; () if it is on no level.
     ``unfit``: (literal, what is wanted instead). ``problem``: why no literal can be compared.
     """
 
@@ -97,9 +98,9 @@ def joined(parts: Iterable[Weights], level_count: int) -> Weights:
 def without_pad(weights: Weights, pad: Weights) -> Weights:
     """Without the pad's unit at the end of each level."""
     levels = []
-    for level, (unit,) in zip(weights, pad, strict=True) if pad else ():
+    for level, pad_units in zip(weights, pad, strict=True) if pad else ():
         end = len(level)
-        while end and level[end - 1] == unit:
+        while end and level[end - 1 : end] == pad_units:
             end -= 1
         levels.append(level[:end])
     return tuple(levels) if pad else weights
@@ -156,7 +157,7 @@ def step_octets(collation: CollationWeights, literal: str) -> bytes:
         for number in (
             ends[place],
             ends[place + 1],
-            collation.pad[place][0] + 1 if collation.pad else 0,
+            collation.pad[place][0] + 1 if collation.pad and collation.pad[place] else 0,
         )
     ]
     words = [unit for level in whole for unit in level]

@@ -7,7 +7,7 @@
     DATE, DATETIME                   comparisons with a literal of the same kind
     binary                           comparisons with literal bytes, CRC32
     text                             = and <> with a literal, under a collation that is exact or was weighed;
-                                     CRC32 of a text whose character set is a part of UTF-8
+                                     CRC32 of its bytes in the column's character set, except gb18030
     ENUM, SET                        = and <> with a label, or labels joined by commas, compared by their number
     any column                       IS NULL
 
@@ -53,6 +53,7 @@ from schemas.view.expression import (
     Whole,
     canonical,
 )
+from schemas.view.text_bytes import TextBytes, text_bytes
 
 SIGNED_MIN, SIGNED_MAX, UNSIGNED_MAX = -(2**63), 2**63 - 1, 2**64 - 1
 DECIMAL_BYTES = 32
@@ -61,7 +62,7 @@ DECIMAL_SCALE_MAX = 30
 
 _DATE_CODES = frozenset((TypeCode.DATE, TypeCode.NEWDATE))
 _DATETIME_CODES = frozenset((TypeCode.DATETIME, TypeCode.DATETIME2))
-_UTF8_CHARSETS = frozenset(("ascii", "utf8mb3", "utf8mb4"))
+_ADDRESS_BYTES = (4, 16)
 _SWAPPED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _DATE = re.compile(r"(\d{4}-\d\d-\d\d)(?P<fraction>(?!))?", re.ASCII)
 _TIMESTAMP = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?:\.(?P<fraction>\d+))?", re.ASCII)
@@ -80,7 +81,7 @@ class Op(Enum):
     REMAINDER = auto()  # NULL by 0; the sign of the dividend
     NEGATE = auto()
     CRC_NUMBER = auto()  # of the decimal digits; ``number`` 1: it is unsigned
-    CRC_CELL = auto()  # of the bytes of a column; ``number`` 1: a text
+    CRC_CELL = auto()  # of the bytes of a column; ``number``: how to get them, a ``TextBytes``
     # the two numbers on top; ``number`` + 1: the left one is unsigned, + 2: the right one
     COMPARE = auto()
     # a column with ``DECIMAL_BYTES`` bytes, big-endian, at the column's scale
@@ -344,17 +345,15 @@ class _Compiler:
             code, text = column.type.code, column.type.text
             if code in STRING_CODES or code in BLOB_CODES:
                 charset = text.charset if text is not None else BINARY
-                if charset != BINARY and charset not in _UTF8_CHARSETS:
+                form = (TextBytes.RAW, b"") if charset == BINARY else text_bytes(charset)
+                if form is None:
                     raise Refused(
                         f"CRC32 of {column.name} with the character set {charset}",
-                        f"an integer or binary column, or one of {', '.join(sorted(_UTF8_CHARSETS))}",
+                        "a column with another character set",
                     )
-                return _Part(
-                    f"CRC32({_sql(column)})",
-                    (Step(Op.CRC_CELL, at, number=int(column.type.is_text)),),
-                    0,
-                    2**32 - 1,
-                )
+                step = Step(Op.CRC_CELL, at, number=form[0], octets=form[1])
+                operand_sql = _octets_sql(column) if charset == BINARY else _sql(column)
+                return _Part(f"CRC32({operand_sql})", (step,), 0, 2**32 - 1)
         part = self._number(operand)
         kind = "UNSIGNED" if part.is_unsigned else "SIGNED"
         step = Step(Op.CRC_NUMBER, number=int(part.is_unsigned))
@@ -497,7 +496,14 @@ def _octets(name: str, at: int, column: Column, literal: Literal) -> _Part:
     if not isinstance(literal, Octets):
         raise _refused_beside(column, literal, "bytes, such as x'00ff'")
     step = Step(Op.COMPARE_OCTETS, at, COMPARISONS.index(name), octets=literal.octets)
-    return _compared(name, column, hex_bytes(literal.octets.hex()), step)
+    return _Part(f"({_octets_sql(column)} {name} {hex_bytes(literal.octets.hex())})", (step,))
+
+
+def _octets_sql(column: Column) -> str:
+    """MariaDB logs INET4 and INET6 as BINARY, and compares them as addresses: beside other bytes they are NULL."""
+    size = column.type.length_bytes_max
+    is_fixed = column.type.code is TypeCode.STRING and size in _ADDRESS_BYTES
+    return f"CAST({_sql(column)} AS BINARY({size}))" if is_fixed else _sql(column)
 
 
 def _text(

@@ -41,7 +41,7 @@ CHOSEN = {
     Flavour.MYSQL: "latin1_german2_ci sjis_japanese_ci utf8mb4_0900_ai_ci utf8mb4_da_0900_as_cs tis620_thai_ci",
     Flavour.MARIADB: "latin1_swedish_nopad_ci gbk_chinese_ci utf8mb4_uca1400_as_ci utf8mb4_hungarian_ci",
 }
-UNWEIGHED = ("_czech_cs", "tis620_thai_", "_myanmar_", "big5_chinese_")
+UNWEIGHED = ("_czech_cs", "tis620_thai_", "_myanmar_", "big5_chinese_", "gb18030_")
 
 
 @pytest.fixture

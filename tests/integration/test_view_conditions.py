@@ -17,10 +17,14 @@ from consumer.records.row_schemas import RowSchemas, make_programs
 from consumer.records.rows import Rows, walk_values
 from consumer.view.conditions import evaluate, make_program
 from deploy.servers import DatabaseServer
+from drivers.mysql.connection import connect
+from drivers.mysql.weights import read_weights
 from schemas.gtid import Flavour
 from schemas.table.structure import TableSchema
-from schemas.view.condition import Condition, compile_condition
+from schemas.view.collation import CollationWeights
+from schemas.view.condition import Condition, compile_condition, weighed_literals
 from schemas.view.expression import Refused, canonical, parse
+from tests.kit.apply.local import endpoint_of
 from tests.kit.apply.values import values_of
 from tests.kit.binlog.session import LoggedSession, logged
 from tests.kit.capture.converter import raw_records
@@ -39,7 +43,7 @@ COMPARISONS = ("=", "<>", "!=", "<", "<=", ">", ">=")
 
 REFUSED = (
     "big + 1 = 2 | -big = 1 | free - 1 = 0 | id * id * id > 0 | id = 18446744073709551616 | t = 'a' | t > 'a'"
-    " | id = 'a' | id = 1.5 | CRC32(l) = 1 | d = '2026-02-30' | d = 1 | at > '2026-01-01 00:00:00' | y = 2026"
+    " | id = 'a' | id = 1.5 | d = '2026-02-30' | d = 1 | at > '2026-01-01 00:00:00' | y = 2026"
     " | f = 1 | s = '' | e = 'b' | e < 'a' | id | id AND 1 = 1 | (id = 1) = 1 | nothing = 1 | n = '1' | n > 1e3"
     " | d = DATE '26-1-1' | d = '2026-01-01 00:00:00' | t = x'61' | t = t | n = n | id DIV 2 = 1 | NOT id"
 )
@@ -132,6 +136,7 @@ TEXTS = (
     "'it''s'",
     "'\\\\'",
 )
+OUTSIDE = ("'\U0001f600'", "'€'")  # of some character sets
 TEXT_CHARSETS = {
     Flavour.MYSQL: (
         *(
@@ -146,7 +151,8 @@ TEXT_CHARSETS = {
             "gb18030 COLLATE gb18030_bin",
         ),
         *(
-            "utf8mb4 COLLATE utf8mb4_general_ci",
+            "utf8mb3 COLLATE utf8mb3_unicode_ci",
+            "latin1 COLLATE latin1_german2_ci",
             "ucs2 COLLATE ucs2_bin",
             "utf8mb3 COLLATE utf8mb3_bin",
         ),
@@ -164,7 +170,8 @@ TEXT_CHARSETS = {
             "gbk COLLATE gbk_nopad_bin",
         ),
         *(
-            "utf8mb4 COLLATE utf8mb4_general_ci",
+            "utf8mb3 COLLATE utf8mb3_uca1400_as_cs",
+            "latin1 COLLATE latin1_german2_ci",
             "latin1 COLLATE latin1_nopad_bin",
             "utf8mb3 COLLATE utf8mb3_bin",
         ),
@@ -179,7 +186,7 @@ def _kinds(flavour: Flavour) -> Iterator[Kind]:
         types = tuple(
             f"{name} CHARACTER SET {charset}" for name in ("VARCHAR(20)", "CHAR(20)", "TEXT")
         )
-        yield Kind(types, TEXTS, (*TEXTS, "'\U0001f600'", "'€'"), ("=", "<>", "!="))
+        yield Kind(types, TEXTS, (*TEXTS, *OUTSIDE), ("=", "<>", "!="))
 
 
 @dataclass(frozen=True)
@@ -189,6 +196,7 @@ class Facts:
     columns: tuple[tuple[str, Kind], ...]
     table: TableSchema
     rows: Rows
+    collations: tuple[CollationWeights, ...]
     firsts: "np.ndarray[tuple[int], np.dtype[np.int64]]"
 
     def results(self, condition: Condition) -> list[int]:
@@ -231,7 +239,22 @@ def _logged_facts(source: LoggedSession, columns: tuple[tuple[str, Kind], ...] =
     assert rows.status == OK
     (table,) = (layout.table for layout in programs.layouts)
     firsts = rows.column(FIRST_CELL) + len(table.columns)  # the after images
-    return Facts(columns, table, rows, firsts)
+    return Facts(columns, table, rows, _weights(source.server, table) if columns else (), firsts)
+
+
+def _weights(server: DatabaseServer, table: TableSchema) -> tuple[CollationWeights, ...]:
+    """Those of the literals that conditions have beside texts."""
+    texts = sorted({*TEXTS, *OUTSIDE})
+    every = parse(
+        " OR ".join(
+            f"{column.name} IN ({', '.join(texts)})"
+            for column in table.columns
+            if column.type.is_text
+        )
+        or "1 = 1"
+    )
+    with connect(endpoint_of(server)) as session:
+        return read_weights(session, weighed_literals(every, table))
 
 
 def _value(facts: Facts, chance: random.Random, depth: int) -> str:
@@ -289,7 +312,7 @@ def _condition(facts: Facts, chance: random.Random, depth: int) -> str:
 
 
 def _compiled(
-    make: Callable[[], str], table: TableSchema, *, count: int
+    make: Callable[[], str], facts: Facts, *, count: int
 ) -> tuple[list[Condition], list[str], float]:
     """Conditions, their texts, and the share of texts that were accepted."""
     accepted, texts, refused = list[Condition](), list[str](), 0
@@ -298,7 +321,7 @@ def _compiled(
         tree = parse(text)
         assert parse(canonical(tree)) == tree, text
         try:
-            accepted.append(compile_condition(tree, table))
+            accepted.append(compile_condition(tree, facts.table, facts.collations))
             texts.append(text)
         except Refused:
             refused += 1
@@ -329,9 +352,7 @@ def test_conditions_give_the_results_of_the_server(
     count = 6000 if request.config.getoption("--chaos") else 400
     chance = random.Random(26)
     facts = _facts(source, chance)
-    conditions, texts, share = _compiled(
-        lambda: _condition(facts, chance, 2), facts.table, count=count
-    )
+    conditions, texts, share = _compiled(lambda: _condition(facts, chance, 2), facts, count=count)
     assert share >= 0.2
     results = set[int]()
     for place in range(0, count, CONDITIONS_PER_QUERY):
@@ -347,6 +368,23 @@ def test_conditions_give_the_results_of_the_server(
             chosen = [number for number, one in enumerate(kernels) if one == TRUE]
             assert [row[0] for row in found] == chosen, (text, condition.sql)
     assert results == {FALSE, TRUE, UNKNOWN}
+
+
+def test_addresses_compare_as_the_bytes_that_are_logged(mariadb_server: DatabaseServer) -> None:
+    """INET4 and INET6 are BINARY in the binlog; MariaDB itself compares them only with addresses."""
+    with logged(mariadb_server, DATABASE) as source:
+        source.run(
+            "CREATE TABLE facts (id INT PRIMARY KEY, a INET4, b INET6, c BINARY(16))",
+            "INSERT INTO facts VALUES (0, '10.0.0.0', '2001:db8::', x'00'), (1, '1.2.3.4', '::', '')",
+            "INSERT INTO facts VALUES (2, NULL, NULL, NULL)",
+        )
+        facts = _logged_facts(source)
+        texts = [
+            *("a = x'0A000000'", "a < x'0A'", "a <> x'0A00000000'", "CRC32(a) % 2 = 1", "b = x''"),
+            *("b > x'2001'", "CRC32(b) = CRC32(c)", "c = x'00000000000000000000000000000000'"),
+        ]
+        conditions = [compile_condition(parse(text), facts.table) for text in texts]
+        assert [facts.results(one) for one in conditions] == _servers_results(source, conditions)
 
 
 def test_text_that_is_not_valid_has_no_result(source: LoggedSession) -> None:
@@ -366,7 +404,7 @@ def test_conditions_beyond_the_servers_certainty_are_refused(source: LoggedSessi
     """Each names what was found and what is wanted."""
     source.run(
         "CREATE TABLE facts (id INT PRIMARY KEY, big BIGINT, free BIGINT UNSIGNED, t VARCHAR(9)"
-        " CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci, l VARCHAR(9) CHARACTER SET latin1,"
+        " CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci,"
         " d DATE, at TIMESTAMP, y YEAR, f FLOAT, n DECIMAL(5,2), s SET('', 'b'), e ENUM('a'))",
         "INSERT INTO facts (id) VALUES (1)",
     )
