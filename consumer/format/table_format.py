@@ -32,6 +32,7 @@ from schemas.view.view import MaskKind
 
 Bytes = npt.NDArray[np.uint8]
 
+ALL_PARTITIONS: Bytes = np.frombuffer(b"", np.uint8)
 RECORDS_OF_A_CHANGE_MAX = 3  # a change of the key: delete, tombstone, create
 
 
@@ -65,8 +66,18 @@ class TableFormat:
     arrays: _Arrays
     texts: tuple[Undecoded, ...]
 
-    def encode(self, rows: Rows, changes: Changes, orders: Ints | None = None) -> Encoded:
-        """The records of all changes. ``orders``: of ``transactions``; None without transaction metadata."""
+    def encode(
+        self,
+        rows: Rows,
+        changes: Changes,
+        *,
+        orders: Ints | None = None,
+        owned: Bytes = ALL_PARTITIONS,
+    ) -> Encoded:
+        """The records of all changes. ``orders``: of ``transactions``; None without transaction metadata.
+
+        ``owned``: for each partition that a key may choose, 1 if its records are wanted. Other records may be missing.
+        """
         changes = decoded(changes, rows, self.texts)
         arrays = self.arrays
         out = np.empty(self._size(rows, changes), np.uint8)
@@ -89,6 +100,7 @@ class TableFormat:
             arrays.pieces,
             arrays.settings,
             np.zeros((len(changes), 2), np.int64) if orders is None else orders,
+            owned,
             lines,
         )
         if status != json_values.OK:

@@ -27,6 +27,7 @@ from consumer.kernel.json_values import (
     put_null,
     put_value,
 )
+from consumer.kernel.partitions import murmur2
 from consumer.kernel.walk import COMMIT_MS, FIRST_CELL, GTID_END, GTID_START, NULL, read_long
 from millrace.characters import CLOSING_BRACE, ZERO
 
@@ -394,6 +395,14 @@ def count_events(
 
 
 @compiled
+def _is_owned(out: Bytes, key: int, key_end: int, owned: Bytes) -> bool:
+    if key < 0:
+        return False
+    hashed = murmur2(out, key, key_end) & int64(0x7FFFFFFF)
+    return bool(owned[hashed % int64(len(owned))])
+
+
+@compiled
 def encode(
     out: Bytes,
     data: Bytes,
@@ -410,14 +419,16 @@ def encode(
     pieces: Ints,
     settings: Ints,
     orders: Ints,
+    owned: Bytes,
     lines: Ints,
 ) -> tuple[int, int, int]:
     """Write all changes: (bytes written, lines, status). ``lines`` must have three for each change.
 
     ``data`` and ``cells`` are those of the changes. The other arrays are those of the batch: ``topic`` with its
     ``offsets``, the ``records`` and cells of ``walk``. ``orders`` has the order of each change in its source
-    transaction and among those of its table, 0 for no transaction. If the status is not ``OK``, a value of the change
-    with the number ``lines`` has no form.
+    transaction and among those of its table, 0 for no transaction. ``owned``: for each partition, chosen by the key,
+    whether its records are wanted; a change without a wanted one is left out. Empty: all are. If the status is not
+    ``OK``, a value of the change with the number ``lines`` has no form.
     """
     at, count = int64(0), int64(0)
     last = np.full(8, -1, np.int64)
@@ -426,11 +437,17 @@ def encode(
     for number in range(len(changes)):
         change = changes[number]
         op, before, after = change[view.OP], change[view.BEFORE], change[view.AFTER]
+        begin = at
         at, status = _put_keys(out, at, data, cells, change, keys, fixed, pieces, places, work)
         if status != OK:
             return at, number, status
         key, key_end, old_key, old_key_end = places[0], places[1], places[2], places[3]
         moves = old_key >= 0
+        if len(owned) > 0 and not (
+            _is_owned(out, key, key_end, owned) or _is_owned(out, old_key, old_key_end, owned)
+        ):
+            at = begin
+            continue
         if settings[IS_ENVELOPE] == 0:
             if moves:
                 count = _add_line(lines, count, old_key, old_key_end, -1, -1, change, 0)

@@ -1,5 +1,7 @@
 """Rows of a batch as records of output topics: view, format, topic and partition of each."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from consumer.format.encoded import (
@@ -12,12 +14,14 @@ from consumer.format.encoded import (
     VALUE_START,
     Encoded,
 )
+from consumer.format.table_format import ALL_PARTITIONS
 from consumer.format.transactions import (
     NONE_COUNTED,
     CountedTransaction,
     TableChanges,
     number_events,
 )
+from consumer.kernel.compiled import Bytes
 from consumer.kernel.partitions import partitions_of, partitions_of_columns
 from consumer.publish import outgoing
 from consumer.publish.outgoing import Outgoing
@@ -33,10 +37,12 @@ def convert(
     rows: Rows,
     numbers: RecordNumbers,
     transaction: CountedTransaction = NONE_COUNTED,
+    owned: Callable[[str], Bytes] = lambda _: ALL_PARTITIONS,
 ) -> tuple[Outgoing, CountedTransaction]:
     """The records of these rows, whose tables are in the view; those of one topic in the order of their seq.
 
-    ``transaction`` is open before the first of ``rows``; the second result is open after the last.
+    ``transaction`` is open before the first of ``rows``; the second result is open after the last. ``owned``: for each
+    partition of a topic, 1 if its records are wanted; others are not made where that saves work.
     """
     tables = _changes(plans, rows, numbers)
     pieces: list[tuple[str, Encoded, Ints]] = []
@@ -55,9 +61,15 @@ def convert(
             first = np.zeros(len(numbered.records), np.int64)  # one partition has their order
             pieces.append((options.transaction_topic, numbered.records, first))
     for (plan, changes), order in zip(tables, orders, strict=True):
-        encoded = plan.format.encode(rows, changes, order)
-        partitions = _partitions(plan, changes, encoded, plans.task.topics.partitions)
-        pieces.append((plan.topic, encoded, partitions))
+        count, wanted = plans.task.topics.partitions, owned(plan.topic)
+        is_spread = bool(plan.by) or plan.is_keyed
+        if len(wanted) and not (wanted.any() if is_spread else wanted[plan.partition]):
+            continue
+        by_key = wanted if plan.is_keyed and count > 1 else ALL_PARTITIONS
+        encoded = plan.format.encode(rows, changes, orders=order, owned=by_key)
+        if len(encoded.lines):
+            partitions = _partitions(plan, changes, encoded, count)
+            pieces.append((plan.topic, encoded, partitions))
     return _joined(pieces), transaction
 
 

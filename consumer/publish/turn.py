@@ -18,6 +18,7 @@ import numpy as np
 
 from consumer.format.transactions import NONE_COUNTED, CountedTransaction
 from consumer.kernel import walk
+from consumer.kernel.compiled import Bytes
 from consumer.publish.conversion import convert
 from consumer.publish.mark import Position
 from consumer.publish.order import PublishOrder
@@ -42,6 +43,12 @@ class Output(Protocol):
 
     def write(self, outgoing: Outgoing) -> int:
         """Queue the records that the slot's partitions do not have."""
+
+    def owns(self, topic: str, partition: int) -> bool:
+        """Whether the slot writes a partition."""
+
+    def verify(self) -> None:
+        """Read back what was committed last; otherwise the next ``write`` does."""
 
     def commit(self, position: Position) -> None:
         """Commit what is queued, if anything is; to the position all records of the set topic are written."""
@@ -71,6 +78,7 @@ class PublishTurn:
     snapshot: str
     schemas: dict[int, int]
     transaction: CountedTransaction = NONE_COUNTED
+    _owned: dict[tuple[str, int], Bytes] = field(default_factory=dict, init=False)
     _records: int = field(default=0, init=False)
     _bytes: int = field(default=0, init=False)
     _position: Position | None = field(default=None, init=False)
@@ -89,6 +97,8 @@ class PublishTurn:
             self._publish(taken)
             if taken.is_end or self._is_full():
                 self._commit()
+            if taken.is_end:
+                self.tools.output.verify()  # while nothing waits
         return self.mark
 
     def _is_full(self) -> bool:
@@ -145,9 +155,22 @@ class PublishTurn:
         numbers = without_rows_of_others(window.rows, window.waiting, self.snapshot)
         # rows outside the view may end a source transaction
         if len(numbers) or self.transaction.id:
-            outgoing, self.transaction = convert(self.plans, window.rows, numbers, self.transaction)
+            outgoing, self.transaction = convert(
+                self.plans, window.rows, numbers, self.transaction, self._owned_of
+            )
             if len(outgoing.lines):
                 self.tools.output.write(outgoing)
+
+    def _owned_of(self, topic: str) -> Bytes:
+        """For each partition of a topic, whether it is the slot's."""
+        count = self.plans.task.topics.partitions
+        owned = self._owned.get((topic, count))
+        if owned is None:
+            output = self.tools.output
+            octets = bytes(output.owns(topic, at) for at in range(count))
+            owned = np.frombuffer(octets, np.uint8)  # read-only: kernels are compiled for one type
+            self._owned[topic, count] = owned
+        return owned
 
     def _pass_barrier(self, barrier: Barrier) -> None:
         record = decode_control(barrier.value)

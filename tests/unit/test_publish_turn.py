@@ -39,10 +39,23 @@ ROWS = 45
 
 @dataclass
 class Written:
-    """The values that a turn wrote, by seq and topic, and the seqs that it committed."""
+    """The values that a turn wrote, by seq and topic, and the seqs that it committed.
+
+    ``verified``: how many commits there were at each verification. ``is_owner``: of all partitions, or of none.
+    """
 
     values: dict[int, tuple[str, object]] = field(default_factory=dict)
     committed: list[int] = field(default_factory=list)
+    verified: list[int] = field(default_factory=list)
+    is_owner: bool = True
+
+    def owns(self, topic: str, partition: int) -> bool:
+        """All or none."""
+        return self.is_owner
+
+    def verify(self) -> None:
+        """Keep the number of commits."""
+        self.verified.append(len(self.committed))
 
     def write(self, outgoing: Outgoing) -> int:
         """Keep the values; a row that is written twice is an error."""
@@ -133,6 +146,20 @@ def test_statement_is_judged_by_the_definition_of_its_seq(rows: int) -> None:
         _run(stream, _definitions((0, 22), (before, after)), rows=rows)
     accepted = _run(stream, _definitions((0, 22), (before, after)), rows=rows, accepted=(21,))
     assert accepted.values == written.values
+
+
+def test_commit_at_the_end_is_verified_at_once() -> None:
+    """Not only when the next record waits."""
+    written = _run(_stream(), _definitions((0,), RULES[:1]), rows=1000)
+    assert 1 in written.verified
+
+
+def test_slot_without_partitions_writes_nothing_and_advances() -> None:
+    """Its progress is that of the set topic all the same."""
+    turn, written = _turn(_stream(), _definitions((0,), RULES[:1]), rows=1000)
+    written.is_owner = False
+    turn.run()
+    assert (written.values, written.committed[-1]) == ({}, ROWS)
 
 
 def test_rows_before_a_statement_are_committed() -> None:

@@ -113,7 +113,7 @@ class Published:
             numbered = number_events(rows, tables, self.transaction)
             orders, self.transaction = numbered.orders, numbered.after
         for table, name, order in zip(tables, names, orders, strict=True):
-            encoded = table.format.encode(rows, table.changes, order)
+            encoded = table.format.encode(rows, table.changes, orders=order)
             for at, line in enumerate(encoded.lines):
                 record = Record(name, encoded.key(at), encoded.value(at))
                 yield int(line[SEQ]), int(line[PART]), record
