@@ -12,6 +12,7 @@
 # make bench-capture  the same for capture alone; ONLY, SCALE and ROUNDS as below
 # make bench-load  the same for the copy of a table; FLAVOUR=mariadb measures MariaDB
 # make bench-apply  the same for apply: ONLY="apply.hot apply.text" prints these lines alone, SCALE=0.1 is a quick look
+# make bench-publish  the same for publish tasks; ONLY, SCALE and ROUNDS as above
 # make bench-compare  the same for comparisons of 10M rows; FLAVOUR, ONLY, SCALE and ROUNDS as above
 # a stack whose test failed is kept in $MILLRACE_HOME/failed, the last three
 
@@ -27,7 +28,7 @@ endif
 QUICK := tests/unit tests/property tests/contracts
 TESTS := $(QUICK) tests/integration tests/fault tests/stack
 
-.PHONY: setup check quick test chaos mutants soak demo bench bench-capture bench-apply bench-load bench-compare clean
+.PHONY: setup check quick test chaos mutants soak demo bench bench-capture bench-apply bench-load bench-compare bench-publish clean
 
 setup:
 	@bash deploy/local/setup $(STAMP) dev
@@ -79,6 +80,10 @@ bench-capture:
 bench-load:
 	@$(MAKE) --no-print-directory setup >&2
 	@$(BIN)/millrace bench --load $(addprefix --flavour ,$(FLAVOUR)) $(addprefix --only ,$(ONLY)) $(if $(SCALE),--scale $(SCALE)) $(if $(ROUNDS),--rounds $(ROUNDS))
+
+bench-publish:
+	@$(MAKE) --no-print-directory setup >&2
+	@$(BIN)/millrace bench --publish $(addprefix --only ,$(ONLY)) $(if $(SCALE),--scale $(SCALE)) $(if $(ROUNDS),--rounds $(ROUNDS))
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

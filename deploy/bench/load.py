@@ -23,21 +23,21 @@ CREATE = (
 )
 
 
-def create_load(connect: Connect) -> None:
+def create_load(connect: Connect, *, database: str = DATABASE) -> None:
     connection = connect()
     cursor = connection.cursor()
-    cursor.execute(f"CREATE DATABASE {DATABASE}")
-    cursor.execute(f"USE {DATABASE}")
+    cursor.execute(f"CREATE DATABASE {database}")
+    cursor.execute(f"USE {database}")
     for statement in CREATE:
         cursor.execute(statement)
     connection.close()
 
 
-def run_load(connect: Connect, *, changes: int = CHANGES) -> int:
+def run_load(connect: Connect, *, changes: int = CHANGES, database: str = DATABASE) -> int:
     """Make ``changes`` row changes (a multiple of 3,000), one transaction at a time. Returns their number."""
     connection = connect()
     cursor = connection.cursor()
-    cursor.execute(f"USE {DATABASE}")
+    cursor.execute(f"USE {database}")
     done = 0
     for statement in _statements(changes // (6 * ROWS_PER_TRANSACTION)):
         done += cursor.execute(statement)

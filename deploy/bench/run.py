@@ -12,6 +12,8 @@ from deploy.bench.apply import latency as apply_latency
 from deploy.bench.capture import bulk, relay, snapshot, upstream
 from deploy.bench.capture import latency as capture_latency
 from deploy.bench.figure import Group
+from deploy.bench.publish import backlog, beside
+from deploy.bench.publish import latency as publish_latency
 
 ROWS, TRANSACTIONS = "changes/s", "transactions/s"
 
@@ -39,6 +41,12 @@ CAPTURE: Sequence[Group] = (
     Group((bulk.SMALL,), bulk.small_figures),
     Group(snapshot.LINES, snapshot.snapshot_figures),
     Group(upstream.LINES, upstream.upstream_figures),
+)
+PUBLISH: Sequence[Group] = (
+    Group(backlog.RATE_LINES, backlog.rate_figures),
+    Group(publish_latency.LINES, publish_latency.latency_figures),
+    Group(backlog.CPU_LINES, backlog.cpu_figures),
+    Group((beside.LINE,), beside.beside_figures),
 )
 LOAD: Sequence[Group] = (Group(copy.LINES, copy.copy_figures),)
 COMPARE: Sequence[Group] = (Group(comparison.LINES, comparison.compare_figures),)

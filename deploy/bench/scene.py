@@ -179,10 +179,20 @@ class Scene:
 
 @contextmanager
 def open_scene(
-    flavour: Flavour, *, replica_count: int = 0, has_apply: bool = True, has_peer: bool = False
+    flavour: Flavour,
+    *,
+    replica_count: int = 0,
+    has_apply: bool = True,
+    has_driver: bool = False,
+    has_peer: bool = False,
 ) -> Iterator[Scene]:
     """A fresh stack whose tasks run, and the native replica beside it. All of it ends with the block."""
-    options = StackOptions(flavour=flavour, replica_count=replica_count, has_apply=has_apply)
+    options = StackOptions(
+        flavour=flavour,
+        replica_count=replica_count,
+        has_apply=has_apply,
+        has_driver=has_driver,
+    )
     with bench_folder() as folder, ExitStack() as undo:
         stack = undo.enter_context(LocalStack(folder, options, say=say))
         peer = None

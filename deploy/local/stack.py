@@ -82,7 +82,8 @@ def source_grants(flavour: Flavour) -> tuple[Grant, ...]:
 class StackOptions:
     """The choices for a new stack. ``dies_with_parent`` is False for a stack in the background.
 
-    ``is_secured``: TLS and logins everywhere. Without ``has_apply`` there is neither a target nor an apply task.
+    ``is_secured``: TLS and logins everywhere. Without ``has_apply`` there is neither a target nor an apply task, and
+    the apply driver runs only with ``has_driver``, for publish tasks.
     """
 
     flavour: Flavour = Flavour.MARIADB
@@ -90,6 +91,7 @@ class StackOptions:
     dies_with_parent: bool = True
     is_secured: bool = False
     has_apply: bool = True
+    has_driver: bool = False
 
 
 class LocalStack:
@@ -204,7 +206,7 @@ class LocalStack:
         if missing := missing_services():
             self._say(f"this installation does not have: millrace {', '.join(missing)}")
         specs = service_specs(self.folder, self.endpoints)
-        if not self.options.has_apply:
+        if not (self.options.has_apply or self.options.has_driver):
             specs = tuple(spec for spec in specs if spec.name != "millrace apply")
         dies = self.options.dies_with_parent
         self.services = tuple(ServerProcess(spec, dies_with_parent=dies) for spec in specs)

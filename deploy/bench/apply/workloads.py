@@ -55,14 +55,14 @@ class Workload:
         return max(round(self.changes * scale / STEP), 1) * STEP
 
 
-def bulk() -> Workload:
+def bulk(database: str = load.DATABASE) -> Workload:
     """600,000 changes. The warm-up is as long as what is measured."""
     return Workload(
-        load.DATABASE,
+        database,
         ("plain", "orders"),
         load.CHANGES,
-        load.create_load,
-        lambda connect, changes: load.run_load(connect, changes=changes),
+        partial(load.create_load, database=database),
+        lambda connect, changes: load.run_load(connect, changes=changes, database=database),
         warm_up=1.0,
     )
 

@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
+from deploy.bench.apply.clock import Pace
 from deploy.bench.apply.workloads import Workload
 from deploy.bench.figure import say
 from deploy.bench.scene import Scene
 from deploy.local.services import CAPTURE_TASK, TOPIC
 from drivers.kafka.reader import TopicReader
 from millrace.background import sampled
-from millrace.errors import Fatal
+from millrace.errors import Fatal, MillraceError
 from schemas.documents import Brokers
 
 POLL_S = 0.01
@@ -33,16 +34,34 @@ class Backlog:
 
 
 class EndClock:
-    def __init__(self, reader: TopicReader) -> None:
-        self._reader = reader
-        self.begin = self.end = reader.ends().stable
+    """``read_end``: the readable end of a topic, or the sum of several."""
+
+    def __init__(self, read_end: Callable[[], int]) -> None:
+        self._read_end = read_end
+        self.begin = self.end = self._first_end()
         self._began_s = time.monotonic()
         self._moves: list[tuple[float, int]] = []
 
+    def _first_end(self) -> int:
+        deadline = time.monotonic() + END_S
+        while (end := self._ask()) is None:
+            if time.monotonic() > deadline:
+                raise Fatal("MR-8004", "the topic's end is not known")
+            time.sleep(POLL_S)
+        return end
+
+    def _ask(self) -> int | None:
+        """The end; None if the broker does not answer or does not lead the partitions yet."""
+        try:
+            return self._read_end()
+        except MillraceError as error:
+            say(f"  the end is not known: {error}")
+            return None
+
     def look(self) -> None:
         """Ask for the end once."""
-        end = self._reader.ends().stable
-        if end != self.end:
+        end = self._ask()
+        if end is not None and end != self.end:
             self._moves.append((time.monotonic(), end))
             self.end = end
 
@@ -55,7 +74,11 @@ class EndClock:
             time.sleep(POLL_S)
 
     def rate(self) -> float:
-        """Offsets per second between the first and the last move. Fatal MR-8004 if there was none.
+        """Offsets per second between the first and the last move. Fatal MR-8004 if there was none."""
+        return self.pace().rate(self.end - self.begin)
+
+    def pace(self) -> Pace:
+        """The first and the last move. Fatal MR-8004 if there was none.
 
         Of a very small backlog, all records may arrive at once. Then the start counts too.
         """
@@ -65,16 +88,23 @@ class EndClock:
         if len(self._moves) == 1:
             say("  all records arrived at once: the rate includes the start")
             begin_s, first = self._began_s, self.begin
-        return (last - first) / (end_s - begin_s)
+        return Pace(begin_s, end_s, (last - first) / (self.end - self.begin))
 
 
 @contextmanager
 def end_clock(bootstrap: str, topic: str) -> Iterator[EndClock]:
     """A clock that looks for the length of the ``with`` block."""
-    with closing(TopicReader(Brokers(bootstrap), topic)) as reader:
-        clock = EndClock(reader)
-        with sampled("end of a topic", clock.look, every_s=POLL_S):
-            yield clock
+    reader = TopicReader(Brokers(bootstrap), topic)
+    with closing(reader), clock_of(lambda: reader.ends().stable) as clock:
+        yield clock
+
+
+@contextmanager
+def clock_of(read_end: Callable[[], int]) -> Iterator[EndClock]:
+    """The same for any end."""
+    clock = EndClock(read_end)
+    with sampled("end of a topic", clock.look, every_s=POLL_S):
+        yield clock
 
 
 def write_backlog(scene: Scene, workload: Workload, changes: int) -> int:

@@ -17,7 +17,7 @@ import numpy as np
 from deploy.bench.apply import workloads
 from deploy.bench.capture.backlog import Backlog, capture_backlog, end_clock, write_backlog
 from deploy.bench.capture.debezium.peer import PEER as DEBEZIUM
-from deploy.bench.capture.debezium.peer import Debezium, debezium, debezium_jars
+from deploy.bench.capture.debezium.peer import Debezium, debezium, debezium_jars, topics_of
 from deploy.bench.capture.topics import RECORD_BYTES_MAX, create_topic
 from deploy.bench.figure import Figure, Size, announced_rounds, say
 from deploy.bench.scene import Scene, open_capture
@@ -66,7 +66,10 @@ def small_figures(size: Size) -> Iterator[Figure]:
     workload = replace(workloads.small(), changes=SMALL_TRANSACTIONS)
     jars = debezium_jars(size.flavour)
     with open_capture(size.flavour) as scene, ExitStack() as undo:
-        peer = undo.enter_context(debezium(scene, jars, workload)) if jars is not None else None
+        peer = None
+        if jars is not None:
+            topics_of(scene.bootstrap, workload).create()
+            peer = undo.enter_context(debezium(scene, jars, f"{workload.database}[.].*"))
         ours, theirs = zip(*_small_rounds(scene, workload, size, peer), strict=True)
     name, rate = (None, None) if peer is None else (DEBEZIUM, median(theirs))
     yield Figure(SMALL, median(ours), "transactions/s", name, rate)
@@ -80,7 +83,8 @@ def _small_rounds(
         changes = workload.sized(size.scale * (1.0 if number else SMALL_WARM_UP))
         count = write_backlog(scene, workload, changes)
         ours = capture_backlog(scene, count).rate
-        theirs = 0.0 if peer is None else peer.rate(count)
+        topics = topics_of(scene.bootstrap, workload)
+        theirs = 0.0 if peer is None else peer.rate(count, topics)
         if theirs:
             say(f"  Debezium {theirs:,.0f}/s: ratio {ours / theirs:.2f}")
         if number:

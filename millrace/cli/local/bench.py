@@ -20,25 +20,28 @@ Load = Annotated[
     bool, typer.Option("--load", help="Measure the copy of a table beside its peers instead.")
 ]
 Compare = Annotated[bool, typer.Option("--compare", help="Measure comparisons instead.")]
+Publish = Annotated[
+    bool, typer.Option("--publish", help="Measure publish tasks beside their peers instead.")
+]
 Only = Annotated[
     list[str],
     typer.Option(
         "--only",
-        help="With --apply, --capture, --load or --compare: print this line alone; may be repeated.",
+        help="With --apply, --capture, --load, --compare or --publish: print this line alone; may be repeated.",
     ),
 ]
 Scale = Annotated[
     float,
     typer.Option(
         min=0.0,
-        help="With --apply, --capture, --load or --compare: the factor of all workloads' sizes.",
+        help="With --apply, --capture, --load, --compare or --publish: the factor of all workloads' sizes.",
     ),
 ]
 Rounds = Annotated[
     int,
     typer.Option(
         min=1,
-        help="With --apply, --capture, --load or --compare: a figure is the median of this many rounds.",
+        help="With --apply, --capture, --load, --compare or --publish: a figure is the median of this many rounds.",
     ),
 ]
 
@@ -51,11 +54,12 @@ def bench(
     capture: Capture = False,
     load: Load = False,
     compare: Compare = False,
+    publish: Publish = False,
     only: Only = [],  # noqa: B006 - Typer copies it
     scale: Scale = 1.0,
     rounds: Rounds = 3,
 ) -> None:
-    """Measure a whole stack, or capture, apply, a load or comparisons alone, beside their peers. Takes minutes.
+    """Measure a whole stack, or a part of it alone, beside its peers. Takes minutes.
 
     It needs a checkout of Millrace.
     """
@@ -66,7 +70,13 @@ def bench(
     from deploy.bench.load import CHANGES
     from schemas.gtid import Flavour as ServerFlavour
 
-    kinds = ((apply, run.APPLY), (capture, run.CAPTURE), (load, run.LOAD), (compare, run.COMPARE))
+    kinds = (
+        (apply, run.APPLY),
+        (capture, run.CAPTURE),
+        (load, run.LOAD),
+        (compare, run.COMPARE),
+        (publish, run.PUBLISH),
+    )
     for is_chosen, groups in kinds:
         if is_chosen:
             run_groups(groups, Size(ServerFlavour(flavour), scale, rounds, only))

@@ -16,10 +16,11 @@ from pathlib import Path
 
 from deploy.bench.apply.sink.connect import ConnectWorker, SinkJars, connector_jars, fetch_connector
 from deploy.bench.apply.workloads import Workload
-from deploy.bench.capture.backlog import end_clock
+from deploy.bench.capture.backlog import clock_of, end_clock
 from deploy.bench.capture.topics import create_topic
 from deploy.bench.figure import say
 from deploy.bench.scene import Scene
+from deploy.bench.subscriber import Topics
 from deploy.servers import Account, DatabaseServer
 from millrace.errors import Fatal
 from schemas.gtid import Flavour
@@ -55,29 +56,33 @@ def debezium_jars(flavour: Flavour) -> SinkJars | None:
 
 
 @contextmanager
-def debezium(scene: Scene, jars: SinkJars, workload: Workload) -> "Iterator[Debezium]":
-    """A connector of the workload's tables, stopped."""
+def debezium(scene: Scene, jars: SinkJars, tables: str) -> "Iterator[Debezium]":
+    """A connector, stopped. ``tables``: regular expressions of ``database.table``, separated by commas."""
     if scene.source.flavour is not Flavour.MYSQL:
         raise Fatal("MR-8004", "the peer is Debezium's MySQL connector; the source is not MySQL")
     worker = ConnectWorker(scene.stack.folder / "connect", jars, scene.bootstrap)
     try:
         worker.start()
-        peer = Debezium(scene, worker, workload)
+        peer = Debezium(scene, worker, tables)
         peer.prepare()
         yield peer
     finally:
         worker.discard()
 
 
+def topics_of(bootstrap: str, workload: Workload, *, partitions: int = 1) -> Topics:
+    """The connector's topics of a workload."""
+    names = [f"{PREFIX}.{workload.database}.{table}" for table in workload.tables]
+    return Topics(bootstrap, names, partitions)
+
+
 class Debezium:
     """The connector; see the module."""
 
-    def __init__(self, scene: Scene, worker: ConnectWorker, workload: Workload) -> None:
+    def __init__(self, scene: Scene, worker: ConnectWorker, tables: str) -> None:
         self._scene = scene
         self._worker = worker
-        (table,) = workload.tables
-        self._topic = f"{PREFIX}.{workload.database}.{table}"
-        self._tables = f"{workload.database}[.]{table},{_PROBE}[.]t"
+        self._tables = f"{tables},{_PROBE}[.]t"
 
     def prepare(self) -> None:
         """Create the connector, and stop it once it follows the binlog."""
@@ -85,8 +90,7 @@ class Debezium:
         account = Account("debezium", secrets.token_hex(12))
         source.create_account(account, _PRIVILEGES)
         probe = f"{PREFIX}.{_PROBE}.t"
-        for topic in (self._topic, probe):
-            create_topic(bootstrap, topic)
+        create_topic(bootstrap, probe)
         history = self._scene.stack.folder / "connect" / "history"
         self._worker.create(NAME, settings(source, account, tables=self._tables, history=history))
         source.execute(f"CREATE DATABASE {_PROBE}")
@@ -102,9 +106,9 @@ class Debezium:
                 time.sleep(PROBE_S)
         self._worker.stop_tasks(NAME)
 
-    def rate(self, changes: int) -> float:
-        """Changes per second while it reads a backlog of ``changes``; it is stopped again afterwards."""
-        with end_clock(self._scene.bootstrap, self._topic) as clock:
+    def rate(self, changes: int, topics: Topics) -> float:
+        """Changes per second while it reads a backlog of ``changes`` into topics that exist; then it is stopped."""
+        with clock_of(topics.end) as clock:
             wanted = clock.end + changes
             self._worker.resume_tasks(NAME)
             clock.wait_for(partial(self._has_reached, wanted))
