@@ -20,6 +20,7 @@ from millrace import faults
 from millrace.errors import Fenced, MillraceError, Retryable
 from tests.kit.faults.campaign import POINTS
 from tests.kit.faults.late_requests import Identity, debug_log, end_late
+from tests.kit.forked import Fork
 from tests.kit.publish.process import launch
 from tests.kit.publish.rig import PATIENT, SlotRig, position
 from tests.kit.waiting import PATIENCE_S, eventually, is_stopped
@@ -93,13 +94,26 @@ def test_frozen_owner_of_slots_that_wakes_changes_nothing(
     log = tmp_path / "log"
     fault = f"{point}:stop@5"
     stale = launch(rig, epoch=7, seq=300, fault=fault, log=log, backoff_ms=backoff_ms)
-    eventually(lambda: is_stopped(stale.pid), what="it is frozen")
+    try:
+        eventually(lambda: is_stopped(stale.pid), what="it is frozen")
+        is_fenced = _wake_during_a_successor(rig, stale)
+    finally:  # a stopped process would keep this one from ending
+        stale.kill()
+    assert log.read_text() == f"Fenced {code}\n"
+    assert is_fenced == (code == "MR-3010")
+    with rig.running(9) as opened:
+        for slot in opened:
+            rig.feed(slot, 250)
+    rig.assert_exact(250)
+
+
+def _wake_during_a_successor(rig: SlotRig, stale: Fork) -> bool:
+    """Whether the successor was fenced by it."""
     with rig.running(8) as opened:
         for slot in opened:
             rig.feed(slot, 150)
         stale.send_signal(signal.SIGCONT)
         assert stale.wait(PATIENCE_S) == 0
-        assert log.read_text() == f"Fenced {code}\n"
         is_fenced = False
         try:
             for slot in opened:
@@ -108,11 +122,7 @@ def test_frozen_owner_of_slots_that_wakes_changes_nothing(
             is_fenced = True
         for slot in opened:
             slot.discard()
-    assert is_fenced == (code == "MR-3010")
-    with rig.running(9) as opened:
-        for slot in opened:
-            rig.feed(slot, 250)
-    rig.assert_exact(250)
+    return is_fenced
 
 
 @pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
