@@ -39,7 +39,7 @@ OWN_TEXTS = 30  # of characters that the collation's weights have, for each lite
 OTHER_TEXTS = 500
 CHOSEN = {
     Flavour.MYSQL: "latin1_german2_ci sjis_japanese_ci utf8mb4_0900_ai_ci utf8mb4_da_0900_as_cs tis620_thai_ci",
-    Flavour.MARIADB: "latin1_swedish_nopad_ci gbk_chinese_ci utf8mb4_uca1400_as_ci utf8mb4_hungarian_ci",
+    Flavour.MARIADB: "latin1_swedish_nopad_ci utf8mb3_uca1400_nopad_ai_cs utf8mb3_hungarian_ci",
 }
 UNWEIGHED = ("_czech_cs", "tis620_thai_", "_myanmar_", "big5_chinese_", "gb18030_")
 
