@@ -29,6 +29,7 @@ _CONNECTORS = {
     Flavour.MARIADB: "io.debezium.connector.mariadb.MariaDbConnector",
 }
 READ_S = 1.0
+FOLLOW_S = 1800.0  # a connector creates each topic when it has a first record for it
 BROKER_SESSION_S = 120  # a thousand topics are created at once
 
 
@@ -207,7 +208,8 @@ def _wait_for_probe(
                 worker.check(each.name)
             return all(_newest_probe(consumer, each) > first for each in variants)
 
-        eventually(have_read, every_s=0.5, what="a row of the probe in every variant's topic")
+        what = "a row of the probe in every variant's topic"
+        eventually(have_read, timeout_s=FOLLOW_S, every_s=0.5, what=what)
 
 
 def _newest_probe(consumer: Consumer, variant: Variant) -> int:
