@@ -4,7 +4,7 @@ Records are paired by table, source transaction and operation, in order; a tombs
 Each pair gives leaves: a path in the record and a value. A leaf that differs makes a ``Difference``, in which the
 column's name is replaced by its type, so that one entry is for all columns of a type.
 
-    part    topic, record, key, value, key schema, value schema
+    part    record, key, value, key schema, value schema
     field   `source.ts_us`, `row.COLUMN` in either image, `row.COLUMN.@default`; `@` begins a property of a schema
     kind    differs, only Debezium, only Millrace
     values  of a column: Debezium's and Millrace's; one that is long is cut
@@ -82,7 +82,6 @@ class _Parsed:
     """A record of a table. ``place``: what pairs it with the other side's."""
 
     table: Table
-    topic: str
     place: tuple[object, ...]
     key: Json
     value: Json
@@ -119,7 +118,7 @@ def _by_table(records: Sequence[Record]) -> dict[Table, dict[tuple[object, ...],
             place = (*place, numbers[table, place])
         else:
             continue
-        parsed = _Parsed(table, record.topic, place, key, value, key_schema, value_schema)
+        parsed = _Parsed(table, place, key, value, key_schema, value_schema)
         last[record.topic] = parsed
         places = tables.setdefault(table, {})
         assert place not in places, f"{record.topic} has two records of {place}"
@@ -164,7 +163,6 @@ def _compare_record(result: Result, their: _Parsed, our: _Parsed, type_of: TypeO
     result.records += 1
     where = f"{'.'.join(their.table)} {their.place[1]}"
     parts = (
-        ("topic", _leaf(their.topic), _leaf(our.topic)),
         ("key", _key_leaves(their.key), _key_leaves(our.key)),
         ("value", _value_leaves(their.value), _value_leaves(our.value)),
         ("key schema", _schema_leaves(their.key_schema), _schema_leaves(our.key_schema)),
@@ -213,10 +211,6 @@ def _column_at(part: str, path: Path) -> int:
     if len(path) <= at or path[at].startswith("@") or (at == 1 and path[0] not in _IMAGES):
         return -1
     return at
-
-
-def _leaf(value: object) -> Leaves:
-    yield (), value
 
 
 def _key_leaves(key: Json) -> Leaves:
