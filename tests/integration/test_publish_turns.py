@@ -41,7 +41,7 @@ def _insert(stream: RecordStream, first: int, end: int) -> None:
 def test_transactions_are_counted_over_several_runs(writer: TopicWriter) -> None:
     """Debezium's transaction topic, and the numbers in rows; a turn ends in the middle of a source transaction."""
     task, publisher = _task(writer), LocalPublisher()
-    topic = f"{task.name}-transaction"
+    topic = f"{task.name}.transaction"  # no name that the pattern gives
     task = replace(task, format=FormatOptions(FormatName.DEBEZIUM_JSON, transaction_topic=topic))
     stream = writer.stream
     stream.insert(ORDERS, _row(100))
