@@ -168,21 +168,3 @@ def test_printed_rights_are_enough_to_check_and_publish(
     with pytest.raises(MillraceError) as refused:
         _publish(publisher, task)
     assert refused.value.code == "MR-7011"
-
-
-@pytest.mark.chaos
-@pytest.mark.parametrize("number", range(3), ids=["set-topic", "outputs", "progress"])
-def test_publish_task_needs_its_rights_on_topics(
-    secure_kafka: SecureKafka, tmp_path: Path, capsys: pytest.CaptureFixture[str], number: int
-) -> None:
-    """Without Read, Write or Create on one of them, a run is refused with the code of a missing right."""
-    writer = _written(secure_kafka.server.bootstrap)
-    task = _task(writer, secure_kafka.brokers(), TableRule("shop.*"))
-    commands = _printed(task, tmp_path, capsys)
-    for command in commands:
-        secure_kafka.kafka_acls(command)
-    on_topics = [one for one in commands if " --topic " in one]
-    secure_kafka.kafka_acls(on_topics[number], removes=True)
-    with pytest.raises(MillraceError) as refused:
-        _publish(LocalPublisher(), task)
-    assert refused.value.code == "MR-7010"
