@@ -95,6 +95,7 @@ def _turn(order: PublishOrder, resident: _Resident) -> PublishTurn:
         resident.slot,
         look_up_at(source.registry),
         is_over=lambda: os.getppid() != parent,
+        is_read=lambda: stream.reached >= order.end_offset,
     )
     if (last := resident.turn) is not None:
         return replace(last, order=order, tools=tools)

@@ -30,12 +30,14 @@ from consumer.records.pieces import Size, Source, Taken
 from consumer.target.progress import Mark
 from consumer.view.ddl import check_statement
 from consumer.window.window import Barrier, LookUp, Window, advanced, check_follows, read_window
+from millrace.errors import Retryable
 from schemas.record.control import DdlRecord, SchemaRecord
 from schemas.record.record import decode_control
 
 PIECE = Size(32_768, 8 << 20)  # read at once
 TRANSACTION = Size(131_072, 32 << 20)  # records of the set topic, in one Kafka transaction
 WAIT_S = 0.5  # for records; then the topic is quiet
+SILENCE_S = 60.0  # without a record, where the topic has some
 
 
 class Output(Protocol):
@@ -56,12 +58,16 @@ class Output(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """``source``: the set topic. ``is_over``: no process waits for the turn."""
+    """``source``: the set topic. ``is_over``: no process waits for the turn.
+
+    ``is_read``: the order's end is reached.
+    """
 
     source: Source
     output: Output
     look_up: LookUp
     is_over: Callable[[], bool] = lambda: False
+    is_read: Callable[[], bool] = lambda: True
 
 
 @dataclass(slots=True)
@@ -84,16 +90,26 @@ class PublishTurn:
     _position: Position | None = field(default=None, init=False)
 
     def run(self) -> Mark:
-        """Until a quiet moment after ``turn_s``, or until no process waits."""
+        """Until a quiet moment after ``turn_s``, or until no process waits. An order with an end is read to it.
+
+        Retryable MR-5052 if no record comes before the end for ``SILENCE_S``.
+        """
         source, began_s = self.tools.source, time.monotonic()
+        fed_s = began_s
         source.seek(max(self.mark.next_offset, self.order.first_offset))
         while not self.tools.is_over():
             taken = source.take(PIECE, wait_s=WAIT_S)
             if taken is None:
                 self._commit()
-                if time.monotonic() - began_s >= self.order.turn_s:
-                    break
+                now_s = time.monotonic()
+                if self.tools.is_read():
+                    if now_s - began_s >= self.order.turn_s:
+                        break
+                elif now_s - fed_s >= SILENCE_S:
+                    topic = self.plans.task.source
+                    raise Retryable("MR-5052", f"{topic}: no record came for {SILENCE_S:g} s")
                 continue
+            fed_s = time.monotonic()
             self._publish(taken)
             if taken.is_end or self._is_full():
                 self._commit()

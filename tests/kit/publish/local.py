@@ -69,6 +69,7 @@ class LocalPublisher:
                             slot=slot,
                             accepted=task.accept_ddl,
                             first_offset=0,
+                            end_offset=topic.end(),
                         )
                     )
                 )

@@ -41,6 +41,11 @@ class SetTopic:
     low: int = 0
     at: int = 0
 
+    @property
+    def reached(self) -> int:
+        """As ``TopicStream``."""
+        return self.at
+
     def ends(self) -> Ends:
         """As the reader of a topic."""
         return Ends(self.low, len(self.stream.values))
