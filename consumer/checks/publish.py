@@ -2,10 +2,12 @@
 
 The dry run makes a Kafka transaction without records and aborts it, under its own transactional ID, so that it
 fences no task. The broker only says whether it would create a topic. Tables are those of the set topic's last records.
+The source is asked as a start of the task asks it (``consumer.checks.conditions``).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
+from consumer.checks.conditions import compared_with_source
 from consumer.checks.outputs import Outputs, outputs_of
 from consumer.topic.structures import topic_tables
 from consumer.view.mask_keys import MaskKeys
@@ -19,9 +21,10 @@ from millrace.checks.requirement import Area, Requirement, Subject, shortened
 from millrace.checks.retention import judge_retention
 from millrace.errors import MillraceError
 from millrace.wording import counted
-from schemas.documents import PublishTask, TopicOptions
+from schemas.documents import PublishTask, SetDocument, TopicOptions
 
 DRY_RUN_S = 15.0
+VIEW = "view and topics"
 
 
 def check_source(task: PublishTask, *, pause_s: float) -> Iterator[Requirement]:
@@ -37,11 +40,20 @@ def check_source(task: PublishTask, *, pause_s: float) -> Iterator[Requirement]:
         yield judge_retention(subject, settings.retention_ms, pause_s)
 
 
-def check_outputs(task: PublishTask) -> Iterator[Requirement]:
-    """The view and the topics: MR-5201, MR-4113, MR-3102, and the errors of a writer."""
+def check_outputs(task: PublishTask, source: Callable[[], SetDocument]) -> Iterator[Requirement]:
+    """The view and the topics: MR-5201, MR-4113, MR-3102, and the errors of a writer.
+
+    ``source`` gives the document of the source set, which conditions on texts need.
+    """
     subject = Subject(Area.KAFKA, f"topics of {task.name}")
-    outputs = outputs_of(task, topic_tables(task.source))
-    yield from judge_view(subject, outputs)
+    tables = topic_tables(task.source)
+    try:
+        outputs = compared_with_source(task, tables, source)
+    except MillraceError as error:
+        yield subject.error(VIEW, error)
+        outputs = outputs_of(task, tables)
+    else:
+        yield from judge_view(subject, outputs)
     with Grants(task.source.brokers, publish_acls(task)).explained():
         yield from _check_topics(subject, task, outputs)
     yield _dry_run(subject, task)
@@ -60,13 +72,12 @@ def check_secrets(task: PublishTask) -> Iterator[Requirement]:
 
 def judge_view(subject: Subject, outputs: Outputs) -> Iterator[Requirement]:
     """Whether the view suits each table, and each has its topic."""
-    what = "view and topics"
     for problem in outputs.problems:
-        yield subject.error(what, problem)
+        yield subject.error(VIEW, problem)
     if not outputs.problems:
         tables = sum(len(names) for names in outputs.topics.values())
         found = f"{counted(tables, 'table')} in {counted(len(outputs.topics), 'topic')}"
-        yield subject.ok(what, found if tables else "the set topic has no table of the view yet")
+        yield subject.ok(VIEW, found if tables else "the set topic has no table of the view yet")
 
 
 def _check_topics(subject: Subject, task: PublishTask, outputs: Outputs) -> Iterator[Requirement]:

@@ -2,7 +2,7 @@
 
 With ``on_change: new_topics`` the names of topics end in ``.v2`` after the first change, ``.v3`` after the next, and so
 on. A change takes effect at one seq of the set topic, in all slots. The history is stored with the task's progress, so
-a replay or a rebuild makes the same records again.
+a replay or a rebuild makes the same records again. So are the weights that the source's collations had.
 """
 
 import json
@@ -13,6 +13,10 @@ from typing import Any
 
 from schemas.documents import OnChange, Placement, PublishTask, Start, parse_task, plain_task
 from schemas.json_input import load_json
+from schemas.plain import from_plain, to_plain
+from schemas.view.collation import CollationWeights
+
+_WEIGHTS = "collations"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,19 +28,29 @@ class Definitions:
 
     @classmethod
     def of(cls, history: Iterable[tuple[int, str]]) -> "Definitions":
-        """From texts of ``stored_text``, each with the last seq that earlier ones describe. Fatal MR-41xx."""
+        """From texts of ``stored_text``, each with the last seq that earlier ones describe. Fatal MR-41xx.
+
+        A text that only adds weights also describes the records before: without them these were refused.
+        """
         tasks: dict[int, PublishTask] = {}
         version = 1
+        before, begin = "", 0
         for reached, text in history:
             stored: Any = load_json(text)
+            plain = without_weights(text)
+            is_change, before = bool(before) and plain != before, plain
+            if is_change:
+                begin = reached + 1
             task = parse_task(stored["document"], origin="a definition in the progress topic")
             assert isinstance(task, PublishTask)
-            view = task.view.with_fingerprints(stored["secrets"])
-            version += bool(tasks) and task.on_change is OnChange.NEW_TOPICS
+            view = replace(
+                task.view.with_fingerprints(stored["secrets"]), collations=weights_in(text)
+            )
+            version += is_change and task.on_change is OnChange.NEW_TOPICS
             topics = task.topics
             if version > 1:
                 topics = replace(topics, pattern=f"{topics.pattern}.v{version}")
-            tasks[reached + 1 if tasks else 0] = replace(task, view=view, topics=topics)
+            tasks[begin] = replace(task, view=view, topics=topics)
         return cls(tuple(tasks), tuple(tasks.values()))
 
     @property
@@ -62,6 +76,26 @@ def stored_text(task: PublishTask, fingerprints: Mapping[str, str]) -> str:
 
     ``fingerprints``: those of the view's secrets. Another secret is another definition.
     """
-    content = replace(task, start=Start(), placement=Placement(), accept_ddl=())
-    stored = {"document": plain_task(content), "secrets": dict(fingerprints)}
+    view = replace(task.view, collations=())
+    content = replace(task, start=Start(), placement=Placement(), accept_ddl=(), view=view)
+    stored: dict[str, object] = {"document": plain_task(content), "secrets": dict(fingerprints)}
+    if task.view.collations:
+        stored[_WEIGHTS] = [to_plain(one) for one in task.view.collations]
+    return _text(stored)
+
+
+def without_weights(text: str) -> str:
+    """A text of ``stored_text`` as it is for a view whose collations were not read."""
+    stored: Any = load_json(text)
+    stored.pop(_WEIGHTS, None)
+    return _text(stored)
+
+
+def weights_in(text: str) -> tuple[CollationWeights, ...]:
+    """The weights in a text of ``stored_text``."""
+    stored: Any = load_json(text)
+    return tuple(from_plain(CollationWeights, one) for one in stored.get(_WEIGHTS, ()))
+
+
+def _text(stored: Mapping[str, object]) -> str:
     return json.dumps(stored, sort_keys=True, separators=(",", ":"))

@@ -35,8 +35,13 @@ class Started:
     definitions: tuple[Definition, ...]
 
 
-def start_task(order: TaskOrder, *, start: Callable[[], Position], document: str) -> Started:
-    """Fence former owners. ``start`` gives that of a task that never ran. ``document`` describes later records."""
+def start_task(
+    order: TaskOrder, *, start: Callable[[], Position], document: Callable[[str], str]
+) -> Started:
+    """Fence former owners. ``start`` gives that of a task that never ran.
+
+    ``document`` describes later records. It gets the last stored one, "" if there is none.
+    """
     with ExitStack() as ends:
         outputs = ends.enter_context(closing(Outputs(order)))
         count = _ensure_progress(order, outputs)
@@ -103,11 +108,13 @@ def _divided(marks: list[Mark], slots: int, start: Position | None) -> list[Mark
 
 
 def _definitions(
-    marks: list[Mark], document: str, reached: Callable[[], int]
+    marks: list[Mark], describe: Callable[[str], str], reached: Callable[[], int]
 ) -> tuple[Definition, ...]:
     """The longest history, and a new definition if the document differs from the last."""
     history = max((mark.definitions for mark in marks), key=len)
-    if history and history[-1].document == document:
+    last = history[-1].document if history else ""
+    document = describe(last)
+    if document == last:
         return history
     return (*history, Definition(reached(), document))
 

@@ -67,7 +67,7 @@ def rebuild(task: PublishTask, order: TaskOrder, *, suffix: str) -> Rebuilt:
         end = topic.end()
         first = replace(_first(task, topic.ask()), snapshot=snapshot)
     try:
-        started = start_task(own, start=lambda: first, document=history[-1].document)
+        started = start_task(own, start=lambda: first, document=lambda _: history[-1].document)
         mark = result_of(
             execute_publish(
                 PublishOrder(

@@ -2,7 +2,8 @@
 
 A start takes these steps in order:
 
-    1  fence every slot, read the progress, store the document if it makes other records (``consumer.publish.opening``)
+    1  fence every slot, read the progress, store the document if it makes other records (``consumer.publish.opening``),
+       with the weights of the texts in its conditions, which the source is asked for
     2  compare the set topic's ID with that of the progress
     3  without progress, and with ``start: snapshot``, ask the capture task for the rows that exist
     4  give each slot to an executor, in turns
@@ -16,7 +17,7 @@ import time
 from contextlib import closing
 from functools import partial
 
-from consumer.publish.definitions import Definitions, stored_text
+from consumer.publish.definitions import Definitions
 from consumer.publish.mark import Position
 from consumer.publish.opening import Started, start_task
 from consumer.publish.order import PublishOrder
@@ -27,10 +28,14 @@ from consumer.spark.session import SparkDriver
 from consumer.target.progress import Mark
 from consumer.task.lag import End, Look, Pace
 from consumer.task.publish_report import publish_report
-from consumer.task.publish_start import Documents, first_position, task_order
+from consumer.task.publish_start import (
+    Documents,
+    definition_text,
+    first_position,
+    task_order,
+)
 from consumer.topic.beginning import begin_at, waiting_for
 from consumer.turn.order import Calls
-from consumer.view.mask_keys import MaskKeys
 from drivers.kafka.acls import Grants, publish_acls
 from drivers.kafka.reader import TopicIdentity
 from millrace.errors import Fatal, Retryable
@@ -63,13 +68,12 @@ class PublishRunner:
         with grants.explained(), closing(topic):
             lease.verify()
             order = task_order(task, epoch=lease.epoch)
-            document = stored_text(task, MaskKeys().fingerprints(task.view))
             with waiting_for(task.source):
                 topic_id = topic.ask()
             started = start_task(
                 order,
                 start=partial(first_position, task, topic, self._documents),
-                document=document,
+                document=partial(definition_text, task, self._documents),
             )
             _check_topic(task, started, topic_id)
             run = PublishRun(self._driver, order, task, started, topic, report)

@@ -1,19 +1,28 @@
-"""The start of a publish task: where it begins, and its order for the slots."""
+"""The start of a publish task: where it begins, its order for the slots, and the definition of its records."""
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol
 from uuid import uuid4
 
+from consumer.publish.definitions import stored_text, weights_in, without_weights
 from consumer.publish.mark import Position
 from consumer.publish.outputs import OutputShape, TaskOrder
 from consumer.publish.snapshot_rows import OWNED
+from consumer.publish.source_texts import compares_texts, read_source_texts, weighs_texts
 from consumer.spark.session import FIRST_OFFSET
+from consumer.topic.structures import topic_tables
+from consumer.view.mask_keys import MaskKeys
 from drivers.kafka.reader import TopicIdentity
-from schemas.documents import CaptureTask, PublishTask, Reader
+from millrace.errors import MillraceError
+from millrace.log import get_logger
+from schemas.documents import CaptureTask, PublishTask, Reader, SetDocument
 from schemas.gtid import parse_any_gtid_set
 from schemas.requests.snapshot_request import SnapshotRequest, SnapshotRequests
 from zk.lease.membership import process_name
+
+_log = get_logger("publish")
 
 
 class Documents(Protocol):
@@ -21,6 +30,9 @@ class Documents(Protocol):
 
     def capture_task_of(self, task: Reader) -> CaptureTask:
         """The task that captures to the topic of the publish task. Retryable MR-4203 while there is none."""
+
+    def set_document(self, name: str) -> SetDocument:
+        """The set's current document. Retryable while ZooKeeper is away, or the set is missing or unreadable."""
 
     def change_snapshots(
         self, task: str, change: Callable[[SnapshotRequests], SnapshotRequests]
@@ -71,6 +83,31 @@ def first_position(task: PublishTask, topic: TopicIdentity, documents: Documents
     if seq is None:  # no record yet
         return Position(0, FIRST_OFFSET, "", topic_id, snapshot=snapshot)
     return Position(seq, end, "", topic_id, snapshot=snapshot)
+
+
+def definition_text(task: PublishTask, documents: Documents, last: str) -> str:
+    """The definition of the records from now on, as it is stored. ``last``: the stored one, "" for none.
+
+    If a condition compares texts, the source is asked how it weighs them. While it does not answer, an unchanged
+    document keeps its weights, and a new one needs no answer unless a table of the set topic needs weights.
+    """
+    fingerprints = MaskKeys().fingerprints(task.view)
+    text = stored_text(task, fingerprints)
+    if not compares_texts(task.view):
+        return text
+    is_same = bool(last) and without_weights(last) == text
+    known = weights_in(last) if is_same else ()
+    tables = topic_tables(task.source)
+    try:
+        document = documents.set_document(documents.capture_task_of(task).set_name)
+        weights = read_source_texts(task.view, tables, document, known=known).weights
+    except MillraceError as error:
+        if not is_same and weighs_texts(task.view, tables):
+            raise
+        _log.warning("the source was not asked how it weighs texts", task=task.name, error=error)
+        return last if is_same else text
+    weighing = replace(task, view=replace(task.view, collations=weights))
+    return stored_text(weighing, fingerprints)
 
 
 def _ask_for_rows(task: PublishTask, snapshot: str, documents: Documents) -> None:

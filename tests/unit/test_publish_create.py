@@ -70,7 +70,7 @@ def test_broker_that_does_not_answer_leaves_a_note(monkeypatch: pytest.MonkeyPat
         raise Retryable("MR-3501", "no broker answers")
 
     monkeypatch.setattr(structures, "topic_tables", away)
-    assert "was not compared with the tables of shop: MR-3501" in check_outputs(TASK)
+    assert "was not compared with the tables of shop: MR-3501" in check_outputs(TASK, DOCUMENTS)
 
 
 def test_key_of_a_mask_is_read_where_the_check_runs(tmp_path: Path) -> None:

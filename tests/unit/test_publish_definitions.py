@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
-from consumer.publish.definitions import Definitions, stored_text
+from consumer.publish.definitions import Definitions, stored_text, weights_in, without_weights
 from schemas.documents import Brokers, OnChange, PublishTask, Start, TopicAddress
+from schemas.view.collation import CharacterRange, CollationWeights
 from schemas.view.view import Mask, MaskKind, TableRule, View
 
 SECRET = "file:/run/secrets/salt"
@@ -42,3 +43,25 @@ def test_changes_can_begin_new_topics() -> None:
     names = [task.topics.name_of("public", "shop", "orders") for task in definitions.tasks]
     first = "public.shop.orders"
     assert names == [first, f"{first}.v2", f"{first}.v3", f"{first}.v3"]
+
+
+def test_weights_are_stored_and_serve_records_refused_without_them() -> None:
+    """A text that only adds weights is no change of the document: no new topics, and it has the same begin."""
+    weights = CollationWeights(
+        *(255, "utf8mb4_0900_ai_ci", "8.4", 2, ((), ())),
+        ranges=(CharacterRange(65, 65, ((7,), (32,))), CharacterRange(97, 97, ((7,), ()))),
+        literals=("a",),
+        unfit=(("ch", "a text without 'ch'"),),
+    )
+    plain = replace(TASK, on_change=OnChange.NEW_TOPICS)
+    weighing = replace(plain, view=replace(plain.view, collations=(weights,)))
+    text = stored_text(weighing, {})
+    assert weights_in(text) == (weights,)
+    assert without_weights(text) == stored_text(plain, {})
+    definitions = Definitions.of(
+        [(0, stored_text(TASK, {})), (7, stored_text(plain, {})), (9, text)]
+    )
+    assert definitions.begins == (0, 8)
+    assert definitions.at(7).view.collations == ()
+    assert definitions.at(8).view.collations == (weights,)
+    assert definitions.last.topics.pattern == f"{TASK.topics.pattern}.v2"

@@ -42,6 +42,7 @@ from schemas.documents import (
     names_of,
 )
 from zk.ensemble import Ensemble
+from zk.tree.documents import capture_task_among
 
 CONNECT_S = 5.0
 PAUSE_H = 72.0
@@ -192,7 +193,7 @@ def _task_checks(scope: Scope, pause_s: float) -> Iterator[Check]:
         if isinstance(task, ApplyTask):
             yield from _rows_checks(scope, task)
         if isinstance(task, PublishTask):
-            yield from _publish_checks(task, pause_s)
+            yield from _publish_checks(scope, task, pause_s)
         if not isinstance(task, CaptureTask):
             continue
         from producer.checks.topic import check_topic_of
@@ -204,17 +205,27 @@ def _task_checks(scope: Scope, pause_s: float) -> Iterator[Check]:
             yield Check(topic, functools.partial(_check_rows, task, document), "widest row")
 
 
-def _publish_checks(task: PublishTask, pause_s: float) -> Iterator[Check]:
+def _publish_checks(scope: Scope, task: PublishTask, pause_s: float) -> Iterator[Check]:
     from consumer.checks.publish import check_outputs, check_secrets, check_source
 
     source = Subject(Area.KAFKA, f"topic {task.source.topic}")
     find = functools.partial(check_source, task, pause_s=pause_s)
     yield Check(source, find, "records are kept", names_of(task))
     outputs = Subject(Area.KAFKA, f"topics of {task.name}")
-    yield Check(outputs, functools.partial(check_outputs, task), "topics", names_of(task))
+    find = functools.partial(check_outputs, task, functools.partial(_source_of, scope, task))
+    yield Check(outputs, find, "topics", names_of(task))
     if task.view.secrets:
         masks = Subject(Area.HOST, f"masks of {task.name}")
         yield Check(masks, functools.partial(check_secrets, task), "keys", names_of(task))
+
+
+def _source_of(scope: Scope, task: Reader) -> SetDocument:
+    """The set that is captured to the task's topic. Fatal MR-4203 without a capture task, MR-4104 without the set."""
+    capture = capture_task_among(scope.known.tasks.values(), task)
+    document = scope.known.sets.get(capture.set_name)
+    if document is None:
+        raise Fatal("MR-4104", f"no set {capture.set_name}")
+    return document
 
 
 def _rows_checks(scope: Scope, task: ApplyTask) -> Iterator[Check]:

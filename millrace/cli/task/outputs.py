@@ -13,16 +13,20 @@ from schemas.requests.snapshot_request import SnapshotRequest
 from zk.tree.documents import Document, DocumentKey
 
 
-def check_outputs(task: PublishTask) -> str:
-    """Fatal MR-5201 or MR-4113 with every problem. Returns a note if the topic could not be read, else ""."""
-    from consumer.checks.outputs import outputs_of
+def check_outputs(task: PublishTask, documents: Mapping[DocumentKey, Document | Fatal]) -> str:
+    """Fatal MR-5201 or MR-4113 with every problem.
+
+    Returns a note if the topic could not be read, or the source that conditions need; else "".
+    """
+    from consumer.checks.conditions import compared_with_source
     from consumer.topic.structures import topic_tables
 
     try:
         tables = topic_tables(task.source)
+        outputs = compared_with_source(task, tables, lambda: source_of(task, documents)[1])
     except MillraceError as error:
         return f"the view was not compared with the tables of {task.source.topic}: {error.code} {error.message}"
-    outputs_of(task, tables).refuse()
+    outputs.refuse()
     return ""
 
 
@@ -33,7 +37,7 @@ def notes_of(
     known = before if isinstance(before, PublishTask) else None
     notes = []
     if known is None or (known.view, known.topics) != (task.view, task.topics):
-        notes.append(check_outputs(task))
+        notes.append(check_outputs(task, documents))
     if task.start.is_snapshot and (known is None or known.start != task.start):
         notes.append(check_snapshot(task, documents))
     return [note for note in notes if note]

@@ -4,21 +4,20 @@ import json
 import time
 from collections.abc import Callable, Collection
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from consumer.publish.definitions import Definitions, stored_text
+from consumer.publish.definitions import Definitions
 from consumer.publish.executor import close_slots, execute_publish
 from consumer.publish.opening import start_task
 from consumer.publish.order import PublishOrder
 from consumer.target.progress import Mark
-from consumer.task.publish_start import first_position, task_order
+from consumer.task.publish_start import Documents, definition_text, first_position, task_order
 from consumer.turn.order import result_of
-from consumer.view.mask_keys import MaskKeys
 from drivers.kafka.partitions import HeaderedRecord, PartitionsReader, Place, Topics
 from drivers.kafka.producer import WRITING
 from drivers.kafka.reader import TopicIdentity
-from schemas.documents import Brokers, CaptureTask, PublishTask, Reader, TopicAddress
+from schemas.documents import Brokers, CaptureTask, PublishTask, Reader, SetDocument, TopicAddress
 from schemas.requests.snapshot_request import SnapshotRequests
 
 
@@ -41,21 +40,38 @@ def publish_task(writer: SetTopicAt, **fields: object) -> PublishTask:
     return PublishTask(**{"name": name, "source": source, **fields})  # type: ignore[arg-type]
 
 
+class NoCapture:
+    """No task captures to the topic, so no rows can be asked for."""
+
+    def capture_task_of(self, task: Reader) -> CaptureTask:
+        raise AssertionError(task)
+
+    def set_document(self, name: str) -> SetDocument:
+        raise AssertionError(name)
+
+    def change_snapshots(
+        self, task: str, change: Callable[[SnapshotRequests], SnapshotRequests]
+    ) -> SnapshotRequests:
+        raise AssertionError(task)
+
+
 @dataclass
 class LocalPublisher:
-    """Runs of one task, each with the next epoch."""
+    """Runs of one task, each with the next epoch. ``documents``: how it finds its source."""
 
     epoch: int = 0
+    documents: Documents = field(default_factory=NoCapture)
 
     def run(self, task: PublishTask) -> tuple[Mark, ...]:
         """A run that publishes all that the topic has: the mark of each slot."""
         self.epoch += 1
         topic = TopicIdentity(task.source.brokers, task.source.topic)
         order = task_order(task, epoch=self.epoch)
-        document = stored_text(task, MaskKeys().fingerprints(task.view))
         try:
             started = start_task(
-                order, start=lambda: first_position(task, topic, NoCapture()), document=document
+                order,
+                start=lambda: first_position(task, topic, self.documents),
+                document=lambda last: definition_text(task, self.documents, last),
             )
             definitions = Definitions.of(
                 (one.from_seq, one.document) for one in started.definitions
@@ -78,18 +94,6 @@ class LocalPublisher:
         finally:
             close_slots(task.name)
             topic.close()
-
-
-class NoCapture:
-    """No task captures to the topic, so no rows can be asked for."""
-
-    def capture_task_of(self, task: Reader) -> CaptureTask:
-        raise AssertionError(task)
-
-    def change_snapshots(
-        self, task: str, change: Callable[[SnapshotRequests], SnapshotRequests]
-    ) -> SnapshotRequests:
-        raise AssertionError(task)
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,7 @@ class SlotRig:
         start = Position(0, 0, "", "set-topic")
         order = self.order(epoch)
         return answered(
-            lambda: start_task(order, start=lambda: start, document=document), Retryable
+            lambda: start_task(order, start=lambda: start, document=lambda _: document), Retryable
         )
 
     @contextmanager

@@ -127,7 +127,8 @@ class Scene:
         """A run of the task to the end of the set topic, or of each slot to its end; the definitions."""
         order = self.order
         start = begin or Position(0, 0, "", "id")
-        started = start_task(order, start=lambda: start, document=stored_text(self.task, {}))
+        document = stored_text(self.task, {})
+        started = start_task(order, start=lambda: start, document=lambda _: document)
         definitions = Definitions.of((one.from_seq, one.document) for one in started.definitions)
         try:
             for slot in range(order.slots):

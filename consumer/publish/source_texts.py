@@ -1,0 +1,165 @@
+"""Asks the source how its collations weigh the literals of a view's conditions, and which columns are UUIDs.
+
+The structures are those of the set topic and of the source's catalogue. That also has tables without rows in the
+topic, if the account may read them. Any member that answers is asked: members of a set weigh texts alike.
+
+    compares_texts   whether a condition compares a column with a text; only then a start asks the source
+    weighs_texts     whether one of these tables needs weights; only then a task can't start without the source
+    SourceTexts      the answers of one member
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+
+from drivers.mysql.catalog import read_collations, read_databases
+from drivers.mysql.connection import MySqlSession, Side, connect
+from drivers.mysql.primary import endpoints
+from drivers.mysql.text_columns import TextColumns, read_text_columns
+from drivers.mysql.weights import read_weights
+from millrace.errors import Fatal, MillraceError
+from schemas.documents import SetDocument
+from schemas.table.structure import BINARY, TableSchema, TypeCode
+from schemas.table.table_filter import SYSTEM_DATABASES
+from schemas.view.collation import CollationWeights
+from schemas.view.condition import weighed_literals
+from schemas.view.expression import COMPARISONS, ColumnName, Expression, Operation, Text, parse
+from schemas.view.view import View
+
+_UUID_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTexts:
+    """``uuids``: problems, each with its path in the document."""
+
+    weights: tuple[CollationWeights, ...] = ()
+    uuids: tuple[Fatal, ...] = ()
+
+
+def compares_texts(view: View) -> bool:
+    """Whether a condition compares a column with a text, which may be a label of an ENUM."""
+    return any(
+        {type(one) for one in part.operands} == {ColumnName, Text}
+        for rule in view.rules
+        if rule.where
+        for part in _operations(parse(rule.where))
+        if part.name in COMPARISONS
+    )
+
+
+def weighs_texts(view: View, tables: Iterable[TableSchema]) -> bool:
+    """Whether a condition needs weights for one of these tables."""
+    return bool(_wanted(view, tables))
+
+
+def may_have_uuids(view: View, tables: Iterable[TableSchema]) -> bool:
+    """Whether a condition names a column that is BINARY(16) in the binlog."""
+    return any(
+        column.type.code is TypeCode.STRING
+        and column.type.text is not None
+        and column.type.text.charset == BINARY
+        and column.type.length_bytes_max == _UUID_BYTES
+        and column.name.lower() in names
+        for table in tables
+        for names in [_named(_condition(view, table))]
+        for column in table.columns
+    )
+
+
+def read_source_texts(
+    view: View,
+    tables: Collection[TableSchema],
+    document: SetDocument,
+    *,
+    known: tuple[CollationWeights, ...] = (),
+) -> SourceTexts:
+    """Ask a member of the source set. ``known`` weights are kept, and read again only with more literals.
+
+    ``tables``: those of the set topic. Errors: those of the last member, if none answers.
+    """
+    with _some_member(document) as session:
+        columns = list(_columns(session))
+        wanted = _wanted(view, (*tables, *(one.texts for one in columns)))
+        weights = {one.collation_id: one for one in known}
+        missing = {
+            number: literals | _literals_of(weights.get(number))
+            for number, literals in wanted.items()
+            if not literals <= _literals_of(weights.get(number))
+        }
+        weights |= {one.collation_id: one for one in read_weights(session, missing)}
+    ordered = tuple(weights[number] for number in sorted(weights))
+    return SourceTexts(ordered, tuple(_uuid_problems(view, columns)))
+
+
+@contextmanager
+def _some_member(document: SetDocument) -> Iterator[MySqlSession]:
+    failure: MillraceError | None = None
+    for endpoint in endpoints(document, Side.SOURCE):
+        try:
+            session = connect(endpoint, autocommit=True)
+        except MillraceError as error:
+            failure = error
+            continue
+        with closing(session):
+            yield session
+        return
+    raise failure or Fatal("MR-1020", "the set has no members")
+
+
+def _columns(session: MySqlSession) -> Iterator[TextColumns]:
+    databases = [name for name in read_databases(session) if name.lower() not in SYSTEM_DATABASES]
+    yield from read_text_columns(session, sorted(databases), read_collations(session))
+
+
+def _literals_of(weights: CollationWeights | None) -> frozenset[str]:
+    """The literals that have been read, also those that can't be compared."""
+    if weights is None:
+        return frozenset()
+    return frozenset((*weights.literals, *(literal for literal, _ in weights.unfit)))
+
+
+def _wanted(view: View, tables: Iterable[TableSchema]) -> dict[int, frozenset[str]]:
+    wanted: dict[int, frozenset[str]] = {}
+    for table in tables:
+        condition = _condition(view, table)
+        if condition is None:
+            continue
+        for number, literals in weighed_literals(condition, table).items():
+            wanted[number] = wanted.get(number, frozenset()) | literals
+    return wanted
+
+
+def _condition(view: View, table: TableSchema) -> Expression | None:
+    match = view.match(table.database, table.table)
+    return parse(match.rule.where) if match is not None and match.rule.where else None
+
+
+def _operations(tree: Expression) -> Iterator[Operation]:
+    if isinstance(tree, Operation):
+        yield tree
+        for operand in tree.operands:
+            yield from _operations(operand)
+
+
+def _named(tree: Expression | None) -> set[str]:
+    """The columns whose values decide, in lower case. NULL is NULL in any type."""
+    return {
+        operand.name.lower()
+        for part in (_operations(tree) if tree is not None else ())
+        if part.name != "IS NULL"
+        for operand in part.operands
+        if isinstance(operand, ColumnName)
+    }
+
+
+def _uuid_problems(view: View, columns: Iterable[TextColumns]) -> Iterator[Fatal]:
+    for one in columns:
+        table = one.texts
+        match = view.match(table.database, table.table)
+        names = _named(_condition(view, table))
+        uuids = [name for name in one.uuids if name.lower() in names]
+        if match is not None and uuids:
+            place = f"tables[{view.rules.index(match.rule)}].where"
+            what = f"{', '.join(uuids)} of type UUID in {table.full_name}"
+            yield Fatal("MR-5201", f"{place}: found {what}, wanted another column")
