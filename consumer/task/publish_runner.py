@@ -174,14 +174,14 @@ class PublishRun:
         self._show(self._pace.saw(look))
 
     def _show(self, pace: Applied) -> None:
-        history = self._started.definitions
+        begins = self._definitions.begins
         self._report(
             publish_report(
                 self._slowest(),
                 self._places,
                 pace,
                 record_rates=Rates(self._delivered.over(SHORT_S), self._delivered.over(LONG_S)),
-                definition=(len(history), history[-1].from_seq),
+                definition=(len(begins), max(begins[-1] - 1, 0)),
             )
         )
 
