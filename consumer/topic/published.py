@@ -16,12 +16,14 @@ from dataclasses import dataclass
 from consumer.publish.mark import Mark, last_values
 from consumer.topic.verify_published import PartitionSummary, PartitionVerifier
 from drivers.kafka.access import KafkaAccess, Settings
+from drivers.kafka.names import READER_GROUP
 from drivers.kafka.partitions import HeaderedRecord, PartitionsReader, Place, Topics
 from drivers.kafka.reader import READ_TIMEOUT_S, READING, Ends, NoTopic
 from drivers.kafka.topic import TopicAdmin
 
 # for throughput; ``PartitionsReader`` is made for a few records at an end
 _BULK: Settings = {
+    "group.id": READER_GROUP,  # the group that a subscriber has the right to
     "fetch.wait.max.ms": 100,
     "fetch.queue.backoff.ms": 10,
     "queued.min.messages": 100_000,
@@ -67,7 +69,7 @@ def is_published(brokers: KafkaAccess, topic: str) -> bool:
     if len(places) > 1:
         return True
     ends = topics.ends(places)
-    with closing(PartitionsReader(brokers, errors=READING)) as reader:
+    with closing(PartitionsReader(brokers, errors=READING, settings=_BULK)) as reader:
         headers: list[Mapping[str, bytes]] = []
         width = _LOOK_OFFSETS
         [(place, end)] = ends.items()

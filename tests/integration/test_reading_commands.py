@@ -85,6 +85,7 @@ CHANGING = {
     "cluster": "raise-generation secure",
     "worker": "drain undrain",
     "conflict": "replay discard",
+    "topic": "rebuild",
     "unsafe": "skip-gtid reset-position adopt-topic follow-topic withdraw",
 }
 _READS = re.compile(

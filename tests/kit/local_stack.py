@@ -38,6 +38,5 @@ def run_forked(*arguments: str, **environment: str) -> tuple[int, str]:
 
 
 def metrics_address(log: Path) -> str:
-    """The address that the process has logged."""
-    (address,) = re.findall(r"http listens .*address=(\S+)", log.read_text())
-    return str(address)
+    """The address that the process has logged at its last start."""
+    return str(re.findall(r"http listens .*address=(\S+)", log.read_text())[-1])

@@ -102,7 +102,7 @@ def test_readme_setup_replicates_between_servers_of_the_user(
         output = shell(script + "\n".join(commands), exports)
         assert target.execute("SELECT * FROM shop.t") == [(1, "hello")]
         assert "1 table" in output
-        (program,) = blocks(README, "python")
+        (program,) = [one for one in blocks(README, "python") if "millrace.client" in one]
         addresses = {"127.0.0.1:9092": kafka.bootstrap, '"shop"': '"readme"'}
         assert first_line(replaced(program, addresses)).endswith(" c t {'id': 1, 'v': 'hello'}")
 

@@ -282,7 +282,7 @@ def test_publish_task_delivers_exactly_the_view(stack: Stack, tmp_path: Path) ->
     for value in PLANTED.values():
         assert value.encode() not in octets
         assert value not in "".join(shown)
-    _done("task", "delete", "public", "--yes")
+    _done("task", "delete", "public")
 
 
 def _wait_for_rows(stack: Stack, task: PublishTask, table: str) -> None:
