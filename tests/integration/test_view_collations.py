@@ -38,8 +38,8 @@ LITERALS = (
 OWN_TEXTS = 30  # of characters that the collation's weights have, for each literal
 OTHER_TEXTS = 500
 CHOSEN = {
-    Flavour.MYSQL: "latin1_german2_ci sjis_japanese_ci utf8mb4_0900_ai_ci utf8mb4_da_0900_as_cs tis620_thai_ci",
-    Flavour.MARIADB: "latin1_swedish_nopad_ci utf8mb3_uca1400_nopad_ai_cs utf8mb3_hungarian_ci",
+    Flavour.MYSQL: "latin1_german2_ci utf8mb4_da_0900_as_cs tis620_thai_ci",
+    Flavour.MARIADB: "latin1_swedish_nopad_ci utf8mb3_uca1400_nopad_ai_cs",
 }
 UNWEIGHED = ("_czech_cs", "tis620_thai_", "_myanmar_", "big5_chinese_", "gb18030_")
 
