@@ -76,6 +76,18 @@ def _round_to_odd(high: np.uint64, low: np.uint64, scaled: np.uint64) -> np.uint
 
 
 @compiled
+def _bounds(c: int, q: int, is_regular: bool) -> tuple[int, int, int]:
+    """The bounds of the numbers that round to ``c`` x 2**``q``, times 4, and the exponent of the digits.
+
+    ``is_regular``: the number below is as near as the one above.
+    """
+    cb = c << 2
+    if is_regular:
+        return cb - 2, cb + 2, (q * 661971961083) >> 41
+    return cb - 1, cb + 2, (q * 661971961083 - 274743187321) >> 41
+
+
+@compiled
 def shortest(bits: int) -> tuple[int, int]:
     """The positive finite double with these bits as ``digits`` x 10**``exponent``, without trailing zeros."""
     exponent = (bits >> 52) & 0x7FF
@@ -86,15 +98,8 @@ def shortest(bits: int) -> tuple[int, int]:
     else:
         c = fraction | (1 << 52)
         q = exponent - 1075
-    out = c & 1
-    cb = c << 2
-    cbr = cb + 2
-    if c != (1 << 52) or exponent <= 1:
-        cbl = cb - 2
-        k = (q * 661971961083) >> 41
-    else:
-        cbl = cb - 1
-        k = (q * 661971961083 - 274743187321) >> 41
+    out, cb = c & 1, c << 2
+    cbl, cbr, k = _bounds(c, q, c != (1 << 52) or exponent <= 1)
     h = q + ((-k * 913124641741) >> 38) + 2
     high = POWERS_HIGH[k - _K_MIN]
     low = POWERS_LOW[k - _K_MIN]
@@ -151,15 +156,8 @@ def shortest_float(bits: int) -> tuple[int, int]:
     else:
         c = fraction | (1 << 23)
         q = exponent - 150
-    out = c & 1
-    cb = c << 2
-    cbr = cb + 2
-    if c != (1 << 23) or exponent <= 1:
-        cbl = cb - 2
-        k = (q * 661971961083) >> 41
-    else:
-        cbl = cb - 1
-        k = (q * 661971961083 - 274743187321) >> 41
+    out, cb = c & 1, c << 2
+    cbl, cbr, k = _bounds(c, q, c != (1 << 23) or exponent <= 1)
     shift = np.uint64(q + ((-k * 913124641741) >> 38) + 33)
     high = POWERS_HIGH[k - _K_MIN] + _ONE
     vb = _round_float_to_odd(high, np.uint64(cb) << shift)

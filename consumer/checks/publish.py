@@ -13,7 +13,7 @@ from consumer.topic.structures import topic_tables
 from consumer.view.mask_keys import MaskKeys
 from drivers.kafka.acls import Grants, publish_acls
 from drivers.kafka.names import check_id
-from drivers.kafka.partitions import Place, Topics
+from drivers.kafka.partitions import Place, Topics, places_of
 from drivers.kafka.producer import WRITING, TransactionalProducer
 from drivers.kafka.reader import READING, Ends
 from drivers.kafka.topic import TopicAdmin
@@ -85,8 +85,7 @@ def _check_topics(subject: Subject, task: PublishTask, outputs: Outputs) -> Iter
     names = [task.progress_topic, *filter(None, [task.format.transaction_topic]), *outputs.topics]
     topics = Topics(task.source.brokers, errors=WRITING)
     shapes = topics.shapes(names)
-    existing = [(name, shapes[name].partition_count) for name in outputs.topics if name in shapes]
-    places = [(name, partition) for name, count in existing for partition in range(count)]
+    places = places_of({name: shapes[name] for name in outputs.topics if name in shapes})
     has_run = task.progress_topic in shapes
     yield judge_existing(subject, topics.ends(places), has_run=has_run)
     settings = task.topics.settings

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field, replace
 from consumer.format.transactions import NONE_COUNTED, CountedTransaction
 from consumer.target.progress import Mark as TargetMark
 from consumer.target.progress import MarkTopic
-from drivers.kafka.partitions import HeaderedRecord, Place
+from drivers.kafka.partitions import HeaderedRecord, PartitionsReader, Place
 from millrace.errors import Fatal
 
 _FENCE, _DEFINITIONS, _PROGRESS, _SCHEMAS = b"fence", b"definitions", b"progress", b"schemas"
@@ -197,6 +197,15 @@ def last_values(records: Iterable[HeaderedRecord]) -> dict[bytes, bytes]:
         else:
             values[key] = record.value
     return values
+
+
+def marks_in(
+    reader: PartitionsReader, ranges: Mapping[Place, tuple[int, int]], *, within_s: float
+) -> dict[Place, Mark]:
+    """The mark in each of these ranges of progress partitions. Errors as ``reader``; Fatal MR-3101."""
+    records: dict[Place, list[HeaderedRecord]] = {place: [] for place in ranges}
+    reader.visit(ranges, lambda place, record: records[place].append(record), within_s=within_s)
+    return {place: Mark.of(last_values(own).items()) for place, own in records.items()}
 
 
 def _json(value: object) -> bytes:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from consumer.kernel.compiled import Bytes, Ints
-from consumer.kernel.partitions import murmur2, partitions_of
+from consumer.kernel.partitions import murmur2
 
 # The first six are those of ``drivers.kafka.headers``. Keys: start -1 for none. Values: end -1 for a tombstone.
 TOPIC, PARTITION, KEY_START, KEY_END, VALUE_START, VALUE_END, SEQ, PART = range(8)
@@ -19,15 +19,6 @@ class Outgoing:
     topics: tuple[str, ...]
     payload: Bytes
     lines: Ints
-
-
-def partitions_by_key(payload: Bytes, starts: Ints, ends: Ints, *, table: str, count: int) -> Ints:
-    """As Kafka's Java client: murmur2 of the key. Records without a key have the partition of their table."""
-    if count == 1:
-        return np.zeros(len(starts), np.int64)
-    partitions = partitions_of(payload, starts, ends, count)
-    partitions[partitions < 0] = partition_by_table(table, count)
-    return partitions
 
 
 def partition_by_table(table: str, count: int) -> int:

@@ -30,6 +30,7 @@ from drivers.kafka.partitions import (
     Place,
     Topics,
     TopicShape,
+    places_of,
 )
 from drivers.kafka.producer import WRITING
 from drivers.kafka.reader import Ends
@@ -227,10 +228,8 @@ class Outputs:
         ``counts``: of partitions that a topic needs at least. ``is_new``: whether a partition is the slot's and not in
         its mark. Fatal MR-3102 if one has records.
         """
-        names = list(counts)
         shapes = self._ensure(counts)
-        places = [(name, part) for name in names for part in range(shapes[name].partition_count)]
-        ends = self.topics.ends([place for place in places if is_new(place)])
+        ends = self.topics.ends([place for place in places_of(shapes) if is_new(place)])
         records = self.reader.last_before(ends, within_s=self._limits.audit_timeout_s)
         for place, end in ends.items():
             if place in records:
@@ -275,10 +274,7 @@ class Outputs:
             if time.monotonic() > deadline:
                 raise Retryable("MR-3007", "created topics do not appear", topics=list(counts))
             time.sleep(_LOOK_S)
-        places = [
-            (name, part) for name, shape in shapes.items() for part in range(shape.partition_count)
-        ]
-        self.topics.ends_of_new(places, within_s=self._limits.stable_timeout_s)
+        self.topics.ends_of_new(places_of(shapes), within_s=self._limits.stable_timeout_s)
         return shapes
 
     def wait_stable(

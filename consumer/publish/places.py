@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from consumer.publish.mark import Mark as SlotMark
-from consumer.publish.mark import Position, last_values
+from consumer.publish.mark import Position, Tail, marks_in
 from consumer.publish.outputs import Outputs, TaskOrder
-from drivers.kafka.partitions import HeaderedRecord, Place
+from drivers.kafka.partitions import Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +23,7 @@ class PlacesReader:
     def __init__(self, order: TaskOrder) -> None:
         self._order, self._outputs = order, Outputs(order)
         self._read: dict[Place, int] = {}  # up to which offset
-        self._values: dict[Place, dict[bytes, bytes]] = {}
+        self._marks: dict[Place, tuple[Mapping[Place, Tail], Position | None]] = {}
 
     def look(self) -> tuple[SlotPlace, ...]:
         """The places of all slots, in order. Errors: those of a writer (``drivers.kafka.producer.WRITING``)."""
@@ -34,24 +33,22 @@ class PlacesReader:
         self._read |= {place: end.low for place, end in outputs.topics.ends(new).items()}
         stable = outputs.topics.stable_ends(places)
         ranges = {place: (self._read[place], stable[place]) for place in places}
-        records: dict[Place, list[HeaderedRecord]] = {place: [] for place in places}
-        outputs.reader.visit(
-            ranges,
-            lambda place, record: records[place].append(record),
-            within_s=order.limits.audit_timeout_s,
-        )
-        for place, found in records.items():
-            self._values.setdefault(place, {}).update(last_values(found))
+        changed = marks_in(outputs.reader, ranges, within_s=order.limits.audit_timeout_s)
+        for place, mark in changed.items():
+            tails, position = self._marks.get(place, _NOTHING)
+            self._marks[place] = ({**tails, **mark.tails}, mark.position or position)
             self._read[place] = max(self._read[place], stable[place])
-        return tuple(_slot_place(self._values[place]) for place in places)
+        return tuple(_slot_place(*self._marks[place]) for place in places)
 
     def close(self) -> None:
         """Release connections."""
         self._outputs.close()
 
 
-def _slot_place(values: Mapping[bytes, bytes]) -> SlotPlace:
-    mark = SlotMark.of(values.items())
-    records = sum(tail.n for tail in mark.tails.values())
-    topics = frozenset(topic for (topic, _), tail in mark.tails.items() if tail.n)
-    return SlotPlace(mark.position, records, topics)
+_NOTHING: tuple[Mapping[Place, Tail], None] = ({}, None)
+
+
+def _slot_place(tails: Mapping[Place, Tail], position: Position | None) -> SlotPlace:
+    records = sum(tail.n for tail in tails.values())
+    topics = frozenset(topic for (topic, _), tail in tails.items() if tail.n)
+    return SlotPlace(position, records, topics)

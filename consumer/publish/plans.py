@@ -44,6 +44,7 @@ class PublishPlans:
         self.schemas = schemas
         self.programs = make_programs(schemas)
         self._tables: dict[str, TablePlan] = {}
+        self._admitted: dict[tuple[str, str], bool] = {}  # by name: asked for each window
         self._keys = MaskKeys()
 
     @property
@@ -59,7 +60,7 @@ class PublishPlans:
         if schemas is self.schemas:
             return self
         plans = PublishPlans(self.task, schemas)
-        plans._tables, plans._keys = self._tables, self._keys
+        plans._tables, plans._keys, plans._admitted = self._tables, self._keys, self._admitted
         return plans
 
     def of(self, task: PublishTask) -> "PublishPlans":
@@ -69,7 +70,10 @@ class PublishPlans:
     def admits(self, slot: int) -> bool:
         """Whether the view has a slot's table."""
         table = self.programs.layouts[slot].table
-        return self.task.view.match(table.database, table.table) is not None
+        name = (table.database, table.table)
+        if name not in self._admitted:
+            self._admitted[name] = self.task.view.match(*name) is not None
+        return self._admitted[name]
 
     @property
     def tables(self) -> Mapping[tuple[str, str], TableSchema]:

@@ -4,12 +4,12 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 
-from consumer.publish.mark import Mark, last_values
+from consumer.publish.mark import Mark, marks_in
 from consumer.publish.outputs import Outputs, TaskOrder, fenced_by
 from drivers.kafka.access import Settings
 from drivers.kafka.headers import HeaderedRecords
 from drivers.kafka.names import transactional_id
-from drivers.kafka.partitions import HeaderedRecord, Place
+from drivers.kafka.partitions import Place
 from drivers.kafka.producer import WRITING, TransactionalProducer, compression
 from drivers.kafka.reader import Ends
 from millrace.errors import Fatal, Retryable
@@ -94,13 +94,8 @@ class SlotProducer:
 
 def read_mark(order: TaskOrder, outputs: Outputs, place: Place, ends: Ends) -> Mark:
     """The mark in a progress partition; Fenced if a greater epoch has written it."""
-    records: list[HeaderedRecord] = []
-    outputs.reader.visit(
-        {place: (ends.low, ends.stable)},
-        lambda _, record: records.append(record),
-        within_s=order.limits.audit_timeout_s,
-    )
-    mark = Mark.of(last_values(records).items())
+    ranges = {place: (ends.low, ends.stable)}
+    mark = marks_in(outputs.reader, ranges, within_s=order.limits.audit_timeout_s)[place]
     if mark.epoch > order.epoch:
         raise fenced_by(mark.epoch, order, f"topic {order.progress_topic}")
     return mark

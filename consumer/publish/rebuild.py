@@ -20,12 +20,12 @@ from dataclasses import dataclass, replace
 
 from consumer.publish.definitions import Definitions
 from consumer.publish.executor import close_slots, execute_publish
-from consumer.publish.mark import Mark, Position, last_values
+from consumer.publish.mark import Mark, Position, marks_in
 from consumer.publish.opening import start_task
 from consumer.publish.order import PublishOrder
 from consumer.publish.outputs import Outputs, TaskOrder
 from consumer.turn.order import result_of
-from drivers.kafka.partitions import HeaderedRecord, Place
+from drivers.kafka.partitions import Place
 from drivers.kafka.reader import READING, TopicIdentity, TopicReader
 from millrace.errors import Fatal
 from schemas.documents import PublishTask
@@ -93,13 +93,9 @@ def _marks(order: TaskOrder) -> list[Mark]:
         places = [
             (order.progress_topic, slot) for slot in range(shape.partition_count if shape else 0)
         ]
-        records: dict[Place, list[HeaderedRecord]] = {place: [] for place in places}
-        outputs.reader.visit(
-            {place: (end.low, end.stable) for place, end in outputs.topics.ends(places).items()},
-            lambda place, record: records[place].append(record),
-            within_s=READ_S,
-        )
-    return [Mark.of(last_values(found).items()) for found in records.values()]
+        ends = outputs.topics.ends(places)
+        ranges = {place: (ends[place].low, ends[place].stable) for place in places}
+        return list(marks_in(outputs.reader, ranges, within_s=READ_S).values())
 
 
 def _snapshot(marks: Sequence[Mark]) -> str:

@@ -13,11 +13,11 @@ from collections.abc import Collection, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 
-from consumer.publish.mark import Mark, last_values
+from consumer.publish.mark import marks_in
 from consumer.topic.verify_published import PartitionSummary, PartitionVerifier
 from drivers.kafka.access import KafkaAccess, Settings
 from drivers.kafka.names import READER_GROUP
-from drivers.kafka.partitions import HeaderedRecord, PartitionsReader, Place, Topics
+from drivers.kafka.partitions import HeaderedRecord, PartitionsReader, Place, Topics, places_of
 from drivers.kafka.reader import READ_TIMEOUT_S, READING, Ends, NoTopic
 from drivers.kafka.topic import TopicAdmin
 
@@ -165,15 +165,10 @@ def topics_of(brokers: KafkaAccess, progress_topic: str) -> Mapping[Place, int]:
     last: dict[Place, int] = {}
     places = _places(topics, [progress_topic])
     ends = topics.ends(places)
+    ranges = {place: (end.low, end.stable) for place, end in ends.items()}
     with closing(PartitionsReader(brokers, errors=READING, settings=_BULK)) as reader:
-        for place, end in ends.items():
-            records: list[HeaderedRecord] = []
-            reader.visit(
-                {place: (end.low, end.stable)},
-                lambda _, record, to=records: to.append(record),  # type: ignore[misc]
-                within_s=READ_TIMEOUT_S,
-            )
-            for output, tail in Mark.of(last_values(records).items()).tails.items():
+        for mark in marks_in(reader, ranges, within_s=READ_TIMEOUT_S).values():
+            for output, tail in mark.tails.items():
                 last[output] = max(tail.n, last.get(output, 0))
     return last
 
@@ -219,7 +214,7 @@ def _places(topics: Topics, names: Collection[str]) -> list[Place]:
     shapes = topics.shapes(names)
     if missing := [name for name in names if name not in shapes]:
         raise NoTopic("MR-3501", f"the topic {missing[0]} does not exist", topic=missing[0])
-    return [(name, part) for name in names for part in range(shapes[name].partition_count)]
+    return places_of(shapes)
 
 
 def _policy(brokers: KafkaAccess, name: str) -> str:

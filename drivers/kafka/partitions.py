@@ -78,6 +78,15 @@ class TopicShape:
     has_leaders: bool
 
 
+def places_of(shapes: Mapping[str, TopicShape]) -> list[Place]:
+    """All partitions of these topics."""
+    return [
+        (name, partition)
+        for name, shape in shapes.items()
+        for partition in range(shape.partition_count)
+    ]
+
+
 class Topics:
     """Asks about many topics, and creates them."""
 

@@ -10,7 +10,7 @@ from consumer.publish.rebuild import Rebuilt, rebuild
 from consumer.task.publish_start import task_order
 from consumer.topic.published import topics_of, verify_topics
 from deploy.servers import KafkaServer
-from drivers.kafka.partitions import HeaderedRecord, PartitionsReader, Place, Topics
+from drivers.kafka.partitions import HeaderedRecord, PartitionsReader, Place, Topics, places_of
 from drivers.kafka.producer import WRITING
 from schemas.documents import OutputTopics, PublishTask, TopicCompression
 from schemas.gtid import Flavour
@@ -78,7 +78,7 @@ def _content(task: PublishTask, suffix: str = "") -> Content:
     names = [f"{task.name}.shop.{name}{suffix}" for name in ("orders", "log")]
     client = Topics(task.source.brokers, errors=WRITING)
     shapes = client.shapes(names)
-    places = [(name, part) for name in shapes for part in range(shapes[name].partition_count)]
+    places = places_of(shapes)
     ends = client.ends(places)
     content: Content = {(name.removesuffix(suffix), part): [] for name, part in places}
 

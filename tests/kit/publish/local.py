@@ -14,7 +14,7 @@ from consumer.publish.order import PublishOrder
 from consumer.target.progress import Mark
 from consumer.task.publish_start import Documents, definition_text, first_position, task_order
 from consumer.turn.order import result_of
-from drivers.kafka.partitions import HeaderedRecord, PartitionsReader, Place, Topics
+from drivers.kafka.partitions import HeaderedRecord, PartitionsReader, Place, Topics, places_of
 from drivers.kafka.producer import WRITING
 from drivers.kafka.reader import TopicIdentity
 from schemas.documents import Brokers, CaptureTask, PublishTask, Reader, SetDocument, TopicAddress
@@ -112,9 +112,7 @@ def published(task: PublishTask, topics: Collection[str]) -> list[Published]:
     """The committed records of these topics, in order in each partition; ``n`` is checked."""
     client = Topics(task.source.brokers, errors=WRITING)
     shapes = client.shapes(topics)
-    places = [
-        (name, part) for name, shape in shapes.items() for part in range(shape.partition_count)
-    ]
+    places = places_of(shapes)
     ends = client.ends(places)
     records: list[Published] = []
 

@@ -12,13 +12,14 @@ import confluent_kafka
 import numpy as np
 from confluent_kafka.admin import AdminClient
 
+from consumer.kernel.partitions import partitions_of
 from consumer.publish.mark import Position
 from consumer.publish.opening import Started, start_task
-from consumer.publish.outgoing import Outgoing, partitions_by_key
+from consumer.publish.outgoing import Outgoing
 from consumer.publish.outputs import OutputShape, SlotLimits, TaskOrder
 from consumer.publish.slot import Slot, SlotOrder
 from drivers.kafka.access import GivenAccess, KafkaAccess
-from drivers.kafka.partitions import PartitionsReader, Place, Topics
+from drivers.kafka.partitions import PartitionsReader, Place, Topics, places_of
 from drivers.kafka.producer import WRITING
 from millrace.errors import Retryable
 from tests.kit.waiting import answered
@@ -125,8 +126,8 @@ class SlotRig:
                 lines.append((topic, 0, start, middle, middle, end, seq, part))
         array = np.array(lines, np.int64).reshape(-1, 8)
         payload = np.frombuffer(bytes(octets), np.uint8)
-        array[:, 1] = partitions_by_key(
-            payload, array[:, 2].copy(), array[:, 3].copy(), table="t", count=self.partitions
+        array[:, 1] = partitions_of(
+            payload, array[:, 2].copy(), array[:, 3].copy(), self.partitions
         )
         return Outgoing(tuple(topics), payload, array)
 
@@ -135,10 +136,7 @@ class SlotRig:
         topics = Topics(self.brokers, errors=WRITING)
         listed = self.admin().list_topics(timeout=60.0).topics
         shapes = topics.shapes([name for name in listed if name.startswith(f"{self.prefix}.t")])
-        places = [
-            (name, part) for name, shape in shapes.items() for part in range(shape.partition_count)
-        ]
-        ends = topics.ends(places)
+        ends = topics.ends(places_of(shapes))
         rows: list[Row] = []
         with closing(PartitionsReader(self.brokers, errors=WRITING)) as reader:
             reader.visit(
