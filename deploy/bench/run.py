@@ -12,7 +12,7 @@ from deploy.bench.apply import latency as apply_latency
 from deploy.bench.capture import bulk, relay, snapshot, upstream
 from deploy.bench.capture import latency as capture_latency
 from deploy.bench.figure import Group
-from deploy.bench.publish import backlog, beside
+from deploy.bench.publish import backlog, beside, kernels
 from deploy.bench.publish import latency as publish_latency
 
 ROWS, TRANSACTIONS = "changes/s", "transactions/s"
@@ -47,6 +47,7 @@ PUBLISH: Sequence[Group] = (
     Group(publish_latency.LINES, publish_latency.latency_figures),
     Group(backlog.CPU_LINES, backlog.cpu_figures),
     Group((beside.LINE,), beside.beside_figures),
+    Group(kernels.LINES, kernels.kernel_figures),
 )
 LOAD: Sequence[Group] = (Group(copy.LINES, copy.copy_figures),)
 COMPARE: Sequence[Group] = (Group(comparison.LINES, comparison.compare_figures),)
