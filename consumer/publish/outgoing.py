@@ -1,6 +1,8 @@
 """Records for output topics, and how their partitions are chosen. Apart: the turn fills it, a slot writes it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,6 +12,26 @@ from consumer.kernel.partitions import murmur2
 # The first six are those of ``drivers.kafka.headers``. Keys: start -1 for none. Values: end -1 for a tombstone.
 TOPIC, PARTITION, KEY_START, KEY_END, VALUE_START, VALUE_END, SEQ, PART = range(8)
 WIDTH = 8
+COUNTERS = ("seq", "part", "n")  # headers that differ from record to record
+
+
+class RecordHeaders(NamedTuple):
+    """The headers of a record; docs/subscribers.md describes them."""
+
+    task: bytes
+    epoch: int
+    seq: int
+    part: int
+    n: int
+
+
+def headers_of(headers: Mapping[str, bytes]) -> RecordHeaders | None:
+    """None if no publish task wrote the record."""
+    try:
+        epoch, seq, part, n = (int(headers[name]) for name in ("epoch", *COUNTERS))
+        return RecordHeaders(headers["task"], epoch, seq, part, n)
+    except (KeyError, ValueError):
+        return None
 
 
 @dataclass(frozen=True, slots=True)

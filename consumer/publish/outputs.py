@@ -21,6 +21,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from consumer.publish.mark import Tail
+from consumer.publish.outgoing import headers_of
 from drivers.kafka.access import KafkaAccess
 from drivers.kafka.names import transactional_id
 from drivers.kafka.open_transactions import find_open_writer
@@ -41,7 +42,6 @@ BEFORE_CREATE = register("slot.before_create")
 AFTER_CREATE = register("slot.after_create")
 
 _LOOK_S = 0.01
-HEADERS = ("seq", "part", "n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,21 +204,16 @@ class Outputs:
 
     def read_tail(self, place: Place, record: HeaderedRecord) -> Tail:
         """The tail in the headers of a record; Fatal MR-3102 if it is foreign, Fenced if a newer owner wrote it."""
-        try:
-            seq, part, n = (int(record.headers[name]) for name in HEADERS)
-            epoch, task = int(record.headers["epoch"]), record.headers["task"].decode()
-        except (LookupError, ValueError):
-            epoch = seq = part = n = 0
-            task = ""
-        if task != self._order.task:
+        headers = headers_of(record.headers)
+        if headers is None or headers.task != self._order.task.encode():
             raise Fatal(
                 "MR-3102",
                 f"{_name(place)} has a record that this task did not write",
                 offset=record.offset,
             )
-        if epoch > self._order.epoch:
-            raise fenced_by(epoch, self._order, _name(place))
-        return Tail("", record.offset + 2, n, seq, part)
+        if headers.epoch > self._order.epoch:
+            raise fenced_by(headers.epoch, self._order, _name(place))
+        return Tail("", record.offset + 2, headers.n, headers.seq, headers.part)
 
     def take_up(
         self, counts: Mapping[str, int], is_new: Callable[[Place], bool]

@@ -25,8 +25,8 @@ import numpy as np
 from consumer.kernel.compiled import Ints
 from consumer.kernel.partitions import assign_numbers
 from consumer.publish.mark import Mark, Position, Tail
-from consumer.publish.outgoing import PART, PARTITION, SEQ, TOPIC, VALUE_END, Outgoing
-from consumer.publish.outputs import HEADERS, Outputs, TaskOrder, slot_of
+from consumer.publish.outgoing import COUNTERS, PART, PARTITION, SEQ, TOPIC, VALUE_END, Outgoing
+from consumer.publish.outputs import Outputs, TaskOrder, slot_of
 from consumer.publish.producers import SlotProducer, read_mark
 from drivers.kafka.headers import HeaderedRecords
 from drivers.kafka.partitions import HeaderedRecord, Place
@@ -174,7 +174,7 @@ class Slot:
                 end = tail.end + n - tail.n
                 self._sent.tails[place] = replace(tail, end=end, n=n, seq=seq, part=part)
         self._send(
-            HeaderedRecords(outgoing.topics, outgoing.payload, sent, self._constants, HEADERS)
+            HeaderedRecords(outgoing.topics, outgoing.payload, sent, self._constants, COUNTERS)
         )
         return len(sent)
 

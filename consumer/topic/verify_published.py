@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from consumer.publish.outgoing import headers_of
 from millrace.wording import counted
 
 VIOLATIONS_KEPT_MAX = 100  # of a partition; the rest is counted
@@ -78,14 +79,12 @@ class PartitionVerifier:
     def feed(self, offset: int, headers: Mapping[str, bytes]) -> None:
         """The next committed record."""
         summary = self.summary
-        try:
-            task = headers["task"]
-            epoch, seq, part = int(headers["epoch"]), int(headers["seq"]), int(headers["part"])
-            n = int(headers["n"])
-        except (KeyError, ValueError):
+        own = headers_of(headers)
+        if own is None:
             names = ", ".join(headers) or "no headers"
             self._violated(offset, Check.FOREIGN, f"a record that no publish task wrote ({names})")
             return
+        task, epoch, seq, part, n = own
         summary.records += 1
         if summary.first_n is None:
             summary.first_n, summary.first_seq = n, seq
