@@ -17,6 +17,8 @@ from schemas.plain import from_plain, to_plain
 from schemas.view.collation import CollationWeights
 
 _WEIGHTS = "collations"
+# fields of a document that change how records are read, written or kept, and no record
+_OTHER = frozenset(("kafka", "registry", "compression", "topic_settings"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +32,14 @@ class Definitions:
     def of(cls, history: Iterable[tuple[int, str]]) -> "Definitions":
         """From texts of ``stored_text``, each with the last seq that earlier ones describe. Fatal MR-41xx.
 
-        A text that only adds weights also describes the records before: without them these were refused.
+        A text of the same content also describes the records before: those that wait for weights were refused.
         """
         tasks: dict[int, PublishTask] = {}
         version = 1
         before, begin = "", 0
         for reached, text in history:
             stored: Any = load_json(text)
-            plain = without_weights(text)
+            plain = content_of(text)
             is_change, before = bool(before) and plain != before, plain
             if is_change:
                 begin = reached + 1
@@ -84,11 +86,11 @@ def stored_text(task: PublishTask, fingerprints: Mapping[str, str]) -> str:
     return _text(stored)
 
 
-def without_weights(text: str) -> str:
-    """A text of ``stored_text`` as it is for a view whose collations were not read."""
+def content_of(text: str) -> str:
+    """The part of a text of ``stored_text`` that makes records what they are: two equal ones are one definition."""
     stored: Any = load_json(text)
-    stored.pop(_WEIGHTS, None)
-    return _text(stored)
+    document = {name: value for name, value in stored["document"].items() if name not in _OTHER}
+    return _text({"document": document, "secrets": stored["secrets"]})
 
 
 def weights_in(text: str) -> tuple[CollationWeights, ...]:

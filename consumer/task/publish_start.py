@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Protocol
 from uuid import uuid4
 
-from consumer.publish.definitions import stored_text, weights_in, without_weights
+from consumer.publish.definitions import content_of, stored_text, weights_in
 from consumer.publish.mark import Position
 from consumer.publish.outputs import OutputShape, TaskOrder
 from consumer.publish.snapshot_rows import OWNED
@@ -95,7 +95,7 @@ def definition_text(task: PublishTask, documents: Documents, last: str) -> str:
     text = stored_text(task, fingerprints)
     if not compares_texts(task.view):
         return text
-    is_same = bool(last) and without_weights(last) == text
+    is_same = bool(last) and content_of(last) == content_of(text)
     known = weights_in(last) if is_same else ()
     tables = topic_tables(task.source)
     try:
@@ -105,7 +105,7 @@ def definition_text(task: PublishTask, documents: Documents, last: str) -> str:
         if not is_same and weighs_texts(task.view, tables):
             raise
         _log.warning("the source was not asked how it weighs texts", task=task.name, error=error)
-        return last if is_same else text
+        weights = known
     weighing = replace(task, view=replace(task.view, collations=weights))
     return stored_text(weighing, fingerprints)
 

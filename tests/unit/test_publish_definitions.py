@@ -2,8 +2,16 @@
 
 from dataclasses import replace
 
-from consumer.publish.definitions import Definitions, stored_text, weights_in, without_weights
-from schemas.documents import Brokers, OnChange, PublishTask, Start, TopicAddress
+from consumer.publish.definitions import Definitions, content_of, stored_text, weights_in
+from schemas.documents import (
+    Brokers,
+    OnChange,
+    OutputSettings,
+    PublishTask,
+    Start,
+    TopicAddress,
+    TopicCompression,
+)
 from schemas.view.collation import CharacterRange, CollationWeights
 from schemas.view.view import Mask, MaskKind, TableRule, View
 
@@ -32,6 +40,17 @@ def test_another_secret_is_another_definition_and_another_start_is_not() -> None
     assert text == stored_text(moved, {SECRET: "f"})
 
 
+def test_how_topics_are_kept_is_no_other_definition() -> None:
+    """Nor how they are compressed: no record differs, so no new topics begin."""
+    new = replace(TASK, on_change=OnChange.NEW_TOPICS)
+    topics = replace(TASK.topics, compression=TopicCompression.ZSTD)
+    kept = replace(topics, settings=OutputSettings(retention_ms=1))
+    texts = [stored_text(one, {}) for one in (new, replace(new, topics=kept))]
+    definitions = Definitions.of(enumerate(texts))
+    assert definitions.begins == (0,)
+    assert definitions.last.topics == kept
+
+
 def test_changes_can_begin_new_topics() -> None:
     """The first topics keep their names."""
     new = replace(TASK, on_change=OnChange.NEW_TOPICS, view=MASKED)
@@ -57,7 +76,7 @@ def test_weights_are_stored_and_serve_records_refused_without_them() -> None:
     weighing = replace(plain, view=replace(plain.view, collations=(weights,)))
     text = stored_text(weighing, {})
     assert weights_in(text) == (weights,)
-    assert without_weights(text) == stored_text(plain, {})
+    assert content_of(text) == content_of(stored_text(plain, {}))
     definitions = Definitions.of(
         [(0, stored_text(TASK, {})), (7, stored_text(plain, {})), (9, text)]
     )
