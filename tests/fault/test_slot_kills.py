@@ -108,7 +108,8 @@ def test_frozen_owner_of_slots_that_wakes_changes_nothing(
 
 
 def _wake_during_a_successor(rig: SlotRig, stale: Fork) -> bool:
-    """Whether the successor was fenced by it."""
+    """Whether the successor was fenced by it. No commit is so slow that the successor renews its producer."""
+    rig.limits = replace(rig.limits, retry_backoff_ms=20_000)
     with rig.running(8) as opened:
         for slot in opened:
             rig.feed(slot, 150)
