@@ -62,16 +62,18 @@ class FileRun:
 
 
 class LaneProcess:
-    """A pytest process with a pipe to it; its own output is in ``log``."""
+    """A pytest process with a pipe to it; its own output is in ``log``, its servers' files are beside it."""
 
     def __init__(self, number: int, folder: Path, options: Sequence[str]) -> None:
         self.number = number
-        self.log = folder / f"lane-{number}-{time.monotonic_ns()}"
+        own = Path(tempfile.mkdtemp(prefix=f"{number}-", dir=folder))
+        self.log = own / "log"
         self.file_run: FileRun | None = None
         self.line: Connection[Assigned | None, Message]
         self.line, theirs = Pipe()
         plugin = ("-p", "tests.kit.run.lane", "--lane-fd", str(theirs.fileno()))
-        pytest = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *plugin, *options)
+        files = ("-p", "no:cacheprovider", "--basetemp", str(own / "tmp"))
+        pytest = (sys.executable, "-m", "pytest", *files, *plugin, *options)
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 ending_with_us(*pytest),
@@ -242,7 +244,7 @@ def main() -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     economize()
-    with tempfile.TemporaryDirectory(prefix="millrace-test-") as folder:
+    with tempfile.TemporaryDirectory(prefix="millrace-test-", ignore_cleanup_errors=True) as folder:
         run = "chaos" if "--chaos" in options else "test"
         plan = _plan(paths, arguments.lanes, stored_costs(run))
         runner = Runner(plan, Path(folder), options)
