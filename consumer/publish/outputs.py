@@ -7,6 +7,7 @@
     has lost records to retention, and has others left   the headers of the last one
     was emptied, and ends elsewhere                      Fatal MR-3104: nothing proves what it had
     has been compacted after that end, without a rest    Fatal MR-3104
+    has been compacted, and has records left             the headers of the last one; n rises, with jumps
     ends before the mark's end, or does not follow it    Fatal MR-3105: the broker lost records
     belongs to another topic of the same name, or none   Fatal MR-3103
     ends with a record that is not the task's            Fatal MR-3102
@@ -109,6 +110,7 @@ class Outputs:
         self._order, self._limits = order, order.limits
         self.topics = Topics(order.brokers, errors=WRITING, timeout_s=order.limits.ask_timeout_s)
         self.reader = PartitionsReader(order.brokers, errors=WRITING)
+        self._compacted: dict[str, bool] = {}
 
     def close(self) -> None:
         self.reader.close()
@@ -168,7 +170,8 @@ class Outputs:
         """
         if end.low > tail.end:
             return False
-        if not self._order.shape.is_compacted or end.stable - tail.end == 1:
+        is_compacted = self._order.shape.is_compacted or self._is_compacted(place[0])
+        if not is_compacted or end.stable - tail.end == 1:
             return True
         with_aborted = PartitionsReader(self._order.brokers, errors=WRITING, is_committed=False)
         try:
@@ -182,14 +185,16 @@ class Outputs:
     ) -> dict[Place, Tail]:
         """Read the committed records of these offsets: the last tail of each partition that has some.
 
-        They must be the task's, and follow ``before`` without a gap if the range begins at its end.
+        They must be the task's, and follow ``before`` without a gap if the range begins at its end. In a compacted
+        topic ``n`` must rise: the records between may have been removed.
         """
         last: dict[Place, Tail] = {}
 
         def note(place: Place, record: HeaderedRecord) -> None:
             tail, previous = self.read_tail(place, record), last.get(place, before[place])
             is_next = tail.n == previous.n + 1
-            if place not in last and ranges[place][0] > before[place].end:
+            has_later_begin = place not in last and ranges[place][0] > before[place].end
+            if not is_next and (has_later_begin or self._is_compacted(place[0])):
                 is_next = tail.n > previous.n
             if not is_next or (tail.seq, tail.part) <= (previous.seq, previous.part):
                 raise Fatal(
@@ -201,6 +206,13 @@ class Outputs:
 
         self.reader.visit(ranges, note, within_s=self._limits.audit_timeout_s)
         return last
+
+    def _is_compacted(self, topic: str) -> bool:
+        """Asked once for each topic: an operator may have changed the policy."""
+        if topic not in self._compacted:
+            settings = self.topics.settings([topic]).get(topic)
+            self._compacted[topic] = settings is not None and settings.is_compacted
+        return self._compacted[topic]
 
     def read_tail(self, place: Place, record: HeaderedRecord) -> Tail:
         """The tail in the headers of a record; Fatal MR-3102 if it is foreign, Fenced if a newer owner wrote it."""

@@ -19,7 +19,6 @@ from drivers.kafka.access import KafkaAccess, Settings
 from drivers.kafka.names import READER_GROUP
 from drivers.kafka.partitions import HeaderedRecord, PartitionsReader, Place, Topics, places_of
 from drivers.kafka.reader import READ_TIMEOUT_S, READING, Ends, NoTopic
-from drivers.kafka.topic import TopicAdmin
 
 # for throughput; ``PartitionsReader`` is made for a few records at an end
 _BULK: Settings = {
@@ -182,11 +181,12 @@ def verify_topics(
 ) -> dict[str, TopicResult]:
     """The result of each topic. ``task``: all records must be of it. ``last_n``: what its progress says."""
     topics = Topics(brokers, errors=READING)
-    policies = {name: _policy(brokers, name) for name in names}
+    settings = topics.settings(names)
+    policies = {name: one.cleanup_policy for name, one in settings.items()}
     ends = topics.ends(_places(topics, names))
     verifiers = {
         place: PartitionVerifier(
-            task=task, from_beginning=end.low == 0, is_compacted="compact" in policies[place[0]]
+            task=task, from_beginning=end.low == 0, is_compacted=settings[place[0]].is_compacted
         )
         for place, end in ends.items()
     }
@@ -215,8 +215,3 @@ def _places(topics: Topics, names: Collection[str]) -> list[Place]:
     if missing := [name for name in names if name not in shapes]:
         raise NoTopic("MR-3501", f"the topic {missing[0]} does not exist", topic=missing[0])
     return places_of(shapes)
-
-
-def _policy(brokers: KafkaAccess, name: str) -> str:
-    settings = TopicAdmin(brokers, name, errors=READING).settings()
-    return settings.cleanup_policy if settings is not None else ""

@@ -22,6 +22,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
+    ConfigResource,
     NewPartitions,
     NewTopic,
     OffsetSpec,
@@ -31,6 +32,7 @@ from drivers.kafka.access import KafkaAccess, Settings, driver_log
 from drivers.kafka.errors import KINDS, SILENCE, Errors, Kind
 from drivers.kafka.names import PUBLISHER_GROUP
 from drivers.kafka.reader import ASK_TIMEOUT_S, Ends, topic_id_text
+from drivers.kafka.topic import TopicSettings, settings_of
 from millrace.errors import MillraceError, Retryable
 
 Place = tuple[str, int]  # a topic and its partition
@@ -99,26 +101,53 @@ class Topics:
 
     def shapes(self, names: Collection[str]) -> Mapping[str, TopicShape]:
         """The topics of these names that exist."""
+        shapes = {}
+        for name, topic in self._described(names).items():
+            leaders = [partition.leader for partition in topic.partitions]
+            shapes[name] = TopicShape(
+                topic_id_text(topic.topic_id),
+                len(leaders),
+                all(leader is not None and leader.id >= 0 for leader in leaders),
+            )
+        return shapes
+
+    def settings(self, names: Collection[str]) -> Mapping[str, TopicSettings]:
+        """The settings of the topics of these names that exist."""
+        doing, described = "asking for the settings of topics", self._described(names)
+        if not described:
+            return {}
+        resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in described]
+        answers = self._errors.call(
+            doing,
+            lambda: self._client.describe_configs(resources, request_timeout=self._timeout_s),
+        )
+        configs = {
+            resource.name: self._answer(answer, doing, missing=Kind.TOPIC_MISSING)
+            for resource, answer in answers.items()
+        }
+        return {
+            name: settings_of(
+                configs[name], [len(partition.replicas) for partition in topic.partitions]
+            )
+            for name, topic in described.items()
+            if configs[name] is not None
+        }
+
+    def _described(self, names: Collection[str]) -> Mapping[str, Any]:
         doing = "asking for topics"
         if not names:
             return {}
-        described = self._errors.call(
+        answers = self._errors.call(
             doing,
             lambda: self._client.describe_topics(
                 TopicCollection(list(names)), request_timeout=self._timeout_s
             ),
         )
-        shapes = {}
-        for name, answer in described.items():
-            topic = self._answer(answer, doing, missing=Kind.TOPIC_MISSING)
-            if topic is not None:
-                leaders = [partition.leader for partition in topic.partitions]
-                shapes[name] = TopicShape(
-                    topic_id_text(topic.topic_id),
-                    len(leaders),
-                    all(leader is not None and leader.id >= 0 for leader in leaders),
-                )
-        return shapes
+        topics = {
+            name: self._answer(answer, doing, missing=Kind.TOPIC_MISSING)
+            for name, answer in answers.items()
+        }
+        return {name: topic for name, topic in topics.items() if topic is not None}
 
     def create(self, topics: Mapping[str, int], *, replicas: int, config: dict[str, str]) -> None:
         """Create topics with these numbers of partitions, unless another client creates them first.

@@ -3,7 +3,7 @@
 Guarantees: each call returns a value or raises an error of its ``Errors``; each wait has a limit.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +34,11 @@ class TopicSettings:
     replication_factor: int
     min_insync_replicas: int
     retention_ms: int  # -1: records are kept forever
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether older records of a key are removed."""
+        return "compact" in self.cleanup_policy
 
 
 class TopicAdmin:
@@ -75,16 +80,8 @@ class TopicAdmin:
             if KINDS.get(name_of(missing)) is Kind.TOPIC_MISSING:  # as some brokers see a new topic
                 return None
             raise
-        return TopicSettings(
-            partition_count=len(topic.partitions),
-            cleanup_policy=config["cleanup.policy"].value,
-            record_bytes_max=int(config["max.message.bytes"].value),
-            replication_factor=min(
-                (len(partition.replicas) for partition in topic.partitions.values()), default=0
-            ),
-            min_insync_replicas=int(config["min.insync.replicas"].value),
-            retention_ms=int(config["retention.ms"].value),
-        )
+        replicas = [len(partition.replicas) for partition in topic.partitions.values()]
+        return settings_of(config, replicas)
 
     def planned(self, record_bytes_max: int) -> TopicSettings:
         """The settings of the topic that ``create`` would make: the document's, else the broker's defaults."""
@@ -162,6 +159,18 @@ class TopicAdmin:
             )[self._topic].result(ASK_TIMEOUT_S),
         )
         return frozenset(operation.name for operation in described.authorized_operations or ())
+
+
+def settings_of(config: Mapping[str, Any], replicas: Sequence[int]) -> TopicSettings:
+    """From a broker's answer about a topic. ``replicas``: how many each partition has."""
+    return TopicSettings(
+        partition_count=len(replicas),
+        cleanup_policy=config["cleanup.policy"].value,
+        record_bytes_max=int(config["max.message.bytes"].value),
+        replication_factor=min(replicas, default=0),
+        min_insync_replicas=int(config["min.insync.replicas"].value),
+        retention_ms=int(config["retention.ms"].value),
+    )
 
 
 def _retention_ms(config: Mapping[str, Any]) -> int:

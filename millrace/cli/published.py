@@ -147,7 +147,7 @@ def _print(topic: str, result: "TopicResult") -> None:
             print(f"{topic} partition {number} {where}: {violation.check.value}: {violation.what}")
     whole = "NOT whole" if result.violation_count else "whole"
     if result.is_compacted and not result.violation_count:
-        whole = "in order; it is compacted, so n does not prove that no record is missing"
+        whole = "in order; compacted: gaps cannot be proved"
     print(f"{topic}: {whole}")
     for number, (summary, end) in enumerate(zip(result.partitions, result.ends, strict=True)):
         epochs = ", ".join(f"{epoch} from offset {offset}" for epoch, offset in summary.epochs)

@@ -65,6 +65,13 @@ def _compact(broker: ModelBroker) -> None:
     ]
 
 
+def _compact_middle(broker: ModelBroker) -> None:
+    broker.logs[PLACE] = [
+        Entry(None) if entry.record and 40 < int(entry.record.headers["seq"]) < 90 else entry
+        for entry in broker.logs[PLACE]
+    ]
+
+
 def _with_headers(broker: ModelBroker, **headers: bytes) -> None:
     log = broker.logs[PLACE]
     log.append(Entry(HeaderedRecord(len(log), b"", b"", headers)))
@@ -110,6 +117,38 @@ def test_retention_that_leaves_the_last_record_is_no_loss(rig: SlotRig) -> None:
     broker = _broker(rig)
     broker.lows[PLACE] = len(broker.logs[PLACE]) - 2
     assert _open(rig).mark.tails[PLACE].seq == 100
+
+
+@pytest.mark.parametrize(("policy", "code"), [("compact,delete", ""), ("delete", "MR-3105")])
+def test_numbers_may_jump_in_a_compacted_topic_alone(rig: SlotRig, policy: str, code: str) -> None:
+    """The policy is the topic's: an operator may have changed it since the document created the topic."""
+    broker = _broker(rig)
+    broker.policies = {PLACE[0]: policy}
+    _compact_middle(broker)
+    if code:
+        with pytest.raises(Fatal, match=code):
+            _open(rig)
+    else:
+        assert _open(rig).mark.tails[PLACE].seq == 100
+
+
+def test_numbers_never_fall_in_a_compacted_topic(rig: SlotRig) -> None:
+    """Such a record is not the task's next one."""
+    broker = _broker(rig)
+    broker.policies = {PLACE[0]: "compact"}
+    rig.start(8)
+    _with_headers(broker, **OURS, n=b"3", epoch=b"7")
+    with pytest.raises(Fatal, match="MR-3105"):
+        rig.open(epoch=8)
+
+
+def test_removed_tombstone_counts_by_the_topics_own_policy(rig: SlotRig) -> None:
+    """The document does not name the policy."""
+    broker = _broker(rig)
+    broker.policies = {PLACE[0]: "compact"}
+    _compact(broker)
+    with pytest.raises(Fatal, match="MR-3104"):
+        _open(rig)
 
 
 def test_partition_emptied_at_its_mark_is_believed(rig: SlotRig) -> None:

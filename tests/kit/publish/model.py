@@ -31,6 +31,7 @@ from drivers.kafka.partitions import (
     TopicShape,
 )
 from drivers.kafka.reader import Ends
+from drivers.kafka.topic import TopicSettings
 from millrace.errors import Fenced, Retryable
 
 SLOW_S = 5.0
@@ -65,6 +66,7 @@ class ModelBroker:
     instances: dict[str, object] = field(default_factory=dict)
     lows: dict[Place, int] = field(default_factory=dict)  # 0 where nothing was removed
     ids: dict[str, str] = field(default_factory=dict)  # of topics; else their names
+    policies: dict[str, str] = field(default_factory=dict)  # of topics; else delete
 
     def settings(self) -> Settings:
         """None."""
@@ -114,6 +116,15 @@ class ModelTopics(Topics):
         topics, ids = self._broker.topics, self._broker.ids
         return {
             name: TopicShape(ids.get(name, name), topics[name], True)
+            for name in names
+            if name in topics
+        }
+
+    def settings(self, names: Collection[str]) -> Mapping[str, TopicSettings]:
+        """One replica."""
+        topics, policies = self._broker.topics, self._broker.policies
+        return {
+            name: TopicSettings(topics[name], policies.get(name, "delete"), 1 << 20, 1, 1, -1)
             for name in names
             if name in topics
         }
