@@ -225,9 +225,11 @@ def has_usable_key(table: CatalogTable) -> bool:
 def judge_schemas(
     subject: Subject, task: ApplyTask, texts: Sequence[str], inventory: Inventory
 ) -> Iterator[Requirement]:
-    """MR-5013, MR-5015, … for each table of the topic that does not fit its last schema, as a warning.
+    """MR-5013, MR-5015, … for each table of the topic that does not fit its newest schema, as a warning.
 
-    A missing table is no finding: the topic may have dropped it. The same can be true of a column.
+    A missing table is no finding: the topic may have dropped it. The same can be true of a column. The target stores
+    schemas without the place of their last row: after a statement that gave a table a former structure back, the
+    newest one is not that of its rows.
     """
     layouts = {
         (layout.table.database, layout.table.table): layout for layout in map(layout_of, texts)
@@ -239,7 +241,7 @@ def judge_schemas(
     ]
     what, wanted = (
         f"tables of {task.name}",
-        "as in the last schema, unless the topic has dropped it",
+        "as in the newest schema, unless a later statement has changed it back or dropped it",
     )
     is_fit = True
     for layout in known:

@@ -4,7 +4,7 @@
     fence                      epoch
     definitions                [{from_seq, document}, …]: all that the task has written under, the oldest first
     progress                   slots, seq, next_offset, gtid_set, topic_id: to here all records are in the outputs
-    schemas                    {id: offset in the set topic}
+    schemas                    {id: offset in the set topic}; of two structures of a table, the newer one is later
     partition/<topic>/<n>      topic_id, end, n, seq, part: the end of a partition after its last verified record
 
 The topic is compacted: the last value of a key counts. Every record is true alone, so a torn Kafka transaction of them
@@ -151,7 +151,8 @@ class Mark:
         if since is None or self.position != since.position or self.slots != since.slots:
             values = asdict(self.position)
             schemas = values.pop("schemas")
-            if since is None or since.position is None or schemas != since.position.schemas:
+            former = since.position.schemas if since is not None and since.position else None
+            if former is None or list(schemas.items()) != list(former.items()):
                 records[_SCHEMAS] = _json(schemas)
             records[_PROGRESS] = _json({"slots": self.slots, **values})
         return records

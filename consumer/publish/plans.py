@@ -4,12 +4,16 @@ A plan is made when the first row of its schema must be published. ``PublishPlan
 larger ones, which keep the plans that are made.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from copy import copy
 from dataclasses import dataclass
 
+import numpy as np
+
 from consumer.format.table_format import FormatNames, TableFormat, make_format
+from consumer.kernel.compiled import Ints
 from consumer.publish.outgoing import partition_by_table
-from consumer.records.row_schemas import RowSchemas, make_programs
+from consumer.records.row_schemas import RowSchemas, layout_of, make_programs
 from consumer.view.mask_keys import MaskKeys
 from consumer.view.program import ViewProgram, make_view_program, view_of
 from millrace.errors import Fatal
@@ -17,6 +21,7 @@ from schemas.documents import PartitionBy, PublishTask
 from schemas.gtid import Flavour
 from schemas.record.row_layout import RowLayout
 from schemas.table.structure import TableSchema
+from schemas.view.ddl import TableKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +48,7 @@ class PublishPlans:
         self.task = task
         self.schemas = schemas
         self.programs = make_programs(schemas)
+        self._newest = _newest_of(schemas)
         self._tables: dict[str, TablePlan] = {}
         self._admitted: dict[tuple[str, str], bool] = {}  # by name: asked for each window
         self._keys = MaskKeys()
@@ -59,13 +65,20 @@ class PublishPlans:
             schemas = schemas.learned(number, text)
         if schemas is self.schemas:
             return self
-        plans = PublishPlans(self.task, schemas)
+        plans = self._like(self.task, schemas)
         plans._tables, plans._keys, plans._admitted = self._tables, self._keys, self._admitted
         return plans
 
     def of(self, task: PublishTask) -> "PublishPlans":
         """The plans of another definition with the same schemas; the same object for the same one."""
-        return self if task == self.task else PublishPlans(task, self.schemas)
+        return self if task == self.task else self._like(task, self.schemas)
+
+    def _like(self, task: PublishTask, schemas: RowSchemas) -> "PublishPlans":
+        plans = PublishPlans(task, schemas)
+        texts = schemas.texts
+        new = [number for number in texts if texts[number] != self.schemas.texts.get(number)]
+        plans._newest = self._newest | _newest_of(schemas, new)
+        return plans
 
     def admits(self, slot: int) -> bool:
         """Whether the view has a slot's table."""
@@ -76,10 +89,30 @@ class PublishPlans:
         return self._admitted[name]
 
     @property
-    def tables(self) -> Mapping[tuple[str, str], TableSchema]:
-        """The structure of each table that the topic has rows of: that of its greatest schema ID."""
-        schemas = (layout.table for layout in self.programs.layouts)
-        return {(table.database, table.table): table for table in schemas}
+    def tables(self) -> Mapping[TableKey, TableSchema]:
+        """The structure of each table that the topic has rows of: that of the last row, or of a later schema."""
+        texts = self.schemas.texts
+        return {table: layout_of(texts[number]).table for table, number in self._newest.items()}
+
+    def after(self, slots: Ints) -> "PublishPlans":
+        """These plans after rows of these slots (-1: of none); the same object if no structure is new or returns.
+
+        A statement can give a table a former structure back, with its former schema ID.
+        """
+        programs, newest = self.programs, dict[TableKey, int]()
+        for slot in last_met(slots, len(programs.ids)):
+            table = programs.layouts[slot].table
+            newest[table.database, table.table] = int(programs.ids[slot])
+        if newest.items() <= self._newest.items():
+            return self
+        plans = copy(self)
+        plans._newest = self._newest | newest
+        return plans
+
+    def in_order(self, schemas: Mapping[int, int]) -> dict[int, int]:
+        """The same schemas by ID, those of the newest structures last. ``PublishPlans`` of this order know them."""
+        newest = set(self._newest.values())
+        return dict(sorted(schemas.items(), key=lambda one: one[0] in newest))
 
     def table(self, slot: int, gtid: str = "") -> TablePlan:
         """The plan of a slot's table, which the view has. ``gtid``: of one of its rows. Fatal MR-5201."""
@@ -89,6 +122,26 @@ class PublishPlans:
             layout = self.programs.layouts[slot]
             plan = self._tables[text] = _plan(self.task, layout, self._keys, flavour_of(gtid))
         return plan
+
+
+def last_met(slots: Ints, count: int) -> list[int]:
+    """The slots among these that are not -1, by the place where each is last."""
+    last = np.full(count + 1, -1, np.int64)
+    last[slots] = np.arange(
+        len(slots)
+    )  # of a repeated one the last place stays; -1 is the additional one
+    met = np.flatnonzero(last[:count] >= 0)
+    order: list[int] = met[np.argsort(last[met])].tolist()
+    return order
+
+
+def _newest_of(schemas: RowSchemas, numbers: Collection[int] | None = None) -> dict[TableKey, int]:
+    """The last ID of each table, in the order of ``schemas``."""
+    newest: dict[TableKey, int] = {}
+    for number in schemas.texts if numbers is None else numbers:
+        table = layout_of(schemas.texts[number]).table
+        newest[table.database, table.table] = number
+    return newest
 
 
 def flavour_of(gtid: str) -> Flavour:

@@ -121,8 +121,9 @@ class PublishTurn:
         return self._records >= TRANSACTION.rows or self._bytes >= TRANSACTION.bytes
 
     def _commit(self) -> None:
+        schemas = self.plans.in_order(self.schemas)
         position = Position.of(
-            self.mark, self.schemas, snapshot=self.snapshot, transaction=self.transaction
+            self.mark, schemas, snapshot=self.snapshot, transaction=self.transaction
         )
         if (
             self._position is None
@@ -148,7 +149,7 @@ class PublishTurn:
                     look_up=self.tools.look_up,
                 )
             )
-            self.plans = window.plans
+            self.plans = window.plans.after(window.rows.column(walk.SLOT))
             self.schemas.update(window.explained)
             end = len(window.rows)
             if end:

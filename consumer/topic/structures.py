@@ -6,9 +6,10 @@ from consumer.records.row_schemas import layout_of
 from drivers.kafka.reader import NoTopic, TopicReader
 from schemas.documents import TopicAddress
 from schemas.record.control import RecordKind, SchemaRecord
-from schemas.record.framing import peek_kind
+from schemas.record.framing import peek_kind, unframe
 from schemas.record.record import decode_control
 from schemas.table.structure import TableSchema
+from schemas.view.ddl import TableKey
 
 # A second or two. Each owner of the capture task introduces a schema again before the first row that uses it.
 OFFSETS_MAX = 500_000
@@ -17,11 +18,13 @@ OFFSETS_MAX = 500_000
 def topic_tables(
     address: TopicAddress, *, offsets_max: int = OFFSETS_MAX
 ) -> tuple[TableSchema, ...]:
-    """The last structure of each table among the last records; () if there is no topic. MR-3501.
+    """The structure of each table's last row among the last records; () if there is no topic. MR-3501.
 
-    A table that was dropped since may be among them.
+    A table that was dropped since may be among them. A schema is introduced once by each owner, so a table that got a
+    former structure back shows it by its rows alone.
     """
-    tables: dict[tuple[str, str], TableSchema] = {}
+    structures: dict[int, TableSchema] = {}  # by schema id
+    tables: dict[TableKey, TableSchema] = {}
     with closing(TopicReader(address.brokers, address.topic)) as reader:
         try:
             ends = reader.ends()
@@ -29,12 +32,16 @@ def topic_tables(
             return ()
         for chunk in reader.chunks(max(ends.low, ends.stable - offsets_max), ends.stable):
             for record in chunk:
-                if peek_kind(record.value) is not RecordKind.SCHEMA:
-                    continue
-                schema = decode_control(record.value)
-                assert isinstance(schema, SchemaRecord)
-                if schema.table:  # not the schema of a control record
-                    tables[schema.database, schema.table] = layout_of(
-                        schema.value.schema.text
-                    ).table
+                kind = peek_kind(record.value)
+                table = None
+                if kind is RecordKind.ROW:
+                    table = structures.get(unframe(record.value)[0])
+                elif kind is RecordKind.SCHEMA:
+                    schema = decode_control(record.value)
+                    assert isinstance(schema, SchemaRecord)
+                    if schema.table:  # not the schema of a control record
+                        table = layout_of(schema.value.schema.text).table
+                        structures[schema.value.id] = table
+                if table is not None:
+                    tables[table.database, table.table] = table
     return tuple(tables[name] for name in sorted(tables))

@@ -68,6 +68,21 @@ def _written(bootstrap: str) -> TopicWriter:
     return writer
 
 
+def test_structure_of_a_table_is_that_of_its_last_row(kafka: KafkaServer) -> None:
+    """A statement gave it a former structure back; the topic introduces a schema once."""
+    stream = RecordStream()
+    for number, columns in enumerate((WIDER, ORDERS, WIDER)):
+        stream.insert(columns, {"id": number, "note": 3} if columns is WIDER else {"id": number})
+        stream.commit()
+    writer = TopicWriter(kafka.bootstrap, stream)
+    writer.publish()
+    address = TopicAddress(topic=writer.topic, brokers=Brokers(kafka.bootstrap))
+    eventually(
+        lambda: answered(lambda: topic_tables(address), MillraceError) == (WIDER,),
+        what="the structure of the last row",
+    )
+
+
 def _no_source() -> SetDocument:
     raise AssertionError("no condition needs the source")
 

@@ -1,8 +1,9 @@
 """The plan of a published table: refused fields, and the partitions of its records."""
 
+import numpy as np
 import pytest
 
-from consumer.publish.plans import PublishPlans
+from consumer.publish.plans import PublishPlans, last_met
 from consumer.records.row_schemas import RowSchemas
 from millrace.errors import Fatal
 from schemas.documents import Brokers, OutputTopics, PartitionRule, PublishTask, TopicAddress
@@ -23,3 +24,10 @@ def test_partition_columns_must_be_in_the_key() -> None:
     with pytest.raises(Fatal, match="found name, wanted a column of the key: id") as refused:
         PublishPlans(task, schemas).table(0)
     assert refused.value.code == "MR-5205"
+
+
+def test_slots_are_ordered_by_the_place_of_their_last_row() -> None:
+    """-1 is a record of no slot."""
+    assert last_met(np.array([2, -1, 0, 2, 1, 0, -1]), 4) == [2, 1, 0]
+    assert last_met(np.array([-1]), 2) == []
+    assert last_met(np.empty(0, np.int64), 0) == []

@@ -1,20 +1,22 @@
 """A turn of a publish task without servers: each record is converted under the definition of its seq."""
 
 import json
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
 import pytest
 
 from consumer.publish.definitions import Definitions
-from consumer.publish.mark import Position
+from consumer.publish.mark import Mark, Position
 from consumer.publish.order import PublishOrder
 from consumer.publish.outgoing import SEQ, TOPIC, VALUE_END, VALUE_START, Outgoing
 from consumer.publish.plans import PublishPlans
-from consumer.publish.turn import PublishTurn, Tools
+from consumer.publish.turn import PublishTurn, Tools, schema_texts
 from consumer.records.row_schemas import RowSchemas
 from consumer.task.publish_start import task_order
 from millrace.errors import Fatal
 from schemas.documents import Brokers, PublishTask, TopicAddress
+from schemas.table.structure import Column, ColumnType, TypeCode
 from schemas.view.format_options import FormatName, FormatOptions
 from schemas.view.view import Mask, MaskKind, TableRule, View
 from tests.kit.apply.local import ListSource
@@ -35,6 +37,7 @@ RULES = (
 )
 BEGINS = (0, 12, 13, 30)
 ROWS = 45
+BEGIN = Position(0, 0, "", "id")
 
 
 @dataclass
@@ -46,6 +49,7 @@ class Written:
 
     values: dict[int, tuple[str, object]] = field(default_factory=dict)
     committed: list[int] = field(default_factory=list)
+    position: Position | None = None
     verified: list[int] = field(default_factory=list)
     is_owner: bool = True
 
@@ -69,20 +73,28 @@ class Written:
     def commit(self, position: Position) -> None:
         """Keep the seq."""
         self.committed.append(position.seq)
+        self.position = position
 
 
 def _turn(
-    stream: RecordStream, definitions: Definitions, *, rows: int, accepted: tuple[int, ...] = ()
+    stream: RecordStream,
+    definitions: Definitions,
+    *,
+    rows: int,
+    accepted: tuple[int, ...] = (),
+    after: Position = BEGIN,
 ) -> tuple[PublishTurn, Written]:
     """A turn over the stream, of which at most ``rows`` records are taken at once."""
     written = Written()
     order = PublishOrder(
         task=task_order(TASK, epoch=1), definitions=definitions, slot=0, accepted=accepted
     )
-    tools = Tools(ListSource(stream.values, 0, rows), written, str)
-    plans = PublishPlans(definitions.at(1), RowSchemas({}))
-    position = Position(0, 0, "", "id").reached("shop")
-    return PublishTurn(order, tools, plans, position, "", {}), written
+    source = ListSource(stream.values, 0, rows, at=after.next_offset)
+    tools = Tools(source, written, str)
+    schemas = dict(after.schemas)
+    texts = schema_texts(stream.values.__getitem__, schemas)
+    plans = PublishPlans(definitions.at(1), RowSchemas(texts))
+    return PublishTurn(order, tools, plans, after.reached("shop"), "", schemas), written
 
 
 def _run(
@@ -146,6 +158,37 @@ def test_statement_is_judged_by_the_definition_of_its_seq(rows: int) -> None:
         _run(stream, _definitions((0, 22), (before, after)), rows=rows)
     accepted = _run(stream, _definitions((0, 22), (before, after)), rows=rows, accepted=(21,))
     assert accepted.values == written.values
+
+
+@pytest.mark.parametrize("rows", [1, 1000])
+@pytest.mark.parametrize("is_new_start", [False, True])
+@pytest.mark.parametrize(
+    ("former", "passes"), [(TypeCode.SHORT, True), (TypeCode.LONGLONG, False)], ids=["small", "big"]
+)
+def test_statement_is_judged_by_the_structure_of_the_last_row(
+    rows: int, is_new_start: bool, former: TypeCode, passes: bool
+) -> None:
+    """A statement gave the table a former structure back, whose schema ID is lower; also after a new start."""
+    other = TypeCode.LONGLONG if passes else TypeCode.SHORT
+    stream, definitions = RecordStream(), _definitions((0,), RULES[3:])
+    for code in (former, other, former):
+        columns = (integer("id"), text("name"), Column("amount", ColumnType(code), False))
+        stream.insert(
+            table("shop", "orders", *columns), {"id": stream.seq, "name": "n", "amount": 1}
+        )
+        stream.commit()
+    turn, written = _turn(stream, definitions, rows=rows)
+    if is_new_start:
+        turn.run()
+        assert written.position is not None
+        records = Mark(position=written.position).records()
+        stored = [(key, value) for key, value in records.items() if value is not None]
+        after = Mark.of(stored).position
+        assert after is not None
+        turn, _ = _turn(stream, definitions, rows=rows, after=after)
+    stream.ddl("ALTER TABLE shop.orders MODIFY amount INT", kind="alter_table")
+    with nullcontext() if passes else pytest.raises(Fatal, match="MR-5204"):
+        turn.run()
 
 
 def test_commit_at_the_end_is_verified_at_once() -> None:
