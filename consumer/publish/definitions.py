@@ -17,8 +17,8 @@ from schemas.plain import from_plain, to_plain
 from schemas.view.collation import CollationWeights
 
 _WEIGHTS = "collations"
-# fields of a document that change how records are read, written or kept, and no record
-_OTHER = frozenset(("kafka", "registry", "compression", "topic_settings"))
+# fields of a document that change how records are read, written or kept, or what a later change does, and no record
+_OTHER = frozenset(("kafka", "registry", "compression", "topic_settings", "on_change"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,16 @@ def test_how_topics_are_kept_is_no_other_definition() -> None:
     assert definitions.last.topics == kept
 
 
+def test_on_change_alone_is_no_other_definition() -> None:
+    """No delivered row differs. It decides about the next change that makes other records."""
+    new = replace(TASK, on_change=OnChange.NEW_TOPICS)
+    texts = [stored_text(one, {}) for one in (TASK, new, replace(new, view=MASKED))]
+    definitions = Definitions.of(enumerate(texts))
+    assert definitions.begins == (0, 3)
+    versions = [task.topics.pattern for task in definitions.tasks]
+    assert versions == [TASK.topics.pattern, f"{TASK.topics.pattern}.v2"]
+
+
 def test_changes_can_begin_new_topics() -> None:
     """The first topics keep their names."""
     new = replace(TASK, on_change=OnChange.NEW_TOPICS, view=MASKED)
@@ -72,7 +82,7 @@ def test_weights_are_stored_and_serve_records_refused_without_them() -> None:
         literals=("a",),
         unfit=(("ch", "a text without 'ch'"),),
     )
-    plain = replace(TASK, on_change=OnChange.NEW_TOPICS)
+    plain = replace(TASK, view=View((TableRule("shop.*"),)), on_change=OnChange.NEW_TOPICS)
     weighing = replace(plain, view=replace(plain.view, collations=(weights,)))
     text = stored_text(weighing, {})
     assert weights_in(text) == (weights,)
