@@ -1,6 +1,9 @@
 """The records of publish tasks: the changes of a table in a format that subscribers know, as bytes.
 
-table_format     compiles a format for one table, and encodes the changes of a batch
+table_format     what a publish task needs of a format for one table
+formats          the formats by their names
+json_format      debezium-json and json
+json_object      the columns of a view as members of JSON objects
 columns          the form and the type of each column
 connect_schema   the schemas that Kafka Connect's JSON carries
 undecodable      texts that are not valid in their character set

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from consumer.kernel.json_records import (
+from consumer.kernel.record_parts import (
     KEY_END,
     KEY_START,
     LINE_WIDTH,

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from consumer.format.connect_schema import schema_text, transaction_key, transaction_value
 from consumer.format.encoded import LINE_WIDTH, Encoded
-from consumer.format.table_format import TableFormat
+from consumer.format.table_format import EventFormat
 from consumer.kernel import json_transactions as kernel
 from consumer.kernel import walk
 from consumer.records.numbers import Ints
@@ -51,7 +51,7 @@ class TableChanges:
     """The changes of one table in a batch. ``name``: database.table in the view."""
 
     name: str
-    format: TableFormat
+    format: EventFormat
     changes: Changes
 
 

@@ -10,7 +10,8 @@ this row is not seen, it ends when the next one begins.
 
 from consumer.kernel.compiled import Bytes, Ints, compiled_plain, int64
 from consumer.kernel.digits import put_signed
-from consumer.kernel.json_records import (
+from consumer.kernel.json_text import put_bytes, put_string
+from consumer.kernel.record_parts import (
     KEY_END,
     KEY_START,
     PART,
@@ -19,7 +20,6 @@ from consumer.kernel.json_records import (
     VALUE_END,
     VALUE_START,
 )
-from consumer.kernel.json_text import put_bytes, put_string
 from consumer.kernel.walk import COMMIT_MS, GTID_END, GTID_START, LAST, OP, OP_CONTROL
 from consumer.kernel.walk import SEQ as RECORD_SEQ
 from millrace.characters import CLOSING_BRACE, CLOSING_BRACKET, COMMA

@@ -14,7 +14,7 @@ from consumer.format.encoded import (
     VALUE_START,
     Encoded,
 )
-from consumer.format.table_format import ALL_PARTITIONS
+from consumer.format.table_format import ALL_PARTITIONS, EventFormat
 from consumer.format.transactions import (
     NONE_COUNTED,
     CountedTransaction,
@@ -52,7 +52,7 @@ def convert(
         transaction = NONE_COUNTED
     else:
         named = [
-            TableChanges(".".join(plan.program.view.name), plan.format, changes)
+            TableChanges(".".join(plan.program.view.name), _events_of(plan), changes)
             for plan, changes in tables
         ]
         numbered = number_events(rows, named, transaction, schemas=options.schemas)
@@ -71,6 +71,11 @@ def convert(
             partitions = _partitions(plan, changes, encoded, count)
             pieces.append((plan.topic, encoded, partitions))
     return _joined(pieces), transaction
+
+
+def _events_of(plan: TablePlan) -> EventFormat:
+    assert isinstance(plan.format, EventFormat), "only Debezium's formats have a transaction topic"
+    return plan.format
 
 
 def _changes(

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from consumer.format.table_format import FormatNames, TableFormat, make_format
+from consumer.format.formats import make_format
+from consumer.format.table_format import FormatNames, TableFormat
 from consumer.kernel.compiled import Ints
 from consumer.publish.outgoing import partition_by_table
 from consumer.records.row_schemas import RowSchemas, layout_of, make_programs

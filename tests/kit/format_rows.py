@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from consumer.format.encoded import PART, SEQ, Encoded
-from consumer.format.table_format import FormatNames, TableFormat, make_format
+from consumer.format.formats import make_format
+from consumer.format.table_format import FormatNames, TableFormat
 from consumer.kernel import walk
 from consumer.records.numbers import RecordNumbers
 from consumer.records.row_schemas import RowSchemas, make_programs

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consumer.format.table_format import make_format
+from consumer.format.json_format import make_json_format
 from consumer.format.transactions import CountedTransaction, TableChanges, number_events
 from consumer.kernel import walk
 from consumer.records.numbers import RecordNumbers
@@ -98,7 +98,7 @@ def test_numbers_do_not_depend_on_batches(drawn: list[tuple[int, str]], cuts: se
     for layout in programs.layouts:
         view = view_of(ALL, layout)
         assert view is not None
-        made = make_format(OPTIONS, view, layout, NAMES)
+        made = make_json_format(OPTIONS, view, layout, NAMES)
         formats.append((make_view_program(view, layout), made))
     state, orders, records = CountedTransaction(), [], []
     places = [0, *sorted(cut for cut in cuts if cut < len(values)), len(values)]
@@ -131,7 +131,7 @@ def test_schemas_of_the_topic_are_debeziums() -> None:
     assert view is not None
     program, made = (
         make_view_program(view, programs.layouts[0]),
-        make_format(OPTIONS, view, programs.layouts[0], NAMES),
+        make_json_format(OPTIONS, view, programs.layouts[0], NAMES),
     )
     changes = make_changes(program, rows, RecordNumbers(np.arange(1)))
     before = CountedTransaction("0-1-1", (("shop.z", 3),))

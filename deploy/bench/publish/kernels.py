@@ -18,7 +18,8 @@ from statistics import median
 import numpy as np
 import numpy.typing as npt
 
-from consumer.format.table_format import FormatNames, make_format
+from consumer.format.formats import make_format
+from consumer.format.table_format import FormatNames
 from consumer.records.numbers import RecordNumbers
 from consumer.records.row_schemas import Programs, RowSchemas, make_programs
 from consumer.records.rows import Values, walk_values

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from consumer.format.encoded import PART, SEQ
-from consumer.format.table_format import FormatNames, TableFormat, make_format
+from consumer.format.json_format import JsonFormat, make_json_format
+from consumer.format.table_format import FormatNames
 from consumer.format.transactions import (
     NONE_COUNTED,
     CountedTransaction,
@@ -87,7 +88,7 @@ class Published:
     options: FormatOptions
     variant: Variant
     flavour: Flavour
-    formats: dict[int, tuple[ViewProgram, TableFormat, str]] = field(default_factory=dict)
+    formats: dict[int, tuple[ViewProgram, JsonFormat, str]] = field(default_factory=dict)
     transaction: CountedTransaction = NONE_COUNTED
 
     def records(self, topic: SetTopic) -> list[Record]:
@@ -118,7 +119,7 @@ class Published:
                 record = Record(name, encoded.key(at), encoded.value(at))
                 yield int(line[SEQ]), int(line[PART]), record
 
-    def _format(self, rows: Rows, slot: int) -> tuple[ViewProgram, TableFormat, str]:
+    def _format(self, rows: Rows, slot: int) -> tuple[ViewProgram, JsonFormat, str]:
         if slot not in self.formats:
             layout: RowLayout = rows.programs.layouts[slot]
             view = view_of(view_of_filter(TableFilter()), layout)
@@ -126,7 +127,7 @@ class Published:
             prefix = self.variant.name
             name = ".".join((prefix, *map(escape_name, view.name)))
             names = FormatNames(name, prefix, str(self.flavour))
-            encoder = make_format(self.options, view, layout, names)
+            encoder = make_json_format(self.options, view, layout, names)
             self.formats[slot] = make_view_program(view, layout), encoder, name
         return self.formats[slot]
 

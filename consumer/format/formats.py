@@ -1,0 +1,19 @@
+"""The formats of publish tasks by their names.
+
+Errors of every format, all Fatal: MR-6530 (a text is not valid in its character set), MR-6531 (a date that no calendar
+has), MR-6532 (a DECIMAL with more than 38 digits), MR-6533 (the format needs a primary key). The options choose the
+first three.
+"""
+
+from consumer.format.json_format import make_json_format
+from consumer.format.table_format import FormatNames, TableFormat
+from schemas.record.row_layout import RowLayout
+from schemas.view.format_options import FormatOptions
+from schemas.view.table_view import TableView
+
+
+def make_format(
+    options: FormatOptions, view: TableView, layout: RowLayout, names: FormatNames
+) -> TableFormat:
+    """The records of a table in a view; Fatal MR-6532, MR-6533."""
+    return make_json_format(options, view, layout, names)

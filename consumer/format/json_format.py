@@ -1,0 +1,203 @@
+"""``debezium-json`` and ``json``: one pass of a kernel over all changes of a batch.
+
+``make_json_format`` compiles options, view and structure into arrays, once for each table and schema.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from consumer.format import connect_schema
+from consumer.format.connect_schema import ordered, schema_text
+from consumer.format.encoded import LINE_WIDTH, Encoded
+from consumer.format.json_object import (
+    FixedTexts,
+    FormatColumn,
+    check_columns,
+    format_columns,
+    quoted,
+)
+from consumer.format.table_format import ALL_PARTITIONS, FormatNames
+from consumer.format.undecodable import Undecoded, decoded, undecoded
+from consumer.kernel import json_records as kernel
+from consumer.kernel import json_values
+from consumer.kernel.compiled import Bytes
+from consumer.kernel.record_parts import KEY_TAIL, measure
+from consumer.records.numbers import Ints
+from consumer.records.rows import Rows
+from consumer.view.changes import RECORD, Changes
+from millrace.errors import Fatal
+from schemas.record.row_layout import RowLayout
+from schemas.view.format_options import FormatName, FormatOptions
+from schemas.view.table_view import TableView
+
+RECORDS_OF_A_CHANGE_MAX = 3  # a change of the key: delete, tombstone, create
+
+
+@dataclass(frozen=True, slots=True)
+class _Arrays:
+    """The input of ``kernel.json_records`` for one table."""
+
+    columns: Ints
+    keys: Ints
+    fixed: Bytes
+    pieces: Ints
+    settings: Ints
+    fixed_bytes: int  # in a key and a value
+
+
+@dataclass(frozen=True, slots=True)
+class JsonFormat:
+    """One table in a format. ``width``: the columns of an image in the set topic."""
+
+    table: str
+    width: int
+    arrays: _Arrays
+    texts: tuple[Undecoded, ...]
+
+    def encode(
+        self,
+        rows: Rows,
+        changes: Changes,
+        *,
+        orders: Ints | None = None,
+        owned: Bytes = ALL_PARTITIONS,
+    ) -> Encoded:
+        """See ``TableFormat``."""
+        changes = decoded(changes, rows, self.texts)
+        arrays = self.arrays
+        out = np.empty(self._size(rows, changes), np.uint8)
+        lines: Ints = np.empty((RECORDS_OF_A_CHANGE_MAX * len(changes), LINE_WIDTH), np.int64)
+        length, count, status = kernel.encode(
+            out,
+            changes.payload,
+            changes.cells,
+            changes.lines,
+            rows.values.payload,
+            rows.values.offsets,
+            rows.records,
+            rows.cells,
+            self.width,
+            arrays.columns,
+            arrays.keys,
+            arrays.fixed,
+            arrays.pieces,
+            arrays.settings,
+            np.zeros((len(changes), 2), np.int64) if orders is None else orders,
+            owned,
+            lines,
+        )
+        if status != json_values.OK:
+            self._stop(rows, changes, int(count), int(status))
+        return Encoded(out[:length], lines[:count])
+
+    def event_counts(self, rows: Rows, changes: Changes) -> Ints:
+        """How many events of Debezium each change is."""
+        changes = decoded(changes, rows, self.texts)
+        counts: Ints = np.empty(len(changes), np.int64)
+        kernel.count_events(
+            np.empty(self._size(rows, changes), np.uint8),
+            changes.payload,
+            changes.cells,
+            changes.lines,
+            self.arrays.keys,
+            self.arrays.fixed,
+            self.arrays.pieces,
+            counts,
+        )
+        return counts
+
+    def _size(self, rows: Rows, changes: Changes) -> int:
+        """An upper limit of the bytes that the records need."""
+        arrays = self.arrays
+        args = (changes.cells, changes.lines, self.width, len(arrays.keys))
+        return int(measure(*args, arrays.fixed_bytes, rows.values.offsets)) + 1
+
+    def _stop(self, rows: Rows, changes: Changes, number: int, status: int) -> None:
+        gtid = rows.gtid(int(changes.lines[number, RECORD]))
+        where = f"a row of {self.table} in the source transaction {gtid}"
+        if status == json_values.NO_DATE:
+            raise Fatal("MR-6531", f"{where} has a date that no calendar has")
+        raise Fatal("MR-6530", f"{where} has a text that is not valid in its character set")
+
+
+def make_json_format(
+    options: FormatOptions, view: TableView, layout: RowLayout, names: FormatNames
+) -> JsonFormat:
+    """The records of a table in a view; Fatal MR-6532, MR-6533."""
+    check_columns(options, view, layout)
+    columns = format_columns(options, view, layout)
+    key = [columns[at] for at in view.key]
+    fixed = FixedTexts()
+    lead = '{"schema":' + schema_text(_key_schema(key, names)) + ',"payload":{'
+    keys, key_tail = fixed.program(key, lead if options.schemas else "{")
+    row, row_tail = fixed.program(columns, "{")
+    pieces = {
+        KEY_TAIL: key_tail + "}" if options.schemas else key_tail,
+        kernel.ROW_TAIL: row_tail,
+    }
+    if options.name is FormatName.DEBEZIUM_JSON:
+        schema = schema_text(_value_schema(columns, names)) if options.schemas else ""
+        pieces |= _envelope(view, names, schema)
+    places: Ints = np.zeros((kernel.PIECES_MAX, 2), np.int64)
+    for piece, text in pieces.items():
+        places[piece] = fixed.add(text)
+    settings: Ints = np.zeros(kernel.SETTINGS, np.int64)
+    settings[kernel.IS_ENVELOPE] = options.name is FormatName.DEBEZIUM_JSON
+    settings[kernel.HAS_TOMBSTONES] = options.tombstones
+    # the names and constants of an image are in both
+    names_bytes = [
+        2 * int((lines[:, json_values.TEXT_END] - lines[:, json_values.TEXT]).sum())
+        for lines in (row, keys)
+    ]
+    fixed_bytes = (
+        sum(names_bytes)
+        + sum(len(text.encode()) for text in pieces.values())
+        + len(row_tail.encode())
+    )
+    arrays = _Arrays(row, keys, fixed.array(), places, settings, fixed_bytes)
+    texts = undecoded(options, view, layout)
+    return JsonFormat(layout.table.full_name, len(layout.table.columns), arrays, texts)
+
+
+def _envelope(view: TableView, names: FormatNames, schema: str) -> dict[int, str]:
+    """The fixed texts of a record of Debezium."""
+    database, table = view.name
+    return {
+        kernel.VALUE: f'{{"schema":{schema},"payload":{{"before":' if schema else '{"before":',
+        kernel.AFTER: ',"after":',
+        kernel.SOURCE: ',"source":{"version":',
+        kernel.CONNECTOR: ',"connector":',
+        kernel.NAME: f',"name":{quoted(names.prefix)},"ts_ms":',
+        kernel.SNAPSHOT: ',"snapshot":"',
+        kernel.DB: f'","db":{quoted(database)},"sequence":null,"ts_us":',
+        kernel.TS_NS: ',"ts_ns":',
+        kernel.TABLE: f',"table":{quoted(table)},"server_id":',
+        kernel.GTID: ',"gtid":',
+        kernel.FILE: ',"file":',
+        kernel.POS: ',"pos":',
+        kernel.ROW: ',"row":',
+        kernel.END_SOURCE: ',"thread":null,"query":null},"transaction":',
+        kernel.TRANSACTION: '{"id":',
+        kernel.TOTAL_ORDER: ',"total_order":',
+        kernel.COLLECTION_ORDER: ',"data_collection_order":',
+        kernel.OP: ',"op":"',
+        kernel.OP_END: '","ts_ms":',
+        kernel.TS_US: ',"ts_us":',
+        kernel.TAIL: "}}" if schema else "}",
+    }
+
+
+def _key_schema(key: Sequence[FormatColumn], names: FormatNames) -> connect_schema.Schema:
+    fields = [ordered(column.value.schema, optional=False, field=column.name) for column in key]
+    return ordered(connect_schema.struct(fields, f"{names.topic}.Key"), optional=False)
+
+
+def _value_schema(columns: Sequence[FormatColumn], names: FormatNames) -> connect_schema.Schema:
+    fields = [
+        ordered(column.value.schema, optional=column.nullable, field=column.name)
+        for column in columns
+    ]
+    row = connect_schema.struct(fields, f"{names.topic}.Value")
+    return connect_schema.envelope(row, names.connector, f"{names.topic}.Envelope")
