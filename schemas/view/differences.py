@@ -17,7 +17,7 @@ from schemas.view.view import TableRule, View
 
 
 def differences(old: View, new: View, tables: Iterable[TableSchema]) -> tuple[tuple[str, str], ...]:
-    """Database and table, in order. A rule that does not suit a table makes no rows of it."""
+    """Database and table, in order. Views that do not suit a table are equal if the same rule refuses it."""
     return tuple(
         sorted(
             (table.database, table.table)
@@ -27,11 +27,12 @@ def differences(old: View, new: View, tables: Iterable[TableSchema]) -> tuple[tu
     )
 
 
-def _delivered(view: View, table: TableSchema) -> TableView | str | None:
+def _delivered(view: View, table: TableSchema) -> TableView | TableRule | None:
     try:
         return apply_view(view, table)
-    except RuleProblem as problem:
-        return str(problem)
+    except RuleProblem:  # or a condition that needs weights, which no document has
+        match = view.match(table.database, table.table)
+        return match.rule if match is not None else None
 
 
 def changed_patterns(old: View, new: View) -> tuple[str, ...]:

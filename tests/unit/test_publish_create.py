@@ -14,7 +14,7 @@ from producer.snapshot import request_check
 from producer.snapshot.request_check import CheckedRequest
 from schemas.documents import PublishTask, Start, TopicAddress
 from schemas.requests.snapshot_request import SnapshotRequest
-from schemas.table.structure import TableSchema
+from schemas.table.structure import Column, ColumnType, TableSchema, TypeCode
 from schemas.view.view import Mask, MaskKind, TableRule, View
 from tests.kit.control.control import a_capture, a_publish, a_set
 from zk.tree.documents import Document, DocumentKey
@@ -95,11 +95,22 @@ def test_only_a_changed_view_or_start_is_compared_again(monkeypatch: pytest.Monk
     monkeypatch.setattr(structures, "topic_tables", tables)
     _answering(monkeypatch, CheckedRequest((("shop", "a"),), ()))
 
-    def compared(before: PublishTask | None) -> int:
+    def compared(before: PublishTask | None) -> tuple[int, list[str]]:
         calls.clear()
-        assert notes_of(TASK, before, DOCUMENTS) == []
-        return len(calls)
+        notes = notes_of(TASK, before, DOCUMENTS)
+        return len(calls), notes
 
-    assert compared(None) == 1
-    assert compared(TASK) == 0
-    assert compared(replace(TASK, view=View((TableRule("*.*"),)))) == 1
+    assert compared(None) == (1, [])
+    assert compared(TASK) == (0, [])
+    none = "no table of the topic shop gets other rows under the new view"
+    assert compared(replace(TASK, view=View((TableRule("*.*"),)))) == (1, [none])
+
+
+def test_tables_with_other_rows_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By their structures in the set topic: rules that are written differently may make the same rows."""
+    id_column = Column("id", ColumnType(TypeCode.LONG), nullable=False)
+    tables = [TableSchema("shop", name, (id_column,), primary_key=(0,)) for name in "abc"]
+    monkeypatch.setattr(structures, "topic_tables", lambda _: tables)
+    before = replace(TASK, view=View(tuple(TableRule(f"shop.{name}") for name in "ab")))
+    (note,) = notes_of(replace(before, view=VIEW), before, DOCUMENTS)
+    assert note == "tables of the topic shop with other rows under the new view: shop.c"

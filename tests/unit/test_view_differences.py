@@ -6,10 +6,11 @@ from schemas.table.structure import Column, ColumnType, TableSchema, TextEncodin
 from schemas.view.differences import changed_patterns, differences
 from schemas.view.view import Mask, MaskKind, TableRule, View
 
-TEXT = ColumnType(TypeCode.VARCHAR, 160, text=TextEncoding("utf8mb4", 46))
+TEXT = ColumnType(TypeCode.VARCHAR, 160, text=TextEncoding("utf8mb4", 255))
 COLUMNS = (Column("id", ColumnType(TypeCode.LONG), False), Column("mail", TEXT, True))
 TABLES = [TableSchema("shop", name, COLUMNS, primary_key=(0,)) for name in ("a", "b")]
 A, B, BOTH = TableRule("shop.a"), TableRule("shop.b"), TableRule("shop.*")
+MAIL_A, MAIL_B = (TableRule("shop.a", where=f"(`mail` = '{text}')") for text in "ab")
 HMAC = Mask(MaskKind.HMAC, secret="file:/k")
 
 # a view, another one, the tables that differ, the patterns that may
@@ -31,6 +32,8 @@ CASES = {
     "a column renamed": ((A,), (TableRule("shop.a", rename=(("mail", "m"),)),), "a", "shop.a"),
     "a column added": ((BOTH,), (TableRule("shop.*", add=(("n", "{1}"),)),), "a b", "shop.*"),
     "a mask": ((A,), (TableRule("shop.a", masks=(("mail", HMAC),)),), "a", "shop.a"),
+    "a condition that needs weights": ((MAIL_A,), (MAIL_B,), "a", "shop.a"),
+    "the same condition that needs weights": ((MAIL_A,), (MAIL_A, B), "b", "shop.b"),
     "a rule that no longer suits": ((A,), (TableRule("shop.a", drop=("x",)),), "a", "shop.a"),
 }
 

@@ -4,19 +4,28 @@ The view must suit each table, and each table must have its topic (``consumer.ch
 answer here, the task is created with a note: its runner refuses the same.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from millrace.cli.task.start import source_of
 from millrace.errors import Fatal, MillraceError
 from schemas.documents import PublishTask
 from schemas.requests.snapshot_request import SnapshotRequest
+from schemas.table.structure import TableSchema
+from schemas.view.differences import differences
 from zk.tree.documents import Document, DocumentKey
 
+TABLES_NAMED = 10
 
-def check_outputs(task: PublishTask, documents: Mapping[DocumentKey, Document | Fatal]) -> str:
+
+def check_outputs(
+    task: PublishTask,
+    documents: Mapping[DocumentKey, Document | Fatal],
+    before: PublishTask | None = None,
+) -> str:
     """Fatal MR-5201 or MR-4113 with every problem.
 
-    Returns a note if the topic could not be read, or the source that conditions need; else "".
+    Returns a note if the topic could not be read, or the source that conditions need; else which tables get other rows
+    than ``before``, or "".
     """
     from consumer.checks.conditions import compared_with_source
     from consumer.topic.structures import topic_tables
@@ -27,7 +36,19 @@ def check_outputs(task: PublishTask, documents: Mapping[DocumentKey, Document | 
     except MillraceError as error:
         return f"the view was not compared with the tables of {task.source.topic}: {error.code} {error.message}"
     outputs.refuse()
-    return ""
+    if before is None or before.view == task.view or before.source.topic != task.source.topic:
+        return ""
+    return _changed_tables(before, task, tables)
+
+
+def _changed_tables(before: PublishTask, after: PublishTask, tables: Iterable[TableSchema]) -> str:
+    topic = after.source.topic
+    names = [".".join(name) for name in differences(before.view, after.view, tables)]
+    if not names:
+        return f"no table of the topic {topic} gets other rows under the new view"
+    more = len(names) - TABLES_NAMED
+    shown = ", ".join(names[:TABLES_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return f"tables of the topic {topic} with other rows under the new view: {shown}"
 
 
 def notes_of(
@@ -37,7 +58,7 @@ def notes_of(
     known = before if isinstance(before, PublishTask) else None
     notes = []
     if known is None or (known.view, known.topics) != (task.view, task.topics):
-        notes.append(check_outputs(task, documents))
+        notes.append(check_outputs(task, documents, known))
     if task.start.is_snapshot and (known is None or known.start != task.start):
         notes.append(check_snapshot(task, documents))
     return [note for note in notes if note]
