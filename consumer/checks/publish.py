@@ -16,7 +16,7 @@ from drivers.kafka.names import check_id
 from drivers.kafka.partitions import Place, Topics, places_of
 from drivers.kafka.producer import WRITING, TransactionalProducer
 from drivers.kafka.reader import READING, Ends
-from drivers.kafka.topic import TopicAdmin
+from drivers.kafka.topic import TopicAdmin, TopicSettings
 from millrace.checks.requirement import Area, Requirement, Subject, shortened
 from millrace.checks.retention import judge_retention
 from millrace.errors import MillraceError
@@ -41,7 +41,7 @@ def check_source(task: PublishTask, *, pause_s: float) -> Iterator[Requirement]:
 
 
 def check_outputs(task: PublishTask, source: Callable[[], SetDocument]) -> Iterator[Requirement]:
-    """The view and the topics: MR-5201, MR-4113, MR-3102, and the errors of a writer.
+    """The view and the topics: MR-5201, MR-4113, MR-3102, MR-3020, and the errors of a writer.
 
     ``source`` gives the document of the source set, which conditions on texts need.
     """
@@ -88,6 +88,8 @@ def _check_topics(subject: Subject, task: PublishTask, outputs: Outputs) -> Iter
     places = places_of({name: shapes[name] for name in outputs.topics if name in shapes})
     has_run = task.progress_topic in shapes
     yield judge_existing(subject, topics.ends(places), has_run=has_run)
+    existing = topics.settings([name for name in names[1:] if name in shapes])
+    yield from judge_output_settings(subject, task, existing)
     settings = task.topics.settings
     options = TopicOptions(
         replication_factor=settings.replication_factor,
@@ -120,6 +122,48 @@ def judge_existing(subject: Subject, ends: Mapping[Place, Ends], *, has_run: boo
         )
     count = counted(len({topic for topic, _ in ends}), "output topic")
     return subject.ok(what, f"{count}, of the task" if has_run else f"{count}, without records")
+
+
+def judge_output_settings(
+    subject: Subject, task: PublishTask, topics: Mapping[str, TopicSettings]
+) -> Iterator[Requirement]:
+    """MR-3020 as a warning for each setting in which existing topics differ from the document: a start changes none.
+
+    A topic with fewer partitions than the document is no finding: the task adds them.
+    """
+    options, what = task.topics.settings, "settings of existing topics"
+    differing: dict[tuple[str, str], list[str]] = {}
+    for topic, own in topics.items():
+        compared = {
+            "replication_factor": (own.replication_factor, options.replication_factor),
+            "min_insync_replicas": (own.min_insync_replicas, options.min_insync_replicas),
+            "retention_ms": (own.retention_ms, options.retention_ms),
+            "cleanup_policy": (_policies(own.cleanup_policy), options.cleanup_policy),
+            "partitions": (
+                max(own.partition_count, task.topics.partitions),
+                task.topics.partitions,
+            ),
+        }
+        for name, (actual, option) in compared.items():
+            if option not in (None, actual):
+                pair = (f"{name} {actual}", f"{name} {option}")
+                differing.setdefault(pair, []).append(topic)
+    for (found, wanted), names in differing.items():
+        yield subject.warn(
+            "MR-3020",
+            what,
+            found=f"{found}: {shortened(names)}",
+            wanted=wanted,
+            fix="Change the topics (`kafka-configs.sh --alter --entity-type topics`; replicas with"
+            " `kafka-reassign-partitions.sh`) or the document. Partitions can't be removed.",
+        )
+    if not differing:
+        yield subject.ok(what, f"{counted(len(topics), 'topic')} as in the document")
+
+
+def _policies(cleanup_policy: str) -> str:
+    """As the document writes them."""
+    return ",".join(sorted(cleanup_policy.replace(" ", "").split(",")))
 
 
 def _dry_run(subject: Subject, task: PublishTask) -> Requirement:

@@ -404,7 +404,7 @@ class CleanupPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputSettings:
-    """Settings of a publish task's topics, used to create them and checked at each start. None: the broker's."""
+    """Settings of a publish task's topics, used to create them; ``millrace check`` compares. None: the broker's."""
 
     about: ClassVar = Part("{replication_factor: 3}")
     replication_factor: _Replicas = None

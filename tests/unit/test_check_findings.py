@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from consumer.checks.publish import judge_output_settings
 from consumer.checks.target import (
     Settings,
     TargetUse,
@@ -68,9 +69,11 @@ from schemas.documents import (
     ApplyTask,
     Brokers,
     CaptureTask,
+    CleanupPolicy,
     Directives,
     HeartbeatRules,
     Member,
+    OutputSettings,
     SecretReference,
     SetDocument,
     TableFilter,
@@ -83,6 +86,7 @@ from schemas.record.avro_schema import envelope_schema
 from tests.kit.apply.local import apply_task
 from tests.kit.capture.recorded import SETTINGS
 from tests.kit.capture.topic_rows import TABLE
+from tests.kit.control.control import a_publish
 from tests.kit.paths import ROOT
 from zk.checks import judge_acls, judge_documents, judge_servers, judge_timeout
 from zk.client.access import OPEN, WORLD, Policy
@@ -340,6 +344,22 @@ def test_topic_settings_of_the_document_are_compared() -> None:
     assert levels == {"": Level.OK}
     codes = {one.code for one in judge_topic(SUBJECT, TOPIC, asked, pause_s=0.0)}
     assert codes == {"", "MR-3020"}
+
+
+def test_settings_of_existing_output_topics_are_compared() -> None:
+    """Each differing setting once, as a warning. Missing partitions are added by the task."""
+    settings = OutputSettings(retention_ms=-1, cleanup_policy=CleanupPolicy.COMPACT_DELETE)
+    task = a_publish()
+    task = replace(task, topics=replace(task.topics, partitions=2, settings=settings))
+    fitting = replace(TOPIC, cleanup_policy="delete,compact")
+    (one,) = judge_output_settings(SUBJECT, task, {"a": fitting})
+    assert (one.level, one.found) == (Level.OK, "1 topic as in the document")
+    other = replace(fitting, partition_count=3, retention_ms=9)
+    found = list(judge_output_settings(SUBJECT, task, {"a": fitting, "b": other, "c": other}))
+    assert [(each.code, each.level, each.found, each.wanted) for each in found] == [
+        ("MR-3020", Level.WARN, "retention_ms 9: b, c", "retention_ms -1"),
+        ("MR-3020", Level.WARN, "partitions 3: b, c", "partitions 2"),
+    ]
 
 
 def test_dry_run_fences_no_task() -> None:
