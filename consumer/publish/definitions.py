@@ -11,12 +11,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from consumer.publish.mark import Definition, Description
 from schemas.documents import OnChange, Placement, PublishTask, Start, parse_task, plain_task
 from schemas.json_input import load_json
 from schemas.plain import from_plain, to_plain
 from schemas.view.collation import CollationWeights
 
-_WEIGHTS = "collations"
 # fields of a document that change how records are read, written or kept, or what a later change does, and no record
 _OTHER = frozenset(("kafka", "registry", "compression", "topic_settings", "on_change"))
 
@@ -29,24 +29,31 @@ class Definitions:
     tasks: tuple[PublishTask, ...]
 
     @classmethod
-    def of(cls, history: Iterable[tuple[int, str]]) -> "Definitions":
-        """From texts of ``stored_text``, each with the last seq that earlier ones describe. Fatal MR-41xx.
+    def of(cls, history: Iterable[Definition]) -> "Definitions":
+        """From descriptions (``describe``), each with the last seq that earlier ones describe. Fatal MR-41xx.
 
-        A text of the same content also describes the records before: those that wait for weights were refused.
+        One of the same content also describes the records before: those that wait for weights were refused.
         """
         tasks: dict[int, PublishTask] = {}
         version = 1
         before, begin = "", 0
-        for reached, text in history:
-            stored: Any = load_json(text)
-            plain = content_of(text)
+        weights: dict[
+            str, CollationWeights
+        ] = {}  # one object for all definitions, which executors get
+        for definition in history:
+            description = definition.description
+            stored: Any = load_json(description.document)
+            plain = content_of(description)
             is_change, before = bool(before) and plain != before, plain
             if is_change:
-                begin = reached + 1
+                begin = definition.from_seq + 1
             task = parse_task(stored["document"], origin="a definition in the progress topic")
             assert isinstance(task, PublishTask)
+            for name in description.weights.keys() - weights.keys():
+                weights[name] = _weights(description.weights[name])
             view = replace(
-                task.view.with_fingerprints(stored["secrets"]), collations=weights_in(text)
+                task.view.with_fingerprints(stored["secrets"]),
+                collations=tuple(weights[name] for name in description.weights),
             )
             version += is_change and task.on_change is OnChange.NEW_TOPICS
             topics = task.topics
@@ -73,31 +80,33 @@ class Definitions:
         return max(bisect_right(self.begins, seq) - 1, 0)
 
 
-def stored_text(task: PublishTask, fingerprints: Mapping[str, str]) -> str:
+def describe(task: PublishTask, fingerprints: Mapping[str, str]) -> Description:
     """The document as it is stored: without its begin, its place and its operator's answers.
 
     ``fingerprints``: those of the view's secrets. Another secret is another definition.
     """
+    weights = {one.hash: _text(to_plain(one)) for one in task.view.collations}
     view = replace(task.view, collations=())
     content = replace(task, start=Start(), placement=Placement(), accept_ddl=(), view=view)
-    stored: dict[str, object] = {"document": plain_task(content), "secrets": dict(fingerprints)}
-    if task.view.collations:
-        stored[_WEIGHTS] = [to_plain(one) for one in task.view.collations]
-    return _text(stored)
+    stored = {"document": plain_task(content), "secrets": dict(fingerprints)}
+    return Description(_text(stored), weights)
 
 
-def content_of(text: str) -> str:
-    """The part of a text of ``stored_text`` that makes records what they are: two equal ones are one definition."""
-    stored: Any = load_json(text)
+def content_of(description: Description) -> str:
+    """The part of a description that makes records what they are: two equal ones are one definition."""
+    stored: Any = load_json(description.document)
     document = {name: value for name, value in stored["document"].items() if name not in _OTHER}
     return _text({"document": document, "secrets": stored["secrets"]})
 
 
-def weights_in(text: str) -> tuple[CollationWeights, ...]:
-    """The weights in a text of ``stored_text``."""
-    stored: Any = load_json(text)
-    return tuple(from_plain(CollationWeights, one) for one in stored.get(_WEIGHTS, ()))
+def weights_in(description: Description) -> tuple[CollationWeights, ...]:
+    """The weights in a description."""
+    return tuple(map(_weights, description.weights.values()))
 
 
-def _text(stored: Mapping[str, object]) -> str:
+def _weights(text: str) -> CollationWeights:
+    return from_plain(CollationWeights, load_json(text))
+
+
+def _text(stored: object) -> str:
     return json.dumps(stored, sort_keys=True, separators=(",", ":"))

@@ -2,7 +2,8 @@
 
     key                        value (JSON)
     fence                      epoch
-    definitions                [{from_seq, document}, …]: all that the task has written under, the oldest first
+    weights/<hash>             of a collation: what a definition names by its hash
+    definition/<number>        from_seq, document, weights: all that the task has written under, the oldest is 0
     progress                   slots, seq, next_offset, gtid_set, topic_id: to here all records are in the outputs
     schemas                    {id: offset in the set topic}; of two structures of a table, the newer one is later
     partition/<topic>/<n>      topic_id, end, n, seq, part: the end of a partition after its last verified record
@@ -22,8 +23,8 @@ from consumer.target.progress import MarkTopic
 from drivers.kafka.partitions import HeaderedRecord, PartitionsReader, Place
 from millrace.errors import Fatal
 
-_FENCE, _DEFINITIONS, _PROGRESS, _SCHEMAS = b"fence", b"definitions", b"progress", b"schemas"
-_PARTITION = b"partition/"
+_FENCE, _PROGRESS, _SCHEMAS = b"fence", b"progress", b"schemas"
+_WEIGHTS, _DEFINITION, _PARTITION = b"weights/", b"definition/", b"partition/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +115,19 @@ class Tail:
 
 
 @dataclass(frozen=True, slots=True)
+class Description:
+    """How records are written: a document as text, and the weights of texts in its conditions, by hash."""
+
+    document: str = ""
+    weights: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Definition:
-    """From the record ``from_seq + 1`` on, records are written as ``document`` says."""
+    """From the record ``from_seq + 1`` on, records are written as ``description`` says."""
 
     from_seq: int
-    document: str
+    description: Description
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +148,8 @@ class Mark:
         records: dict[bytes, bytes | None] = {}
         if since is None or self.epoch != since.epoch:
             records[_FENCE] = _json({"epoch": self.epoch})
-        if since is None or self.definitions != since.definitions:
-            records[_DEFINITIONS] = _json([asdict(one) for one in self.definitions])
+        former = since.definitions if since is not None else ()
+        records |= _of_definitions(self.definitions, former)
         stored = since.tails if since is not None else {}
         for (topic, partition), tail in self.tails.items():
             # a task can have thousands: most are the same object
@@ -151,8 +160,8 @@ class Mark:
         if since is None or self.position != since.position or self.slots != since.slots:
             values = asdict(self.position)
             schemas = values.pop("schemas")
-            former = since.position.schemas if since is not None and since.position else None
-            if former is None or list(schemas.items()) != list(former.items()):
+            known = since.position.schemas if since is not None and since.position else None
+            if known is None or list(schemas.items()) != list(known.items()):
                 records[_SCHEMAS] = _json(schemas)
             records[_PROGRESS] = _json({"slots": self.slots, **values})
         return records
@@ -160,15 +169,20 @@ class Mark:
     @classmethod
     def of(cls, records: Iterable[tuple[bytes, bytes]]) -> "Mark":
         """From the last record of each key; Fatal MR-3101 if one can't be read."""
-        mark, tails = cls(), {}
+        mark, tails, weights = cls(), {}, dict[str, str]()
+        definitions: dict[int, tuple[int, str, list[str]]] = {}
         schemas: Mapping[int, int] = {}
         for key, value in records:
             try:
                 content = json.loads(value)
                 if key == _FENCE:
                     mark = replace(mark, epoch=int(content["epoch"]))
-                elif key == _DEFINITIONS:
-                    mark = replace(mark, definitions=tuple(Definition(**one) for one in content))
+                elif key.startswith(_WEIGHTS):
+                    weights[key[len(_WEIGHTS) :].decode()] = value.decode()
+                elif key.startswith(_DEFINITION):
+                    number = int(key[len(_DEFINITION) :])
+                    one = content["from_seq"], content["document"], content["weights"]
+                    definitions[number] = one
                 elif key == _SCHEMAS:
                     schemas = {int(schema_id): int(offset) for schema_id, offset in content.items()}
                 elif key == _PROGRESS:
@@ -185,7 +199,35 @@ class Mark:
                 ) from error
         if mark.position is not None:
             mark = replace(mark, position=replace(mark.position, schemas=schemas))
-        return replace(mark, tails=tails)
+        return replace(mark, definitions=_definitions(definitions, weights), tails=tails)
+
+
+def _of_definitions(
+    history: tuple[Definition, ...], former: tuple[Definition, ...]
+) -> dict[bytes, bytes]:
+    """The records of a history that are not those of ``former``, its beginning. A topic limits the size of each."""
+    records: dict[bytes, bytes] = {}
+    stored = {name for one in former for name in one.description.weights}
+    for number, one in enumerate(history[len(former) :], len(former)):
+        description = one.description
+        for name in description.weights.keys() - stored:
+            records[_WEIGHTS + name.encode()] = description.weights[name].encode()
+        names = list(description.weights)
+        plain = {"from_seq": one.from_seq, "document": description.document, "weights": names}
+        records[_DEFINITION + b"%d" % number] = _json(plain)
+    return records
+
+
+def _definitions(
+    stored: Mapping[int, tuple[int, str, list[str]]], weights: Mapping[str, str]
+) -> tuple[Definition, ...]:
+    try:
+        return tuple(
+            Definition(from_seq, Description(document, {name: weights[name] for name in names}))
+            for _, (from_seq, document, names) in sorted(stored.items())
+        )
+    except KeyError as missing:
+        raise Fatal("MR-3101", f"a progress topic does not have the weights {missing}") from missing
 
 
 def last_values(records: Iterable[HeaderedRecord]) -> dict[bytes, bytes]:

@@ -16,11 +16,13 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 
-from consumer.publish.mark import Definition, Mark, Position, Tail
+from consumer.publish.mark import Definition, Description, Mark, Position, Tail
 from consumer.publish.outputs import Outputs, TaskOrder, slot_of
 from consumer.publish.producers import PROGRESS_CONFIG, SlotProducer, read_mark
 from drivers.kafka.partitions import Place
 from millrace.faults import fault_point, register
+
+NO_EPOCH = -1  # the fence is always written
 
 AFTER_FENCING = register("slot.after_fencing")
 BEFORE_FENCE = register("slot.before_fence")
@@ -36,11 +38,14 @@ class Started:
 
 
 def start_task(
-    order: TaskOrder, *, start: Callable[[], Position], document: Callable[[str], str]
+    order: TaskOrder,
+    *,
+    start: Callable[[], Position],
+    describe: Callable[[Description], Description],
 ) -> Started:
     """Fence former owners. ``start`` gives that of a task that never ran.
 
-    ``document`` describes later records. It gets the last stored one, "" if there is none.
+    ``describe`` describes later records. It gets the last stored description, an empty one if there is none.
     """
     with ExitStack() as ends:
         outputs = ends.enter_context(closing(Outputs(order)))
@@ -52,15 +57,17 @@ def start_task(
         fault_point(AFTER_FENCING)
         places = {producer.place: producer for producer in producers}
         stable = outputs.wait_stable(places, abort=lambda still: _abort(places, still))
-        marks = [read_mark(order, outputs, place, stable[place]) for place in places]
+        stored = [read_mark(order, outputs, place, stable[place]) for place in places]
+        marks = stored
         has_begun = any(mark.position is not None for mark in marks)
         first = None if has_begun else start()
         marks = _divided(marks, order.slots, first)
-        definitions = _definitions(marks, document, lambda: _reached(outputs, marks, producers[0]))
-        for producer, mark in zip(producers, marks, strict=True):
+        definitions = _definitions(marks, describe, lambda: _reached(outputs, marks, producers[0]))
+        for producer, mark, before in zip(producers, marks, stored, strict=True):
             fault_point(BEFORE_FENCE)
             written = replace(mark, epoch=order.epoch, definitions=definitions)
-            producer.commit_mark(written.records(), outputs)
+            changed = written.records(replace(before, epoch=NO_EPOCH))
+            producer.commit_mark(changed, outputs)
             fault_point(AFTER_FENCE)
         positions = tuple(mark.position for mark in marks[: order.slots] if mark.position)
     return Started(positions, definitions)
@@ -108,15 +115,17 @@ def _divided(marks: list[Mark], slots: int, start: Position | None) -> list[Mark
 
 
 def _definitions(
-    marks: list[Mark], describe: Callable[[str], str], reached: Callable[[], int]
+    marks: list[Mark],
+    describe: Callable[[Description], Description],
+    reached: Callable[[], int],
 ) -> tuple[Definition, ...]:
-    """The longest history, and a new definition if the document differs from the last."""
+    """The longest history, and a new definition if the description differs from the last."""
     history = max((mark.definitions for mark in marks), key=len)
-    last = history[-1].document if history else ""
-    document = describe(last)
-    if document == last:
+    last = history[-1].description if history else Description()
+    description = describe(last)
+    if description == last:
         return history
-    return (*history, Definition(reached(), document))
+    return (*history, Definition(reached(), description))
 
 
 def _reached(outputs: Outputs, marks: list[Mark], producer: SlotProducer) -> int:

@@ -23,6 +23,9 @@ PROGRESS_CONFIG = {
 }
 
 
+OVERSIZE_CODE = "MR-3004"  # of a writer
+
+
 class SlotProducer:
     """One producer instance of slot ``slot``. Its first act is to fence older instances and end their transactions."""
 
@@ -79,10 +82,18 @@ class SlotProducer:
         """
         end = outputs.topics.stable_ends([self.place])[self.place]
         self.kafka.begin()
+        longest = max(records, key=lambda key: len(records[key] or b""), default=b"")
+        what = f"a record of topic {self.place[0]} is over its limit"
+        too_large = Fatal("MR-3106", what, key=longest.decode(), bytes=len(records[longest] or b""))
         if self.kafka.add(list(records.items())) is not None:
-            raise Fatal("MR-3106", f"the mark of {self.id} is larger than the broker allows")
-        self.kafka.flush()
-        took_s = self.kafka.commit()
+            raise too_large
+        try:
+            self.kafka.flush()
+            took_s = self.kafka.commit()
+        except Fatal as failure:
+            if failure.code == OVERSIZE_CODE:
+                raise too_large from failure
+            raise
         last = end + len(records) - 1
         read = outputs.reader.last(
             {self.place: (last, last + 1)}, within_s=self._order.limits.audit_timeout_s

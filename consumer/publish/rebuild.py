@@ -59,7 +59,7 @@ def rebuild(task: PublishTask, order: TaskOrder, *, suffix: str) -> Rebuilt:
     source, snapshot = task.source, _snapshot(marks)
     own = replace(order, epoch=max(mark.epoch for mark in marks), slots=1, suffix=suffix)
     definitions = _renamed(
-        Definitions.of((one.from_seq, one.document) for one in history),
+        Definitions.of(history),
         first_seq=history[0].from_seq + 1,
         suffix=suffix,
     )
@@ -67,7 +67,7 @@ def rebuild(task: PublishTask, order: TaskOrder, *, suffix: str) -> Rebuilt:
         end = topic.end()
         first = replace(_first(task, topic.ask()), snapshot=snapshot)
     try:
-        started = start_task(own, start=lambda: first, document=lambda _: history[-1].document)
+        started = start_task(own, start=lambda: first, describe=lambda _: history[-1].description)
         mark = result_of(
             execute_publish(
                 PublishOrder(

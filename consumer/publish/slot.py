@@ -27,7 +27,7 @@ from consumer.kernel.partitions import assign_numbers
 from consumer.publish.mark import Mark, Position, Tail
 from consumer.publish.outgoing import COUNTERS, PART, PARTITION, SEQ, TOPIC, VALUE_END, Outgoing
 from consumer.publish.outputs import Outputs, TaskOrder, slot_of
-from consumer.publish.producers import SlotProducer, read_mark
+from consumer.publish.producers import OVERSIZE_CODE, SlotProducer, read_mark
 from drivers.kafka.headers import HeaderedRecords
 from drivers.kafka.partitions import HeaderedRecord, Place
 from millrace.errors import Fatal, Retryable
@@ -48,7 +48,6 @@ AFTER_COMMIT = register("slot.after_commit")
 AFTER_VERIFY = register("slot.after_verify")
 BEFORE_RENEW = register("slot.before_renew")
 
-_OVERSIZE_CODE = "MR-3004"
 _OF_OTHERS = ("MR-3102", "MR-3105")
 
 
@@ -268,7 +267,7 @@ class Slot:
             fault_point(BEFORE_COMMIT)
             self._commit_s = kafka.commit()
         except Fatal as failure:
-            if failure.code == _OVERSIZE_CODE:
+            if failure.code == OVERSIZE_CODE:
                 raise Fatal("MR-3106", failure.message) from failure
             raise
         self._sent.is_open = False

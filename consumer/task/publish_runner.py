@@ -30,7 +30,7 @@ from consumer.task.lag import End, Look, Pace
 from consumer.task.publish_report import publish_report
 from consumer.task.publish_start import (
     Documents,
-    definition_text,
+    described,
     first_position,
     task_order,
 )
@@ -73,7 +73,7 @@ class PublishRunner:
             started = start_task(
                 order,
                 start=partial(first_position, task, topic, self._documents),
-                document=partial(definition_text, task, self._documents),
+                describe=partial(described, task, self._documents),
             )
             _check_topic(task, started, topic_id)
             run = PublishRun(self._driver, order, task, started, topic, report)
@@ -108,9 +108,7 @@ class PublishRun:
     ) -> None:
         self._order, self._task, self._started = order, task, started
         self._topic, self._report = topic, report
-        self._definitions = Definitions.of(
-            (one.from_seq, one.document) for one in started.definitions
-        )
+        self._definitions = Definitions.of(started.definitions)
         self._topic_id = started.positions[0].topic_id
         self._calls: Calls[PublishOrder, Mark] = driver.publishing(task.name)
         self._reader = PlacesReader(order)

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Protocol
 from uuid import uuid4
 
-from consumer.publish.definitions import content_of, stored_text, weights_in
-from consumer.publish.mark import Position
+from consumer.publish.definitions import content_of, describe, weights_in
+from consumer.publish.mark import Description, Position
 from consumer.publish.outputs import OutputShape, TaskOrder
 from consumer.publish.snapshot_rows import OWNED
 from consumer.publish.source_texts import compares_texts, read_source_texts, weighs_texts
@@ -85,17 +85,17 @@ def first_position(task: PublishTask, topic: TopicIdentity, documents: Documents
     return Position(seq, end, "", topic_id, snapshot=snapshot)
 
 
-def definition_text(task: PublishTask, documents: Documents, last: str) -> str:
-    """The definition of the records from now on, as it is stored. ``last``: the stored one, "" for none.
+def described(task: PublishTask, documents: Documents, last: Description) -> Description:
+    """The description of the records from now on, as it is stored. ``last``: the stored one, which may be empty.
 
     If a condition compares texts, the source is asked how it weighs them. While it does not answer, an unchanged
     document keeps its weights, and a new one needs no answer unless a table of the set topic needs weights.
     """
     fingerprints = MaskKeys().fingerprints(task.view)
-    text = stored_text(task, fingerprints)
+    plain = describe(task, fingerprints)
     if not compares_texts(task.view):
-        return text
-    is_same = bool(last) and content_of(last) == content_of(text)
+        return plain
+    is_same = bool(last.document) and content_of(last) == content_of(plain)
     known = weights_in(last) if is_same else ()
     tables = topic_tables(task.source)
     try:
@@ -107,7 +107,7 @@ def definition_text(task: PublishTask, documents: Documents, last: str) -> str:
         _log.warning("the source was not asked how it weighs texts", task=task.name, error=error)
         weights = known
     weighing = replace(task, view=replace(task.view, collations=weights))
-    return stored_text(weighing, fingerprints)
+    return describe(weighing, fingerprints)
 
 
 def _ask_for_rows(task: PublishTask, snapshot: str, documents: Documents) -> None:

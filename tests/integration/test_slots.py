@@ -10,12 +10,12 @@ import confluent_kafka
 import numpy as np
 import pytest
 
-from consumer.publish.mark import Definition
+from consumer.publish.mark import Definition, Description
 from consumer.publish.slot import Slot
 from deploy.servers import KafkaServer
 from millrace.errors import Fatal, Fenced, MillraceError
 from tests.kit.kafka_topics import ANSWER_S, make_topic, remove_records_before
-from tests.kit.publish.rig import PATIENT, SlotRig, position
+from tests.kit.publish.rig import DESCRIPTION, PATIENT, SlotRig, position
 from tests.kit.waiting import eventually
 
 
@@ -249,16 +249,17 @@ def test_task_continues_with_another_number_of_slots(rig: SlotRig, slots: list[i
 def test_new_document_holds_from_the_greatest_seq_of_any_slot(rig: SlotRig) -> None:
     """The records after the last mark count, too. The history is in every progress partition."""
     rig.slots, rig.partitions = 2, 4
-    assert rig.start(7).definitions == (Definition(0, "v1"),)
+    assert rig.start(7).definitions == (Definition(0, DESCRIPTION),)
     for number in range(2):
         slot = rig.open(number)
         rig.feed(slot, 100 + 10 * number)
         slot.discard()
-    started = rig.start(8, "v2")
+    later = Description("v2", {"hash": "{}"})
+    started = rig.start(8, later)
     reached = max(row.number("seq") for row in rig.rows())
     assert reached > 100
-    assert started.definitions == (Definition(0, "v1"), Definition(reached, "v2"))
-    assert rig.start(9, "v2").definitions == started.definitions
+    assert started.definitions == (Definition(0, DESCRIPTION), Definition(reached, later))
+    assert rig.start(9, later).definitions == started.definitions
     assert rig.open(1, 9).mark.definitions == started.definitions
 
 

@@ -1,8 +1,10 @@
 """The history of a publish task's document, as its progress topic has it."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
-from consumer.publish.definitions import Definitions, content_of, stored_text, weights_in
+from consumer.publish.definitions import Definitions, content_of, describe, weights_in
+from consumer.publish.mark import Definition, Description
 from schemas.documents import (
     Brokers,
     OnChange,
@@ -20,10 +22,15 @@ MASKED = View((TableRule("shop.*", masks=(("mail", Mask(MaskKind.HMAC, SECRET)),
 TASK = PublishTask(name="public", source=TopicAddress(topic="shop", brokers=Brokers("b:1")))
 
 
+def _definitions(descriptions: Iterable[Description]) -> Definitions:
+    """Each follows one seq after the one before."""
+    return Definitions.of(Definition(seq, one) for seq, one in enumerate(descriptions))
+
+
 def test_each_seq_has_the_document_of_its_time() -> None:
     """A change after seq 40 describes the records from 41 on; the first document has no beginning."""
     later = replace(TASK, view=MASKED)
-    history = [(7, stored_text(TASK, {})), (40, stored_text(later, {SECRET: "f"}))]
+    history = [Definition(7, describe(TASK, {})), Definition(40, describe(later, {SECRET: "f"}))]
     definitions = Definitions.of(history)
     assert definitions.at(0) == definitions.at(40) == TASK
     assert definitions.at(41).view == MASKED.with_fingerprints({SECRET: "f"})
@@ -34,10 +41,10 @@ def test_each_seq_has_the_document_of_its_time() -> None:
 def test_another_secret_is_another_definition_and_another_start_is_not() -> None:
     """Equal texts are one definition."""
     task = replace(TASK, view=MASKED)
-    text = stored_text(task, {SECRET: "f"})
-    assert text != stored_text(task, {SECRET: "g"})
+    text = describe(task, {SECRET: "f"})
+    assert text != describe(task, {SECRET: "g"})
     moved = replace(task, start=Start(gtid_set="0-1-7"), accept_ddl=(3,))
-    assert text == stored_text(moved, {SECRET: "f"})
+    assert text == describe(moved, {SECRET: "f"})
 
 
 def test_how_topics_are_kept_is_no_other_definition() -> None:
@@ -45,8 +52,8 @@ def test_how_topics_are_kept_is_no_other_definition() -> None:
     new = replace(TASK, on_change=OnChange.NEW_TOPICS)
     topics = replace(TASK.topics, compression=TopicCompression.ZSTD)
     kept = replace(topics, settings=OutputSettings(retention_ms=1))
-    texts = [stored_text(one, {}) for one in (new, replace(new, topics=kept))]
-    definitions = Definitions.of(enumerate(texts))
+    texts = [describe(one, {}) for one in (new, replace(new, topics=kept))]
+    definitions = _definitions(texts)
     assert definitions.begins == (0,)
     assert definitions.last.topics == kept
 
@@ -54,8 +61,8 @@ def test_how_topics_are_kept_is_no_other_definition() -> None:
 def test_on_change_alone_is_no_other_definition() -> None:
     """No delivered row differs. It decides about the next change that makes other records."""
     new = replace(TASK, on_change=OnChange.NEW_TOPICS)
-    texts = [stored_text(one, {}) for one in (TASK, new, replace(new, view=MASKED))]
-    definitions = Definitions.of(enumerate(texts))
+    texts = [describe(one, {}) for one in (TASK, new, replace(new, view=MASKED))]
+    definitions = _definitions(texts)
     assert definitions.begins == (0, 3)
     versions = [task.topics.pattern for task in definitions.tasks]
     assert versions == [TASK.topics.pattern, f"{TASK.topics.pattern}.v2"]
@@ -65,10 +72,10 @@ def test_changes_can_begin_new_topics() -> None:
     """The first topics keep their names."""
     new = replace(TASK, on_change=OnChange.NEW_TOPICS, view=MASKED)
     texts = [
-        stored_text(one, {})
+        describe(one, {})
         for one in (TASK, new, replace(new, view=View((TableRule("shop.*"),))), TASK)
     ]
-    definitions = Definitions.of(enumerate(texts))
+    definitions = _definitions(texts)
     names = [task.topics.name_of("public", "shop", "orders") for task in definitions.tasks]
     first = "public.shop.orders"
     assert names == [first, f"{first}.v2", f"{first}.v3", f"{first}.v3"]
@@ -84,11 +91,15 @@ def test_weights_are_stored_and_serve_records_refused_without_them() -> None:
     )
     plain = replace(TASK, view=View((TableRule("shop.*"),)), on_change=OnChange.NEW_TOPICS)
     weighing = replace(plain, view=replace(plain.view, collations=(weights,)))
-    text = stored_text(weighing, {})
+    text = describe(weighing, {})
     assert weights_in(text) == (weights,)
-    assert content_of(text) == content_of(stored_text(plain, {}))
+    assert content_of(text) == content_of(describe(plain, {}))
     definitions = Definitions.of(
-        [(0, stored_text(TASK, {})), (7, stored_text(plain, {})), (9, text)]
+        [
+            Definition(0, describe(TASK, {})),
+            Definition(7, describe(plain, {})),
+            Definition(9, text),
+        ]
     )
     assert definitions.begins == (0, 8)
     assert definitions.at(7).view.collations == ()

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from consumer.publish.mark import Definition, Mark, Position, Tail
+from consumer.publish.mark import Definition, Description, Mark, Position, Tail
 from consumer.publish.slot import Slot
 from drivers.kafka.partitions import HeaderedRecord, Place
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
@@ -205,6 +205,35 @@ def test_end_that_proves_nothing_stops_the_task(
     assert raised.value.code == code
 
 
+def test_progress_keeps_hundreds_of_changes_with_their_weights() -> None:
+    """Kafka limits a record to 1 MiB. Weights are stored once, and a start writes what is new alone."""
+    rig = SlotRig("model", "t")
+    rig.brokers = broker = ModelBroker(Random(1))
+    large = f'"{"9" * 75_000}"'
+    with patched():
+        for number in range(200):
+            weights = {f"hash{number // 10}": large, "common": "{}"}
+            description = Description(f"document {number}".ljust(3000), weights)
+            rig.start(number + 1, description)
+        history = rig.start(201, description).definitions
+    assert [int(one.description.document.split()[1]) for one in history] == list(range(200))
+    assert history[57].description.weights == {"hash5": large, "common": "{}"}
+    records = [entry.record for entry in broker.logs["t.progress", 0] if entry.record is not None]
+    keys = [record.key or b"" for record in records]
+    assert sorted(key for key in keys if key.startswith(b"weights/")) == sorted(
+        {f"weights/{name}".encode() for one in history for name in one.description.weights}
+    )
+    assert max(len(record.value or b"") for record in records) < 100_000
+
+
+def test_description_over_the_limit_is_named() -> None:
+    """With the key of the record, before anything is written."""
+    rig = SlotRig("model", "t")
+    rig.brokers = ModelBroker(Random(1))
+    with patched(), pytest.raises(Fatal, match=r"MR-3106.*key=definition/0"):
+        rig.start(1, Description("x" * (1 << 21)))
+
+
 def test_records_out_of_order_end_a_slot(rig: SlotRig) -> None:
     """They would be taken for repeated ones, and be missing."""
     slot = _open(rig)
@@ -215,13 +244,17 @@ def test_records_out_of_order_end_a_slot(rig: SlotRig) -> None:
         slot.commit(position(150))
 
 
+FIRST = Description('{"a": 1}', {"h1": '{"literals": ["ä"]}', "h2": "{}"})
+LATER = Description("ä", {"h2": "{}"})
+
+
 def test_mark_survives_its_records() -> None:
     """Every field, with names that contain the separator of others. A former slot has no position."""
     mark = Mark(
         epoch=7,
         slots=3,
         position=Position(5, 9, "gtid", "id", {4: 2}),
-        definitions=(Definition(0, '{"a": 1}'), Definition(5, "ä")),
+        definitions=(Definition(0, FIRST), Definition(5, LATER)),
         tails={("a.b-c_d", 11): Tail("id", 5, 4, 3, 2), ("a", 0): Tail("", 0)},
     )
     records = [(key, value) for key, value in mark.records().items() if value is not None]
@@ -229,6 +262,8 @@ def test_mark_survives_its_records() -> None:
     assert mark.records(mark) == {}
     later = replace(mark, tails={**mark.tails, ("a", 0): Tail("", 3, 1, 6, 0)})
     assert list(later.records(mark)) == [b"partition/a/0"]
+    longer = replace(mark, definitions=(*mark.definitions, Definition(9, LATER)))
+    assert list(longer.records(mark)) == [b"definition/2"]
     assert mark.position is not None
     later = replace(mark, position=replace(mark.position, seq=6))
     assert list(later.records(mark)) == [b"progress"]

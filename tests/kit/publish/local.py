@@ -12,7 +12,7 @@ from consumer.publish.executor import close_slots, execute_publish
 from consumer.publish.opening import start_task
 from consumer.publish.order import PublishOrder
 from consumer.target.progress import Mark
-from consumer.task.publish_start import Documents, definition_text, first_position, task_order
+from consumer.task.publish_start import Documents, described, first_position, task_order
 from consumer.turn.order import result_of
 from drivers.kafka.partitions import HeaderedRecord, PartitionsReader, Place, Topics, places_of
 from drivers.kafka.producer import WRITING
@@ -71,11 +71,9 @@ class LocalPublisher:
             started = start_task(
                 order,
                 start=lambda: first_position(task, topic, self.documents),
-                document=lambda last: definition_text(task, self.documents, last),
+                describe=lambda last: described(task, self.documents, last),
             )
-            definitions = Definitions.of(
-                (one.from_seq, one.document) for one in started.definitions
-            )
+            definitions = Definitions.of(started.definitions)
             return tuple(
                 result_of(
                     execute_publish(

@@ -67,6 +67,7 @@ class ModelBroker:
     lows: dict[Place, int] = field(default_factory=dict)  # 0 where nothing was removed
     ids: dict[str, str] = field(default_factory=dict)  # of topics; else their names
     policies: dict[str, str] = field(default_factory=dict)  # of topics; else delete
+    record_bytes_max: int = 1 << 20  # Kafka's default
 
     def settings(self) -> Settings:
         """None."""
@@ -220,7 +221,9 @@ class ModelProducer:
 
     def add(self, records: Iterable[tuple[bytes | None, bytes | None]]) -> int | None:
         """Into the progress topic."""
-        for key, value in records:
+        for number, (key, value) in enumerate(records):
+            if len(value or b"") > self._broker.record_bytes_max:
+                return number
             self._append(self._own, key, value, {})
         return None
 

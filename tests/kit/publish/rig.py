@@ -13,7 +13,7 @@ import numpy as np
 from confluent_kafka.admin import AdminClient
 
 from consumer.kernel.partitions import partitions_of
-from consumer.publish.mark import Position
+from consumer.publish.mark import Description, Position
 from consumer.publish.opening import Started, start_task
 from consumer.publish.outgoing import Outgoing
 from consumer.publish.outputs import OutputShape, SlotLimits, TaskOrder
@@ -26,7 +26,7 @@ from tests.kit.waiting import answered
 
 TABLES = 3
 KEYS = 50
-DOCUMENT = "v1"
+DESCRIPTION = Description("v1")
 PATIENT = SlotLimits(
     publish_timeout_s=120.0, ask_timeout_s=60.0, stable_timeout_s=60.0, audit_timeout_s=120.0
 )
@@ -78,12 +78,13 @@ class SlotRig:
             limits=self.limits,
         )
 
-    def start(self, epoch: int = 7, document: str = DOCUMENT) -> Started:
+    def start(self, epoch: int = 7, description: Description = DESCRIPTION) -> Started:
         """The start of the task by a new owner. Errors that a supervisor retries are retried."""
         start = Position(0, 0, "", "set-topic")
         order = self.order(epoch)
         return answered(
-            lambda: start_task(order, start=lambda: start, document=lambda _: document), Retryable
+            lambda: start_task(order, start=lambda: start, describe=lambda _: description),
+            Retryable,
         )
 
     @contextmanager

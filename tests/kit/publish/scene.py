@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from consumer.publish import executor, rebuild
-from consumer.publish.definitions import Definitions, stored_text
+from consumer.publish.definitions import Definitions, describe
 from consumer.publish.mark import Position
 from consumer.publish.opening import start_task
 from consumer.publish.order import PublishOrder
@@ -127,9 +127,9 @@ class Scene:
         """A run of the task to the end of the set topic, or of each slot to its end; the definitions."""
         order = self.order
         start = begin or Position(0, 0, "", "id")
-        document = stored_text(self.task, {})
-        started = start_task(order, start=lambda: start, document=lambda _: document)
-        definitions = Definitions.of((one.from_seq, one.document) for one in started.definitions)
+        description = describe(self.task, {})
+        started = start_task(order, start=lambda: start, describe=lambda _: description)
+        definitions = Definitions.of(started.definitions)
         try:
             for slot in range(order.slots):
                 request = PublishOrder(
