@@ -1,7 +1,7 @@
 """The registered schemas: texts by ID, and each subject's versions in order. Pure; the store makes it durable.
 
     identity   a schema's JSON without white space; properties and order count. Equal identities have the same ID.
-    id         from 1, never reused
+    id         from ``first_id`` on, never reused
     version    from 1 in each subject, never reused; registering the same schema again returns its version
 
 Compatibility is never checked (mode NONE), because DDL of a source must not stop capture.
@@ -25,9 +25,13 @@ class Entry:
 
 
 class Catalog:
-    """Only ``add`` changes it. Not for several threads."""
+    """Only ``add`` changes it. Not for several threads.
 
-    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+    ``first_id``: of a catalog that has no entries. One that has some continues after the greatest ID.
+    """
+
+    def __init__(self, entries: Iterable[Entry] = (), *, first_id: int = 1) -> None:
+        self._first_id = first_id
         self._texts: dict[int, str] = {}
         self._ids: dict[str, int] = {}
         self._versions: dict[str, list[Entry]] = {}
@@ -43,7 +47,7 @@ class Catalog:
 
     def next_entries(self, wanted: Sequence[tuple[str, str]]) -> list[tuple[Entry, bool]]:
         """The same for several pairs of subject and schema, as if each were added before the next one."""
-        last_id, ids = self._last_id, dict[str, int]()
+        last_id, ids = self._last_id or self._first_id - 1, dict[str, int]()
         texts, drafts = dict[int, str](), dict[str, list[Entry]]()
         found: list[tuple[Entry, bool]] = []
         for subject, schema in wanted:
@@ -88,6 +92,11 @@ class Catalog:
 
     def versions(self, subject: str) -> tuple[Entry, ...]:
         return tuple(self._versions.get(subject, ()))
+
+    @property
+    def last_id(self) -> int:
+        """The greatest ID; 0 without entries."""
+        return self._last_id
 
     def text(self, schema_id: int) -> str | None:
         """The schema of an id."""

@@ -1,6 +1,7 @@
 """The registry's REST API over HTTP.
 
-Maps paths to the service's functions. Answers have the type ``application/vnd.schemaregistry.v1+json``. When the store
+Maps paths to the service's functions. Answers have the type ``application/vnd.schemaregistry.v1+json``, those to
+Apicurio's clients ``application/json``. When the store
 is fenced, because another registry has taken over its topic, the server answers 503 and ends with that error.
 
 ``registry.door`` decides about TLS and tokens. Monitoring sees the requests, and whether the event loop runs.
@@ -28,11 +29,13 @@ from millrace.http import Page, Probes
 from millrace.log import get_logger
 from millrace.metrics import counter, histogram
 from registry.door import Door
-from registry.service import SCHEMA_INVALID, Refusal, RegistryService, SchemaStore
+from registry.service import SCHEMA_INVALID, SCHEMA_UNKNOWN, Refusal, RegistryService, SchemaStore
 from schemas.json_input import load_json
 from schemas.record.avro_schema import Json
 
 CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
+PLAIN_TYPE = "application/json"
+APICURIO = "/apis/registry"
 BODY_BYTES_MAX = 4 * 1024 * 1024  # a table of 4096 columns with long names is below 2 MiB
 HEAD_S = 10.0  # until the headers of a request have arrived
 BODY_S = 30.0
@@ -161,7 +164,9 @@ def application(
                 except TimeoutError:
                     return _error(408, _BODY_TOO_SLOW, f"a request arrives within {BODY_S:g} s")
                 parameters = {**request.query_params, **request.path_params}
-                return _json(200, await run_in_threadpool(function, parameters, body))
+                answer = await run_in_threadpool(function, parameters, body)
+                is_apicurio = request.url.path.startswith(APICURIO)
+                return _json(200, answer, PLAIN_TYPE if is_apicurio else CONTENT_TYPE)
             except Refusal as refusal:
                 return _error(refusal.status, refusal.code, refusal.message)
             except MillraceError as error:
@@ -192,7 +197,7 @@ def _functions(service: RegistryService) -> list[tuple[str, str, _Function]]:
             lambda p, body: service.register(p["subject"], body),
         ),
         ("POST", "/subjects/{subject}", lambda p, body: service.look_up(p["subject"], body)),
-        ("GET", "/subjects", lambda _p, _b: service.subjects()),
+        ("GET", "/subjects", lambda p, _b: service.subjects(p)),
         ("GET", "/subjects/{subject}/versions", lambda p, _b: service.versions(p["subject"])),
         (
             "GET",
@@ -206,7 +211,8 @@ def _functions(service: RegistryService) -> list[tuple[str, str, _Function]]:
         ),
         ("GET", "/schemas", lambda p, _b: service.schemas(p)),
         ("GET", "/schemas/types", lambda _p, _b: ["AVRO"]),
-        ("GET", "/schemas/ids/{id}", lambda p, _b: service.schema(p["id"])),
+        ("GET", "/contexts", lambda _p, _b: ["."]),
+        ("GET", "/schemas/ids/{id}", lambda p, _b: service.schema(p["id"], p)),
         ("GET", "/schemas/ids/{id}/schema", lambda p, _b: json.loads(service.schema_text(p["id"]))),
         (
             "GET",
@@ -235,7 +241,32 @@ def _functions(service: RegistryService) -> list[tuple[str, str, _Function]]:
             lambda _p, _b: {"is_compatible": True},
         ),
         ("GET", "/", lambda _p, _b: {}),
+        *_apicurio_functions(service),
     ]
+
+
+def _apicurio_functions(service: RegistryService) -> list[tuple[str, str, _Function]]:
+    """What Apicurio's deserializers ask; the schemas have no references."""
+    ids = [f"{APICURIO}/{version}/ids/{{kind}}/{{id}}" for version in ("v2", "v3")]
+    return [
+        *(("GET", path, lambda p, _b: _apicurio_schema(service, p)) for path in ids),
+        *(
+            ("GET", f"{path}/references", lambda p, _b: _apicurio_references(service, p))
+            for path in ids
+        ),
+    ]
+
+
+def _apicurio_schema(service: RegistryService, params: Mapping[str, str]) -> Json:
+    if params["kind"] not in ("globalIds", "contentIds"):
+        raise Refusal(SCHEMA_UNKNOWN, f"{params['kind']} are not known here")
+    schema: Json = json.loads(service.schema_text(params["id"]))
+    return schema
+
+
+def _apicurio_references(service: RegistryService, params: Mapping[str, str]) -> Json:
+    _apicurio_schema(service, params)
+    return []
 
 
 def _no_entry() -> Response:
@@ -277,11 +308,11 @@ def _error(status: int, code: int, message: str) -> Response:
     return _json(status, {"error_code": code, "message": message})
 
 
-def _json(status: int, content: Json) -> Response:
+def _json(status: int, content: Json, media_type: str = CONTENT_TYPE) -> Response:
     return Response(
         json.dumps(content, ensure_ascii=False).encode(),
         status_code=status,
-        media_type=CONTENT_TYPE,
+        media_type=media_type,
     )
 
 

@@ -2,14 +2,20 @@
 
     POST /subjects/{s}/versions               register: {"id": …}
     POST /subjects/{s}                        look up a schema: subject, version, id, schema
-    GET  /subjects                            names
+    GET  /subjects?subjectPrefix=             names
     GET  /subjects/{s}/versions               numbers
     GET  /subjects/{s}/versions/{v}[/schema]  v is a number, "latest" or -1
     GET  /schemas?subjectPrefix=&offset=&limit=   subjects, versions, IDs and texts; latestOnly and deleted are ignored
-    GET  /schemas/ids/{id}[/schema|/subjects|/versions]
+    GET  /schemas/ids/{id}[/schema|/subjects|/versions]   subject is ignored, fetchMaxId=true adds maxId
     GET  /schemas/types                       ["AVRO"]
+    GET  /contexts                            ["."], the default one: there are no others
     GET  /config[/{s}], /mode[/{s}]           NONE, READWRITE; they can not be changed
     POST /compatibility/subjects/{s}/versions/{v}   always true: compatibility is NONE
+
+and what Apicurio's deserializers and converters ask, in their versions 2 and 3. Global and content IDs are the IDs:
+
+    GET  /apis/registry/{v2|v3}/ids/{globalIds|contentIds}/{id}              the schema
+    GET  /apis/registry/{v2|v3}/ids/{globalIds|contentIds}/{id}/references   []
 
     error    HTTP  when
     40401     404  unknown subject
@@ -22,6 +28,9 @@
 Guarantees: a registration is answered after the store has it. Registrations that arrive while the store is busy are
 stored together, next: an append takes tens of milliseconds, however many there are. After an append with an unknown
 outcome, the store is read again before the next ID is assigned. After Fenced the store is not used again.
+
+A subject in a request for an ID is only a hint, as in Confluent's registry. Therefore each new store has a first ID of
+its own: a client that asks the registry of another installation gets 40403 and not another schema.
 Not done here: deleting, references between schemas, other formats than Avro, compatibility rules, authentication.
 """
 
@@ -48,8 +57,12 @@ _DIGITS_MAX = 19  # of 64 bits
 class SchemaStore(Protocol):
     """The durable schemas: entries that are only appended, by one writer. Raises errors of ``millrace.errors``.
 
-    After Fenced the process must end, because another one serves.
+    After Fenced the process must end, because another one serves. ``first_id`` is known after ``load``.
     """
+
+    @property
+    def first_id(self) -> int:
+        """The first ID of a store that has no entries."""
 
     def load(self) -> Iterable[Entry]:
         """Become the writer, then return all stored entries in order."""
@@ -87,7 +100,7 @@ class RegistryService:
 
     def __init__(self, store: SchemaStore) -> None:
         self._store = store
-        self._catalog = Catalog(store.load())
+        self._catalog = self._loaded()
         self._lock = threading.Lock()
         self._waiting: deque[_Waiting] = deque()  # until a thread that has the lock takes them
         self._is_stale = False
@@ -109,6 +122,10 @@ class RegistryService:
         """The registrations that wait for the store."""
         return len(self._waiting)
 
+    def _loaded(self) -> Catalog:
+        entries = self._store.load()
+        return Catalog(entries, first_id=self._store.first_id)
+
     def _register_all(self, batch: "list[_Waiting]") -> None:
         """Store the registrations together; each gets its ID or the error."""
         try:
@@ -127,7 +144,7 @@ class RegistryService:
         if self._fenced is not None:  # loading the store again would fence the successor
             raise self._fenced
         if self._is_stale:
-            self._catalog = Catalog(self._store.load())
+            self._catalog = self._loaded()
             self._is_stale = False
         entries = self._catalog.next_entries(wanted)
         if new := [entry for entry, is_new in entries if is_new]:
@@ -158,8 +175,12 @@ class RegistryService:
         first, count = _number(query, "offset", 0), _number(query, "limit", len(entries))
         return [_described(entry) for entry in entries[first : first + count]]
 
-    def subjects(self) -> Json:
-        return list(self._catalog.subjects())
+    def subjects(self, query: Mapping[str, str]) -> Json:
+        """The names with a prefix. Those of the default context may be asked for as ``:.:`` or ``:*:``."""
+        prefix = query.get("subjectPrefix", "")
+        for context in (":.:", ":*:"):
+            prefix = prefix.removeprefix(context)
+        return [name for name in self._catalog.subjects() if name.startswith(prefix)]
 
     def versions(self, subject: str) -> Json:
         return [entry.version for entry in self._versions(subject)]
@@ -170,8 +191,11 @@ class RegistryService:
     def version_schema(self, subject: str, version: str) -> str:
         return self._version(subject, version).schema
 
-    def schema(self, schema_id: str) -> Json:
-        return {"schema": self.schema_text(schema_id)}
+    def schema(self, schema_id: str, query: Mapping[str, str]) -> Json:
+        answer: dict[str, Json] = {"schema": self.schema_text(schema_id)}
+        if query.get("fetchMaxId", "") == "true":
+            answer["maxId"] = self._catalog.last_id
+        return answer
 
     def schema_text(self, schema_id: str) -> str:
         text = (

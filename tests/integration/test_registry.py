@@ -7,7 +7,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -66,21 +66,25 @@ def test_registry_answers_like_confluents(kafka: KafkaServer, topic: str) -> Non
     """Register, look up, read by ID and by version, and error codes, over HTTP."""
     schema = DDL_SCHEMA.text
     with running(kafka, topic) as address:
-        ask = asking(address)
+        ask: Any = asking(address)
         assert ask("GET", "/subjects", None) == (200, [])
-        assert ask("POST", "/subjects/t-ddl/versions", {"schema": schema}) == (200, {"id": 1})
-        assert ask("POST", "/subjects/t-ddl/versions", {"schema": schema}) == (200, {"id": 1})
-        assert ask("POST", "/subjects/other/versions", {"schema": schema}) == (200, {"id": 1})
+        status, answer = ask("POST", "/subjects/t-ddl/versions", {"schema": schema})
+        assert (status, isinstance(answer, dict)) == (200, True)
+        number = answer["id"]
+        assert ask("POST", "/subjects/t-ddl/versions", {"schema": schema}) == (status, answer)
+        assert ask("POST", "/subjects/other/versions", {"schema": schema}) == (status, answer)
         assert ask("POST", "/subjects/t-ddl/versions", {"schema": FENCE_SCHEMA.text}) == (
             200,
-            {"id": 2},
+            {"id": number + 1},
         )
         assert ask("GET", "/subjects", None) == (200, ["other", "t-ddl"])
+        assert ask("GET", "/subjects?subjectPrefix=t-", None) == (200, ["t-ddl"])
+        assert ask("GET", "/contexts", None) == (200, ["."])
         assert ask("GET", "/subjects/t-ddl/versions", None) == (200, [1, 2])
         described = {
             "subject": "t-ddl",
             "version": 1,
-            "id": 1,
+            "id": number,
             "schema": schema,
             "schemaType": "AVRO",
         }
@@ -89,9 +93,9 @@ def test_registry_answers_like_confluents(kafka: KafkaServer, topic: str) -> Non
         latest = ask("GET", "/subjects/t-ddl/versions/latest", None)[1]
         assert isinstance(latest, dict)
         assert latest["version"] == 2
-        assert ask("GET", "/schemas/ids/1", None) == (200, {"schema": schema})
-        assert ask("GET", "/schemas/ids/1/schema", None) == (200, json.loads(schema))
-        assert ask("GET", "/schemas/ids/1/subjects", None) == (200, ["other", "t-ddl"])
+        assert ask("GET", f"/schemas/ids/{number}", None) == (200, {"schema": schema})
+        assert ask("GET", f"/schemas/ids/{number}/schema", None) == (200, json.loads(schema))
+        assert ask("GET", f"/schemas/ids/{number}/subjects", None) == (200, ["other", "t-ddl"])
         assert ask("GET", "/schemas?subjectPrefix=t-&offset=0&limit=1", None) == (200, [described])
         listed = ask("GET", "/schemas", None)[1]
         assert isinstance(listed, list)
@@ -170,34 +174,55 @@ def test_run_ends_when_the_registry_lost_its_store(
     kafka: KafkaServer, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A client that remembers the first ID would frame rows of the second schema with it."""
-    with running(kafka, topic) as address:
+    topics = (topic, f"{topic}-again")
+    for name in topics:  # with one entry, so that both continue after the same ID
+        with closing(KafkaSchemaStore(Brokers(kafka.bootstrap), topic=name)) as store:
+            assert list(store.load()) == []
+            store.append([Entry("first", 1, 1, RESOLVED_SCHEMA.text)])
+    with running(kafka, topics[0]) as address:
         client = RegistryClient(Registry(address))
-        assert client.register("a", DDL_SCHEMA.text) == 1
-    with running(kafka, f"{topic}-again") as address:
+        assert client.register("a", DDL_SCHEMA.text) == 2
+    with running(kafka, topics[1]) as address:
         for where in ("_parts", "_pool"):
             monkeypatch.setattr(client, where, getattr(RegistryClient(Registry(address)), where))
-        assert client.register("a", DDL_SCHEMA.text) == 1
+        assert client.register("a", DDL_SCHEMA.text) == 2
         with pytest.raises(Retryable, match="MR-6024"):
             client.register("b", FENCE_SCHEMA.text)
-        assert RegistryClient(Registry(address)).register("b", FENCE_SCHEMA.text) == 1
+        assert RegistryClient(Registry(address)).register("b", FENCE_SCHEMA.text) == 2
+
+
+def test_ids_of_two_registries_have_no_schema_in_common(kafka: KafkaServer, topic: str) -> None:
+    """A client that asks the wrong one gets 40403, whatever subject it names; a restart changes no ID."""
+    ids = []
+    for name in (topic, f"{topic}-other"):
+        with running(kafka, name) as address:
+            ids.append(RegistryClient(Registry(address)).register("a", DDL_SCHEMA.text))
+    assert ids[0] != ids[1]
+    with running(kafka, topic) as address:
+        ask = asking(address)
+        for path in (f"/schemas/ids/{ids[1]}", f"/schemas/ids/{ids[1]}?subject=a"):
+            status, answer = ask("GET", path, None)
+            assert (status, isinstance(answer, dict) and answer["error_code"]) == (404, 40403)
+        known = {"schema": DDL_SCHEMA.text}
+        assert ask("GET", f"/schemas/ids/{ids[0]}?subject=not-used", None) == (200, known)
+        client = RegistryClient(Registry(address))
+        assert client.register("b", FENCE_SCHEMA.text) == ids[0] + 1
 
 
 def test_schema_ids_survive_a_registry_restart(kafka: KafkaServer, topic: str) -> None:
     """A registry that starts on the same topic returns the same IDs for known schemas and new IDs for others."""
     with running(kafka, topic) as address:
         first = RegistryClient(Registry(address))
-        assert [first.register("a", DDL_SCHEMA.text), first.register("b", FENCE_SCHEMA.text)] == [
-            1,
-            2,
-        ]
+        number = first.register("a", DDL_SCHEMA.text)
+        assert first.register("b", FENCE_SCHEMA.text) == number + 1
     with running(kafka, topic) as address:
         second = RegistryClient(Registry(address))
-        assert second.register("b", FENCE_SCHEMA.text) == 2
-        assert second.register("c", DDL_SCHEMA.text) == 1
-        assert second.register("c", RESOLVED_SCHEMA.text) == 3
-        assert second.schema_by_id(1) == DDL_SCHEMA.text
+        assert second.register("b", FENCE_SCHEMA.text) == number + 1
+        assert second.register("c", DDL_SCHEMA.text) == number
+        assert second.register("c", RESOLVED_SCHEMA.text) == number + 2
+        assert second.schema_by_id(number) == DDL_SCHEMA.text
         with pytest.raises(Fatal, match="MR-6009"):
-            second.schema_by_id(4)
+            second.schema_by_id(number + 3)
         with pytest.raises(Fatal, match="MR-6021"):
             second.register("c", '{"type": "nothing"}')
 
@@ -226,36 +251,38 @@ def test_second_registry_on_a_topic_is_refused(kafka: KafkaServer, topic: str) -
     """The error names the first one, which keeps serving; two supervised registries would end each other in turn."""
     with running(kafka, topic) as address:
         client = RegistryClient(Registry(address))
-        assert client.register("a", DDL_SCHEMA.text) == 1
+        number = client.register("a", DDL_SCHEMA.text)
         refused = subprocess.run(
             command(kafka, topic), capture_output=True, text=True, timeout=180, check=False
         )
         assert (refused.returncode, refused.stdout) == (4, "")
         assert "MR-6025" in refused.stderr
         assert f"{socket.gethostname()}/{urlsplit(address).netloc}" in refused.stderr
-        assert client.register("b", FENCE_SCHEMA.text) == 2
+        assert client.register("b", FENCE_SCHEMA.text) == number + 1
 
 
 def test_take_over_replaces_the_registry_that_serves(kafka: KafkaServer, topic: str) -> None:
     """The former registry ends with MR-6023 at its next registration."""
     with started(kafka, topic) as (former_address, former):
         former_client = RegistryClient(Registry(former_address))
-        assert former_client.register("a", DDL_SCHEMA.text) == 1
+        number = former_client.register("a", DDL_SCHEMA.text)
         with started(kafka, topic, "--take-over") as (address, _):
             with pytest.raises(Retryable, match="MR-6023"):
                 former_client.register("b", FENCE_SCHEMA.text)
             _, errors = former.communicate(timeout=60)
             assert (former.returncode, "MR-6023" in errors) == (5, True)
-            assert RegistryClient(Registry(address)).register("c", RESOLVED_SCHEMA.text) == 2
+            client = RegistryClient(Registry(address))
+            assert client.register("c", RESOLVED_SCHEMA.text) == number + 1
 
 
 def test_registry_replaces_a_killed_one(kafka: KafkaServer, topic: str) -> None:
     """It starts without an operator's help as soon as the broker has expired the killed one's session."""
     with started(kafka, topic) as (address, killed):
-        assert RegistryClient(Registry(address)).register("a", DDL_SCHEMA.text) == 1
+        number = RegistryClient(Registry(address)).register("a", DDL_SCHEMA.text)
         killed.kill()
         with running(kafka, topic) as successor:
-            assert RegistryClient(Registry(successor)).register("b", FENCE_SCHEMA.text) == 2
+            client = RegistryClient(Registry(successor))
+            assert client.register("b", FENCE_SCHEMA.text) == number + 1
 
 
 def test_registry_topic_with_other_settings_is_refused(kafka: KafkaServer, topic: str) -> None:

@@ -8,6 +8,8 @@ from registry.catalog import Entry
 class MemoryStore:
     """Keeps entries in memory."""
 
+    first_id = 1
+
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
         self._entries = list(entries)
 

@@ -35,6 +35,8 @@ QUESTIONS = (
     "the log's end",
     "assign",
     "consume",
+    "describe_topics",
+    "the topic's id",
 )
 CLIENTS = {"AdminClient": (topic, reader), "Producer": (confluent_kafka,), "Consumer": (reader,)}
 
@@ -82,6 +84,8 @@ class Broker:
             ),
             "the log's end": SimpleNamespace(offset=END),
             "consume": [end],
+            "describe_topics": {TOPIC: SimpleNamespace(result=getattr(self, "the topic's id"))},
+            "the topic's id": SimpleNamespace(topic_id=None),
         }.get(question)
 
 

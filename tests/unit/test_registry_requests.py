@@ -33,6 +33,8 @@ PATHS = (
     "/schemas/ids/{}/subjects",
     "/schemas/ids/{}/versions",
     "/compatibility/subjects/{}/versions/{}",
+    "/apis/registry/v2/ids/{}/{}",
+    "/apis/registry/v3/ids/{}/{}/references",
     "/{}",
 )
 WORDS = st.one_of(
@@ -81,6 +83,7 @@ def asked(
     path: str,
     body: bytes,
     *,
+    query: str = "",
     headers: Mapping[str, str] = MappingProxyType({}),
     application: Any = _APPLICATION,
 ) -> tuple[int, bytes]:
@@ -100,13 +103,35 @@ def asked(
         "method": method,
         "path": path,
         "raw_path": path.encode(errors="replace"),
-        "query_string": b"",
+        "query_string": query.encode(),
         "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
         "root_path": "",
         "scheme": "http",
     }
     asyncio.run(application(scope, receive, send))
     return int(answer[0]["status"]), b"".join(part.get("body", b"") for part in answer[1:])
+
+
+def test_reading_clients_get_what_they_ask_for() -> None:
+    """Confluent's greatest ID and prefixes, a subject as a hint, and Apicurio's two paths in both versions."""
+    schema = json.loads(DDL_SCHEMA.text)
+    answers = {
+        ("/schemas/ids/1", "subject=shop-value"): {"schema": DDL_SCHEMA.text},
+        ("/schemas/ids/1", "fetchMaxId=true"): {"schema": DDL_SCHEMA.text, "maxId": 1},
+        ("/subjects", "subjectPrefix=topic"): ["topic-value"],
+        ("/subjects", "subjectPrefix=:*:topic"): ["topic-value"],
+        ("/subjects", "subjectPrefix=nosuch"): [],
+        ("/contexts", ""): ["."],
+        ("/apis/registry/v2/ids/globalIds/1", "dereference=false"): schema,
+        ("/apis/registry/v2/ids/globalIds/1/references", ""): [],
+        ("/apis/registry/v3/ids/contentIds/1", ""): schema,
+        ("/apis/registry/v3/ids/globalIds/1/references", "refType=OUTBOUND"): [],
+    }
+    for (path, query), expected in answers.items():
+        status, answer = asked("GET", path, b"", query=query)
+        assert (status, json.loads(answer)) == (200, expected), path
+    for path in ("globalIds/2", "globalIds/2/references", "contentHashes/1"):
+        assert asked("GET", f"/apis/registry/v2/ids/{path}", b"")[0] == 404
 
 
 @examples(60)
@@ -170,7 +195,7 @@ def test_pages_of_a_browser_register_no_schema(
     status, answer = asked("POST", "/subjects/x/versions", body, headers=headers, application=app)
     message = str(json.loads(answer).get("message", ""))
     assert (status == 200) == is_answered
-    assert service.subjects() == (["x"] if is_answered else [])
+    assert service.subjects({}) == (["x"] if is_answered else [])
     if not is_answered:
         assert status == 403
         assert ("--token" in message) == (

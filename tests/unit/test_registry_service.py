@@ -10,6 +10,7 @@ import pytest
 
 from millrace.errors import Fatal, Fenced, Retryable
 from registry.catalog import Catalog, Entry
+from registry.kafka import first_id_of
 from registry.server import listen
 from registry.service import Refusal, RegistryService
 from schemas.record.control import DDL_SCHEMA, FENCE_SCHEMA, RESOLVED_SCHEMA
@@ -173,6 +174,17 @@ def test_catalog_is_equal_after_any_restart() -> None:
             True,
         )
         assert catalog.next_entry("b", FENCE_SCHEMA.text) == (entries[2], False)
+
+
+def test_first_id_is_only_for_a_catalog_without_entries() -> None:
+    """One with entries continues after the greatest ID, so that no ID of an installation changes."""
+    entry, is_new = Catalog(first_id=70_001).next_entry("a", DDL_SCHEMA.text)
+    assert (entry.id, is_new) == (70_001, True)
+    older = Catalog([Entry("a", 1, 3, DDL_SCHEMA.text)], first_id=70_001)
+    assert older.next_entry("a", FENCE_SCHEMA.text)[0].id == 4
+    ids = {first_id_of(f"topic-{number}") for number in range(1000)}
+    assert (len(ids) > 980, min(ids) > 10_000, max(ids) < 2**31 - 10_000) == (True, True, True)
+    assert (first_id_of(""), first_id_of("a")) == (1, first_id_of("a"))
 
 
 @pytest.mark.parametrize(
