@@ -246,7 +246,7 @@ def _functions(service: RegistryService) -> list[tuple[str, str, _Function]]:
 
 
 def _apicurio_functions(service: RegistryService) -> list[tuple[str, str, _Function]]:
-    """What Apicurio's deserializers ask; the schemas have no references."""
+    """The paths of Apicurio's deserializers. The schemas have no references."""
     ids = [f"{APICURIO}/{version}/ids/{{kind}}/{{id}}" for version in ("v2", "v3")]
     return [
         *(("GET", path, lambda p, _b: _apicurio_schema(service, p)) for path in ids),

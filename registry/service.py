@@ -28,9 +28,8 @@ and what Apicurio's deserializers and converters ask, in their versions 2 and 3.
 Guarantees: a registration is answered after the store has it. Registrations that arrive while the store is busy are
 stored together, next: an append takes tens of milliseconds, however many there are. After an append with an unknown
 outcome, the store is read again before the next ID is assigned. After Fenced the store is not used again.
-
-A subject in a request for an ID is only a hint, as in Confluent's registry. Therefore each new store has a first ID of
-its own: a client that asks the registry of another installation gets 40403 and not another schema.
+A subject in a request for an ID is only a hint, as in Confluent's registry. Therefore each new store has another first
+ID: a client that asks the registry of another installation gets 40403 and not another schema.
 Not done here: deleting, references between schemas, other formats than Avro, compatibility rules, authentication.
 """
 
