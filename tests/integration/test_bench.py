@@ -19,7 +19,7 @@ from deploy.bench.comparison import compare_figures
 from deploy.bench.copy import LINES as LOAD_LINES
 from deploy.bench.copy import copy_figures
 from deploy.bench.figure import Size, run_groups
-from deploy.bench.run import APPLY, CAPTURE, COMPARE, LOAD
+from deploy.bench.run import APPLY, CAPTURE, COMPARE, LOAD, PUBLISH
 from deploy.servers import DatabaseServer, sql
 from millrace.errors import Fatal
 from schemas.gtid import Flavour
@@ -163,6 +163,23 @@ def test_every_capture_line_is_one_figure() -> None:
 
 
 @pytest.mark.chaos
+def test_every_publish_line_is_one_figure() -> None:
+    """Standard output has only JSON lines; every line is there once, and all but the costs alone have a peer."""
+    command = (sys.executable, "-m", "millrace", "bench", "--publish", "--rounds", "1")
+    done = subprocess.run(
+        (*command, "--scale", "0.02"), capture_output=True, text=True, timeout=2_000, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    figures = [json.loads(line) for line in done.stdout.splitlines()]
+    lines = [line for group in PUBLISH for line in group.lines]
+    assert sorted(figure["name"] for figure in figures) == sorted(lines)
+    for figure in figures:
+        assert list(figure) == ["name", "value", "unit", "peer", "peer_value", "ratio"]
+        assert figure["value"] > 0
+        assert (figure["peer"] is None) == (figure["name"] in {"publish.cpu", "publish.kernels"})
+
+
+@pytest.mark.chaos
 @pytest.mark.parametrize("flavour", FLAVOURS, ids=str)
 def test_relay_lines_have_the_servers_own_client_as_peer(flavour: Flavour) -> None:
     """Both copy the same binlog, with and without TLS; a copy of another size fails the run."""
@@ -205,6 +222,6 @@ def test_compare_lines_have_checksum_table_as_peer() -> None:
 
 def test_unknown_line_is_refused() -> None:
     """Before anything starts."""
-    for groups in (APPLY, CAPTURE, LOAD, COMPARE):
+    for groups in (APPLY, CAPTURE, LOAD, COMPARE, PUBLISH):
         with pytest.raises(Fatal, match=r"no such line: any\.fast"):
             run_groups(groups, Size(Flavour.MARIADB, only=["any.fast"]))

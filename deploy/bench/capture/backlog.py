@@ -38,6 +38,7 @@ class EndClock:
 
     def __init__(self, read_end: Callable[[], int]) -> None:
         self._read_end = read_end
+        self._is_known = True
         self.begin = self.end = self._first_end()
         self._began_s = time.monotonic()
         self._moves: list[tuple[float, int]] = []
@@ -53,10 +54,14 @@ class EndClock:
     def _ask(self) -> int | None:
         """The end; None if the broker does not answer or does not lead the partitions yet."""
         try:
-            return self._read_end()
+            end = self._read_end()
         except MillraceError as error:
-            say(f"  the end is not known: {error}")
+            if self._is_known:
+                say(f"  the end is not known: {error}")
+            self._is_known = False
             return None
+        self._is_known = True
+        return end
 
     def look(self) -> None:
         """Ask for the end once."""

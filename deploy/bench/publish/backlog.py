@@ -3,8 +3,9 @@
     publish.json            the peer is capture, which has published the same changes just before (``capture.bulk``)
     publish.debezium-json   the peer is Debezium, which reads the same changes from the binlog into JSON topics
     publish.cpu             CPU µs a record of the apply driver, its JVM and its Python workers, of publish.json
-    publish.cpu.where, .columns, .mask    the same with a condition that admits all rows, with half of the columns
-                            dropped, and with an HMAC of a VARCHAR(40) of each row; the peer is the same task without it
+    publish.cpu.where, .columns, .mask    the same with a condition on an integer that admits all rows, with half of the
+                            columns dropped, and with an HMAC of a VARCHAR(40) in both images; the peer is the same
+                            task without it
 
 Each round has a database for itself. All tasks are paused while the changes are written; then each works alone.
 """
@@ -123,8 +124,8 @@ def _view_tasks(key: Path) -> dict[str, tuple[BenchTask, BenchTask]]:
     whole = task("whole", {"from": plain}, {"from": orders})
     where = task(
         "where",
-        {"from": plain, "where": "a >= 0 AND id >= 0"},
-        {"from": orders, "where": "customer >= 0 AND state IN ('open', 'paid', 'shipped')"},
+        {"from": plain, "where": "a >= 0"},
+        {"from": orders, "where": "customer >= 0"},
     )
     columns = task(
         "columns",
