@@ -76,7 +76,8 @@ def _opened(order: PublishOrder) -> _Resident:
     source = order.definitions.last.source
     slot = Slot.open(SlotOrder(order.task, order.slot))
     try:
-        stream = TopicStream(source.brokers, source.topic)
+        # more records gather while this slot commits
+        stream = TopicStream(source.brokers, source.topic, gather_s=0.0)
     except BaseException as exc:
         slot.close()
         if isinstance(exc, MillraceError) and exc.code == "MR-3501":

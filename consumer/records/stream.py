@@ -1,8 +1,11 @@
-"""Reads the records of a set topic from an offset on, as arrays, for the process that applies them.
+"""Reads the records of a set topic from an offset on, as arrays, for the process that applies or publishes them.
 
 ``take`` returns what the broker has sent, up to a number of records and bytes. At the end of the topic it returns at
 once. librdkafka fetches ahead in its own thread, so the caller plans and applies in the meantime. Measured: 1.0 µs
 of CPU for a record of 400 bytes, against 11 µs through Spark's connector and Arrow.
+
+The broker reports the end only after a tenth of a second without a commit of capture, so under steady traffic never.
+The last record shows it, too: a resolved record that no other follows ends the last commit that was fetched.
 
 Read_committed; no group is joined and no offset is committed. Raises Retryable MR-5052 if the records at the offset
 can't be read, for example because retention removed them; a new start decides (``drivers.kafka.reader.first_offset``).
@@ -19,6 +22,7 @@ from consumer.records.rows import Values
 from drivers.kafka.access import KafkaAccess, Settings
 from drivers.kafka.reader import DriverMessage, TopicReader
 from millrace.errors import MillraceError, Retryable
+from schemas.record.framing import is_resolved
 
 CHUNK_RECORDS = 4096  # per call of the driver
 # more records that are on their way: a window of few rows costs as much as one of many
@@ -32,11 +36,12 @@ _SETTINGS: Settings = {
 
 
 class TopicStream:
-    """One reader of partition 0, positioned by ``seek``."""
+    """One reader of partition 0, positioned by ``seek``. ``gather_s``: how long it waits for more than one record."""
 
-    def __init__(self, brokers: KafkaAccess, topic: str) -> None:
+    def __init__(self, brokers: KafkaAccess, topic: str, *, gather_s: float = GATHER_S) -> None:
         self._place = f"topic {topic} at {brokers.bootstrap}"
         self._reader = TopicReader(brokers, topic, settings=_SETTINGS)
+        self._gather_s = gather_s
         self._position = -1  # after the last record that was taken here
         self.reached = -1  # after the last record, or the end that the broker reported after it
         self.taken = 0  # records
@@ -54,7 +59,7 @@ class TopicStream:
         offsets: list[int] = []
         messages, is_now = self._consume(1, wait_s)
         room_bytes, is_end = size.bytes, False
-        until_s = time.monotonic() + GATHER_S
+        until_s = time.monotonic() + self._gather_s
         while messages or is_now:
             is_end = is_now
             contents = [message.value() or b"" for message in messages]
@@ -67,8 +72,10 @@ class TopicStream:
             average = max((size.bytes - room_bytes) // max(len(values), 1), 1)
             wanted = min(left, CHUNK_RECORDS, max(room_bytes // average, 1))
             messages, is_now = self._consume(wanted, 0.0)
-            if not messages and not is_now:  # with a timeout it would wait for all of ``wanted``
-                messages, is_now = self._consume(1, max(until_s - time.monotonic(), 0.0))
+            if not messages and not is_now and (left_s := until_s - time.monotonic()) > 0:
+                messages, is_now = self._consume(1, left_s)  # it would wait for all of ``wanted``
+            if not messages and not is_now:
+                is_end = bool(values) and is_resolved(values[-1])
         if not values:
             return None
         self._position = offsets[-1] + 1

@@ -22,6 +22,9 @@ _CONTROL_STARTS = {
     for kind in RecordKind
     if kind is not RecordKind.ROW
 }
+_RESOLVED_START = next(
+    start for start, kind in _CONTROL_STARTS.items() if kind is RecordKind.RESOLVED
+)
 
 
 def frame(schema_id: int, body: bytes) -> bytes:
@@ -48,3 +51,8 @@ def peek_kind(value: bytes) -> RecordKind:
         "MR-6007",
         f"{len(value)} bytes starting with {value[:12].hex()} are not a record of Millrace",
     )
+
+
+def is_resolved(value: bytes) -> bool:
+    """Whether it is a resolved record, the last one of each Kafka transaction of capture."""
+    return value.startswith(_RESOLVED_START, HEADER_BYTES)

@@ -12,6 +12,7 @@ from consumer.records.stream import CHUNK_RECORDS, TopicStream
 from drivers.kafka import reader as reading
 from millrace.errors import Retryable
 from schemas.documents import Brokers
+from schemas.record.framing import frame
 
 LARGE = Size(1 << 20, 1 << 30)
 
@@ -104,6 +105,25 @@ def test_end_of_the_topic_is_reported_with_the_last_records(made: Made) -> None:
     after = reader.take(LARGE, wait_s=0.0)
     assert after is not None
     assert not after.is_end
+
+
+RESOLVED = frame(7, b"\x10resolved and its fields")
+
+
+def test_resolved_record_that_nothing_follows_is_the_end(made: Made) -> None:
+    """Under steady traffic the broker never reports an end: a new commit answers each request."""
+    reader, driver = made(*_records(1), *_records(2, content=RESOLVED), None, *_records(4))
+    taken = reader.take(LARGE, wait_s=0.0)
+    assert taken is not None
+    assert (list(taken.offsets), taken.is_end) == ([1, 2, 4], False), "more came meanwhile"
+    driver.waiting += [*_records(5), *_records(6, content=RESOLVED)]
+    taken = reader.take(LARGE, wait_s=0.0)
+    assert taken is not None
+    assert (list(taken.offsets), taken.is_end) == ([5, 6], True)
+    driver.waiting += [*_records(8), *_records(9, content=RESOLVED)]
+    full = reader.take(Size(2, 1 << 30), wait_s=0.0)
+    assert full is not None
+    assert not full.is_end, "more may wait"
 
 
 def test_end_alone_is_no_record(made: Made) -> None:
