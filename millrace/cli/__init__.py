@@ -74,6 +74,10 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
             "Show what documents will change; change it with --execute.",
         ),
         "export": Command("millrace.cli.documents.export", "Write all documents to files."),
+        "import": Command(
+            "millrace.cli.documents.moving",
+            "Turn the configuration of Debezium, Canal, Maxwell or DM into documents.",
+        ),
         "schema": Command(
             "millrace.cli.documents.schema", "Print the JSON Schema of set or task documents."
         ),

@@ -39,6 +39,7 @@ from zk.tree.store import Store
 DATABASE = "only_read"
 RELAY = "RELAY"  # stands for the relay directory
 FOLDER = "FOLDER"
+CONNECTOR = "CONNECTOR"
 TOPIC = "TOPIC"
 GTID = "GTID"
 # Arguments of each command that claims to change nothing, and its exit code in the state of the test.
@@ -54,6 +55,7 @@ READING: dict[str, tuple[str, int]] = {
     "task wait": (f"read-capture --gtid {GTID} --timeout 0.1", 0),
     "plan": (f"-f {FOLDER}", 0),
     "export": ("-", 0),
+    "import": (CONNECTOR, 0),
     "schema": ("set", 0),
     "status": ("--json", 0),
     "top": ("", 0),
@@ -253,6 +255,7 @@ def test_reading_commands_change_nothing(
         places = {
             RELAY: str(relay),
             FOLDER: str(documents),
+            CONNECTOR: shell.file("connector.class: MySqlConnector"),
             TOPIC: topic,
             GTID: source_set.primary.gtid_position(),
         }

@@ -8,6 +8,7 @@ import typer
 from millrace.cli.control import control
 from millrace.cli.documents.files import print_documents, write_documents
 from millrace.wording import counted
+from zk.tree.documents import plain_document
 from zk.tree.entries import UnreadableEntry
 
 
@@ -29,7 +30,7 @@ def export(
         entry = entries[key]
         if isinstance(entry, UnreadableEntry):
             raise entry.error
-        documents.append(entry.document)
+        documents.append(plain_document(entry.document))
     if folder == "-":
         print_documents(documents)
         return

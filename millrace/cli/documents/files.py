@@ -16,7 +16,6 @@ from millrace.cli.control import origin_of, text_from_file
 from millrace.errors import Fatal, MillraceError
 from millrace.wording import counted
 from schemas.documents import (
-    SetDocument,
     parse_set,
     parse_task,
     plains_from_yaml,
@@ -24,8 +23,9 @@ from schemas.documents import (
 )
 from schemas.documents.fields import PROBLEMS_MAX
 from zk.changes.changes import Problem, Wanted
-from zk.tree.documents import Document, DocumentKey, plain_document, set_key, task_key
+from zk.tree.documents import Document, DocumentKey, set_key, task_key
 
+Plain = dict[str, object]
 SUFFIXES = (".yaml", ".yml")
 
 
@@ -103,7 +103,7 @@ def _problem_line(problem: Problem) -> str:
     return f"  {problem.code} {where}{message}"
 
 
-def write_documents(folder: Path, documents: Iterable[Document]) -> int:
+def write_documents(folder: Path, plains: Iterable[Plain]) -> int:
     """Write each document to its own file: ``sets/NAME.yaml``, ``tasks/NAME.yaml``. Returns their number.
 
     The folder appears with all files or not at all. Fatal MR-4143 if it has files already, or can't be written.
@@ -115,12 +115,11 @@ def write_documents(folder: Path, documents: Iterable[Document]) -> int:
             raise Fatal("MR-4143", f"{folder} is not empty")
         folder.parent.mkdir(parents=True, exist_ok=True)
         partial = Path(mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-        for document in documents:
-            kind = partial / ("sets" if isinstance(document, SetDocument) else "tasks")
-            kind.mkdir(exist_ok=True)
-            (kind / f"{document.name}.yaml").write_text(
-                yaml_from_plain(plain_document(document)), encoding="utf-8"
-            )
+        for plain in plains:
+            kind = "task" if "task" in plain else "set"
+            (partial / f"{kind}s").mkdir(exist_ok=True)
+            path = partial / f"{kind}s" / f"{plain[kind]}.yaml"
+            path.write_text(yaml_from_plain(plain), encoding="utf-8")
             count += 1
         partial.chmod(0o777 & ~_umask())
         partial.rename(folder)
@@ -133,10 +132,10 @@ def write_documents(folder: Path, documents: Iterable[Document]) -> int:
     return count
 
 
-def print_documents(documents: Iterable[Document]) -> None:
+def print_documents(plains: Iterable[Plain]) -> None:
     """Print all documents as one stream."""
-    for document in documents:
-        sys.stdout.write("---\n" + yaml_from_plain(plain_document(document)))
+    for plain in plains:
+        sys.stdout.write("---\n" + yaml_from_plain(plain))
 
 
 def _files(folder: Path) -> Iterator[Path]:
