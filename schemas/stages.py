@@ -229,6 +229,10 @@ class Backlog:
     bytes: int | None = None
 
 
+# kept while a task does not run: then it comes nearer
+LossTime = Annotated[int, Wire(is_zero_null=True, is_added_later=True)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppliedCounts:
     """The work since the start of the run, of the turns that have ended.
@@ -256,6 +260,8 @@ class Applied:
                    statement waits in the topic. It grows with the clock while some wait and none is applied.
     ``waits_s``    how long records have waited since the mark moved; 0 if none waits
     ``commit_ms``  the source's commit of that row (Unix time); 0 before the first row
+    ``loss_at_ms`` when the topic may remove the record that the task must read next, if it reads nothing more (Unix
+                   time); 0: unknown, or never
     ``rates``      rows and statements of the topic, also those that the task skips
     ``eta_s``      the backlog at the current pace
     ``in_order``   tables that one lane applies, and why
@@ -269,6 +275,7 @@ class Applied:
     backlog: Backlog = field(default_factory=Backlog)
     rates: Annotated[Rates, Wire(key="rows_s")] = field(default_factory=Rates)
     eta_s: MaybeTenths = None
+    loss_at_ms: LossTime = 0
     counts: Annotated[AppliedCounts, Wire(is_inline=True)] = field(default_factory=AppliedCounts)
     in_order: str = ""
     consistency: str = ""
@@ -303,6 +310,7 @@ class Delivered:
     backlog and rates are those of the slot that is the furthest behind; compare ``Applied``.
 
     ``lag_s``       from the source's commit of the last row to the moment when a subscriber can see its record
+    ``loss_at_ms``  when the set topic may remove the record that the task must read next (Unix time); 0: unknown, never
     ``rates``       rows and statements of the set topic, also those that the view leaves out
     ``records``     in the output topics, since the task exists
     ``definition``  the number of the definition by which records are written, 1 for the first document; it holds from
@@ -316,6 +324,7 @@ class Delivered:
     rates: Annotated[Rates, Wire(key="rows_s")] = field(default_factory=Rates)
     record_rates: Annotated[Rates, Wire(key="records_s")] = field(default_factory=Rates)
     eta_s: MaybeTenths = None
+    loss_at_ms: LossTime = 0
     records: int = 0
     topics: int = 0
     definition: int = 1
@@ -341,6 +350,7 @@ class Delivered:
             rates=pace.rates,
             record_rates=record_rates,
             eta_s=pace.eta_s,
+            loss_at_ms=pace.loss_at_ms,
             records=sum(one.records for one in slots),
             topics=topics,
             definition=definition[0],

@@ -61,7 +61,10 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskView:
-    """One task for an operator to read. ``age_s`` is the age of the last report."""
+    """One task for an operator to read. ``age_s`` is the age of the last report.
+
+    ``time_to_loss_s``: until the topic may remove what a reader of it has not read; None: unknown, or never.
+    """
 
     name: str
     kind: str  # "capture", "apply", "publish", "relay"; "" of a task that can't be read
@@ -69,6 +72,15 @@ class TaskView:
     report: TaskReport
     assigned: str
     age_s: float
+    time_to_loss_s: float | None = None
+
+    @property
+    def is_late(self) -> bool:
+        """Whether a reader of a topic has not read all, or does not run."""
+        stage = self.report.applied or self.report.delivered
+        if stage is None:
+            return False
+        return self.report.state is not TaskState.RUNNING or bool(stage.backlog.rows)
 
     @property
     def is_fresh(self) -> bool:
@@ -147,9 +159,17 @@ def views(cluster: Cluster, *, now_ms: int | None = None) -> list[TaskView]:
                 report=report,
                 assigned=cluster.assigned.get(name, ""),
                 age_s=age_s,
+                time_to_loss_s=_time_to_loss_s(report, now_ms=now),
             )
         )
     return found
+
+
+def _time_to_loss_s(report: TaskReport, *, now_ms: int) -> float | None:
+    stage = report.applied or report.delivered
+    if stage is None or not stage.loss_at_ms:
+        return None
+    return max(stage.loss_at_ms - now_ms, 0) / 1000
 
 
 def views_of_set(cluster: Cluster, set_name: str) -> list[TaskView]:

@@ -27,6 +27,7 @@ from consumer.publish.warm_up import warm_publishing
 from consumer.spark.session import SparkDriver
 from consumer.target.progress import Mark
 from consumer.task.lag import End, Look, Pace
+from consumer.task.loss import TimeToLoss
 from consumer.task.publish_report import publish_report
 from consumer.task.publish_start import (
     Documents,
@@ -113,7 +114,7 @@ class PublishRun:
         self._calls: Calls[PublishOrder, Mark] = driver.publishing(task.name)
         self._reader = PlacesReader(order)
         self._places: tuple[SlotPlace, ...] = ()
-        self._pace, self._looked_s = Pace(), 0.0
+        self._pace, self._loss, self._looked_s = Pace(), TimeToLoss(topic), 0.0
         self._ended = threading.Event()
         self._failure: BaseException | None = None
         self._delivered = Meter()
@@ -169,7 +170,7 @@ class PublishRun:
         )
         records = sum(place.records for place in self._places)
         self._delivered.note(records, at_s=self._looked_s)
-        self._show(self._pace.saw(look))
+        self._show(self._loss.with_loss(self._pace.saw(look), look))
 
     def _show(self, pace: Applied) -> None:
         begins = self._definitions.begins

@@ -46,6 +46,7 @@ from consumer.target.streams import is_partial
 from consumer.task.companions import Beside
 from consumer.task.follow_topic import follow
 from consumer.task.lag import End, Look, Pace
+from consumer.task.loss import TimeToLoss
 from consumer.task.report import loading_report, running_report, waiting_report
 from consumer.task.start import applier_of, end_load, has_to_load, owner_of
 from consumer.topic.beginning import begin_at, topic_begin, waiting_for
@@ -53,7 +54,7 @@ from consumer.turn.driver import BatchApplier
 from consumer.turn.warm_up import warm
 from consumer.window.safe_mode import SafeMode
 from drivers.kafka.acls import Grants, apply_acls
-from drivers.kafka.reader import TopicIdentity
+from drivers.kafka.reader import Retention, TopicIdentity, TopicSample
 from drivers.kafka.wire import find_refusal
 from drivers.mysql.connection import Endpoint, MySqlSession, connect
 from drivers.mysql.primary import primary_member, renewed
@@ -213,6 +214,12 @@ class Identity(Protocol):
     def seq_before(self, end: int) -> int | None:
         """The ``seq`` of the last record before this end; None if it could not be read soon."""
 
+    def retention(self) -> Retention:
+        """How long the topic keeps records."""
+
+    def sample(self, start: int, stop: int) -> TopicSample | None:
+        """A sample of these offsets."""
+
     def close(self) -> None:
         """Release connections."""
 
@@ -274,7 +281,7 @@ class ApplyRun:
         self._report = report
         self._source = task.source
         self._incidents = partial(driver.tally.of, task.name)
-        self._topic = topic
+        self._topic, self._loss = topic, TimeToLoss(topic)
         self._busy = threading.Lock()  # held while a micro-batch is under way
         self._ended = False
         self._failure: BaseException | None = None
@@ -382,7 +389,7 @@ class ApplyRun:
         )
         counts, is_partial = self._applier.figures.counts, self._applier.is_partial
         applied = counts.rows + counts.ddl if is_partial else None
-        self._applied = self._pace.saw(look, applied=applied)
+        self._applied = self._loss.with_loss(self._pace.saw(look, applied=applied), look)
         self._progressed(read.mark)
 
     def _end_of_topic(self, *, is_busy: bool) -> int | None:

@@ -19,7 +19,7 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec  # type: ignore[attr-defined]
 
 from drivers.kafka.access import KafkaAccess, Settings, driver_log
 from drivers.kafka.errors import SILENCE, Errors, Kind
@@ -88,6 +88,22 @@ class Ends:
     low: int
     stable: int
     high: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How long a topic keeps records. -1: without a limit."""
+
+    ms: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSample:
+    """Some offsets of a topic. ``at_ms``: Kafka's time of the first record. Sizes are those before compression."""
+
+    at_ms: int
+    bytes_per_offset: float
 
 
 class TopicReader:
@@ -338,6 +354,29 @@ class TopicIdentity:
         except MillraceError:  # a reader of the records reports why they can't be read
             self.close()
         return None
+
+    def retention(self) -> Retention:
+        """The topic's settings. An account without the right DescribeConfigs gets MR-7010."""
+        resource = ConfigResource(ConfigResource.Type.TOPIC, self._topic)
+        config = self._ask(
+            f"asking for the settings of topic {self._topic}",
+            lambda admin: admin.describe_configs([resource], request_timeout=self._timeout_s)[
+                resource
+            ].result(),
+        )
+        if "delete" not in config["cleanup.policy"].value:
+            return Retention(-1, -1)
+        return Retention(int(config["retention.ms"].value), int(config["retention.bytes"].value))
+
+    def sample(self, start: int, stop: int) -> TopicSample | None:
+        """Of the offsets from ``start``, or the first that is kept, to ``stop``. Errors: those of a reader."""
+        with closing(TopicReader(self._brokers, self._topic, errors=self._errors)) as reader:
+            first = max(start, reader.ends().low)
+            records = reader.read(first, stop)
+        if not records:
+            return None
+        size = sum(len(record.value) + len(record.key or b"") for record in records)
+        return TopicSample(records[0].timestamp_ms, size / (stop - first))
 
     def close(self) -> None:
         reader, self._reader = self._reader, None

@@ -14,3 +14,12 @@ def judge_retention(subject: Subject, retention_ms: int, pause_s: float) -> Requ
             wanted=f"at least {pause_s / 3600:g} h (--pause-h)",
         )
     return subject.ok("records are kept", "forever" if kept_s < 0 else f"{kept_s / 3600:.1f} h")
+
+
+def judge_loss(subject: Subject, task: str, left_s: float, pause_s: float) -> Requirement:
+    """MR-4165 if retention is too short for a reader that is late. ``left_s``: until it removes what was not read."""
+    what, left = f"records that {task} has not read are kept", f"for {left_s / 3600:.1f} h more"
+    if left_s >= pause_s:
+        return subject.ok(what, left)
+    wanted = f"at least {pause_s / 3600:g} h (--pause-h)"
+    return subject.warn("MR-4165", what, found=left, wanted=wanted)

@@ -38,6 +38,7 @@ from millrace.checks.host import (
     judge_open_files,
 )
 from millrace.checks.requirement import Area, Level, Requirement, Subject
+from millrace.checks.retention import judge_loss
 from millrace.codes import PAGE
 from millrace.errors import Fatal, Retryable
 from millrace.pages import page_tables
@@ -244,6 +245,7 @@ CASES: tuple[tuple[str, Level, Callable[[], Iterable[Requirement]]], ...] = (
     ("MR-4164", Level.WARN, lambda: of_tables(table(key=False))),
     ("MR-4164", Level.WARN, lambda: of_tables(table(nullable=True))),
     ("MR-4165", Level.WARN, lambda: of_topic(retention_ms=3_600_000)),
+    ("MR-4165", Level.WARN, lambda: [judge_loss(SUBJECT, "t", PAUSE_S - 1, PAUSE_S)]),
     ("MR-4166", Level.WARN, lambda: [judge_row_size(SUBJECT, Tables(1, (), "shop.t", 2**30), 2**20)]),
     ("MR-4167", Level.FAIL, lambda: [judge_mode(SUBJECT, "READONLY")]),
     ("MR-4168", Level.WARN, lambda: [judge_compatibility(SUBJECT, "BACKWARD")]),
@@ -300,6 +302,7 @@ def test_every_condition_of_a_check_has_its_code(
         lambda: [judge_source_tables(SUBJECT, Tables(0))],
         of_topic,
         lambda: of_topic(retention_ms=300 * 3_600_000),
+        lambda: [judge_loss(SUBJECT, "t", PAUSE_S, PAUSE_S)],
         lambda: [judge_operations(SUBJECT, frozenset({"ALL"}))],
         lambda: judge_planned(SUBJECT, Refusing(), trial_config(TASK), pause_s=PAUSE_S),
         lambda: [judge_row_size(SUBJECT, Tables(0), 1)],

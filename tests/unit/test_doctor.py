@@ -21,8 +21,9 @@ from millrace.cli.doctor.doctor import lines_of
 from millrace.cli.doctor.troubles import LOSS_S, open_doors, troubles_of
 from millrace.errors import Fatal
 from schemas.documents import TaskKind
+from schemas.stages import Backlog
 from schemas.status import TaskReport, TaskState
-from tests.kit.control.reports import FULL_CAPTURE
+from tests.kit.control.reports import DELIVERED, FULL_CAPTURE, FULL_PUBLISH
 from zk.client.access import Access
 from zk.view import Cluster, TaskView
 
@@ -91,6 +92,26 @@ def test_healthy_cluster_has_no_trouble() -> None:
         assert _ranks(report, KAFKA.ok("settings", "as wanted")) == []
     (last,) = list(lines_of("default", [], [], []))[1:]
     assert last == "nothing to fix"
+
+
+@pytest.mark.parametrize(
+    ("state", "rows", "ranks"),
+    [
+        (TaskState.RUNNING, 5, [0]),
+        (TaskState.RUNNING, 0, []),
+        (TaskState.PAUSED, 0, [0]),
+        (TaskState.DEGRADED, 5, [0, 5]),
+    ],
+)
+def test_late_reader_beside_a_short_retention_comes_first(
+    state: TaskState, rows: int, ranks: list[int]
+) -> None:
+    """A task that has read all loses nothing, however short the topic keeps its records."""
+    delivered = replace(DELIVERED, backlog=Backlog(rows=rows))
+    view = _view("p", replace(FULL_PUBLISH, state=state, delivered=delivered), "publish")
+    found = troubles_of(CLUSTER, [replace(view, time_to_loss_s=LOSS_S - 1)], [])
+    assert [trouble.rank for trouble in found] == ranks
+    assert troubles_of(CLUSTER, [replace(view, time_to_loss_s=LOSS_S)], []) == found[1:]
 
 
 def test_failed_requirement_that_a_task_reports_is_listed_once() -> None:

@@ -103,6 +103,7 @@ def _add_applied(found: Exposition, task: str, stage: Applied) -> None:
     found.add("millrace_applied_ddl_total", counts.ddl, task)
     found.add("millrace_applied_left_out_total", counts.left_out, task)
     found.add("millrace_applied_turns_total", counts.turns, task)
+    _add_loss(found, task, stage)
     incidents = counts.incidents
     for errno, count in incidents.retries.items():
         found.add("millrace_apply_retries_total", count, task, errno)
@@ -116,11 +117,17 @@ def _add_delivered(found: Exposition, task: str, stage: Delivered) -> None:
     found.add("millrace_deliver_waits_seconds", stage.waits_s, task)
     found.add("millrace_deliver_backlog_records", stage.backlog.records, task)
     found.add("millrace_deliver_backlog_rows", stage.backlog.rows, task)
+    _add_loss(found, task, stage)
     found.add("millrace_delivered_records_total", stage.records, task)
     found.add("millrace_delivered_topics", stage.topics, task)
     found.add("millrace_delivered_definition", stage.definition, task)
     for place in stage.slots:
         found.add("millrace_slot_seq", place.seq, task, str(place.slot))
+
+
+def _add_loss(found: Exposition, task: str, stage: Applied | Delivered) -> None:
+    at_s = stage.loss_at_ms / 1000 if stage.loss_at_ms else None
+    found.add("millrace_topic_loss_timestamp_seconds", at_s, task)
 
 
 def _add_loaded(found: Exposition, task: str, stage: Loaded) -> None:

@@ -24,6 +24,7 @@ from millrace.checks.requirement import (
     exit_code,
     without_ignored,
 )
+from millrace.checks.retention import judge_loss
 from millrace.checks.text import as_lines, as_plain
 from millrace.cli.check.scope import Scope, parse_files, scope_of, stored_documents
 from millrace.cli.control import print_json
@@ -190,6 +191,9 @@ def _task_checks(scope: Scope, pause_s: float) -> Iterator[Check]:
 
             find = functools.partial(check_readable, task, creator=_creator(scope, task))
             yield Check(topic, find, "can be read", names_of(task))
+            if (left_s := scope.known.losses.get(task.name)) is not None:
+                find = functools.partial(_check_loss, topic, task.name, left_s, pause_s)
+                yield Check(topic, find, "records are kept", names_of(task))
         if isinstance(task, ApplyTask):
             yield from _rows_checks(scope, task)
         if isinstance(task, PublishTask):
@@ -203,6 +207,10 @@ def _task_checks(scope: Scope, pause_s: float) -> Iterator[Check]:
         document = scope.known.sets.get(task.set_name)
         if document is not None:
             yield Check(topic, functools.partial(_check_rows, task, document), "widest row")
+
+
+def _check_loss(topic: Subject, task: str, left_s: float, pause_s: float) -> Iterator[Requirement]:
+    yield judge_loss(topic, task, left_s, pause_s)
 
 
 def _publish_checks(scope: Scope, task: PublishTask, pause_s: float) -> Iterator[Check]:

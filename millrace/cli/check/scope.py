@@ -26,16 +26,21 @@ from schemas.gtid import Flavour
 from zk.ensemble import Ensemble
 from zk.tree.entries import SetEntry, TaskEntry
 from zk.tree.store import Store
+from zk.view import read_cluster, views
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """All documents that are known. ``positions``: by set, where each of its capture tasks continues."""
+    """All documents that are known. ``positions``: by set, where each of its capture tasks continues.
+
+    ``losses``: by task that is late, the time in seconds until its topic may remove what it has not read.
+    """
 
     sets: Mapping[str, SetDocument] = field(default_factory=dict)
     tasks: Mapping[str, TaskDocument] = field(default_factory=dict)
     positions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     directives: Mapping[str, Directives] = field(default_factory=dict)
+    losses: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +164,11 @@ def read_known(ensemble: Ensemble, *, connect_timeout_s: float) -> Known:
             tasks,
             {name: store.positions_of(name) for name in sets},
             {name: _directives(store, name) for name in sets},
+            {
+                view.name: view.time_to_loss_s
+                for view in views(read_cluster(session, ensemble.tree))
+                if view.time_to_loss_s is not None and view.is_late
+            },
         )
 
 

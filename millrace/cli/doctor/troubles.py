@@ -1,7 +1,8 @@
 """The troubles of a cluster in the order in which to fix them, from its tasks and its requirements. Pure.
 
     rank   trouble
-    0      changes may soon be lost: the source purges binlog that is not received yet
+    0      changes may soon be lost: the source purges binlog that is not received yet, or a topic removes records that
+           a task has not read
     1      nothing can work: ZooKeeper, no scheduler, no worker of a kind that a task needs
     2      a task that waits for an operator
     3      a task that does not move
@@ -101,6 +102,15 @@ def _of_task(view: TaskView) -> Iterator[Trouble]:
                 fix="Keep binlogs for longer on the source, and find out why the relay is late:"
                 " `millrace relay status SET`.",
             )
+    left_s = view.time_to_loss_s
+    if left_s is not None and left_s < LOSS_S and view.is_late:
+        yield Trouble(
+            rank=0,
+            subject=subject,
+            what=f"in {duration(left_s)} the topic {report.topic} may remove what the task has not read",
+            fix="Raise retention.ms (and retention.bytes) of the topic, and find out why the task is late:"
+            f" `millrace status {view.name}`.",
+        )
     if (rank := _RANKS.get(report.state)) is not None:
         yield Trouble(rank=rank, subject=subject, what=report.why, code=report.code, fix=report.fix)
     elif report.code:  # a warning of a running task

@@ -39,6 +39,7 @@ def detail_of(view: TaskView, *, width: int) -> list[str]:
         *(_snapshot(report.snapshot) if report.snapshot is not None else ()),
         *(_applied(report, report.applied) if report.applied is not None else ()),
         *(_delivered(report, report.delivered) if report.delivered is not None else ()),
+        *_loss(view),
         *(_compared(report.compared) if report.compared is not None else ()),
     ]
 
@@ -152,6 +153,12 @@ def _delivered(report: TaskReport, stage: Delivered) -> Iterator[str]:
             f"  slot      {place.slot}: seq {place.seq:,}, offset {place.offset:,},"
             f" {counted(place.records, 'record')}"
         )
+
+
+def _loss(view: TaskView) -> Iterator[str]:
+    if view.time_to_loss_s is not None:
+        what = "what the task has not read when the topic's retention removes it"
+        yield f"  to loss   {duration(view.time_to_loss_s)}: {what}"
 
 
 def _compared(stage: Compared) -> Iterator[str]:

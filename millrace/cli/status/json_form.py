@@ -37,22 +37,24 @@ def task_as_plain(view: TaskView) -> dict[str, object]:
     for key in ("format", *_STAGES):
         plain.pop(key)
     head = {"task": view.name, "kind": view.kind, "route": view.route, "assigned": view.assigned}
-    return {**head, **plain, "age_s": round(view.age_s, 1), **_stages(view.kind, report)}
+    return {**head, **plain, "age_s": round(view.age_s, 1), **_stages(view, report)}
 
 
-def _stages(kind: str, report: TaskReport) -> dict[str, object]:
+def _stages(view: TaskView, report: TaskReport) -> dict[str, object]:
+    kind, left_s = view.kind, view.time_to_loss_s
     position = {"seq": report.seq, "gtid_set": report.gtid_set}
+    loss = {"time_to_loss_s": None if left_s is None else round(left_s, 1)}
     if kind == TaskKind.APPLY.value:
         # the mark moves when all lanes have applied their rows
         consistent = {"consistent_gtid": report.gtid_set}
         return {
             **consistent,
-            "applied": {**position, **consistent, **to_plain(report.applied or Applied())},
+            "applied": {**position, **consistent, **to_plain(report.applied or Applied()), **loss},
             "loaded": report.loaded and to_plain(report.loaded),
             "compared": report.compared and to_plain(report.compared),
         }
     if kind == TaskKind.PUBLISH.value:
-        return {"delivered": {**position, **to_plain(report.delivered or Delivered())}}
+        return {"delivered": {**position, **to_plain(report.delivered or Delivered()), **loss}}
     captured = to_plain(report.captured) if report.captured is not None else {}
     stages: dict[str, object] = {
         "source": captured.get("source"),

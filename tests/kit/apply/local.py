@@ -27,6 +27,7 @@ from consumer.write.incidents import Tally
 from consumer.write.lanes import Done, Work
 from consumer.write.target_transaction import BEFORE_LANE_COMMIT
 from deploy.servers import DatabaseServer
+from drivers.kafka.reader import Retention, TopicSample
 from drivers.mysql.catalog import Inventory
 from drivers.mysql.connection import Endpoint, connect
 from millrace import faults
@@ -92,6 +93,14 @@ class KnownTopic:
     def seq_before(self, end: int) -> int | None:
         """Every offset has a row."""
         return end - 1
+
+    def retention(self) -> Retention:
+        """It keeps all."""
+        return Retention(-1, -1)
+
+    def sample(self, start: int, stop: int) -> TopicSample | None:
+        """None is read."""
+        return None
 
     def close(self) -> None:
         """Nothing to release."""

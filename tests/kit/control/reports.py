@@ -120,6 +120,7 @@ DELIVERED = Delivered(
     rates=Rates(4321.0, 100.0),
     record_rates=Rates(5000.0, 120.0),
     eta_s=3.5,
+    loss_at_ms=1_764_000_100_000,
     records=2_000_000,
     topics=12,
     definition=3,

@@ -1,0 +1,109 @@
+"""Time to loss: how long until retention may remove the record of the set topic that a task must read next.
+
+    no record waits      as long as the topic keeps records: if the task stopped now
+    records wait         the same, less the age of the first of them
+    with retention.bytes also until the topic has grown by what it may, at its pace of the last minute
+
+Kafka removes whole segments, by their newest record, so the time is never too long. It is unknown while the account may
+not see the topic's settings (DescribeConfigs), and without a limit there is none.
+
+``TimeToLoss`` asks the brokers once a minute, in the thread that looks. A failure leaves the time unknown until then.
+"""
+
+import time
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from consumer.task.lag import Look
+from drivers.kafka.reader import Retention, TopicSample
+from millrace.errors import MillraceError
+from millrace.log import get_logger
+from millrace.metrics.rates import LONG_S, Meter
+from schemas.stages import Applied
+
+ASK_S = 60.0
+SAMPLE_OFFSETS = 50
+
+_log = get_logger("retention")
+
+
+class KeptTopic(Protocol):
+    """Implemented by ``TopicIdentity``."""
+
+    def retention(self) -> Retention:
+        """The topic's settings."""
+
+    def sample(self, start: int, stop: int) -> TopicSample | None:
+        """A sample of these offsets; None without records."""
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """``waiting_bytes``: after the place of the task. ``bytes_s``: how fast the topic grows; None: unknown."""
+
+    waiting_bytes: float = 0.0
+    bytes_s: float | None = None
+
+
+def time_to_loss_s(retention: Retention, *, age_s: float, growth: Growth) -> float | None:
+    """The time; None if it is unknown, or if the topic keeps its records without a limit.
+
+    ``age_s``: of the first record that waits; 0 if none does.
+    """
+    times = []
+    if retention.ms >= 0:
+        times.append(max(retention.ms / 1000 - age_s, 0.0))
+    if retention.bytes >= 0:
+        left = max(retention.bytes - growth.waiting_bytes, 0.0)
+        if not left:
+            times.append(0.0)
+        elif growth.bytes_s:
+            times.append(left / growth.bytes_s)
+    return min(times, default=None)
+
+
+@dataclass(slots=True)
+class TimeToLoss:
+    """Follows one task on its topic. For one thread."""
+
+    topic: KeptTopic
+    _retention: Retention | None = None
+    _sample: TopicSample | None = None
+    _asked_at_s: float = float("-inf")
+    _ends: Meter = field(default_factory=Meter)
+    _loss_at_ms: int = 0
+
+    def with_loss(self, pace: Applied, look: Look) -> Applied:
+        """The pace with the time after which the task may miss a record."""
+        if look.end is not None:
+            end, waiting = look.end.offset, pace.backlog.records or 0
+            self._ends.note(end, at_s=look.at_s)
+            if look.at_s - self._asked_at_s >= ASK_S:
+                self._asked_at_s = look.at_s
+                start = max(look.mark.next_offset, look.read_to, 0)
+                self._ask(start if waiting else max(end - SAMPLE_OFFSETS, 0), end)
+            self._loss_at_ms = self._time(waiting)
+        return replace(pace, loss_at_ms=self._loss_at_ms)
+
+    def _time(self, waiting: int) -> int:
+        """In Unix time; 0: unknown, or never."""
+        retention, sample = self._retention, self._sample
+        now_ms = time.time_ns() // 1_000_000
+        if retention is None or (waiting and sample is None):
+            return 0
+        age_s, growth = 0.0, Growth()
+        if sample is not None:
+            offsets_s = self._ends.over(LONG_S)
+            bytes_s = None if offsets_s is None else offsets_s * sample.bytes_per_offset
+            growth = Growth(waiting * sample.bytes_per_offset, bytes_s)
+            age_s = max(now_ms - sample.at_ms, 0) / 1000 if waiting else 0.0
+        left_s = time_to_loss_s(retention, age_s=age_s, growth=growth)
+        return 0 if left_s is None else now_ms + round(left_s * 1000)
+
+    def _ask(self, start: int, end: int) -> None:
+        try:
+            self._retention = self.topic.retention()
+            self._sample = self.topic.sample(start, min(start + SAMPLE_OFFSETS, end))
+        except MillraceError as error:  # the run itself reports what stops it
+            self._retention = self._sample = None
+            _log.info("the time to loss is not known", error=error)
