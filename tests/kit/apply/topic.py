@@ -50,7 +50,8 @@ _topics = count(1)
 class RecordStream:
     """The values of a topic in order; ``epoch`` is the epoch of its ``resolved`` records.
 
-    ``last_number`` is the number of the last GTID, ``ends`` the seq after each source transaction.
+    ``last_number`` is the number of the last GTID, ``ends`` the seq after each source transaction. ``file``: of rows,
+    for those of a snapshot its id.
     """
 
     flavour: Flavour = Flavour.MYSQL
@@ -58,6 +59,7 @@ class RecordStream:
     epoch: int = 1
     values: list[bytes] = field(default_factory=list)
     last_number: int = 0
+    file: str = "bin.000001"
     ends: list[int] = field(default_factory=list)
     _last_row: int | None = None  # of the current source transaction
     _ids: dict[str, int] = field(default_factory=dict)
@@ -163,7 +165,7 @@ class RecordStream:
         return Progress(parse_gtid_set(self.flavour, self.gtid_set), None, self.seq)
 
     def _source(self, database: str, table: str, flags: int) -> RecordSource:
-        place = EventPlace(COMMIT_MS, 1, self.gtid, "bin.000001", 4 + self.seq, flags)
+        place = EventPlace(COMMIT_MS, 1, self.gtid, self.file, 4 + self.seq, flags)
         return RecordSource(
             Origin(self.flavour, "capture", SET), database, table, place, 0, self.seq
         )
