@@ -3,6 +3,8 @@
 table_format     what a publish task needs of a format for one table
 formats          the formats by their names
 json_format      debezium-json and json
+flat_format      maxwell-json and canal-json
+flat_columns     the form and the type of each column in them
 json_object      the columns of a view as members of JSON objects
 columns          the form and the type of each column
 connect_schema   the schemas that Kafka Connect's JSON carries

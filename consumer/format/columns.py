@@ -52,12 +52,16 @@ _POINT_EXTENT = 1
 
 @dataclass(frozen=True, slots=True)
 class ValueForm:
-    """``epoch``: the text for a date that no calendar has. ``schema``: the Connect schema without ``optional``."""
+    """``epoch``: the text for a date that no calendar has. ``schema``: the Connect schema without ``optional``.
+
+    ``labels``: the table of ``kernel.json_labels``, for the forms that have one.
+    """
 
     form: int
     schema: "dict[str, Json]" = field(default_factory=dict)
     parameter: int = 0
     epoch: str = ""
+    labels: bytes = b""
 
 
 def form_of(column: Column, options: FormatOptions) -> ValueForm:

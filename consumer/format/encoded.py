@@ -27,11 +27,15 @@ __all__ = [
     "LINE_WIDTH",
     "PART",
     "RECORD",
+    "RECORDS_OF_A_CHANGE_MAX",
     "SEQ",
     "VALUE_END",
     "VALUE_START",
     "Encoded",
 ]
+
+
+RECORDS_OF_A_CHANGE_MAX = 3  # a change of the key: delete, tombstone, create
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,11 @@ has), MR-6532 (a DECIMAL with more than 38 digits), MR-6533 (the format needs a 
 first three.
 """
 
+from consumer.format.flat_format import make_flat_format
 from consumer.format.json_format import make_json_format
 from consumer.format.table_format import FormatNames, TableFormat
 from schemas.record.row_layout import RowLayout
-from schemas.view.format_options import FormatOptions
+from schemas.view.format_options import FormatName, FormatOptions
 from schemas.view.table_view import TableView
 
 
@@ -16,4 +17,6 @@ def make_format(
     options: FormatOptions, view: TableView, layout: RowLayout, names: FormatNames
 ) -> TableFormat:
     """The records of a table in a view; Fatal MR-6532, MR-6533."""
+    if options.name in (FormatName.MAXWELL_JSON, FormatName.CANAL_JSON):
+        return make_flat_format(options, view, layout)
     return make_json_format(options, view, layout, names)

@@ -10,13 +10,15 @@ import numpy as np
 
 from consumer.format import connect_schema
 from consumer.format.connect_schema import ordered, schema_text
-from consumer.format.encoded import LINE_WIDTH, Encoded
+from consumer.format.encoded import LINE_WIDTH, RECORDS_OF_A_CHANGE_MAX, Encoded
 from consumer.format.json_object import (
     FixedTexts,
     FormatColumn,
     check_columns,
     format_columns,
     quoted,
+    refuse_value,
+    text_bytes,
 )
 from consumer.format.table_format import ALL_PARTITIONS, FormatNames
 from consumer.format.undecodable import Undecoded, decoded, undecoded
@@ -26,13 +28,10 @@ from consumer.kernel.compiled import Bytes
 from consumer.kernel.record_parts import KEY_TAIL, measure
 from consumer.records.numbers import Ints
 from consumer.records.rows import Rows
-from consumer.view.changes import RECORD, Changes
-from millrace.errors import Fatal
+from consumer.view.changes import Changes
 from schemas.record.row_layout import RowLayout
 from schemas.view.format_options import FormatName, FormatOptions
 from schemas.view.table_view import TableView
-
-RECORDS_OF_A_CHANGE_MAX = 3  # a change of the key: delete, tombstone, create
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +88,7 @@ class JsonFormat:
             lines,
         )
         if status != json_values.OK:
-            self._stop(rows, changes, int(count), int(status))
+            refuse_value(self.table, rows, changes, int(count), int(status))
         return Encoded(out[:length], lines[:count])
 
     def event_counts(self, rows: Rows, changes: Changes) -> Ints:
@@ -113,13 +112,6 @@ class JsonFormat:
         arrays = self.arrays
         args = (changes.cells, changes.lines, self.width, len(arrays.keys))
         return int(measure(*args, arrays.fixed_bytes, rows.values.offsets)) + 1
-
-    def _stop(self, rows: Rows, changes: Changes, number: int, status: int) -> None:
-        gtid = rows.gtid(int(changes.lines[number, RECORD]))
-        where = f"a row of {self.table} in the source transaction {gtid}"
-        if status == json_values.NO_DATE:
-            raise Fatal("MR-6531", f"{where} has a date that no calendar has")
-        raise Fatal("MR-6530", f"{where} has a text that is not valid in its character set")
 
 
 def make_json_format(
@@ -147,12 +139,9 @@ def make_json_format(
     settings[kernel.IS_ENVELOPE] = options.name is FormatName.DEBEZIUM_JSON
     settings[kernel.HAS_TOMBSTONES] = options.tombstones
     # the names and constants of an image are in both
-    names_bytes = [
-        2 * int((lines[:, json_values.TEXT_END] - lines[:, json_values.TEXT]).sum())
-        for lines in (row, keys)
-    ]
     fixed_bytes = (
-        sum(names_bytes)
+        2 * text_bytes(row)
+        + 2 * text_bytes(keys)
         + sum(len(text.encode()) for text in pieces.values())
         + len(row_tail.encode())
     )

@@ -18,7 +18,7 @@ from consumer.view.changes import AFTER, BEFORE, RECORD, Changes
 from schemas.record.row_layout import RowLayout
 from schemas.table.charset import UNICODE_CODECS
 from schemas.table.structure import LABELLED_CODES, ColumnType, TypeCode
-from schemas.view.format_options import FormatOptions, Undecodable
+from schemas.view.format_options import FormatName, FormatOptions, Undecodable
 from schemas.view.table_view import TableView
 
 REPLACEMENT = "\ufffd"
@@ -34,15 +34,16 @@ class Undecoded:
 
 
 def undecoded(options: FormatOptions, view: TableView, layout: RowLayout) -> tuple[Undecoded, ...]:
-    """The columns of a view whose values may have no text."""
+    """The columns of a view whose values may have no text. Canal's labels need none: they are numbers."""
     columns = layout.table.columns
+    has_labels = options.name is not FormatName.CANAL_JSON
     return tuple(
         Undecoded(column.source, columns[column.source].type, options.undecodable)
         for column in view.columns
         if column.source >= 0
         and (
             columns[column.source].type.is_text
-            or columns[column.source].type.code in LABELLED_CODES
+            or (has_labels and columns[column.source].type.code in LABELLED_CODES)
         )
     )
 

@@ -1,4 +1,4 @@
-r"""Writes JSON strings: text, base64, hexadecimal digits, documents of MySQL's JSON.
+r"""Writes JSON strings: text, base64, hexadecimal digits, Latin-1, documents of MySQL's JSON.
 
 Each function returns the position after the string. Escaped are ``"``, ``\`` and control characters, as Jackson does:
 ``\b \t \n \f \r``, the others as ``\u001F``. All other UTF-8 passes as it is.
@@ -26,10 +26,13 @@ _LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 BASE64 = np.frombuffer(_LETTERS + b"+/", np.uint8)
 BASE64_URL_SAFE = np.frombuffer(_LETTERS + b"-_", np.uint8)
 
+_NULL = np.frombuffer(b"null", np.uint8)
+
 BLOCK = 16  # copied at once
 _BLOCK = np.uint64(BLOCK)
 _SHORT = 64
 _NUMBERED, _EQUALS, _ZERO = 117, 61, 48
+_FIRST_OF_TWO = 0x80  # from here on, UTF-8 has several bytes
 _FIRST_PLAIN = np.uint8(SPACE)
 _QUOTE, _BACKSLASH = np.uint8(QUOTE), np.uint8(BACKSLASH)
 
@@ -191,3 +194,41 @@ def put_hex(out: Bytes, at: int, data: Bytes, start: int, end: int) -> int:
         at += 2
     out[at] = QUOTE
     return at + 1
+
+
+@compiled_plain
+def put_latin1(out: Bytes, at: int, data: Bytes, start: int, end: int) -> int:
+    """Write bytes as a string in which each is the character of Latin-1 with its number."""
+    out[at] = QUOTE
+    at += 1
+    for place in range(start, end):
+        byte = data[place]
+        if byte < _FIRST_OF_TWO:
+            at = _put_character(out, at, byte)
+        else:
+            out[at] = 0xC0 | byte >> 6
+            out[at + 1] = 0x80 | byte & 0x3F
+            at += 2
+    out[at] = QUOTE
+    return at + 1
+
+
+@compiled_plain
+def put_raw_document(out: Bytes, at: int, data: Bytes, start: int, end: int) -> int:
+    """Write a document of MySQL's JSON as it is, without blanks outside strings; an empty one is null."""
+    if start == end:
+        return put_bytes(out, at, _NULL, 0, len(_NULL))
+    is_inside, is_escaped = False, False
+    for place in range(start, end):
+        byte = data[place]
+        if is_escaped:
+            is_escaped = False
+        elif byte == BACKSLASH:
+            is_escaped = is_inside
+        elif byte == QUOTE:
+            is_inside = not is_inside
+        elif byte == SPACE and not is_inside:
+            continue
+        out[at] = byte
+        at += 1
+    return at

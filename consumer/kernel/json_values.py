@@ -4,9 +4,10 @@ A column is a line of ``columns``: ``cell form parameter fallback text text_end 
 
     cell        its place in an image
     parameter   DECIMAL: scale; DATETIME, TIME: microseconds in a unit, or below 0 units in a microsecond; binary: 1 for
-                base64 in URLs
+                base64 in URLs; an integer in a string: the zeros of 0
     fallback    for a date that no calendar has, or that the form can't hold: null, the text ``epoch`` to ``epoch_end``,
                 its own text, or stop
+    epoch       ENUM_NUMBER, SET_BITS: the table of labels, see ``json_labels``
     text        what is before the value in ``fixed``: a comma, the name and a colon, constants of the view
 
 A status other than ``OK`` means that the value has no form: the options say to stop.
@@ -22,8 +23,9 @@ from consumer.kernel.digits import (
     put_number,
     put_signed,
     read_short,
-    stored_bits,
 )
+from consumer.kernel.json_doubles import put_double, put_floating
+from consumer.kernel.json_labels import label_number, put_label_array, set_bits
 from consumer.kernel.json_text import (
     BASE64,
     BASE64_URL_SAFE,
@@ -31,12 +33,21 @@ from consumer.kernel.json_text import (
     put_bytes,
     put_document,
     put_hex,
+    put_latin1,
     put_plain,
+    put_raw_document,
     put_string,
 )
-from consumer.kernel.walk import BYTES, DOUBLE, NULL, read_long
-from millrace.characters import CLOSING_BRACE, CLOSING_BRACKET, COMMA, MINUS, POINT, QUOTE, ZERO
-from millrace.doubles import shortest, shortest_float
+from consumer.kernel.json_wkt import put_wkt
+from consumer.kernel.walk import BYTES, DOUBLE, INT, NULL, read_long
+from millrace.characters import (
+    CLOSING_BRACE,
+    CLOSING_BRACKET,
+    COMMA,
+    OPENING_BRACKET,
+    QUOTE,
+    ZERO,
+)
 
 CELL, FORM, PARAMETER, FALLBACK, TEXT, TEXT_END, EPOCH, EPOCH_END = range(8)
 COLUMN_WIDTH = 8
@@ -46,6 +57,11 @@ INTEGER, TEXT_FORM, FLOATING, DECIMAL_NUMBER, DECIMAL_STRING, DECIMAL_BYTES = 0,
 DECIMAL_DOUBLE, UNSIGNED_AS_SIGNED, BOOLEAN, BITS, BITS_NUMBER, BINARY = 6, 7, 8, 9, 10, 11
 BINARY_HEX, DOCUMENT, COMPACT_DOCUMENT, PLAIN = 12, 13, 14, 26
 TIME_OF_DAY = 27  # milliseconds
+# of Maxwell: a SET as an array, JSON as it is, a geometry as WKT
+LABELS, RAW_DOCUMENT, WKT = 28, 29, 30
+# of Canal: strings; a label as its number or bits, bytes as the characters of Latin-1
+INTEGER_STRING, FLOATING_STRING, BITS_STRING = 31, 32, 33
+ENUM_NUMBER, SET_BITS, LATIN1 = 34, 35, 36
 DATE_DAYS, DATE_ISO, DATE_PLAIN = 15, 16, 17
 TIME_UNITS, TIME_ISO = 18, 19
 DATETIME_UNITS, DATETIME_ISO, ZONED = 20, 21, 22
@@ -59,9 +75,7 @@ OK, UNDECODABLE, NO_DATE = 0, 1, 2
 
 VALUE_BYTES_MAX = 100  # DECIMAL(65) in quotes, a point's two doubles beside its bytes
 
-_E, _OPENING_BRACKET = 69, 91
 _N, _U, _L = 110, 117, 108
-_SCALE_MAX_PLAIN, _SCALE_MIN_PLAIN = 7, -3  # Java prints 1.0E7 and 9.99E-4 with an exponent
 _POINT_BYTES = 21
 _BIT_BYTES_MAX, _BITS_TEXT_BYTES_MAX = 8, 16
 _MS, _INT32_MAX = 1000, 2**31 - 1
@@ -83,67 +97,6 @@ def put_null(out: Bytes, at: int) -> int:
     out[at + 2] = _L
     out[at + 3] = _L
     return at + 4
-
-
-@compiled_plain
-def _put_java_digits(out: Bytes, at: int, digits: int, exponent: int) -> int:
-    """Write digits x 10**exponent as Java prints a double: ``1.5``, ``1.0E10``."""
-    first = at + 1
-    end = put_number(out, first, np.uint64(digits))  # moved from there
-    count = end - first
-    power = count - 1 + exponent
-    if digits == 0:
-        power = int64(0)
-    if power < _SCALE_MIN_PLAIN or power >= _SCALE_MAX_PLAIN:
-        out[at] = out[first]
-        out[first] = POINT
-        if count == 1:
-            out[end] = ZERO
-            end += 1
-        out[end] = _E
-        return put_signed(out, end + 1, int64(power))
-    if power < 0:
-        zeros = -power
-        for place in range(end - 1, first - 1, -1):
-            out[place + zeros] = out[place]
-        for place in range(at, first + zeros):
-            out[place] = ZERO
-        out[at + 1] = POINT
-        return end + zeros
-    for place in range(min(count, power + 1)):
-        out[at + place] = out[first + place]
-    for place in range(count, power + 1):
-        out[at + place] = ZERO
-    point = at + power + 1
-    out[point] = POINT
-    if count <= power + 1:
-        out[point + 1] = ZERO
-        return point + 2
-    return end
-
-
-@compiled_plain
-def put_floating(out: Bytes, at: int, data: Bytes, start: int, kind: int) -> int:
-    """Write a FLOAT or DOUBLE with the shortest digits that are read as the same number."""
-    bits = stored_bits(data, start, kind)
-    if kind == DOUBLE:
-        return _put_double(out, at, bits)
-    if bits >> 31 & 1:
-        out[at] = MINUS
-        at += 1
-        bits &= int64(0x7FFFFFFF)
-    digits, exponent = shortest_float(bits) if bits else (0, 0)
-    return _put_java_digits(out, at, int64(digits), int64(exponent))
-
-
-@compiled_plain
-def _put_double(out: Bytes, at: int, bits: int) -> int:
-    if bits < 0:
-        out[at] = MINUS
-        at += 1
-        bits &= int64(0x7FFFFFFFFFFFFFFF)
-    digits, exponent = shortest(bits) if bits else (0, 0)
-    return _put_java_digits(out, at, int64(digits), int64(exponent))
 
 
 @compiled_plain
@@ -203,7 +156,7 @@ def _put_geometry(out: Bytes, at: int, data: Bytes, start: int, end: int, is_poi
 
 @compiled_plain
 def _put_vector(out: Bytes, at: int, data: Bytes, start: int, end: int) -> int:
-    out[at] = _OPENING_BRACKET
+    out[at] = OPENING_BRACKET
     at += 1
     for place in range(start, end - 3, 4):
         if place > start:
@@ -324,7 +277,7 @@ def _put_decimal_or_bits(
     if form == DECIMAL_BYTES:
         return _put_decimal_bytes(out, at, data, start, end)
     if form == DECIMAL_DOUBLE:
-        return _put_double(out, at, decimal_double(out, at, data, start, end, scale, work))
+        return put_double(out, at, decimal_double(out, at, data, start, end, scale, work))
     if form == UNSIGNED_AS_SIGNED:
         return put_signed(out, at, read_short(data, max(start, end - 8), end))
     if form == BITS_NUMBER:
@@ -334,6 +287,45 @@ def _put_decimal_or_bits(
     if _bits_number(data, start, end) != 0:  # BOOLEAN
         return put_bytes(out, at, _TRUE, 0, len(_TRUE))
     return put_bytes(out, at, _FALSE, 0, len(_FALSE))
+
+
+@compiled_plain
+def _put_in_quotes(
+    out: Bytes,
+    at: int,
+    data: Bytes,
+    kind: int,
+    start: int,
+    end: int,
+    columns: Ints,
+    number: int,
+    fixed: Bytes,
+) -> int:
+    """A number as a string."""
+    form = columns[number, FORM]
+    out[at] = QUOTE
+    at += 1
+    if form == INTEGER_STRING:
+        value, _ = read_long(data, start, end)
+        if value == 0:
+            for _ in range(columns[number, PARAMETER]):
+                out[at] = ZERO
+                at += 1
+        else:
+            at = put_signed(out, at, value)
+    elif form == FLOATING_STRING:
+        at = put_floating(out, at, data, start, kind)
+    elif form == BITS_STRING:
+        at = put_number(out, at, _bits_number(data, start, end))
+    elif kind == INT:  # of a label that is not text
+        value, _ = read_long(data, start, end)
+        at = put_number(out, at, np.uint64(value))
+    elif form == ENUM_NUMBER:
+        at = put_signed(out, at, label_number(data, start, end, fixed, columns[number, EPOCH]))
+    else:
+        at = put_number(out, at, set_bits(data, start, end, fixed, columns[number, EPOCH]))
+    out[at] = QUOTE
+    return at + 1
 
 
 @compiled_plain
@@ -383,5 +375,17 @@ def put_value(
         return put_document(out, at, data, start, end, form == COMPACT_DOCUMENT), OK
     if form == VECTOR:
         return _put_vector(out, at, data, start, end), OK
+    if form == LABELS:
+        if kind == BYTES:
+            return at, UNDECODABLE
+        return put_label_array(out, at, data, start, end), OK
+    if form == RAW_DOCUMENT:
+        return put_raw_document(out, at, data, start, end), OK
+    if form == WKT:
+        return put_wkt(out, at, data, start, end, work), OK
+    if form == LATIN1:
+        return put_latin1(out, at, data, start, end), OK
+    if form >= INTEGER_STRING:
+        return _put_in_quotes(out, at, data, kind, start, end, columns, number, fixed), OK
     is_point = form == POINT_GEOMETRY and end - start == _POINT_BYTES + 4
     return _put_geometry(out, at, data, start, end, is_point), OK

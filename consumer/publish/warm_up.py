@@ -15,7 +15,7 @@ from schemas.documents import Brokers, OutputTopics, PublishTask, TopicAddress
 from schemas.view.format_options import FormatName, FormatOptions
 from schemas.view.view import ALL_TABLES, Mask, MaskKind, TableRule, View
 
-_TRANSACTIONS = {FormatName.DEBEZIUM_JSON: "warm.transaction", FormatName.JSON: ""}
+_TRANSACTIONS = {FormatName.DEBEZIUM_JSON: "warm.transaction"}
 
 
 def warm_publishing() -> None:
@@ -28,7 +28,7 @@ def warm_publishing() -> None:
             source=source,
             view=view,
             topics=OutputTopics(partitions=2),
-            format=replace(FormatOptions.of(name), transaction_topic=_TRANSACTIONS[name]),
+            format=replace(FormatOptions.of(name), transaction_topic=_TRANSACTIONS.get(name, "")),
         )
         plans = PublishPlans(task, SCHEMAS)
         rows = walk_values(warm_values(), plans.programs)

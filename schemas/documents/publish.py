@@ -35,7 +35,7 @@ from schemas.documents.readers import TOPIC_CHARACTERS_MAX, described
 from schemas.documents.topic_names import may_be_equal
 from schemas.documents.view import COLUMNS_MAX, RULES_MAX, column, take_view
 from schemas.table.table_filter import TableFilter
-from schemas.view.format_options import FormatName, FormatOptions
+from schemas.view.format_options import OPTIONS, FormatName, FormatOptions
 from schemas.view.view import View, filled, places_of, plain_view, view_of_filter
 
 Plain = dict[str, object]
@@ -83,13 +83,13 @@ def take_records(fields: Fields) -> FormatOptions:
         is_common = all(getattr(FormatOptions.of(other), option) == default for other in FormatName)
         # a default that depends on the format is not in the JSON Schema
         value = part.take(option, _reader(default), default if is_common else None, needed=False)
-        values[option] = default if value is None else value
+        value = default if value is None else value
+        if value != default and not _has(name, option):
+            others = " or ".join(other.value for other in FormatName if _has(other, option))
+            part.refuse(option, shown(_plain(value)), f"format: {others} with it")
+        values[option] = value
     options = FormatOptions(name, **values)  # type: ignore[arg-type]  # each has the type of its default
-    if options.name is FormatName.JSON:
-        for option in _ENVELOPE_ONLY:
-            if value := getattr(options, option):
-                part.refuse(option, shown(value), "format: debezium-json with it")
-    elif not options.fits_schemas:
+    if not options.fits_schemas:
         wanted = "null, epoch or stop: with schemas: true, dates are numbers"
         part.refuse("zero_dates", shown("string"), wanted)
     part.finish()
@@ -133,12 +133,22 @@ def plain_publish_view(view: View) -> Plain:
 
 
 def plain_records(options: FormatOptions) -> Plain:
-    """The format of the records as plain values. All options are written, except an empty topic."""
+    """The format of the records as plain values. All its options are written, except an empty topic."""
     plain: Plain = {"format": options.name.value}
     for option, value in _options(options):
-        if value != "":
-            plain[option] = value.value if isinstance(value, Enum) else value
+        if value != "" and option in OPTIONS[options.name]:
+            plain[option] = _plain(value)
     return plain
+
+
+def _plain(value: object) -> object:
+    return value.value if isinstance(value, Enum) else value
+
+
+def _has(name: FormatName, option: str) -> bool:
+    """Whether a format has an option that the document may set."""
+    is_envelope = name is not FormatName.JSON or option not in _ENVELOPE_ONLY
+    return option in OPTIONS[name] and is_envelope
 
 
 def _options(options: FormatOptions) -> list[tuple[str, object]]:

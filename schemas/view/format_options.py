@@ -2,10 +2,13 @@
 
     debezium-json   the records of Debezium's MySQL and MariaDB connectors, as JSON
     json            the key's columns as one JSON object, the row as another; a tombstone for a delete
+    maxwell-json    the records of Maxwell's daemon
+    canal-json      Canal's flat messages, with one row each
 
-Options that a format does not use have no effect: ``json`` has no schemas, no transactions, no types.
+``OPTIONS`` says which options a format has. Of the others, ``json`` ignores those of ``debezium-json``.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -15,6 +18,8 @@ class FormatName(StrEnum):
 
     DEBEZIUM_JSON = "debezium-json"
     JSON = "json"
+    MAXWELL_JSON = "maxwell-json"
+    CANAL_JSON = "canal-json"
 
 
 class Types(StrEnum):
@@ -84,6 +89,20 @@ class WideDecimal(StrEnum):
     STOP = "stop"
 
 
+class KeyChanges(StrEnum):
+    """An update that changes the key: one record under the new key, or a delete of the old one and an insert."""
+
+    UPDATE = "update"
+    DELETE_AND_INSERT = "delete_and_insert"
+
+
+class KeyFormat(StrEnum):
+    """Maxwell's ``kafka_key_format``."""
+
+    HASH = "hash"
+    ARRAY = "array"
+
+
 @dataclass(frozen=True, slots=True)
 class FormatOptions:
     """A format with its options. ``transaction_topic``: "" for no transaction metadata."""
@@ -100,6 +119,16 @@ class FormatOptions:
     undecodable: Undecodable = Undecodable.REPLACE
     zero_dates: ZeroDates = ZeroDates.NULL
     wide_decimal: WideDecimal = WideDecimal.SAME
+    key_changes: KeyChanges = KeyChanges.UPDATE
+    kafka_key_format: KeyFormat = KeyFormat.HASH
+    output_commit_info: bool = True
+    output_xoffset: bool = False
+    output_binlog_position: bool = False
+    output_gtid_position: bool = False
+    output_server_id: bool = False
+    output_primary_keys: bool = False
+    output_primary_key_columns: bool = False
+    output_nulls: bool = True
 
     @property
     def fits_schemas(self) -> bool:
@@ -112,4 +141,40 @@ class FormatOptions:
         """The defaults of a format."""
         if name is FormatName.JSON:
             return cls(name, decimal=DecimalMode.STRING, zero_dates=ZeroDates.STRING)
+        if name in (FormatName.MAXWELL_JSON, FormatName.CANAL_JSON):
+            return cls(name, tombstones=False, zero_dates=ZeroDates.STRING)
         return cls(name)
+
+
+_VALUES = frozenset({"undecodable", "zero_dates"})
+_DEBEZIUM = _VALUES | {
+    "schemas",
+    "tombstones",
+    "transaction_topic",
+    "types",
+    "decimal",
+    "time",
+    "bigint_unsigned",
+    "binary",
+    "wide_decimal",
+}
+_FLAT = _VALUES | {"tombstones", "key_changes"}
+_MAXWELL = _FLAT | {
+    "decimal",
+    "kafka_key_format",
+    "output_commit_info",
+    "output_xoffset",
+    "output_binlog_position",
+    "output_gtid_position",
+    "output_server_id",
+    "output_primary_keys",
+    "output_primary_key_columns",
+    "output_nulls",
+}
+
+OPTIONS: Mapping[FormatName, frozenset[str]] = {
+    FormatName.DEBEZIUM_JSON: _DEBEZIUM,
+    FormatName.JSON: _DEBEZIUM,
+    FormatName.MAXWELL_JSON: _MAXWELL,
+    FormatName.CANAL_JSON: _FLAT,
+}

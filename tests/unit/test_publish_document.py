@@ -100,9 +100,14 @@ def test_problems_inside_a_rule_have_their_path() -> None:
         ("compression: brotli", "  compression: found 'brotli', wanted none | gzip"),
         ("topic_settings: {min_insync_replicas: 3, replication_factor: 2}", "  topic_settings.min"),
         ("on_change: stop", "  on_change: found 'stop', wanted continue | new_topics"),
-        ("records: avro", "  records.format: found 'avro', wanted debezium-json | json"),
+        ("records: csv", "  records.format: found 'csv', wanted debezium-json | json"),
         ("records: {decimal: 'no'}", "  records.decimal: found 'no', wanted precise | double"),
         ("records: {format: json, schemas: true}", "  records.schemas: found true, wanted format"),
+        (
+            "records: {format: canal-json, output_nulls: false}",
+            "  records.output_nulls: found false, wanted format: maxwell-json with it",
+        ),
+        ("records: {key_changes: delete_and_insert}", "  records.key_changes: found 'delete_and"),
         ("records: {schemas: true, zero_dates: string}", "  records.zero_dates: found 'string'"),
         ("start: load", "  start: found 'load', wanted first, snapshot, or a GTID set"),
         ("target: warehouse", "  target: found an unknown field"),
@@ -118,6 +123,19 @@ def test_defaults_of_records_depend_on_the_format() -> None:
     """`json` writes decimals as text, Debezium's format as its connector does."""
     assert _task("records: json\n").format.decimal is DecimalMode.STRING
     assert _task("records: {format: debezium-json}\n").format.decimal is DecimalMode.PRECISE
+
+
+def test_stored_records_have_only_options_of_their_format() -> None:
+    """A document is stored as it is meant: with all options of its format, and no other."""
+    stored = plain_task(_task("records: {format: canal-json, tombstones: true}\n"))
+    assert stored["records"] == {
+        "format": "canal-json",
+        "tombstones": True,
+        "undecodable": "replace",
+        "zero_dates": "string",
+        "key_changes": "update",
+    }
+    assert plain_task(parse_task(stored)) == stored
 
 
 def test_rules_that_only_choose_are_stored_as_patterns() -> None:

@@ -186,9 +186,10 @@ def test_published_records_have_no_masked_value(name: FormatName, mask: str) -> 
     view = view_from(columns={"drop": ["note"]}, mask=masks)
     records = encoded(FormatOptions.of(name), facts, stream, view)
     assert b"planted" not in records.payload.tobytes()
-    keys = [sent.key for sent in read(records)]
-    assert keys[0] == {"id": _hmac("planted1")}
-    assert {"id": _hmac("planted5")} in keys
+    name_of_key = "pk.id" if name is FormatName.MAXWELL_JSON else "id"
+    keys = [sent.key[name_of_key] for sent in read(records) if isinstance(sent.key, dict)]
+    assert keys[0] == _hmac("planted1")
+    assert _hmac("planted5") in keys
 
 
 def test_invalid_text_has_no_hmac(mask: str) -> None:
