@@ -1,8 +1,10 @@
 """Rows of a batch as records of output topics: view, format, topic and partition of each."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from consumer.format.encoded import (
     KEY_END,
@@ -60,13 +62,18 @@ def convert(
         if len(numbered.records):
             first = np.zeros(len(numbered.records), np.int64)  # one partition has their order
             pieces.append((options.transaction_topic, numbered.records, first))
-    for (plan, changes), order in zip(tables, orders, strict=True):
+    for (plan, every), order in zip(tables, orders, strict=True):
         count, wanted = plans.task.topics.partitions, owned(plan.topic)
         is_spread = bool(plan.by) or plan.is_keyed
         if len(wanted) and not (wanted.any() if is_spread else wanted[plan.partition]):
             continue
         by_key = wanted if plan.is_keyed and count > 1 else ALL_PARTITIONS
-        encoded = plan.format.encode(rows, changes, orders=order, owned=by_key)
+        changes, own_order = every, order
+        if plan.by and len(wanted) and count > 1:
+            is_wanted = _changes_of(plan, every, wanted)
+            changes = replace(every, lines=every.lines[is_wanted])
+            own_order = order[is_wanted] if order is not None else None
+        encoded = plan.format.encode(rows, changes, orders=own_order, owned=by_key)
         if len(encoded.lines):
             partitions = _partitions(plan, changes, encoded, count)
             pieces.append((plan.topic, encoded, partitions))
@@ -93,6 +100,21 @@ def _changes(
         if len(changes):
             tables.append((plan, changes))
     return tables
+
+
+def _changes_of(plan: TablePlan, changes: Changes, wanted: Bytes) -> npt.NDArray[np.bool_]:
+    """The changes that make a record of a wanted partition, before or after a change of the columns that decide."""
+    images = changes.lines[:, [BEFORE, AFTER]]
+    each, columns = np.arange(len(images)), np.array(plan.by, np.int64)
+    is_wanted = np.zeros(len(images), np.bool_)
+    for cells in (images, images[:, ::-1]):
+        one = np.full_like(images, -1)
+        one[:, 0] = np.where(cells[:, 0] >= 0, cells[:, 0], cells[:, 1])
+        partitions = partitions_of_columns(
+            changes.payload, changes.cells, one, each, columns, len(wanted)
+        )
+        is_wanted |= wanted[partitions] > 0
+    return is_wanted
 
 
 def _partitions(plan: TablePlan, changes: Changes, encoded: Encoded, count: int) -> Ints:

@@ -14,7 +14,14 @@ from consumer.publish.plans import PublishPlans
 from consumer.records.numbers import RecordNumbers
 from consumer.records.row_schemas import RowSchemas
 from consumer.records.rows import walk_values
-from schemas.documents import Brokers, OutputTopics, PartitionBy, PublishTask, TopicAddress
+from schemas.documents import (
+    Brokers,
+    OutputTopics,
+    PartitionBy,
+    PartitionRule,
+    PublishTask,
+    TopicAddress,
+)
 from schemas.record.avro_schema import envelope_schema
 from schemas.view.format_options import FormatName, FormatOptions
 from schemas.view.view import TableRule, View
@@ -23,6 +30,7 @@ from tests.kit.apply.topic import SET, RecordStream
 from tests.kit.apply.values import values_of
 
 PARTITIONS, SLOTS = 7, 3
+BY_COLUMNS = (PartitionRule("shop.items", ("id",)), PartitionRule("shop.orders", ("id",)))
 ORDERS = table("shop", "orders", integer("id"), text("name"))
 ITEMS = table("shop", "items", integer("id"), text("name"))
 LOG = table("shop", "log", text("line"), key=())
@@ -79,10 +87,10 @@ def _records(batch: Outgoing) -> list[Record]:
 
 
 @pytest.mark.parametrize("name", FormatName)
-@pytest.mark.parametrize("by", PartitionBy)
+@pytest.mark.parametrize("by", [*PartitionBy, BY_COLUMNS], ids=str)
 @pytest.mark.parametrize("topics", ["{table}", "all"])
 def test_slots_together_make_each_record_once(
-    name: FormatName, by: PartitionBy, topics: str
+    name: FormatName, by: PartitionBy | tuple[PartitionRule, ...], topics: str
 ) -> None:
     """In the same order and with the same bytes, and little else."""
     rule = TableRule("shop.*", merge=True)
