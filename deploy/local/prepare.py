@@ -8,7 +8,7 @@ long it will take, a log one line for each step. A run that finds everything tak
 
 Guarantees: packages are installed once for each STAMP and goal. A step that fails ends the others; its output is
 printed, then one sentence. Every step can be interrupted and repeated. A server that only some tests need may be
-missing: a sentence names it.
+missing: a sentence names it. PySpark's wheel is built once for all checkouts (``wheel``).
 Not done here: what a GOAL does not name. Servers are fetched and kernels compiled at first use.
 """
 
@@ -25,6 +25,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
+from deploy.local.wheel import wheels
+
 ANNOUNCE_AFTER_S = 3.0
 POLL_S = 0.1
 REDRAW_S = 1.0
@@ -35,6 +37,7 @@ UV = (str(Path(PYTHON).with_name("uv")), "pip", "install", "--python", PYTHON)
 PACKAGES = (*UV, "--constraint", "constraints.txt")
 # Constraints do not apply to isolated builds, so build tools come first and builds are not isolated.
 BUILD_TOOLS = ("hatchling", "editables", "setuptools")
+WHEEL = "wheel of PySpark"
 # PySpark is a source distribution. Its jars do not get smaller: a wheel that stores them takes a quarter of the time.
 STORED_WHEELS = "[bdist_wheel]\ncompression = stored\n"
 NOT_INSTALLED = (
@@ -84,7 +87,13 @@ def steps_for(goal: str, *, has_packages: bool) -> tuple[Step, ...]:
     first, packages = "Python packages", "PySpark and further packages"
     install: tuple[Step, ...] = (
         Step(first, (*PACKAGES, *BUILD_TOOLS, "-r", "pyproject.toml"), 8),
-        Step(packages, (*PACKAGES, "--no-build-isolation", "-e", f".[{goal}]"), 25, (first,)),
+        Step(WHEEL, _module("deploy.local.wheel"), 20, (first,)),
+        Step(
+            packages,
+            (*PACKAGES, "--no-build-isolation", "-e", f".[{goal}]"),
+            10,
+            (first, WHEEL),
+        ),
     )
     steps = (
         Step("kernels of capture", _module("producer.task.warm_up"), 55, (first,)),
@@ -209,7 +218,7 @@ class Preparation:
         if run.process.returncode:
             self._clear()
             sys.stderr.write(run.log.read_text(errors="replace") + notes)
-            is_install = step.command[: len(UV)] == UV
+            is_install = step.command[: len(UV)] == UV or step.name == WHEEL
             raise Failed(NOT_INSTALLED if is_install else f"{step.name}: failed (see above)")
         if notes:
             self._clear()
@@ -283,7 +292,13 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="millrace-prepare-") as name:
         config = Path(name, "wheels.cfg")
         config.write_text(STORED_WHEELS)
-        added = {**settings, "DIST_EXTRA_CONFIG": str(config), "UV_PYTHON_DOWNLOADS": "never"}
+        links = settings.get("UV_FIND_LINKS") or os.environ.get("UV_FIND_LINKS", "")
+        added = {
+            **settings,
+            "DIST_EXTRA_CONFIG": str(config),
+            "UV_PYTHON_DOWNLOADS": "never",
+            "UV_FIND_LINKS": ",".join(filter(None, (links, str(wheels())))),
+        }
         steps = steps_for(given.goal, has_packages=has_packages)
         try:
             Preparation(steps, Path(name), added).run()

@@ -5,13 +5,14 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from deploy.local import prepare
+from deploy.local import prepare, wheel
 from deploy.local.prepare import DEV, LOCAL, Failed, Preparation, Step, steps_for, uv_settings
 from tests.kit.paths import ROOT
 
@@ -155,3 +156,37 @@ def test_uv_follows_the_settings_of_pip() -> None:
         "UV_INDEX": "https://x.example https://y.example",
     }
     assert uv_settings("", {"REQUESTS_CA_BUNDLE": os.devnull}) == {"SSL_CERT_FILE": os.devnull}
+
+
+def test_wheel_of_pyspark_is_built_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checkouts that prepare at the same time wait for the first; an interrupted build leaves no wheel."""
+    monkeypatch.setenv("MILLRACE_HOME", str(tmp_path))
+    builds: list[Path] = []
+
+    def build(folder: Path) -> None:
+        builds.append(folder)
+        if len(builds) == 1:
+            (folder / "pyspark-9.9-py3-none-any.whl").write_text("a part")
+            raise KeyboardInterrupt
+        time.sleep(0.05)
+        (folder / "pyspark-9.9-py3-none-any.whl").write_text("whole")
+
+    with pytest.raises(KeyboardInterrupt):
+        wheel.ensure("9.9", build)
+    assert list(wheel.wheels().iterdir()) == []
+    threads = [threading.Thread(target=wheel.ensure, args=("9.9", build)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(DEADLINE_S)
+    (file,) = wheel.wheels().iterdir()
+    assert (file.read_text(), len(builds)) == ("whole", 2)
+    assert wheel.pinned((ROOT / "constraints.txt").read_text()).count(".") == 2
+
+
+def test_packages_wait_for_the_wheel_and_find_it() -> None:
+    """Otherwise uv fetches and builds the source distribution."""
+    steps = {step.name: step for step in steps_for(DEV, has_packages=False)}
+    (packages,) = (step for step in steps.values() if "-e" in step.command)
+    assert prepare.WHEEL in packages.needs
+    assert prepare.WHEEL not in {step.name for step in steps_for(DEV, has_packages=True)}
