@@ -62,13 +62,21 @@ def time_to_loss_s(retention: Retention, *, age_s: float, growth: Growth) -> flo
     return min(times, default=None)
 
 
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """``waits_since_ms``: the time of the first record that waited when the brokers were asked, or of the question."""
+
+    retention: Retention
+    waits_since_ms: int
+    bytes_per_offset: float = 0.0
+
+
 @dataclass(slots=True)
 class TimeToLoss:
     """Follows one task on its topic. For one thread."""
 
     topic: KeptTopic
-    _retention: Retention | None = None
-    _sample: TopicSample | None = None
+    _answer: _Answer | None = None
     _asked_at_s: float = float("-inf")
     _ends: Meter = field(default_factory=Meter)
     _loss_at_ms: int = 0
@@ -80,30 +88,34 @@ class TimeToLoss:
             self._ends.note(end, at_s=look.at_s)
             if look.at_s - self._asked_at_s >= ASK_S:
                 self._asked_at_s = look.at_s
-                start = max(look.mark.next_offset, look.read_to, 0)
-                self._ask(start if waiting else max(end - SAMPLE_OFFSETS, 0), end)
+                self._answer = self._ask(end, waiting, next_offset=look.mark.next_offset)
             self._loss_at_ms = self._time(waiting)
         return replace(pace, loss_at_ms=self._loss_at_ms)
 
     def _time(self, waiting: int) -> int:
         """In Unix time; 0: unknown, or never."""
-        retention, sample = self._retention, self._sample
-        now_ms = time.time_ns() // 1_000_000
-        if retention is None or (waiting and sample is None):
+        answer, now_ms = self._answer, time.time_ns() // 1_000_000
+        if answer is None:
             return 0
-        age_s, growth = 0.0, Growth()
-        if sample is not None:
-            offsets_s = self._ends.over(LONG_S)
-            bytes_s = None if offsets_s is None else offsets_s * sample.bytes_per_offset
-            growth = Growth(waiting * sample.bytes_per_offset, bytes_s)
-            age_s = max(now_ms - sample.at_ms, 0) / 1000 if waiting else 0.0
-        left_s = time_to_loss_s(retention, age_s=age_s, growth=growth)
+        offsets_s = self._ends.over(LONG_S)
+        bytes_s = None if offsets_s is None else offsets_s * answer.bytes_per_offset
+        growth = Growth(waiting * answer.bytes_per_offset, bytes_s)
+        age_s = max(now_ms - answer.waits_since_ms, 0) / 1000 if waiting else 0.0
+        left_s = time_to_loss_s(answer.retention, age_s=age_s, growth=growth)
         return 0 if left_s is None else now_ms + round(left_s * 1000)
 
-    def _ask(self, start: int, end: int) -> None:
+    def _ask(self, end: int, waiting: int, *, next_offset: int) -> _Answer | None:
         try:
-            self._retention = self.topic.retention()
-            self._sample = self.topic.sample(start, min(start + SAMPLE_OFFSETS, end))
+            retention = self.topic.retention()
+            answer = _Answer(retention, time.time_ns() // 1_000_000)
+            if not waiting and retention.bytes < 0:
+                return answer
+            start = max(next_offset if waiting else end - SAMPLE_OFFSETS, 0)
+            sample = self.topic.sample(start, min(start + SAMPLE_OFFSETS, end))
         except MillraceError as error:  # the run itself reports what stops it
-            self._retention = self._sample = None
             _log.info("the time to loss is not known", error=error)
+            return None
+        if sample is None:
+            return None if waiting else answer
+        since_ms = sample.at_ms if waiting else answer.waits_since_ms
+        return replace(answer, waits_since_ms=since_ms, bytes_per_offset=sample.bytes_per_offset)

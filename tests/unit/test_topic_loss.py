@@ -85,7 +85,14 @@ def test_record_that_waits_has_its_age() -> None:
     assert _left_s(watch, _look(ASK_S + 2, next_offset=700, end=None), 0) == pytest.approx(
         3600, abs=60
     )
-    assert topic.asked == [(450, 500), (500, 550)]
+    assert topic.asked == [(500, 550)]
+
+
+def test_record_that_comes_after_the_question_is_younger() -> None:
+    """The brokers are not asked again for it."""
+    watch = TimeToLoss(Kept(Retention(7_200_000, -1)))
+    assert _left_s(watch, _look(0.0, next_offset=500, end=500), 0) == pytest.approx(7200, abs=60)
+    assert _left_s(watch, _look(1.0, next_offset=500, end=600), 100) == pytest.approx(7200, abs=60)
 
 
 def test_growing_topic_loses_by_its_size() -> None:
