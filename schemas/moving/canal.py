@@ -13,12 +13,12 @@ from schemas.moving.draft import (
     Settings,
     brokers_of,
     name_of,
-    nearest_format,
     password_of,
     registry_of,
     tables,
     tables_of,
 )
+from schemas.view.format_options import FormatName
 
 _TLS = MappingProxyType(
     {
@@ -242,4 +242,4 @@ def _records(settings: Settings) -> Plain:
     flat = settings.take("canal.mq.flatMessage", default="true")
     if flat != "true":
         settings.leave("canal.mq.flatMessage", flat, _ANSWERS["canal.mq.flatMessage"])
-    return {"format": nearest_format("canal-json", settings)}
+    return {"format": FormatName.CANAL_JSON.value}

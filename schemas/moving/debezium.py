@@ -2,6 +2,7 @@
 and Debezium Server. The words are those of Debezium 3.6's documentation, with the names of 1.x beside them.
 
 A connector becomes a set, a capture task and a publish task whose topics have the names and records of the connector.
+The publish task is called as ``topic.prefix`` is, because ``source.name`` in its records is the task.
 """
 
 from collections.abc import Mapping
@@ -96,6 +97,7 @@ _TRANSFORMS: Mapping[str, str] = MappingProxyType(
 )
 # what needs no equal
 _NEEDLESS = (
+    "name",
     "tasks.max",
     "database.server.id*",
     "schema.history.internal*",
@@ -144,8 +146,6 @@ def draft_of_debezium(values: Mapping[str, str]) -> Draft:
     draft = Draft("Debezium")
     prefix = settings.take("topic.prefix", "database.server.name", default="dbserver1")
     source = name_of(prefix, "source")
-    connector = name_of(settings.take("name"), "connector")
-    task = connector if connector != source else f"{connector}-public"
     kafka = _kafka(settings)
     topic = f"{source}.set"
     records = _records(settings, prefix)
@@ -170,7 +170,7 @@ def draft_of_debezium(values: Mapping[str, str]) -> Draft:
             **_tables(settings),
         },
         {
-            "task": task,
+            "task": source,
             "kind": "publish",
             "topic": topic,
             "kafka": kafka,

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 from schemas.documents.foreign import foreign_answer
 from schemas.moving.patterns import Inexpressible, patterns_of, split_list
-from schemas.view.format_options import FormatName
 
 Plain = dict[str, object]
 
@@ -123,14 +122,6 @@ def registry_of(text: str, settings: Settings) -> str:
     if match is None:
         settings.to_fill.append(f"`registry`: its URL, instead of {REGISTRY}")
     return match[0] if match else REGISTRY
-
-
-def nearest_format(name: str, settings: Settings) -> str:
-    """The format of a publish task; the nearest one if this version does not have it."""
-    if name in tuple(FormatName):
-        return name
-    settings.leave("the format of records", name, "`records`: this version has no such format")
-    return FormatName.DEBEZIUM_JSON.value
 
 
 def tables_of(name: str, expressions: Iterable[str], settings: Settings) -> list[str]:

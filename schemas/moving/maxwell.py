@@ -13,12 +13,12 @@ from schemas.moving.draft import (
     Settings,
     brokers_of,
     name_of,
-    nearest_format,
     password_of,
     registry_of,
     tables,
 )
 from schemas.moving.patterns import Inexpressible, patterns_of, split_list
+from schemas.view.format_options import OPTIONS, FormatName
 
 _TLS = MappingProxyType(
     {
@@ -43,9 +43,8 @@ _ANSWERS: Mapping[str, str] = MappingProxyType(
         "secret_key": "nothing: records are not encrypted",
         "output_ddl": "nothing in this version: no topic has the DDL statements in Maxwell's form",
         "ddl_kafka_topic": "nothing in this version: no topic has the DDL statements in Maxwell's form",
-        "output_": "nothing: the fields of a record are fixed (docs/formats.md); positions are in headers",
+        "output_": "nothing: `records` has the other options of Maxwell (docs/formats.md)",
         "row_query_max_length": "nothing: records have no statement",
-        "kafka_key_format": "nothing: the key has Maxwell's default form",
         "kafka_partition_hash": "nothing: Kafka's own hash of the key",
         "producer_partition_by": "`partition_by`: key, table, or columns of the key",
         "producer_partition_columns": "`partition_by`: columns of the key",
@@ -80,7 +79,6 @@ _NEEDLESS = (
     "jdbc_options",
     "replication_jdbc_options",
     "producer_ack_timeout",
-    "output_commit_info",
     "kafka_version",
     "kafka.acks",
     "kafka.retries",
@@ -205,6 +203,13 @@ def _topics(settings: Settings) -> Plain:
 
 
 def _records(settings: Settings) -> Plain:
+    """Maxwell's own options have their names in ``records``."""
+    options: Plain = {"format": FormatName.MAXWELL_JSON.value}
     if settings.take("output_null_zerodates") == "true":
-        return {"format": nearest_format("maxwell-json", settings), "zero_dates": "null"}
-    return {"format": nearest_format("maxwell-json", settings)}
+        options["zero_dates"] = "null"
+    for option in sorted(OPTIONS[FormatName.MAXWELL_JSON]):
+        if option.startswith("output_") and (value := settings.take(option)):
+            options[option] = value == "true"
+    if key_format := settings.take("kafka_key_format"):
+        options["kafka_key_format"] = key_format
+    return options

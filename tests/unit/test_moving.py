@@ -12,7 +12,6 @@ from schemas.documents import parse_set, parse_task, plains_from_yaml
 from schemas.moving import Draft, read_configuration
 from schemas.moving.draft import BROKERS, NO_TABLE
 from schemas.moving.properties import read_properties
-from schemas.view.format_options import FormatName
 
 CONNECTOR = {
     "connector.class": "io.debezium.connector.mysql.MySqlConnector",
@@ -47,6 +46,9 @@ kafka_topic=maxwell_%{database}_%{table}
 producer_partition_by=primary_key
 filter= exclude: *.*, include: shop.*, include: /crm_.*/.customer, exclude: shop.tmp
 output_ddl=true
+output_server_id=true
+output_thread_id=true
+kafka_key_format=array
 """
 DM_TASK = """
 name: move
@@ -98,6 +100,7 @@ def test_connector_becomes_a_set_and_two_tasks() -> None:
     assert documents["set"]["members"] == [{"host": "db1", "port": 3306}]
     assert documents["set"]["password"] == "env:SHOP_EU_PASSWORD"
     assert documents["capture"]["kafka"] == {"bootstrap": "k1:9092,k2:9092"}
+    assert documents["publish"]["task"] == "shop.eu", "source.name in the records"
     assert documents["publish"]["topics"] == "shop.eu.{database}.{table}"
     assert documents["publish"]["start"] == "snapshot"
     assert documents["publish"]["records"] == {"format": "debezium-json", "schemas": True}
@@ -190,7 +193,8 @@ def test_canal_instance_becomes_documents() -> None:
     publish = documents["publish"]
     assert publish["tables"][0] == {"from": "crm.customer", "columns": {"drop": ["note", "mail"]}}
     assert (publish["topics"], publish["partitions"]) == ("{database}_{table}", 4)
-    assert _left(draft).keys() <= {"the format of records"}
+    assert publish["records"] == {"format": "canal-json"}
+    assert draft.left == []
 
 
 def test_maxwell_filter_keeps_its_meaning_or_is_named() -> None:
@@ -200,7 +204,12 @@ def test_maxwell_filter_keeps_its_meaning_or_is_named() -> None:
     assert documents["capture"]["include"] == ["shop.*", "crm_*.customer"]
     assert documents["capture"]["exclude"] == ["shop.tmp"]
     assert documents["publish"]["topics"] == "maxwell_{database}_{table}"
-    assert "output_ddl" in _left(draft)
+    assert documents["publish"]["records"] == {
+        "format": "maxwell-json",
+        "output_server_id": True,
+        "kafka_key_format": "array",
+    }
+    assert _left(draft).keys() == {"output_ddl", "output_thread_id"}
     # an include after an exclude would let a table through that the documents exclude
     later = _read("host=h\nfilter=exclude: shop.*, include: shop.orders, exclude: a.b.c = 1")
     assert [each.value for each in later.left if each.name == "filter"] == [
@@ -264,17 +273,8 @@ def test_import_writes_what_plan_reads(tmp_path: Path, capfd: pytest.CaptureFixt
     assert "no equal: transforms.x" in report
     assert "to fill in: the password" in report
     written = sorted(path.name for path in (tmp_path / "documents").rglob("*.yaml"))
-    assert written == ["connector.yaml", "shop.eu-capture.yaml", "shop.eu.yaml"]
+    assert written == ["shop.eu-capture.yaml", "shop.eu.yaml", "shop.eu.yaml"]
     assert run(["import", str(connector)]) == 0
     out, err = capfd.readouterr()
     assert len(plains_from_yaml(out)) == 3
     assert "no equal" in err
-
-
-def test_formats_of_canal_and_maxwell_are_named_until_they_exist() -> None:
-    """A draft never claims a format that this version can't write."""
-    for text, name in ((CANAL, "canal-json"), (MAXWELL, "maxwell-json")):
-        draft = _read(text)
-        records = _documents(draft)["publish"]["records"]
-        assert (records["format"] == name) == (name in tuple(FormatName))
-        assert ("the format of records" in _left(draft)) == (name not in tuple(FormatName))
