@@ -7,14 +7,15 @@
 
 Writers are separate processes, so that the observer's Python does not delay their stamps. All clocks are the machine's
 monotonic clock. A row that has not arrived after ``ARRIVE_S`` fails the run, and so does a writer that commits less
-than ``OFFERED_MIN`` of what it offered.
+than ``OFFERED_MIN`` of what it offered. The first ``WARM_UP_S`` of the first round do not count, and a quarter of it of
+each later one.
 """
 
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +29,9 @@ WRITERS = 2
 ARRIVE_S = 600.0
 OFFERED_MIN = 0.9
 SHARES = (0.5, 0.99)
+WARM_UP_S = 10.0
+MEASURED_S = 30.0
+MEASURED_S_MIN = 5.0  # in a shorter time, one slow commit is a tenth of what is offered
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,40 +71,66 @@ def create_beats(source: DatabaseServer, database: str) -> None:
     )
 
 
-def beat_count(seconds: float) -> int:
-    """The beats that all writers commit in this time: 1, 2, …."""
-    return round(seconds * RATE / WRITERS) * WRITERS
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Round ``number``, from 0 on. ``scale`` makes the seconds fewer."""
+
+    number: int
+    scale: float
+
+    def latencies(
+        self, source: DatabaseServer, database: str, observer: Sequence[str]
+    ) -> Latencies:
+        """Write beats while a program observes them: a module and its arguments, without the number of beats.
+
+        It prints a line when it is ready, and at its end its stamps.
+        """
+        warm_up_s = (WARM_UP_S if self.number == 0 else WARM_UP_S / 4) * self.scale
+        seconds = warm_up_s + max(MEASURED_S * self.scale, MEASURED_S_MIN)
+        count = round(seconds * RATE / WRITERS) * WRITERS
+        with _started(*observer, str(count)) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            committed = write_beats(source, database, seconds)
+            arrived = _stamps_of(process, timeout_s=ARRIVE_S)
+        return Latencies.of_beats(committed, arrived, warm_up_s)
 
 
 def write_beats(source: DatabaseServer, database: str, seconds: float) -> dict[int, float]:
-    """Run the writers; when each beat was committed."""
-    writers = [
-        start_process(__name__, str(source.socket), database, str(number), str(seconds))
-        for number in range(WRITERS)
-    ]
+    """Run the writers; when each beat was committed: 1, 2, …."""
     committed: dict[int, float] = {}
-    for writer in writers:
-        stamps = stamps_of(writer, timeout_s=3 * seconds + ARRIVE_S)
-        took_s = max(stamps.values()) - min(stamps.values())
-        if len(stamps) < OFFERED_MIN * RATE / WRITERS * took_s:
-            raise Fatal("MR-8004", f"a writer committed {len(stamps)} in {took_s:.1f} s")
-        committed |= stamps
+    with ExitStack() as undo:
+        writers = [
+            undo.enter_context(
+                _started(__name__, str(source.socket), database, str(number), str(seconds))
+            )
+            for number in range(WRITERS)
+        ]
+        for writer in writers:
+            stamps = _stamps_of(writer, timeout_s=3 * seconds + ARRIVE_S)
+            took_s = max(stamps.values()) - min(stamps.values())
+            if len(stamps) < OFFERED_MIN * RATE / WRITERS * took_s:
+                raise Fatal("MR-8004", f"a writer committed {len(stamps)} in {took_s:.1f} s")
+            committed |= stamps
     return committed
 
 
-def start_process(module: str, *arguments: str) -> "subprocess.Popen[str]":
-    """A module as a program, whose output ``stamps_of`` reads."""
+@contextmanager
+def _started(module: str, *arguments: str) -> "Iterator[subprocess.Popen[str]]":
+    """A module as a program, which ends with the block."""
     command = (sys.executable, "-P", "-m", module, *arguments)
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()  # nothing if it has ended
 
 
-def stamps_of(process: "subprocess.Popen[str]", *, timeout_s: float) -> dict[int, float]:
+def _stamps_of(process: "subprocess.Popen[str]", *, timeout_s: float) -> dict[int, float]:
     """The lines that the process printed at its end, each a beat and a moment. Fatal MR-8004 if it failed."""
     try:
         printed, _ = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
-        process.kill()
-        process.communicate()
         raise Fatal("MR-8004", "not all records arrived") from None
     if process.returncode != 0:
         raise Fatal("MR-8004", f"a process of the benchmark ended with {process.returncode}")

@@ -1,7 +1,6 @@
 """``capture.latency.p50`` and ``.p99``: from the commit of every source transaction to its record at a subscriber.
 
-A record has arrived when a subscriber, a process that reads with ``read_committed``, has it. The first ``WARM_UP_S`` do
-not count.
+A record has arrived when a subscriber, a process that reads with ``read_committed``, has it.
 """
 
 import sys
@@ -9,17 +8,7 @@ import time
 from collections.abc import Iterator
 from statistics import median
 
-from deploy.bench.beats import (
-    ARRIVE_S,
-    SHARES,
-    Latencies,
-    beat_count,
-    create_beats,
-    print_stamps,
-    stamps_of,
-    start_process,
-    write_beats,
-)
+from deploy.bench.beats import SHARES, Latencies, Round, create_beats, print_stamps
 from deploy.bench.figure import Figure, Size
 from deploy.bench.scene import Scene, open_capture
 from deploy.local.services import TOPIC
@@ -29,9 +18,6 @@ from schemas.record.control import SchemaRecord
 from schemas.record.record import KnownSchemas, RowRecord, decode_record
 
 DATABASE = "bench_latency"
-WARM_UP_S = 10.0
-MEASURED_S = 30.0
-MEASURED_S_MIN = 5.0  # in a shorter time, one slow commit is a tenth of what is offered
 LINES = tuple(f"capture.latency.p{share * 100:.0f}" for share in SHARES)
 
 
@@ -45,17 +31,11 @@ def latency_figures(size: Size) -> Iterator[Figure]:
 
 def latency_round(scene: Scene, number: int, scale: float) -> Latencies:
     """One round, which has its own table."""
-    warm_up_s = (WARM_UP_S if number == 0 else WARM_UP_S / 4) * scale
-    seconds = warm_up_s + max(MEASURED_S * scale, MEASURED_S_MIN)
     database = f"{DATABASE}_{number}"
     create_beats(scene.source, database)
     scene.wait_captured()
-    count = str(beat_count(seconds))
-    subscriber = start_process(__name__, scene.bootstrap, database, count)
-    assert subscriber.stdout is not None
-    subscriber.stdout.readline()  # it is at the end of the topic
-    committed = write_beats(scene.source, database, seconds)
-    return Latencies.of_beats(committed, stamps_of(subscriber, timeout_s=ARRIVE_S), warm_up_s)
+    observer = (__name__, scene.bootstrap, database)
+    return Round(number, scale).latencies(scene.source, database, observer)
 
 
 def _subscribe(bootstrap: str, database: str, count: int) -> None:

@@ -9,17 +9,8 @@ from collections.abc import Iterator
 from statistics import median
 
 from deploy.bench import subscriber
-from deploy.bench.beats import (
-    ARRIVE_S,
-    SHARES,
-    Latencies,
-    beat_count,
-    create_beats,
-    stamps_of,
-    start_process,
-    write_beats,
-)
-from deploy.bench.capture.latency import MEASURED_S, MEASURED_S_MIN, WARM_UP_S, latency_round
+from deploy.bench.beats import SHARES, Latencies, Round, create_beats
+from deploy.bench.capture.latency import latency_round
 from deploy.bench.figure import Figure, Size, say
 from deploy.bench.publish.tasks import PARTITIONS, BenchTask, open_publish
 from deploy.bench.scene import Scene
@@ -47,19 +38,12 @@ def latency_figures(size: Size) -> Iterator[Figure]:
 
 def _round(scene: Scene, task: BenchTask, number: int, scale: float) -> Latencies:
     """One round, which has its own table. One row more makes its topic exist."""
-    warm_up_s = (WARM_UP_S if number == 0 else WARM_UP_S / 4) * scale
-    seconds = warm_up_s + max(MEASURED_S * scale, MEASURED_S_MIN)
     database = f"{DATABASE}_{number}"
     create_beats(scene.source, database)
     scene.source.execute(f"INSERT INTO {database}.beats VALUES (0, 'the first row')")
     scene.wait_captured()
     with task.clock(scene, database) as clock:
         clock.wait_for(lambda end: end > 0)
-    topic, count = f"{task.name}.{database}.beats", beat_count(seconds)
-    process = start_process(
-        subscriber.__name__, scene.bootstrap, topic, str(PARTITIONS), str(count)
-    )
-    assert process.stdout is not None
-    process.stdout.readline()  # it is at the ends of the partitions
-    committed = write_beats(scene.source, database, seconds)
-    return Latencies.of_beats(committed, stamps_of(process, timeout_s=ARRIVE_S), warm_up_s)
+    topic = f"{task.name}.{database}.beats"
+    observer = (subscriber.__name__, scene.bootstrap, topic, str(PARTITIONS))
+    return Round(number, scale).latencies(scene.source, database, observer)
