@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from consumer.format.connect_schema import schema_text, transaction_key, transaction_value
 from consumer.format.encoded import LINE_WIDTH, Encoded
@@ -26,8 +25,6 @@ from consumer.view.changes import OP, RECORD, Changes
 
 _NUMBERS_BYTES_MAX = 128  # of a key and a value, and the room that a copy needs
 _READ = ord("r")
-
-Bytes = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +67,10 @@ def number_events(
     """The numbers of all changes of a batch. Rows of snapshots belong to no source transaction."""
     names = sorted({table.name for table in tables} | {name for name, _ in before.counts})
     events = _events(rows, tables, names)
-    fixed, pieces, places = _fixed(names, schemas=schemas)
+    texts = _texts(names, schemas=schemas)
     first_id = np.frombuffer(before.id.encode() or b" ", np.uint8)
     state: Ints = np.zeros(kernel.STATE, np.int64)
-    state[kernel.IS_OPEN] = state[kernel.IS_FIRST] = bool(before.id)
+    state[kernel.IS_OPEN] = state[kernel.IS_BEFORE] = bool(before.id)
     state[kernel.ID_STOP], state[kernel.TOTAL] = len(before.id.encode()), before.total
     counted = dict(before.counts)
     counts: Ints = np.array([counted.get(name, 0) for name in names], np.int64)
@@ -81,21 +78,20 @@ def number_events(
     limit = _records_max(rows, events)
     lines: Ints = np.empty((limit, LINE_WIDTH), np.int64)
     # an id twice, a byte as six at most; a table is in the end of a transaction that has an event of it
-    size = int(pieces[-1, 1]) + _NUMBERS_BYTES_MAX + 12 * max(len(before.id), _longest_id(rows))
+    size = (
+        int(texts.pieces[-1, 1]) + _NUMBERS_BYTES_MAX + 12 * max(len(before.id), _longest_id(rows))
+    )
     tables_size = (len(events) + len(names)) * _longest(names)
     out = np.empty(limit * size + tables_size + _NUMBERS_BYTES_MAX, np.uint8)
     length, count = kernel.number_events(
         out,
-        rows.values.payload,
+        kernel.IDs(rows.values.payload, first_id),
         rows.records,
         events[:, : kernel.EVENT_WIDTH],
         orders,
-        first_id,
         state,
         counts,
-        places,
-        fixed,
-        pieces,
+        texts,
         lines,
     )
     return Numbered(
@@ -105,10 +101,7 @@ def number_events(
     )
 
 
-_TABLE_PLACE, _CHANGE = (
-    3,
-    4,
-)  # more columns of events: the place in ``tables``, the number of the change
+_TABLE_PLACE, _CHANGE = 3, 4  # of events, too: the place in ``tables``, the number of the change
 
 
 def _events(rows: Rows, tables: Sequence[TableChanges], names: Sequence[str]) -> Ints:
@@ -158,12 +151,11 @@ def _after(
     if not state[kernel.IS_OPEN]:
         return NONE_COUNTED
     octets = rows.values.payload[state[kernel.ID_START] : state[kernel.ID_STOP]].tobytes()
-    open_id = before.id if state[kernel.IS_FIRST] else octets.decode()
+    open_id = before.id if state[kernel.IS_BEFORE] else octets.decode()
     return CountedTransaction(open_id, tuple((name, n) for name, n in counts.items() if n))
 
 
-def _fixed(names: Sequence[str], *, schemas: bool) -> tuple[Bytes, Ints, Ints]:
-    """The fixed texts, the places of the pieces, and those of the names."""
+def _texts(names: Sequence[str], *, schemas: bool) -> kernel.Texts:
     key, value, tail = "{", "{", "}"
     if schemas:
         key, value = (
@@ -190,7 +182,8 @@ def _fixed(names: Sequence[str], *, schemas: bool) -> tuple[Bytes, Ints, Ints]:
         places.append((len(octets), len(octets) + len(text.encode())))
         octets += text.encode()
     every: Ints = np.array(places, np.int64)
-    return np.frombuffer(bytes(octets), np.uint8), every[: kernel.PIECES], every[kernel.PIECES :]
+    fixed = np.frombuffer(bytes(octets), np.uint8)
+    return kernel.Texts(fixed, every[: kernel.PIECES], every[kernel.PIECES :])
 
 
 def _quoted(name: str) -> str:

@@ -8,6 +8,8 @@ as two. A transaction begins with its first change in the view, and ends with th
 this row is not seen, it ends when the next one begins.
 """
 
+from typing import NamedTuple
+
 from consumer.kernel.compiled import Bytes, Ints, compiled_plain, int64
 from consumer.kernel.digits import put_signed
 from consumer.kernel.json_text import put_bytes, put_string
@@ -28,107 +30,43 @@ from millrace.characters import CLOSING_BRACE, CLOSING_BRACKET, COMMA
 EVENT_RECORD, EVENT_TABLE, EVENT_COUNT = 0, 1, 2
 EVENT_WIDTH = 3
 
-# pieces of ``fixed``
+# pieces of ``Texts.fixed``
 ID, ID_END, BEGIN, BEGIN_COUNTS, END, END_COUNT, TABLES, TABLE, TABLE_COUNT, TS_MS, TAIL = range(11)
 PIECES = 11
 
-# of ``state``: whether a transaction is open; where its id is (in the topic's bytes, or before them in ``first_id``)
-IS_OPEN, ID_START, ID_STOP, IS_FIRST, TOTAL = range(5)
+# of ``state``: whether a transaction is open; where its ID is, in ``IDs.before`` or in ``IDs.data``; its events so far
+IS_OPEN, ID_START, ID_STOP, IS_BEFORE, TOTAL = range(5)
 STATE = 5
-_PARTS = 3  # the end of the transaction before, begin, end
+
+# the PART of a record: the end of a transaction whose last row was not seen, a begin, an end
+UNSEEN_END, FIRST, LAST_ROW = range(3)
 
 
-@compiled_plain
-def _put_piece(out: Bytes, at: int, fixed: Bytes, pieces: Ints, piece: int) -> int:
-    return put_bytes(out, at, fixed, pieces[piece, 0], pieces[piece, 1])
+class IDs(NamedTuple):
+    """Where the ID of the open transaction is: in the topic's bytes, or, of one that began earlier, in ``before``."""
+
+    data: Bytes
+    before: Bytes
 
 
-@compiled_plain
-def _put_id(out: Bytes, at: int, data: Bytes, first_id: Bytes, state: Ints) -> int:
-    if state[IS_FIRST] == 1:
-        return put_string(out, at, first_id, state[ID_START], state[ID_STOP])
-    return put_string(out, at, data, state[ID_START], state[ID_STOP])
+class Texts(NamedTuple):
+    """The fixed texts; the places of the pieces, and of the tables' names, in them."""
 
-
-@compiled_plain
-def _is_open(data: Bytes, first_id: Bytes, state: Ints, start: int, end: int) -> bool:
-    """Whether the open transaction has this id."""
-    if state[IS_OPEN] == 0 or state[ID_STOP] - state[ID_START] != end - start:
-        return False
-    for place in range(end - start):
-        at = state[ID_START] + place
-        other = first_id[at] if state[IS_FIRST] == 1 else data[at]
-        if other != data[start + place]:
-            return False
-    return True
-
-
-@compiled_plain
-def _put_record(
-    out: Bytes,
-    at: int,
-    data: Bytes,
-    first_id: Bytes,
-    record: Ints,
-    state: Ints,
-    counts: Ints,
-    names: Ints,
-    fixed: Bytes,
-    pieces: Ints,
-    is_end: bool,
-    line: Ints,
-) -> int:
-    """One record with its key."""
-    line[KEY_START] = at
-    at = _put_piece(out, at, fixed, pieces, ID)
-    at = _put_id(out, at, data, first_id, state)
-    at = _put_piece(out, at, fixed, pieces, ID_END)
-    line[KEY_END] = line[VALUE_START] = at
-    at = _put_piece(out, at, fixed, pieces, END if is_end else BEGIN)
-    at = _put_id(out, at, data, first_id, state)
-    if is_end:
-        at = _put_piece(out, at, fixed, pieces, END_COUNT)
-        at = put_signed(out, at, state[TOTAL])
-        at = _put_piece(out, at, fixed, pieces, TABLES)
-        is_next = False
-        for table in range(len(counts)):
-            if counts[table] == 0:
-                continue
-            if is_next:
-                out[at] = COMMA
-                at += 1
-            is_next = True
-            at = _put_piece(out, at, fixed, pieces, TABLE)
-            at = put_bytes(out, at, fixed, names[table, 0], names[table, 1])
-            at = _put_piece(out, at, fixed, pieces, TABLE_COUNT)
-            at = put_signed(out, at, counts[table])
-            out[at] = CLOSING_BRACE
-            at += 1
-        out[at] = CLOSING_BRACKET
-        at += 1
-    else:
-        at = _put_piece(out, at, fixed, pieces, BEGIN_COUNTS)
-    at = _put_piece(out, at, fixed, pieces, TS_MS)
-    at = put_signed(out, at, record[COMMIT_MS])
-    at = _put_piece(out, at, fixed, pieces, TAIL)
-    line[VALUE_END] = at
-    line[SEQ] = record[RECORD_SEQ]
-    return at
+    fixed: Bytes
+    pieces: Ints
+    names: Ints
 
 
 @compiled_plain
 def number_events(
     out: Bytes,
-    data: Bytes,
+    ids: IDs,
     records: Ints,
     events: Ints,
     orders: Ints,
-    first_id: Bytes,
     state: Ints,
     counts: Ints,
-    names: Ints,
-    fixed: Bytes,
-    pieces: Ints,
+    texts: Texts,
     lines: Ints,
 ) -> tuple[int, int]:
     """Fill ``orders`` (in the transaction, in its table) and ``lines``: (bytes written, lines).
@@ -140,57 +78,127 @@ def number_events(
         record = records[number]
         if record[OP] == OP_CONTROL:
             continue
-        start, end = record[GTID_START], record[GTID_END]
-        has_event = event < len(events) and events[event, EVENT_RECORD] == number
-        if has_event and not _is_open(data, first_id, state, start, end):
-            for is_end in range(1, -1, -1):  # the end of the one before, the begin of this
-                if is_end == 1 and state[IS_OPEN] == 0:
-                    continue
-                if is_end == 0:
-                    state[IS_OPEN], state[ID_START], state[ID_STOP] = 1, start, end
-                    state[IS_FIRST], state[TOTAL] = 0, 0
-                    counts[:] = 0
-                line = lines[count]
-                line[RECORD], line[PART] = number, 1 - is_end
-                at = _put_record(
-                    out,
-                    at,
-                    data,
-                    first_id,
-                    record,
-                    state,
-                    counts,
-                    names,
-                    fixed,
-                    pieces,
-                    is_end == 1,
-                    line,
-                )
+        is_open = _is_open(ids, state, record)
+        if event < len(events) and events[event, EVENT_RECORD] == number:
+            if not is_open:
+                if state[IS_OPEN] == 1:
+                    lines[count, RECORD], lines[count, PART] = number, UNSEEN_END
+                    at = _put_end(out, at, ids, record, state, counts, texts, lines[count])
+                    count += 1
+                _open(state, counts, record)
+                lines[count, RECORD], lines[count, PART] = number, FIRST
+                at = _put_begin(out, at, ids, record, state, texts, lines[count])
                 count += 1
-        if has_event:
+                is_open = True
             table = events[event, EVENT_TABLE]
-            orders[event, 0] = state[TOTAL] + 1
-            orders[event, 1] = counts[table] + 1
+            orders[event, 0], orders[event, 1] = state[TOTAL] + 1, counts[table] + 1
             state[TOTAL] += events[event, EVENT_COUNT]
             counts[table] += events[event, EVENT_COUNT]
             event += 1
-        if record[LAST] == 1 and _is_open(data, first_id, state, start, end):
-            line = lines[count]
-            line[RECORD], line[PART] = number, _PARTS - 1
-            at = _put_record(
-                out,
-                at,
-                data,
-                first_id,
-                record,
-                state,
-                counts,
-                names,
-                fixed,
-                pieces,
-                True,
-                line,
-            )
+        if is_open and record[LAST] == 1:
+            lines[count, RECORD], lines[count, PART] = number, LAST_ROW
+            at = _put_end(out, at, ids, record, state, counts, texts, lines[count])
             count += 1
             state[IS_OPEN] = 0
     return at, count
+
+
+@compiled_plain
+def _is_open(ids: IDs, state: Ints, record: Ints) -> bool:
+    """Whether the open transaction is that of the record."""
+    start, length = record[GTID_START], record[GTID_END] - record[GTID_START]
+    if state[IS_OPEN] == 0 or state[ID_STOP] - state[ID_START] != length:
+        return False
+    for place in range(length):
+        at = state[ID_START] + place
+        letter = ids.before[at] if state[IS_BEFORE] == 1 else ids.data[at]
+        if letter != ids.data[start + place]:
+            return False
+    return True
+
+
+@compiled_plain
+def _open(state: Ints, counts: Ints, record: Ints) -> None:
+    """The transaction of the record is open, without events."""
+    state[IS_OPEN], state[ID_START], state[ID_STOP] = 1, record[GTID_START], record[GTID_END]
+    state[IS_BEFORE], state[TOTAL] = 0, 0
+    counts[:] = 0
+
+
+@compiled_plain
+def _put_begin(
+    out: Bytes, at: int, ids: IDs, record: Ints, state: Ints, texts: Texts, line: Ints
+) -> int:
+    """The record that begins the open transaction, with its key."""
+    at = _put_start(out, at, ids, state, texts, BEGIN, line)
+    at = _put_piece(out, at, texts, BEGIN_COUNTS)
+    return _put_time(out, at, record, texts, line)
+
+
+@compiled_plain
+def _put_end(
+    out: Bytes,
+    at: int,
+    ids: IDs,
+    record: Ints,
+    state: Ints,
+    counts: Ints,
+    texts: Texts,
+    line: Ints,
+) -> int:
+    """The record that ends the open transaction, with its key."""
+    at = _put_start(out, at, ids, state, texts, END, line)
+    at = _put_piece(out, at, texts, END_COUNT)
+    at = put_signed(out, at, state[TOTAL])
+    at = _put_piece(out, at, texts, TABLES)
+    first = at
+    for table in range(len(counts)):
+        if counts[table] == 0:
+            continue
+        if at > first:
+            out[at] = COMMA
+            at += 1
+        at = _put_piece(out, at, texts, TABLE)
+        at = put_bytes(out, at, texts.fixed, texts.names[table, 0], texts.names[table, 1])
+        at = _put_piece(out, at, texts, TABLE_COUNT)
+        at = put_signed(out, at, counts[table])
+        out[at] = CLOSING_BRACE
+        at += 1
+    out[at] = CLOSING_BRACKET
+    return _put_time(out, at + 1, record, texts, line)
+
+
+@compiled_plain
+def _put_start(
+    out: Bytes, at: int, ids: IDs, state: Ints, texts: Texts, piece: int, line: Ints
+) -> int:
+    """The key, and the value up to the ID."""
+    line[KEY_START] = at
+    at = _put_piece(out, at, texts, ID)
+    at = _put_id(out, at, ids, state)
+    at = _put_piece(out, at, texts, ID_END)
+    line[KEY_END] = line[VALUE_START] = at
+    at = _put_piece(out, at, texts, piece)
+    return _put_id(out, at, ids, state)
+
+
+@compiled_plain
+def _put_time(out: Bytes, at: int, record: Ints, texts: Texts, line: Ints) -> int:
+    """The rest of the value."""
+    at = _put_piece(out, at, texts, TS_MS)
+    at = put_signed(out, at, record[COMMIT_MS])
+    at = _put_piece(out, at, texts, TAIL)
+    line[VALUE_END], line[SEQ] = at, record[RECORD_SEQ]
+    return at
+
+
+@compiled_plain
+def _put_piece(out: Bytes, at: int, texts: Texts, piece: int) -> int:
+    return put_bytes(out, at, texts.fixed, texts.pieces[piece, 0], texts.pieces[piece, 1])
+
+
+@compiled_plain
+def _put_id(out: Bytes, at: int, ids: IDs, state: Ints) -> int:
+    if state[IS_BEFORE] == 1:
+        return put_string(out, at, ids.before, state[ID_START], state[ID_STOP])
+    return put_string(out, at, ids.data, state[ID_START], state[ID_STOP])
