@@ -13,6 +13,11 @@ from consumer.kernel.record_parts import (
     KEY_END,
     KEY_START,
     LINE_WIDTH,
+    NEW_KEY,
+    OLD_KEY,
+    OTHER,
+    OTHER_END,
+    OTHER_START,
     PART,
     RECORD,
     SEQ,
@@ -25,6 +30,11 @@ __all__ = [
     "KEY_END",
     "KEY_START",
     "LINE_WIDTH",
+    "NEW_KEY",
+    "OLD_KEY",
+    "OTHER",
+    "OTHER_END",
+    "OTHER_START",
     "PART",
     "RECORD",
     "RECORDS_OF_A_CHANGE_MAX",
@@ -43,7 +53,8 @@ class Encoded:
     """``lines`` has one line for each record, with the places of its key and value in ``payload``.
 
     ``KEY_START`` to ``KEY_END``, both -1 without a key; ``VALUE_START`` to ``VALUE_END``, both -1 for a tombstone;
-    ``SEQ`` of the set topic, ``PART``, and ``RECORD``, its number in the batch.
+    ``SEQ`` of the set topic, ``PART``, and ``RECORD``, its number in the batch. If a change of the key made the record:
+    ``OTHER`` is ``NEW_KEY`` or ``OLD_KEY``, which is at ``OTHER_START`` to ``OTHER_END``; else all three are -1.
     """
 
     payload: npt.NDArray[np.uint8]
@@ -59,6 +70,11 @@ class Encoded:
     def value(self, number: int) -> bytes | None:
         """The value of one record; None for a tombstone."""
         return self._part(number, VALUE_START)
+
+    def other_key(self, number: int) -> tuple[int, bytes | None]:
+        """``OTHER`` of one record, and that key."""
+        other = int(self.lines[number, OTHER])
+        return other, self._part(number, OTHER_START) if other >= 0 else None
 
     def _part(self, number: int, start: int) -> bytes | None:
         first, end = int(self.lines[number, start]), int(self.lines[number, start + 1])

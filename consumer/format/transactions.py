@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from consumer.format.connect_schema import schema_text, transaction_key, transaction_value
-from consumer.format.encoded import LINE_WIDTH, Encoded
+from consumer.format.encoded import LINE_WIDTH, OTHER, OTHER_END, Encoded
 from consumer.format.table_format import EventFormat
 from consumer.kernel import json_transactions as kernel
 from consumer.kernel import walk
@@ -77,6 +77,7 @@ def number_events(
     orders: Ints = np.empty((len(events), 2), np.int64)
     limit = _records_max(rows, events)
     lines: Ints = np.empty((limit, LINE_WIDTH), np.int64)
+    lines[:, OTHER : OTHER_END + 1] = -1
     # an id twice, a byte as six at most; a table is in the end of a transaction that has an event of it
     size = (
         int(texts.pieces[-1, 1]) + _NUMBERS_BYTES_MAX + 12 * max(len(before.id), _longest_id(rows))

@@ -22,6 +22,8 @@ from consumer.kernel.record_parts import (
     CREATE,
     DELETE,
     KEY_TAIL,
+    NEW_KEY,
+    OLD_KEY,
     READ,
     UPDATE,
     add_line,
@@ -30,6 +32,7 @@ from consumer.kernel.record_parts import (
     put_image,
     put_keys,
     put_piece,
+    set_other,
     skip,
     source_start,
 )
@@ -357,11 +360,15 @@ def encode(
                 last[_TIMES_END] = at
             if moves and event == 0:
                 count = add_line(lines, count, old_key, old_key_end, value, at, change, 0)
+                set_other(lines[count - 1], NEW_KEY, key, key_end)
                 if settings[HAS_TOMBSTONES] == 1:
                     count = add_line(lines, count, old_key, old_key_end, -1, -1, change, 1)
+                    set_other(lines[count - 1], NEW_KEY, key, key_end)
             else:
                 part = int64(2) if moves else int64(0)
                 count = add_line(lines, count, key, key_end, value, at, change, part)
+                if moves:
+                    set_other(lines[count - 1], OLD_KEY, old_key, old_key_end)
                 if shown == DELETE and settings[HAS_TOMBSTONES] == 1 and key >= 0:
                     count = add_line(lines, count, key, key_end, -1, -1, change, 1)
     return at, count, OK

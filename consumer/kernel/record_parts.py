@@ -1,7 +1,8 @@
 """The common parts of the kernels that write records of publish tasks: keys, images, and the lines of the result.
 
-A line is one record: ``KEY_START`` … ``RECORD``. A start of -1: no key, or no value (a tombstone). ``PART`` numbers the
-records of one change.
+A line is one record: ``KEY_START`` … ``OTHER_END``. A start of -1: no key, or no value (a tombstone). ``PART`` numbers
+the records of one change. If the key was changed, each of them may have the other key at ``OTHER_START``, and ``OTHER``
+says which it is; else -1.
 """
 
 import numpy as np
@@ -14,7 +15,9 @@ from consumer.kernel.partitions import murmur2
 from consumer.kernel.walk import FIRST_CELL, NULL, read_long
 
 KEY_START, KEY_END, VALUE_START, VALUE_END, SEQ, PART, RECORD = range(7)
-LINE_WIDTH = 7
+OTHER, OTHER_START, OTHER_END = range(7, 10)
+LINE_WIDTH = 10
+NEW_KEY, OLD_KEY = 0, 1  # in OTHER
 
 KEY_TAIL = 0  # the first of all pieces
 
@@ -115,7 +118,15 @@ def add_line(
     line[SEQ] = change[view.SEQ]
     line[PART] = part
     line[RECORD] = change[view.RECORD]
+    line[OTHER] = line[OTHER_START] = line[OTHER_END] = -1
     return count + 1
+
+
+@compiled_plain
+def set_other(line: Ints, other: int, key: int, key_end: int) -> None:
+    line[OTHER] = other
+    line[OTHER_START] = key
+    line[OTHER_END] = key_end
 
 
 @compiled_plain

@@ -9,6 +9,9 @@ import numpy.typing as npt
 from consumer.format.encoded import (
     KEY_END,
     KEY_START,
+    OTHER,
+    OTHER_END,
+    OTHER_START,
     PART,
     RECORD,
     SEQ,
@@ -146,6 +149,7 @@ def _joined(pieces: list[tuple[str, Encoded, Ints]]) -> Outgoing:
             lines[:, column][encoded.lines[:, place] >= 0] += base
         lines[:, outgoing.SEQ] = encoded.lines[:, SEQ]
         lines[:, outgoing.PART] = encoded.lines[:, PART]
+        lines[:, outgoing.OTHER] = encoded.lines[:, OTHER]
         parts.append(lines)
         base += len(encoded.payload)
     if not parts:
@@ -162,4 +166,6 @@ _PLACES = (
     (outgoing.KEY_END, KEY_END),
     (outgoing.VALUE_START, VALUE_START),
     (outgoing.VALUE_END, VALUE_END),
+    (outgoing.OTHER_START, OTHER_START),
+    (outgoing.OTHER_END, OTHER_END),
 )

@@ -11,8 +11,15 @@ from consumer.kernel.partitions import murmur2
 
 # The first six are those of ``drivers.kafka.headers``. Keys: start -1 for none. Values: end -1 for a tombstone.
 TOPIC, PARTITION, KEY_START, KEY_END, VALUE_START, VALUE_END, SEQ, PART = range(8)
-WIDTH = 8
+OTHER, OTHER_START, OTHER_END = range(
+    8, 11
+)  # the number in OTHERS of a header, and its value; -1 for none
+WIDTH = 11
 COUNTERS = ("seq", "part", "n")  # headers that differ from record to record
+OTHERS = (
+    "__debezium.newkey",
+    "__debezium.oldkey",
+)  # headers of changed keys, as Debezium names them
 
 
 class RecordHeaders(NamedTuple):

@@ -25,7 +25,17 @@ import numpy as np
 from consumer.kernel.compiled import Ints
 from consumer.kernel.partitions import assign_numbers
 from consumer.publish.mark import Mark, Position, Tail
-from consumer.publish.outgoing import COUNTERS, PART, PARTITION, SEQ, TOPIC, VALUE_END, Outgoing
+from consumer.publish.outgoing import (
+    COUNTERS,
+    OTHER,
+    OTHERS,
+    PART,
+    PARTITION,
+    SEQ,
+    TOPIC,
+    VALUE_END,
+    Outgoing,
+)
 from consumer.publish.outputs import Outputs, TaskOrder, slot_of
 from consumer.publish.producers import OVERSIZE_CODE, SlotProducer, read_mark
 from drivers.kafka.headers import HeaderedRecords
@@ -165,7 +175,10 @@ class Slot:
         if not chosen.any():
             return 0
         self._begin()
-        sent = np.column_stack([lines[chosen][:, : VALUE_END + 1], pairs[chosen], counts[chosen]])
+        own_lines = lines[chosen]
+        sent = np.column_stack(
+            [own_lines[:, : VALUE_END + 1], pairs[chosen], counts[chosen], own_lines[:, OTHER:]]
+        )
         for number, place in enumerate(own):
             seq, part, n = ends[number].tolist()
             if n > before[number]:
@@ -173,7 +186,9 @@ class Slot:
                 end = tail.end + n - tail.n
                 self._sent.tails[place] = replace(tail, end=end, n=n, seq=seq, part=part)
         self._send(
-            HeaderedRecords(outgoing.topics, outgoing.payload, sent, self._constants, COUNTERS)
+            HeaderedRecords(
+                outgoing.topics, outgoing.payload, sent, self._constants, COUNTERS, OTHERS
+            )
         )
         return len(sent)
 

@@ -51,7 +51,8 @@ class HeaderedRecords:
 
     ``lines``, int64: TOPIC (its number in ``topics``), PARTITION, KEY_START (-1: no key), KEY_END, VALUE_START,
     VALUE_END (-1: no value), and from NUMBERS on a number for each of ``counters``, headers that differ per record.
-    ``constants`` are headers of each record, before the others.
+    ``constants`` are headers of each record, before the others. ``others``: names of headers of which a record has one
+    or none, after the counters. Lines then end with three more numbers: which (-1: none), start and end of its value.
     """
 
     topics: tuple[str, ...]
@@ -59,6 +60,7 @@ class HeaderedRecords:
     lines: NDArray[np.int64]
     constants: tuple[tuple[str, bytes], ...] = ()
     counters: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -66,7 +68,12 @@ class HeaderedRecords:
     def part(self, first: int, end: int) -> "HeaderedRecords":
         """Records ``first`` to ``end - 1``."""
         return HeaderedRecords(
-            self.topics, self.buffer, self.lines[first:end], self.constants, self.counters
+            self.topics,
+            self.buffer,
+            self.lines[first:end],
+            self.constants,
+            self.counters,
+            self.others,
         )
 
     @property
@@ -76,26 +83,44 @@ class HeaderedRecords:
         bounds[bounds[:, 3] < 0, 2:] = 0
         return bounds
 
+    @property
+    def other_bounds(self) -> Bounds:
+        """The values of ``others`` as slices of values without a key."""
+        if not self.others:
+            return self.bounds[:0]
+        at = NUMBERS + len(self.counters)
+        lines = self.lines[self.lines[:, at] >= 0]
+        bounds: Bounds = np.full((len(lines), 4), -1, np.int64)
+        bounds[:, 2:] = lines[:, at + 1 :]
+        return bounds
+
     def headers(self, number: int) -> list[Header]:
         """All headers of one record."""
-        numbers = self.lines[number, NUMBERS:].tolist()
-        counted = zip(self.counters, numbers, strict=True)
-        return [*self.constants, *((name, b"%d" % count) for name, count in counted)]
+        end = NUMBERS + len(self.counters)
+        counted = zip(self.counters, self.lines[number, NUMBERS:end].tolist(), strict=True)
+        headers: list[Header] = [*self.constants]
+        headers += ((name, b"%d" % count) for name, count in counted)
+        if self.others:
+            other, first, stop = self.lines[number, end:].tolist()
+            if other >= 0:
+                headers.append((self.others[other], self.buffer[first:stop].tobytes()))
+        return headers
 
 
 def queue_headered(client: BareClient, records: HeaderedRecords) -> Refusal | None:
     """Queue all records in order; the first refusal. No later record is queued."""
-    check_bounds(records.buffer, records.bounds)
+    check_bounds(records.buffer, np.concatenate((records.bounds, records.other_bounds)))
     library = client.library
     topics = np.array([client.topic(name) for name in records.topics], np.int64)
     names = [ctypes.create_string_buffer(name.encode()) for name, _ in records.constants]
     names += [ctypes.create_string_buffer(name.encode()) for name in records.counters]
     values = [ctypes.create_string_buffer(value) for _, value in records.constants]
-    arguments = np.zeros((_HEADERS + len(names), _ARGUMENT_WORDS), np.int64)
+    others = [ctypes.create_string_buffer(name.encode()) for name in records.others]
+    arguments = np.zeros((_HEADERS + len(names) + 1, _ARGUMENT_WORDS), np.int64)
     arguments[:_HEADERS, 0] = (_RKT, _PARTITION, _VALUE, _KEY, _FLAGS)
     arguments[_HEADERS - 1, 1] = _COPY
     arguments[_HEADERS:, 0] = _HEADER
-    arguments[_HEADERS:, 1] = [ctypes.addressof(name) for name in names]
+    arguments[_HEADERS:-1, 1] = [ctypes.addressof(name) for name in names]
     for at, (value, (_, octets)) in enumerate(zip(values, records.constants, strict=True)):
         arguments[_HEADERS + at, 2:4] = ctypes.addressof(value), len(octets)
     digits = np.zeros((max(len(records.counters), 1), _DIGITS_MAX), np.uint8)
@@ -116,16 +141,18 @@ def queue_headered(client: BareClient, records: HeaderedRecords) -> Refusal | No
         arguments,
         len(values),
         digits,
+        np.array([ctypes.addressof(name) for name in others], np.int64),
     )
     return None if index < 0 else Refusal(int(index), int(code))
 
 
 def compile_loop() -> None:
     """Compile the loop, or read it from the cache."""
-    arguments = np.zeros((_HEADERS, _ARGUMENT_WORDS), np.int64)
+    arguments = np.zeros((_HEADERS + 1, _ARGUMENT_WORDS), np.int64)
     nothing = np.zeros((0, NUMBERS), np.int64)
     digits = np.zeros((1, _DIGITS_MAX), np.uint8)
-    _queue(np.zeros(3, np.int64), 0, np.zeros(1, np.int64), 0, nothing, arguments, 0, digits)
+    words = np.array([0], np.int64)
+    _queue(np.zeros(3, np.int64), 0, words, 0, nothing, arguments, 0, digits, words)
 
 
 Build: TypeAlias = Callable[[BaseContext, ir.IRBuilder, object, Sequence[ir.Value]], ir.Value]
@@ -166,11 +193,16 @@ def _queue(
     arguments: Words,
     constant_count: int,
     digits: NDArray[np.uint8],
+    others: Words,
 ) -> tuple[int, int]:
-    """The number and error code of the first record that is refused; -1 if none is."""
+    """The number and error code of the first record that is refused; -1 if none is.
+
+    The last argument is for a header of ``others``; records without one have an argument less.
+    """
     produce, code_of, destroy = functions[0], functions[1], functions[2]
-    address, count = arguments.ctypes.data, len(arguments)
+    address, last = arguments.ctypes.data, len(arguments) - 1
     counters = _HEADERS + constant_count
+    other = NUMBERS + last - counters  # of a line
     for index in range(len(lines)):
         arguments[0, 1] = topics[lines[index, TOPIC]]
         arguments[1, 1] = lines[index, PARTITION]
@@ -182,10 +214,16 @@ def _queue(
         if lines[index, KEY_START] >= 0:
             arguments[3, 1] = buffer + lines[index, KEY_START]
             arguments[3, 2] = lines[index, KEY_END] - lines[index, KEY_START]
-        for at in range(count - counters):
+        for at in range(last - counters):
             start = _put_number(digits[at], lines[index, NUMBERS + at])
             arguments[counters + at, 2] = digits[at].ctypes.data + start
             arguments[counters + at, 3] = _DIGITS_MAX - start
+        count = last
+        if len(others) > 0 and lines[index, other] >= 0:
+            arguments[last, 1] = others[lines[index, other]]
+            arguments[last, 2] = buffer + lines[index, other + 1]
+            arguments[last, 3] = lines[index, other + 2] - lines[index, other + 1]
+            count += 1
         error = call(produce, handle, address, count)
         if error != 0:
             code = call(code_of, error, 0, 0) & 0xFFFFFFFF

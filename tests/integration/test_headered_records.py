@@ -20,6 +20,7 @@ from tests.kit.waiting import eventually
 Line = tuple[object, ...]
 COUNT = 9_000  # more than a chunk
 PARTITIONS = 3
+OTHERS = ("old", "new")
 
 
 @pytest.fixture
@@ -33,17 +34,20 @@ def topics(kafka: KafkaServer) -> tuple[str, str]:
 
 
 def _records(topics: tuple[str, str]) -> HeaderedRecords:
-    """Keys, empty keys and none; values, empty values and none; counters of one to nineteen digits."""
+    """Keys, empty keys and none; values, empty values and none; counters of one to nineteen digits; other headers."""
     number = np.arange(COUNT)
     octets = np.frombuffer(b"".join(b"%06d" % each for each in number), np.uint8)
-    lines = np.zeros((COUNT, 8), np.int64)
+    lines = np.zeros((COUNT, 11), np.int64)
     lines[:, 0], lines[:, 1] = number % 2, number % PARTITIONS
     lines[:, 2], lines[:, 3] = number * 6, number * 6 + number % 4
     lines[number % 5 == 0, 2:4] = -1
     lines[:, 4], lines[:, 5] = number * 6, number * 6 + number % 7
     lines[number % 11 == 0, 4:6] = -1
     lines[:, 6], lines[:, 7] = number, 2**63 - 1 - number
-    return HeaderedRecords(topics, octets, lines, (("task", b"shop"), ("none", b"")), ("n", "seq"))
+    lines[:, 8] = number % 3 - 1
+    lines[:, 9], lines[:, 10] = number * 6, number * 6 + number % 6
+    constants = (("task", b"shop"), ("none", b""))
+    return HeaderedRecords(topics, octets, lines, constants, ("n", "seq"), OTHERS)
 
 
 def _expected(records: HeaderedRecords) -> set[Line]:
@@ -54,9 +58,17 @@ def _expected(records: HeaderedRecords) -> set[Line]:
             partition,
             None if key < 0 else octets[key:key_end],
             None if value_end < 0 else octets[value:value_end],
-            (("task", b"shop"), ("none", b""), ("n", b"%d" % n), ("seq", b"%d" % seq)),
+            (
+                ("task", b"shop"),
+                ("none", b""),
+                ("n", b"%d" % n),
+                ("seq", b"%d" % seq),
+                *([(OTHERS[other], octets[first:end])] if other >= 0 else []),
+            ),
         )
-        for topic, partition, key, key_end, value, value_end, n, seq in records.lines.tolist()
+        for topic, partition, key, key_end, value, value_end, n, seq, other, first, end in (
+            records.lines.tolist()
+        )
     }
 
 
@@ -113,6 +125,12 @@ def test_record_with_headers_over_the_limit_is_named(
     assert producer.add_headered(HeaderedRecords(topics, octets, lines)) == 1
     with pytest.raises(Fatal, match="outside"):
         producer.add_headered(HeaderedRecords(topics, octets[:9], lines))
+    outside = np.array([[0, 0, -1, -1, 0, 1, 0, -1, 1], [0, 0, -1, -1, 0, 1, 0, 9, 10]])
+    for line in outside:
+        with pytest.raises(Fatal, match="outside"):
+            producer.add_headered(
+                HeaderedRecords(topics, octets[:9], line.reshape(1, -1), (), (), OTHERS)
+            )
     producer.discard()
 
 

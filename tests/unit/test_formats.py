@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from consumer.format.encoded import NEW_KEY, OLD_KEY
 from millrace.errors import Fatal
 from schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
 from schemas.view.format_options import (
@@ -278,6 +279,26 @@ def test_tombstones_follow_their_option() -> None:
         (2, 2, {"id": 3}, False),
     ]
     assert parts[False] == [line for line in parts[True] if not line[3]]
+
+
+def test_changed_key_goes_with_the_records_of_both() -> None:
+    """The delete and its tombstone have the new key, the create the old one; ``json`` has neither."""
+    made = table("shop", "t", integer("id"), text("name"), key=(0, 1))
+    stream = RecordStream()
+    row = {"id": 2, "name": "b"}
+    stream.update(made, row, row | {"name": "c"})
+    stream.delete(made, row)
+    old, new = b'{"id":2,"name":"b"}', b'{"id":2,"name":"c"}'
+    records = encoded(FormatOptions(DEBEZIUM), made, stream)
+    assert [records.other_key(number) for number in range(len(records))] == [
+        (NEW_KEY, new),
+        (NEW_KEY, new),
+        (OLD_KEY, old),
+        (-1, None),
+        (-1, None),
+    ]
+    plain = encoded(FormatOptions(FormatName.JSON), made, stream)
+    assert [plain.other_key(number) for number in range(len(plain))] == [(-1, None)] * 3
 
 
 def test_schemas_are_those_of_the_connect_converter() -> None:

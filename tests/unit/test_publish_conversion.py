@@ -34,7 +34,7 @@ BY_COLUMNS = (PartitionRule("shop.items", ("id",)), PartitionRule("shop.orders",
 ORDERS = table("shop", "orders", integer("id"), text("name"))
 ITEMS = table("shop", "items", integer("id"), text("name"))
 LOG = table("shop", "log", text("line"), key=())
-Record = tuple[str, int, bytes | None, bytes | None, int, int]
+Record = tuple[str, int, bytes | None, bytes | None, int, int, int, bytes | None]
 
 
 def _stream(*, has_log: bool) -> RecordStream:
@@ -77,12 +77,13 @@ def _converted(task: PublishTask, slot: int | None) -> Outgoing:
 def _records(batch: Outgoing) -> list[Record]:
     records: list[Record] = []
     for line in batch.lines.tolist():
-        key, value = (
+        key, value, other = (
             batch.payload[line[start] : line[start + 1]].tobytes() if line[start] >= 0 else None
-            for start in (outgoing.KEY_START, outgoing.VALUE_START)
+            for start in (outgoing.KEY_START, outgoing.VALUE_START, outgoing.OTHER_START)
         )
         topic, place = batch.topics[line[outgoing.TOPIC]], line[outgoing.PARTITION]
-        records.append((topic, place, key, value, line[outgoing.SEQ], line[outgoing.PART]))
+        numbers = (line[outgoing.SEQ], line[outgoing.PART], line[outgoing.OTHER])
+        records.append((topic, place, key, value, *numbers, other))
     return records
 
 
@@ -103,7 +104,7 @@ def test_slots_together_make_each_record_once(
     )
     every = _records(_converted(task, None))
     for topic in {record[0] for record in every}:
-        places = [record[4:] for record in every if record[0] == topic]
+        places = [record[4:6] for record in every if record[0] == topic]
         assert places == sorted(places)
     for slot in range(SLOTS):
         made = _records(_converted(task, slot))

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 from consumer.kernel.partitions import partitions_of
 from consumer.publish.mark import Description, Position
 from consumer.publish.opening import Started, start_task
-from consumer.publish.outgoing import Outgoing
+from consumer.publish.outgoing import WIDTH, Outgoing
 from consumer.publish.outputs import OutputShape, SlotLimits, TaskOrder
 from consumer.publish.slot import Slot, SlotOrder
 from drivers.kafka.access import GivenAccess, KafkaAccess
@@ -124,8 +124,8 @@ class SlotRig:
                 middle = start + len(key)
                 end = -1 if value is None else middle + len(value)
                 topic = topics.setdefault(self._topic(seq), len(topics))
-                lines.append((topic, 0, start, middle, middle, end, seq, part))
-        array = np.array(lines, np.int64).reshape(-1, 8)
+                lines.append((topic, 0, start, middle, middle, end, seq, part, -1, -1, -1))
+        array = np.array(lines, np.int64).reshape(-1, WIDTH)
         payload = np.frombuffer(bytes(octets), np.uint8)
         array[:, 1] = partitions_of(
             payload, array[:, 2].copy(), array[:, 3].copy(), self.partitions
