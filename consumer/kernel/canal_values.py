@@ -100,7 +100,16 @@ def put_canal(
     if op == UPDATE:
         at = put_piece(out, at, fixed, pieces, OLD)
         at, _, status = put_changed(
-            out, at, data, cells, event[view.BEFORE], event[view.AFTER], singles, fixed, work
+            out,
+            at,
+            data,
+            cells,
+            event[view.BEFORE],
+            event[view.AFTER],
+            singles,
+            fixed,
+            True,
+            work,
         )
         if status != OK:
             return at, status

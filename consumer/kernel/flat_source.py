@@ -58,10 +58,14 @@ def put_changed(
     after: int,
     singles: Ints,
     fixed: Bytes,
+    has_nulls: bool,
     work: Hashes,
 ) -> tuple[int, int, int]:
-    """The columns of ``before`` that differ in ``after``: (position after them, how many, status)."""
-    count = int64(0)
+    """The columns of ``before`` that differ in ``after``: (position after them, how many differ, status).
+
+    ``has_nulls``: whether those that are NULL before are written, too.
+    """
+    count, is_first = int64(0), True
     for number in range(len(singles)):
         if singles[number, CELL] < 0:
             continue
@@ -71,14 +75,17 @@ def put_changed(
             old[0] == NULL or (length == new[2] - new[1] and is_same(data, old[1], new[1], length))
         ):
             continue
-        if count > 0:
+        count += 1
+        if old[0] == NULL and not has_nulls:
+            continue
+        if not is_first:
             out[at] = COMMA
             at += 1
+        is_first = False
         at = put_bytes(out, at, fixed, singles[number, TEXT], singles[number, TEXT_END])
         at, status = put_value(out, at, data, old[0], old[1], old[2], singles, number, fixed, work)
         if status != OK:
             return at, count, status
-        count += 1
     return at, count, OK
 
 

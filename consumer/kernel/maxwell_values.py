@@ -161,7 +161,16 @@ def put_maxwell(
         begin = at
         at = put_piece(out, at, fixed, pieces, OLD)
         at, count, status = put_changed(
-            out, at, data, cells, event[view.BEFORE], event[view.AFTER], singles, fixed, work
+            out,
+            at,
+            data,
+            cells,
+            event[view.BEFORE],
+            event[view.AFTER],
+            singles,
+            fixed,
+            settings[HAS_NULLS] == 1,
+            work,
         )
         if status != OK:
             return at, status

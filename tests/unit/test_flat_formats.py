@@ -120,6 +120,9 @@ def test_maxwell_options_add_fields() -> None:
         ("data", {"id": 7}),
         ("old", {"note": "ü"}),
     ]
+    moved = sent(options, ORDERS, _story())[2]
+    assert isinstance(moved.value, dict)
+    assert moved.value["old"] == {"id": 7}
     without = sent(replace(MAXWELL, output_commit_info=False), ORDERS, _story())[0]
     assert isinstance(without.value, dict)
     assert "xid" not in without.value
