@@ -6,7 +6,7 @@ sample can miss it while the process lives.
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
@@ -57,18 +57,28 @@ def uses(process: ServerProcess) -> Iterator[Use]:
 
 
 @contextmanager
-def use_watch(processes: Sequence[ServerProcess]) -> "Iterator[UseWatch]":
-    """Samples the use of sessions every ``POLL_S`` for the length of the ``with`` block."""
-    watch = UseWatch(processes)
-    with sampled("use of processes", watch.look, every_s=POLL_S):
+def use_watch(
+    processes: Sequence[ServerProcess],
+    *,
+    parts: Collection[Part] = tuple(Part),
+    every_s: float = POLL_S,
+) -> "Iterator[UseWatch]":
+    """Samples the use of sessions every ``every_s`` for the length of the ``with`` block.
+
+    ``parts``: whose CPU time counts.
+    """
+    watch = UseWatch(processes, parts)
+    with sampled("use of processes", watch.look, every_s=every_s):
         yield watch
 
 
 class UseWatch:
     """The use of sessions over time."""
 
-    def __init__(self, processes: Sequence[ServerProcess]) -> None:
-        self._processes = processes
+    def __init__(
+        self, processes: Sequence[ServerProcess], parts: Collection[Part] = tuple(Part)
+    ) -> None:
+        self._processes, self._parts = processes, parts
         self._cpu: list[tuple[float, float]] = []
         self._peaks: dict[Part, float] = {}
 
@@ -90,6 +100,7 @@ class UseWatch:
 
     def look(self) -> None:
         now = [use for process in self._processes for use in uses(process)]
-        self._cpu.append((time.monotonic(), sum(use.cpu_s for use in now)))
+        cpu_s = sum(use.cpu_s for use in now if use.part in self._parts)
+        self._cpu.append((time.monotonic(), cpu_s))
         for use in now:
             self._peaks[use.part] = max(self._peaks.get(use.part, 0.0), use.peak_mb)

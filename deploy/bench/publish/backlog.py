@@ -2,7 +2,7 @@
 
     publish.json            the peer is capture, which has published the same changes just before (``capture.bulk``)
     publish.debezium-json   the peer is Debezium, which reads the same changes from the binlog into JSON topics
-    publish.cpu             CPU µs a record of the apply driver, its JVM and its Python workers, of publish.json
+    publish.cpu             CPU µs a record of the executor, of publish.json: reads, converts, writes
     publish.cpu.where, .columns, .mask    the same with a condition on an integer that admits all rows, with half of the
                             columns dropped, and with an HMAC of a VARCHAR(40) in both images; the peer is the same
                             task without it

@@ -10,7 +10,7 @@ from deploy.bench.apply import workloads
 from deploy.bench.apply.processes import use_watch
 from deploy.bench.capture.backlog import clock_of
 from deploy.bench.figure import Figure, Size, announced_rounds, say
-from deploy.bench.publish.tasks import BenchTask, open_publish
+from deploy.bench.publish.tasks import SAMPLE_S, BenchTask, open_publish
 from deploy.bench.scene import Scene
 from deploy.bench.subscriber import Topics
 from deploy.local.services import CAPTURE_TASK
@@ -57,7 +57,7 @@ def _cpu_us(
     wanted = scene.seq() + changes
     worker = next(each for each in scene.stack.services if each.spec.name == "millrace worker")
     topic = Topics(scene.bootstrap, [SET_TOPIC], 1)
-    with clock_of(topic.end) as clock, use_watch((worker,)) as use:
+    with clock_of(topic.end) as clock, use_watch((worker,), every_s=SAMPLE_S) as use:
         scene.resume()
         scene.wait_seq(wanted)
     pace = clock.pace()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from deploy.bench.apply.clock import Pace
-from deploy.bench.apply.processes import use_watch
+from deploy.bench.apply.processes import Part, use_watch
 from deploy.bench.capture.backlog import EndClock, clock_of
 from deploy.bench.figure import say
 from deploy.bench.scene import Scene, open_scene
@@ -17,13 +17,14 @@ from millrace.errors import Fatal
 from schemas.documents import yaml_from_plain
 
 PARTITIONS = 8
+SAMPLE_S = 0.1  # a catch-up takes some seconds, and its CPU is measured to a percent
 
 open_publish = partial(open_scene, has_apply=False, has_driver=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """One catch-up of a publish task: its pace, and the CPU seconds of the driver and its Python workers meanwhile."""
+    """One catch-up of a publish task: its pace, and the CPU seconds of the executor, a Python worker, meanwhile."""
 
     pace: Pace
     cpu_s: float
@@ -77,7 +78,7 @@ class BenchTask:
         """
         with (
             self.clock(scene, database) as clock,
-            use_watch((scene.service(),)) as use,
+            use_watch((scene.service(),), parts=(Part.WORKER,), every_s=SAMPLE_S) as use,
         ):
             scene.resume(self.name)
             scene.wait_seq(scene.seq(), self.name)
