@@ -5,6 +5,8 @@ formats          the formats by their names
 json_format      debezium-json and json
 flat_format      maxwell-json and canal-json
 flat_columns     the form and the type of each column in them
+avro_format      Debezium's envelope and the set topic's, in Avro
+avro_data        Connect schemas as Avro schemas
 json_object      the columns of a view as members of JSON objects
 columns          the form and the type of each column
 connect_schema   the schemas that Kafka Connect's JSON carries

@@ -96,8 +96,8 @@ def fallback_of(column: Column, options: FormatOptions, value: ValueForm) -> int
 
 
 def _is_exact(options: FormatOptions) -> bool:
-    """Whether texts of the set topic stay texts."""
-    return options.name is FormatName.JSON or options.types is Types.EXACT
+    """Whether values have the types of the set topic, and not those of Debezium."""
+    return options.name is FormatName.JSON or options.types is not Types.DEBEZIUM
 
 
 def _named(type_: str, name: str, **parameters: Json) -> "dict[str, Json]":
@@ -110,6 +110,8 @@ def _integer(type_: ColumnType, options: FormatOptions) -> ValueForm:
         return ValueForm(forms.INTEGER, {"type": _INTEGERS[type_.code, type_.is_unsigned]})
     if options.name is FormatName.JSON:
         return ValueForm(forms.DECIMAL_NUMBER)
+    if options.name is FormatName.AVRO:
+        return _decimal_of(20, 0, options)
     if options.types is Types.EXACT:
         return ValueForm(forms.DECIMAL_STRING, {"type": "string"})
     if options.bigint_unsigned is BigintUnsigned.LONG:
@@ -130,18 +132,37 @@ def _decimal(type_: ColumnType, options: FormatOptions) -> ValueForm:
     if (
         options.decimal is DecimalMode.STRING
         or (is_wide and options.wide_decimal is WideDecimal.STRING)
-        or (options.name is not FormatName.JSON and options.types is Types.EXACT)
+        or (options.name.is_debezium and options.types is Types.EXACT)
     ):
         return ValueForm(forms.DECIMAL_STRING, {"type": "string"}, type_.scale)
+    return _decimal_of(type_.precision, type_.scale, options)
+
+
+def _decimal_of(precision: int, scale: int, options: FormatOptions) -> ValueForm:
+    """A DECIMAL, or a number that Avro has no integer for, as the option says."""
+    if options.decimal is DecimalMode.STRING:
+        return ValueForm(forms.DECIMAL_STRING, {"type": "string"}, scale)
     if options.decimal is DecimalMode.DOUBLE:
-        return ValueForm(forms.DECIMAL_DOUBLE, {"type": "double"}, type_.scale)
+        return ValueForm(forms.DECIMAL_DOUBLE, {"type": "double"}, scale)
     if options.name is FormatName.JSON:
-        return ValueForm(forms.DECIMAL_NUMBER, {}, type_.scale)
-    schema = _decimal_schema(type_.precision, type_.scale)
-    return ValueForm(forms.DECIMAL_BYTES, schema, type_.scale)
+        return ValueForm(forms.DECIMAL_NUMBER, {}, scale)
+    return ValueForm(forms.DECIMAL_BYTES, _decimal_schema(precision, scale), scale)
+
+
+def _logical(type_: ColumnType) -> ValueForm:
+    """Avro's own types: a date, a time of a day, a moment in no time zone or in UTC; all in microseconds but a date."""
+    if type_.code in _DATES:
+        return ValueForm(forms.DATE_DAYS, {"type": "int32", "logicalType": "date"}, epoch="0")
+    if type_.code in _TIMES:
+        schema: dict[str, Json] = {"type": "int64", "logicalType": "time-micros"}
+        return ValueForm(forms.TIME_OF_DAY, schema, _US, "0")
+    name = "timestamp-micros" if type_.code in _ZONED else "local-timestamp-micros"
+    return ValueForm(forms.DATETIME_UNITS, {"type": "int64", "logicalType": name}, _US, "0")
 
 
 def _temporal(type_: ColumnType, options: FormatOptions) -> ValueForm:
+    if options.types is Types.LOGICAL:
+        return _logical(type_)
     if _is_exact(options):
         form = forms.PLAIN if type_.code in _TIMES else forms.DATE_PLAIN
         epoch = '"1970-01-01"' if type_.code in _DATES else '"1970-01-01 00:00:00"'

@@ -5,18 +5,31 @@ has), MR-6532 (a DECIMAL with more than 38 digits), MR-6533 (the format needs a 
 first three.
 """
 
+from consumer.format.avro_format import Register, make_avro_format
 from consumer.format.flat_format import make_flat_format
 from consumer.format.json_format import make_json_format
 from consumer.format.table_format import FormatNames, TableFormat
+from millrace.errors import Fatal
 from schemas.record.row_layout import RowLayout
 from schemas.view.format_options import FormatName, FormatOptions
 from schemas.view.table_view import TableView
 
 
+def without_registry(subject: str, _schema: str) -> int:
+    """Fatal MR-4101: a document without a registry has another format."""
+    raise Fatal("MR-4101", f"registry: no registry for the schema of {subject}")
+
+
 def make_format(
-    options: FormatOptions, view: TableView, layout: RowLayout, names: FormatNames
+    options: FormatOptions,
+    view: TableView,
+    layout: RowLayout,
+    names: FormatNames,
+    register: Register = without_registry,
 ) -> TableFormat:
-    """The records of a table in a view; Fatal MR-6532, MR-6533."""
+    """The records of a table in a view; Fatal MR-6532, MR-6533. ``register``: for the formats in Avro."""
+    if options.name.is_avro:
+        return make_avro_format(options, view, layout, names, register)
     if options.name in (FormatName.MAXWELL_JSON, FormatName.CANAL_JSON):
         return make_flat_format(options, view, layout)
     return make_json_format(options, view, layout, names)

@@ -122,7 +122,7 @@ def make_json_format(
     columns = format_columns(options, view, layout)
     key = [columns[at] for at in view.key]
     fixed = FixedTexts()
-    lead = '{"schema":' + schema_text(_key_schema(key, names)) + ',"payload":{'
+    lead = '{"schema":' + schema_text(key_schema(key, names)) + ',"payload":{'
     keys, key_tail = fixed.program(key, lead if options.schemas else "{")
     row, row_tail = fixed.program(columns, "{")
     pieces = {
@@ -130,7 +130,7 @@ def make_json_format(
         kernel.ROW_TAIL: row_tail,
     }
     if options.name is FormatName.DEBEZIUM_JSON:
-        schema = schema_text(_value_schema(columns, names)) if options.schemas else ""
+        schema = schema_text(value_schema(columns, names)) if options.schemas else ""
         pieces |= _envelope(view, names, schema)
     places: Ints = np.zeros((kernel.PIECES_MAX, 2), np.int64)
     for piece, text in pieces.items():
@@ -178,12 +178,14 @@ def _envelope(view: TableView, names: FormatNames, schema: str) -> dict[int, str
     }
 
 
-def _key_schema(key: Sequence[FormatColumn], names: FormatNames) -> connect_schema.Schema:
+def key_schema(key: Sequence[FormatColumn], names: FormatNames) -> connect_schema.Schema:
+    """The Connect schema of a key."""
     fields = [ordered(column.value.schema, optional=False, field=column.name) for column in key]
     return ordered(connect_schema.struct(fields, f"{names.topic}.Key"), optional=False)
 
 
-def _value_schema(columns: Sequence[FormatColumn], names: FormatNames) -> connect_schema.Schema:
+def value_schema(columns: Sequence[FormatColumn], names: FormatNames) -> connect_schema.Schema:
+    """The Connect schema of a value."""
     fields = [
         ordered(column.value.schema, optional=column.nullable, field=column.name)
         for column in columns

@@ -10,6 +10,8 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 
+from consumer.format.avro_format import Register
+from consumer.format.formats import without_registry
 from consumer.publish.order import PublishOrder
 from consumer.publish.plans import PublishPlans
 from consumer.publish.slot import Slot, SlotOrder
@@ -23,6 +25,8 @@ from consumer.turn.order import Answer, guarded
 from drivers.kafka.reader import TopicReader
 from millrace.errors import MillraceError, Retryable
 from millrace.process.memory import keep_freed_memory
+from registry.client import RegistryClient
+from schemas.documents import Registry
 
 
 @dataclass(slots=True)
@@ -104,7 +108,9 @@ def _turn(order: PublishOrder, resident: _Resident) -> PublishTurn:
     schemas = dict(position.schemas)
     with closing(TopicReader(source.brokers, source.topic)) as reader:
         texts = schema_texts(partial(_value_at, reader), schemas) if schemas else {}
-    plans = PublishPlans(order.definitions.at(position.seq + 1), RowSchemas(texts))
+    plans = PublishPlans(
+        order.definitions.at(position.seq + 1), RowSchemas(texts), _register_at(source.registry)
+    )
     return PublishTurn(
         order,
         tools,
@@ -114,6 +120,11 @@ def _turn(order: PublishOrder, resident: _Resident) -> PublishTurn:
         schemas,
         position.transaction,
     )
+
+
+def _register_at(registry: Registry) -> Register:
+    """Registers the schemas of the records; known pairs of subject and schema are asked for once."""
+    return RegistryClient(registry).register if registry.url else without_registry
 
 
 def _value_at(reader: TopicReader, offset: int) -> bytes | None:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from consumer.format.formats import make_format
+from consumer.format.avro_format import Register
+from consumer.format.formats import make_format, without_registry
 from consumer.format.table_format import FormatNames, TableFormat
 from consumer.kernel.compiled import Ints
 from consumer.publish.outgoing import partition_by_table
@@ -43,10 +44,16 @@ class TablePlan:
 
 
 class PublishPlans:
-    """The plans of one definition of a task (``consumer.window.window.Plans``)."""
+    """The plans of one definition of a task (``consumer.window.window.Plans``).
 
-    def __init__(self, task: PublishTask, schemas: RowSchemas) -> None:
+    ``register``: for the schemas of formats that have a registry.
+    """
+
+    def __init__(
+        self, task: PublishTask, schemas: RowSchemas, register: Register = without_registry
+    ) -> None:
         self.task = task
+        self._register = register
         self.schemas = schemas
         self.programs = make_programs(schemas)
         self._newest = _newest_of(schemas)
@@ -75,7 +82,7 @@ class PublishPlans:
         return self if task == self.task else self._like(task, self.schemas)
 
     def _like(self, task: PublishTask, schemas: RowSchemas) -> "PublishPlans":
-        plans = PublishPlans(task, schemas)
+        plans = PublishPlans(task, schemas, self._register)
         texts = schemas.texts
         new = [number for number in texts if texts[number] != self.schemas.texts.get(number)]
         plans._newest = self._newest | _newest_of(schemas, new)
@@ -116,12 +123,17 @@ class PublishPlans:
         return dict(sorted(schemas.items(), key=lambda one: one[0] in newest))
 
     def table(self, slot: int, gtid: str = "") -> TablePlan:
-        """The plan of a slot's table, which the view has. ``gtid``: of one of its rows. Fatal MR-5201."""
+        """The plan of a slot's table, which the view has. ``gtid``: of one of its rows. Fatal MR-5201.
+
+        Errors of the registry: ``registry.client``.
+        """
         text = self.schemas.texts[int(self.programs.ids[slot])]
         plan = self._tables.get(text)
         if plan is None:
             layout = self.programs.layouts[slot]
-            plan = self._tables[text] = _plan(self.task, layout, self._keys, flavour_of(gtid))
+            flavour = flavour_of(gtid)
+            plan = _plan(self.task, layout, self._keys, flavour, self._register)
+            self._tables[text] = plan
         return plan
 
 
@@ -150,7 +162,9 @@ def flavour_of(gtid: str) -> Flavour:
     return Flavour.MARIADB if gtid and ":" not in gtid else Flavour.MYSQL
 
 
-def _plan(task: PublishTask, layout: RowLayout, keys: MaskKeys, flavour: Flavour) -> TablePlan:
+def _plan(
+    task: PublishTask, layout: RowLayout, keys: MaskKeys, flavour: Flavour, register: Register
+) -> TablePlan:
     view = view_of(task.view, layout)
     assert view is not None, "the rows of other tables are left out"
     topics = task.topics
@@ -171,9 +185,10 @@ def _plan(task: PublishTask, layout: RowLayout, keys: MaskKeys, flavour: Flavour
         by += places
     topic = topics.name_of(task.name, *view.name)
     is_keyed = named is None and topics.partition_by is not PartitionBy.TABLE and bool(view.key)
+    names = FormatNames(topic.removesuffix(topics.suffix), task.name, str(flavour))
     return TablePlan(
         make_view_program(view, layout, keys),
-        make_format(task.format, view, layout, FormatNames(topic, task.name, str(flavour))),
+        make_format(task.format, view, layout, names, register),
         topic,
         partition_by_table(".".join(view.name), topics.partitions),
         tuple(by),

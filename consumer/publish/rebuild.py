@@ -113,7 +113,7 @@ def _renamed(definitions: Definitions, *, first_seq: int, suffix: str) -> Defini
 
 
 def _with_suffix(task: PublishTask, suffix: str) -> PublishTask:
-    topics = replace(task.topics, pattern=task.topics.pattern + suffix)
+    topics = replace(task.topics, suffix=suffix)
     of_transactions = task.format.transaction_topic
     return replace(
         task,

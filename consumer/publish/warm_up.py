@@ -30,7 +30,7 @@ def warm_publishing() -> None:
             topics=OutputTopics(partitions=2),
             format=replace(FormatOptions.of(name), transaction_topic=_TRANSACTIONS.get(name, "")),
         )
-        plans = PublishPlans(task, SCHEMAS)
+        plans = PublishPlans(task, SCHEMAS, lambda _subject, _schema: 1)
         rows = walk_values(warm_values(), plans.programs)
         convert(plans, rows, RecordNumbers(np.arange(len(rows))))
     ints = np.zeros((1, 2), np.int64)

@@ -421,7 +421,8 @@ class OutputTopics:
     """The topics of a publish task. ``pattern`` names that of a table, by its names in the view.
 
     ``partition_by``: the first rule that matches a table decides, and KEY if none does. ``slots`` is fixed for the
-    task's life: the parts of the task that commit independently of each other.
+    task's life: the parts of the task that commit independently of each other. ``suffix`` ends the names of the topics
+    that a rebuild writes; the schemas of their records have the names without it.
     """
 
     pattern: str = OUTPUT_PATTERN
@@ -430,11 +431,12 @@ class OutputTopics:
     slots: int = 1
     compression: TopicCompression = TopicCompression.GZIP  # every client reads it
     settings: OutputSettings = field(default_factory=OutputSettings)
+    suffix: str = ""
 
     def name_of(self, task: str, database: str, table: str) -> str:
         """The topic of a table. Database and table are escaped as record names are (``schemas.record.names``)."""
         texts = {"task": task, "database": escape_name(database), "table": escape_name(table)}
-        return filled(self.pattern, texts)
+        return filled(self.pattern, texts) + self.suffix
 
     def pattern_of(self, task: str) -> str:
         """The pattern with the task's name, such as ``shop.{database}.{table}``."""

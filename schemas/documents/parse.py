@@ -57,6 +57,7 @@ from schemas.documents.model import (
     UpstreamRules,
 )
 from schemas.documents.publish import (
+    refuse_missing_registry,
     refuse_own_topics,
     take_publish_view,
     take_records,
@@ -198,6 +199,7 @@ def _publish(fields: Fields) -> PublishTask:
         placement=_take_part(fields, "placement", Placement),
     )
     refuse_own_topics(fields, task)
+    refuse_missing_registry(fields, task)
     return task
 
 

@@ -32,10 +32,11 @@ from schemas.documents.model import (
     TopicCompression,
 )
 from schemas.documents.readers import TOPIC_CHARACTERS_MAX, described
+from schemas.documents.registry import EXAMPLE as REGISTRY_EXAMPLE
 from schemas.documents.topic_names import may_be_equal
 from schemas.documents.view import COLUMNS_MAX, RULES_MAX, column, take_view
 from schemas.table.table_filter import TableFilter
-from schemas.view.format_options import OPTIONS, FormatName, FormatOptions
+from schemas.view.format_options import OPTIONS, FormatName, FormatOptions, Types, ZeroDates
 from schemas.view.view import View, filled, places_of, plain_view, view_of_filter
 
 Plain = dict[str, object]
@@ -44,7 +45,7 @@ RULE_WANTED = "{table: shop.order*, columns: [customer]}"
 RECORDS_EXAMPLE = "{format: debezium-json, tombstones: false}"
 _PLACES = ("task", "database", "table")
 _BY_KEY: PartitionBy | tuple[PartitionRule, ...] = PartitionBy.KEY
-_ENVELOPE_ONLY = ("schemas", "transaction_topic")  # fields that only Debezium's envelope has
+_ENVELOPE_ONLY = ("schemas", "transaction_topic")  # fields that only Debezium's JSON has
 
 
 def take_publish_view(fields: Fields) -> View:
@@ -79,7 +80,9 @@ def take_records(fields: Fields) -> FormatOptions:
     part = fields.part("records", needed=False, example=RECORDS_EXAMPLE, short="format")
     name = part.take("format", readers.choice(FormatName), DEFAULT_FORMAT.name, needed=False)
     values: dict[str, object] = {}
-    for option, default in _options(FormatOptions.of(name)):
+    for option, of_format in _options(FormatOptions.of(name)):
+        is_number = option == "zero_dates" and values["types"] is Types.LOGICAL
+        default = ZeroDates.NULL if is_number else of_format
         is_common = all(getattr(FormatOptions.of(other), option) == default for other in FormatName)
         # a default that depends on the format is not in the JSON Schema
         value = part.take(option, _reader(default), default if is_common else None, needed=False)
@@ -89,11 +92,29 @@ def take_records(fields: Fields) -> FormatOptions:
             part.refuse(option, shown(_plain(value)), f"format: {others} with it")
         values[option] = value
     options = FormatOptions(name, **values)  # type: ignore[arg-type]  # each has the type of its default
-    if not options.fits_schemas:
-        wanted = "null, epoch or stop: with schemas: true, dates are numbers"
-        part.refuse("zero_dates", shown("string"), wanted)
+    _refuse_types(part, options)
     part.finish()
     return options
+
+
+def _refuse_types(part: Fields, options: FormatOptions) -> None:
+    """Refuse types that the format does not have, and texts where a schema has numbers."""
+    if options.name is FormatName.AVRO and options.types is Types.DEBEZIUM:
+        part.refuse("types", shown("debezium"), "exact or logical, or format: debezium-avro")
+    elif options.name is not FormatName.AVRO and options.types is Types.LOGICAL:
+        part.refuse("types", shown("logical"), "format: avro with it")
+    elif options.name is not FormatName.JSON and not options.fits_schemas:
+        wanted = "null, epoch or stop: the schema has numbers for dates"
+        part.refuse("zero_dates", shown("string"), wanted)
+
+
+def refuse_missing_registry(fields: Fields, task: PublishTask) -> None:
+    """Refuse a format whose schemas are in a registry without one."""
+    if task.format.name.is_avro and not task.source.registry.url:
+        wanted = (
+            f"the registry for the schemas of {task.format.name.value}, such as {REGISTRY_EXAMPLE}"
+        )
+        fields.refuse("registry", "none", wanted)
 
 
 def refuse_own_topics(fields: Fields, task: PublishTask) -> None:

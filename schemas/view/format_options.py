@@ -4,6 +4,8 @@
     json            the key's columns as one JSON object, the row as another; a tombstone for a delete
     maxwell-json    the records of Maxwell's daemon
     canal-json      Canal's flat messages, with one row each
+    debezium-avro   the records of ``debezium-json`` in Avro, as Kafka Connect's Avro converters write them
+    avro            the envelope of the set topic for one table, in Avro
 
 ``OPTIONS`` says which options a format has. Of the others, ``json`` ignores those of ``debezium-json``.
 """
@@ -20,13 +22,29 @@ class FormatName(StrEnum):
     JSON = "json"
     MAXWELL_JSON = "maxwell-json"
     CANAL_JSON = "canal-json"
+    DEBEZIUM_AVRO = "debezium-avro"
+    AVRO = "avro"
+
+    @property
+    def is_debezium(self) -> bool:
+        """Whether records have Debezium's envelope."""
+        return self in (FormatName.DEBEZIUM_JSON, FormatName.DEBEZIUM_AVRO)
+
+    @property
+    def is_avro(self) -> bool:
+        """Whether a registry has the schemas of the records."""
+        return self in (FormatName.DEBEZIUM_AVRO, FormatName.AVRO)
 
 
 class Types(StrEnum):
-    """The types of ``debezium-json``: those of Debezium, or texts as the set topic has them."""
+    """The types of Debezium, or texts as the set topic has them; ``logical``: dates and times as Avro's logical types.
+
+    ``avro`` has the last two, Debezium's formats the first two.
+    """
 
     DEBEZIUM = "debezium"
     EXACT = "exact"
+    LOGICAL = "logical"
 
 
 class DecimalMode(StrEnum):
@@ -133,8 +151,10 @@ class FormatOptions:
     @property
     def fits_schemas(self) -> bool:
         """False if ``zero_dates`` would write a text where the schema has a number."""
-        is_text = self.types is Types.EXACT or self.time is TimeMode.ISOSTRING
-        return not self.schemas or is_text or self.zero_dates is not ZeroDates.STRING
+        is_iso = self.types is Types.DEBEZIUM and self.time is TimeMode.ISOSTRING
+        has_schema = self.schemas or self.name.is_avro
+        is_text = is_iso or self.types is Types.EXACT
+        return not has_schema or is_text or self.zero_dates is not ZeroDates.STRING
 
     @classmethod
     def of(cls, name: FormatName) -> "FormatOptions":
@@ -143,6 +163,8 @@ class FormatOptions:
             return cls(name, decimal=DecimalMode.STRING, zero_dates=ZeroDates.STRING)
         if name in (FormatName.MAXWELL_JSON, FormatName.CANAL_JSON):
             return cls(name, tombstones=False, zero_dates=ZeroDates.STRING)
+        if name is FormatName.AVRO:
+            return cls(name, types=Types.EXACT, zero_dates=ZeroDates.STRING)
         return cls(name)
 
 
@@ -172,8 +194,12 @@ _MAXWELL = _FLAT | {
     "output_nulls",
 }
 
+_AVRO = _DEBEZIUM - {"schemas", "transaction_topic"}
+
 OPTIONS: Mapping[FormatName, frozenset[str]] = {
     FormatName.DEBEZIUM_JSON: _DEBEZIUM,
+    FormatName.DEBEZIUM_AVRO: _AVRO,
+    FormatName.AVRO: _AVRO - {"time", "bigint_unsigned"},
     FormatName.JSON: _DEBEZIUM,
     FormatName.MAXWELL_JSON: _MAXWELL,
     FormatName.CANAL_JSON: _FLAT,

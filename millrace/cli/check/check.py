@@ -258,12 +258,15 @@ def _rows_checks(scope: Scope, task: ApplyTask) -> Iterator[Check]:
 
 
 def _registry_checks(scope: Scope) -> Iterator[Check]:
-    """One for each address; capture tasks also write."""
+    """One for each address; capture tasks also write, and publish tasks whose format is Avro."""
     is_written: dict[Registry, bool] = {}
     for task in scope.tasks:
         registry = address_of(task).registry
         if registry.url:
-            is_written[registry] = is_written.get(registry, False) or isinstance(task, CaptureTask)
+            writes = isinstance(task, CaptureTask) or (
+                isinstance(task, PublishTask) and task.format.name.is_avro
+            )
+            is_written[registry] = is_written.get(registry, False) or writes
     for registry, writes in is_written.items():
         find = functools.partial(_check_registry, registry, is_written=writes)
         yield Check(Subject(Area.REGISTRY, registry.url), find)
