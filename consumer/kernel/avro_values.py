@@ -62,7 +62,7 @@ from millrace.characters import BACKSLASH, COLON, COMMA, QUOTE, SPACE
 NULLABLE = COLUMN_WIDTH
 AVRO_COLUMN_WIDTH = COLUMN_WIDTH + 1
 
-RAW = 28  # a form beside those of ``json_values``: bytes as they are
+RAW = 37  # a form beside those of ``json_values``: bytes as they are
 
 _MS, _INT32_MAX = 1000, 2**31 - 1
 _POINT_BYTES = 25  # SRID and WKB

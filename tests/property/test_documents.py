@@ -178,12 +178,18 @@ FORMATS = st.one_of(
         st.just(FormatName.DEBEZIUM_JSON),
         schemas=st.booleans(),
         transaction_topic=st.sampled_from(["", "shop.transaction"]),
-        types=st.sampled_from(Types),
+        types=st.sampled_from([Types.DEBEZIUM, Types.EXACT]),
         decimal=st.sampled_from(DecimalMode),
         time=st.sampled_from(TimeMode),
         zero_dates=st.sampled_from(ZeroDates),
     ).filter(lambda options: options.fits_schemas),
     st.builds(FormatOptions, st.just(FormatName.JSON), tombstones=st.booleans()),
+    st.builds(
+        FormatOptions,
+        st.just(FormatName.AVRO),
+        types=st.sampled_from([Types.EXACT, Types.LOGICAL]),
+        zero_dates=st.sampled_from(ZeroDates),
+    ).filter(lambda options: options.fits_schemas),
 )
 TASKS: st.SearchStrategy[TaskDocument] = st.one_of(
     st.builds(
@@ -234,7 +240,7 @@ TASKS: st.SearchStrategy[TaskDocument] = st.one_of(
         on_change=st.sampled_from(OnChange),
         accept_ddl=st.lists(st.integers(1, 2**63 - 1), max_size=3).map(tuple),
         placement=PLACEMENTS,
-    ),
+    ).filter(lambda task: bool(task.source.registry.url) or not task.format.name.is_avro),
 )
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),

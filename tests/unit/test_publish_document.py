@@ -13,7 +13,7 @@ from schemas.documents import (
     plain_from_yaml,
     plain_task,
 )
-from schemas.view.format_options import DecimalMode, FormatName, FormatOptions
+from schemas.view.format_options import DecimalMode, FormatName, FormatOptions, ZeroDates
 from schemas.view.view import ALL_TABLES
 
 MINIMAL = """
@@ -109,6 +109,24 @@ def test_problems_inside_a_rule_have_their_path() -> None:
         ),
         ("records: {key_changes: delete_and_insert}", "  records.key_changes: found 'delete_and"),
         ("records: {schemas: true, zero_dates: string}", "  records.zero_dates: found 'string'"),
+        ("records: avro", "  registry: found none, wanted the registry for the schemas of avro"),
+        ("records: {format: debezium-avro, types: logical}", "  records.types: found 'logical'"),
+        (
+            "records: {format: debezium-avro, zero_dates: string}",
+            "  records.zero_dates: found 'string'",
+        ),
+        (
+            "records: {format: debezium-avro, schemas: true}",
+            "  records.schemas: found true, wanted",
+        ),
+        (
+            "records: {format: avro, types: debezium}",
+            "  records.types: found 'debezium', wanted exact",
+        ),
+        (
+            "records: {format: avro, types: logical, zero_dates: string}",
+            "  records.zero_dates: found 'string', wanted null",
+        ),
         ("start: load", "  start: found 'load', wanted first, snapshot, or a GTID set"),
         ("target: warehouse", "  target: found an unknown field"),
         ("format: json", "  format: found 'json', wanted 1, the version of the document's layout"),
@@ -123,6 +141,9 @@ def test_defaults_of_records_depend_on_the_format() -> None:
     """`json` writes decimals as text, Debezium's format as its connector does."""
     assert _task("records: json\n").format.decimal is DecimalMode.STRING
     assert _task("records: {format: debezium-json}\n").format.decimal is DecimalMode.PRECISE
+    avro = "registry: http://r:1\nrecords: {format: avro, types: %s}\n"
+    assert _task(avro % "exact").format.zero_dates is ZeroDates.STRING
+    assert _task(avro % "logical").format.zero_dates is ZeroDates.NULL
 
 
 def test_stored_records_have_only_options_of_their_format() -> None:

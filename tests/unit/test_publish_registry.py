@@ -1,0 +1,114 @@
+"""Publish tasks with schemas in a registry, on a model of Kafka: failures, replays and rebuilds."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from consumer.publish import executor
+from drivers.kafka.partitions import Place
+from millrace.errors import Fatal, Retryable
+from schemas.documents import Brokers, OutputTopics, PublishTask, Registry, TopicAddress
+from schemas.view.format_options import FormatName, FormatOptions
+from tests.kit.avro_rows import MemoryRegistry
+from tests.kit.publish.model import ModelBroker
+from tests.kit.publish.scene import Scene, SetTopic, on_the_model
+
+FORMATS = (FormatName.DEBEZIUM_AVRO, FormatName.AVRO)
+SOURCE = TopicAddress(topic="shop", brokers=Brokers("b:1"), registry=Registry("http://r:1"))
+Content = dict[Place, list[tuple[object, ...]]]
+
+
+class FailingRegistry(MemoryRegistry):
+    """Does not answer some requests."""
+
+    def __init__(self, *silent: int) -> None:
+        super().__init__()
+        self.asked = 0
+        self._silent = silent
+
+    def register(self, subject: str, text: str) -> int:
+        """As a client of a registry."""
+        self.asked += 1
+        if self.asked in self._silent:
+            raise Retryable("MR-6020", "it did not answer")
+        return super().register(subject, text)
+
+
+@contextmanager
+def published(name: FormatName, registry: MemoryRegistry) -> Iterator[Scene]:
+    """A task with thirty rows of each of two tables, which has not run."""
+    topic = SetTopic()
+    topic.stream.fence()
+    topic.rows(0, 30)
+    task = PublishTask(
+        name="public",
+        source=SOURCE,
+        topics=OutputTopics(partitions=2, slots=2),
+        format=FormatOptions.of(name),
+    )
+    with (
+        on_the_model(topic, ModelBroker(Random(1)), task) as scene,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setattr(executor, "RegistryClient", lambda _: registry)
+        yield scene
+
+
+def _content(scene: Scene, *, is_again: bool = False) -> Content:
+    """Key, value and headers of all records but the owner's epoch."""
+    content = scene.content(is_again=is_again)
+    names = ("task", "seq", "part", "n")
+    return {
+        place: [
+            (record.key, record.value, *(record.headers[name] for name in names))
+            for record in records
+        ]
+        for place, records in content.items()
+        if records
+    }
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_registry_that_does_not_answer_delays_and_reorders_nothing(name: FormatName) -> None:
+    """The turn fails with a code before a record of the table is written, and the next one writes all."""
+    with published(name, MemoryRegistry()) as scene:
+        scene.publish()
+        expected = _content(scene)
+    registry = FailingRegistry(1, 3, 4, 7)
+    with published(name, registry) as scene:
+        for _ in range(4):
+            with pytest.raises(Retryable, match="MR-6020"):
+                scene.publish()
+            scene.epoch += 1
+        scene.publish()
+        assert _content(scene) == expected
+    assert set(registry.subjects) == {
+        "public.shop.orders-value",
+        "public.shop.orders-key",
+        "public.shop.log-value",
+    }
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_rebuild_has_the_schemas_and_bytes_of_the_topics(name: FormatName) -> None:
+    """The names in its schemas are those of the original topics, so the IDs and the frames are equal."""
+    registry = MemoryRegistry()
+    with published(name, registry) as scene:
+        scene.publish()
+        texts = dict(registry.texts)
+        scene.rebuild()
+        assert _content(scene, is_again=True) == _content(scene)
+    assert registry.texts == texts
+    assert len(texts) == 3
+
+
+def test_format_in_avro_needs_a_registry() -> None:
+    """A stored document without one, from another program, is refused before a record is written."""
+    with published(FormatName.AVRO, MemoryRegistry()) as scene:
+        scene.task = replace(scene.task, source=TopicAddress(topic="shop", brokers=Brokers("b:1")))
+        with pytest.raises(Fatal, match="MR-4101"):
+            scene.publish()
+        assert _content(scene) == {}
