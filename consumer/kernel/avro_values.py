@@ -55,6 +55,7 @@ from consumer.kernel.json_values import (
     UNSIGNED_AS_SIGNED,
     VECTOR,
     ZONED,
+    signed_int,
 )
 from consumer.kernel.walk import BYTES, NULL
 from millrace.characters import BACKSLASH, COLON, COMMA, QUOTE, SPACE
@@ -194,8 +195,7 @@ def _put_geometry(out: Bytes, at: int, data: Bytes, start: int, end: int, is_poi
     size = end - start
     srid = int64(0)
     if size >= 4:
-        for place in range(4):
-            srid |= int64(data[start + place]) << (8 * place)
+        srid = signed_int(data, start)
     if is_point:
         if size == _POINT_BYTES:
             at = put_bytes(out, at, data, start + _X, start + _X + 8)

@@ -132,12 +132,20 @@ def _put_bits(out: Bytes, at: int, data: Bytes, start: int, end: int) -> int:
 
 
 @compiled_plain
+def signed_int(data: Bytes, start: int) -> int:
+    """A number of four bytes, the lowest first; Debezium's SRID is an int32."""
+    value = int64(0)
+    for place in range(4):
+        value |= int64(data[start + place]) << (8 * place)
+    return value - (int64(1) << 32) if value >> 31 else value
+
+
+@compiled_plain
 def _put_geometry(out: Bytes, at: int, data: Bytes, start: int, end: int, is_point: bool) -> int:
     """Write ``{wkb, srid}``, of a POINT with x and y; an SRID of 0 as null."""
     srid = int64(0)
     if end - start >= 4:
-        for place in range(4):
-            srid |= int64(data[start + place]) << (8 * place)
+        srid = signed_int(data, start)
         start += 4
     if is_point:
         at = put_bytes(out, at, _X, 0, len(_X))
@@ -149,7 +157,7 @@ def _put_geometry(out: Bytes, at: int, data: Bytes, start: int, end: int, is_poi
         at = put_bytes(out, at, _WKB_FIRST, 0, len(_WKB_FIRST))
     at = put_base64(out, at, data, start, end, BASE64)
     at = put_bytes(out, at, _SRID, 0, len(_SRID))
-    at = put_number(out, at, np.uint64(srid)) if srid else put_null(out, at)
+    at = put_signed(out, at, srid) if srid else put_null(out, at)
     out[at] = CLOSING_BRACE
     return at + 1
 

@@ -128,7 +128,7 @@ def _compact(value: object) -> str:
 
 def _geometry(value: object) -> object:
     assert isinstance(value, bytes)
-    srid = int.from_bytes(value[:4], "little")
+    srid = int.from_bytes(value[:4], "little", signed=True)
     return {"wkb": as_base64(value[4:]), "srid": srid or None}
 
 
