@@ -231,7 +231,7 @@ def test_own_envelope_has_the_values_of_the_set_topic(
             "db": "shop",
             "table": "t",
             "set": SET,
-            "ts_ms": COMMIT_MS + seq,
+            "ts_ms": COMMIT_MS,
             "server_id": 1,
             "gtid": f"{UUID}:1",
             "file": "bin.000001",

@@ -106,8 +106,13 @@ class Published:
     n: int
 
 
-def published(task: PublishTask, topics: Collection[str]) -> list[Published]:
-    """The committed records of these topics, in order in each partition; ``n`` is checked."""
+def published(
+    task: PublishTask, topics: Collection[str], read: Callable[[bytes], Any] = json.loads
+) -> list[Published]:
+    """The committed records of these topics, in order in each partition; ``n`` is checked.
+
+    ``read``: a key or a value.
+    """
     client = Topics(task.source.brokers, errors=WRITING)
     shapes = client.shapes(topics)
     places = places_of(shapes)
@@ -115,7 +120,7 @@ def published(task: PublishTask, topics: Collection[str]) -> list[Published]:
     records: list[Published] = []
 
     def note(place: Place, record: HeaderedRecord) -> None:
-        key, value = (json.loads(one) if one else None for one in (record.key, record.value))
+        key, value = (read(one) if one else None for one in (record.key, record.value))
         seq, n = (int(record.headers[name]) for name in ("seq", "n"))
         records.append(Published(*place, key, value, seq, n))
 
