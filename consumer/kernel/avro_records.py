@@ -23,6 +23,8 @@ from consumer.kernel.record_parts import (
     CREATE,
     DELETE,
     KEY_TAIL,
+    NEW_KEY,
+    OLD_KEY,
     READ,
     UPDATE,
     add_line,
@@ -30,6 +32,7 @@ from consumer.kernel.record_parts import (
     is_same,
     is_same_key,
     put_piece,
+    set_other,
     skip,
     source_start,
 )
@@ -363,9 +366,15 @@ def encode(
                 count = add_line(lines, count, old_key, old_key_end, value, at, change, 0)
                 if settings[HAS_TOMBSTONES] == 1:
                     count = add_line(lines, count, old_key, old_key_end, -1, -1, change, 1)
+                if settings[LAYOUT] == DEBEZIUM:
+                    set_other(lines[count - 1], NEW_KEY, key, key_end)
+                    if settings[HAS_TOMBSTONES] == 1:
+                        set_other(lines[count - 2], NEW_KEY, key, key_end)
             else:
                 part = int64(2) if moves else int64(0)
                 count = add_line(lines, count, key, key_end, value, at, change, part)
+                if moves and settings[LAYOUT] == DEBEZIUM:
+                    set_other(lines[count - 1], OLD_KEY, old_key, old_key_end)
                 if shown == DELETE and settings[HAS_TOMBSTONES] == 1 and key >= 0:
                     count = add_line(lines, count, key, key_end, -1, -1, change, 1)
     return at, count, OK

@@ -9,6 +9,7 @@ import pytest
 
 from consumer.format.avro_data import AvroSchemas, full_name
 from consumer.format.connect_schema import Schema
+from consumer.format.encoded import NEW_KEY, OLD_KEY
 from millrace.errors import Fatal
 from schemas.record.framing import unframe
 from schemas.table.structure import Column, ColumnType, TextEncoding, TypeCode
@@ -249,3 +250,19 @@ def test_rows_of_a_snapshot_are_read_events() -> None:
         values: list[Any] = [one.value for one in read_avro(*avro_records(options, made, stream))]
         assert [value["op"] for value in values] == ["r", "c"]
         assert [value["source"]["snapshot"] for value in values] == snapshots
+
+
+def test_changed_key_goes_with_the_records_of_both() -> None:
+    """As in ``debezium-json``; ``avro`` has neither."""
+    made = table("shop", "t", integer("id"))
+    stream = RecordStream()
+    stream.update(made, {"id": 2}, {"id": 3})
+    for options, expected in (
+        (DEBEZIUM, [(NEW_KEY, 2), (NEW_KEY, 2), (OLD_KEY, 0)]),
+        (replace(DEBEZIUM, tombstones=False), [(NEW_KEY, 1), (OLD_KEY, 0)]),
+    ):
+        records, _ = avro_records(options, made, stream)
+        found = [records.other_key(number) for number in range(len(records))]
+        assert found == [(other, records.key(place)) for other, place in expected]
+    plain, _ = avro_records(OWN, made, stream)
+    assert [plain.other_key(number) for number in range(len(plain))] == [(-1, None)] * 3

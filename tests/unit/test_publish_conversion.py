@@ -28,6 +28,7 @@ from schemas.view.view import TableRule, View
 from tests.kit.apply.tables import integer, table, text
 from tests.kit.apply.topic import SET, RecordStream
 from tests.kit.apply.values import values_of
+from tests.kit.avro_rows import MemoryRegistry
 
 PARTITIONS, SLOTS = 7, 3
 BY_COLUMNS = (PartitionRule("shop.items", ("id",)), PartitionRule("shop.orders", ("id",)))
@@ -60,7 +61,7 @@ def _converted(task: PublishTask, slot: int | None) -> Outgoing:
     tables = (ORDERS, ITEMS, LOG) if has_log else (ORDERS, ITEMS)
     values = [value for value in _stream(has_log=has_log).values if value[5] in (0, 2)]
     texts = {100 + at: envelope_schema(SET, one).text for at, one in enumerate(tables)}
-    plans = PublishPlans(task, RowSchemas(texts))
+    plans = PublishPlans(task, RowSchemas(texts), MemoryRegistry().register)
     rows = walk_values(values_of(values), plans.programs)
     assert rows.status == walk.OK
 
