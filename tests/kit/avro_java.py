@@ -39,7 +39,7 @@ class JavaAvro:
         return bytes(output.toByteArray())
 
     def _parsed(self, text: str) -> Any:
-        # each time anew: a parser refuses a second schema of the same name
+        # a new parser each time: one refuses a second schema of the same name
         return getattr(self._jvm, "org.apache.avro.Schema$Parser")().parse(text)
 
 

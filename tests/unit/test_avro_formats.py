@@ -137,7 +137,7 @@ def test_view_decides_names_columns_and_constants() -> None:
 
 @pytest.mark.parametrize("name", [FormatName.DEBEZIUM_AVRO, FormatName.AVRO])
 def test_texts_and_dates_without_a_value_follow_the_options(name: FormatName) -> None:
-    """What the column's type can't hold is null, the epoch, a text, or stops."""
+    """A value that the column can't hold is null, the epoch, a text, or stops."""
     date = ColumnType(TypeCode.DATE)
     words = ColumnType(TypeCode.VARCHAR, 40, text=GBK)
     label = ColumnType(TypeCode.ENUM, 1, text=TextEncoding("utf8mb4", 45), labels=("a",))
