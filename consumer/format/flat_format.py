@@ -31,7 +31,13 @@ from consumer.records.numbers import Ints
 from consumer.records.rows import Rows
 from consumer.view.changes import Changes
 from schemas.record.row_layout import RowLayout
-from schemas.view.format_options import FormatName, FormatOptions, KeyChanges, KeyFormat
+from schemas.view.format_options import (
+    BootstrapType,
+    FormatName,
+    FormatOptions,
+    KeyChanges,
+    KeyFormat,
+)
 from schemas.view.table_view import TableView
 
 QUOTE = '"'
@@ -143,6 +149,7 @@ def make_flat_format(options: FormatOptions, view: TableView, layout: RowLayout)
     settings[flat_records.IS_CANAL] = is_canal
     settings[flat_records.HAS_TOMBSTONES] = options.tombstones
     settings[flat_records.SPLITS_KEYS] = options.key_changes is KeyChanges.DELETE_AND_INSERT
+    settings[maxwell_values.IS_BOOTSTRAP] = options.bootstrap_type is BootstrapType.BOOTSTRAP_INSERT
     for setting, name in _MAXWELL_SETTINGS.items():
         settings[setting] = getattr(options, name)
     # both keys, and an image in each of data and old

@@ -99,7 +99,7 @@ def put_canal(
     at = put_piece(out, at, fixed, pieces, TYPES)
     if op == UPDATE:
         at = put_piece(out, at, fixed, pieces, OLD)
-        at, _, status = put_changed(
+        at, status = put_changed(
             out,
             at,
             data,

@@ -4,7 +4,7 @@
 image before that differ from the one after.
 """
 
-from consumer.kernel.compiled import Bytes, Hashes, Ints, compiled_plain, int64
+from consumer.kernel.compiled import Bytes, Hashes, Ints, compiled_plain
 from consumer.kernel.json_text import put_bytes
 from consumer.kernel.json_values import CELL, OK, TEXT, TEXT_END, put_value
 from consumer.kernel.record_parts import is_same, skip
@@ -60,12 +60,12 @@ def put_changed(
     fixed: Bytes,
     has_nulls: bool,
     work: Hashes,
-) -> tuple[int, int, int]:
-    """The columns of ``before`` that differ in ``after``: (position after them, how many differ, status).
+) -> tuple[int, int]:
+    """The columns of ``before`` that differ in ``after``: (position after them, status).
 
     ``has_nulls``: whether those that are NULL before are written, too.
     """
-    count, is_first = int64(0), True
+    is_first = True
     for number in range(len(singles)):
         if singles[number, CELL] < 0:
             continue
@@ -75,7 +75,6 @@ def put_changed(
             old[0] == NULL or (length == new[2] - new[1] and is_same(data, old[1], new[1], length))
         ):
             continue
-        count += 1
         if old[0] == NULL and not has_nulls:
             continue
         if not is_first:
@@ -85,8 +84,8 @@ def put_changed(
         at = put_bytes(out, at, fixed, singles[number, TEXT], singles[number, TEXT_END])
         at, status = put_value(out, at, data, old[0], old[1], old[2], singles, number, fixed, work)
         if status != OK:
-            return at, count, status
-    return at, count, OK
+            return at, status
+    return at, OK
 
 
 @compiled_plain

@@ -12,7 +12,7 @@ import numpy as np
 
 from consumer.kernel import changes as view
 from consumer.kernel import flat_source as origin
-from consumer.kernel.compiled import Bytes, Hashes, Ints, compiled_plain, int64
+from consumer.kernel.compiled import Bytes, Hashes, Ints, compiled_plain
 from consumer.kernel.digits import put_signed
 from consumer.kernel.flat_source import put_changed, put_present
 from consumer.kernel.json_text import put_bytes, put_string
@@ -51,7 +51,8 @@ PIECES_MAX = KEY_TAIL + 15
 HAS_COMMIT, HAS_XOFFSET, HAS_POSITION, HAS_GTID, HAS_SERVER_ID, HAS_PRIMARY, HAS_NULLS = range(
     3, 10
 )
-SETTINGS = 10
+IS_BOOTSTRAP = 10  # whether rows of a snapshot have Maxwell's word
+SETTINGS = 11
 
 _WORDS = np.frombuffer(b"insertupdatedeletebootstrap-insert", np.uint8)
 _INSERT, _UPDATE, _DELETE, _READ = 0, 6, 12, 18
@@ -99,7 +100,7 @@ def _put_head(
 ) -> int:
     """All that is before the primary key."""
     at = put_piece(out, at, fixed, pieces, HEAD)
-    at = _put_word(out, at, op)
+    at = _put_word(out, at, CREATE if op == READ and settings[IS_BOOTSTRAP] == 0 else op)
     at = put_piece(out, at, fixed, pieces, TS)
     at = put_signed(out, at, source[origin.EVENT_MS] // _SECOND_MS)
     if op == READ:
@@ -158,9 +159,8 @@ def put_maxwell(
     if status != OK:
         return at, status
     if op == UPDATE:
-        begin = at
         at = put_piece(out, at, fixed, pieces, OLD)
-        at, count, status = put_changed(
+        at, status = put_changed(
             out,
             at,
             data,
@@ -174,5 +174,5 @@ def put_maxwell(
         )
         if status != OK:
             return at, status
-        at = put_piece(out, at, fixed, pieces, OBJECT_TAIL) if count > 0 else int64(begin)
+        at = put_piece(out, at, fixed, pieces, OBJECT_TAIL)
     return put_piece(out, at, fixed, pieces, TAIL), OK

@@ -121,6 +121,13 @@ class KeyFormat(StrEnum):
     ARRAY = "array"
 
 
+class BootstrapType(StrEnum):
+    """The ``type`` of a snapshot's rows in Maxwell's records: Maxwell's word, or that of other inserts."""
+
+    BOOTSTRAP_INSERT = "bootstrap-insert"
+    INSERT = "insert"
+
+
 @dataclass(frozen=True, slots=True)
 class FormatOptions:
     """A format with its options. ``transaction_topic``: "" for no transaction metadata."""
@@ -139,6 +146,7 @@ class FormatOptions:
     wide_decimal: WideDecimal = WideDecimal.SAME
     key_changes: KeyChanges = KeyChanges.UPDATE
     kafka_key_format: KeyFormat = KeyFormat.HASH
+    bootstrap_type: BootstrapType = BootstrapType.BOOTSTRAP_INSERT
     output_commit_info: bool = True
     output_xoffset: bool = False
     output_binlog_position: bool = False
@@ -184,6 +192,7 @@ _FLAT = _VALUES | {"tombstones", "key_changes"}
 _MAXWELL = _FLAT | {
     "decimal",
     "kafka_key_format",
+    "bootstrap_type",
     "output_commit_info",
     "output_xoffset",
     "output_binlog_position",

@@ -11,6 +11,7 @@ import pytest
 from millrace.errors import Fatal
 from schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
 from schemas.view.format_options import (
+    BootstrapType,
     FormatName,
     FormatOptions,
     KeyChanges,
@@ -67,7 +68,7 @@ def _key(number: int) -> dict[str, object]:
 
 
 def test_maxwell_records_have_the_fields_of_maxwell() -> None:
-    """``old`` has the columns that changed; an update that changes nothing has none, and a snapshot no transaction."""
+    """``old`` has the columns that changed, and a snapshot has no transaction."""
     records = sent(MAXWELL, ORDERS, _story())
     assert [record.key for record in records] == [_key(each) for each in (7, 7, 8, 8, 8, 7)]
     head = {"database": "shop", "table": "orders"}
@@ -82,7 +83,7 @@ def test_maxwell_records_have_the_fields_of_maxwell() -> None:
         | {"type": "update"}
         | changed
         | {"data": {"id": 8, "note": "x"}, "old": {"id": 7, "note": None}},
-        head | {"type": "update"} | changed | {"data": {"id": 8, "note": "x"}},
+        head | {"type": "update"} | changed | {"data": {"id": 8, "note": "x"}, "old": {}},
         head | {"type": "delete"} | changed | {"data": {"id": 8, "note": "x"}},
         head | {"type": "bootstrap-insert"} | snapshot | {"data": {"id": 7, "note": "ü"}},
     ]
@@ -123,6 +124,9 @@ def test_maxwell_options_add_fields() -> None:
     moved = sent(options, ORDERS, _story())[2]
     assert isinstance(moved.value, dict)
     assert moved.value["old"] == {"id": 7}
+    snapshot = sent(replace(MAXWELL, bootstrap_type=BootstrapType.INSERT), ORDERS, _story())[-1]
+    assert isinstance(snapshot.value, dict)
+    assert snapshot.value["type"] == "insert"
     without = sent(replace(MAXWELL, output_commit_info=False), ORDERS, _story())[0]
     assert isinstance(without.value, dict)
     assert "xid" not in without.value

@@ -1,4 +1,4 @@
-"""Flink SQL reads topics of a publish task with its own format ``debezium-json``, in one JVM that Python drives.
+"""Flink SQL reads topics of a publish task with one of its formats, in one JVM that Python drives.
 
 Each topic is read up to its end. The changes that Flink makes of it, applied in order, are the table. Columns are
 declared as BIGINT, INT, STRING, BOOLEAN or DOUBLE: Flink does not read Debezium's types of other columns.
@@ -19,6 +19,7 @@ IVY_FILE = Path(__file__).with_name("flink-ivy.xml")
 SIZE_MB = 123
 _OPENED = ("java.lang", "java.util", "java.net", "java.io", "java.time", "java.util.concurrent")
 _ADDED = ("+I", "+U")
+WITH_SCHEMAS = {"format": "debezium-json", "debezium-json.schema-include": "true"}
 
 
 class FlinkReader:
@@ -31,21 +32,22 @@ class FlinkReader:
         self._tables = api.TableEnvironment.create(settings)
         self._tables.getConfig().set("parallelism.default", "1")
 
-    def rows(self, topic: str, columns: Mapping[str, str]) -> list[tuple[object, ...]]:
-        """The table that the topic's records make, in the order of its first column."""
+    def rows(
+        self, topic: str, columns: Mapping[str, str], options: Mapping[str, str] = WITH_SCHEMAS
+    ) -> list[tuple[object, ...]]:
+        """The table that the topic's records make, in the order of its first column. ``options``: of the format."""
         name = "t_" + topic.replace(".", "_").replace("-", "_")
         declared = ", ".join(f"`{column}` {type_}" for column, type_ in columns.items())
-        options = {
+        settings = {
             "connector": "kafka",
             "topic": topic,
             "properties.bootstrap.servers": self._bootstrap,
             "properties.isolation.level": "read_committed",
             "scan.startup.mode": "earliest-offset",
             "scan.bounded.mode": "latest-offset",
-            "format": "debezium-json",
-            "debezium-json.schema-include": "true",
+            **options,
         }
-        listed = ", ".join(f"'{key}' = '{value}'" for key, value in options.items())
+        listed = ", ".join(f"'{key}' = '{value}'" for key, value in settings.items())
         self._tables.executeSql(f"CREATE TABLE {name} ({declared}) WITH ({listed})")
         changes = self._tables.executeSql(f"SELECT * FROM {name}").collect()
         rows: list[tuple[object, ...]] = []
