@@ -1,4 +1,4 @@
-"""Rows of a record stream in a format: keys and values as JSON, read by Python's own library."""
+"""Rows of a record stream in a format: keys and values as JSON has them, read by Python's json or by fastavro."""
 
 import json
 from dataclasses import dataclass
@@ -22,10 +22,12 @@ from schemas.view.table_view import apply_view
 from schemas.view.view import TableRule, View
 from tests.kit.apply.topic import SET, RecordStream
 from tests.kit.apply.values import values_of
+from tests.kit.memory_registry import MemoryRegistry, read_one
 
 NAMES = FormatNames("pre.shop.t", "pre")
 FIRST_ID = 100  # of a ``RecordStream``
 ALL = View((TableRule("*.*"),))
+REGISTRY = MemoryRegistry()  # of all records in Avro
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ def encoded(
     assert shown is not None
     numbers = RecordNumbers(np.arange(len(rows), dtype=np.int64))
     changes = make_changes(make_view_program(shown, layout), rows, numbers)
-    return make_format(options, shown, layout, NAMES).encode(rows, changes)
+    return make_format(options, shown, layout, NAMES, REGISTRY.register).encode(rows, changes)
 
 
 def sent(options: FormatOptions, table: TableSchema, stream: RecordStream) -> list[Sent]:
@@ -74,7 +76,7 @@ def sent(options: FormatOptions, table: TableSchema, stream: RecordStream) -> li
 
 
 def read(records: Encoded) -> list[Sent]:
-    """Records as JSON."""
+    """Records as JSON has them."""
     return [
         Sent(
             int(records.lines[number, SEQ]),
@@ -87,4 +89,6 @@ def read(records: Encoded) -> list[Sent]:
 
 
 def _parsed(octets: bytes | None) -> object:
-    return json.loads(octets) if octets is not None else None
+    if octets is None or octets[:1] != b"\0":
+        return json.loads(octets) if octets is not None else None
+    return read_one(octets, REGISTRY, logical=False)

@@ -26,7 +26,8 @@ from schemas.view.format_options import (
 from schemas.view.view import TableRule, View
 from tests.kit.apply.tables import integer, table, text
 from tests.kit.apply.topic import RecordStream
-from tests.kit.avro_rows import FIRST_ID, avro_records, read_avro
+from tests.kit.avro_rows import avro_records, read_avro
+from tests.kit.memory_registry import FIRST_ID
 
 DEBEZIUM, OWN = FormatOptions.of(FormatName.DEBEZIUM_AVRO), FormatOptions.of(FormatName.AVRO)
 GBK = TextEncoding("gbk", 28)

@@ -11,7 +11,7 @@ from schemas.view.format_options import FormatName, FormatOptions
 from tests.kit.apply.tables import integer, table, text
 from tests.kit.apply.topic import RecordStream
 from tests.kit.format_cases import CASES
-from tests.kit.format_rows import encoded
+from tests.kit.format_rows import encoded, read
 from tests.kit.paths import ROOT
 
 PRICE = Column("price", CASES["decimal_5_2"].type, nullable=True)
@@ -25,10 +25,8 @@ def _record(name: FormatName) -> dict[str, object]:
     stream.update(ORDERS, before, before | {"price": Decimal("1.25")})
     records = encoded(FormatOptions.of(name), ORDERS, stream)
     assert len(records) == 1
-    key, value = records.key(0), records.value(0)
-    assert key is not None
-    assert value is not None
-    return {"key": json.loads(key), "value": json.loads(value)}
+    sent = read(records)[0]
+    return {"key": sent.key, "value": sent.value}
 
 
 @pytest.mark.parametrize("name", FormatName)

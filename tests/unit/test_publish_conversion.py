@@ -28,7 +28,7 @@ from schemas.view.view import TableRule, View
 from tests.kit.apply.tables import integer, table, text
 from tests.kit.apply.topic import SET, RecordStream
 from tests.kit.apply.values import values_of
-from tests.kit.avro_rows import MemoryRegistry
+from tests.kit.memory_registry import MemoryRegistry
 
 PARTITIONS, SLOTS = 7, 3
 BY_COLUMNS = (PartitionRule("shop.items", ("id",)), PartitionRule("shop.orders", ("id",)))

@@ -12,7 +12,7 @@ from drivers.kafka.partitions import Place
 from millrace.errors import Fatal, Retryable
 from schemas.documents import Brokers, OutputTopics, PublishTask, Registry, TopicAddress
 from schemas.view.format_options import FormatName, FormatOptions
-from tests.kit.avro_rows import MemoryRegistry
+from tests.kit.memory_registry import MemoryRegistry
 from tests.kit.publish.model import ModelBroker
 from tests.kit.publish.scene import Scene, SetTopic, on_the_model
 
