@@ -48,6 +48,7 @@ PUBLISH: Sequence[Group] = (
     Group(backlog.CPU_LINES, backlog.cpu_figures),
     Group((beside.LINE,), beside.beside_figures),
     Group(kernels.LINES, kernels.kernel_figures),
+    Group(backlog.FORMAT_LINES, backlog.format_figures),
 )
 LOAD: Sequence[Group] = (Group(copy.LINES, copy.copy_figures),)
 COMPARE: Sequence[Group] = (Group(comparison.LINES, comparison.compare_figures),)

@@ -2,6 +2,7 @@
 
     publish.json            the peer is capture, which has published the same changes just before (``capture.bulk``)
     publish.debezium-json   the peer is Debezium, which reads the same changes from the binlog into JSON topics
+    publish.maxwell-json, publish.canal-json    the peer is a task that writes debezium-json, in the same rounds
     publish.cpu             CPU µs a record of the executor, of publish.json: reads, converts, writes
     publish.cpu.where, .columns, .mask    the same with a condition on an integer that admits all rows, with half of the
                             columns dropped, and with an HMAC of a VARCHAR(40) in both images; the peer is the same
@@ -24,10 +25,13 @@ from deploy.bench.figure import Figure, Size, announced_rounds, say
 from deploy.bench.publish.tasks import PARTITIONS, BenchTask, open_publish
 from deploy.bench.scene import Scene
 from deploy.local.services import CAPTURE_TASK
+from schemas.view.format_options import FormatName
 
 DEBEZIUM_JSON, JSON, CPU = "publish.debezium-json", "publish.json", "publish.cpu"
 CPU_LINES = ("publish.cpu.where", "publish.cpu.columns", "publish.cpu.mask")
 RATE_LINES = (JSON, DEBEZIUM_JSON, CPU)
+FORMATS = (FormatName.MAXWELL_JSON, FormatName.CANAL_JSON)
+FORMAT_LINES = tuple(f"publish.{name}" for name in FORMATS)
 CAPTURE = "capture.bulk of the same changes"
 DATABASE, PATTERN = "bench_publish", "bench_publish_*"
 ROWS, CPU_UNIT = "rows/s", "CPU us a record"
@@ -82,6 +86,27 @@ def rate_figures(size: Size) -> Iterator[Figure]:
     yield rounds.figure(JSON, ROWS, CAPTURE, CAPTURE)
     yield rounds.figure(DEBEZIUM_JSON, ROWS, DEBEZIUM, DEBEZIUM)
     yield rounds.figure(CPU, CPU_UNIT)
+
+
+def format_figures(size: Size) -> Iterator[Figure]:
+    """The lines of the other formats, each beside ``debezium-json``."""
+    rounds = Rounds()
+    peer = FormatName.DEBEZIUM_JSON
+    tasks = {
+        name: BenchTask(name.value, TABLES, {"include": [f"{PATTERN}.*"], "records": name.value})
+        for name in (peer, *FORMATS)
+    }
+    with open_publish(size.flavour) as scene:
+        _create(scene, tuple(tasks.values()))
+        for number, workload, changes in _backlogs(scene, size, pauses_capture=False):
+            for name, task in tasks.items():
+                rate = task.publish(scene, workload.database, changes).pace.rate(changes)
+                if number:
+                    rounds.add(name, rate)
+    for line, name in zip(FORMAT_LINES, FORMATS, strict=True):
+        value, beside = rounds.median(name), rounds.median(peer)
+        assert value is not None
+        yield Figure(line, value, ROWS, f"a task that writes {peer}", beside)
 
 
 def _peer_rate(scene: Scene, peer: Debezium, workload: workloads.Workload, changes: int) -> float:
