@@ -15,6 +15,7 @@ exactly those k records, the resolved record last. All later offsets are shifted
 
 Guarantees: ``check`` raises the first failure, or any other error that ends the audit, in the publisher's thread:
 MR-3014, MR-3015, or MR-3013 if another writer's open transaction hides our records. No commit after it is audited.
+A marker of our own that the broker has not written in time is Retryable MR-3002.
 Records of a newer owner are no failure: that is Fenced. Records that were removed before they could be read (by
 retention or an operator) are no failure either. At most ``audit_commits_max`` commits wait, then ``submit`` blocks.
 While the broker is unavailable there is no verdict: that is Retryable.

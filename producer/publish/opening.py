@@ -219,11 +219,20 @@ class Opener:
         """The error to raise if a newer owner has written to the topic."""
         return self._fenced_by(read_tail(partition, partition.all_ends(), self.codec))
 
-    def find_blocking_writer(self, stable_end: int) -> Fatal | None:
-        """The error to raise if another writer's open transaction holds the stable end."""
+    def find_blocking_writer(self, stable_end: int) -> MillraceError | None:
+        """The error to raise if an open transaction holds the stable end; None if the broker names none.
+
+        Fatal MR-3013 for another writer's. Retryable MR-3002 for our own: the broker has not written the marker of the
+        commit yet. The next start waits for it, and finds in the topic whether the commit is there.
+        """
         writer = find_open_writer(self.config.brokers, self.config.topic, offset=stable_end)
-        if writer in ("", self.config.transactional_id):
+        if not writer:
             return None
+        if writer == self.config.transactional_id:
+            return Retryable(
+                "MR-3002",
+                f"a commit returned OK, and the broker has not ended its transaction at offset {stable_end} yet",
+            )
         return _blocked_by(writer, stable_end)
 
     def _fenced_by(self, tail: Tail | None) -> Fenced | None:

@@ -242,6 +242,21 @@ def test_own_unfinished_transaction_is_aborted_again(
     assert raised.value.code == "MR-3001"
 
 
+def test_own_marker_that_is_late_is_tried_again(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker without CPU time ends a transaction long after it answered. The test's writer gets our own name."""
+    rig.limits = replace(rig.limits, resolved_interval_s=1000.0, audit_timeout_s=1.0)
+    own_id = transactional_id(rig.topic)
+    monkeypatch.setattr(opening, "find_open_writer", lambda *_, **__: own_id)
+    publisher = rig.open(7)
+    with rig.foreign_transaction():
+        publisher.publish(rig.stream(publisher).next_batch(3))
+        with pytest.raises(Retryable) as raised:
+            eventually(publisher.idle, what="the error")
+        assert raised.value.code == "MR-3002"
+        with pytest.raises(Retryable):
+            publisher.close()
+
+
 def test_foreign_transaction_opened_at_runtime_blocks_the_task(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
