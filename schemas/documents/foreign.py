@@ -55,8 +55,8 @@ _ANSWERS: tuple[tuple[str, str], ...] = (
     (
         "output output_format value_format key_format value_converter key_converter encoding serializer"
         " value_serializer key_serializer serialization json avro protobuf codec protocol envelope flatten",
-        "`records` of a publish task: debezium-json or json. A set topic has Avro, always in the layout of"
-        " docs/record.md",
+        "`records` of a publish task: its format, such as debezium-json or avro (docs/formats.md). A set topic has"
+        " Avro, always in the layout of docs/record.md",
     ),
     (
         "sink sinks source sources destination connector connector_class connectors plugin type engine"
