@@ -9,11 +9,13 @@ was not seen, 1 a begin, 2 an end. A source transaction without an event in the 
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from consumer.format.avro_data import AvroSchemas
+from consumer.format.avro_format import Register, encoded
 from consumer.format.connect_schema import schema_text, transaction_key, transaction_value
 from consumer.format.encoded import LINE_WIDTH, OTHER, OTHER_END, Encoded
 from consumer.format.table_format import EventFormat
@@ -22,6 +24,9 @@ from consumer.kernel import walk
 from consumer.records.numbers import Ints
 from consumer.records.rows import Rows
 from consumer.view.changes import OP, RECORD, Changes
+from schemas.record.avro_schema import canonical_text
+from schemas.record.framing import frame
+from schemas.view.format_options import FormatOptions
 
 _NUMBERS_BYTES_MAX = 128  # of a key and a value, and the room that a copy needs
 _READ = ord("r")
@@ -61,13 +66,48 @@ class Numbered:
     after: CountedTransaction
 
 
+@dataclass(frozen=True, slots=True)
+class TransactionFormat:
+    """How the records of the topic are written. ``schemas``: as JSON with Connect's schemas.
+
+    ``frames``: in Avro; the frames of key and value.
+    """
+
+    schemas: bool = False
+    frames: tuple[bytes, bytes] | None = None
+
+
+PLAIN_JSON = TransactionFormat()
+
+
+def make_transaction_format(
+    options: FormatOptions, topic: str, register: Register
+) -> TransactionFormat:
+    """The format of the topic's records. ``register``: for Avro, as ``avro_format``."""
+    if not options.name.is_avro:
+        return TransactionFormat(options.schemas)
+    key, value = (
+        canonical_text(AvroSchemas().of(schema))
+        for schema in (transaction_key(), transaction_value())
+    )
+    return TransactionFormat(
+        frames=(
+            frame(register(f"{topic}-key", key), b""),
+            frame(register(f"{topic}-value", value), b""),
+        )
+    )
+
+
 def number_events(
-    rows: Rows, tables: Sequence[TableChanges], before: CountedTransaction, *, schemas: bool = False
+    rows: Rows,
+    tables: Sequence[TableChanges],
+    before: CountedTransaction,
+    format_: TransactionFormat = PLAIN_JSON,
 ) -> Numbered:
     """The numbers of all changes of a batch. Rows of snapshots belong to no source transaction."""
     names = sorted({table.name for table in tables} | {name for name, _ in before.counts})
     events = _events(rows, tables, names)
-    texts = _texts(names, schemas=schemas)
+    texts = _avro_texts(names, format_.frames) if format_.frames else _json_texts(names, format_)
     first_id = np.frombuffer(before.id.encode() or b" ", np.uint8)
     state: Ints = np.zeros(kernel.STATE, np.int64)
     state[kernel.IS_OPEN] = state[kernel.IS_BEFORE] = bool(before.id)
@@ -156,9 +196,9 @@ def _after(
     return CountedTransaction(open_id, tuple((name, n) for name, n in counts.items() if n))
 
 
-def _texts(names: Sequence[str], *, schemas: bool) -> kernel.Texts:
+def _json_texts(names: Sequence[str], format_: TransactionFormat) -> kernel.Texts:
     key, value, tail = "{", "{", "}"
-    if schemas:
+    if format_.schemas:
         key, value = (
             f'{{"schema":{schema_text(schema)},"payload":{{'
             for schema in (transaction_key(), transaction_value())
@@ -177,14 +217,34 @@ def _texts(names: Sequence[str], *, schemas: bool) -> kernel.Texts:
         kernel.TS_MS: ',"ts_ms":',
         kernel.TAIL: tail,
     }
+    pieces = {piece: text.encode() for piece, text in texts.items()}
+    return _texts(pieces, [_quoted(name).encode() for name in names], is_avro=False)
+
+
+def _avro_texts(names: Sequence[str], frames: tuple[bytes, bytes]) -> kernel.Texts:
+    key, value = frames
+    null, present = b"\0", b"\2"  # the branches of a union
+    pieces = {
+        kernel.ID: key,
+        kernel.BEGIN: value + encoded("BEGIN"),
+        kernel.BEGIN_COUNTS: null + null,
+        kernel.END: value + encoded("END"),
+        kernel.END_COUNT: present,
+        kernel.TABLES: present,
+        kernel.TABLE: present,
+    }
+    return _texts(pieces, [encoded(name) for name in names], is_avro=True)
+
+
+def _texts(pieces: Mapping[int, bytes], names: Sequence[bytes], *, is_avro: bool) -> kernel.Texts:
     octets = bytearray()
     places = []
-    for text in (*(texts[piece] for piece in range(kernel.PIECES)), *map(_quoted, names)):
-        places.append((len(octets), len(octets) + len(text.encode())))
-        octets += text.encode()
+    for part in (*(pieces.get(piece, b"") for piece in range(kernel.PIECES)), *names):
+        places.append((len(octets), len(octets) + len(part)))
+        octets += part
     every: Ints = np.array(places, np.int64)
     fixed = np.frombuffer(bytes(octets), np.uint8)
-    return kernel.Texts(fixed, every[: kernel.PIECES], every[kernel.PIECES :])
+    return kernel.Texts(fixed, every[: kernel.PIECES], every[kernel.PIECES :], int(is_avro))
 
 
 def _quoted(name: str) -> str:

@@ -1,7 +1,9 @@
-"""Numbers the changes of source transactions, and writes the records that begin and end them, as JSON.
+"""Numbers the changes of source transactions, and writes the records that begin and end them, as JSON or in Avro.
 
     {"status":"BEGIN","id":gtid,"event_count":null,"data_collections":null,"ts_ms":…}
     {"status":"END","id":gtid,"event_count":3,"data_collections":[{"data_collection":"db.t","event_count":3}],"ts_ms":…}
+
+In Avro, nullable fields and the items of the list are unions with null first; the list is one block.
 
 ``events`` has a line for each change in the order of the records: ``record, table, count``. A change of the key counts
 as two. A transaction begins with its first change in the view, and ends with the last row that the source committed. If
@@ -10,6 +12,7 @@ this row is not seen, it ends when the next one begins.
 
 from typing import NamedTuple
 
+from consumer.kernel.avro_values import put_long, put_text
 from consumer.kernel.compiled import Bytes, Ints, compiled_plain, int64
 from consumer.kernel.digits import put_signed
 from consumer.kernel.json_text import put_bytes, put_string
@@ -50,11 +53,12 @@ class IDs(NamedTuple):
 
 
 class Texts(NamedTuple):
-    """The fixed texts; the places of the pieces, and of the tables' names, in them."""
+    """The fixed texts; the places of the pieces, and of the tables' names, in them. ``is_avro``: 1 if so, 0 for JSON."""
 
     fixed: Bytes
     pieces: Ints
     names: Ints
+    is_avro: int
 
 
 @compiled_plain
@@ -149,23 +153,43 @@ def _put_end(
     """The record that ends the open transaction, with its key."""
     at = _put_start(out, at, ids, state, texts, END, line)
     at = _put_piece(out, at, texts, END_COUNT)
-    at = put_signed(out, at, state[TOTAL])
+    at = _put_number(out, at, state[TOTAL], texts)
     at = _put_piece(out, at, texts, TABLES)
+    at = _put_tables(out, at, counts, texts)
+    return _put_time(out, at, record, texts, line)
+
+
+@compiled_plain
+def _put_tables(out: Bytes, at: int, counts: Ints, texts: Texts) -> int:
+    """The tables that have events, and the end of the list."""
+    if texts.is_avro == 1:
+        at = put_long(out, at, _table_count(counts))  # the transaction has an event, so it is not 0
     first = at
     for table in range(len(counts)):
         if counts[table] == 0:
             continue
-        if at > first:
+        if at > first and texts.is_avro == 0:
             out[at] = COMMA
             at += 1
         at = _put_piece(out, at, texts, TABLE)
         at = put_bytes(out, at, texts.fixed, texts.names[table, 0], texts.names[table, 1])
         at = _put_piece(out, at, texts, TABLE_COUNT)
-        at = put_signed(out, at, counts[table])
-        out[at] = CLOSING_BRACE
-        at += 1
-    out[at] = CLOSING_BRACKET
-    return _put_time(out, at + 1, record, texts, line)
+        at = _put_number(out, at, counts[table], texts)
+        if texts.is_avro == 0:
+            out[at] = CLOSING_BRACE
+            at += 1
+    out[at] = 0 if texts.is_avro == 1 else CLOSING_BRACKET
+    return at + 1
+
+
+@compiled_plain
+def _table_count(counts: Ints) -> int:
+    """How many tables have events."""
+    count = int64(0)
+    for table in range(len(counts)):
+        if counts[table] > 0:
+            count += 1
+    return count
 
 
 @compiled_plain
@@ -175,18 +199,18 @@ def _put_start(
     """The key, and the value up to the ID."""
     line[KEY_START] = at
     at = _put_piece(out, at, texts, ID)
-    at = _put_id(out, at, ids, state)
+    at = _put_id(out, at, ids, state, texts)
     at = _put_piece(out, at, texts, ID_END)
     line[KEY_END] = line[VALUE_START] = at
     at = _put_piece(out, at, texts, piece)
-    return _put_id(out, at, ids, state)
+    return _put_id(out, at, ids, state, texts)
 
 
 @compiled_plain
 def _put_time(out: Bytes, at: int, record: Ints, texts: Texts, line: Ints) -> int:
     """The rest of the value."""
     at = _put_piece(out, at, texts, TS_MS)
-    at = put_signed(out, at, record[COMMIT_MS])
+    at = _put_number(out, at, record[COMMIT_MS], texts)
     at = _put_piece(out, at, texts, TAIL)
     line[VALUE_END], line[SEQ] = at, record[RECORD_SEQ]
     return at
@@ -198,7 +222,16 @@ def _put_piece(out: Bytes, at: int, texts: Texts, piece: int) -> int:
 
 
 @compiled_plain
-def _put_id(out: Bytes, at: int, ids: IDs, state: Ints) -> int:
-    if state[IS_BEFORE] == 1:
-        return put_string(out, at, ids.before, state[ID_START], state[ID_STOP])
-    return put_string(out, at, ids.data, state[ID_START], state[ID_STOP])
+def _put_number(out: Bytes, at: int, value: int, texts: Texts) -> int:
+    if texts.is_avro == 1:
+        return put_long(out, at, value)
+    return put_signed(out, at, value)
+
+
+@compiled_plain
+def _put_id(out: Bytes, at: int, ids: IDs, state: Ints, texts: Texts) -> int:
+    start, end = state[ID_START], state[ID_STOP]
+    data = ids.before if state[IS_BEFORE] == 1 else ids.data
+    if texts.is_avro == 1:
+        return put_text(out, at, data, start, end)
+    return put_string(out, at, data, start, end)

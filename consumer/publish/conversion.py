@@ -60,7 +60,7 @@ def convert(
             TableChanges(".".join(plan.program.view.name), _events_of(plan), changes)
             for plan, changes in tables
         ]
-        numbered = number_events(rows, named, transaction, schemas=options.schemas)
+        numbered = number_events(rows, named, transaction, plans.transactions)
         orders, transaction = numbered.orders, numbered.after
         if len(numbered.records):
             first = np.zeros(len(numbered.records), np.int64)  # one partition has their order

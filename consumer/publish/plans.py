@@ -13,6 +13,7 @@ import numpy as np
 from consumer.format.avro_format import Register
 from consumer.format.formats import make_format, without_registry
 from consumer.format.table_format import FormatNames, TableFormat
+from consumer.format.transactions import TransactionFormat, make_transaction_format
 from consumer.kernel.compiled import Ints
 from consumer.publish.outgoing import partition_by_table
 from consumer.records.row_schemas import RowSchemas, layout_of, make_programs
@@ -60,11 +61,21 @@ class PublishPlans:
         self._tables: dict[str, TablePlan] = {}
         self._admitted: dict[tuple[str, str], bool] = {}  # by name: asked for each window
         self._keys = MaskKeys()
+        self._transactions: TransactionFormat | None = None
 
     @property
     def admits_all(self) -> bool:
         """A view leaves out the tables of the system at least."""
         return False
+
+    @property
+    def transactions(self) -> TransactionFormat:
+        """The format of the transaction topic, if the task has one."""
+        if self._transactions is None:
+            # a rebuild has the schemas of the original topic
+            topic = self.task.format.transaction_topic.removesuffix(self.task.topics.suffix)
+            self._transactions = make_transaction_format(self.task.format, topic, self._register)
+        return self._transactions
 
     def learned(self, texts: Mapping[int, str]) -> "PublishPlans":
         """These plans with more row schemas, by ID; the same object if all are known."""

@@ -15,7 +15,9 @@ from schemas.documents import Brokers, OutputTopics, PublishTask, TopicAddress
 from schemas.view.format_options import FormatName, FormatOptions
 from schemas.view.view import ALL_TABLES, Mask, MaskKind, TableRule, View
 
-_TRANSACTIONS = {FormatName.DEBEZIUM_JSON: "warm.transaction"}
+_TRANSACTIONS = dict.fromkeys(
+    (FormatName.DEBEZIUM_JSON, FormatName.DEBEZIUM_AVRO), "warm.transaction"
+)
 
 
 def warm_publishing() -> None:

@@ -203,12 +203,12 @@ _MAXWELL = _FLAT | {
     "output_nulls",
 }
 
-_AVRO = _DEBEZIUM - {"schemas", "transaction_topic"}
+_AVRO = _DEBEZIUM - {"schemas"}
 
 OPTIONS: Mapping[FormatName, frozenset[str]] = {
     FormatName.DEBEZIUM_JSON: _DEBEZIUM,
     FormatName.DEBEZIUM_AVRO: _AVRO,
-    FormatName.AVRO: _AVRO - {"time", "bigint_unsigned"},
+    FormatName.AVRO: _AVRO - {"transaction_topic", "time", "bigint_unsigned"},
     FormatName.JSON: _DEBEZIUM,
     FormatName.MAXWELL_JSON: _MAXWELL,
     FormatName.CANAL_JSON: _FLAT,

@@ -8,7 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consumer.format.json_format import make_json_format
-from consumer.format.transactions import CountedTransaction, TableChanges, number_events
+from consumer.format.transactions import (
+    CountedTransaction,
+    TableChanges,
+    TransactionFormat,
+    make_transaction_format,
+    number_events,
+)
 from consumer.kernel import walk
 from consumer.records.numbers import RecordNumbers
 from consumer.records.row_schemas import RowSchemas, make_programs
@@ -20,7 +26,7 @@ from schemas.view.format_options import FormatName, FormatOptions
 from tests.kit.apply.tables import integer, table
 from tests.kit.apply.topic import COMMIT_MS, SET, UUID, RecordStream
 from tests.kit.apply.values import values_of
-from tests.kit.format_rows import ALL, FIRST_ID, NAMES, Sent, read
+from tests.kit.format_rows import ALL, FIRST_ID, NAMES, REGISTRY, Sent, read
 
 TABLES = (table("shop", "a", integer("id")), table("shop", "b", integer("id")))
 OPTIONS = FormatOptions(FormatName.DEBEZIUM_JSON)
@@ -88,9 +94,13 @@ def _expected(drawn: Sequence[tuple[int, str]]) -> tuple[list[tuple[int, int]], 
 
 
 @settings(deadline=None, max_examples=60)
-@given(steps, st.sets(st.integers(1, 11)))
-def test_numbers_do_not_depend_on_batches(drawn: list[tuple[int, str]], cuts: set[int]) -> None:
-    """Each batch begins with the state that the one before it left."""
+@given(steps, st.sets(st.integers(1, 11)), st.booleans())
+def test_numbers_do_not_depend_on_batches(
+    drawn: list[tuple[int, str]], cuts: set[int], in_avro: bool
+) -> None:
+    """Each batch begins with the state that the one before it left; the records in Avro have the values of JSON's."""
+    name = FormatName.DEBEZIUM_AVRO if in_avro else FormatName.DEBEZIUM_JSON
+    topic = make_transaction_format(FormatOptions(name), "pre.transaction", REGISTRY.register)
     values = [value for value in _stream(drawn).values if value[5] in (0, 2)]
     texts = {FIRST_ID + at: envelope_schema(SET, made).text for at, made in enumerate(TABLES)}
     programs = make_programs(RowSchemas(texts))
@@ -109,7 +119,7 @@ def test_numbers_do_not_depend_on_batches(drawn: list[tuple[int, str]], cuts: se
             numbers = RecordNumbers(np.flatnonzero(rows.column(walk.SLOT) == slot))
             changes = make_changes(program, rows, numbers)
             tables.append(TableChanges(f"shop.{'ab'[slot]}", made, changes))
-        numbered = number_events(rows, tables, state)
+        numbered = number_events(rows, tables, state, topic)
         state = numbered.after
         found = [
             (int(line[0]), tuple(map(int, order)))
@@ -138,7 +148,7 @@ def test_schemas_of_the_topic_are_debeziums() -> None:
     records = {}
     for schemas in (True, False):
         numbered = number_events(
-            rows, [TableChanges("shop.a", made, changes)], before, schemas=schemas
+            rows, [TableChanges("shop.a", made, changes)], before, TransactionFormat(schemas)
         )
         records[schemas] = read(numbered.records)
     assert [(record.seq, record.part) for record in records[True]] == [(1, 0), (1, 1), (1, 2)]
