@@ -53,7 +53,7 @@ class IDs(NamedTuple):
 
 
 class Texts(NamedTuple):
-    """The fixed texts; the places of the pieces, and of the tables' names, in them. ``is_avro``: 1 if so, 0 for JSON."""
+    """The fixed texts; the places of the pieces and of the tables' names in them; 1 for Avro, 0 for JSON."""
 
     fixed: Bytes
     pieces: Ints
