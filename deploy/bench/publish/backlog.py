@@ -2,7 +2,8 @@
 
     publish.json            the peer is capture, which has published the same changes just before (``capture.bulk``)
     publish.debezium-json   the peer is Debezium, which reads the same changes from the binlog into JSON topics
-    publish.maxwell-json, publish.canal-json    the peer is a task that writes debezium-json, in the same rounds
+    publish.maxwell-json, .canal-json, .debezium-avro, .avro    the peer is a task that writes debezium-json, in the
+                            same rounds
     publish.cpu             CPU µs a record of the executor, of publish.json: reads, converts, writes
     publish.cpu.where, .columns, .mask    the same with a condition on an integer that admits all rows, with half of the
                             columns dropped, and with an HMAC of a VARCHAR(40) in both images; the peer is the same
@@ -30,7 +31,12 @@ from schemas.view.format_options import FormatName
 DEBEZIUM_JSON, JSON, CPU = "publish.debezium-json", "publish.json", "publish.cpu"
 CPU_LINES = ("publish.cpu.where", "publish.cpu.columns", "publish.cpu.mask")
 RATE_LINES = (JSON, DEBEZIUM_JSON, CPU)
-FORMATS = (FormatName.MAXWELL_JSON, FormatName.CANAL_JSON)
+FORMATS = (
+    FormatName.MAXWELL_JSON,
+    FormatName.CANAL_JSON,
+    FormatName.DEBEZIUM_AVRO,
+    FormatName.AVRO,
+)
 FORMAT_LINES = tuple(f"publish.{name}" for name in FORMATS)
 CAPTURE = "capture.bulk of the same changes"
 DATABASE, PATTERN = "bench_publish", "bench_publish_*"
