@@ -21,6 +21,7 @@ from consumer.format.json_object import (
     check_columns,
     format_columns,
     refuse_value,
+    text_bytes,
 )
 from consumer.format.table_format import ALL_PARTITIONS, FormatNames
 from consumer.format.undecodable import Undecoded, decoded, undecoded
@@ -52,6 +53,7 @@ class _Arrays:
     fixed: Bytes
     pieces: Ints
     settings: Ints
+    fixed_bytes: int  # in a key and a value
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +118,10 @@ class AvroFormat:
         return counts
 
     def _size(self, rows: Rows, changes: Changes) -> int:
-        """An upper limit of the bytes that the records need: fixed texts are in a record at most three times."""
+        """An upper limit of the bytes that the records need."""
         arrays = self.arrays
         args = (changes.cells, changes.lines, self.width, len(arrays.keys))
-        return int(measure(*args, 3 * len(arrays.fixed), rows.values.offsets)) + 1
+        return int(measure(*args, arrays.fixed_bytes, rows.values.offsets)) + 1
 
 
 def make_avro_format(
@@ -156,7 +158,11 @@ def make_avro_format(
     settings: Ints = np.zeros(kernel.SETTINGS, np.int64)
     settings[kernel.LAYOUT] = kernel.DEBEZIUM if is_debezium else kernel.OWN
     settings[kernel.HAS_TOMBSTONES] = options.tombstones
-    arrays = _Arrays(row, keys, fixed.array(), places, settings)
+    # the constants of an image are in both
+    fixed_bytes = (
+        2 * text_bytes(row) + text_bytes(keys) + len(row_tail) + sum(map(len, pieces.values()))
+    )
+    arrays = _Arrays(row, keys, fixed.array(), places, settings, fixed_bytes)
     texts = undecoded(options, view, layout)
     return AvroFormat(layout.table.full_name, len(layout.table.columns), arrays, texts)
 
