@@ -38,6 +38,7 @@ from drivers.kafka.producer import WRITING
 from drivers.kafka.reader import Ends
 from millrace.errors import Fatal, Fenced, Retryable
 from millrace.faults import fault_point, register
+from schemas.documents.model import progress_topic_of
 
 BEFORE_CREATE = register("slot.before_create")
 AFTER_CREATE = register("slot.after_create")
@@ -94,7 +95,7 @@ class TaskOrder:
 
     @property
     def progress_topic(self) -> str:
-        return f"{self.task}{self.suffix}.progress"
+        return progress_topic_of(self.task + self.suffix)
 
 
 def slot_of(place: Place, slots: int) -> int:

@@ -24,9 +24,10 @@ _LOOK_S = 0.2
 def verify_task(name: str, *, topic: str, suffix: str, as_json: bool) -> None:
     """Verify one output topic of a task, or all of them if ``topic`` is empty. ``suffix``: those of a rebuild."""
     from consumer.topic.published import topics_of
+    from schemas.documents.model import progress_topic_of
 
     brokers = _publish_task(name).source.brokers
-    last_n = topics_of(brokers, f"{name}{suffix}.progress")
+    last_n = topics_of(brokers, progress_topic_of(name + suffix))
     names = sorted({place[0] for place in last_n})
     if topic and topic not in names:
         raise typer.BadParameter(f"{name} has not written it", param_hint="TOPIC")

@@ -49,6 +49,11 @@ class TaskKind(StrEnum):
         return TaskKind.APPLY if self is TaskKind.PUBLISH else self
 
 
+def progress_topic_of(task: str) -> str:
+    """The internal topic with the progress of a publish task. No pattern for ``TASK.…`` subscribes to it."""
+    return f"_{task}.progress"
+
+
 class Consistency(StrEnum):
     """The guarantee to readers of the target while tasks run."""
 
@@ -496,7 +501,7 @@ class PublishTask:
     @property
     def progress_topic(self) -> str:
         """The internal topic with its progress."""
-        return f"{self.name}.progress"
+        return progress_topic_of(self.name)
 
 
 Reader = ApplyTask | PublishTask  # reads a set topic, on an apply worker

@@ -13,6 +13,7 @@ from deploy.servers import KafkaServer
 from drivers.kafka.partitions import HeaderedRecord, PartitionsReader, Place, Topics, places_of
 from drivers.kafka.producer import WRITING
 from schemas.documents import OutputTopics, PublishTask, TopicCompression
+from schemas.documents.model import progress_topic_of
 from schemas.gtid import Flavour
 from schemas.view.view import Mask, MaskKind, TableRule, View
 from tests.kit.apply.tables import integer, table, text
@@ -109,7 +110,7 @@ def test_rebuild_writes_equal_keys_values_and_headers(writer: TopicWriter) -> No
     publisher.run(_changed(task))
     assert _rebuild(_changed(task)).seqs[1] > rebuilt.seqs[1]
     assert _content(task, SUFFIX) == _content(task)
-    progress = topics_of(task.source.brokers, f"{task.name}{SUFFIX}.progress")
+    progress = topics_of(task.source.brokers, progress_topic_of(task.name + SUFFIX))
     names = {topic for topic, _ in progress}
     results = verify_topics(task.source.brokers, names, task=task.name, last_n=progress)
     assert {name: result.violation_count for name, result in results.items()} == dict.fromkeys(

@@ -46,7 +46,7 @@ def test_minimal_publish_task_publishes_all_tables_unchanged() -> None:
     )
     assert task.format == FormatOptions.of(FormatName.DEBEZIUM_JSON)
     assert task.kind.worker is TaskKind.APPLY
-    assert task.progress_topic == "shop-public.progress"
+    assert task.progress_topic == "_shop-public.progress"
 
 
 def test_include_and_exclude_become_a_view() -> None:

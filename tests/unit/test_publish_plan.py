@@ -121,7 +121,7 @@ def test_two_tasks_never_write_one_topic() -> None:
     first = replace(a_publish("a"), topics=OutputTopics(pattern="public.{table}"))
     second = replace(a_publish("b"), topics=OutputTopics(pattern="public.orders"))
     assert _codes(first, second) == ["MR-4111", "MR-4111"]
-    into_progress = replace(a_publish("b"), topics=OutputTopics(pattern="a.{table}"))
+    into_progress = replace(a_publish("b"), topics=OutputTopics(pattern="_a.{table}"))
     assert _codes(a_publish("a"), into_progress) == ["MR-4111", "MR-4111"]
     into_set_topic = replace(a_publish("b", topic="x"), topics=OutputTopics(pattern="shop"))
     assert _codes(CAPTURE, into_set_topic) == ["MR-4111", "MR-4111"]

@@ -101,7 +101,7 @@ def _after(gtid_set: str) -> Position:
 def _positions(scene: Scene) -> list[Position]:
     marks = []
     for slot in range(2):
-        records = [entry.record for entry in scene.broker.logs[f"{scene.task.name}.progress", slot]]
+        records = [entry.record for entry in scene.broker.logs[scene.task.progress_topic, slot]]
         stored = {one.key or b"": one.value for one in records if one is not None}
         marks.append(Mark.of([(key, value) for key, value in stored.items() if value is not None]))
     return [mark.position for mark in marks if mark.position is not None]

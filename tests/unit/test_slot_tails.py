@@ -41,7 +41,7 @@ def _marked(rig: SlotRig) -> Tail:
     mark = Mark.of(
         [
             (entry.record.key or b"", entry.record.value or b"")
-            for entry in broker.logs["t.progress", 0]
+            for entry in broker.logs["_t.progress", 0]
             if entry.record and entry.record.value and entry.record.key
         ]
     )
@@ -218,7 +218,7 @@ def test_progress_keeps_hundreds_of_changes_with_their_weights() -> None:
         history = rig.start(201, description).definitions
     assert [int(one.description.document.split()[1]) for one in history] == list(range(200))
     assert history[57].description.weights == {"hash5": large, "common": "{}"}
-    records = [entry.record for entry in broker.logs["t.progress", 0] if entry.record is not None]
+    records = [entry.record for entry in broker.logs["_t.progress", 0] if entry.record is not None]
     keys = [record.key or b"" for record in records]
     assert sorted(key for key in keys if key.startswith(b"weights/")) == sorted(
         {f"weights/{name}".encode() for one in history for name in one.description.weights}
