@@ -1,6 +1,8 @@
 """Flink's own maxwell-json and canal-json read topics of a publish task; the tables that it makes equal the source."""
 
+from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime, time, timedelta
 from pathlib import Path
 
 import pytest
@@ -81,4 +83,16 @@ def test_flink_makes_the_tables_of_the_source(
 
 def _plain(row: tuple[object, ...]) -> tuple[str, ...]:
     """Values of Java and of Python as texts."""
-    return tuple("" if each is None else str(each) for each in row)
+    return tuple(map(_text, row))
+
+
+def _text(value: object) -> str:
+    """Times in ISO 8601, with seconds and six digits or none."""
+    if isinstance(value, timedelta):
+        return (datetime.fromisoformat("1970-01-01") + value).time().isoformat()
+    text = value.isoformat() if isinstance(value, datetime) else str(value)
+    for read in (datetime.fromisoformat, time.fromisoformat):
+        if "T" in text or ":" in text:
+            with suppress(ValueError):
+                return read(text).isoformat()
+    return text
