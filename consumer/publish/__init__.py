@@ -21,4 +21,5 @@ mark       the progress of a slot, as the records of its progress partition
 outputs    the output topics: creates them, reads the tails of their partitions
 opening    the start of a task: fences, reads all marks
 slot       writes, commits, verifies
+writer     the thread that does so, while the turn reads and converts the records that follow
 """

@@ -16,6 +16,7 @@ from consumer.publish.order import PublishOrder
 from consumer.publish.plans import PublishPlans
 from consumer.publish.slot import Slot, SlotOrder
 from consumer.publish.turn import PublishTurn, Tools, schema_texts
+from consumer.publish.writer import SlotWriter
 from consumer.records.pieces import BoundedSource
 from consumer.records.row_schemas import RowSchemas
 from consumer.records.stream import TopicStream
@@ -67,8 +68,9 @@ def _run(order: PublishOrder) -> Mark:
         resident = None
     resident = resident or _opened(order)
     try:
-        resident.turn = turn = _turn(order, resident)
-        mark = turn.run()
+        with SlotWriter(resident.slot) as writer:
+            resident.turn = turn = _turn(order, resident, writer)
+            mark = turn.run()
     except BaseException:
         resident.close()
         raise
@@ -90,14 +92,14 @@ def _opened(order: PublishOrder) -> _Resident:
     return _Resident(order, slot, stream)
 
 
-def _turn(order: PublishOrder, resident: _Resident) -> PublishTurn:
+def _turn(order: PublishOrder, resident: _Resident, writer: SlotWriter) -> PublishTurn:
     """The turn that continues the last one of this process, or begins at the slot's position."""
     parent = os.getppid()
     source = order.definitions.last.source
     stream = resident.stream
     tools = Tools(
         stream if order.end_offset < 0 else BoundedSource(stream, order.end_offset),
-        resident.slot,
+        writer,
         look_up_at(source.registry),
         is_over=lambda: os.getppid() != parent,
         is_read=lambda: stream.reached >= order.end_offset,

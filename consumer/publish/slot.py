@@ -11,7 +11,7 @@
 ``write`` leaves out what a partition has, so the caller may repeat any part of the set topic from ``position`` on. What
 it repeats must give the same records: the same definition, the same ``seq`` and ``part``.
 
-After an error a slot has released its clients: open another. One thread uses it.
+After an error a slot has released its clients: open another. One thread uses it at a time (``writer``).
 Not done here: conversion; which records make a transaction; retries; the start of the task (``opening``).
 """
 

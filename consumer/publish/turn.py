@@ -5,6 +5,7 @@
     convert   rows of tables in the view become records (``conversion``)
     commit    when the topic has no more records, or the Kafka transaction is full
 
+Another thread writes and commits (``writer``), while this one takes and converts the records that follow.
 Each slot reads all records and sends those of its own partitions; the positions differ.
 A statement that changes what the view would make of delivered rows stops the task, after what precedes it.
 """
@@ -41,19 +42,16 @@ SILENCE_S = 60.0  # without a record, where the topic has some
 
 
 class Output(Protocol):
-    """The slot's partitions and its position. Implemented by ``slot.Slot``."""
+    """The slot's partitions and its position. Implemented by ``writer.SlotWriter``."""
 
-    def write(self, outgoing: Outgoing) -> int:
-        """Queue the records that the slot's partitions do not have."""
+    def write(self, outgoing: Outgoing) -> None:
+        """Write the records that the slot's partitions do not have."""
 
     def owns(self, topic: str, partition: int) -> bool:
         """Whether the slot writes a partition."""
 
-    def verify(self) -> None:
-        """Read back what was committed last; otherwise the next ``write`` does."""
-
-    def commit(self, position: Position) -> None:
-        """Commit what is queued, if anything is; to the position all records of the set topic are written."""
+    def commit(self, position: Position, *, is_full: bool) -> None:
+        """Commit what was written, or with ``is_full`` false leave it to the next commit; to the position all is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +70,7 @@ class Tools:
 
 @dataclass(slots=True)
 class PublishTurn:
-    """A turn under way. ``mark``: everything before it is queued, and ``transaction`` is open there.
+    """A turn under way. ``mark``: everything before it was given to the output; ``transaction`` is open there.
 
     ``schemas``: offsets of schema records, by ID.
     """
@@ -113,8 +111,6 @@ class PublishTurn:
             self._publish(taken)
             if taken.is_end or self._is_full():
                 self._commit()
-            if taken.is_end:
-                self.tools.output.verify()  # while nothing waits
         return self.mark
 
     def _is_full(self) -> bool:
@@ -130,7 +126,7 @@ class PublishTurn:
             or replace(position, at_ms=self._position.at_ms) != self._position
         ):
             self._position = position
-        self.tools.output.commit(self._position)
+        self.tools.output.commit(self._position, is_full=self._is_full())
         self._records = self._bytes = 0
 
     def _publish(self, taken: Taken) -> None:

@@ -31,22 +31,18 @@ class _Output:
     values: dict[str, list[Any]] = field(default_factory=dict)
     position: Position | None = None
 
-    def write(self, outgoing: Outgoing) -> int:
+    def write(self, outgoing: Outgoing) -> None:
         """See ``turn.Output``."""
         for line in outgoing.lines:
             start, end = int(line[VALUE_START]), int(line[VALUE_END])
             value = json.loads(outgoing.payload[start:end].tobytes()) if end >= 0 else None
             self.values.setdefault(outgoing.topics[line[TOPIC]], []).append(value)
-        return len(outgoing.lines)
 
     def owns(self, topic: str, partition: int) -> bool:
         """See ``turn.Output``."""
         return True
 
-    def verify(self) -> None:
-        """See ``turn.Output``."""
-
-    def commit(self, position: Position) -> None:
+    def commit(self, position: Position, *, is_full: bool) -> None:
         """See ``turn.Output``."""
         records = Mark(position=position).records()
         stored = Mark.of((key, value) for key, value in records.items() if value is not None)

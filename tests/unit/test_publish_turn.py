@@ -44,33 +44,27 @@ BEGIN = Position(0, 0, "", "id")
 class Written:
     """The values that a turn wrote, by seq and topic, and the seqs that it committed.
 
-    ``verified``: how many commits there were at each verification. ``is_owner``: of all partitions, or of none.
+    ``is_owner``: of all partitions, or of none.
     """
 
     values: dict[int, tuple[str, object]] = field(default_factory=dict)
     committed: list[int] = field(default_factory=list)
     position: Position | None = None
-    verified: list[int] = field(default_factory=list)
     is_owner: bool = True
 
     def owns(self, topic: str, partition: int) -> bool:
         """All or none."""
         return self.is_owner
 
-    def verify(self) -> None:
-        """Keep the number of commits."""
-        self.verified.append(len(self.committed))
-
-    def write(self, outgoing: Outgoing) -> int:
+    def write(self, outgoing: Outgoing) -> None:
         """Keep the values; a row that is written twice is an error."""
         octets = outgoing.payload.tobytes()
         for line in outgoing.lines.tolist():
             assert line[SEQ] not in self.values
             value = json.loads(octets[line[VALUE_START] : line[VALUE_END]])
             self.values[line[SEQ]] = (outgoing.topics[line[TOPIC]], value)
-        return len(outgoing.lines)
 
-    def commit(self, position: Position) -> None:
+    def commit(self, position: Position, *, is_full: bool) -> None:
         """Keep the seq."""
         self.committed.append(position.seq)
         self.position = position
@@ -189,12 +183,6 @@ def test_statement_is_judged_by_the_structure_of_the_last_row(
     stream.ddl("ALTER TABLE shop.orders MODIFY amount INT", kind="alter_table")
     with nullcontext() if passes else pytest.raises(Fatal, match="MR-5204"):
         turn.run()
-
-
-def test_commit_at_the_end_is_verified_at_once() -> None:
-    """Not only when the next record waits."""
-    written = _run(_stream(), _definitions((0,), RULES[:1]), rows=1000)
-    assert 1 in written.verified
 
 
 def test_slot_without_partitions_writes_nothing_and_advances() -> None:
