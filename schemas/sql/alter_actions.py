@@ -3,6 +3,7 @@
     ADD c INT                        ADD_COLUMN c
     CHANGE c d BIGINT                RENAME_COLUMN c to d, MODIFY_COLUMN c with the words (BIGINT,)
     ADD c INT PRIMARY KEY            ADD_COLUMN c, CHANGE_KEY
+    ALTER c SET DEFAULT (d)          SET_DEFAULT c, with the names in it
     CONVERT TO CHARACTER SET utf8    CONVERT_TEXTS
     ADD PARTITION (…), COMMENT 'x'   none
 
@@ -32,6 +33,7 @@ class Verb(Enum):
     DROP_COLUMN = auto()
     MODIFY_COLUMN = auto()
     RENAME_COLUMN = auto()
+    SET_DEFAULT = auto()
     CONVERT_TEXTS = auto()  # of all columns
     CHANGE_KEY = auto()  # the primary key is added or dropped
     ADD_UNIQUE = auto()  # which counts as a primary key where there is none
@@ -40,6 +42,7 @@ class Verb(Enum):
     MOVE_ROWS_OUT = auto()  # to the other table, which is new
     MOVE_ROWS_IN = auto()  # of the other table, which goes
     IMPORT_ROWS = auto()  # of a file
+    IGNORE_ROWS = auto()  # that do not suit: IGNORE removes or changes them
     UNKNOWN = auto()
 
 
@@ -47,23 +50,23 @@ class Verb(Enum):
 class Action:
     """``column`` is the column before the statement, ``new_name`` its name after RENAME_COLUMN.
 
-    ``inner_names`` has all names and keywords between parentheses of a column's definition, in lower case: of an
-    expression, and of others.
+    ``names`` has all names and keywords in lower case that a column's definition has between parentheses or after
+    DEFAULT: of an expression, and of others.
     """
 
     verb: Verb
     column: str = ""
     new_name: str = ""
     words: tuple[str, ...] = ()
-    inner_names: frozenset[str] = frozenset()
+    names: frozenset[str] = frozenset()
 
 
 _MORE_OPTIONS = {
     *("DATA", "INDEX", "CONNECTION", "PASSWORD", "TABLESPACE", "STORAGE", "UNION", "SEQUENCE"),
     *("SECONDARY_LOAD", "SECONDARY_UNLOAD", "IETF_QUOTES", "UPGRADE"),
 }
-# defaults, visibility, order, partitions: no value, type or name changes; rows may go
-_HARMLESS = {"ALTER", "ORDER", "PARTITION", "DISCARD", "REMOVE", *OPTIONS, *_MORE_OPTIONS}
+# visibility, order, partitions: no value, type or name changes; rows may go
+_HARMLESS = {"ORDER", "PARTITION", "DISCARD", "REMOVE", *OPTIONS, *_MORE_OPTIONS}
 _HARMLESS_OF_PARTITIONS = {
     *("ADD", "DROP", "REORGANIZE", "COALESCE", "DISCARD"),
     *("TRUNCATE", "ANALYZE", "CHECK", "OPTIMIZE", "REBUILD", "REPAIR"),
@@ -78,6 +81,9 @@ def actions_of(statement: Statement, sql: str, mode: SqlMode) -> tuple[Action, .
     if statement.kind is not Kind.ALTER_TABLE:
         return ()
     actions: list[Action] = []
+    begin = statement.tables[0].start
+    if any(token.word == "IGNORE" for token in tokenize(sql, mode) if token.start < begin):
+        actions.append(Action(Verb.IGNORE_ROWS))
     for part in parts(alter_body(statement, sql, mode)):
         reader = Words(part)
         first, second = reader.next_word(), reader.next_word(1)
@@ -109,6 +115,8 @@ def _of_clause(reader: Words, first: str, second: str) -> Iterator[Action]:
         yield from _renamed(reader, second)
     elif first in ("MODIFY", "CHANGE"):
         yield from _changed(reader, first)
+    elif first == "ALTER":
+        yield from _default(reader, second)
     elif first == "CONVERT":
         verb = {"TO": Verb.CONVERT_TEXTS, "TABLE": Verb.MOVE_ROWS_IN}
         yield Action(verb.get(second, Verb.UNKNOWN))
@@ -170,7 +178,7 @@ def _defined(verb: Verb, reader: Words) -> Iterator[Action]:
     """A column's name and definition, with the key that it may have: ``c INT [UNIQUE [KEY]] [[PRIMARY] KEY]``."""
     name = reader.exact_name()
     words = tuple(takewhile(lambda word: word != "PARTITION", reader.words()))
-    yield Action(verb, name, words=words, inner_names=reader.inner_names())
+    yield Action(verb, name, words=words, names=reader.expression_names())
     is_unique = "UNIQUE" in words or words[:1] == ("SERIAL",)
     keys = [before for before, word in zip(("", *words), words, strict=False) if word == "KEY"]
     if any(before != "UNIQUE" for before in keys):
@@ -224,6 +232,32 @@ def _changed(reader: Words, first: str) -> Iterator[Action]:
         if action.column != old:
             yield Action(Verb.RENAME_COLUMN, old, action.column)
         yield replace(action, column=old)
+
+
+def _default(reader: Words, second: str) -> Iterator[Action]:
+    """``ALTER [COLUMN] c SET DEFAULT …``; indexes and checks are altered, too."""
+    if second in ("INDEX", "KEY", "CHECK", "CONSTRAINT"):
+        return
+    reader.next()
+    reader.take("COLUMN")
+    _skip_condition(reader)
+    name = reader.exact_name()
+    yield Action(Verb.SET_DEFAULT, name, names=reader.expression_names())
+
+
+def created_columns(statement: Statement, sql: str, mode: SqlMode) -> tuple[Action, ...]:
+    """The columns that a CREATE TABLE defines; () if it takes them from another table."""
+    end = statement.tables[0].end
+    reader = Words([token for token in tokenize(sql, mode) if token.start >= end])
+    if reader.next_word() != "(":
+        return ()
+    definitions = (Words(part) for part in parts(reader.inside_parentheses()))
+    columns = (
+        _defined(Verb.ADD_COLUMN, definition)
+        for definition in definitions
+        if definition.next_word() not in KEY_WORDS
+    )
+    return tuple(next(actions) for actions in columns)
 
 
 def _skip_condition(reader: Words) -> None:

@@ -37,6 +37,21 @@ OPTIONS = {
 _REPEATABLE = {"MODIFY", "ALTER", "ORDER", "PARTITION", *OPTIONS}
 KEY_WORDS = {"INDEX", "KEY", "UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR", "PRIMARY", "FOREIGN"}
 KEY_WORDS |= {"CONSTRAINT", "CHECK", "PERIOD", "SYSTEM", "PARTITION"}
+# of a column's definition, after its type and DEFAULT
+_ATTRIBUTES = KEY_WORDS | {
+    *(
+        "DEFAULT",
+        "COMMENT",
+        "COLLATE",
+        "ON",
+        "REFERENCES",
+        "AFTER",
+        "FIRST",
+        "STORAGE",
+        "COLUMN_FORMAT",
+    ),
+    *("INVISIBLE", "VISIBLE", "COMPRESSED", "WITH", "WITHOUT", "SRID", "GENERATED"),
+}
 _REPEATED_PARTITIONS = {"TRUNCATE", "ANALYZE", "CHECK", "OPTIMIZE", "REBUILD", "REPAIR"}
 
 
@@ -199,14 +214,25 @@ class Words:
                 found.append(token.word)
         return found
 
-    def inner_names(self) -> frozenset[str]:
-        """All names and keywords inside parentheses from here on, in lower case."""
-        depth, names = 0, set[str]()
+    def expression_names(self) -> frozenset[str]:
+        """All names and keywords from here on inside parentheses or of a DEFAULT, in lower case.
+
+        MariaDB takes an expression without parentheses there. It ends at an attribute of the column.
+        """
+        depth, is_default, names = 0, False, set[str]()
+        before = ""  # the token before: "mark", "DEFAULT", or "" for another
         for token in self._tokens[self._at :]:
             if token.kind == "mark":
                 depth += {"(": 1, ")": -1}.get(token.name, 0)
-            elif depth:
+                before = "" if token.name == ")" else "mark"
+                continue
+            if not depth and not before and token.kind == "word" and token.word in _ATTRIBUTES:
+                is_default = token.word == "DEFAULT"
+                before = token.word if is_default else ""
+                continue
+            if depth or is_default:
                 names.add(token.name.lower())
+            before = ""
         return frozenset(names)
 
     def inside_parentheses(self) -> list[Token]:

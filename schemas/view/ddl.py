@@ -10,17 +10,18 @@ A statement with obstacles or tables that enter is a question for the operator, 
 or continue with the rows that were delivered.
 
 Guarantees: what is not understood is an obstacle. An integer type that holds all values of the one before it passes.
-Not known from records, so not noticed: which columns are generated from a changed one; which unique key counts as the
+Not known from records, so not noticed: which columns are generated from a changed or hidden one, as in CREATE TABLE …
+LIKE; which unique key counts as the
 primary key of a table that has none, if it is dropped by its name.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from schemas.record.control import DdlRecord
 from schemas.record.gap import gap_of
-from schemas.sql.alter_actions import Action, Verb, actions_of
+from schemas.sql.alter_actions import Action, Verb, actions_of, created_columns
 from schemas.sql.statement import RECORDED_KINDS, Kind, classify
 from schemas.table.structure import INTEGER_BYTES, Column, TableSchema, TypeCode
 from schemas.view.expression import columns_of, parse
@@ -99,6 +100,8 @@ def effect_of(record: DdlRecord, view: View, tables: Mapping[TableKey, TableSche
         return DdlEffect(leaves=tuple(name for name in changed if names.match(name)))
     if statement.kind is Kind.CREATE_TABLE and statement.selects_rows:
         return DdlEffect(enters=tuple(name for name in changed if names.match(name)))
+    if statement.kind is Kind.CREATE_TABLE:
+        return _created(changed[0], created_columns(statement, logged.sql, logged.sql_mode), names)
     if statement.kind is Kind.RENAME_TABLE:
         return names.moved(zip(changed[::2], changed[1::2], strict=True))
     if statement.kind in _ALTERING:
@@ -132,10 +135,15 @@ class _Names:
         origins: dict[TableKey, TableKey] = {}
         for old, new in pairs:
             origins[new] = origins.pop(old, old)
+        replaced = frozenset(origins.values())
         enters, leaves = [], []
         for new, old in origins.items():
             before, after = self.match(old), self.match(new)
-            if new == old or _terms(before) == _terms(after):
+            # a copy takes the name of a table that moves away: one of the two conditions holds for each of them
+            takes_over = (new in replaced) != (old in origins)
+            if new == old or (
+                _terms(before) == _terms(after) and (takes_over or _named(before, after))
+            ):
                 continue
             enters += [new] if after else []
             leaves += [old] if before else []
@@ -145,6 +153,24 @@ class _Names:
 def _terms(match: Match | None) -> object:
     """Equal for tables whose rows are delivered alike, but for their names."""
     return match and (match.rule, match.added)
+
+
+def _named(before: Match | None, after: Match | None) -> bool:
+    """Whether two tables have one name in the view, or are both not in it."""
+    return before is None or after is None or before.name == after.name
+
+
+def _created(table: TableKey, columns: tuple[Action, ...], names: _Names) -> DdlEffect:
+    """A new table passes, unless a column of it shows one that its rule hides."""
+    match = names.match(table)
+    if match is None:
+        return PASSES
+    uses = _Uses.of(match.rule, None)
+    if uses.kept:
+        hidden = frozenset(column.column.lower() for column in columns) - uses.kept
+        uses = replace(uses, hidden=uses.hidden | hidden)
+    problems = (problem for column in columns for problem in uses.shown(column))
+    return DdlEffect(obstacles=tuple(Obstacle(table, *problem) for problem in problems))
 
 
 def _altered(
@@ -220,6 +246,8 @@ class _Uses:
         name = action.column.lower()
         if action.verb is Verb.UNKNOWN:
             yield "", "a clause is not understood"
+        elif action.verb is Verb.IGNORE_ROWS:
+            yield "", "IGNORE may remove or change rows, and no record shows it"
         elif action.verb is Verb.CHANGE_KEY and self.before is not None:
             yield "", "its key changes, and with it the keys of records"
         elif action.verb is Verb.ADD_UNIQUE and self.before and not self.before.primary_key:
@@ -230,12 +258,17 @@ class _Uses:
             yield action.column, f"{self.exact[name]} uses it, and its values may change"
         elif action.verb in (Verb.DROP_COLUMN, Verb.RENAME_COLUMN) and name in self.named:
             yield action.column, f"{self.named[name]} names it"
-        if not self.kept or name in self.kept:
-            for source in sorted(action.inner_names & self.hidden - {name}):
-                yield action.column, f"its values may come from {source}, which the view hides"
+        yield from self.shown(action)
         new_name = action.new_name or (action.column if action.verb is Verb.ADD_COLUMN else "")
         if new_name.lower() in self.new_names:
             yield new_name, "the view gives this name to another column"
+
+    def shown(self, action: Action) -> Iterator[tuple[str, str]]:
+        """The column, if the view shows it and its definition names one that the view hides."""
+        name = action.column.lower()
+        if not self.kept or name in self.kept:
+            for source in sorted(action.names & self.hidden - {name}):
+                yield action.column, f"its values may come from {source}, which the view hides"
 
     def _converted(self) -> Iterator[tuple[str, str]]:
         for name, use in self.exact.items():

@@ -51,6 +51,7 @@ VIEW = View(
         TableRule("d.keyless"),
         TableRule("numbers.*", where="(`kind` = 1)"),
         TableRule("d.new_*"),
+        TableRule("d.one_*", target="d.one"),
     )
 )
 
@@ -118,6 +119,16 @@ CLAUSES = {
     "MODIFY free TEXT AS (UPPER(card))": "free",
     "CHANGE free other TEXT AS (UPPER(card))": "free",
     "ADD x INT AS (kind * 2), ADD y VARCHAR(40) AFTER card": "",
+    "ADD x TEXT DEFAULT card": "x",
+    "ADD x TEXT DEFAULT `d`.t.card FIRST": "x",
+    "ADD (x INT, y TEXT NOT NULL DEFAULT 'a' || card COMMENT 'note')": "y",
+    "ADD x TEXT DEFAULT CASE WHEN 1 THEN card END": "x",
+    "MODIFY free TEXT DEFAULT card": "free",
+    "ADD x INT DEFAULT 1 COMMENT 'c' AFTER card, ADD y INT FIRST": "",
+    "ALTER free SET DEFAULT card": "free",
+    "ALTER COLUMN free SET DEFAULT (CONCAT(card, 1))": "free",
+    "ALTER COLUMN IF EXISTS free SET DEFAULT 'card'": "",
+    "ALTER free DROP DEFAULT, ALTER INDEX card INVISIBLE, ALTER CHECK card ENFORCED": "",
     # keys
     "ADD KEY k (free), ADD INDEX (kind, free), ADD FULLTEXT (mail), ADD UNIQUE u (mail)": "",
     "ADD CONSTRAINT f FOREIGN KEY (kind) REFERENCES p (id), ADD CHECK (id > 0)": "",
@@ -193,6 +204,13 @@ MOVES = {
     "RENAME TABLE plain TO gone, ghost TO plain": ("d.plain", "d.plain"),
     "RENAME TABLE t TO swap, plain TO t, swap TO plain": ("d.t d.plain", "d.plain d.t"),
     "RENAME TABLE plain TO x, x TO plain": ("", ""),
+    "RENAME TABLE plain TO plain_2": ("d.plain_2", "d.plain"),
+    "ALTER TABLE plain RENAME plain_2": ("d.plain_2", "d.plain"),
+    "RENAME TABLE plain TO x, plain_2 TO plain, x TO plain_2": (
+        "d.plain d.plain_2",
+        "d.plain_2 d.plain",
+    ),
+    "RENAME TABLE one_1 TO one_2": ("", ""),
     "RENAME TABLE plain TO t": ("d.t", "d.plain"),
     "ALTER TABLE plain EXCHANGE PARTITION p WITH TABLE `out`": ("d.plain", ""),
     "ALTER TABLE `out` EXCHANGE PARTITION p WITH TABLE plain": ("d.plain", ""),
@@ -224,6 +242,38 @@ def test_statement_moves_tables_into_and_out_of_view(sql: str) -> None:
     assert shown == MOVES[sql]
     assert effect.obstacles == ()
     assert effect.passes == (not effect.enters)
+
+
+IGNORED = ("ADD UNIQUE (free)", "MODIFY free INT", "ADD x INT UNIQUE", "PARTITION BY HASH (id)")
+
+
+@pytest.mark.parametrize("clause", IGNORED)
+def test_ignored_rows_are_an_obstacle(clause: str) -> None:
+    """MariaDB removes rows that do not suit, without a record of them."""
+    for verb in ("ALTER IGNORE TABLE plain", "ALTER ONLINE IGNORE TABLE plain"):
+        effect = _effect(f"{verb} {clause}")
+        assert [obstacle.column for obstacle in effect.obstacles] == [""]
+        assert "IGNORE" in effect.reason
+    assert _effect(f"ALTER TABLE `ignore` {clause}").passes
+
+
+CREATED = {
+    "CREATE TABLE t (id INT PRIMARY KEY, card TEXT, free TEXT AS (card))": "free",
+    "CREATE OR REPLACE TABLE t (id INT, card TEXT DEFAULT 'x', free TEXT DEFAULT card, KEY (card))": "free",
+    "CREATE TABLE IF NOT EXISTS t (id INT, card TEXT AS (UPPER(free)), CHECK (card > 0))": "",
+    "CREATE TABLE kept_1 (id INT PRIMARY KEY, other INT, kind INT AS (other + 1))": "kind",
+    "CREATE TABLE kept_1 (id INT PRIMARY KEY, other INT AS (id), kind INT AS (id + 1))": "",
+    "CREATE TABLE plain (id INT PRIMARY KEY, card TEXT, free TEXT AS (card))": "",
+    "CREATE TABLE t LIKE plain": "",
+}
+
+
+@pytest.mark.parametrize("sql", CREATED)
+def test_new_table_does_not_show_hidden_columns(sql: str) -> None:
+    """Its first rows would have the hidden values in another column."""
+    kept = View((*VIEW.rules, TableRule("d.kept_*", keep=("id", "kind"))))
+    effect = effect_of(_record(sql), kept, TABLES)
+    assert [obstacle.column for obstacle in effect.obstacles] == CREATED[sql].split()
 
 
 def test_rename_leaves_the_obstacles_of_other_clauses() -> None:
