@@ -14,7 +14,7 @@ Not done here: types are not parsed; ``words`` has the keywords of a column's de
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import Enum, auto
-from itertools import takewhile
+from itertools import pairwise, takewhile
 
 from schemas.sql.alter_clauses import (
     KEY_WORDS,
@@ -87,6 +87,8 @@ def actions_of(statement: Statement, sql: str, mode: SqlMode) -> tuple[Action, .
     for part in parts(alter_body(statement, sql, mode)):
         reader = Words(part)
         first, second = reader.next_word(), reader.next_word(1)
+        if ("WITH", "SYSTEM") in pairwise(reader.words()):  # an option, anywhere among others
+            actions.append(Action(Verb.CHANGE_KEY))
         actions += _of_clause(reader, first, second)
         if is_about_partitions(first, second) or first in ("ORDER", "PARTITION"):
             break  # commas follow that separate no clauses

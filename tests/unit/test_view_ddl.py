@@ -145,6 +145,9 @@ CLAUSES = {
     "ADD x INT UNIQUE KEY": "",
     "ADD (x INT, PRIMARY KEY (x))": "*",
     "ADD SYSTEM VERSIONING": "*",
+    "WITH SYSTEM VERSIONING": "*",
+    "ENGINE = InnoDB COMMENT 'WITH SYSTEM' WITH SYSTEM VERSIONING": "*",
+    "ENGINE = InnoDB COMMENT 'WITH SYSTEM VERSIONING'": "",
     "DROP SYSTEM VERSIONING": "*",
     # the table
     "CONVERT TO CHARACTER SET latin1": "mail card",
