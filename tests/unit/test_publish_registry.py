@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -11,13 +12,16 @@ from consumer.publish import executor
 from drivers.kafka.partitions import Place
 from millrace.errors import Fatal, Retryable
 from schemas.documents import Brokers, OutputTopics, PublishTask, Registry, TopicAddress
+from schemas.record.framing import unframe
 from schemas.view.format_options import FormatName, FormatOptions
-from tests.kit.memory_registry import MemoryRegistry
+from tests.kit.apply.tables import integer, table, text
+from tests.kit.memory_registry import MemoryRegistry, read_one
 from tests.kit.publish.model import ModelBroker
-from tests.kit.publish.scene import Scene, SetTopic, on_the_model
+from tests.kit.publish.scene import Scene, SetTopic, on_the_model, row
 
 FORMATS = (FormatName.DEBEZIUM_AVRO, FormatName.AVRO)
 SOURCE = TopicAddress(topic="shop", brokers=Brokers("b:1"), registry=Registry("http://r:1"))
+WIDER = table("shop", "orders", integer("id"), text("name"), integer("amount"), text("note", 20))
 TRANSACTIONS = "transactions-of-public"
 Content = dict[Place, list[tuple[object, ...]]]
 
@@ -116,3 +120,30 @@ def test_format_in_avro_needs_a_registry() -> None:
         with pytest.raises(Fatal, match="MR-4101"):
             scene.publish()
         assert _content(scene) == {}
+
+
+def test_altered_table_has_a_second_schema_under_its_subject() -> None:
+    """Each record is read with the schema of its own ID; the key's schema stays."""
+    registry = MemoryRegistry()
+    with published(FormatName.AVRO, registry) as scene:
+        stream = scene.topic.stream
+        stream.ddl("ALTER TABLE shop.orders ADD note VARCHAR(20)", kind="alter_table")
+        stream.insert(WIDER, row(500, note="added"))
+        stream.insert(WIDER, row(501, note=None))
+        stream.commit()
+        scene.publish()
+        content = scene.content()
+    values: list[Any] = [
+        read_one(record.value, registry, logical=False)
+        for (topic, _), records in content.items()
+        if topic.endswith(".orders")
+        for record in records
+        if record.value
+    ]
+    afters = {value["after"]["id"]: value["after"] for value in values if value["after"]}
+    assert (afters[500], afters[501]) == (row(500, note="added"), row(501, note=None))
+    assert afters[20] == row(20)
+    ids = {
+        unframe(record.key)[0] for records in content.values() for record in records if record.key
+    }
+    assert (len(ids), len(registry.texts)) == (1, 4)
