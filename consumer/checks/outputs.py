@@ -28,13 +28,14 @@ class Outputs:
     problems: tuple[Fatal, ...] = ()
 
     def refuse(self) -> None:
-        """Raise the problems as one error, with the code of the first."""
+        """Raise the problems as one error, with the code and the fix of the first."""
         if not self.problems:
             return
         texts = [problem.message for problem in self.problems[:PROBLEMS_MAX]]
         more = len(self.problems) - len(texts)
         texts += [f"and {more} more"] if more > 0 else []
-        raise Fatal(self.problems[0].code, "; ".join(texts))
+        first = self.problems[0]
+        raise Fatal(first.code, "; ".join(texts), fix=first.own_fix)
 
 
 def outputs_of(task: PublishTask, tables: Iterable[TableSchema]) -> Outputs:

@@ -3,7 +3,8 @@
 The structures are those of the set topic and of the source's catalogue. That also has tables without rows in the
 topic, if the account may read them. Any member that answers is asked: members of a set weigh texts alike.
 
-    compares_texts   whether a condition compares a column with a text; only then a start asks the source
+    compares_texts   whether a condition compares a column with a text; then a start asks the source
+    reads_octets     whether a condition depends on bytes; then a start asks the source, too
     weighs_texts     whether one of these tables needs weights; only then a task can't start without the source
     SourceTexts      the answers of one member
 """
@@ -14,16 +15,26 @@ from dataclasses import dataclass
 
 from drivers.mysql.catalog import read_collations, read_databases
 from drivers.mysql.connection import MySqlSession, Side, connect
+from drivers.mysql.grants import Role, as_grant_pattern, held_grants, needed_grants
 from drivers.mysql.primary import endpoints
 from drivers.mysql.text_columns import TextColumns, read_text_columns
 from drivers.mysql.weights import read_weights
 from millrace.errors import Fatal, MillraceError
 from schemas.documents import SetDocument
+from schemas.gtid import Flavour
 from schemas.table.structure import BINARY, TableSchema, TypeCode
 from schemas.table.table_filter import SYSTEM_DATABASES
 from schemas.view.collation import CollationWeights
 from schemas.view.condition import weighed_literals
-from schemas.view.expression import COMPARISONS, ColumnName, Expression, Operation, Text, parse
+from schemas.view.expression import (
+    COMPARISONS,
+    ColumnName,
+    Expression,
+    Octets,
+    Operation,
+    Text,
+    parse,
+)
 from schemas.view.view import View
 
 _UUID_BYTES = 16
@@ -31,10 +42,10 @@ _UUID_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class SourceTexts:
-    """``uuids``: problems, each with its path in the document."""
+    """``problems``: conditions on UUIDs, or on what may be one, each with its path in the document."""
 
     weights: tuple[CollationWeights, ...] = ()
-    uuids: tuple[Fatal, ...] = ()
+    problems: tuple[Fatal, ...] = ()
 
 
 def compares_texts(view: View) -> bool:
@@ -51,6 +62,16 @@ def compares_texts(view: View) -> bool:
 def weighs_texts(view: View, tables: Iterable[TableSchema]) -> bool:
     """Whether a condition needs weights for one of these tables."""
     return bool(_wanted(view, tables))
+
+
+def reads_octets(view: View) -> bool:
+    """Whether a condition depends on the bytes of a value, which may be a UUID of MariaDB."""
+    return any(
+        part.name == "CRC32" or any(isinstance(operand, Octets) for operand in part.operands)
+        for rule in view.rules
+        if rule.where
+        for part in _operations(parse(rule.where))
+    )
 
 
 def may_have_uuids(view: View, tables: Iterable[TableSchema]) -> bool:
@@ -88,8 +109,9 @@ def read_source_texts(
             if not literals <= _literals_of(weights.get(number))
         }
         weights |= {one.collation_id: one for one in read_weights(session, missing)}
+        problems = [*_uuid_problems(view, columns), *_unseen(view, tables, columns, session)]
     ordered = tuple(weights[number] for number in sorted(weights))
-    return SourceTexts(ordered, tuple(_uuid_problems(view, columns)))
+    return SourceTexts(ordered, tuple(problems))
 
 
 @contextmanager
@@ -155,11 +177,37 @@ def _named(tree: Expression | None) -> set[str]:
 
 def _uuid_problems(view: View, columns: Iterable[TextColumns]) -> Iterator[Fatal]:
     for one in columns:
-        table = one.texts
-        match = view.match(table.database, table.table)
-        names = _named(_condition(view, table))
+        names = _named(_condition(view, one.texts))
         uuids = [name for name in one.uuids if name.lower() in names]
-        if match is not None and uuids:
-            place = f"tables[{view.rules.index(match.rule)}].where"
-            what = f"{', '.join(uuids)} of type UUID in {table.full_name}"
+        if uuids:
+            what = f"{', '.join(uuids)} of type UUID in {one.texts.full_name}"
+            place = _place(view, one.texts)
             yield Fatal("MR-5201", f"{place}: found {what}, wanted another column")
+
+
+def _unseen(
+    view: View,
+    tables: Iterable[TableSchema],
+    columns: Iterable[TextColumns],
+    session: MySqlSession,
+) -> Iterator[Fatal]:
+    """MR-1005 for conditions on what may be a UUID, in tables that MariaDB hides from the account."""
+    if session.flavour is not Flavour.MARIADB:
+        return
+    seen = {(one.texts.database, one.texts.table) for one in columns}
+    grants = held_grants(session)
+    for table in tables:
+        if (table.database, table.table) in seen or not may_have_uuids(view, (table,)):
+            continue
+        scopes = (as_grant_pattern(f"{table.database}.*"),)
+        missing = grants.missing(needed_grants(Role.SNAPSHOT, session.flavour, scopes))
+        if missing:
+            what = f"{_place(view, table)}: whether {table.full_name} has UUIDs is not known"
+            why = f"the account of the source is {missing}"
+            yield Fatal("MR-1005", f"{what}: {why}", fix=missing.fix)
+
+
+def _place(view: View, table: TableSchema) -> str:
+    match = view.match(table.database, table.table)
+    assert match is not None, "its rule has a condition"
+    return f"tables[{view.rules.index(match.rule)}].where"

@@ -10,7 +10,13 @@ from consumer.publish.definitions import content_of, describe, weights_in
 from consumer.publish.mark import Description, Position
 from consumer.publish.outputs import OutputShape, TaskOrder
 from consumer.publish.snapshot_rows import OWNED
-from consumer.publish.source_texts import compares_texts, read_source_texts, weighs_texts
+from consumer.publish.source_texts import (
+    SourceTexts,
+    compares_texts,
+    read_source_texts,
+    reads_octets,
+    weighs_texts,
+)
 from consumer.spark.session import FIRST_OFFSET
 from consumer.topic.structures import topic_tables
 from consumer.view.mask_keys import MaskKeys
@@ -88,25 +94,32 @@ def first_position(task: PublishTask, topic: TopicIdentity, documents: Documents
 def described(task: PublishTask, documents: Documents, last: Description) -> Description:
     """The description of the records from now on, as it is stored. ``last``: the stored one, which may be empty.
 
-    If a condition compares texts, the source is asked how it weighs them. While it does not answer, an unchanged
-    document keeps its weights, and a new one needs no answer unless a table of the set topic needs weights.
+    If a condition compares texts, the source is asked how it weighs them, and if it reads bytes, whether they are a
+    UUID (Fatal MR-5201). While the source does not answer, an unchanged document keeps its weights, and a new one needs
+    no answer unless a table of the set topic needs weights.
     """
     fingerprints = MaskKeys().fingerprints(task.view)
     plain = describe(task, fingerprints)
-    if not compares_texts(task.view):
+    compares = compares_texts(task.view)
+    if not compares and not reads_octets(task.view):
         return plain
     is_same = bool(last.document) and content_of(last) == content_of(plain)
     known = weights_in(last) if is_same else ()
-    tables = topic_tables(task.source)
+    tables = topic_tables(task.source) if compares else ()
     try:
         document = documents.set_document(documents.capture_task_of(task).set_name)
-        weights = read_source_texts(task.view, tables, document, known=known).weights
+        texts = read_source_texts(task.view, tables, document, known=known)
     except MillraceError as error:
         if not is_same and weighs_texts(task.view, tables):
             raise
-        _log.warning("the source was not asked how it weighs texts", task=task.name, error=error)
-        weights = known
-    weighing = replace(task, view=replace(task.view, collations=weights))
+        _log.warning("the source was not asked about its texts", task=task.name, error=error)
+        texts = SourceTexts(known)
+    for problem in texts.problems:
+        if is_same and problem.code != "MR-5201":
+            _log.warning("the source was not asked about its UUIDs", task=task.name, error=problem)
+        else:
+            raise problem
+    weighing = replace(task, view=replace(task.view, collations=texts.weights))
     return describe(weighing, fingerprints)
 
 

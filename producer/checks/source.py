@@ -56,12 +56,14 @@ _SETTINGS = (
 class SourceUse:
     """How a set is used: its capture tasks, where each continues ("": the first binlog), and the operator's wishes.
 
-    ``other_grants``: what the account needs for other roles. ``pause_s``: the longest pause that tasks must survive.
+    ``asked``: patterns of the tables whose rows publish tasks ask for. ``other_grants``: what the account needs for
+    other roles. ``pause_s``: the longest pause that tasks must survive.
     """
 
     tasks: Sequence[CaptureTask] = ()
     positions: Mapping[str, str] = field(default_factory=dict)
     directives: Directives = field(default_factory=Directives)
+    asked: Sequence[str] = ()
     other_grants: Callable[[Flavour], Sequence[Grant]] = lambda _: ()
     pause_s: float = 0.0
 
@@ -202,12 +204,8 @@ def judge_logged(subject: Subject, filters: Sequence[str]) -> Requirement:
 
 def _privileges(subject: Subject, got: Answers, flavour: Flavour, use: SourceUse) -> Requirement:
     """MR-1005 and MR-4161. The queries of the check do not need all privileges: MariaDB's dump needs another one."""
-    patterns = {
-        as_grant_pattern(pattern)
-        for task in use.tasks
-        if task.begins_with_rows
-        for pattern in task.tables.include
-    }
+    captured = (task.tables.include for task in use.tasks if task.begins_with_rows)
+    patterns = {as_grant_pattern(pattern) for each in (use.asked, *captured) for pattern in each}
     needed = needed_grants(Role.SOURCE, flavour)
     needed += needed_grants(Role.SNAPSHOT, flavour, sorted(patterns))
     if missing := got.grants.missing(needed):

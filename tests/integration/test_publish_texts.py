@@ -193,3 +193,22 @@ def test_check_reads_the_weights_and_finds_uuids(
     assert weights.literals == ("straße",)
     (problem,) = problems("name < 'a'")
     assert "wanted =, <> or IN" in problem
+
+
+def test_start_refuses_a_condition_on_a_uuid(
+    session: MySqlSession, document: SetDocument, kafka: KafkaServer
+) -> None:
+    """A task that was created while the source was away, or before the table. An integer's CRC32 is none."""
+    people = _people(session)
+    rule = TableRule("views_texts.*", where="crc32(u) % 2 = 1 OR crc32(id) % 1 = 0")
+    writer = _written(people, kafka.bootstrap)
+    task = publish_task(writer, view=View((rule,)), format=FormatOptions.of(FormatName.JSON))
+    source = OneSource(document)
+    publisher = LocalPublisher(documents=source)
+    if session.flavour is Flavour.MARIADB:
+        with pytest.raises(Fatal, match="found u of type UUID"):
+            answered(lambda: publisher.run(task), Retryable)
+        session.run(b"ALTER TABLE views_texts.people MODIFY u BINARY(16) NOT NULL")
+    answered(lambda: publisher.run(task), Retryable)
+    assert source.asked > 0
+    assert _names(task) == list(NAMES)

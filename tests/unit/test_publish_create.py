@@ -55,9 +55,14 @@ def test_tables_that_no_snapshot_reads_are_named(monkeypatch: pytest.MonkeyPatch
 
 def test_named_table_that_no_snapshot_reads_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its rows are what the operator asks for. A source that does not answer leaves a note."""
-    _answering(monkeypatch, Fatal("MR-4240", "shop.log: it has no primary key"))
-    with pytest.raises(Fatal, match="no primary key"):
-        check_snapshot(TASK, DOCUMENTS)
+    for refusal in (
+        Fatal("MR-4240", "shop.log: it has no primary key"),
+        Fatal("MR-1005", "a snapshot needs SELECT on shop.*", fix="GRANT SELECT"),
+    ):
+        _answering(monkeypatch, refusal)
+        with pytest.raises(Fatal) as refused:
+            check_snapshot(TASK, DOCUMENTS)
+        assert refused.value is refusal
     _answering(monkeypatch, Retryable("MR-1001", "db1 refused"))
     assert "was not compared with the source: MR-1001" in check_snapshot(TASK, DOCUMENTS)
     assert "MR-4203" in check_snapshot(TASK, {})

@@ -157,7 +157,9 @@ def _check_source(scope: Scope, document: SetDocument, pause_s: float) -> Iterat
     positions = {task.name: scope.position_of(task) for task in tasks}
     directives = scope.known.directives.get(document.name, Directives())
     other_grants = functools.partial(scope.grants_besides, document.name, Role.SOURCE)
-    yield from check_set(document, SourceUse(tasks, positions, directives, other_grants, pause_s))
+    asked = scope.asked_for(document.name)
+    use = SourceUse(tasks, positions, directives, asked, other_grants, pause_s)
+    yield from check_set(document, use)
 
 
 def _check_target(scope: Scope, document: SetDocument) -> Iterator[Requirement]:

@@ -87,14 +87,16 @@ class Scope:
         """Whether a known apply task compares the set's rows with its target's."""
         return any(task.rules.compare.every_h for task in self._readers(set_name))
 
-    def is_asked_for_rows(self, set_name: str) -> bool:
-        """Whether a known publish task starts with a snapshot of the set's rows."""
-        return any(
-            isinstance(task, PublishTask)
+    def asked_for(self, set_name: str) -> tuple[str, ...]:
+        """The patterns of the set's tables with whose rows known publish tasks start."""
+        patterns = (
+            task.snapshot_tables
+            for task in self.known.tasks.values()
+            if isinstance(task, PublishTask)
             and task.start.is_snapshot
             and any(capture.set_name == set_name for capture in self.feeds(task))
-            for task in self.known.tasks.values()
         )
+        return tuple(dict.fromkeys(name for each in patterns for name in each))
 
     def _readers(self, set_name: str) -> list[ApplyTask]:
         """Every known apply task whose topic comes from the set."""
@@ -125,7 +127,7 @@ class Scope:
             Role.LOAD: self.is_source(set_name) and self.is_loaded(set_name),
             Role.COMPARE: self.is_source(set_name) and self.is_compared(set_name),
             Role.SNAPSHOT: any(task.begins_with_rows for task in captures)
-            or self.is_asked_for_rows(set_name),
+            or bool(self.asked_for(set_name)),
             Role.TARGET: self.applies(set_name),
         }
         return tuple(role for role, is_needed in needed.items() if is_needed)

@@ -54,7 +54,10 @@ def _changed_tables(before: PublishTask, after: PublishTask, tables: Iterable[Ta
 def notes_of(
     task: PublishTask, before: object, documents: Mapping[DocumentKey, Document | Fatal]
 ) -> list[str]:
-    """All notes about a task that is created, or changed from ``before``. Fatal MR-5201, MR-4113, MR-4240."""
+    """All notes about a task that is created, or changed from ``before``.
+
+    Fatal MR-5201, MR-4113, MR-4240, and MR-1005 without a right on the source that the task needs.
+    """
     known = before if isinstance(before, PublishTask) else None
     notes = []
     if known is None or (known.view, known.topics) != (task.view, task.topics):
@@ -67,6 +70,7 @@ def notes_of(
 def check_snapshot(task: PublishTask, documents: Mapping[DocumentKey, Document | Fatal]) -> str:
     """Fatal MR-4240 if `start: snapshot` can't read a table that the view names without a star.
 
+    Fatal MR-1005 if the account of the source must not read a table: the server hides it, so no note can name it.
     Returns a note that names the others that it can't read, or why that is not known; else "".
     """
     from producer.snapshot.request_check import check_request
@@ -76,7 +80,7 @@ def check_snapshot(task: PublishTask, documents: Mapping[DocumentKey, Document |
         request = SnapshotRequest(task.name, task.snapshot_tables)
         checked = check_request(capture, document, request)
     except MillraceError as error:
-        if error.code == "MR-4240":
+        if error.code in ("MR-4240", "MR-1005"):
             raise
         return f"`start: snapshot` was not compared with the source: {error.code} {error.message}"
     unread = [
