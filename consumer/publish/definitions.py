@@ -7,7 +7,7 @@ a replay or a rebuild makes the same records again. So are the weights that the 
 
 import json
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -78,6 +78,15 @@ class Definitions:
 
     def _place(self, seq: int) -> int:
         return max(bisect_right(self.begins, seq) - 1, 0)
+
+
+def as_continued(
+    task: PublishTask, history: Sequence[Definition], fingerprints: Mapping[str, str]
+) -> PublishTask:
+    """The task with the names of its topics if it continues after this history."""
+    reached = history[-1].from_seq + 1 if history else 0
+    last = Definition(reached, describe(task, fingerprints))
+    return replace(task, topics=Definitions.of([*history, last]).last.topics)
 
 
 def describe(task: PublishTask, fingerprints: Mapping[str, str]) -> Description:

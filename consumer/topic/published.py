@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 
-from consumer.publish.mark import marks_in
+from consumer.publish.mark import Definition, Mark, marks_in
 from consumer.topic.verify_published import PartitionSummary, PartitionVerifier
 from drivers.kafka.access import KafkaAccess, Settings
 from drivers.kafka.names import READER_GROUP
@@ -160,16 +160,28 @@ class PublishedTail:
 
 def topics_of(brokers: KafkaAccess, progress_topic: str) -> Mapping[Place, int]:
     """The output partitions of a task with the n of their last records, by its progress."""
-    topics = Topics(brokers, errors=READING)
     last: dict[Place, int] = {}
-    places = _places(topics, [progress_topic])
-    ends = topics.ends(places)
+    for mark in _marks(brokers, progress_topic):
+        for output, tail in mark.tails.items():
+            last[output] = max(tail.n, last.get(output, 0))
+    return last
+
+
+def history_of(brokers: KafkaAccess, progress_topic: str) -> tuple[Definition, ...]:
+    """The definitions that a task has written under, by its progress; () without it."""
+    try:
+        marks = _marks(brokers, progress_topic)
+    except NoTopic:
+        return ()
+    return max((mark.definitions for mark in marks), key=len, default=())
+
+
+def _marks(brokers: KafkaAccess, progress_topic: str) -> list[Mark]:
+    topics = Topics(brokers, errors=READING)
+    ends = topics.ends(_places(topics, [progress_topic]))
     ranges = {place: (end.low, end.stable) for place, end in ends.items()}
     with closing(PartitionsReader(brokers, errors=READING, settings=_BULK)) as reader:
-        for mark in marks_in(reader, ranges, within_s=READ_TIMEOUT_S).values():
-            for output, tail in mark.tails.items():
-                last[output] = max(tail.n, last.get(output, 0))
-    return last
+        return list(marks_in(reader, ranges, within_s=READ_TIMEOUT_S).values())
 
 
 def verify_topics(

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from consumer.publish.definitions import Definitions, content_of, describe, weights_in
+from consumer.publish.definitions import Definitions, as_continued, content_of, describe, weights_in
 from consumer.publish.mark import Definition, Description
 from schemas.documents import (
     Brokers,
@@ -79,6 +79,21 @@ def test_changes_can_begin_new_topics() -> None:
     names = [task.topics.name_of("public", "shop", "orders") for task in definitions.tasks]
     first = "public.shop.orders"
     assert names == [first, f"{first}.v2", f"{first}.v3", f"{first}.v3"]
+
+
+def test_topics_of_the_next_start_follow_the_history() -> None:
+    """For a check before it: an unchanged document keeps its version, a changed one gets the next."""
+    new = replace(TASK, on_change=OnChange.NEW_TOPICS, view=MASKED)
+    history = [Definition(0, describe(TASK, {})), Definition(7, describe(new, {SECRET: "f"}))]
+    pattern = TASK.topics.pattern
+    for task, secret, wanted in (
+        (new, "f", f"{pattern}.v2"),
+        (new, "g", f"{pattern}.v3"),
+        (replace(new, on_change=OnChange.CONTINUE), "f", f"{pattern}.v2"),
+        (TASK, "f", f"{pattern}.v2"),
+    ):
+        assert as_continued(task, history, {SECRET: secret}).topics.pattern == wanted
+    assert as_continued(TASK, (), {}) == TASK
 
 
 def test_weights_are_stored_and_serve_records_refused_without_them() -> None:

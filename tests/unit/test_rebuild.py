@@ -6,7 +6,9 @@ from random import Random
 
 import pytest
 
+from consumer.publish.definitions import as_continued
 from consumer.publish.mark import Position
+from consumer.topic.published import history_of
 from drivers.kafka.partitions import Place
 from millrace.errors import Fatal
 from schemas.documents import Brokers, OnChange, OutputTopics, PublishTask, TopicAddress
@@ -132,3 +134,14 @@ def test_task_that_never_ran_has_nothing_to_rebuild(scene: Scene) -> None:
     with pytest.raises(Fatal) as refusal:
         scene.rebuild()
     assert refusal.value.code == "MR-3107"
+
+
+def test_history_of_a_task_names_its_topics(scene: Scene) -> None:
+    """A check before the next start reads it, and none before the first."""
+    assert history_of(scene.broker, "_never.progress") == ()
+    _change(scene, on_change=OnChange.NEW_TOPICS)
+    scene.publish()
+    history = history_of(scene.broker, scene.task.progress_topic)
+    assert len(history) == 2
+    topics = as_continued(scene.task, history, {}).topics
+    assert topics.name_of("public", "shop", "log") == "public.shop.log.v2"

@@ -20,6 +20,7 @@ from random import Random
 import pytest
 
 from consumer.publish import outputs, producers
+from consumer.topic import published
 from drivers.kafka.access import KafkaAccess, Settings
 from drivers.kafka.errors import Errors
 from drivers.kafka.headers import NUMBERS, HeaderedRecords
@@ -109,7 +110,7 @@ def _broker(access: KafkaAccess) -> ModelBroker:
 class ModelTopics(Topics):
     """``Topics`` of the model."""
 
-    def __init__(self, brokers: KafkaAccess, *, errors: Errors, timeout_s: float) -> None:
+    def __init__(self, brokers: KafkaAccess, *, errors: Errors, timeout_s: float = 1.0) -> None:
         self._broker = _broker(brokers)
 
     def shapes(self, names: Collection[str]) -> Mapping[str, TopicShape]:
@@ -154,7 +155,14 @@ class ModelTopics(Topics):
 class ModelReader(PartitionsReader):
     """``PartitionsReader`` of the model."""
 
-    def __init__(self, brokers: KafkaAccess, *, errors: Errors, is_committed: bool = True) -> None:
+    def __init__(
+        self,
+        brokers: KafkaAccess,
+        *,
+        errors: Errors,
+        is_committed: bool = True,
+        settings: Settings | None = None,
+    ) -> None:
         self._broker, self._is_committed = _broker(brokers), is_committed
 
     def visit(
@@ -273,7 +281,8 @@ class ModelProducer:
 def patched() -> Iterator[None]:
     """Slots use the model."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(outputs, "Topics", ModelTopics)
-        patch.setattr(outputs, "PartitionsReader", ModelReader)
+        for module in (outputs, published):
+            patch.setattr(module, "Topics", ModelTopics)
+            patch.setattr(module, "PartitionsReader", ModelReader)
         patch.setattr(producers, "TransactionalProducer", ModelProducer)
         yield
