@@ -149,7 +149,8 @@ class Mark:
         if since is None or self.epoch != since.epoch:
             records[_FENCE] = _json({"epoch": self.epoch})
         former = since.definitions if since is not None else ()
-        records |= _of_definitions(self.definitions, former)
+        if len(self.definitions) > len(former):  # each Kafka transaction asks
+            records |= _of_definitions(self.definitions, former)
         stored = since.tails if since is not None else {}
         for (topic, partition), tail in self.tails.items():
             # a task can have thousands: most are the same object
