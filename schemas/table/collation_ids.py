@@ -65,7 +65,6 @@ _BIN_IDS = frozenset(
     }
 )
 _NO_PAD_OFFSET = 1024
-_UTF8MB4_0900_BIN = 309  # MySQL
 
 
 def charset_of(collation_id: int) -> str:
@@ -88,10 +87,9 @@ def exact_collation(collation_id: int) -> tuple[str, bool] | None:
     """The name of a collation that calls only the same text equal, and whether blanks at the end count as absent.
 
     None for any other collation. MariaDB's collations without padding have the number of the padded one plus 1024.
+    Also None for 309, utf8mb4_0900_bin: blanks at the end count on MySQL, and not on MariaDB, which has the name, too.
     """
     padded_id = collation_id - _NO_PAD_OFFSET
-    if collation_id == _UTF8MB4_0900_BIN:
-        return "utf8mb4_0900_bin", False
     if padded_id in _BIN_IDS:
         return f"{charset_of(padded_id)}_nopad_bin", False
     return (f"{charset_of(collation_id)}_bin", True) if collation_id in _BIN_IDS else None

@@ -560,6 +560,12 @@ def _label(name: str, at: int, column: Column, literal: Literal) -> _Part:
         is_label = chosen <= {label for label in labels if label is not None}
         is_label &= bool(chosen) or "" not in labels  # else '' may be the label or nothing
         text = ",".join(label for label in labels if label is not None and label in chosen)
+        if (
+            is_label and text != literal.text
+        ):  # the servers compare it as a text, which no value equals
+            raise _refused_beside(
+                column, literal, f"the labels in their order, each once: {string(text)}"
+            )
     if not is_label:
         shown = ", ".join(repr(label) for label in labels[:20] if label is not None)
         raise _refused_beside(column, literal, f"one of {shown}")

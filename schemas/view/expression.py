@@ -23,6 +23,7 @@ from schemas.sql.quoting import quoted, string
 from schemas.sql.tokens import Token, tokenize
 
 CHARACTERS_MAX = 16 * 1024
+NUMBER_CHARACTERS_MAX = 100  # a DECIMAL has at most 65 digits
 DEPTH_MAX = 64  # of brackets, NOT and minus signs
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 
@@ -388,6 +389,8 @@ def _number(text: str) -> Literal:
         return Octets(_octets(text[2:]))
     if text.startswith("0b") or "e" in text.lower():
         raise Refused(text, "a number without exponent, or bytes as x'…'")
+    if len(text) > NUMBER_CHARACTERS_MAX:
+        raise Refused(f"{text[:20]}…", f"a number of at most {NUMBER_CHARACTERS_MAX} characters")
     whole, point, fraction = text.partition(".")
     if not point:
         return Whole(int(whole))

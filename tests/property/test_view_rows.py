@@ -221,7 +221,7 @@ def cases(draw: st.DrawFn) -> Case:
     columns = [Column(f"c{at}", kind.type, draw(st.booleans())) for at, kind in enumerate(kinds)]
     facts = table(
         *("d", "facts", integer("id"), integer("n", nullable=True)),
-        Column("t", ColumnType(TypeCode.VARCHAR, 40, text=TextEncoding("utf8mb4", 309)), True),
+        Column("t", ColumnType(TypeCode.VARCHAR, 40, text=TextEncoding("utf8mb4", 1070)), True),
         *columns,
     )
     masks = {

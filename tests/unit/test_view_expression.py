@@ -63,6 +63,8 @@ def test_expression_is_read_with_the_precedence_of_mysql(text: str, expected: st
         ("a = " + "-(" * DEPTH_MAX + "1", "more than"),
         ("a = 1" + " + 1" * (DEPTH_MAX + 1), "more than"),
         ("a" * 20_000, "20000 characters"),
+        ("a < " + "9" * 5_000, "99999999999999999999…"),
+        ("a < 0." + "9" * 5_000, "0.999999999999999999…"),
     ],
 )
 def test_refusal_names_the_place_and_the_text_found(text: str, found: str) -> None:

@@ -22,7 +22,7 @@ from tests.kit.format_rows import encoded, read
 
 SECRET = "correct horse battery staple"
 BINARY = TextEncoding("binary", 63)
-UTF8_BIN = TextEncoding("utf8mb4", 309)
+UTF8_BIN = TextEncoding("utf8mb4", 1070)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from consumer.view.conditions import evaluate, make_program
 from schemas.plain import from_plain, to_plain
 from schemas.table.charset import TABLE_CHARSETS, UNICODE_CODECS, characters, encode_text
 from schemas.table.collation_ids import CHARSET_BY_COLLATION_ID
-from schemas.table.structure import TableSchema, TextEncoding
+from schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
 from schemas.view.collation import (
     CharacterRange,
     CollationWeights,
@@ -51,6 +51,23 @@ def _table(collation_id: int) -> TableSchema:
     (column,) = TABLE.columns
     text = TextEncoding(CHARSET_BY_COLLATION_ID[collation_id], collation_id)
     return replace(TABLE, columns=(replace(column, type=replace(column.type, text=text)),))
+
+
+@pytest.mark.parametrize("literal", ["b,a", "a,a", "a,b,a"])
+def test_set_literal_is_written_as_the_server_writes_it(literal: str) -> None:
+    """The servers compare texts, so another order is equal to no value: 0 rows of 40 where the task had 5."""
+    labels = ColumnType(TypeCode.SET, labels=("a", "b", "c"))
+    table = replace(TABLE, columns=(Column("s", labels, True),), primary_key=())
+    with pytest.raises(Refused) as refused:
+        compile_condition(parse(f"s = '{literal}'"), table, ())
+    assert "in their order" in refused.value.wanted
+    compile_condition(parse("s = 'a,b'"), table, ())
+
+
+def test_collation_that_pads_on_one_server_alone_needs_weights() -> None:
+    """309 is utf8mb4_0900_bin: MySQL distinguishes 'a' and 'a ', MariaDB does not."""
+    with pytest.raises(Refused, match="calls different texts equal"):
+        compile_condition(parse("t = 'a'"), _table(309), ())
 
 
 def _results(condition: str, rows: Rows, table: TableSchema) -> list[int]:

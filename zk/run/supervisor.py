@@ -298,7 +298,7 @@ class Supervisor:
             log.warning("a task is started later", task=name, error=shortage)
             return
         self._slots[name] = slot
-        log.info("task started", task=name, kind=self._kind.value)
+        log.info("task started", task=name, kind=task.entry.document.kind.value)
 
     def _watch_trial(self) -> None:
         """End the trial of a task that has passed it, or whose run has ended."""
