@@ -122,11 +122,12 @@ def make_json_format(
     columns = format_columns(options, view, layout)
     key = [columns[at] for at in view.key]
     fixed = FixedTexts()
-    lead = '{"schema":' + schema_text(key_schema(key, names)) + ',"payload":{'
-    keys, key_tail = fixed.program(key, lead if options.schemas else "{")
+    lead = '{"schema":' + schema_text(key_schema(key, names)) + ',"payload":'
+    lead, trail = (lead, "}") if options.schemas else ("", "")
+    keys, key_tail = fixed.program(key, lead + "{")
     row, row_tail = fixed.program(columns, "{")
     pieces = {
-        KEY_TAIL: key_tail + "}" if options.schemas else key_tail,
+        KEY_TAIL: key_tail + trail,
         kernel.ROW_TAIL: row_tail,
     }
     if options.name is FormatName.DEBEZIUM_JSON:
@@ -138,6 +139,7 @@ def make_json_format(
     settings: Ints = np.zeros(kernel.SETTINGS, np.int64)
     settings[kernel.IS_ENVELOPE] = options.name is FormatName.DEBEZIUM_JSON
     settings[kernel.HAS_TOMBSTONES] = options.tombstones
+    settings[kernel.KEY_LEAD], settings[kernel.KEY_TRAIL] = len(lead.encode()), len(trail)
     # the names and constants of an image are in both
     fixed_bytes = (
         2 * text_bytes(row)

@@ -66,8 +66,9 @@ from millrace.characters import CLOSING_BRACE, ZERO
 ) = range(KEY_TAIL + 1, KEY_TAIL + 23)
 PIECES_MAX = 23
 
-IS_ENVELOPE, HAS_TOMBSTONES = 0, 1  # settings
-SETTINGS = 2
+# settings; the last two: the bytes before and after the payload of a key, which are its schema
+IS_ENVELOPE, HAS_TOMBSTONES, KEY_LEAD, KEY_TRAIL = range(4)
+SETTINGS = 4
 
 _FALSE = np.frombuffer(b"false", np.uint8)
 _INCREMENTAL = np.frombuffer(b"incremental", np.uint8)
@@ -360,15 +361,17 @@ def encode(
                 last[_TIMES_END] = at
             if moves and event == 0:
                 count = add_line(lines, count, old_key, old_key_end, value, at, change, 0)
-                set_other(lines[count - 1], NEW_KEY, key, key_end)
+                other, other_end = key + settings[KEY_LEAD], key_end - settings[KEY_TRAIL]
+                set_other(lines[count - 1], NEW_KEY, other, other_end)
                 if settings[HAS_TOMBSTONES] == 1:
                     count = add_line(lines, count, old_key, old_key_end, -1, -1, change, 1)
-                    set_other(lines[count - 1], NEW_KEY, key, key_end)
+                    set_other(lines[count - 1], NEW_KEY, other, other_end)
             else:
                 part = int64(2) if moves else int64(0)
                 count = add_line(lines, count, key, key_end, value, at, change, part)
                 if moves:
-                    set_other(lines[count - 1], OLD_KEY, old_key, old_key_end)
+                    other = old_key + settings[KEY_LEAD]
+                    set_other(lines[count - 1], OLD_KEY, other, old_key_end - settings[KEY_TRAIL])
                 if shown == DELETE and settings[HAS_TOMBSTONES] == 1 and key >= 0:
                     count = add_line(lines, count, key, key_end, -1, -1, change, 1)
     return at, count, OK

@@ -42,7 +42,7 @@ def test_sink_makes_a_copy_of_the_source(
             tmp_path,
             [SinkTopic(f"sink.{SOURCE}.{table}", COPY, table) for table in TABLES],
         )
-        assert not failures
+        assert not failures, "\n".join(failures.values())
         for table in TABLES:
             wanted, rows = (_rows(server, name, table) for name in (SOURCE, COPY))
             assert rows == wanted, table

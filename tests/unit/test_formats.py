@@ -297,6 +297,8 @@ def test_changed_key_goes_with_the_records_of_both() -> None:
         (-1, None),
         (-1, None),
     ]
+    with_schemas = encoded(FormatOptions(DEBEZIUM, schemas=True), made, stream)
+    assert [with_schemas.other_key(number)[1] for number in range(3)] == [new, new, old]
     plain = encoded(FormatOptions(FormatName.JSON), made, stream)
     assert [plain.other_key(number) for number in range(len(plain))] == [(-1, None)] * 3
 

@@ -84,4 +84,6 @@ def _settings(target: DatabaseServer, each: SinkTopic) -> dict[str, str]:
         "key.converter.schemas.enable": "true",
         "value.converter": _JSON,
         "value.converter.schemas.enable": "true",
+        # Connect's default reads headers of changed keys as maps, which the sink refuses if values differ in type
+        "header.converter": "org.apache.kafka.connect.storage.StringConverter",
     }
