@@ -205,6 +205,8 @@ class PublishTurn:
                 accepted=self.order.accepted,
             )
         self.mark = advanced(self.mark, None, seq=seq, next_offset=barrier.offset + 1)
+        if isinstance(record, DdlRecord):
+            self.mark = replace(self.mark, commit_ms=record.source.place.ts_ms)
 
 
 def schema_texts(read: Callable[[int], bytes | None], schemas: Mapping[int, int]) -> dict[int, str]:

@@ -1,5 +1,6 @@
 """Compiles the kernels of publish tasks in advance, as ``consumer.turn.warm_up`` does for those of apply."""
 
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -20,11 +21,12 @@ _TRANSACTIONS = dict.fromkeys(
 )
 
 
-def warm_publishing() -> None:
-    """Publish an update of an invented table in every format, once with a mask, without Kafka."""
+def warm_publishing(*formats: FormatName) -> None:
+    """Publish an update of an invented table in these formats, or in every one, without Kafka."""
     source = TopicAddress(topic="warm", brokers=Brokers("warm:1"))
     masked = View((TableRule("*.*", masks=(("weight", Mask(MaskKind.REDACT)),)),))
-    for name, view in (*((name, ALL_TABLES) for name in FormatName), (FormatName.JSON, masked)):
+    names = formats or tuple(FormatName)
+    for name, view in ((name, view) for view in (ALL_TABLES, masked) for name in names):
         task = PublishTask(
             name="warm",
             source=source,
@@ -41,4 +43,4 @@ def warm_publishing() -> None:
 
 
 if __name__ == "__main__":
-    warm_publishing()
+    warm_publishing(*map(FormatName, sys.argv[1:]))

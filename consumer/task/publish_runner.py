@@ -57,13 +57,13 @@ class PublishRunner:
     """Runs publish tasks on one Spark driver."""
 
     def __init__(self, driver: SparkDriver, documents: Documents) -> None:
-        warm_publishing()
         self._driver, self._documents = driver, documents
 
     def run(self, task: Work, *, lease: HeldLease, stop: threading.Event, report: Report) -> None:
         """Run until ``stop`` is set or an error is raised."""
         if not isinstance(task, PublishTask):
             raise Fatal("MR-4101", f"{task.name} is not a publish task")
+        warm_publishing(task.format.name)
         grants = Grants(task.source.brokers, publish_acls(task))
         topic = TopicIdentity(task.source.brokers, task.source.topic)
         with grants.explained(), closing(topic):

@@ -85,6 +85,9 @@ def _fetch(what: str, name: str, about_s: float, *, needs: str) -> Step:
 def steps_for(goal: str, *, has_packages: bool) -> tuple[Step, ...]:
     """The steps of a goal, each after those it needs. A need that is not among them is there already."""
     first, packages = "Python packages", "PySpark and further packages"
+    formats = (
+        () if goal == DEV else ("debezium-json",)
+    )  # that of the local stack's task; () is every format
     install: tuple[Step, ...] = (
         Step(first, (*PACKAGES, *BUILD_TOOLS, "-r", "pyproject.toml"), 8),
         Step(WHEEL, _module("deploy.local.wheel"), 20, (first,)),
@@ -98,7 +101,9 @@ def steps_for(goal: str, *, has_packages: bool) -> tuple[Step, ...]:
     steps = (
         Step("kernels of capture", _module("producer.task.warm_up"), 55, (first,)),
         Step("kernels of apply", _module("consumer.turn.warm_up"), 30, (first,)),
-        Step("kernels of publish tasks", _module("consumer.publish.warm_up"), 30, (first,)),
+        Step(
+            "kernels of publish tasks", _module("consumer.publish.warm_up", *formats), 30, (first,)
+        ),
         _fetch("kafka", "Kafka", 40, needs=packages),
         _fetch("spark", "Spark's Kafka connector", 12, needs=packages),
         _fetch("mariadb", "MariaDB", 20, needs=packages),

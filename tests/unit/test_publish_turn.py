@@ -21,7 +21,7 @@ from schemas.view.format_options import FormatName, FormatOptions
 from schemas.view.view import Mask, MaskKind, TableRule, View
 from tests.kit.apply.local import ListSource
 from tests.kit.apply.tables import integer, table, text
-from tests.kit.apply.topic import RecordStream
+from tests.kit.apply.topic import COMMIT_MS, RecordStream
 
 ORDERS = table("shop", "orders", integer("id"), text("name"), integer("amount"))
 TASK = PublishTask(
@@ -191,6 +191,16 @@ def test_slot_without_partitions_writes_nothing_and_advances() -> None:
     written.is_owner = False
     turn.run()
     assert (written.values, written.committed[-1]) == ({}, ROWS)
+
+
+def test_statement_moves_the_time_of_the_last_commit() -> None:
+    """Otherwise the lag after an idle hour and a statement was an hour."""
+    stream = RecordStream()
+    stream.insert(ORDERS, {"id": 1, "name": "a", "amount": 1})
+    stream.ddl("CREATE TABLE shop.other (id INT)", kind="create_table")
+    turn, _ = _turn(stream, _definitions((0,), RULES[:1]), rows=1000)
+    after = turn.run()
+    assert after.commit_ms == COMMIT_MS, "the statement's; that of the row is another"
 
 
 def test_rows_before_a_statement_are_committed() -> None:
