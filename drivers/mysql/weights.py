@@ -24,7 +24,7 @@ from millrace.errors import Fatal
 from schemas.gtid import Flavour
 from schemas.sql.quoting import hex_bytes
 from schemas.table.charset import UNICODE_CODECS, characters, encode_text
-from schemas.table.collation_ids import character_bytes_max, charset_of
+from schemas.table.collation_ids import UTF8MB4_0900_BIN, character_bytes_max, charset_of
 from schemas.view.collation import (
     CharacterRange,
     CollationWeights,
@@ -107,6 +107,8 @@ def _read(
     if problem:
         return CollationWeights(collation_id, name or str(collation_id), server, problem=problem)
     scale = _scale(connection, charset_of(collation_id), name)
+    if collation_id == UTF8MB4_0900_BIN:
+        return _by_code_point(connection, scale, literals)
     fitting = [text for text in literals if encode_text(scale.charset, text) is not None]
     own = _of_some(connection, scale, sorted({" "}.union(*fitting)))
     blank = own[" "]
@@ -134,6 +136,23 @@ def _read(
         tuple(one for one in weighed if any(choice.takes(one.weights) for choice in fit)),
         tuple(text for text in wholes if text not in unfit),
         tuple(sorted(unfit.items())),
+    )
+
+
+def _by_code_point(
+    connection: MySqlSession, scale: _Scale, literals: list[str]
+) -> CollationWeights:
+    """A collation that calls only the same text equal, and of which each server knows whether it pads."""
+    points = sorted({ord(character) for text in literals for character in text} | {ord(" ")})
+    ranges = tuple(CharacterRange(point, point, ((point + 1,),)) for point in points)
+    return CollationWeights(
+        UTF8MB4_0900_BIN,
+        scale.collation,
+        connection.version_text,
+        level_count=1,
+        pad=((ord(" ") + 1,),) if _pads(connection, scale) else (),
+        ranges=ranges,
+        literals=tuple(literals),
     )
 
 

@@ -65,6 +65,7 @@ _BIN_IDS = frozenset(
     }
 )
 _NO_PAD_OFFSET = 1024
+UTF8MB4_0900_BIN = 309
 
 
 def charset_of(collation_id: int) -> str:
@@ -87,7 +88,7 @@ def exact_collation(collation_id: int) -> tuple[str, bool] | None:
     """The name of a collation that calls only the same text equal, and whether blanks at the end count as absent.
 
     None for any other collation. MariaDB's collations without padding have the number of the padded one plus 1024.
-    Also None for 309, utf8mb4_0900_bin: blanks at the end count on MySQL, and not on MariaDB, which has the name, too.
+    Also None for UTF8MB4_0900_BIN: blanks at the end count on MySQL, and not on MariaDB, which has the name, too.
     """
     padded_id = collation_id - _NO_PAD_OFFSET
     if padded_id in _BIN_IDS:

@@ -208,6 +208,7 @@ def test_json_status_of_an_apply_task_has_its_stage(shell: Shell) -> None:
         "seq": 7,
         "gtid_set": "0-1-7",
         "consistent_gtid": "0-1-7",
+        "time_to_loss_s": None,
         **to_plain(stage),
     }
     assert "lag 0.2 s | backlog 30 rows, 6.8 KiB | 1,234 rows/s | ETA 0 s" in text

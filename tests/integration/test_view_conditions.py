@@ -162,6 +162,7 @@ TEXT_CHARSETS = {
             "utf8mb4 COLLATE utf8mb4_bin",
             "utf8mb4 COLLATE utf8mb4_nopad_bin",
             "latin1 COLLATE latin1_bin",
+            "utf8mb4 COLLATE utf8mb4_0900_bin",
         ),
         *(
             "ascii COLLATE ascii_bin",
