@@ -83,14 +83,14 @@ def test_rotated_token_takes_effect_without_a_restart(secured: Secured) -> None:
     registry = secured.registry(TOKEN)
     assert registry.secret is not None
     client = RegistryClient(registry)
-    client.register("rotated", DDL_SCHEMA.text)
+    number = client.register("rotated", DDL_SCHEMA.text)
     (secured.folder / "token").write_text("rotated")
     try:
         with pytest.raises(Retryable) as raised:
-            client.schema_by_id(1)
+            client.schema_by_id(number)
         assert raised.value.code == "MR-7014"
         Path(registry.secret.name).write_text("rotated")
-        assert client.schema_by_id(1)
+        assert client.schema_by_id(number)
     finally:
         (secured.folder / "token").write_text(TOKEN)
 
