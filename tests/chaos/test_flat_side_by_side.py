@@ -12,7 +12,6 @@ from schemas.view.format_options import FormatName, FormatOptions, KeyFormat
 from tests.fixtures.servers import NewServer
 from tests.kit.binlog.session import session
 from tests.kit.capture.converter import Conversion, FileReader
-from tests.kit.debezium.published import SetTopic
 from tests.kit.debezium.script import STORY, TYPES, column_types, story_script, types_script
 from tests.kit.flat.canal import CanalFiles
 from tests.kit.flat.comparison import Result, compare
@@ -20,6 +19,7 @@ from tests.kit.flat.expected import CANAL, MAXWELL, Expected, judge
 from tests.kit.flat.jvm import Judged, judge_jvm
 from tests.kit.flat.maxwell import MaxwellFiles
 from tests.kit.flat.published import FlatRecords
+from tests.kit.flat.set_topic import SetTopic
 from tests.kit.type_values import TypeCase, every_case
 
 FIELDS_MIN = 40_000

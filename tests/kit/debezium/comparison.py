@@ -1,13 +1,15 @@
 """Compares two streams of Debezium records field by field.
 
 Records are paired by table, source transaction and operation, in order; a tombstone belongs to the record before it.
+The begin and the end of a transaction are paired by its ID.
 Each pair gives leaves: a path in the record and a value. A leaf that differs makes a ``Difference``, in which the
 column's name is replaced by its type, so that one entry is for all columns of a type.
 
-    part    record, key, value, key schema, value schema
+    part    record, key, value, key schema, value schema, header; of begins and ends: transaction, and these after it
     field   `source.ts_us`, `row.COLUMN` in either image, `row.COLUMN.@default`; `@` begins a property of a schema
     kind    differs, only Debezium, only Millrace
-    values  of a column: Debezium's and Millrace's; one that is long is cut
+    type    of the column, or BEGIN or END
+    values  of a column, a list of columns, a begin or an end: Debezium's and Millrace's; one that is long is cut
 
 Numbers are equal if they have the same value and sign (1E+2 is 100.0), texts if they have the same characters.
 """
@@ -18,16 +20,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from tests.kit.debezium.connectors import Record
+from tests.kit.debezium.parts import AVRO_FRAME, Json, Parse
 
-Json: TypeAlias = Any
 Table: TypeAlias = tuple[str, str]
 TypeOf: TypeAlias = Callable[[Table, str], str]  # of a column
 _IMAGES = ("before", "after")
 _COLUMN = "COLUMN"
+_FIELDS = "fields"
 _TOMBSTONE = "tombstone"
+_TRANSACTIONS = ("", "transactions")
 EXAMPLES_MAX = 3
 SHOWN_MAX = 40
 
@@ -40,7 +44,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Difference:
-    """``type`` and ``values``: of a column, empty for a field that is not of a column."""
+    """``type``: of a column, a begin or an end. ``values``: of these and of lists of columns. Else empty."""
 
     part: str
     field: str
@@ -87,10 +91,19 @@ class _Parsed:
     value: Json
     key_schema: Json
     value_schema: Json
+    headers: Json
 
 
-def compare(debezium: Sequence[Record], millrace: Sequence[Record], type_of: TypeOf) -> Result:
-    """The fields of all records of tables."""
+@dataclass(frozen=True, slots=True)
+class Side:
+    """The records of one product, and how their keys and values are read."""
+
+    records: Sequence[Record]
+    parse: Parse
+
+
+def compare(debezium: Side, millrace: Side, type_of: TypeOf) -> Result:
+    """The fields of all records of tables and of transactions."""
     result = Result()
     theirs, ours = _by_table(debezium), _by_table(millrace)
     for table in sorted(theirs.keys() | ours.keys()):
@@ -98,14 +111,14 @@ def compare(debezium: Sequence[Record], millrace: Sequence[Record], type_of: Typ
     return result
 
 
-def _by_table(records: Sequence[Record]) -> dict[Table, dict[tuple[object, ...], _Parsed]]:
-    """The records by table and place, in the stream's order. Records that are of no table are left out."""
+def _by_table(side: Side) -> dict[Table, dict[tuple[object, ...], _Parsed]]:
+    """The records by table and place, in the stream's order. Begins and ends are of ``_TRANSACTIONS``."""
     tables: dict[Table, dict[tuple[object, ...], _Parsed]] = {}
     last: dict[str, _Parsed] = {}
     numbers: Counter[tuple[object, ...]] = Counter()
-    for record in records:
-        key_schema, key = _split(record.key)
-        value_schema, value = _split(record.value)
+    for record in side.records:
+        key_schema, key = side.parse(record.key)
+        value_schema, value = side.parse(record.value)
         if value is None:
             before = last.get(record.topic)
             assert before is not None, f"{record.topic} begins with a tombstone"
@@ -116,9 +129,14 @@ def _by_table(records: Sequence[Record]) -> dict[Table, dict[tuple[object, ...],
             place = (source["gtid"], value["op"])
             numbers[table, place] += 1
             place = (*place, numbers[table, place])
-        else:
+        elif "status" not in value:
             continue
-        parsed = _Parsed(table, place, key, value, key_schema, value_schema)
+        else:
+            table, place = _TRANSACTIONS, (value["id"], value["status"])
+            if value["data_collections"] is not None:  # in any order
+                value["data_collections"].sort(key=lambda each: each["data_collection"])
+        headers = {name: _header(octets, side.parse) for name, octets in record.headers}
+        parsed = _Parsed(table, place, key, value, key_schema, value_schema, headers)
         last[record.topic] = parsed
         places = tables.setdefault(table, {})
         assert place not in places, f"{record.topic} has two records of {place}"
@@ -126,14 +144,15 @@ def _by_table(records: Sequence[Record]) -> dict[Table, dict[tuple[object, ...],
     return tables
 
 
-def _split(part: bytes | None) -> tuple[Json, Json]:
-    """Schema and payload; the schema is None if the converter wrote none."""
-    if part is None:
-        return None, None
-    read = json.loads(part, parse_float=Decimal)
-    if isinstance(read, dict) and read.keys() == {"schema", "payload"}:
-        return read["schema"], read["payload"]
-    return None, read
+def _header(octets: bytes, parse: Parse) -> Json:
+    """A key in Avro, JSON, or a text."""
+    if octets.startswith(AVRO_FRAME):
+        return parse(octets)[1]
+    text = octets.decode()
+    try:
+        return json.loads(text, parse_float=Decimal)
+    except ValueError:
+        return text
 
 
 def _compare_table(
@@ -148,9 +167,7 @@ def _compare_table(
     ):
         for place, record in side.items():
             if place not in others:
-                op = _TOMBSTONE if place[-1] == _TOMBSTONE else str(place[1])
-                difference = Difference("record", op, type_of(record.table, ""), kind)
-                result.add(difference, f"{record.key} {record.value}"[:300])
+                result.add(_only_one(record, kind, type_of), f"{record.key} {record.value}"[:300])
     both = [place for place in theirs if place in ours]
     order = [place for place in ours if place in theirs]
     if both != order:
@@ -159,16 +176,30 @@ def _compare_table(
         _compare_record(result, theirs[place], ours[place], type_of)
 
 
+def _only_one(record: _Parsed, kind: Kind, type_of: TypeOf) -> Difference:
+    """One side has the record; of an end it matters whether the transaction has events."""
+    if record.table == _TRANSACTIONS:
+        has_events = bool(record.value["data_collections"])
+        return Difference(
+            "transaction", f"{record.place[1]}{' with events' * has_events}", "", kind
+        )
+    op = _TOMBSTONE if record.place[-1] == _TOMBSTONE else str(record.place[1])
+    return Difference("record", op, type_of(record.table, ""), kind)
+
+
 def _compare_record(result: Result, their: _Parsed, our: _Parsed, type_of: TypeOf) -> None:
     result.records += 1
     where = f"{'.'.join(their.table)} {their.place[1]}"
+    prefix = "transaction " if their.table == _TRANSACTIONS else ""
     parts = (
         ("key", _key_leaves(their.key), _key_leaves(our.key)),
         ("value", _value_leaves(their.value), _value_leaves(our.value)),
         ("key schema", _schema_leaves(their.key_schema), _schema_leaves(our.key_schema)),
         ("value schema", _schema_leaves(their.value_schema), _schema_leaves(our.value_schema)),
+        ("header", _header_leaves(their.headers), _header_leaves(our.headers)),
     )
-    for part, theirs, ours in parts:
+    for name, theirs, ours in parts:
+        part = prefix + name
         their_leaves, our_leaves = dict(theirs), dict(ours)
         for path in their_leaves.keys() | our_leaves.keys():
             result.fields += 1
@@ -182,7 +213,7 @@ def _compare_record(result: Result, their: _Parsed, our: _Parsed, type_of: TypeO
             else:
                 continue
             at = _column_at(part, path)
-            column = type_of(their.table, path[at]) if at >= 0 else ""
+            column = type_of(their.table, path[at]) if at >= 0 else str(their.place[1])
             result.add(_difference(part, path, kind, (column, values)), f"{where}: {values}")
 
 
@@ -199,7 +230,9 @@ def _difference(part: str, path: Path, kind: Kind, of: tuple[str, str]) -> Diffe
     """``path`` with the column's name replaced. ``of``: the type of that column, and its values."""
     shown, at = list(path), _column_at(part, path)
     if at < 0:
-        return Difference(part, ".".join(shown), "", kind)
+        is_transaction = part == "transaction value"
+        has_values = is_transaction or shown[-1].endswith(_FIELDS)
+        return Difference(part, ".".join(shown), of[0] * is_transaction, kind, of[1] * has_values)
     shown[:1] = shown[:1] if at == 0 else ["row"]
     shown[at] = _COLUMN
     return Difference(part, ".".join(shown), of[0], kind, of[1])
@@ -207,6 +240,8 @@ def _difference(part: str, path: Path, kind: Kind, of: tuple[str, str]) -> Diffe
 
 def _column_at(part: str, path: Path) -> int:
     """The place of a column's name in a path; -1 if there is none."""
+    if part.startswith(("header", "transaction")):
+        return -1
     at = 0 if part.startswith("key") else 1
     if len(path) <= at or path[at].startswith("@") or (at == 1 and path[0] not in _IMAGES):
         return -1
@@ -230,6 +265,11 @@ def _value_leaves(value: Json) -> Leaves:
         if value.get(image) is not None:
             yield (f"@{image} fields",), tuple(value[image])
     yield from _walk(value, ())
+
+
+def _header_leaves(headers: Json) -> Leaves:
+    for name, value in headers.items():
+        yield (name,), value
 
 
 def _walk(value: Json, path: Path) -> Iterator[tuple[Path, object]]:

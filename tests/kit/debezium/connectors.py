@@ -10,20 +10,29 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
 
 from deploy.bench.apply.sink.connect import ConnectWorker, SinkJars, fetch_connector
 from deploy.bench.capture.debezium.peer import fetch_debezium
 from deploy.servers import Account, DatabaseServer, KafkaServer
 from schemas.gtid import Flavour
+from tests.kit.debezium.avro_converter import SchemaStore, plugins, settings
+from tests.kit.debezium.parts import Parse, avro_parts, json_parts
 from tests.kit.waiting import PATIENCE_S, eventually
 
 IVY_FILE = Path(__file__).with_name("ivy.xml")
 PROBE = "debezium_probe"
-_PROBE_TEXT = f'"db":"{PROBE}"'.encode()
 ACCOUNT = Account("debezium", "debezium-secret")
 PRIVILEGES = "SELECT, RELOAD, LOCK TABLES, SHOW DATABASES, REPLICATION SLAVE, REPLICATION CLIENT"
 _JSON = "org.apache.kafka.connect.json.JsonConverter"
@@ -38,13 +47,27 @@ BROKER_SESSION_S = 120
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A set of options. ``has_schemas``: each record holds its schema, as Connect's JsonConverter writes it."""
+    """A set of options. ``has_schemas``: each record holds its schema, as Connect's JsonConverter writes it.
+
+    ``is_avro``: keys and values are Avro. Headers are JSON in all variants.
+    """
 
     name: str
     options: Mapping[str, str]
     has_schemas: bool = False
+    is_avro: bool = False
+
+    def parse(self, schema_of: Callable[[int], Any]) -> Parse:
+        """Reads keys and values. ``schema_of``: an Avro schema by its ID."""
+        return avro_parts(schema_of) if self.is_avro else json_parts
 
 
+AVRO = Variant(
+    "avro",
+    {"schema.name.adjustment.mode": "avro", "field.name.adjustment.mode": "avro"},
+    has_schemas=True,
+    is_avro=True,
+)
 VARIANTS = (
     Variant("default", {"provide.transaction.metadata": "true"}, has_schemas=True),
     Variant("plain", {"tombstones.on.delete": "false"}),
@@ -73,6 +96,7 @@ VARIANTS = (
         has_schemas=True,
     ),
     Variant("nanoseconds", {"time.precision.mode": "nanoseconds"}, has_schemas=True),
+    AVRO,
 )
 
 
@@ -84,11 +108,7 @@ class Record:
     key: bytes | None
     value: bytes | None
     offset: int = 0
-
-    def plain(self) -> Mapping[str, object]:
-        """The record as JSON has it, for a file."""
-        texts = [None if part is None else part.decode() for part in (self.key, self.value)]
-        return {"topic": self.topic, "key": texts[0], "value": texts[1]}
+    headers: tuple[tuple[str, bytes], ...] = ()
 
 
 def fetch_for(flavour: Flavour) -> SinkJars:
@@ -116,34 +136,60 @@ def debezium_records(
     script: Callable[[], object],
     *,
     databases: Sequence[str],
-    variants: Sequence[Variant] = VARIANTS,
+    store: SchemaStore,
 ) -> dict[str, list[Record]]:
-    """Debezium's records about ``script`` by the variant's name, in their order."""
+    """Debezium's records about ``script`` by the variant's name, in their order. ``store`` gets the Avro schemas."""
     server.create_account(ACCOUNT, PRIVILEGES)
     server.execute(f"CREATE DATABASE IF NOT EXISTS {PROBE}")
     server.execute(f"CREATE TABLE IF NOT EXISTS {PROBE}.t (id INT PRIMARY KEY AUTO_INCREMENT)")
-    worker = ConnectWorker(folder / "connect", fetch_for(server.flavour), bootstrap)
+    jars = fetch_for(server.flavour)
+    jars = replace(jars, plugins=plugins(folder / "plugins", jars.plugins))
+    worker = ConnectWorker(folder / "connect", jars, bootstrap)
+    source = _Source(server, folder, databases, store)
     try:
         worker.start()
-        for number, variant in enumerate(variants):
-            settings = _settings(server, folder, variant, number, databases)
-            worker.create(variant.name, settings)
+        for number, variant in enumerate(VARIANTS):
+            worker.create(variant.name, _settings(source, variant, number))
             worker.resume_tasks(variant.name)
-        _wait_for_probe(server, worker, bootstrap, variants)
+        _wait_for_probe(source, worker, bootstrap)
         script()
-        _wait_for_probe(server, worker, bootstrap, variants)
-        for variant in variants:
+        _wait_for_probe(source, worker, bootstrap)
+        for variant in VARIANTS:
             worker.stop_tasks(variant.name)
     finally:
         worker.stop()
     return {
-        variant.name: [
-            record
-            for record in topic_records(bootstrap, variant.name, is_exact=True)
-            if record.value is None or _PROBE_TEXT not in record.value
-        ]
-        for variant in variants
+        variant.name: _without_probe(
+            topic_records(bootstrap, variant.name, is_exact=True), variant.parse(store.schema)
+        )
+        for variant in VARIANTS
     }
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """The source and the store, which all connectors share."""
+
+    server: DatabaseServer
+    folder: Path
+    databases: Sequence[str]
+    store: SchemaStore
+
+
+def _without_probe(records: Sequence[Record], parse: Parse) -> list[Record]:
+    """Neither rows of the probe, nor begins and ends of its transactions."""
+    values = [parse(record.value)[1] or {} for record in records]
+    is_probe = [value.get("source", {}).get("db") == PROBE for value in values]
+    transactions = {
+        value["transaction"]["id"]
+        for value, of_probe in zip(values, is_probe, strict=True)
+        if of_probe and value.get("transaction")
+    }
+    return [
+        record
+        for record, value, of_probe in zip(records, values, is_probe, strict=True)
+        if not of_probe and ("status" not in value or value["id"] not in transactions)
+    ]
 
 
 def topic_records(bootstrap: str, prefix: str, *, is_exact: bool = False) -> list[Record]:
@@ -187,9 +233,8 @@ def _read_to_ends(
         place = (str(message.topic()), int(message.partition() or 0))
         error = message.error()
         if error is None:
-            records[place].append(
-                Record(place[0], message.key(), message.value(), int(message.offset() or 0))
-            )
+            read = Record(place[0], message.key(), message.value(), int(message.offset() or 0))
+            records[place].append(replace(read, headers=_headers(message)))
         elif error.code() == KafkaError._PARTITION_EOF:
             waiting.discard(place)
         else:
@@ -198,55 +243,65 @@ def _read_to_ends(
     return records
 
 
-def _wait_for_probe(
-    server: DatabaseServer, worker: ConnectWorker, bootstrap: str, variants: Sequence[Variant]
-) -> None:
+def _headers(message: Message) -> tuple[tuple[str, bytes], ...]:
+    headers: Any = message.headers() or ()  # the binding's types allow more
+    return tuple(headers)
+
+
+def _wait_for_probe(source: _Source, worker: ConnectWorker, bootstrap: str) -> None:
     """Insert into the probe's table until every connector has written a row that is inserted from now on."""
+    server = source.server
     first = int(str(server.execute(f"SELECT COALESCE(MAX(id), 0) FROM {PROBE}.t")[0][0]))
     with closing(_consumer(bootstrap)) as consumer:
 
         def have_read() -> bool:
             server.execute(f"INSERT INTO {PROBE}.t VALUES ()")
-            for each in variants:
+            for each in VARIANTS:
                 worker.check(each.name)
-            return all(_newest_probe(consumer, each) > first for each in variants)
+            return all(_newest_probe(consumer, each, source.store) > first for each in VARIANTS)
 
         what = "a row of the probe in every variant's topic"
         eventually(have_read, timeout_s=FOLLOW_S, every_s=0.5, what=what)
 
 
-def _newest_probe(consumer: Consumer, variant: Variant) -> int:
+def _newest_probe(consumer: Consumer, variant: Variant, store: SchemaStore) -> int:
     """The id of the last row of the probe that the connector has written, if it is the last record; else 0."""
-    topic = variant.name
+    topic, parse = variant.name, variant.parse(store.schema)
     topics = consumer.list_topics(timeout=READ_S * 30).topics
     if topic not in topics or topics[topic].error is not None:
         return 0
     with suppress(KafkaException):  # the topic was just created
         end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=READ_S * 30)[1]
         # after the row, transaction metadata may have an END and a BEGIN
-        newest = (_probe_at(consumer, topic, end - back) for back in (1, 2, 3, 4) if end >= back)
+        offsets = (end - back for back in (1, 2, 3, 4) if end >= back)
+        newest = (_probe_at(consumer, TopicPartition(topic, 0, each), parse) for each in offsets)
         return max(newest, default=0)
     return 0
 
 
-def _probe_at(consumer: Consumer, topic: str, offset: int) -> int:
+def _probe_at(consumer: Consumer, place: TopicPartition, parse: Parse) -> int:
     """The id of the probe's row at this offset; 0 if another record is there."""
-    consumer.assign([TopicPartition(topic, 0, offset)])
+    consumer.assign([place])
     message = consumer.poll(READ_S * 30)
     text = None if message is None or message.error() else message.value()
     if text is None:
         return 0
-    value = json.loads(text)
-    change = value.get("payload", value)
+    change = parse(text)[1]
     is_probe = "after" in change and change["source"]["db"] == PROBE
     return int(change["after"]["id"]) if is_probe else 0
 
 
-def _settings(
-    server: DatabaseServer, folder: Path, variant: Variant, number: int, databases: Sequence[str]
-) -> Mapping[str, str]:
-    tables = ",".join(f"{name}[.].*" for name in (PROBE, *databases))
-    schemas = json.dumps(variant.has_schemas)
+def _settings(source: _Source, variant: Variant, number: int) -> Mapping[str, str]:
+    server, folder = source.server, source.folder
+    tables = ",".join(f"{name}[.].*" for name in (PROBE, *source.databases))
+    parts = () if variant.is_avro else ("key", "value")
+    converters = {f"{part}.converter": _JSON for part in parts}
+    converters |= {
+        f"{part}.converter.schemas.enable": json.dumps(variant.has_schemas) for part in parts
+    }
+    converters |= {"header.converter": _JSON, "header.converter.schemas.enable": "false"}
+    if variant.is_avro:
+        converters |= settings("key", source.store) | settings("value", source.store)
     return {
         "connector.class": _CONNECTORS[server.flavour],
         "tasks.max": "1",
@@ -272,13 +327,10 @@ def _settings(
         "topic.creation.default.partitions": "1",
         "producer.override.max.request.size": str(64 << 20),
         "topic.creation.default.max.message.bytes": str(64 << 20),
-        "key.converter": _JSON,
-        "key.converter.schemas.enable": schemas,
-        "value.converter": _JSON,
-        "value.converter.schemas.enable": schemas,
         "event.deserialization.failure.handling.mode": "warn",
         "event.processing.failure.handling.mode": "warn",
         "inconsistent.schema.handling.mode": "warn",
         "schema.history.internal.skip.unparseable.ddl": "true",
+        **converters,
         **variant.options,
     }

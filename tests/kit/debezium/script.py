@@ -53,11 +53,22 @@ def column_types(cases: Sequence[TypeCase]) -> Callable[[tuple[str, str], str], 
     return type_of
 
 
-def types_script(cases: Sequence[TypeCase]) -> Iterator[str]:
-    """Statements for the tables ``t0``, ``t1``, … of these cases, one table after the other."""
+def types_script(cases: Sequence[TypeCase], *, tables_first: bool = False) -> Iterator[str]:
+    """Statements for the tables ``t0``, ``t1``, … of these cases, one table after the other.
+
+    ``tables_first``: all tables are made before the first row. A publish task ends its batch at each statement, and
+    begins to write a topic in about a second, or hundreds of topics of one batch in some seconds.
+    """
+    tables = [
+        f"CREATE TABLE {TYPES}.t{number} (id INT PRIMARY KEY, v {case.ddl}) ROW_FORMAT=DYNAMIC"
+        for number, case in enumerate(cases)
+    ]
+    if tables_first:
+        yield from tables
     for number, case in enumerate(cases):
         table = f"{TYPES}.t{number}"
-        yield f"CREATE TABLE {table} (id INT PRIMARY KEY, v {case.ddl}) ROW_FORMAT=DYNAMIC"
+        if not tables_first:
+            yield tables[number]
         for place, value in enumerate((*case.values, "NULL"), 1):
             yield f"INSERT INTO {table} VALUES ({place}, {value})"
         yield f"UPDATE {table} SET v = NULL WHERE id = 1"
@@ -121,6 +132,7 @@ def _keys() -> Iterator[str]:
 
 def _transactions() -> Iterator[str]:
     yield "CREATE TABLE story.two (id INT PRIMARY KEY AUTO_INCREMENT, note VARCHAR(50) NOT NULL DEFAULT 'none')"
+    yield "DO SLEEP(1)"  # the times of MariaDB's events are in seconds; the next differs from the last
     yield "START TRANSACTION"
     yield "INSERT INTO story.two (note) VALUES ('first'), ('second')"
     yield "UPDATE story.one SET amount = 7 WHERE id = 200"

@@ -11,6 +11,7 @@ from tests.kit.apply.topic import RecordStream
 from tests.kit.capture.converter import Conversion, raw_records
 from tests.kit.kafka_topics import make_topic
 from tests.kit.publish.local import LocalPublisher, publish_task
+from tests.kit.publish.rig import PATIENT
 
 _topics = count(1)
 RECORD_BYTES_MAX = 64 << 20
@@ -45,5 +46,5 @@ class CopiedTopic:
 def publish(topic: CopiedTopic, **fields: object) -> PublishTask:
     """Publish all that the set topic has, by a task with these fields of its document."""
     task = publish_task(topic, **fields)
-    LocalPublisher().run(task)
+    LocalPublisher(limits=PATIENT).run(task)
     return task

@@ -16,8 +16,8 @@ from consumer.view.changes import make_changes
 from consumer.view.program import ViewProgram, make_view_program, view_of
 from schemas.view.format_options import FormatOptions
 from schemas.view.view import ALL_TABLES
-from tests.kit.debezium.published import SetTopic
 from tests.kit.flat.jvm import Judged
+from tests.kit.flat.set_topic import SetTopic
 
 
 @dataclass

@@ -4,13 +4,14 @@ import json
 import time
 from collections.abc import Callable, Collection
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from consumer.publish.definitions import Definitions
 from consumer.publish.executor import close_slots, execute_publish
 from consumer.publish.opening import start_task
 from consumer.publish.order import PublishOrder
+from consumer.publish.outputs import SlotLimits
 from consumer.target.progress import Mark
 from consumer.task.publish_start import Documents, described, first_position, task_order
 from consumer.turn.order import result_of
@@ -61,12 +62,13 @@ class LocalPublisher:
 
     epoch: int = 0
     documents: Documents = field(default_factory=NoCapture)
+    limits: SlotLimits = field(default_factory=SlotLimits)
 
     def run(self, task: PublishTask) -> tuple[Mark, ...]:
         """A run that publishes all that the topic has: the mark of each slot."""
         self.epoch += 1
         topic = TopicIdentity(task.source.brokers, task.source.topic)
-        order = task_order(task, epoch=self.epoch)
+        order = replace(task_order(task, epoch=self.epoch), limits=self.limits)
         try:
             started = start_task(
                 order,
