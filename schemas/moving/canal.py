@@ -8,27 +8,22 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from schemas.moving.draft import (
+    TLS_MODES,
     Draft,
     Plain,
     Settings,
+    SetTopic,
     brokers_of,
     name_of,
+    partitions_of,
     password_of,
+    port_of,
     registry_of,
     tables,
     tables_of,
 )
 from schemas.view.format_options import FormatName
 
-_TLS = MappingProxyType(
-    {
-        "DISABLED": "disabled",
-        "PREFERRED": "require-unverified",
-        "REQUIRED": "require-unverified",
-        "VERIFY_CA": "verify-ca",
-        "VERIFY_IDENTITY": "verify-identity",
-    }
-)
 _ANSWERS: Mapping[str, str] = MappingProxyType(
     {
         "canal.instance.rds.": "nothing in this version: binlogs are read from the server alone",
@@ -129,32 +124,22 @@ def draft_of_canal(values: Mapping[str, str]) -> Draft:
     # canal.properties of the distribution names one instance of the same name
     destination = settings.take("canal.destinations", "canal.instance.destination", default="canal")
     source = name_of(destination if "," not in destination else "canal", "source")
-    topic = f"{source}.set"
     kafka = brokers_of(settings.take("kafka.bootstrap.servers", "canal.mq.servers"), settings)
-    registry = registry_of("", settings)
+    shared = SetTopic(f"{source}.set", kafka, registry_of("", settings))
     set_document = _set(settings, source)
     gtid = settings.take("canal.instance.master.gtid")
     draft.documents = [
         set_document,
-        {
-            "task": f"{source}-capture",
-            "kind": "capture",
-            "set": source,
-            "topic": topic,
-            "kafka": kafka,
-            "registry": registry,
-            **({"start": gtid} if gtid else {}),
-            **_tables(settings),
-        },
-        {
-            "task": f"{source}-public",
-            "kind": "publish",
-            "topic": topic,
-            "kafka": kafka,
-            "registry": registry,
-            **_topics(settings),
-            "records": _records(settings),
-        },
+        shared.capture(
+            f"{source}-capture",
+            source,
+            {**({"start": gtid} if gtid else {}), **_tables(settings)},
+        ),
+        shared.reader(
+            f"{source}-public",
+            "publish",
+            {**_topics(settings), "records": _records(settings)},
+        ),
     ]
     settings.ignore(*_NEEDLESS)
     draft.left = settings.rest(_ANSWERS)
@@ -170,14 +155,14 @@ def _set(settings: Settings, name: str) -> Plain:
     members = []
     for address in filter(None, addresses):
         host, _, port = address.rpartition(":") if ":" in address else (address, "", "3306")
-        members.append({"host": host, "port": int(port) if port.isdigit() else port})
+        members.append({"host": host, "port": port_of(port)})
     mode = settings.take("canal.instance.master.sslMode")
     return {
         "set": name,
         "members": members,
         "user": settings.take("canal.instance.dbUsername", default="canal"),
         "password": password_of(settings.take("canal.instance.dbPassword"), name, settings),
-        **({"tls": _TLS.get(mode, mode)} if mode else {}),
+        **({"tls": TLS_MODES.get(mode, mode)} if mode else {}),
     }
 
 
@@ -214,7 +199,7 @@ def _topics(settings: Settings) -> Plain:
     return {
         **({"tables": rules} if rules else {}),
         "topics": "{database}_{table}" if is_dynamic else topic,
-        **({"partitions": int(partitions)} if partitions.isdigit() else {}),
+        **partitions_of(partitions),
         **(
             {"compression": compression} if compression in ("gzip", "snappy", "lz4", "zstd") else {}
         ),

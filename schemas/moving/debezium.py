@@ -13,9 +13,12 @@ from schemas.moving.draft import (
     Draft,
     Plain,
     Settings,
+    SetTopic,
     brokers_of,
     name_of,
+    partitions_of,
     password_of,
+    port_of,
     registry_of,
     tables,
     tables_of,
@@ -147,7 +150,6 @@ def draft_of_debezium(values: Mapping[str, str]) -> Draft:
     prefix = settings.take("topic.prefix", "database.server.name", default="dbserver1")
     source = name_of(prefix, "source")
     kafka = _kafka(settings)
-    topic = f"{source}.set"
     records = _records(settings, prefix)
     registry = registry_of(
         settings.take(
@@ -158,29 +160,21 @@ def draft_of_debezium(values: Mapping[str, str]) -> Draft:
         ),
         settings,
     )
+    shared = SetTopic(f"{source}.set", kafka, registry)
     draft.documents = [
         _set(settings, source),
-        {
-            "task": f"{source}-capture",
-            "kind": "capture",
-            "set": source,
-            "topic": topic,
-            "kafka": kafka,
-            "registry": registry,
-            **_tables(settings),
-        },
-        {
-            "task": source,
-            "kind": "publish",
-            "topic": topic,
-            "kafka": kafka,
-            "registry": registry,
-            **_start(settings),
-            **_rules(settings),
-            "topics": f"{_literal(prefix)}.{{database}}.{{table}}",
-            **_topics(settings),
-            "records": records,
-        },
+        shared.capture(f"{source}-capture", source, _tables(settings)),
+        shared.reader(
+            source,
+            "publish",
+            {
+                **_start(settings),
+                **_rules(settings),
+                "topics": f"{_literal(prefix)}.{{database}}.{{table}}",
+                **_topics(settings),
+                "records": records,
+            },
+        ),
     ]
     settings.ignore(*_NEEDLESS)
     draft.left = settings.rest(_ANSWERS)
@@ -227,7 +221,7 @@ def _set(settings: Settings, name: str) -> Plain:
         )
     return {
         "set": name,
-        "members": [{"host": host, "port": int(port) if port.isdigit() else port}],
+        "members": [{"host": host, "port": port_of(port)}],
         "user": user,
         "password": password_of(settings.take("database.password"), name, settings),
         **({"tls": _TLS.get(mode.lower(), mode)} if mode else {}),
@@ -316,7 +310,7 @@ def _topics(settings: Settings) -> Plain:
         **({"cleanup_policy": policy} if policy else {}),
     }
     return {
-        **({"partitions": int(partitions)} if partitions.isdigit() else {}),
+        **partitions_of(partitions),
         **(
             {"compression": compression} if compression in ("gzip", "snappy", "lz4", "zstd") else {}
         ),

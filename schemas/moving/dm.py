@@ -12,6 +12,7 @@ from schemas.moving.draft import (
     Left,
     Plain,
     Settings,
+    SetTopic,
     brokers_of,
     left,
     name_of,
@@ -98,27 +99,15 @@ def draft_of_dm(task: Mapping[str, object], sources: Sequence[Mapping[str, objec
             )
         list_name = own.pop("block-allow-list", own.pop("black-white-list", ""))
         patterns = _tables(_mapping(lists.get(str(list_name))), settings)
-        topic = f"{source}.{name}"
+        shared = SetTopic(f"{source}.{name}", kafka, registry)
         draft.documents += [
             _set(source, places.get(identity, {}), settings),
-            {
-                "task": f"{source}-{name}-capture",
-                "kind": "capture",
-                "set": source,
-                "topic": topic,
-                "kafka": kafka,
-                "registry": registry,
-                **patterns,
-            },
-            {
-                "task": f"{source}-{name}",
-                "kind": "apply",
-                "topic": topic,
-                "kafka": kafka,
-                "registry": registry,
-                "target": target,
-                **_start(mode, _mapping(own.get("meta")), settings),
-            },
+            shared.capture(f"{source}-{name}-capture", source, patterns),
+            shared.reader(
+                f"{source}-{name}",
+                "apply",
+                {"target": target, **_start(mode, _mapping(own.get("meta")), settings)},
+            ),
         ]
         if not _mapping(own.get("meta")) or mode == "all":
             own.pop("meta", None)

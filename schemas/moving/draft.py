@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from schemas.documents.foreign import foreign_answer
 from schemas.moving.patterns import Inexpressible, patterns_of, split_list
@@ -16,6 +17,19 @@ NO_TABLE = "name.the_tables"  # no include list of a tool becomes "all tables"
 _SECRET = re.compile(r"passw|secret|token|accesskey|jaas", re.IGNORECASE)
 _ENVIRONMENT = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
 _NAME_CHARACTERS_MAX = 63
+
+
+# the words of MySQL's clients; PREFERRED takes TLS if the server has it, and verifies nothing
+TLS_MODES: Mapping[str, str] = MappingProxyType(
+    {
+        "DISABLED": "disabled",
+        "PREFERRED": "require-unverified",
+        "REQUIRED": "require-unverified",
+        "VERIFY_CA": "verify-ca",
+        "VERIFY_IDENTITY": "verify-identity",
+    }
+)
+_COMPRESSIONS = ("gzip", "snappy", "lz4", "zstd")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +121,41 @@ def password_of(text: str, name: str, settings: Settings) -> str:
     variable = re.sub(r"[^A-Za-z0-9]+", "_", name).upper() + "_PASSWORD"
     settings.to_fill.append(f"the password of the set {name}, in the variable {variable}")
     return f"env:{variable}"
+
+
+def port_of(text: str) -> int | str:
+    """A number, or the text, which the document's own check refuses."""
+    return int(text) if text.isdigit() else text
+
+
+def compression_of(text: str) -> Plain:
+    """The field ``compression``, if Kafka's producer compresses."""
+    return {"compression": text} if text in _COMPRESSIONS else {}
+
+
+def partitions_of(text: str) -> Plain:
+    """The field ``partitions``, if there is a number."""
+    return {"partitions": int(text)} if text.isdigit() else {}
+
+
+@dataclass(frozen=True, slots=True)
+class SetTopic:
+    """What the tasks of one source share."""
+
+    topic: str
+    kafka: Plain
+    registry: str
+
+    def capture(self, task: str, set_name: str, fields: Plain) -> Plain:
+        """The task that writes the topic."""
+        return {"task": task, "kind": "capture", "set": set_name, **self._plain(), **fields}
+
+    def reader(self, task: str, kind: str, fields: Plain) -> Plain:
+        """A task that reads it: apply or publish."""
+        return {"task": task, "kind": kind, **self._plain(), **fields}
+
+    def _plain(self) -> Plain:
+        return {"topic": self.topic, "kafka": self.kafka, "registry": self.registry}
 
 
 def brokers_of(text: str, settings: Settings) -> Plain:

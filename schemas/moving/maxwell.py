@@ -8,27 +8,21 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from schemas.moving.draft import (
+    TLS_MODES,
     Draft,
     Plain,
     Settings,
+    SetTopic,
     brokers_of,
     name_of,
     password_of,
+    port_of,
     registry_of,
     tables,
 )
 from schemas.moving.patterns import Inexpressible, patterns_of, split_list
 from schemas.view.format_options import OPTIONS, FormatName
 
-_TLS = MappingProxyType(
-    {
-        "DISABLED": "disabled",
-        "PREFERRED": "require-unverified",
-        "REQUIRED": "require-unverified",
-        "VERIFY_CA": "verify-ca",
-        "VERIFY_IDENTITY": "verify-identity",
-    }
-)
 _PLACES = (("%{database}", "{database}"), ("%{table}", "{table}"), ("%{db}", "{database}"))
 _ORDERED = (
     "`include` and `exclude` of the capture task: a table in both is excluded, whatever the order"
@@ -101,29 +95,16 @@ def draft_of_maxwell(values: Mapping[str, str]) -> Draft:
     if producer != "kafka":
         settings.leave("producer", producer, _ANSWERS["producer"])
     source = name_of(settings.take("client_id", default="maxwell"), "maxwell")
-    topic = f"{source}.set"
     kafka = brokers_of(settings.take("kafka.bootstrap.servers"), settings)
-    registry = registry_of("", settings)
+    shared = SetTopic(f"{source}.set", kafka, registry_of("", settings))
     draft.documents = [
         _set(settings, source),
-        {
-            "task": f"{source}-capture",
-            "kind": "capture",
-            "set": source,
-            "topic": topic,
-            "kafka": kafka,
-            "registry": registry,
-            **_tables(settings),
-        },
-        {
-            "task": f"{source}-public",
-            "kind": "publish",
-            "topic": topic,
-            "kafka": kafka,
-            "registry": registry,
-            **_topics(settings),
-            "records": _records(settings),
-        },
+        shared.capture(f"{source}-capture", source, _tables(settings)),
+        shared.reader(
+            f"{source}-public",
+            "publish",
+            {**_topics(settings), "records": _records(settings)},
+        ),
     ]
     settings.ignore(*_NEEDLESS)
     draft.left = settings.rest(_ANSWERS)
@@ -138,10 +119,10 @@ def _set(settings: Settings, name: str) -> Plain:
     password = settings.take("replication_password", "password")
     return {
         "set": name,
-        "members": [{"host": host, "port": int(port) if port.isdigit() else port}],
+        "members": [{"host": host, "port": port_of(port)}],
         "user": settings.take("replication_user", "user", default="maxwell"),
         "password": password_of(password, name, settings),
-        "tls": _TLS.get(mode, mode.lower()),
+        "tls": TLS_MODES.get(mode, mode.lower()),
     }
 
 
