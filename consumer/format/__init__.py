@@ -2,6 +2,7 @@
 
 table_format     what a publish task needs of a format for one table
 formats          the formats by their names
+record_format    the call of a kernel that json_format and avro_format have in common
 json_format      debezium-json and json
 flat_format      maxwell-json and canal-json
 flat_columns     the form and the type of each column in them

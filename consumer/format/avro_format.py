@@ -7,32 +7,28 @@ replay gives equal bytes. Errors of the registry are those of ``registry.client`
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
 
 from consumer.format.avro_data import DECIMAL, AvroSchemas, full_name
 from consumer.format.connect_schema import Schema
-from consumer.format.encoded import LINE_WIDTH, RECORDS_OF_A_CHANGE_MAX, Encoded
 from consumer.format.json_format import key_schema, value_schema
 from consumer.format.json_object import (
     FormatColumn,
     check_columns,
     format_columns,
-    refuse_value,
     text_bytes,
 )
-from consumer.format.table_format import ALL_PARTITIONS, FormatNames
-from consumer.format.undecodable import Undecoded, decoded, undecoded
+from consumer.format.record_format import RecordArrays, RecordFormat, RecordKernel
+from consumer.format.table_format import FormatNames
+from consumer.format.undecodable import undecoded
 from consumer.kernel import avro_records as kernel
 from consumer.kernel import json_values
 from consumer.kernel.avro_values import AVRO_COLUMN_WIDTH, RAW
 from consumer.kernel.compiled import Bytes
-from consumer.kernel.record_parts import KEY_TAIL, measure
+from consumer.kernel.record_parts import KEY_TAIL
 from consumer.records.numbers import Ints
-from consumer.records.rows import Rows
-from consumer.view.changes import Changes
 from schemas.record.avro_schema import SOURCE, TRANSACTION, Json, canonical_text
 from schemas.record.framing import frame
 from schemas.record.names import escape_name
@@ -44,84 +40,7 @@ Register = Callable[[str, str], int]  # subject and schema to ID
 _TYPES = {"int16": "int", "int32": "int", "int64": "long"}
 
 
-@dataclass(frozen=True, slots=True)
-class _Arrays:
-    """The input of ``kernel.avro_records`` for one table."""
-
-    columns: Ints
-    keys: Ints
-    fixed: Bytes
-    pieces: Ints
-    settings: Ints
-    fixed_bytes: int  # in a key and a value
-
-
-@dataclass(frozen=True, slots=True)
-class AvroFormat:
-    """One table in a format. ``width``: the columns of an image in the set topic."""
-
-    table: str
-    width: int
-    arrays: _Arrays
-    texts: tuple[Undecoded, ...]
-
-    def encode(
-        self,
-        rows: Rows,
-        changes: Changes,
-        *,
-        orders: Ints | None = None,
-        owned: Bytes = ALL_PARTITIONS,
-    ) -> Encoded:
-        """See ``TableFormat``."""
-        changes = decoded(changes, rows, self.texts)
-        arrays = self.arrays
-        out = np.empty(self._size(rows, changes), np.uint8)
-        lines: Ints = np.empty((RECORDS_OF_A_CHANGE_MAX * len(changes), LINE_WIDTH), np.int64)
-        length, count, status = kernel.encode(
-            out,
-            changes.payload,
-            changes.cells,
-            changes.lines,
-            rows.values.payload,
-            rows.values.offsets,
-            rows.records,
-            rows.cells,
-            self.width,
-            arrays.columns,
-            arrays.keys,
-            arrays.fixed,
-            arrays.pieces,
-            arrays.settings,
-            np.zeros((len(changes), 2), np.int64) if orders is None else orders,
-            owned,
-            lines,
-        )
-        if status != json_values.OK:
-            refuse_value(self.table, rows, changes, int(count), int(status))
-        return Encoded(out[:length], lines[:count])
-
-    def event_counts(self, rows: Rows, changes: Changes) -> Ints:
-        """How many events of Debezium each change is."""
-        changes = decoded(changes, rows, self.texts)
-        counts: Ints = np.empty(len(changes), np.int64)
-        kernel.count_events(
-            np.empty(self._size(rows, changes), np.uint8),
-            changes.payload,
-            changes.cells,
-            changes.lines,
-            self.arrays.keys,
-            self.arrays.fixed,
-            self.arrays.pieces,
-            counts,
-        )
-        return counts
-
-    def _size(self, rows: Rows, changes: Changes) -> int:
-        """An upper limit of the bytes that the records need."""
-        arrays = self.arrays
-        args = (changes.cells, changes.lines, self.width, len(arrays.keys))
-        return int(measure(*args, arrays.fixed_bytes, rows.values.offsets)) + 1
+_KERNEL = RecordKernel(kernel.encode, kernel.count_events)
 
 
 def make_avro_format(
@@ -130,7 +49,7 @@ def make_avro_format(
     layout: RowLayout,
     names: FormatNames,
     register: Register,
-) -> AvroFormat:
+) -> RecordFormat:
     """The records of a table in a view; Fatal MR-6532. Registers its schemas."""
     check_columns(options, view, layout)
     columns = format_columns(options, view, layout)
@@ -162,9 +81,9 @@ def make_avro_format(
     fixed_bytes = (
         2 * text_bytes(row) + text_bytes(keys) + len(row_tail) + sum(map(len, pieces.values()))
     )
-    arrays = _Arrays(row, keys, fixed.array(), places, settings, fixed_bytes)
+    arrays = RecordArrays(row, keys, fixed.array(), places, settings, fixed_bytes)
     texts = undecoded(options, view, layout)
-    return AvroFormat(layout.table.full_name, len(layout.table.columns), arrays, texts)
+    return RecordFormat(layout.table.full_name, len(layout.table.columns), _KERNEL, arrays, texts)
 
 
 def encoded(value: str | int) -> bytes:

@@ -4,119 +4,35 @@
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from consumer.format import connect_schema
 from consumer.format.connect_schema import ordered, schema_text
-from consumer.format.encoded import LINE_WIDTH, RECORDS_OF_A_CHANGE_MAX, Encoded
 from consumer.format.json_object import (
     FixedTexts,
     FormatColumn,
     check_columns,
     format_columns,
     quoted,
-    refuse_value,
     text_bytes,
 )
-from consumer.format.table_format import ALL_PARTITIONS, FormatNames
-from consumer.format.undecodable import Undecoded, decoded, undecoded
+from consumer.format.record_format import RecordArrays, RecordFormat, RecordKernel
+from consumer.format.table_format import FormatNames
+from consumer.format.undecodable import undecoded
 from consumer.kernel import json_records as kernel
-from consumer.kernel import json_values
-from consumer.kernel.compiled import Bytes
-from consumer.kernel.record_parts import KEY_TAIL, measure
+from consumer.kernel.record_parts import KEY_TAIL
 from consumer.records.numbers import Ints
-from consumer.records.rows import Rows
-from consumer.view.changes import Changes
 from schemas.record.row_layout import RowLayout
 from schemas.view.format_options import FormatName, FormatOptions
 from schemas.view.table_view import TableView
 
-
-@dataclass(frozen=True, slots=True)
-class _Arrays:
-    """The input of ``kernel.json_records`` for one table."""
-
-    columns: Ints
-    keys: Ints
-    fixed: Bytes
-    pieces: Ints
-    settings: Ints
-    fixed_bytes: int  # in a key and a value
-
-
-@dataclass(frozen=True, slots=True)
-class JsonFormat:
-    """One table in a format. ``width``: the columns of an image in the set topic."""
-
-    table: str
-    width: int
-    arrays: _Arrays
-    texts: tuple[Undecoded, ...]
-
-    def encode(
-        self,
-        rows: Rows,
-        changes: Changes,
-        *,
-        orders: Ints | None = None,
-        owned: Bytes = ALL_PARTITIONS,
-    ) -> Encoded:
-        """See ``TableFormat``."""
-        changes = decoded(changes, rows, self.texts)
-        arrays = self.arrays
-        out = np.empty(self._size(rows, changes), np.uint8)
-        lines: Ints = np.empty((RECORDS_OF_A_CHANGE_MAX * len(changes), LINE_WIDTH), np.int64)
-        length, count, status = kernel.encode(
-            out,
-            changes.payload,
-            changes.cells,
-            changes.lines,
-            rows.values.payload,
-            rows.values.offsets,
-            rows.records,
-            rows.cells,
-            self.width,
-            arrays.columns,
-            arrays.keys,
-            arrays.fixed,
-            arrays.pieces,
-            arrays.settings,
-            np.zeros((len(changes), 2), np.int64) if orders is None else orders,
-            owned,
-            lines,
-        )
-        if status != json_values.OK:
-            refuse_value(self.table, rows, changes, int(count), int(status))
-        return Encoded(out[:length], lines[:count])
-
-    def event_counts(self, rows: Rows, changes: Changes) -> Ints:
-        """How many events of Debezium each change is."""
-        changes = decoded(changes, rows, self.texts)
-        counts: Ints = np.empty(len(changes), np.int64)
-        kernel.count_events(
-            np.empty(self._size(rows, changes), np.uint8),
-            changes.payload,
-            changes.cells,
-            changes.lines,
-            self.arrays.keys,
-            self.arrays.fixed,
-            self.arrays.pieces,
-            counts,
-        )
-        return counts
-
-    def _size(self, rows: Rows, changes: Changes) -> int:
-        """An upper limit of the bytes that the records need."""
-        arrays = self.arrays
-        args = (changes.cells, changes.lines, self.width, len(arrays.keys))
-        return int(measure(*args, arrays.fixed_bytes, rows.values.offsets)) + 1
+_KERNEL = RecordKernel(kernel.encode, kernel.count_events)
 
 
 def make_json_format(
     options: FormatOptions, view: TableView, layout: RowLayout, names: FormatNames
-) -> JsonFormat:
+) -> RecordFormat:
     """The records of a table in a view; Fatal MR-6532, MR-6533."""
     check_columns(options, view, layout)
     columns = format_columns(options, view, layout)
@@ -147,9 +63,9 @@ def make_json_format(
         + sum(len(text.encode()) for text in pieces.values())
         + len(row_tail.encode())
     )
-    arrays = _Arrays(row, keys, fixed.array(), places, settings, fixed_bytes)
+    arrays = RecordArrays(row, keys, fixed.array(), places, settings, fixed_bytes)
     texts = undecoded(options, view, layout)
-    return JsonFormat(layout.table.full_name, len(layout.table.columns), arrays, texts)
+    return RecordFormat(layout.table.full_name, len(layout.table.columns), _KERNEL, arrays, texts)
 
 
 def _envelope(view: TableView, names: FormatNames, schema: str) -> dict[int, str]:

@@ -140,7 +140,7 @@ def partitions_of(text: str) -> Plain:
 
 @dataclass(frozen=True, slots=True)
 class SetTopic:
-    """What the tasks of one source share."""
+    """The fields that the tasks of one source share."""
 
     topic: str
     kafka: Plain
