@@ -55,7 +55,10 @@ from consumer.kernel.json_values import (
     UNSIGNED_AS_SIGNED,
     VECTOR,
     ZONED,
+    read_date,
+    read_time,
     signed_int,
+    units_of,
 )
 from consumer.kernel.walk import BYTES, NULL
 from millrace.characters import BACKSLASH, COLON, COMMA, QUOTE, SPACE
@@ -65,7 +68,6 @@ AVRO_COLUMN_WIDTH = COLUMN_WIDTH + 1
 
 RAW = 37  # a form beside those of ``json_values``: bytes as they are
 
-_MS, _INT32_MAX = 1000, 2**31 - 1
 _POINT_BYTES = 25  # SRID and WKB
 _X, _Y = 9, 17  # of a point
 _NAN = np.frombuffer(np.float64("nan").tobytes(), np.uint8)
@@ -225,17 +227,6 @@ def _put_vector(out: Bytes, at: int, data: Bytes, start: int, end: int) -> int:
 
 
 @compiled_plain
-def _units(us: int, unit: int, is_floored: bool) -> int:
-    """Microseconds in units of ``unit``, or ``-unit`` of them in a microsecond."""
-    if unit < 0:
-        return us * -unit
-    units = us // unit  # rounds down
-    if not is_floored and us < 0 and units * unit != us:
-        units += 1
-    return units
-
-
-@compiled_plain
 def _put_fallback(
     out: Bytes,
     at: int,
@@ -269,21 +260,13 @@ def _put_time(
     number: int,
     fixed: Bytes,
 ) -> tuple[int, int]:
-    """Milliseconds have 32 bits; microseconds and nanoseconds are any time that MySQL has."""
     form, unit = columns[number, FORM], columns[number, PARAMETER]
-    if form == TIME_UNITS:
-        has_value = json_times.is_time(data, start, end)
-    else:
-        has_value = json_times.is_time_of_day(data, start, end)
-    us = int64(0)
-    if has_value and form != TIME_ISO:
-        us = json_times.time_us(data, start, end)
-        has_value = unit < _MS or abs(us) <= _INT32_MAX * _MS
+    us, has_value = read_time(data, start, end, form, unit)
     if not has_value:
         return _put_fallback(out, at, data, start, end, columns, number, fixed)
     if form == TIME_ISO:
         return _put_iso(out, at, data, start, end, True), OK
-    return put_long(out, at, _units(us, unit, False)), OK
+    return put_long(out, at, units_of(us, unit, False)), OK
 
 
 @compiled_plain
@@ -298,11 +281,7 @@ def _put_date(
     fixed: Bytes,
 ) -> tuple[int, int]:
     form, unit = columns[number, FORM], columns[number, PARAMETER]
-    us = int64(0)
-    has_value = json_times.is_date(data, start, end, form == DATETIME_UNITS)
-    if has_value and form == DATETIME_UNITS:
-        us = json_times.datetime_us(data, start, end)
-        has_value = unit > 0 or abs(us) <= json_times.NANOSECONDS_US_MAX
+    us, has_value = read_date(data, start, end, form, unit)
     if not has_value:
         return _put_fallback(out, at, data, start, end, columns, number, fixed)
     if form == DATE_PLAIN:
@@ -310,7 +289,7 @@ def _put_date(
     if form == DATE_DAYS:
         return put_long(out, at, json_times.days_of(data, start)), OK
     if form == DATETIME_UNITS:
-        return put_long(out, at, _units(us, unit, True)), OK
+        return put_long(out, at, units_of(us, unit, True)), OK
     return _put_iso(out, at, data, start, end, form == DATETIME_ISO), OK
 
 

@@ -176,14 +176,42 @@ def _put_vector(out: Bytes, at: int, data: Bytes, start: int, end: int) -> int:
 
 
 @compiled_plain
-def _put_units(out: Bytes, at: int, us: int, unit: int, is_floored: bool) -> int:
+def units_of(us: int, unit: int, is_floored: bool) -> int:
     """Microseconds in units of ``unit``, or ``-unit`` of them in a microsecond."""
     if unit < 0:
-        return put_signed(out, at, us * -unit)
+        return us * -unit
     units = us // unit  # rounds down
     if not is_floored and us < 0 and units * unit != us:
         units += 1
-    return put_signed(out, at, units)
+    return units
+
+
+@compiled_plain
+def read_time(data: Bytes, start: int, end: int, form: int, unit: int) -> tuple[int, bool]:
+    """Microseconds of a TIME, 0 in ISO 8601, and whether the form holds it.
+
+    Milliseconds have 32 bits; microseconds and nanoseconds are any time that MySQL has.
+    """
+    if form == TIME_UNITS:
+        has_value = json_times.is_time(data, start, end)
+    else:
+        has_value = json_times.is_time_of_day(data, start, end)
+    us = int64(0)
+    if has_value and form != TIME_ISO:
+        us = json_times.time_us(data, start, end)
+        has_value = unit < _MS or abs(us) <= _INT32_MAX * _MS
+    return us, has_value
+
+
+@compiled_plain
+def read_date(data: Bytes, start: int, end: int, form: int, unit: int) -> tuple[int, bool]:
+    """Microseconds of a DATETIME in units, else 0, and whether the form holds the date."""
+    us = int64(0)
+    has_value = json_times.is_date(data, start, end, form == DATETIME_UNITS)
+    if has_value and form == DATETIME_UNITS:
+        us = json_times.datetime_us(data, start, end)
+        has_value = unit > 0 or abs(us) <= json_times.NANOSECONDS_US_MAX
+    return us, has_value
 
 
 @compiled_plain
@@ -219,21 +247,13 @@ def _put_time(
     number: int,
     fixed: Bytes,
 ) -> tuple[int, int]:
-    """Milliseconds have 32 bits; microseconds and nanoseconds are any time that MySQL has."""
     form, unit = columns[number, FORM], columns[number, PARAMETER]
-    if form == TIME_UNITS:
-        has_value = json_times.is_time(data, start, end)
-    else:
-        has_value = json_times.is_time_of_day(data, start, end)
-    us = int64(0)
-    if has_value and form != TIME_ISO:
-        us = json_times.time_us(data, start, end)
-        has_value = unit < _MS or abs(us) <= _INT32_MAX * _MS
+    us, has_value = read_time(data, start, end, form, unit)
     if not has_value:
         return _put_fallback(out, at, data, start, end, columns, number, fixed)
     if form == TIME_ISO:
         return json_times.put_iso(out, at, data, start, end, True), OK
-    return _put_units(out, at, us, unit, False), OK
+    return put_signed(out, at, units_of(us, unit, False)), OK
 
 
 @compiled_plain
@@ -247,12 +267,8 @@ def _put_date(
     number: int,
     fixed: Bytes,
 ) -> tuple[int, int]:
-    form = columns[number, FORM]
-    us = int64(0)
-    has_value = json_times.is_date(data, start, end, form == DATETIME_UNITS)
-    if has_value and form == DATETIME_UNITS:
-        us = json_times.datetime_us(data, start, end)
-        has_value = columns[number, PARAMETER] > 0 or abs(us) <= json_times.NANOSECONDS_US_MAX
+    form, unit = columns[number, FORM], columns[number, PARAMETER]
+    us, has_value = read_date(data, start, end, form, unit)
     if not has_value:
         return _put_fallback(out, at, data, start, end, columns, number, fixed)
     if form == DATE_PLAIN:
@@ -260,7 +276,7 @@ def _put_date(
     if form == DATE_DAYS:
         return put_signed(out, at, json_times.days_of(data, start)), OK
     if form == DATETIME_UNITS:
-        return _put_units(out, at, us, columns[number, PARAMETER], True), OK
+        return put_signed(out, at, units_of(us, unit, True)), OK
     return json_times.put_iso(out, at, data, start, end, form == DATETIME_ISO), OK
 
 
