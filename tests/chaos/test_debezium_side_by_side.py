@@ -15,13 +15,14 @@ from tests.fixtures.servers import NewServer
 from tests.kit.binlog.session import Cursor, session
 from tests.kit.capture.converter import Conversion, FileReader
 from tests.kit.debezium.avro_converter import schema_store
-from tests.kit.debezium.comparison import Result, Side, compare
+from tests.kit.debezium.comparison import Difference, Side, compare
 from tests.kit.debezium.connectors import VARIANTS, debezium_records, patient_broker
 from tests.kit.debezium.expected import judge
 from tests.kit.debezium.published import Publisher
 from tests.kit.debezium.script import STORY, TYPES, column_types, story_script, types_script
 from tests.kit.debezium.whole_way import CopiedTopic
 from tests.kit.registry_process import started
+from tests.kit.side_by_side import Result
 from tests.kit.type_values import TypeCase, every_case
 
 FIELDS_MIN = 1_000_000
@@ -55,7 +56,7 @@ def test_records_are_debeziums_but_for_the_list(
             publisher = Publisher(topic, registry)
             with ThreadPoolExecutor(TASKS) as pool:
                 ours = list(pool.map(publisher.records, VARIANTS))
-            total = Result()
+            total = Result[Difference]()
             for variant, our_records in zip(VARIANTS, ours, strict=True):
                 their = Side(theirs[variant.name], variant.parse(store.schema))
                 our = Side(our_records, variant.parse(publisher.schema))
@@ -73,7 +74,7 @@ def test_records_are_debeziums_but_for_the_list(
     assert total.fields > FIELDS_MIN
 
 
-def _counts(result: Result) -> str:
+def _counts(result: Result[Difference]) -> str:
     return (
         f"{result.records} records, {result.fields} fields compared,"
         f" {len(result.counts)} kinds of differences in {result.counts.total()} fields"

@@ -14,12 +14,13 @@ from tests.kit.binlog.session import session
 from tests.kit.capture.converter import Conversion, FileReader
 from tests.kit.debezium.script import STORY, TYPES, column_types, story_script, types_script
 from tests.kit.flat.canal import CanalFiles
-from tests.kit.flat.comparison import Result, compare
+from tests.kit.flat.comparison import Difference, compare
 from tests.kit.flat.expected import CANAL, MAXWELL, Expected, judge
 from tests.kit.flat.jvm import Judged, judge_jvm
 from tests.kit.flat.maxwell import MaxwellFiles
 from tests.kit.flat.published import FlatRecords
 from tests.kit.flat.set_topic import SetTopic
+from tests.kit.side_by_side import Result
 from tests.kit.type_values import TypeCase, every_case
 
 FIELDS_MIN = 40_000
@@ -48,7 +49,7 @@ class Binlog:
     topic: SetTopic
     cases: Sequence[TypeCase]
 
-    def compared(self, judged: Iterator[Judged], options: FormatOptions) -> Result:
+    def compared(self, judged: Iterator[Judged], options: FormatOptions) -> Result[Difference]:
         """The records of a judge with Millrace's."""
         return compare(judged, FlatRecords(options).of(self.topic), column_types(self.cases))
 
@@ -73,7 +74,7 @@ def _binlog(flavour: Flavour, new_server: NewServer) -> Binlog:
     return Binlog(files, SetTopic.of(conversion), cases)
 
 
-def _judge(result: Result, entries: Sequence[Expected], flavour: Flavour) -> None:
+def _judge(result: Result[Difference], entries: Sequence[Expected], flavour: Flavour) -> None:
     print(
         f"\n{flavour}: {result.records} records, {result.fields} fields compared,"
         f" {len(result.counts)} kinds of differences in {result.counts.total()} fields"
@@ -91,7 +92,7 @@ def test_records_are_maxwells_but_for_the_list(
 ) -> None:
     """With the default options and with all others, on MySQL: Maxwell 1.22 does not read MariaDB's events."""
     binlog = _binlog(Flavour.MYSQL, new_server)
-    total = Result()
+    total = Result[Difference]()
     with judge_jvm("maxwell", tmp_path) as jvm:
         for options in VARIANTS:
             theirs = MaxwellFiles(jvm, options)

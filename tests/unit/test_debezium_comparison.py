@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 import fastavro
 
-from tests.kit.debezium.comparison import Difference, Kind, Result, Side, compare
+from tests.kit.debezium.comparison import Difference, Kind, Side, compare
 from tests.kit.debezium.connectors import Record
 from tests.kit.debezium.parts import avro_parts, json_parts
+from tests.kit.side_by_side import Result
 
 TYPES = {"id": "INT", "amount": "DECIMAL(10,2)"}
 
@@ -29,11 +30,11 @@ def _insert(after: Mapping[str, object], **source: object) -> bytes:
     return _text({"before": None, "after": after, "source": place, "op": "c"})
 
 
-def _compared(one: Record, other: Record) -> Result:
+def _compared(one: Record, other: Record) -> Result[Difference]:
     return _compared_all([one], [other])
 
 
-def _compared_all(ones: list[Record], others: list[Record]) -> Result:
+def _compared_all(ones: list[Record], others: list[Record]) -> Result[Difference]:
     return compare(Side(ones, json_parts), Side(others, json_parts), _type_of)
 
 

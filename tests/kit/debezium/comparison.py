@@ -17,13 +17,14 @@ Numbers are equal if they have the same value and sign (1E+2 is 100.0), texts if
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 from typing import TypeAlias
 
 from tests.kit.debezium.connectors import Record
 from tests.kit.debezium.parts import AVRO_FRAME, Json, Parse
+from tests.kit.side_by_side import Result
 
 Table: TypeAlias = tuple[str, str]
 TypeOf: TypeAlias = Callable[[Table, str], str]  # of a column
@@ -32,7 +33,6 @@ _COLUMN = "COLUMN"
 _FIELDS = "fields"
 _TOMBSTONE = "tombstone"
 _TRANSACTIONS = ("", "transactions")
-EXAMPLES_MAX = 3
 SHOWN_MAX = 40
 
 
@@ -56,31 +56,6 @@ class Difference:
         return f"{self.part} {self.field} [{self.type}] {self.kind} {self.values}"
 
 
-@dataclass
-class Result:
-    """How many fields were compared, and which differ, how often, with examples."""
-
-    fields: int = 0
-    records: int = 0
-    counts: Counter[Difference] = field(default_factory=Counter)
-    examples: dict[Difference, list[str]] = field(default_factory=dict)
-
-    def add(self, difference: Difference, example: str) -> None:
-        self.counts[difference] += 1
-        shown = self.examples.setdefault(difference, [])
-        if len(shown) < EXAMPLES_MAX and example not in shown:
-            shown.append(example)
-
-    def merge(self, other: "Result") -> None:
-        """Add what another comparison has."""
-        self.fields += other.fields
-        self.records += other.records
-        self.counts.update(other.counts)
-        for difference, examples in other.examples.items():
-            shown = self.examples.setdefault(difference, [])
-            shown.extend(examples[: EXAMPLES_MAX - len(shown)])
-
-
 @dataclass(frozen=True, slots=True)
 class _Parsed:
     """A record of a table. ``place``: what pairs it with the other side's."""
@@ -102,9 +77,9 @@ class Side:
     parse: Parse
 
 
-def compare(debezium: Side, millrace: Side, type_of: TypeOf) -> Result:
+def compare(debezium: Side, millrace: Side, type_of: TypeOf) -> Result[Difference]:
     """The fields of all records of tables and of transactions."""
-    result = Result()
+    result = Result[Difference]()
     theirs, ours = _by_table(debezium), _by_table(millrace)
     for table in sorted(theirs.keys() | ours.keys()):
         _compare_table(result, theirs.get(table, {}), ours.get(table, {}), type_of)
@@ -156,7 +131,7 @@ def _header(octets: bytes, parse: Parse) -> Json:
 
 
 def _compare_table(
-    result: Result,
+    result: Result[Difference],
     theirs: Mapping[tuple[object, ...], _Parsed],
     ours: Mapping[tuple[object, ...], _Parsed],
     type_of: TypeOf,
@@ -187,7 +162,9 @@ def _only_one(record: _Parsed, kind: Kind, type_of: TypeOf) -> Difference:
     return Difference("record", op, type_of(record.table, ""), kind)
 
 
-def _compare_record(result: Result, their: _Parsed, our: _Parsed, type_of: TypeOf) -> None:
+def _compare_record(
+    result: Result[Difference], their: _Parsed, our: _Parsed, type_of: TypeOf
+) -> None:
     result.records += 1
     where = f"{'.'.join(their.table)} {their.place[1]}"
     prefix = "transaction " if their.table == _TRANSACTIONS else ""

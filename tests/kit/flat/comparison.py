@@ -14,13 +14,14 @@ Canal if only the case differs.
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any, TypeAlias
 
 from tests.kit.debezium.script import TYPES
 from tests.kit.flat.jvm import Judged
+from tests.kit.side_by_side import Result
 
 Json: TypeAlias = Any
 TypeOf: TypeAlias = Callable[[tuple[str, str], str], str]  # of a column
@@ -28,7 +29,6 @@ Place: TypeAlias = tuple[str, str, str, int]
 Path: TypeAlias = tuple[str, ...]
 _COLUMN = "COLUMN"
 _BY_COLUMN = ("data", "old", "mysqlType", "sqlType")
-EXAMPLES_MAX = 3
 SHOWN_MAX = 60
 
 
@@ -51,33 +51,11 @@ class Difference:
         return f"{self.field} [{self.type}] {self.kind} {self.values}"
 
 
-@dataclass
-class Result:
-    """How many fields were compared, and which differ, how often, with examples."""
-
-    fields: int = 0
-    records: int = 0
-    counts: Counter[Difference] = field(default_factory=Counter)
-    examples: dict[Difference, list[str]] = field(default_factory=dict)
-
-    def add(self, difference: Difference, example: str) -> None:
-        self.counts[difference] += 1
-        shown = self.examples.setdefault(difference, [])
-        if len(shown) < EXAMPLES_MAX and example not in shown:
-            shown.append(example)
-
-    def merge(self, other: "Result") -> None:
-        """Add what another comparison has."""
-        self.fields += other.fields
-        self.records += other.records
-        self.counts.update(other.counts)
-        for difference, examples in other.examples.items():
-            self.examples.setdefault(difference, examples)
-
-
-def compare(judge: Iterable[Judged], millrace: Iterable[Judged], type_of: TypeOf) -> Result:
+def compare(
+    judge: Iterable[Judged], millrace: Iterable[Judged], type_of: TypeOf
+) -> Result[Difference]:
     """The fields of all records."""
-    result = Result()
+    result = Result[Difference]()
     theirs, ours = _by_place(judge), _by_place(millrace)
     for side, others, kind in (
         (theirs, ours, Kind.ONLY_JUDGE),
@@ -113,7 +91,9 @@ def _by_place(records: Iterable[Judged]) -> dict[Place, Judged]:
     return places
 
 
-def _compare_record(result: Result, their: Judged, our: Judged, type_of: TypeOf) -> None:
+def _compare_record(
+    result: Result[Difference], their: Judged, our: Judged, type_of: TypeOf
+) -> None:
     result.records += 1
     table = record_table(their)
     leaves = [dict(_leaves(each)) for each in (their, our)]
