@@ -5,6 +5,8 @@
 #               MYSQLD=PATH runs the MySQL half against a server of yours
 # make quick    the tests without servers, for each commit: unit, property, contracts
 # make chaos    what takes longer: fault campaigns, all outages, MySQL everywhere, all examples of property tests
+# make clients  clients of other projects read published topics, with a table; ONLY=rust runs these alone,
+#               WITHOUT="cargo go" accepts that this machine does not have these programs
 # make mutants  guards taken away one by one: the test of each must go red
 # make soak     kills by seed: MINUTES=30, SEED=N replays one; its history is kept in $MILLRACE_HOME/soak
 # make demo     prepares what it uses, then the main job: real servers, a workload, rows arriving, a comparison
@@ -28,7 +30,7 @@ endif
 QUICK := tests/unit tests/property tests/contracts
 TESTS := $(QUICK) tests/integration tests/fault tests/stack
 
-.PHONY: setup check quick test chaos mutants soak demo bench bench-capture bench-apply bench-load bench-compare bench-publish clean
+.PHONY: setup check quick test chaos clients mutants soak demo bench bench-capture bench-apply bench-load bench-compare bench-publish clean
 
 setup:
 	@bash deploy/local/setup $(STAMP) dev
@@ -49,6 +51,9 @@ quick: setup
 
 chaos: setup
 	@$(BIN)/python -m tests.kit.run tests -- --chaos -m chaos
+
+clients: setup
+	MILLRACE_CLIENTS_WITHOUT="$(WITHOUT)" $(BIN)/python -m pytest tests/chaos/test_clients.py --chaos -q $(if $(ONLY),-k "$(ONLY)")
 
 mutants: setup
 	$(BIN)/python -m pytest -p tests.mutants.plugin

@@ -15,6 +15,7 @@ from tests.kit.publish.rig import PATIENT
 
 _topics = count(1)
 RECORD_BYTES_MAX = 64 << 20
+QUEUED_MAX = 1_000_000  # more than any test has records
 ANSWER_S = 60.0
 
 
@@ -34,7 +35,13 @@ class CopiedTopic:
         make_topic(admin, copied.topic, config={"max.message.bytes": size})
         stream = RecordStream(conversion.flavour)
         stream.fence()
-        producer = Producer({"bootstrap.servers": bootstrap, "message.max.bytes": RECORD_BYTES_MAX})
+        producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "message.max.bytes": RECORD_BYTES_MAX,
+                "queue.buffering.max.messages": QUEUED_MAX,
+            }
+        )
         producer.produce(copied.topic, stream.values[0])
         for batch in conversion.batches():
             for key, value in raw_records(batch):

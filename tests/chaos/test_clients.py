@@ -1,0 +1,88 @@
+"""Clients of other projects read published topics without our help; `make clients` prints the table of them."""
+
+import time
+from collections.abc import Iterator, Mapping
+
+import pytest
+
+from deploy.servers import KafkaServer
+from schemas.gtid import Flavour
+from tests.fixtures.servers import FLAVOURS
+from tests.kit.clients.catalogue import CLIENTS, PROGRAMS
+from tests.kit.clients.client import Client
+from tests.kit.clients.outcome import Outcomes, differences
+from tests.kit.clients.program import ExampleProgram
+from tests.kit.clients.scene import ClientScene, Servers, make_scene
+from tests.kit.clients.tables import big_script, odd_script, orders_script
+
+each_client = pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
+
+
+@pytest.fixture(scope="module")
+def servers(kafka: KafkaServer, registry: str, tmp_path_factory: pytest.TempPathFactory) -> Servers:
+    """One broker and one registry for all scenes."""
+    return Servers(kafka.bootstrap, registry, tmp_path_factory.mktemp("clients"))
+
+
+@pytest.fixture(scope="module")
+def scenes(servers: Servers) -> Mapping[Flavour, ClientScene]:
+    """One of each flavour."""
+    return {
+        flavour: make_scene(servers, flavour, str(flavour), (*orders_script(), *odd_script()))
+        for flavour in FLAVOURS
+    }
+
+
+@pytest.fixture(scope="module")
+def big(servers: Servers) -> ClientScene:
+    """300,000 records."""
+    return make_scene(servers, Flavour.MARIADB, "big", tuple(big_script()))
+
+
+@pytest.fixture(scope="module")
+def outcomes(pytestconfig: pytest.Config) -> Iterator[Outcomes]:
+    """Prints the table when all clients have run."""
+    outcomes = Outcomes()
+    yield outcomes
+    capture = pytestconfig.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled():
+        print(f"\n\n{outcomes.table()}")
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS, ids=str)
+@each_client
+def test_client_makes_the_table_of_the_source(
+    client: Client,
+    flavour: Flavour,
+    scenes: Mapping[Flavour, ClientScene],
+    outcomes: Outcomes,
+) -> None:
+    """Inserts, updates, deletes and changed keys of two partitions, with an aborted transaction at their ends."""
+    if outcomes.can_run(client):
+        scene = scenes[flavour]
+        rows = client.rows(scene.topic(client.format))
+        differing = differences(scene.wanted(client.format), rows)
+        outcomes.of(client).differences += differing
+        assert not differing
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
+def test_example_refuses_a_topic_without_one_record(
+    program: ExampleProgram, scenes: Mapping[Flavour, ClientScene], outcomes: Outcomes
+) -> None:
+    """The exit code is 1, and no summary claims that the rows are complete."""
+    if outcomes.can_run(program):
+        run = program.run(scenes[FLAVOURS[0]].broken(program.format))
+        assert run.code == 1, run.errors
+        assert "rows\n" not in run.errors, run.errors
+
+
+@each_client
+def test_client_reads_300_000_records(client: Client, big: ClientScene, outcomes: Outcomes) -> None:
+    """The rate is for the reader of the table: it has no bound."""
+    if outcomes.can_run(client):
+        topic = big.topic(client.format)
+        began_s = time.monotonic()
+        rows = list(client.rows(topic))
+        outcomes.of(client).rate = topic.records / (time.monotonic() - began_s)
+        assert differences(big.wanted(client.format), rows) == []
