@@ -2,10 +2,19 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from consumer.format.cloud_events import (
+    TEXTS,
+    TRANSACTION,
+    Attributes,
+    attributes,
+    constant_headers,
+    event_source,
+)
 from consumer.format.encoded import (
     KEY_END,
     KEY_START,
@@ -50,7 +59,7 @@ def convert(
     partition of a topic, 1 if its records are wanted; others are not made where that saves work.
     """
     tables = _changes(plans, rows, numbers)
-    pieces: list[tuple[str, Encoded, Ints]] = []
+    pieces: list[_Piece] = []
     orders: tuple[Ints | None, ...] = (None,) * len(tables)
     options = plans.task.format
     if not options.transaction_topic:
@@ -64,7 +73,9 @@ def convert(
         orders, transaction = numbered.orders, numbered.after
         if len(numbered.records):
             first = np.zeros(len(numbered.records), np.int64)  # one partition has their order
-            pieces.append((options.transaction_topic, numbered.records, first))
+            topic = options.transaction_topic
+            events = _attributes(plans, topic, numbered.records, rows, of=TRANSACTION)
+            pieces.append(_Piece(topic, numbered.records, first, events))
     for (plan, every), order in zip(tables, orders, strict=True):
         count, wanted = plans.task.topics.partitions, owned(plan.topic)
         is_spread = bool(plan.by) or plan.is_keyed
@@ -79,8 +90,32 @@ def convert(
         encoded = plan.format.encode(rows, changes, orders=own_order, owned=by_key)
         if len(encoded.lines):
             partitions = _partitions(plan, changes, encoded, count)
-            pieces.append((plan.topic, encoded, partitions))
-    return _joined(pieces), transaction
+            name = ".".join(plan.program.view.name)
+            events = _attributes(plans, plan.topic, encoded, rows, of=(name, changes))
+            pieces.append(_Piece(plan.topic, encoded, partitions, events))
+    joined = _joined(pieces)
+    if options.cloudevents:
+        joined = replace(joined, headers=constant_headers(options.name), texts=TEXTS)
+    return joined, transaction
+
+
+class _Piece(NamedTuple):
+    """Records of one topic. ``events``: their attributes, if the records are CloudEvents."""
+
+    topic: str
+    encoded: Encoded
+    partitions: Ints
+    events: Attributes | None
+
+
+def _attributes(
+    plans: PublishPlans, topic: str, encoded: Encoded, rows: Rows, *, of: tuple[str, Changes] | str
+) -> Attributes | None:
+    if not plans.task.format.cloudevents:
+        return None
+    # a rebuild has the attributes of the original topic
+    named = topic.removesuffix(plans.task.topics.suffix)
+    return attributes(encoded, rows, event_source(plans.task.source.topic, named), of=of)
 
 
 def _events_of(plan: TablePlan) -> EventFormat:
@@ -135,13 +170,14 @@ def _partitions(plan: TablePlan, changes: Changes, encoded: Encoded, count: int)
     return partitions_of(encoded.payload, lines[:, KEY_START], lines[:, KEY_END], count)
 
 
-def _joined(pieces: list[tuple[str, Encoded, Ints]]) -> Outgoing:
-    topics = tuple(dict.fromkeys(topic for topic, _, _ in pieces))
-    payloads = [encoded.payload for _, encoded, _ in pieces]
+def _joined(pieces: list[_Piece]) -> Outgoing:
+    topics = tuple(dict.fromkeys(piece.topic for piece in pieces))
+    payloads: list[Bytes] = []
     parts: list[Ints] = []
     base = 0
-    for topic, encoded, partitions in pieces:
-        lines = np.empty((len(encoded.lines), outgoing.WIDTH), np.int64)
+    for topic, encoded, partitions, events in pieces:
+        width = outgoing.WIDTH + (events.places.shape[1] if events else 0)
+        lines: Ints = np.empty((len(encoded.lines), width), np.int64)
         lines[:, outgoing.TOPIC] = topics.index(topic)
         lines[:, outgoing.PARTITION] = partitions
         for column, place in _PLACES:
@@ -150,8 +186,14 @@ def _joined(pieces: list[tuple[str, Encoded, Ints]]) -> Outgoing:
         lines[:, outgoing.SEQ] = encoded.lines[:, SEQ]
         lines[:, outgoing.PART] = encoded.lines[:, PART]
         lines[:, outgoing.OTHER] = encoded.lines[:, OTHER]
-        parts.append(lines)
+        payloads.append(encoded.payload)
         base += len(encoded.payload)
+        if events is not None:
+            lines[:, outgoing.WIDTH :] = events.places
+            lines[:, outgoing.WIDTH :][events.places >= 0] += base
+            payloads.append(events.payload)
+            base += len(events.payload)
+        parts.append(lines)
     if not parts:
         return Outgoing((), np.empty(0, np.uint8), np.empty((0, outgoing.WIDTH), np.int64))
     every = parts[0] if len(parts) == 1 else np.concatenate(parts)

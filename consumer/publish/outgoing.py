@@ -43,11 +43,17 @@ def headers_of(headers: Mapping[str, bytes]) -> RecordHeaders | None:
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """``lines``, int64 (k, WIDTH): ascending (SEQ, PART) in each partition. TOPIC is a number in ``topics``."""
+    """``lines``, int64: ascending (SEQ, PART) in each partition. TOPIC is a number in ``topics``.
+
+    ``headers``: more headers of each record. ``texts``: names of headers that differ; a line has start and end of each
+    after its first WIDTH numbers, -1 for none.
+    """
 
     topics: tuple[str, ...]
     payload: Bytes
     lines: Ints
+    headers: tuple[tuple[str, bytes], ...] = ()
+    texts: tuple[str, ...] = ()
 
 
 def partition_by_table(table: str, count: int) -> int:

@@ -187,7 +187,13 @@ class Slot:
                 self._sent.tails[place] = replace(tail, end=end, n=n, seq=seq, part=part)
         self._send(
             HeaderedRecords(
-                outgoing.topics, outgoing.payload, sent, self._constants, COUNTERS, OTHERS
+                outgoing.topics,
+                outgoing.payload,
+                sent,
+                (*self._constants, *outgoing.headers),
+                COUNTERS,
+                OTHERS,
+                outgoing.texts,
             )
         )
         return len(sent)

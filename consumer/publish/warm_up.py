@@ -32,7 +32,11 @@ def warm_publishing(*formats: FormatName) -> None:
             source=source,
             view=view,
             topics=OutputTopics(partitions=2),
-            format=replace(FormatOptions.of(name), transaction_topic=_TRANSACTIONS.get(name, "")),
+            format=replace(
+                FormatOptions.of(name),
+                transaction_topic=_TRANSACTIONS.get(name, ""),
+                cloudevents=True,
+            ),
         )
         plans = PublishPlans(task, SCHEMAS, lambda _subject, _schema: 1)
         rows = walk_values(warm_values(), plans.programs)

@@ -16,7 +16,7 @@ Not done here: waiting for room in the queue.
 
 import ctypes
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias, cast
 
@@ -52,7 +52,8 @@ class HeaderedRecords:
     ``lines``, int64: TOPIC (its number in ``topics``), PARTITION, KEY_START (-1: no key), KEY_END, VALUE_START,
     VALUE_END (-1: no value), and from NUMBERS on a number for each of ``counters``, headers that differ per record.
     ``constants`` are headers of each record, before the others. ``others``: names of headers of which a record has one
-    or none, after the counters. Lines then end with three more numbers: which (-1: none), start and end of its value.
+    or none, after the counters. Lines then have three more numbers: which (-1: none), start and end of its value.
+    ``texts``: the last headers; for each, a line ends with start and end of its value (-1: the record is without it).
     """
 
     topics: tuple[str, ...]
@@ -61,20 +62,14 @@ class HeaderedRecords:
     constants: tuple[tuple[str, bytes], ...] = ()
     counters: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.lines)
 
     def part(self, first: int, end: int) -> "HeaderedRecords":
         """Records ``first`` to ``end - 1``."""
-        return HeaderedRecords(
-            self.topics,
-            self.buffer,
-            self.lines[first:end],
-            self.constants,
-            self.counters,
-            self.others,
-        )
+        return replace(self, lines=self.lines[first:end])
 
     @property
     def bounds(self) -> Bounds:
@@ -84,14 +79,21 @@ class HeaderedRecords:
         return bounds
 
     @property
-    def other_bounds(self) -> Bounds:
-        """The values of ``others`` as slices of values without a key."""
-        if not self.others:
-            return self.bounds[:0]
+    def header_bounds(self) -> Bounds:
+        """The values of ``others`` and ``texts`` as slices of values without a key."""
         at = NUMBERS + len(self.counters)
-        lines = self.lines[self.lines[:, at] >= 0]
-        bounds: Bounds = np.full((len(lines), 4), -1, np.int64)
-        bounds[:, 2:] = lines[:, at + 1 :]
+        pairs = []
+        if self.others:
+            pairs.append(self.lines[self.lines[:, at] >= 0, at + 1 : at + 3])
+            at += 3
+        for text in range(len(self.texts)):
+            starts = self.lines[:, at + 2 * text]
+            pairs.append(self.lines[starts >= 0, at + 2 * text : at + 2 * text + 2])
+        if not pairs:
+            return self.bounds[:0]
+        slices = np.concatenate(pairs)
+        bounds: Bounds = np.full((len(slices), 4), -1, np.int64)
+        bounds[:, 2:] = slices
         return bounds
 
     def headers(self, number: int) -> list[Header]:
@@ -101,26 +103,35 @@ class HeaderedRecords:
         headers: list[Header] = [*self.constants]
         headers += ((name, b"%d" % count) for name, count in counted)
         if self.others:
-            other, first, stop = self.lines[number, end:].tolist()
+            other, first, stop = self.lines[number, end : end + 3].tolist()
             if other >= 0:
                 headers.append((self.others[other], self.buffer[first:stop].tobytes()))
+            end += 3
+        places = self.lines[number, end:].reshape(-1, 2).tolist()
+        for name, (first, stop) in zip(self.texts, places, strict=True):
+            if first >= 0:
+                headers.append((name, self.buffer[first:stop].tobytes()))
         return headers
 
 
 def queue_headered(client: BareClient, records: HeaderedRecords) -> Refusal | None:
     """Queue all records in order; the first refusal. No later record is queued."""
-    check_bounds(records.buffer, np.concatenate((records.bounds, records.other_bounds)))
+    check_bounds(records.buffer, np.concatenate((records.bounds, records.header_bounds)))
     library = client.library
     topics = np.array([client.topic(name) for name in records.topics], np.int64)
     names = [ctypes.create_string_buffer(name.encode()) for name, _ in records.constants]
     names += [ctypes.create_string_buffer(name.encode()) for name in records.counters]
     values = [ctypes.create_string_buffer(value) for _, value in records.constants]
-    others = [ctypes.create_string_buffer(name.encode()) for name in records.others]
-    arguments = np.zeros((_HEADERS + len(names) + 1, _ARGUMENT_WORDS), np.int64)
+    others, texts = (
+        [ctypes.create_string_buffer(name.encode()) for name in optional]
+        for optional in (records.others, records.texts)
+    )
+    optional_count = len(texts) + 1
+    arguments = np.zeros((_HEADERS + len(names) + optional_count, _ARGUMENT_WORDS), np.int64)
     arguments[:_HEADERS, 0] = (_RKT, _PARTITION, _VALUE, _KEY, _FLAGS)
     arguments[_HEADERS - 1, 1] = _COPY
     arguments[_HEADERS:, 0] = _HEADER
-    arguments[_HEADERS:-1, 1] = [ctypes.addressof(name) for name in names]
+    arguments[_HEADERS:-optional_count, 1] = [ctypes.addressof(name) for name in names]
     for at, (value, (_, octets)) in enumerate(zip(values, records.constants, strict=True)):
         arguments[_HEADERS + at, 2:4] = ctypes.addressof(value), len(octets)
     digits = np.zeros((max(len(records.counters), 1), _DIGITS_MAX), np.uint8)
@@ -142,6 +153,7 @@ def queue_headered(client: BareClient, records: HeaderedRecords) -> Refusal | No
         len(values),
         digits,
         np.array([ctypes.addressof(name) for name in others], np.int64),
+        np.array([ctypes.addressof(name) for name in texts], np.int64),
     )
     return None if index < 0 else Refusal(int(index), int(code))
 
@@ -152,7 +164,7 @@ def compile_loop() -> None:
     nothing = np.zeros((0, NUMBERS), np.int64)
     digits = np.zeros((1, _DIGITS_MAX), np.uint8)
     words = np.array([0], np.int64)
-    _queue(np.zeros(3, np.int64), 0, words, 0, nothing, arguments, 0, digits, words)
+    _queue(np.zeros(3, np.int64), 0, words, 0, nothing, arguments, 0, digits, words, words[:0])
 
 
 Build: TypeAlias = Callable[[BaseContext, ir.IRBuilder, object, Sequence[ir.Value]], ir.Value]
@@ -194,15 +206,17 @@ def _queue(
     constant_count: int,
     digits: NDArray[np.uint8],
     others: Words,
+    texts: Words,
 ) -> tuple[int, int]:
     """The number and error code of the first record that is refused; -1 if none is.
 
-    The last argument is for a header of ``others``; records without one have an argument less.
+    The last arguments are for a header of ``others`` and for those of ``texts``; records without one have fewer.
     """
     produce, code_of, destroy = functions[0], functions[1], functions[2]
-    address, last = arguments.ctypes.data, len(arguments) - 1
+    address, last = arguments.ctypes.data, len(arguments) - 1 - len(texts)
     counters = _HEADERS + constant_count
     other = NUMBERS + last - counters  # of a line
+    first_text = other + (3 if len(others) > 0 else 0)
     for index in range(len(lines)):
         arguments[0, 1] = topics[lines[index, TOPIC]]
         arguments[1, 1] = lines[index, PARTITION]
@@ -224,6 +238,16 @@ def _queue(
             arguments[last, 2] = buffer + lines[index, other + 1]
             arguments[last, 3] = lines[index, other + 2] - lines[index, other + 1]
             count += 1
+        for text in range(len(texts)):
+            start, end = (
+                lines[index, first_text + 2 * text],
+                lines[index, first_text + 2 * text + 1],
+            )
+            if start >= 0:
+                arguments[count, 1] = texts[text]
+                arguments[count, 2] = buffer + start
+                arguments[count, 3] = end - start
+                count += 1
         error = call(produce, handle, address, count)
         if error != 0:
             code = call(code_of, error, 0, 0) & 0xFFFFFFFF

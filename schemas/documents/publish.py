@@ -36,7 +36,7 @@ from schemas.documents.registry import EXAMPLE as REGISTRY_EXAMPLE
 from schemas.documents.topic_names import may_be_equal
 from schemas.documents.view import COLUMNS_MAX, RULES_MAX, column, take_view
 from schemas.table.table_filter import TableFilter
-from schemas.view.format_options import OPTIONS, FormatName, FormatOptions, Types, ZeroDates
+from schemas.view.format_options import LATER, OPTIONS, FormatName, FormatOptions, Types, ZeroDates
 from schemas.view.view import View, filled, places_of, plain_view, view_of_filter
 
 Plain = dict[str, object]
@@ -154,10 +154,12 @@ def plain_publish_view(view: View) -> Plain:
 
 
 def plain_records(options: FormatOptions) -> Plain:
-    """The format of the records as plain values. All its options are written, except an empty topic."""
+    """The format of the records as plain values. All its options are written, except an empty topic and ``LATER``."""
     plain: Plain = {"format": options.name.value}
+    defaults = FormatOptions.of(options.name)
     for option, value in _options(options):
-        if value != "" and option in OPTIONS[options.name]:
+        is_left_out = value == "" or (option in LATER and value == getattr(defaults, option))
+        if not is_left_out and option in OPTIONS[options.name]:
             plain[option] = _plain(value)
     return plain
 

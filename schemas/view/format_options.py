@@ -130,7 +130,10 @@ class BootstrapType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FormatOptions:
-    """A format with its options. ``transaction_topic``: "" for no transaction metadata."""
+    """A format with its options. ``transaction_topic``: "" for no transaction metadata.
+
+    ``cloudevents``: whether records have the attributes of CloudEvents as headers.
+    """
 
     name: FormatName
     schemas: bool = False
@@ -155,6 +158,7 @@ class FormatOptions:
     output_primary_keys: bool = False
     output_primary_key_columns: bool = False
     output_nulls: bool = True
+    cloudevents: bool = False
 
     @property
     def fits_schemas(self) -> bool:
@@ -176,7 +180,10 @@ class FormatOptions:
         return cls(name)
 
 
-_VALUES = frozenset({"undecodable", "zero_dates"})
+# Options that came later: a document without them is the same definition as before, so defaults are not written.
+LATER = frozenset({"cloudevents"})
+
+_VALUES = LATER | {"undecodable", "zero_dates"}
 _DEBEZIUM = _VALUES | {
     "schemas",
     "tombstones",

@@ -63,6 +63,8 @@ FIXED = {
     "consumer/kernel/avro_records.py work": "records",
     "consumer/format/avro_format.py places": OWN,
     "consumer/format/avro_format.py settings": OWN,
+    "consumer/format/cloud_events.py types": OWN,
+    "consumer/format/cloud_events.py _NO_CHANGES": EMPTY,
     "consumer/format/transactions.py state": OWN,
     "consumer/format/transactions.py return": EMPTY,
     "consumer/kernel/digits.py return": "records",

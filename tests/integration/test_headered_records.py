@@ -21,6 +21,7 @@ Line = tuple[object, ...]
 COUNT = 9_000  # more than a chunk
 PARTITIONS = 3
 OTHERS = ("old", "new")
+TEXTS = ("id", "time")
 
 
 @pytest.fixture
@@ -34,10 +35,10 @@ def topics(kafka: KafkaServer) -> tuple[str, str]:
 
 
 def _records(topics: tuple[str, str]) -> HeaderedRecords:
-    """Keys, empty keys and none; values, empty values and none; counters of one to nineteen digits; other headers."""
+    """Keys, empty keys and none; values, empty and none; counters of one to nineteen digits; other headers; texts."""
     number = np.arange(COUNT)
     octets = np.frombuffer(b"".join(b"%06d" % each for each in number), np.uint8)
-    lines = np.zeros((COUNT, 11), np.int64)
+    lines = np.zeros((COUNT, 15), np.int64)
     lines[:, 0], lines[:, 1] = number % 2, number % PARTITIONS
     lines[:, 2], lines[:, 3] = number * 6, number * 6 + number % 4
     lines[number % 5 == 0, 2:4] = -1
@@ -46,8 +47,12 @@ def _records(topics: tuple[str, str]) -> HeaderedRecords:
     lines[:, 6], lines[:, 7] = number, 2**63 - 1 - number
     lines[:, 8] = number % 3 - 1
     lines[:, 9], lines[:, 10] = number * 6, number * 6 + number % 6
+    lines[:, 11], lines[:, 12] = number * 6, number * 6 + number % 3
+    lines[:, 13], lines[:, 14] = number * 6 + 1, number * 6 + 5
+    lines[number % 4 == 0, 11:13] = -1
+    lines[number % 3 == 0, 13:15] = -1
     constants = (("task", b"shop"), ("none", b""))
-    return HeaderedRecords(topics, octets, lines, constants, ("n", "seq"), OTHERS)
+    return HeaderedRecords(topics, octets, lines, constants, ("n", "seq"), OTHERS, TEXTS)
 
 
 def _expected(records: HeaderedRecords) -> set[Line]:
@@ -64,9 +69,11 @@ def _expected(records: HeaderedRecords) -> set[Line]:
                 ("n", b"%d" % n),
                 ("seq", b"%d" % seq),
                 *([(OTHERS[other], octets[first:end])] if other >= 0 else []),
+                *([(TEXTS[0], octets[texts[0] : texts[1]])] if texts[0] >= 0 else []),
+                *([(TEXTS[1], octets[texts[2] : texts[3]])] if texts[2] >= 0 else []),
             ),
         )
-        for topic, partition, key, key_end, value, value_end, n, seq, other, first, end in (
+        for topic, partition, key, key_end, value, value_end, n, seq, other, first, end, *texts in (
             records.lines.tolist()
         )
     }

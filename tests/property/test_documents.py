@@ -183,7 +183,12 @@ FORMATS = st.one_of(
         time=st.sampled_from(TimeMode),
         zero_dates=st.sampled_from(ZeroDates),
     ).filter(lambda options: options.fits_schemas),
-    st.builds(FormatOptions, st.just(FormatName.JSON), tombstones=st.booleans()),
+    st.builds(
+        FormatOptions,
+        st.just(FormatName.JSON),
+        tombstones=st.booleans(),
+        cloudevents=st.booleans(),
+    ),
     st.builds(
         FormatOptions,
         st.just(FormatName.AVRO),
