@@ -90,7 +90,7 @@ def judge_view(subject: Subject, outputs: Outputs) -> Iterator[Requirement]:
 
 def _check_topics(subject: Subject, task: PublishTask, outputs: Outputs) -> Iterator[Requirement]:
     """The output topics that exist, and whether the broker would create the others."""
-    names = [task.progress_topic, *filter(None, [task.format.transaction_topic]), *outputs.topics]
+    names = [task.progress_topic, *task.other_topics.values(), *outputs.topics]
     topics = Topics(task.source.brokers, errors=WRITING)
     shapes = topics.shapes(names)
     places = places_of({name: shapes[name] for name in outputs.topics if name in shapes})

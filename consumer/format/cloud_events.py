@@ -11,6 +11,7 @@ content-type    of the value; a tombstone is an event without data, as the bindi
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import numpy as np
 
@@ -33,7 +34,7 @@ TYPES: Mapping[int, str] = {
     kernel.SNAPSHOT: "snapshot",
     kernel.TOMBSTONE: "tombstone",
 }
-TRANSACTION = "transaction"
+TRANSACTION, HEARTBEAT = "transaction", "heartbeat"
 _NO_CHANGES: Ints = np.empty((0, LINE_WIDTH), np.int64)
 
 
@@ -54,6 +55,15 @@ def constant_headers(name: FormatName) -> tuple[tuple[str, bytes], ...]:
 def event_source(set_topic: str, topic: str) -> str:
     """A URI reference; names of topics have only characters that it may have."""
     return f"/millrace/{set_topic}/{topic}"
+
+
+def single_texts(
+    source: str, identity: tuple[int, int], type_: str, time_ms: int
+) -> tuple[str | None, ...]:
+    """The values of ``TEXTS`` for a record that is no row. ``identity``: its seq and part."""
+    time = datetime.fromtimestamp(time_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    seq, part = identity
+    return (f"{seq}.{part}", PREFIX + type_, f"{time}.{time_ms % 1000:03}Z", source, None)
 
 
 def attributes(

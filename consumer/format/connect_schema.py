@@ -91,6 +91,20 @@ def _transaction() -> Schema:
     return struct(fields, "event.block", 1)
 
 
+def heartbeat_key() -> Schema:
+    """The schema of a heartbeat."""
+    name = "io.debezium.connector.common.ServerNameKey"
+    return ordered(
+        struct([_field("string", "serverName", optional=False)], name, 1), optional=False
+    )
+
+
+def heartbeat_value() -> Schema:
+    """The schema of a heartbeat."""
+    name = "io.debezium.connector.common.Heartbeat"
+    return ordered(struct([_field("int64", "ts_ms", optional=False)], name, 1), optional=False)
+
+
 def transaction_key() -> Schema:
     """The schema of a record in the transaction topic."""
     name = "io.debezium.connector.common.TransactionMetadataKey"

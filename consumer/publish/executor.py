@@ -12,6 +12,7 @@ from functools import partial
 
 from consumer.format.avro_format import Register
 from consumer.format.formats import without_registry
+from consumer.publish.heartbeats import Heartbeats
 from consumer.publish.order import PublishOrder
 from consumer.publish.plans import PublishPlans
 from consumer.publish.slot import Slot, SlotOrder
@@ -23,6 +24,7 @@ from consumer.records.stream import TopicStream
 from consumer.target.progress import Mark
 from consumer.turn.executor import GC_OBJECTS, look_up_at
 from consumer.turn.order import Answer, guarded
+from drivers.kafka.partitions import Place
 from drivers.kafka.reader import TopicReader
 from millrace.errors import MillraceError, Retryable
 from millrace.process.memory import keep_freed_memory
@@ -121,7 +123,18 @@ def _turn(order: PublishOrder, resident: _Resident, writer: SlotWriter) -> Publi
         position.snapshot,
         schemas,
         position.transaction,
+        Heartbeats(_last_heartbeats(order, resident.slot)),
     )
+
+
+def _last_heartbeats(order: PublishOrder, slot: Slot) -> dict[Place, tuple[int, int]]:
+    """The seq and part of the last one in each partition of the slot."""
+    topics = {task.heartbeat_topic for task in order.definitions.tasks} - {""}
+    return {
+        place: (tail.seq, tail.part)
+        for place, tail in slot.mark.tails.items()
+        if place[0] in topics
+    }
 
 
 def _register_at(registry: Registry) -> Register:

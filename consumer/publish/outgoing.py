@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -54,6 +55,37 @@ class Outgoing:
     lines: Ints
     headers: tuple[tuple[str, bytes], ...] = ()
     texts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One record, which no kernel writes."""
+
+    topic: str
+    partition: int
+    key: bytes
+    value: bytes
+    seq: int
+    part: int
+
+
+def outgoing_of(
+    message: Message,
+    headers: tuple[tuple[str, bytes], ...] = (),
+    texts: Mapping[str, str | None] = MappingProxyType({}),
+) -> Outgoing:
+    """One record with these headers; ``texts`` are headers that others may have, None for none."""
+    octets = bytearray()
+    places: list[int] = []
+    values = (None if text is None else text.encode() for text in texts.values())
+    for part in (message.key, message.value, *values):
+        start = len(octets)
+        octets += part or b""
+        places += (-1, -1) if part is None else (start, len(octets))
+    line = [0, message.partition, *places[:4], message.seq, message.part, -1, -1, -1, *places[4:]]
+    payload = np.frombuffer(bytes(octets), np.uint8)
+    lines = np.array([line], np.int64)
+    return Outgoing((message.topic,), payload, lines, headers, tuple(texts))
 
 
 def partition_by_table(table: str, count: int) -> int:

@@ -12,6 +12,7 @@ import numpy as np
 
 from consumer.format.avro_format import Register
 from consumer.format.formats import make_format, without_registry
+from consumer.format.heartbeats import HeartbeatFormat, make_heartbeat_format
 from consumer.format.table_format import FormatNames, TableFormat
 from consumer.format.transactions import TransactionFormat, make_transaction_format
 from consumer.kernel.compiled import Ints
@@ -62,6 +63,7 @@ class PublishPlans:
         self._admitted: dict[tuple[str, str], bool] = {}  # by name: asked for each window
         self._keys = MaskKeys()
         self._transactions: TransactionFormat | None = None
+        self._heartbeats: HeartbeatFormat | None = None
 
     @property
     def admits_all(self) -> bool:
@@ -77,6 +79,16 @@ class PublishPlans:
             self._transactions = make_transaction_format(self.task.format, topic, self._register)
         return self._transactions
 
+    @property
+    def heartbeats(self) -> HeartbeatFormat:
+        """The format of the heartbeats, if the task has some."""
+        if self._heartbeats is None:
+            task = self.task
+            self._heartbeats = make_heartbeat_format(
+                task.format, task.heartbeat_topic, self._register
+            )
+        return self._heartbeats
+
     def learned(self, texts: Mapping[int, str]) -> "PublishPlans":
         """These plans with more row schemas, by ID; the same object if all are known."""
         schemas = self.schemas
@@ -86,6 +98,7 @@ class PublishPlans:
             return self
         plans = self._like(self.task, schemas)
         plans._tables, plans._keys, plans._admitted = self._tables, self._keys, self._admitted
+        plans._transactions, plans._heartbeats = self._transactions, self._heartbeats
         return plans
 
     def of(self, task: PublishTask) -> "PublishPlans":

@@ -118,7 +118,12 @@ def _with_suffix(task: PublishTask, suffix: str) -> PublishTask:
     return replace(
         task,
         topics=topics,
-        format=replace(task.format, transaction_topic=of_transactions and of_transactions + suffix),
+        format=replace(
+            task.format,
+            transaction_topic=of_transactions and of_transactions + suffix,
+            heartbeat_ms=0,  # when they were written is in no record
+            heartbeat_topic="",
+        ),
     )
 
 

@@ -21,6 +21,7 @@ from consumer.format.transactions import NONE_COUNTED, CountedTransaction
 from consumer.kernel import walk
 from consumer.kernel.compiled import Bytes
 from consumer.publish.conversion import convert
+from consumer.publish.heartbeats import Heartbeats
 from consumer.publish.mark import Position
 from consumer.publish.order import PublishOrder
 from consumer.publish.outgoing import Outgoing
@@ -82,6 +83,7 @@ class PublishTurn:
     snapshot: str
     schemas: dict[int, int]
     transaction: CountedTransaction = NONE_COUNTED
+    heartbeats: Heartbeats = field(default_factory=Heartbeats)
     _owned: dict[tuple[str, int], Bytes] = field(default_factory=dict, init=False)
     _records: int = field(default=0, init=False)
     _bytes: int = field(default=0, init=False)
@@ -116,7 +118,19 @@ class PublishTurn:
     def _is_full(self) -> bool:
         return self._records >= TRANSACTION.rows or self._bytes >= TRANSACTION.bytes
 
+    def _beat(self) -> None:
+        """Write a heartbeat if the document of the next record has them, one is due, and there is something to say."""
+        task = self.order.definitions.at(self.mark.seq + 1)
+        is_known = self.mark.commit_ms > 0 and not self.mark.is_unproven
+        if not task.heartbeat_topic or not is_known:
+            return
+        if self.heartbeats.is_due(task.format.heartbeat_ms):
+            self.plans = self.plans.of(task)
+            output, slots = self.tools.output, self.order.task.slots
+            output.write(self.heartbeats.next(self.plans, self.mark, slots=slots, owns=output.owns))
+
     def _commit(self) -> None:
+        self._beat()
         schemas = self.plans.in_order(self.schemas)
         position = Position.of(
             self.mark, schemas, snapshot=self.snapshot, transaction=self.transaction

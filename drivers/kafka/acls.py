@@ -84,8 +84,7 @@ def publish_acls(task: PublishTask) -> tuple[Acl, ...]:
     prefix = task.topics.prefix(task.name)
     is_one = prefix == task.topics.pattern_of(task.name)
     topics = [(prefix or "*", bool(prefix) and not is_one), (task.progress_topic, False)]
-    if task.format.transaction_topic:
-        topics.append((task.format.transaction_topic, False))
+    topics += ((name, False) for name in task.other_topics.values())
     return (
         *subscriber_acls(task.source.topic),
         *(

@@ -5,6 +5,7 @@ Users write a document as YAML (``schemas.documents.text``). ZooKeeper stores it
 with the reader in a field's annotation. A document holds references to secrets, never a secret.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Annotated, ClassVar
@@ -19,7 +20,7 @@ from schemas.documents.start import Start
 from schemas.documents.tls import Tls
 from schemas.record.names import escape_name
 from schemas.table.table_filter import TableFilter, stars
-from schemas.view.format_options import FormatName, FormatOptions
+from schemas.view.format_options import HEARTBEAT_PREFIX, FormatName, FormatOptions
 from schemas.view.view import ALL_TABLES, View, filled
 
 REPLICAS_MAX = 32767  # Kafka's own limit
@@ -502,6 +503,22 @@ class PublishTask:
     def progress_topic(self) -> str:
         """The internal topic with its progress."""
         return progress_topic_of(self.name)
+
+    @property
+    def heartbeat_topic(self) -> str:
+        """The topic of its heartbeats; "" if it writes none."""
+        if not self.format.heartbeat_ms:
+            return ""
+        return self.format.heartbeat_topic or f"{HEARTBEAT_PREFIX}.{self.name}"
+
+    @property
+    def other_topics(self) -> Mapping[str, str]:
+        """Its output topics that are of no table, by the option in ``records`` that names them."""
+        names = {
+            "transaction_topic": self.format.transaction_topic,
+            "heartbeat_topic": self.heartbeat_topic,
+        }
+        return {option: name for option, name in names.items() if name}
 
 
 Reader = ApplyTask | PublishTask  # reads a set topic, on an apply worker

@@ -36,7 +36,15 @@ from schemas.documents.registry import EXAMPLE as REGISTRY_EXAMPLE
 from schemas.documents.topic_names import may_be_equal
 from schemas.documents.view import COLUMNS_MAX, RULES_MAX, column, take_view
 from schemas.table.table_filter import TableFilter
-from schemas.view.format_options import LATER, OPTIONS, FormatName, FormatOptions, Types, ZeroDates
+from schemas.view.format_options import (
+    HEARTBEAT_MS_MAX,
+    LATER,
+    OPTIONS,
+    FormatName,
+    FormatOptions,
+    Types,
+    ZeroDates,
+)
 from schemas.view.view import View, filled, places_of, plain_view, view_of_filter
 
 Plain = dict[str, object]
@@ -93,6 +101,8 @@ def take_records(fields: Fields) -> FormatOptions:
         values[option] = value
     options = FormatOptions(name, **values)  # type: ignore[arg-type]  # each has the type of its default
     _refuse_types(part, options)
+    if options.heartbeat_topic and not options.heartbeat_ms:
+        part.refuse("heartbeat_topic", shown(options.heartbeat_topic), "heartbeat_ms with it")
     part.finish()
     return options
 
@@ -123,8 +133,12 @@ def refuse_own_topics(fields: Fields, task: PublishTask) -> None:
     others = {
         "the set topic": task.source.topic,
         "the topic of the task's progress": task.progress_topic,
-        "records.transaction_topic": task.format.transaction_topic,
+        **{f"records.{option}": name for option, name in task.other_topics.items()},
     }
+    names = [name for name in others.values() if name]
+    for option, name in task.other_topics.items():
+        if names.count(name) > 1:
+            fields.refuse("records", shown({option: name}), "a separate topic for each use")
     for meaning, other in others.items():
         if other and may_be_equal(pattern, other):
             wanted = f"a pattern that never gives {other}, {meaning}; such as {OUTPUT_PATTERN}"
@@ -183,6 +197,8 @@ def _reader(default: object) -> Callable[[object], object]:
     """The reader of an option, by the type of its default."""
     if isinstance(default, bool):
         return readers.flag
+    if isinstance(default, int):
+        return readers.integer(0, HEARTBEAT_MS_MAX)
     return readers.choice(type(default)) if isinstance(default, StrEnum) else readers.topic
 
 

@@ -19,7 +19,7 @@ def written_topics(task: TaskDocument) -> tuple[str, ...]:
     if not isinstance(task, PublishTask):
         return ()
     pattern = task.topics.pattern_of(task.name)
-    own = [pattern, task.progress_topic, task.format.transaction_topic]
+    own = [pattern, task.progress_topic, *task.other_topics.values()]
     if task.on_change is OnChange.NEW_TOPICS:
         own.append(f"{pattern}.{{version}}")  # such as .v2
     return tuple(name for name in own if name)

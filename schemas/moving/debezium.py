@@ -24,7 +24,7 @@ from schemas.moving.draft import (
     tables_of,
 )
 from schemas.moving.patterns import Inexpressible, patterns_of
-from schemas.view.format_options import FormatName
+from schemas.view.format_options import HEARTBEAT_MS_MAX, HEARTBEAT_PREFIX, FormatName
 
 _TLS = MappingProxyType(
     {
@@ -55,8 +55,8 @@ _ANSWERS: Mapping[str, str] = MappingProxyType(
         "skipped.operations": "nothing: a publish task has every change of its tables",
         "include.schema.changes": "nothing in this version: no topic has the DDL statements in Debezium's form",
         "include.query": "nothing: records have no statement",
-        "heartbeat.": "`heartbeat` of the set: {database: ops, interval_s: 10} writes a row on the primary",
-        "topic.heartbeat.prefix": "nothing: no topic has heartbeats",
+        "heartbeat.action.query": "`heartbeat` of the set: {database: ops, interval_s: 10} writes a row on the primary",
+        "heartbeat.": "`heartbeat_ms` in `records`",
         "snapshot.": "nothing: rows are read in chunks between the changes, without a lock",
         "signal.": "`millrace task snapshot TASK --tables …` reads tables again",
         "incremental.snapshot.": "nothing: every snapshot is in chunks; `snapshot_limits` of the capture task",
@@ -336,9 +336,10 @@ def _records(settings: Settings, prefix: str) -> Plain:
         name, avro = "debezium-json", False
     if converter.lower() not in ("json", "jsonconverter", "avro", "avroconverter"):
         settings.leave("value.converter", converter, "`records` of the publish task")
+    heartbeats = _heartbeats(settings, prefix)
     if _unwraps(settings):
         settings.take("tombstones.on.delete")
-        return {"format": "json"}
+        return {"format": "json", **heartbeats}
     transactions = settings.take("provide.transaction.metadata", default="false") == "true"
     topic = settings.take("topic.transaction", default="transaction")
     options: Plain = {
@@ -352,7 +353,17 @@ def _records(settings: Settings, prefix: str) -> Plain:
     }
     defaults: Plain = {"schemas": False, "tombstones": True}
     chosen = {k: v for k, v in options.items() if v not in ("", None) and defaults.get(k) != v}
-    return {"format": name, **chosen}
+    return {"format": name, **chosen, **heartbeats}
+
+
+def _heartbeats(settings: Settings, prefix: str) -> Plain:
+    interval = settings.take("heartbeat.interval.ms", default="0")
+    topic = settings.take("topic.heartbeat.prefix", default=HEARTBEAT_PREFIX)
+    if not interval.isdigit() or not 0 < int(interval) <= HEARTBEAT_MS_MAX:
+        if interval != "0":
+            settings.leave("heartbeat.interval.ms", interval, "`heartbeat_ms` in `records`")
+        return {}
+    return {"heartbeat_ms": int(interval), "heartbeat_topic": f"{topic}.{_literal(prefix)}"}
 
 
 def _unwraps(settings: Settings) -> bool:

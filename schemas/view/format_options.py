@@ -14,6 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+HEARTBEAT_PREFIX = "__debezium-heartbeat"  # Debezium's default of ``topic.heartbeat.prefix``
+HEARTBEAT_MS_MAX = 86_400_000
+
 
 class FormatName(StrEnum):
     """The formats."""
@@ -132,7 +135,8 @@ class BootstrapType(StrEnum):
 class FormatOptions:
     """A format with its options. ``transaction_topic``: "" for no transaction metadata.
 
-    ``cloudevents``: whether records have the attributes of CloudEvents as headers.
+    ``cloudevents``: whether records have the attributes of CloudEvents as headers. ``heartbeat_ms``: 0 for no
+    heartbeats; ``heartbeat_topic``: "" for the name that Debezium would choose.
     """
 
     name: FormatName
@@ -159,6 +163,8 @@ class FormatOptions:
     output_primary_key_columns: bool = False
     output_nulls: bool = True
     cloudevents: bool = False
+    heartbeat_ms: int = 0
+    heartbeat_topic: str = ""
 
     @property
     def fits_schemas(self) -> bool:
@@ -181,7 +187,7 @@ class FormatOptions:
 
 
 # Options that came later: a document without them is the same definition as before, so defaults are not written.
-LATER = frozenset({"cloudevents"})
+LATER = frozenset({"cloudevents", "heartbeat_ms", "heartbeat_topic"})
 
 _VALUES = LATER | {"undecodable", "zero_dates"}
 _DEBEZIUM = _VALUES | {

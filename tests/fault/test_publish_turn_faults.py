@@ -18,7 +18,7 @@ from schemas.documents import OutputTopics, PublishTask, TopicCompression
 from schemas.gtid import Flavour
 from schemas.view.format_options import FormatName, FormatOptions
 from tests.kit.apply.tables import integer, table, text
-from tests.kit.apply.topic import RecordStream, TopicWriter
+from tests.kit.apply.topic import COMMIT_MS, RecordStream, TopicWriter
 from tests.kit.publish import local
 from tests.kit.publish.local import LocalPublisher, publish_task, published
 from tests.kit.publish.rig import PATIENT
@@ -55,18 +55,21 @@ def _patient(task: PublishTask, *, epoch: int) -> TaskOrder:
 def test_failed_commit_ends_the_turn_and_what_follows(
     writer: TopicWriter, monkeypatch: pytest.MonkeyPatch, point: str, committed: int
 ) -> None:
-    """The second Kafka transaction of rows fails. The next run writes what follows, each row once."""
+    """The second Kafka transaction of rows fails. The next run writes what follows, each row once, and heartbeats."""
     monkeypatch.setattr(turns, "PIECE", Size(AT_ONCE, 1 << 20))
     monkeypatch.setattr(turns, "TRANSACTION", Size(AT_ONCE, 1 << 20))
     topics = OutputTopics(pattern="{task}-{table}", partitions=3, compression=TopicCompression.NONE)
-    task = publish_task(writer, topics=topics, format=FormatOptions.of(FormatName.JSON))
+    format_ = replace(FormatOptions.of(FormatName.JSON), heartbeat_ms=1)
+    task = publish_task(writer, topics=topics, format=format_)
     monkeypatch.setattr(local, "task_order", _patient)
     publisher, passed, positions = LocalPublisher(), list[str](), list[Position]()
     commit_slot = Slot.commit
 
     def fail(name: str) -> None:
         passed.append(name)
-        if name == point and passed.count(point) == 3:  # once for the mark of new topics
+        if (
+            name == point and passed.count(point) == 5
+        ):  # twice for marks of new topics, once for a heartbeat
             raise Retryable("MR-9002", name)
 
     def ids() -> list[int]:
@@ -80,8 +83,11 @@ def test_failed_commit_ends_the_turn_and_what_follows(
     with faults.watched(fail), pytest.raises(Retryable) as raised:
         publisher.run(task)
     assert raised.value.code == "MR-9002"
-    assert passed.count(slots.AFTER_BEGIN) == 2
+    assert passed.count(slots.AFTER_BEGIN) == 3
     wanted = list(range(positions[committed - 1].seq))  # a source transaction has one row
     eventually(lambda: ids() == wanted, what="what was committed is visible")
     publisher.run(task)
     assert ids() == list(range(ROWS))
+    beats = published(task, [task.heartbeat_topic])
+    assert beats[-1].seq == ROWS
+    assert {beat.value["ts_ms"] - beat.seq for beat in beats} == {COMMIT_MS}

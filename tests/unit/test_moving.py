@@ -129,6 +129,7 @@ def test_options_of_a_connector_become_fields() -> None:
         decimal_handling_mode="string",
         tombstones_on_delete="false",
         provide_transaction_metadata="true",
+        heartbeat_interval_ms="5000",
         value_converter="org.apache.kafka.connect.json.JsonConverter",
         value_converter_schemas_enable="false",
         topic_creation_default_partitions="6",
@@ -145,6 +146,8 @@ def test_options_of_a_connector_become_fields() -> None:
         "format": "debezium-json",
         "tombstones": False,
         "transaction_topic": "shop.eu.transaction",
+        "heartbeat_ms": 5000,
+        "heartbeat_topic": "__debezium-heartbeat.shop.eu",
         "decimal": "string",
     }
     assert documents["set"]["tls"] == "verify-identity"
