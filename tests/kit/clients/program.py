@@ -143,6 +143,23 @@ def python_program(name: str, folder: str, format_name: FormatName) -> ExamplePr
     )
 
 
+def spark_program(name: str, folder: str, format_name: FormatName) -> ExampleProgram:
+    """``program.py`` of an example on the PySpark of the tests, with the connector that an apply driver uses."""
+    jars = home() / "jars" / "spark" / "*"
+    options = f"--master local[2] --conf spark.ui.enabled=false --driver-class-path {jars}"
+    return ExampleProgram(
+        name,
+        f"{folder}/requirements.txt",
+        format_name,
+        needs=(),
+        build=((sys.executable, "-m", "deploy.servers.fetch", "spark"),),
+        command=(
+            *("env", "SPARK_LOCAL_IP=127.0.0.1", f"PYSPARK_SUBMIT_ARGS={options} pyspark-shell"),
+            *(sys.executable, "program.py"),
+        ),
+    )
+
+
 def clients_home() -> Path:
     """The folder of all built clients."""
     return home() / "clients"
