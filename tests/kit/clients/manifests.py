@@ -27,7 +27,7 @@ def versions_of(manifest: Path) -> Mapping[str, str]:
         case "Cargo.toml":
             dependencies = tomllib.loads(text)["dependencies"]
             versions = {
-                name: str(value["version"] if isinstance(value, dict) else value).lstrip("=")
+                name: _exact(str(value["version"] if isinstance(value, dict) else value))
                 for name, value in dependencies.items()
             }
         case "pom.xml":
@@ -45,6 +45,11 @@ def _pinned(line: str) -> tuple[str, str]:
     if match is None:
         raise ValueError(f"no exact version: {line}")
     return match[1], match[2]
+
+
+def _exact(version: str) -> str:
+    """Cargo takes a version without "=" for a range."""
+    return version.removeprefix("=") if version.startswith("=") else f"a range: {version}"
 
 
 def _of_maven(text: str) -> Mapping[str, str]:
