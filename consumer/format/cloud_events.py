@@ -34,7 +34,7 @@ TYPES: Mapping[int, str] = {
     kernel.SNAPSHOT: "snapshot",
     kernel.TOMBSTONE: "tombstone",
 }
-TRANSACTION, HEARTBEAT = "transaction", "heartbeat"
+TRANSACTION, HEARTBEAT, SCHEMA_CHANGE = "transaction", "heartbeat", "schema-change"
 _NO_CHANGES: Ints = np.empty((0, LINE_WIDTH), np.int64)
 
 

@@ -91,6 +91,61 @@ def _transaction() -> Schema:
     return struct(fields, "event.block", 1)
 
 
+def schema_change_key(connector: str) -> Schema:
+    """The schema of a record in the topic of schema changes."""
+    name = f"io.debezium.connector.{connector}.SchemaChangeKey"
+    return ordered(
+        struct([_field("string", "databaseName", optional=False)], name, 1), optional=False
+    )
+
+
+def schema_change_value(connector: str) -> Schema:
+    """The schema of a record in the topic of schema changes."""
+    change: list[Json] = [
+        _field("string", "type", optional=False),
+        _field("string", "id", optional=False),
+        ordered(_table(), optional=True, field="table"),
+    ]
+    item: Json = ordered(struct(change, "io.debezium.connector.schema.Change", 1), optional=False)
+    fields: list[Json] = [
+        ordered(_source(connector), optional=False, field="source"),
+        _field("int64", "ts_ms", optional=False),
+        *(_field("string", name, optional=True) for name in ("databaseName", "schemaName", "ddl")),
+        ordered({"type": "array", "items": item}, optional=False, field="tableChanges"),
+    ]
+    name = f"io.debezium.connector.{connector}.SchemaChangeValue"
+    return ordered(struct(fields, name, 1), optional=False)
+
+
+def _table() -> Schema:
+    text: Json = ordered({"type": "string"}, optional=False)
+    column: list[Json] = [
+        _field("string", "name", optional=False),
+        _field("int32", "jdbcType", optional=False),
+        _field("int32", "nativeType", optional=True),
+        _field("string", "typeName", optional=False),
+        *(_field("string", name, optional=True) for name in ("typeExpression", "charsetName")),
+        *(_field("int32", name, optional=True) for name in ("length", "scale")),
+        _field("int32", "position", optional=False),
+        *(
+            _field("boolean", name, optional=True)
+            for name in ("optional", "autoIncremented", "generated")
+        ),
+        *(_field("string", name, optional=True) for name in ("comment", "defaultValueExpression")),
+        ordered({"type": "array", "items": text}, optional=True, field="enumValues"),
+    ]
+    columns: Json = ordered(
+        struct(column, "io.debezium.connector.schema.Column", 1), optional=False
+    )
+    fields: list[Json] = [
+        _field("string", "defaultCharsetName", optional=True),
+        ordered({"type": "array", "items": text}, optional=True, field="primaryKeyColumnNames"),
+        ordered({"type": "array", "items": columns}, optional=False, field="columns"),
+        _field("string", "comment", optional=True),
+    ]
+    return struct(fields, "io.debezium.connector.schema.Table", 1)
+
+
 def heartbeat_key() -> Schema:
     """The schema of a heartbeat."""
     name = "io.debezium.connector.common.ServerNameKey"

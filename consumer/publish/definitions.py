@@ -71,6 +71,10 @@ class Definitions:
         """The document that describes the record of this seq."""
         return self.tasks[self._place(seq)]
 
+    def begin_of(self, seq: int) -> int:
+        """The first seq of the document that describes the record of this seq."""
+        return self.begins[self._place(seq)]
+
     def next_begin(self, seq: int) -> int | None:
         """The first seq of the next document; None if that of ``seq`` is the last."""
         place = self._place(seq) + 1

@@ -15,6 +15,7 @@ from consumer.format.formats import without_registry
 from consumer.publish.heartbeats import Heartbeats
 from consumer.publish.order import PublishOrder
 from consumer.publish.plans import PublishPlans
+from consumer.publish.schema_changes import SchemaChanges
 from consumer.publish.slot import Slot, SlotOrder
 from consumer.publish.turn import PublishTurn, Tools, schema_texts
 from consumer.publish.writer import SlotWriter
@@ -124,6 +125,7 @@ def _turn(order: PublishOrder, resident: _Resident, writer: SlotWriter) -> Publi
         schemas,
         position.transaction,
         Heartbeats(_last_heartbeats(order, resident.slot)),
+        SchemaChanges(dict(position.announced)),
     )
 
 

@@ -5,6 +5,7 @@
     weights/<hash>             of a collation: what a definition names by its hash
     definition/<number>        from_seq, document, weights: all that the task has written under, the oldest is 0
     progress                   slots, seq, next_offset, gtid_set, topic_id: to here all records are in the outputs
+    announced                  {id: seq}: the structures that the topic of schema changes has
     schemas                    {id: offset in the set topic}; of two structures of a table, the newer one is later
     partition/<topic>/<n>      topic_id, end, n, seq, part: the end of a partition after its last verified record
 
@@ -16,6 +17,7 @@ import json
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from types import MappingProxyType
 
 from consumer.format.transactions import NONE_COUNTED, CountedTransaction
 from consumer.target.progress import Mark as TargetMark
@@ -23,7 +25,7 @@ from consumer.target.progress import MarkTopic
 from drivers.kafka.partitions import HeaderedRecord, PartitionsReader, Place
 from millrace.errors import Fatal
 
-_FENCE, _PROGRESS, _SCHEMAS = b"fence", b"progress", b"schemas"
+_FENCE, _PROGRESS, _SCHEMAS, _ANNOUNCED = b"fence", b"progress", b"schemas", b"announced"
 _WEIGHTS, _DEFINITION, _PARTITION = b"weights/", b"definition/", b"partition/"
 
 
@@ -34,6 +36,7 @@ class Position:
     ``schemas``: where the set topic has the schemas of earlier records, by ID. ``snapshot``: the ID of the one that the
     task asked for at its start. ``at_ms``: the Unix time at which a slot reached the position. ``open_gtid``: a source
     transaction of which more rows follow, with the events so far of each table, if the task has a transaction topic.
+    ``announced``: see ``schema_changes``.
     """
 
     seq: int
@@ -50,6 +53,7 @@ class Position:
     at_ms: int = 0
     open_gtid: str = ""
     open_events: Mapping[str, int] = field(default_factory=dict)
+    announced: Mapping[int, int] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -59,6 +63,7 @@ class Position:
         *,
         snapshot: str,
         transaction: CountedTransaction = NONE_COUNTED,
+        announced: Mapping[int, int] = MappingProxyType({}),
     ) -> "Position":
         """The position that a slot has reached now."""
         topic = reached.topic
@@ -77,6 +82,7 @@ class Position:
             time.time_ns() // 1_000_000,
             transaction.id,
             dict(transaction.counts),
+            dict(announced),
         )
 
     def reached(self, topic: str) -> TargetMark:
@@ -161,6 +167,10 @@ class Mark:
         if since is None or self.position != since.position or self.slots != since.slots:
             values = asdict(self.position)
             schemas = values.pop("schemas")
+            announced = values.pop("announced")
+            stored_before = since.position.announced if since and since.position else {}
+            if announced != stored_before:
+                records[_ANNOUNCED] = _json(announced)
             known = since.position.schemas if since is not None and since.position else None
             if known is None or list(schemas.items()) != list(known.items()):
                 records[_SCHEMAS] = _json(schemas)
@@ -173,6 +183,7 @@ class Mark:
         mark, tails, weights = cls(), {}, dict[str, str]()
         definitions: dict[int, tuple[int, str, list[str]]] = {}
         schemas: Mapping[int, int] = {}
+        announced: Mapping[int, int] = {}
         for key, value in records:
             try:
                 content = json.loads(value)
@@ -186,6 +197,8 @@ class Mark:
                     definitions[number] = one
                 elif key == _SCHEMAS:
                     schemas = {int(schema_id): int(offset) for schema_id, offset in content.items()}
+                elif key == _ANNOUNCED:
+                    announced = {int(schema_id): int(seq) for schema_id, seq in content.items()}
                 elif key == _PROGRESS:
                     slots = int(content.pop("slots"))
                     mark = replace(mark, slots=slots, position=Position(**content))
@@ -199,7 +212,9 @@ class Mark:
                     "MR-3101", f"a progress topic has an unreadable record with the key {key!r}"
                 ) from error
         if mark.position is not None:
-            mark = replace(mark, position=replace(mark.position, schemas=schemas))
+            mark = replace(
+                mark, position=replace(mark.position, schemas=schemas, announced=announced)
+            )
         return replace(mark, definitions=_definitions(definitions, weights), tails=tails)
 
 

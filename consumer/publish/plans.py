@@ -13,6 +13,7 @@ import numpy as np
 from consumer.format.avro_format import Register
 from consumer.format.formats import make_format, without_registry
 from consumer.format.heartbeats import HeartbeatFormat, make_heartbeat_format
+from consumer.format.schema_changes import SchemaChangeFormat, make_schema_change_format
 from consumer.format.table_format import FormatNames, TableFormat
 from consumer.format.transactions import TransactionFormat, make_transaction_format
 from consumer.kernel.compiled import Ints
@@ -64,6 +65,7 @@ class PublishPlans:
         self._keys = MaskKeys()
         self._transactions: TransactionFormat | None = None
         self._heartbeats: HeartbeatFormat | None = None
+        self._schema_changes: SchemaChangeFormat | None = None
 
     @property
     def admits_all(self) -> bool:
@@ -89,6 +91,16 @@ class PublishPlans:
             )
         return self._heartbeats
 
+    def schema_changes(self, connector: str) -> SchemaChangeFormat:
+        """The format of the topic of schema changes, if the task has one."""
+        if self._schema_changes is None:
+            options, suffix = self.task.format, self.task.topics.suffix
+            topic = options.schema_change_topic.removesuffix(suffix)
+            self._schema_changes = make_schema_change_format(
+                options, topic, connector, self._register
+            )
+        return self._schema_changes
+
     def learned(self, texts: Mapping[int, str]) -> "PublishPlans":
         """These plans with more row schemas, by ID; the same object if all are known."""
         schemas = self.schemas
@@ -99,6 +111,7 @@ class PublishPlans:
         plans = self._like(self.task, schemas)
         plans._tables, plans._keys, plans._admitted = self._tables, self._keys, self._admitted
         plans._transactions, plans._heartbeats = self._transactions, self._heartbeats
+        plans._schema_changes = self._schema_changes
         return plans
 
     def of(self, task: PublishTask) -> "PublishPlans":

@@ -113,14 +113,15 @@ def _renamed(definitions: Definitions, *, first_seq: int, suffix: str) -> Defini
 
 
 def _with_suffix(task: PublishTask, suffix: str) -> PublishTask:
-    topics = replace(task.topics, suffix=suffix)
-    of_transactions = task.format.transaction_topic
+    options = task.format
+    transactions, changes = options.transaction_topic, options.schema_change_topic
     return replace(
         task,
-        topics=topics,
+        topics=replace(task.topics, suffix=suffix),
         format=replace(
-            task.format,
-            transaction_topic=of_transactions and of_transactions + suffix,
+            options,
+            transaction_topic=transactions and transactions + suffix,
+            schema_change_topic=changes and changes + suffix,
             heartbeat_ms=0,  # when they were written is in no record
             heartbeat_topic="",
         ),

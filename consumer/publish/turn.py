@@ -26,6 +26,7 @@ from consumer.publish.mark import Position
 from consumer.publish.order import PublishOrder
 from consumer.publish.outgoing import Outgoing
 from consumer.publish.plans import PublishPlans
+from consumer.publish.schema_changes import SchemaChanges
 from consumer.publish.snapshot_rows import without_rows_of_others
 from consumer.records.numbers import NO_SEQS
 from consumer.records.pieces import Size, Source, Taken
@@ -84,6 +85,7 @@ class PublishTurn:
     schemas: dict[int, int]
     transaction: CountedTransaction = NONE_COUNTED
     heartbeats: Heartbeats = field(default_factory=Heartbeats)
+    schema_changes: SchemaChanges = field(default_factory=SchemaChanges)
     _owned: dict[tuple[str, int], Bytes] = field(default_factory=dict, init=False)
     _records: int = field(default=0, init=False)
     _bytes: int = field(default=0, init=False)
@@ -133,7 +135,11 @@ class PublishTurn:
         self._beat()
         schemas = self.plans.in_order(self.schemas)
         position = Position.of(
-            self.mark, schemas, snapshot=self.snapshot, transaction=self.transaction
+            self.mark,
+            schemas,
+            snapshot=self.snapshot,
+            transaction=self.transaction,
+            announced=self.schema_changes.announced,
         )
         if (
             self._position is None
@@ -180,6 +186,11 @@ class PublishTurn:
 
     def _convert(self, window: Window[PublishPlans]) -> None:
         numbers = without_rows_of_others(window.rows, window.waiting, self.snapshot)
+        if self._has_schema_changes:
+            begin = self.order.definitions.begin_of(self.mark.seq + 1)
+            new = self.schema_changes.of_rows(self.plans, window.rows, numbers, begin=begin)
+            for outgoing in new:
+                self.tools.output.write(outgoing)
         # rows outside the view may end a source transaction
         if len(numbers) or self.transaction.id:
             outgoing, self.transaction = convert(
@@ -187,6 +198,12 @@ class PublishTurn:
             )
             if len(outgoing.lines):
                 self.tools.output.write(outgoing)
+
+    @property
+    def _has_schema_changes(self) -> bool:
+        """Whether this slot writes them."""
+        topic = self.plans.task.format.schema_change_topic
+        return bool(topic) and self.tools.output.owns(topic, 0)
 
     def _owned_of(self, topic: str) -> Bytes:
         """For each partition of a topic, whether it is the slot's."""
@@ -206,6 +223,7 @@ class PublishTurn:
             number = record.value.id
             self.plans = self.plans.learned({number: record.value.schema.text})
             self.schemas[number] = barrier.offset
+            self.schema_changes.announced.pop(number, None)  # the ID is another structure's now
         else:
             assert isinstance(record, DdlRecord)
             check_follows(record.source.seq, seq, barrier.offset)
@@ -218,6 +236,11 @@ class PublishTurn:
                 tables=self.plans.tables,
                 accepted=self.order.accepted,
             )
+            self.plans = self.plans.of(self.order.definitions.at(record.source.seq))
+            if self._has_schema_changes and self.mark.past_start and not self.mark.is_unproven:
+                changed = self.schema_changes.of_statement(self.plans, record)
+                if changed is not None:
+                    self.tools.output.write(changed)
         self.mark = advanced(self.mark, None, seq=seq, next_offset=barrier.offset + 1)
         if isinstance(record, DdlRecord):
             self.mark = replace(self.mark, commit_ms=record.source.place.ts_ms)

@@ -517,6 +517,7 @@ class PublishTask:
         names = {
             "transaction_topic": self.format.transaction_topic,
             "heartbeat_topic": self.heartbeat_topic,
+            "schema_change_topic": self.format.schema_change_topic,
         }
         return {option: name for option, name in names.items() if name}
 

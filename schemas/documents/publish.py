@@ -53,7 +53,11 @@ RULE_WANTED = "{table: shop.order*, columns: [customer]}"
 RECORDS_EXAMPLE = "{format: debezium-json, tombstones: false}"
 _PLACES = ("task", "database", "table")
 _BY_KEY: PartitionBy | tuple[PartitionRule, ...] = PartitionBy.KEY
-_ENVELOPE_ONLY = ("schemas", "transaction_topic")  # fields that only Debezium's JSON has
+_ENVELOPE_ONLY = (
+    "schemas",
+    "transaction_topic",
+    "schema_change_topic",
+)  # fields that only Debezium's JSON has
 
 
 def take_publish_view(fields: Fields) -> View:

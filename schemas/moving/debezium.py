@@ -53,7 +53,7 @@ _ANSWERS: Mapping[str, str] = MappingProxyType(
         "converters": "nothing: `types: exact` in `records` has the texts of the set topic",
         "message.key.columns": "nothing: the key is the table's own; `partition_by` chooses among its columns",
         "skipped.operations": "nothing: a publish task has every change of its tables",
-        "include.schema.changes": "nothing in this version: no topic has the DDL statements in Debezium's form",
+        "include.schema.changes": "`schema_change_topic` in `records`, which the format json does not have",
         "include.query": "nothing: records have no statement",
         "heartbeat.action.query": "`heartbeat` of the set: {database: ops, interval_s: 10} writes a row on the primary",
         "heartbeat.": "`heartbeat_ms` in `records`",
@@ -340,12 +340,14 @@ def _records(settings: Settings, prefix: str) -> Plain:
     if _unwraps(settings):
         settings.take("tombstones.on.delete")
         return {"format": "json", **heartbeats}
+    changes = settings.take("include.schema.changes", default="true")
     transactions = settings.take("provide.transaction.metadata", default="false") == "true"
     topic = settings.take("topic.transaction", default="transaction")
     options: Plain = {
         "schemas": None if avro else has_schemas != "false",
         "tombstones": settings.take("tombstones.on.delete", default="true") != "false",
         "transaction_topic": f"{_literal(prefix)}.{topic}" if transactions else None,
+        "schema_change_topic": _literal(prefix) if changes != "false" else None,
         "decimal": settings.take("decimal.handling.mode"),
         "time": settings.take("time.precision.mode"),
         "bigint_unsigned": settings.take("bigint.unsigned.handling.mode"),

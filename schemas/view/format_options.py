@@ -136,7 +136,7 @@ class FormatOptions:
     """A format with its options. ``transaction_topic``: "" for no transaction metadata.
 
     ``cloudevents``: whether records have the attributes of CloudEvents as headers. ``heartbeat_ms``: 0 for no
-    heartbeats; ``heartbeat_topic``: "" for the name that Debezium would choose.
+    heartbeats; ``heartbeat_topic``: "" for the name that Debezium would choose. ``schema_change_topic``: "" for none.
     """
 
     name: FormatName
@@ -165,6 +165,7 @@ class FormatOptions:
     cloudevents: bool = False
     heartbeat_ms: int = 0
     heartbeat_topic: str = ""
+    schema_change_topic: str = ""
 
     @property
     def fits_schemas(self) -> bool:
@@ -187,13 +188,14 @@ class FormatOptions:
 
 
 # Options that came later: a document without them is the same definition as before, so defaults are not written.
-LATER = frozenset({"cloudevents", "heartbeat_ms", "heartbeat_topic"})
+LATER = frozenset({"cloudevents", "heartbeat_ms", "heartbeat_topic", "schema_change_topic"})
 
-_VALUES = LATER | {"undecodable", "zero_dates"}
+_VALUES = (LATER - {"schema_change_topic"}) | {"undecodable", "zero_dates"}
 _DEBEZIUM = _VALUES | {
     "schemas",
     "tombstones",
     "transaction_topic",
+    "schema_change_topic",
     "types",
     "decimal",
     "time",
@@ -221,7 +223,8 @@ _AVRO = _DEBEZIUM - {"schemas"}
 OPTIONS: Mapping[FormatName, frozenset[str]] = {
     FormatName.DEBEZIUM_JSON: _DEBEZIUM,
     FormatName.DEBEZIUM_AVRO: _AVRO,
-    FormatName.AVRO: _AVRO - {"transaction_topic", "time", "bigint_unsigned"},
+    FormatName.AVRO: _AVRO
+    - {"transaction_topic", "schema_change_topic", "time", "bigint_unsigned"},
     FormatName.JSON: _DEBEZIUM,
     FormatName.MAXWELL_JSON: _MAXWELL,
     FormatName.CANAL_JSON: _FLAT,

@@ -103,7 +103,10 @@ def test_connector_becomes_a_set_and_two_tasks() -> None:
     assert documents["publish"]["task"] == "shop.eu", "source.name in the records"
     assert documents["publish"]["topics"] == "shop.eu.{database}.{table}"
     assert documents["publish"]["start"] == "snapshot"
-    assert documents["publish"]["records"] == {"format": "debezium-json", "schemas": True}
+    records = {"format": "debezium-json", "schemas": True}
+    assert documents["publish"]["records"] == {**records, "schema_change_topic": "shop.eu"}
+    without = _documents(_connector(include_schema_changes="false"))
+    assert without["publish"]["records"] == records
     assert draft.left == []
 
 
@@ -146,6 +149,7 @@ def test_options_of_a_connector_become_fields() -> None:
         "format": "debezium-json",
         "tombstones": False,
         "transaction_topic": "shop.eu.transaction",
+        "schema_change_topic": "shop.eu",
         "heartbeat_ms": 5000,
         "heartbeat_topic": "__debezium-heartbeat.shop.eu",
         "decimal": "string",
