@@ -4,7 +4,13 @@ from collections.abc import Sequence
 
 from schemas.view.format_options import FormatName
 from tests.kit.clients.client import Client
-from tests.kit.clients.program import ExampleProgram, python_program, spark_program
+from tests.kit.clients.program import (
+    ExampleProgram,
+    go_program,
+    node_program,
+    python_program,
+    spark_program,
+)
 
 PROGRAMS: Sequence[ExampleProgram] = (
     python_program("Python: confluent-kafka", "python", FormatName.AVRO),
@@ -19,5 +25,7 @@ PROGRAMS: Sequence[ExampleProgram] = (
         build=(),
         command=("bash", "program.sh"),
     ),
+    go_program("Go: franz-go, sr, hamba/avro", "go", FormatName.AVRO),
+    node_program("Node: kafkajs, confluent-schema-registry", "node", FormatName.AVRO),
 )
 CLIENTS: Sequence[Client] = (*PROGRAMS,)

@@ -160,6 +160,30 @@ def spark_program(name: str, folder: str, format_name: FormatName) -> ExamplePro
     )
 
 
+def go_program(name: str, folder: str, format_name: FormatName) -> ExampleProgram:
+    """A module of Go with one program."""
+    return ExampleProgram(
+        name,
+        f"{folder}/go.mod",
+        format_name,
+        needs=("go",),
+        build=(("go", "build", "-o", "subscriber", "."),),
+        command=("./subscriber",),
+    )
+
+
+def node_program(name: str, folder: str, format_name: FormatName) -> ExampleProgram:
+    """``subscriber.js`` of an example. It has no lock file, which would name a registry's host."""
+    return ExampleProgram(
+        name,
+        f"{folder}/package.json",
+        format_name,
+        needs=("node", "npm"),
+        build=(("npm", "install", "--no-package-lock", "--no-audit", "--no-fund"),),
+        command=("node", "subscriber.js"),
+    )
+
+
 def clients_home() -> Path:
     """The folder of all built clients."""
     return home() / "clients"

@@ -13,7 +13,7 @@ read_committed does not see.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from confluent_kafka import Producer
@@ -35,7 +35,10 @@ PARTITIONS = 2
 READ_S, ANSWER_S = 300.0, 60.0
 ABORTED = 3
 FORMATS: Mapping[FormatName, tuple[str, FormatOptions]] = {
-    FormatName.AVRO: ("avro", FormatOptions.of(FormatName.AVRO)),
+    FormatName.AVRO: (
+        "avro",
+        replace(FormatOptions.of(FormatName.AVRO), decimal=DecimalMode.STRING),
+    ),
     FormatName.DEBEZIUM_JSON: (
         "debezium",
         FormatOptions(FormatName.DEBEZIUM_JSON, decimal=DecimalMode.STRING),
