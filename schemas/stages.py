@@ -7,6 +7,7 @@
     applied     what an apply task has applied: rows, pace, backlog, and the lag until the target has a row
     loaded      what an apply task that loads tables has copied: rows, pace, ETA; null before and after a load
     delivered   what a publish task has written for subscribers: rows, records, pace, backlog, the place of each slot
+    subscribers how far each named subscriber of the topics that the task writes is (``SubscriberStage``)
     compared    the last comparison of source and target beside an apply task, and the one under way; null without
                 ``compare`` in its document
 
@@ -19,6 +20,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import Annotated
 
 from millrace.wording import counted
@@ -33,6 +35,7 @@ SWITCHES_MAX = 10
 LOADED_TABLES_MAX = 20  # that are listed, those under way first
 LEFT_OUT_MAX = 20  # names of a snapshot; the rest is counted in the warning
 _TABLES_NAMED = 3  # of a comparison
+_REASON_CHARACTERS_MAX = 500  # of a subscriber; a task may have many
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,6 +372,52 @@ class Delivered:
             record_rates=Rates(),
             eta_s=None,
         )
+
+
+class GroupState(StrEnum):
+    """The state of a subscriber's consumer group."""
+
+    ACTIVE = "active"  # it has members
+    EMPTY = "empty"  # it has committed offsets, and no member
+    NEVER_READ = "never read"  # it exists, and has committed nothing of these topics
+    MISSING = "group unknown"  # the brokers know no group of this name
+    UNKNOWN = "unknown"  # the account may not see it, or no broker answered
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriberStage:
+    """How far a subscriber is in the topics of one task, as measured at ``measured_ms`` (Unix time, as all times here).
+
+    ``lag``        offsets between its committed ones and the ends, with aborted records and Kafka's markers, and in a
+                   compacted topic those of removed records: at least the records that wait. None: unknown
+    ``lost``       offsets that were removed before it has committed them
+    ``topics``     that it reads, of those that exist; ``begun``: of which it has committed an offset
+    ``oldest_ms``  the time of the oldest record that it has not committed, in ``oldest_topic``; 0: unknown, or none
+    ``loss_at_ms`` when retention may remove a record that it has not read, if it reads nothing more; 0: unknown, or
+                   never, also of a group that has read nothing
+    ``why``        why something is unknown
+    """
+
+    name: str
+    group: str
+    state: GroupState
+    lag: Annotated[int | None, Wire(key="lag_records")] = None
+    lost: Annotated[int, Wire(key="lost_records")] = 0
+    topics: int = 0
+    begun: Annotated[int, Wire(key="topics_read")] = 0
+    oldest_ms: Annotated[int, Wire(is_zero_null=True)] = 0
+    oldest_topic: str = ""
+    loss_at_ms: Annotated[int, Wire(is_zero_null=True)] = 0
+    measured_ms: int = 0
+    why: Annotated[str, Wire(length_max=_REASON_CHARACTERS_MAX)] = ""
+
+    def time_to_loss_s(self, now_ms: int) -> float | None:
+        """None: unknown, or never."""
+        return max(self.loss_at_ms - now_ms, 0) / 1000 if self.loss_at_ms else None
+
+    def age_s(self, now_ms: int) -> float | None:
+        """The age of the oldest record that it has not committed; None: unknown, or none."""
+        return max(now_ms - self.oldest_ms, 0) / 1000 if self.oldest_ms else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,8 +2,8 @@
 
 Layout in ZooKeeper (``status/<task>``, canonical JSON; the owner writes states at once, progress every 5 s):
 ``format, state, why, code, fix, next_try_s, gtid_set, seq, topic, topic_end, epoch, worker, warnings, silent_s,
-captured, relayed, published, applied, loaded, snapshot, compared, delivered``, and what ``zk.tree.reports`` adds. The
-stages are those of ``schemas.stages``; null if the task has no such stage.
+captured, relayed, published, applied, loaded, snapshot, compared, delivered, subscribers``, and what
+``zk.tree.reports`` adds. The stages are those of ``schemas.stages``; null if the task has no such stage.
 
 The stages are for people and dashboards. No decision of a task depends on them.
 ``gtid_set`` is what has been published (capture) or applied (apply). The authoritative progress is in the topic and on
@@ -29,6 +29,7 @@ from schemas.stages import (
     Published,
     Relayed,
     SnapshotStage,
+    SubscriberStage,
 )
 
 STATUS_FORMAT = 2  # 1 had free-form figures instead of ``published`` and ``warnings``
@@ -84,10 +85,10 @@ assert set(ALLOWED) == set(TaskState)
 class TaskReport:
     """One report. A runner fills ``state`` (RUNNING or DEGRADED), ``why``, its progress, warnings and stages.
 
-    The supervisor adds ``epoch``, ``worker`` and ``silent_s``: how long the runner had not reported when this was
-    written. ``next_try_s`` counts from the time of the report; it is 0 if the task does not wait for a retry. ``code``
-    and ``fix`` are empty while there is no error; a RUNNING task can carry a warning with a code, and ``warnings``
-    without one.
+    The supervisor adds ``epoch``, ``worker``, ``subscribers`` and ``silent_s``: how long the runner had not
+    reported when this was written. ``next_try_s`` counts from the time of the report; it is 0 if the task does not wait
+    for a retry. ``code`` and ``fix`` are empty while there is no error; a RUNNING task can carry a warning with a code,
+    and ``warnings`` without one.
     """
 
     state: TaskState
@@ -111,6 +112,7 @@ class TaskReport:
     snapshot: Annotated[SnapshotStage | None, Wire(is_added_later=True)] = None
     compared: Annotated[Compared | None, Wire(is_added_later=True)] = None
     delivered: Annotated[Delivered | None, Wire(is_added_later=True)] = None
+    subscribers: Annotated[tuple[SubscriberStage, ...], Wire(is_added_later=True)] = ()
 
     def at_rest(self) -> "TaskReport":
         """The report without what is true only while the task runs."""

@@ -1,11 +1,7 @@
 """Time to loss: how long until retention may remove the record of the set topic that a task must read next.
 
-    no record waits      as long as the topic keeps records: if the task stopped now
-    records wait         the same, less the age of the first of them
-    with retention.bytes also until the topic has grown by what it may, at its pace of the last minute
-
-Kafka removes whole segments, by their newest record, so the time is never too long. It is unknown while the account may
-not see the topic's settings (DescribeConfigs), and without a limit there is none.
+It is computed by ``drivers.kafka.retention``, unknown while the account may not see the topic's settings
+(DescribeConfigs), and there is none without a limit.
 
 ``TimeToLoss`` asks the brokers once a minute, in the thread that looks. A failure leaves the time unknown until then.
 """
@@ -16,6 +12,7 @@ from typing import Protocol
 
 from consumer.task.lag import Look
 from drivers.kafka.reader import Retention, TopicSample
+from drivers.kafka.retention import Growth, time_to_loss_s
 from millrace.errors import MillraceError
 from millrace.log import get_logger
 from millrace.metrics.rates import LONG_S, Meter
@@ -35,31 +32,6 @@ class KeptTopic(Protocol):
 
     def sample(self, start: int, stop: int) -> TopicSample | None:
         """A sample of these offsets; None without records."""
-
-
-@dataclass(frozen=True, slots=True)
-class Growth:
-    """``waiting_bytes``: after the place of the task. ``bytes_s``: how fast the topic grows; None: unknown."""
-
-    waiting_bytes: float = 0.0
-    bytes_s: float | None = None
-
-
-def time_to_loss_s(retention: Retention, *, age_s: float, growth: Growth) -> float | None:
-    """The time; None if it is unknown, or if the topic keeps its records without a limit.
-
-    ``age_s``: of the first record that waits; 0 if none does.
-    """
-    times = []
-    if retention.ms >= 0:
-        times.append(max(retention.ms / 1000 - age_s, 0.0))
-    if retention.bytes >= 0:
-        left = max(retention.bytes - growth.waiting_bytes, 0.0)
-        if not left:
-            times.append(0.0)
-        elif growth.bytes_s:
-            times.append(left / growth.bytes_s)
-    return min(times, default=None)
 
 
 @dataclass(frozen=True, slots=True)

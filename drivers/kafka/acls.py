@@ -22,6 +22,7 @@ from drivers.kafka.wire import find_refusal
 from millrace.codes import CATALOGUE
 from millrace.errors import MillraceError
 from schemas.documents import Brokers, CaptureTask, PublishTask, TaskDocument
+from schemas.documents.subscriber import Subscriber, topic_ranges
 
 UNKNOWN_PRINCIPAL = "User:NAME"
 
@@ -73,6 +74,20 @@ def subscriber_acls(topic: str) -> tuple[Acl, ...]:
         Acl(Resource.TOPIC, topic, "Read"),
         Acl(Resource.GROUP, READER_GROUP, "Describe"),
     )
+
+
+def group_acls(subscriber: Subscriber, task: TaskDocument) -> tuple[Acl, ...]:
+    """A subscriber that reads topics of this task in a consumer group needs these. Fatal MR-4114."""
+    ranges = topic_ranges(subscriber, task)
+    return (
+        *(Acl(Resource.TOPIC, one.name, "Read", one.is_prefix) for one in ranges),
+        Acl(Resource.GROUP, subscriber.group, "Read"),
+    )
+
+
+def watch_acls(subscriber: Subscriber) -> tuple[Acl, ...]:
+    """A task needs these to measure how far a subscriber is. It runs without them, too."""
+    return (Acl(Resource.GROUP, subscriber.group, "Describe"),)
 
 
 def publish_acls(task: PublishTask) -> tuple[Acl, ...]:
@@ -128,13 +143,19 @@ def principal_of(brokers: Brokers) -> str:
     return f"User:{brokers.sasl.user}" if brokers.sasl and is_named else UNKNOWN_PRINCIPAL
 
 
-def commands(acls: Iterable[Acl], *, principal: str, bootstrap: str) -> list[str]:
-    """One command for each resource. A command that is repeated changes nothing."""
+def commands(
+    acls: Iterable[Acl], *, principal: str, bootstrap: str, is_removal: bool = False
+) -> list[str]:
+    """One command for each resource. A command that is repeated changes nothing.
+
+    ``is_removal``: the commands that take these rights away, without a question.
+    """
+    action = ["--remove", "--force"] if is_removal else ["--add"]
     lines = []
     of_one = groupby(acls, lambda acl: (acl.resource, acl.name, acl.is_prefix))
     for (resource, name, is_prefix), rights in of_one:
         operations = [part for acl in rights for part in ("--operation", acl.operation)]
-        words = ["kafka-acls.sh", "--bootstrap-server", bootstrap, "--add"]
+        words = ["kafka-acls.sh", "--bootstrap-server", bootstrap, *action]
         words += ["--allow-principal", principal, *operations, resource.value, name]
         words += ["--resource-pattern-type", "prefixed"] if is_prefix else []
         lines.append(shlex.join(words))

@@ -9,6 +9,7 @@ Not done here: what a record means.
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from confluent_kafka import (
@@ -31,7 +32,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from drivers.kafka.access import KafkaAccess, Settings, driver_log
 from drivers.kafka.errors import KINDS, SILENCE, Errors, Kind
 from drivers.kafka.names import PUBLISHER_GROUP
-from drivers.kafka.reader import ASK_TIMEOUT_S, Ends, topic_id_text
+from drivers.kafka.reader import ASK_TIMEOUT_S, Ends, Retention, retention_of, topic_id_text
 from drivers.kafka.topic import TopicSettings, settings_of
 from millrace.errors import MillraceError, Retryable
 
@@ -69,6 +70,14 @@ class HeaderedRecord:
     key: bytes | None
     value: bytes | None
     headers: Mapping[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class FirstRecord:
+    """``at_ms``: Kafka's time of the record. ``size``: of key, value and headers, before compression."""
+
+    at_ms: int
+    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +141,29 @@ class Topics:
             for name, topic in described.items()
             if configs[name] is not None
         }
+
+    def names(self) -> tuple[str, ...]:
+        """Every topic that the account sees."""
+        answer = self._errors.call(
+            "asking for all topics", lambda: self._client.list_topics(timeout=self._timeout_s)
+        )
+        return tuple(sorted(answer.topics))
+
+    def retentions(self, names: Collection[str]) -> Mapping[str, Retention]:
+        """How long each of these topics that exist keeps records. Fatal MR-7010 without the right DescribeConfigs."""
+        if not names:
+            return {}
+        doing = "asking for the settings of topics"
+        resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
+        answers = self._errors.call(
+            doing,
+            lambda: self._client.describe_configs(resources, request_timeout=self._timeout_s),
+        )
+        configs = {
+            resource.name: self._answer(answer, doing, missing=Kind.TOPIC_MISSING)
+            for resource, answer in answers.items()
+        }
+        return {name: retention_of(config) for name, config in configs.items() if config}
 
     def _described(self, names: Collection[str]) -> Mapping[str, Any]:
         doing = "asking for topics"
@@ -323,6 +355,52 @@ class PartitionsReader:
                     )
         finally:
             self._errors.call("unassigning partitions", self._consumer.unassign)
+
+    def firsts(
+        self, ranges: Mapping[Place, tuple[int, int]], *, within_s: float
+    ) -> Mapping[Place, FirstRecord]:
+        """The first committed record of each partition with start <= offset < stop, where there is one.
+
+        None of a partition whose ``start`` was removed meanwhile. ``within_s``: for all together.
+        """
+        firsts: dict[Place, FirstRecord] = {}
+        stops = {place: stop for place, (start, stop) in ranges.items() if start < stop}
+        if not stops:
+            return firsts
+        starts = [TopicPartition(*place, ranges[place][0]) for place in stops]
+        self._errors.call("assigning partitions", lambda: self._consumer.assign(starts))
+        until_s = time.monotonic() + within_s
+        try:
+            while stops:
+                if time.monotonic() > until_s:
+                    late = f"{len(stops)} partitions were not read within {within_s:g} s"
+                    raise self._errors.error(SILENCE, late, doing="reading")
+                passed = [self._note_first(one, stops, firsts) for one in self._consume()]
+                ended = [TopicPartition(*place) for place in passed if place is not None]
+                if ended:  # so that nothing more of them is fetched
+                    drop = partial(self._consumer.incremental_unassign, ended)
+                    self._errors.call("unassigning partitions", drop)
+        finally:
+            self._errors.call("unassigning partitions", self._consumer.unassign)
+        return firsts
+
+    def _note_first(
+        self, message: Message, stops: dict[Place, int], firsts: dict[Place, FirstRecord]
+    ) -> Place | None:
+        """The partition, if nothing more is read of it."""
+        place = (str(message.topic()), int(message.partition() or 0))
+        error, stop = message.error(), stops.pop(place, None)
+        if stop is None:
+            return None
+        if error is None:
+            if (message.offset() or 0) < stop:
+                pairs: Any = message.headers() or ()
+                parts = [message.key(), message.value(), *(value for _, value in pairs)]
+                size = sum(len(part) for part in parts if part)
+                firsts[place] = FirstRecord(message.timestamp()[1], size)
+        elif error.code() not in (KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET):
+            raise self._errors.error(error.name(), error.str(), doing="reading")
+        return place
 
     def _consume(self) -> list[Message]:
         messages = self._errors.call("reading", lambda: self._consumer.consume(1, _POLL_S))

@@ -5,7 +5,7 @@ Not done here: what a record means.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -96,6 +96,13 @@ class Retention:
 
     ms: int
     bytes: int
+
+
+def retention_of(config: Mapping[str, Any]) -> Retention:
+    """From a broker's answer about a topic."""
+    if "delete" not in config["cleanup.policy"].value:
+        return Retention(-1, -1)
+    return Retention(int(config["retention.ms"].value), int(config["retention.bytes"].value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,9 +371,7 @@ class TopicIdentity:
                 resource
             ].result(),
         )
-        if "delete" not in config["cleanup.policy"].value:
-            return Retention(-1, -1)
-        return Retention(int(config["retention.ms"].value), int(config["retention.bytes"].value))
+        return retention_of(config)
 
     def sample(self, start: int, stop: int) -> TopicSample | None:
         """Of the offsets from ``start``, or the first that is kept, to ``stop``. Errors: those of a reader."""

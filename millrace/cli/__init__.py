@@ -107,6 +107,10 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
             "millrace.cli.relay.relay",
             "List, verify, dump or purge a worker's relay log, on its machine.",
         ),
+        "subscriber": Command(
+            "millrace.cli.subscriber",
+            "Give consumers of topics a name: their rights, lag, and time to loss.",
+        ),
         "acl": Command("millrace.cli.acl", "Print the least rights that Millrace needs."),
         "registry": Command("millrace.cli.registry", "Run the built-in schema registry."),
         "cluster": Command(

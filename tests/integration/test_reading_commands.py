@@ -70,6 +70,7 @@ READING: dict[str, tuple[str, int]] = {
     "relay list": (f"shop --relay-dir {RELAY}", 0),
     "relay verify": (f"shop --relay-dir {RELAY}", 0),
     "relay dump": (f"shop --relay-dir {RELAY}", 0),
+    "subscriber list": ("", 0),
     "acl print": ("read-capture", 0),
     "cluster show": ("", 0),
     "explain": ("MR-1001", 0),
@@ -88,6 +89,7 @@ CHANGING = {
     "worker": "drain undrain",
     "conflict": "replay discard",
     "topic": "rebuild",
+    "subscriber": "add remove",
     "unsafe": "skip-gtid reset-position adopt-topic follow-topic withdraw",
 }
 _READS = re.compile(
@@ -245,6 +247,10 @@ def test_reading_commands_change_nothing(
         )
         copy = f"task: read-copy\nkind: apply\ntarget: copy\n{broker}{include}"
         shell("task", "create", "-f", shell.file(copy))
+        shell(
+            *("subscriber", "add", "reports", "--task", "read-capture"),
+            *("--group", "reports", "--principal", "User:reports"),
+        )
         documents = tmp_path / "documents"
         shell("export", str(documents))
         recording = Recording(

@@ -101,8 +101,8 @@ class SecureKafka:
 
     def kafka_acls(self, command: str, *, removes: bool = False) -> None:
         """Carry out a ``kafka-acls.sh`` command, or take back what it adds."""
-        bindings = _bindings(command)
-        if removes:
+        bindings, is_removal = _bindings(command)
+        if removes or is_removal:
             filters = [_filter(binding) for binding in bindings]
             for done in self.admin.delete_acls(filters).values():
                 assert done.result(30), f"nothing to remove: {command}"
@@ -143,10 +143,14 @@ def principal_for(mechanism: Mechanism | None) -> str:
     return f"User:{names.get(mechanism, USER)}"
 
 
-def _bindings(command: str) -> list[AclBinding]:
+def _bindings(command: str) -> tuple[list[AclBinding], bool]:
+    """The rights that a command names, and whether it removes them."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--bootstrap-server", required=True)
-    parser.add_argument("--add", action="store_true", required=True)
+    action = parser.add_mutually_exclusive_group(required=True)
+    action.add_argument("--add", action="store_true")
+    action.add_argument("--remove", action="store_true")
+    parser.add_argument("--force", action="store_true")
     parser.add_argument("--allow-principal", required=True)
     parser.add_argument("--operation", action="append", required=True)
     for option in ("--topic", "--group", "--transactional-id"):
@@ -158,7 +162,7 @@ def _bindings(command: str) -> list[AclBinding]:
     resources: Iterable[tuple[ResourceType, str]] = (
         (kind, getattr(found, name)) for name, kind in _RESOURCES.items() if getattr(found, name)
     )
-    return [
+    bindings = [
         AclBinding(
             kind,
             name,
@@ -171,6 +175,7 @@ def _bindings(command: str) -> list[AclBinding]:
         for kind, name in resources
         for operation in found.operation
     ]
+    return bindings, found.remove
 
 
 def _operation(words: str) -> AclOperation:

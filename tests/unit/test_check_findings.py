@@ -39,6 +39,7 @@ from millrace.checks.host import (
 )
 from millrace.checks.requirement import Area, Level, Requirement, Subject
 from millrace.checks.retention import judge_loss
+from millrace.cli.check.subscribers import judge_subscriber
 from millrace.codes import PAGE
 from millrace.errors import Fatal, Retryable
 from millrace.pages import page_tables
@@ -84,6 +85,7 @@ from schemas.documents import (
 )
 from schemas.gtid import Flavour, GtidSet
 from schemas.record.avro_schema import envelope_schema
+from schemas.stages import GroupState, SubscriberStage
 from tests.kit.apply.local import apply_task
 from tests.kit.capture.recorded import SETTINGS
 from tests.kit.capture.topic_rows import TABLE
@@ -98,6 +100,7 @@ SUBJECT = Subject(Area.SOURCE, "db1:3306")
 POLICY = Policy((replace(WORLD, scheme="sasl", id="millrace"),))
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 PAUSE_S = 72 * 3600.0
+PAUSE_MS, NOW_MS = round(PAUSE_S * 1000), 1_764_000_000_000
 GOOD = {**SETTINGS, "log_replica_updates": "ON", "binlog_expire_logs_seconds": "2592000"}
 EXACT = ("GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO `m`@`%`",)
 ADDRESS = TopicAddress(topic="shop", brokers=Brokers("127.0.0.1:1"))
@@ -188,6 +191,13 @@ def of_tables(found: CatalogTable, **inventory: object) -> Iterator[Requirement]
     return judge_tables(SUBJECT, Inventory(tables=tables, **inventory), tables)  # type: ignore[arg-type]
 
 
+def of_subscriber(**fields: object) -> list[Requirement]:
+    """The requirement of a subscriber that is active and has read all."""
+    values = {"state": GroupState.ACTIVE, "lag": 0, **fields}
+    stage = SubscriberStage(name="reports", group="g", **values)  # type: ignore[arg-type]
+    return [judge_subscriber(SUBJECT, stage, now_ms=NOW_MS, pause_s=PAUSE_S)]
+
+
 def of_tree() -> Iterator[Requirement]:
     """The requirements of safe mode for a table that a foreign key links with itself."""
     key = ("shop", "t")
@@ -246,6 +256,11 @@ CASES: tuple[tuple[str, Level, Callable[[], Iterable[Requirement]]], ...] = (
     ("MR-4164", Level.WARN, lambda: of_tables(table(nullable=True))),
     ("MR-4165", Level.WARN, lambda: of_topic(retention_ms=3_600_000)),
     ("MR-4165", Level.WARN, lambda: [judge_loss(SUBJECT, "t", PAUSE_S - 1, PAUSE_S)]),
+    ("MR-4190", Level.WARN, lambda: of_subscriber(lag=1, loss_at_ms=NOW_MS + PAUSE_MS - 1)),
+    ("MR-4190", Level.WARN, lambda: of_subscriber(state=GroupState.EMPTY, loss_at_ms=NOW_MS + PAUSE_MS - 1)),
+    ("MR-4190", Level.WARN, lambda: of_subscriber(lag=0, lost=1, loss_at_ms=NOW_MS)),
+    ("MR-4191", Level.WARN, lambda: of_subscriber(state=GroupState.MISSING)),
+    ("MR-4191", Level.WARN, lambda: of_subscriber(state=GroupState.NEVER_READ)),
     ("MR-4166", Level.WARN, lambda: [judge_row_size(SUBJECT, Tables(1, (), "shop.t", 2**30), 2**20)]),
     ("MR-4167", Level.FAIL, lambda: [judge_mode(SUBJECT, "READONLY")]),
     ("MR-4168", Level.WARN, lambda: [judge_compatibility(SUBJECT, "BACKWARD")]),
@@ -303,6 +318,10 @@ def test_every_condition_of_a_check_has_its_code(
         of_topic,
         lambda: of_topic(retention_ms=300 * 3_600_000),
         lambda: [judge_loss(SUBJECT, "t", PAUSE_S, PAUSE_S)],
+        lambda: of_subscriber(lag=1, loss_at_ms=NOW_MS + PAUSE_MS),
+        lambda: of_subscriber(lag=0, loss_at_ms=NOW_MS),
+        lambda: of_subscriber(lag=1),
+        lambda: of_subscriber(state=GroupState.UNKNOWN, lag=None),
         lambda: [judge_operations(SUBJECT, frozenset({"ALL"}))],
         lambda: judge_planned(SUBJECT, Refusing(), trial_config(TASK), pause_s=PAUSE_S),
         lambda: [judge_row_size(SUBJECT, Tables(0), 1)],

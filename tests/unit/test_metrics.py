@@ -14,10 +14,12 @@ from schemas.stages import (
     Compared,
     ComparedCounts,
     ComparedResult,
+    GroupState,
     Incidents,
     Loaded,
     Published,
     Rates,
+    SubscriberStage,
 )
 from schemas.stall import STALL_S
 from schemas.status import TaskReport, TaskState
@@ -124,6 +126,21 @@ def test_later_load_has_its_own_rest() -> None:
     assert found[("millrace_remaining_seconds", ("l",))] == 12.5
     assert found[("millrace_load_remaining_seconds", ("l",))] == 9
     assert found[("millrace_remaining_seconds", ("first",))] == 3
+
+
+def test_subscribers_of_a_task_have_their_series() -> None:
+    """Times in seconds. An unknown lag has none, but the state has."""
+    found = _of({"p": FULL_PUBLISH})
+    assert found[("millrace_subscriber_state", ("p", "reports", "active"))] == 1
+    assert found[("millrace_subscriber_lag_records", ("p", "reports"))] == 1204
+    assert found[("millrace_subscriber_lost_records", ("p", "reports"))] == 3
+    assert (
+        found[("millrace_subscriber_oldest_timestamp_seconds", ("p", "reports"))] == 1_764_000_000
+    )
+    assert found[("millrace_subscriber_loss_timestamp_seconds", ("p", "reports"))] == 1_764_600_000
+    unknown = SubscriberStage(name="u", group="g", state=GroupState.UNKNOWN)
+    names = {name for name, _ in _of({"p": replace(FULL_PUBLISH, subscribers=(unknown,))})}
+    assert {name for name in names if "subscriber" in name} == {"millrace_subscriber_state"}
 
 
 def test_full_reports_give_every_task_metric_of_the_table() -> None:

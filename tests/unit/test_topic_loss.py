@@ -7,8 +7,9 @@ import pytest
 
 from consumer.target.progress import Mark, MarkTopic
 from consumer.task.lag import End, Look
-from consumer.task.loss import ASK_S, Growth, TimeToLoss, time_to_loss_s
+from consumer.task.loss import ASK_S, TimeToLoss
 from drivers.kafka.reader import Retention, TopicSample
+from drivers.kafka.retention import Growth, time_to_loss_s
 from millrace.errors import Fatal
 from schemas.stages import Applied, Backlog
 

@@ -16,8 +16,8 @@ Guarantees
 - BLOCKED is written to the tree before the lease is released, if the ensemble can be reached. The worker also
   remembers it.
 
-The only module where ``except Exception`` is allowed: every error of a runner, or of acquiring its lease, must become
-a state with a code.
+``except Exception`` is allowed here, because every error of a runner, or of acquiring its lease, must become a state
+with a code, and in ``zk.run.subscriber_watch``.
 """
 
 import threading
@@ -31,6 +31,7 @@ from millrace.log import get_logger
 from millrace.metrics import counter
 from millrace.wording import with_names
 from schemas.documents import RelayTask, SetDocument, Work, address_of, names_of, stream_of
+from schemas.stages import SubscriberStage
 from schemas.status import TaskReport, TaskState
 from zk.client.session import Session
 from zk.lease.lease import Lease, acquire
@@ -63,6 +64,8 @@ class WorkerContext:
     status: StatusWriter
     starts: Starts
     pace: Pace
+    # the last measurement of a task's subscribers
+    subscribers: Callable[[str], tuple[SubscriberStage, ...]] = lambda _task: ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +267,10 @@ class Slot:
             self._running_since_s = time.monotonic()
             log.info("task running", task=self._name, epoch=lease.epoch)
         fix = with_names(report.fix, self._names)
-        self._offer(replace(report, fix=fix, worker=self._context.worker, epoch=lease.epoch))
+        context = self._context
+        subscribers = context.subscribers(self._name)
+        own = replace(report, worker=context.worker, epoch=lease.epoch, subscribers=subscribers)
+        self._offer(replace(own, fix=fix))
 
     def _reset_after_steady_run(self, failures: Failures) -> Failures:
         """``failures``, or none if the last run moved rows for a while. Notes whether it ran at all."""

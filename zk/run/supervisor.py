@@ -27,7 +27,7 @@ from millrace.codes import CATALOGUE
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger
 from millrace.process.shortage import shortage_of
-from schemas.documents import set_of
+from schemas.documents import RelayTask, TaskDocument, set_of
 from schemas.status import TaskReport, TaskState
 from zk.client.mirror import Mirror
 from zk.client.session import Session, SessionState
@@ -38,10 +38,12 @@ from zk.placement.nodes import workers_of
 from zk.run.backoff import Pace
 from zk.run.runner import TaskRunner
 from zk.run.slot import AssignedTask, Slot, WorkerContext
+from zk.run.subscriber_watch import SubscriberWatch
 from zk.tree.entries import WORK_FOLDERS, SetEntry, UnreadableEntry, set_entries, work_entries
 from zk.tree.paths import Tree, create_tree
 from zk.tree.reports import Offered, StatusWriter, read_status, work_of
 
+WATCHER_END_S = 10.0  # it writes nothing, so the process may end before it
 ROUND_S = 1.0  # the longest pause between two rounds; a watch ends it early
 
 log = get_logger("zk.run.supervisor")
@@ -112,6 +114,7 @@ class Supervisor:
         self._status = StatusWriter(
             session, tree, report_s=self._pace.report_s, progress_s=self._pace.progress_s
         )
+        self._subscribers = SubscriberWatch(session, tree)
         self._starts = Starts(session, tree, worker=worker.name, kills_max=self._pace.kills_max)
         self._context = WorkerContext(
             session=session,
@@ -121,6 +124,7 @@ class Supervisor:
             status=self._status,
             starts=self._starts,
             pace=self._pace,
+            subscribers=self._subscribers.latest,
         )
         self._mirrors = {
             folder: Mirror(session, tree.folder(folder), self._wake.set)
@@ -147,6 +151,13 @@ class Supervisor:
         writer_stop = threading.Event()
         writer = threading.Thread(target=self._write, args=(writer_stop,), name="status")
         writer.start()
+        watcher = threading.Thread(
+            target=self._subscribers.run,
+            args=(writer_stop, self._running),
+            name="subscribers",
+            daemon=True,  # it may wait for brokers
+        )
+        watcher.start()
         is_clean = False
         try:
             while not stop.is_set():
@@ -160,6 +171,8 @@ class Supervisor:
             is_clean = self._end_all()
             writer_stop.set()
             writer.join()
+            self._subscribers.wake()
+            watcher.join(WATCHER_END_S)
         return is_clean
 
     def _write(self, stop: threading.Event) -> None:
@@ -167,6 +180,15 @@ class Supervisor:
             self._status.run(stop)
         except BaseException as error:  # noqa: BLE001 - raised by `run`, ends the process
             self._writer_error = error
+
+    def _running(self) -> dict[str, TaskDocument]:
+        """The tasks that run now."""
+        found = {}
+        for name, slot in tuple(self._slots.items()):
+            document = slot.task.entry.document
+            if slot.report.state is TaskState.RUNNING and not isinstance(document, RelayTask):
+                found[name] = document
+        return found
 
     def wake(self) -> None:
         """Start the next round now."""

@@ -15,6 +15,7 @@ from schemas.stages import (
     Loaded,
     Published,
     Relayed,
+    SubscriberStage,
 )
 from schemas.stall import with_stall
 from schemas.status import TaskReport, TaskState
@@ -50,6 +51,8 @@ def _add_task(found: Exposition, task: str, report: TaskReport) -> None:
         _add_applied(found, task, report.applied)
     if report.delivered is not None:
         _add_delivered(found, task, report.delivered)
+    for subscriber in report.subscribers:
+        _add_subscriber(found, task, subscriber)
     if report.loaded is not None:
         _add_loaded(found, task, report.loaded)
     ending = report.applied or report.delivered or report.loaded
@@ -128,6 +131,18 @@ def _add_delivered(found: Exposition, task: str, stage: Delivered) -> None:
 def _add_loss(found: Exposition, task: str, stage: Applied | Delivered) -> None:
     at_s = stage.loss_at_ms / 1000 if stage.loss_at_ms else None
     found.add("millrace_topic_loss_timestamp_seconds", at_s, task)
+
+
+def _add_subscriber(found: Exposition, task: str, stage: SubscriberStage) -> None:
+    labels = (task, stage.name)
+    found.add("millrace_subscriber_state", 1, *labels, stage.state.value)
+    found.add("millrace_subscriber_lag_records", stage.lag, *labels)
+    if stage.lag is not None:
+        found.add("millrace_subscriber_lost_records", stage.lost, *labels)
+    oldest_s = stage.oldest_ms / 1000 if stage.oldest_ms else None
+    found.add("millrace_subscriber_oldest_timestamp_seconds", oldest_s, *labels)
+    loss_s = stage.loss_at_ms / 1000 if stage.loss_at_ms else None
+    found.add("millrace_subscriber_loss_timestamp_seconds", loss_s, *labels)
 
 
 def _add_loaded(found: Exposition, task: str, stage: Loaded) -> None:

@@ -14,6 +14,8 @@
     ├── installation             {"format":1,"id":"…"}                random, written by the first worker that asks
     ├── history/<kind>:<name>    the former documents of a set or task, see zk/tree/history.py
     ├── starts/<task>            a start that has not ended, see zk/lease/starts.py
+    ├── subscribers              its version counts the writes of subscribers
+    ├── subscribers/<subscriber> a consumer of topics that tasks write, see zk/tree/subscribers.py
     ├── snapshots/<task>         an operator's requests for snapshots, see schemas/requests/snapshot_request.py
     ├── leader                   {"format":1,"scheduler":"…"}                 ephemeral: the scheduler that leads
     └── reign                    {"format":1,"scheduler":"…"}                 its version fences old leaders
@@ -119,6 +121,10 @@ class Tree:
         """The requests for snapshots of a task."""
         return f"{self.root}/snapshots/{task}"
 
+    def subscriber(self, name: str) -> str:
+        """A consumer of topics that tasks write."""
+        return f"{self.root}/subscribers/{name}"
+
 
 FOLDERS = (
     "sets",
@@ -133,6 +139,7 @@ FOLDERS = (
     "status",
     "starts",
     "snapshots",
+    "subscribers",
 )
 
 

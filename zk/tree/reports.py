@@ -47,6 +47,7 @@ _PACKED_BYTES_MAX = REQUEST_BYTES_MAX - 10_000  # room for the path
 _LARGE: Mapping[str, Mapping[str, object]] = {
     "gtid_set": {"gtid_set": "", "seq": 0, "topic": "", "topic_end": 0},
     "warnings": {"warnings": []},
+    "subscribers": {"subscribers": []},
     **{name: {name: None} for name in STAGES},
 }
 

@@ -239,7 +239,7 @@ class Store:
     def create_set(self, document: SetDocument, *, replace: bool = False) -> Outcome:
         """Create a set. Fatal MR-4103 when another one of its name exists, unless ``replace``."""
         key = DocumentKey.of(document)
-        return self._retried(lambda: self._put(self._read(key), document, replace=replace))
+        return retried(lambda: self._put(self._read(key), document, replace=replace))
 
     def create_task(self, task: TaskDocument, *, replace: bool = False) -> Outcome:
         """Create a task, or replace one. A replaced task that was paused stays paused.
@@ -256,7 +256,7 @@ class Store:
                 raise self._missing(its_set)
             return self._put(seen, task, replace=replace)
 
-        return self._retried(create)
+        return retried(create)
 
     def delete_set(self, name: str) -> None:
         """Delete a set and the wishes about its members. Fatal MR-4140 while a task uses it."""
@@ -336,7 +336,7 @@ class Store:
                 raise Retryable("MR-4007", f"another process has just created {path}")
             return after
 
-        return self._retried(changed)
+        return retried(changed)
 
     def _own_entry(self, task: TaskDocument) -> TaskEntry:
         """The entry of a running task. Retryable while it is missing or malformed."""
@@ -354,7 +354,7 @@ class Store:
                 raise self._missing(key)
             self.write(seen, [Edit(key, None)])
 
-        self._retried(delete)
+        retried(delete)
 
     def _put(self, seen: Documents, document: Document, *, replace: bool) -> Outcome:
         """Check and write one document."""
@@ -372,16 +372,6 @@ class Store:
             )
         self.write(seen, [edit])
         return Outcome.CREATED if is_new else Outcome.REPLACED
-
-    def _retried(self, action: Callable[[], T]) -> T:
-        """The result of ``action``, which is repeated when another process wrote in between."""
-        for _ in range(WRITE_TRIES - 1):
-            try:
-                return action()
-            except Retryable as error:
-                if error.code != "MR-4007":
-                    raise
-        return action()
 
     def _read(
         self, *keys: DocumentKey, all_sets: bool = False, all_tasks: bool = False
@@ -437,6 +427,17 @@ class Store:
         known = self._session.children(folder) if is_name(key.name) else ()
         nearest = get_close_matches(key.name, known, n=1)
         return Fatal("MR-4104", error + (f"; did you mean {nearest[0]!r}?" if nearest else ""))
+
+
+def retried(action: Callable[[], T]) -> T:
+    """The result of ``action``, which is repeated when another process wrote in between."""
+    for _ in range(WRITE_TRIES - 1):
+        try:
+            return action()
+        except Retryable as error:
+            if error.code != "MR-4007":
+                raise
+    return action()
 
 
 def _content(document: Document, entry: SetEntry | TaskEntry | UnreadableEntry | None) -> bytes:

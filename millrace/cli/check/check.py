@@ -27,6 +27,7 @@ from millrace.checks.requirement import (
 from millrace.checks.retention import judge_loss
 from millrace.checks.text import as_lines, as_plain
 from millrace.cli.check.scope import Scope, parse_files, scope_of, stored_documents
+from millrace.cli.check.subscribers import check_subscribers
 from millrace.cli.control import print_json
 from millrace.codes import CATALOGUE
 from millrace.errors import Fatal, MillraceError
@@ -196,6 +197,10 @@ def _task_checks(scope: Scope, pause_s: float) -> Iterator[Check]:
             if (left_s := scope.known.losses.get(task.name)) is not None:
                 find = functools.partial(_check_loss, topic, task.name, left_s, pause_s)
                 yield Check(topic, find, "records are kept", names_of(task))
+        if subscribers := scope.known.subscribers.get(task.name):
+            groups = Subject(Area.KAFKA, f"subscribers of {task.name}")
+            find = functools.partial(check_subscribers, groups, task, subscribers, pause_s)
+            yield Check(groups, find, "consumer groups", names_of(task))
         if isinstance(task, ApplyTask):
             yield from _rows_checks(scope, task)
         if isinstance(task, PublishTask):

@@ -22,10 +22,12 @@ from schemas.documents import (
     address_of,
     set_of,
 )
+from schemas.documents.subscriber import Subscriber
 from schemas.gtid import Flavour
 from zk.ensemble import Ensemble
 from zk.tree.entries import SetEntry, TaskEntry
 from zk.tree.store import Store
+from zk.tree.subscribers import Subscribers, subscribers_of
 from zk.view import read_cluster, views
 
 
@@ -34,6 +36,7 @@ class Known:
     """All documents that are known. ``positions``: by set, where each of its capture tasks continues.
 
     ``losses``: by task that is late, the time in seconds until its topic may remove what it has not read.
+    ``subscribers``: by task, the named readers of the topics that it writes.
     """
 
     sets: Mapping[str, SetDocument] = field(default_factory=dict)
@@ -41,6 +44,7 @@ class Known:
     positions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     directives: Mapping[str, Directives] = field(default_factory=dict)
     losses: Mapping[str, float] = field(default_factory=dict)
+    subscribers: Mapping[str, tuple[Subscriber, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +165,7 @@ def read_known(ensemble: Ensemble, *, connect_timeout_s: float) -> Known:
         store = Store(session, ensemble.tree)
         sets = {n: e.document for n, e in store.sets().items() if isinstance(e, SetEntry)}
         tasks = {n: e.document for n, e in store.tasks().items() if isinstance(e, TaskEntry)}
+        named = Subscribers(session, ensemble.tree).all()
         return Known(
             sets,
             tasks,
@@ -171,6 +176,7 @@ def read_known(ensemble: Ensemble, *, connect_timeout_s: float) -> Known:
                 for view in views(read_cluster(session, ensemble.tree))
                 if view.time_to_loss_s is not None and view.is_late
             },
+            {name: subscribers_of(named, name) for name in tasks},
         )
 
 

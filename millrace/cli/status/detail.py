@@ -1,5 +1,6 @@
 """All that is known of one task, for ``millrace status TASK``: stage by stage, on the way of a change. Pure."""
 
+import time
 from collections.abc import Iterator
 
 from millrace.cli.status.line import backlog_text, notes_of
@@ -16,12 +17,14 @@ from schemas.stages import (
     Rates,
     Relayed,
     SnapshotStage,
+    SubscriberStage,
 )
 from schemas.status import TaskReport
 from zk.view import TaskView
 
 SWITCHES_SHOWN = 3
 TABLES_SHOWN = 10
+SUBSCRIBERS_SHOWN = 20
 
 
 def detail_of(view: TaskView, *, width: int) -> list[str]:
@@ -40,6 +43,7 @@ def detail_of(view: TaskView, *, width: int) -> list[str]:
         *(_applied(report, report.applied) if report.applied is not None else ()),
         *(_delivered(report, report.delivered) if report.delivered is not None else ()),
         *_loss(view),
+        *(f"  reader    {_subscriber(stage)}" for stage in report.subscribers[:SUBSCRIBERS_SHOWN]),
         *(_compared(report.compared) if report.compared is not None else ()),
     ]
 
@@ -159,6 +163,18 @@ def _loss(view: TaskView) -> Iterator[str]:
     if view.time_to_loss_s is not None:
         what = "what the task has not read when the topic's retention removes it"
         yield f"  to loss   {duration(view.time_to_loss_s)}: {what}"
+
+
+def _subscriber(stage: SubscriberStage) -> str:
+    if stage.lag is None:
+        return f"{stage.name}, {stage.state.value}: {stage.why}"
+    now_ms = time.time_ns() // 1_000_000
+    age_s, left_s = stage.age_s(now_ms), stage.time_to_loss_s(now_ms)
+    parts = [f"{stage.name}, {stage.state.value}: lag {counted(stage.lag, 'record')}"]
+    parts += [f"{counted(stage.lost, 'record')} lost"] if stage.lost else []
+    parts += [f"the oldest from {duration(age_s)} ago"] if age_s is not None else []
+    parts += [f"to loss {duration(left_s)}"] if left_s is not None else []
+    return ", ".join(parts)
 
 
 def _compared(stage: Compared) -> Iterator[str]:

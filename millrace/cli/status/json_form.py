@@ -1,8 +1,10 @@
 """The JSON of ``millrace status``, a stable format. ``docs/status.md`` lists every key; a test compares both."""
 
+import time
+
 from schemas.documents import TaskKind
 from schemas.plain import to_plain
-from schemas.stages import Applied, Delivered, Published
+from schemas.stages import Applied, Delivered, Published, SubscriberStage
 from schemas.status import TaskReport, TaskState, report_to_plain
 from zk.view import Cluster, TaskView
 
@@ -37,7 +39,18 @@ def task_as_plain(view: TaskView) -> dict[str, object]:
     for key in ("format", *_STAGES):
         plain.pop(key)
     head = {"task": view.name, "kind": view.kind, "route": view.route, "assigned": view.assigned}
+    plain.pop("subscribers")
     return {**head, **plain, "age_s": round(view.age_s, 1), **_stages(view, report)}
+
+
+def subscriber_as_plain(stage: SubscriberStage, now_ms: int) -> dict[str, object]:
+    """How far a subscriber is in the topics of a task."""
+    left_s, age_s = stage.time_to_loss_s(now_ms), stage.age_s(now_ms)
+    return {
+        **to_plain(stage),
+        "oldest_age_s": None if age_s is None else round(age_s, 1),
+        "time_to_loss_s": None if left_s is None else round(left_s, 1),
+    }
 
 
 def _stages(view: TaskView, report: TaskReport) -> dict[str, object]:
@@ -53,8 +66,11 @@ def _stages(view: TaskView, report: TaskReport) -> dict[str, object]:
             "loaded": report.loaded and to_plain(report.loaded),
             "compared": report.compared and to_plain(report.compared),
         }
+    now_ms = time.time_ns() // 1_000_000
+    subscribers = [subscriber_as_plain(one, now_ms) for one in report.subscribers]
     if kind == TaskKind.PUBLISH.value:
-        return {"delivered": {**position, **to_plain(report.delivered or Delivered()), **loss}}
+        delivered = to_plain(report.delivered or Delivered())
+        return {"delivered": {**position, **delivered, **loss}, "subscribers": subscribers}
     captured = to_plain(report.captured) if report.captured is not None else {}
     stages: dict[str, object] = {
         "source": captured.get("source"),
@@ -63,5 +79,6 @@ def _stages(view: TaskView, report: TaskReport) -> dict[str, object]:
     }
     if kind == TaskKind.CAPTURE.value:
         stages["published"] = {**position, **to_plain(report.published or Published())}
+        stages["subscribers"] = subscribers
         stages["snapshot"] = report.snapshot and to_plain(report.snapshot)
     return stages

@@ -5,6 +5,7 @@ from schemas.stages import (
     BinlogEnd,
     Captured,
     Delivered,
+    GroupState,
     MemberView,
     Published,
     PurgeAnswer,
@@ -13,6 +14,7 @@ from schemas.stages import (
     SlotPlace,
     SnapshotStage,
     SourceView,
+    SubscriberStage,
     SwitchView,
 )
 from schemas.status import TaskReport, TaskState
@@ -137,4 +139,20 @@ FULL_PUBLISH = TaskReport(
     seq=912_101,
     topic="shop",
     delivered=DELIVERED,
+    subscribers=(
+        SubscriberStage(
+            name="reports",
+            group="reports-v1",
+            state=GroupState.ACTIVE,
+            lag=1204,
+            lost=3,
+            topics=12,
+            begun=11,
+            oldest_ms=1_764_000_000_000,
+            oldest_topic="public.shop.orders",
+            loss_at_ms=1_764_600_000_000,
+            measured_ms=1_764_000_131_000,
+            why="",
+        ),
+    ),
 )
