@@ -8,14 +8,15 @@ import pytest
 from deploy.servers import KafkaServer
 from schemas.gtid import Flavour
 from tests.fixtures.servers import FLAVOURS
-from tests.kit.clients.catalogue import CLIENTS, PROGRAMS
+from tests.kit.clients.catalogue import CLIENTS, ODD_ERRORS, PROGRAMS
 from tests.kit.clients.client import Client
 from tests.kit.clients.outcome import Outcomes, differences
 from tests.kit.clients.program import ExampleProgram
 from tests.kit.clients.scene import ClientScene, Servers, make_scene
-from tests.kit.clients.tables import big_script, odd_script, orders_script
+from tests.kit.clients.tables import ODD, ODD_VALUES, big_script, odd_script, orders_script
 
 each_client = pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
+each_program = pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +67,7 @@ def test_client_makes_the_table_of_the_source(
         assert not differing
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
+@each_program
 def test_example_refuses_a_topic_without_one_record(
     program: ExampleProgram, scenes: Mapping[Flavour, ClientScene], outcomes: Outcomes
 ) -> None:
@@ -75,6 +76,23 @@ def test_example_refuses_a_topic_without_one_record(
         run = program.run(scenes[FLAVOURS[0]].broken(program.format))
         assert run.code == 1, run.errors
         assert "rows\n" not in run.errors, run.errors
+
+
+@each_program
+def test_example_reads_awkward_types_or_fails_as_listed(
+    program: ExampleProgram, scenes: Mapping[Flavour, ClientScene], outcomes: Outcomes
+) -> None:
+    """The largest numbers, texts of other character sets, and a NULL of each type; a program never loses the row."""
+    if outcomes.can_run(program):
+        run = program.run(scenes[FLAVOURS[-1]].topic(program.format, ODD))
+        if error := ODD_ERRORS.get(program.name):
+            assert run.code != 0
+            assert error in run.errors
+            outcomes.of(program).notes.append(f"awkward types: {error}")
+            return
+        full, nulls = sorted(run.rows(), key=lambda row: str(row["id"]))
+        assert {name: str(full[name]) for name in ODD_VALUES} == ODD_VALUES
+        assert {value for name, value in nulls.items() if name != "id"} == {None}
 
 
 @each_client

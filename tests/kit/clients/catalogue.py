@@ -1,10 +1,11 @@
 """The clients of the table in ``docs/subscribers.md``."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from schemas.view.format_options import FormatName
 from tests.kit.clients.client import Client
 from tests.kit.clients.program import (
+    PROGRAMS_FOLDER,
     ExampleProgram,
     go_program,
     node_program,
@@ -16,6 +17,9 @@ PROGRAMS: Sequence[ExampleProgram] = (
     python_program("Python: confluent-kafka", "python", FormatName.AVRO),
     python_program("Python: Quix Streams", "quixstreams", FormatName.AVRO),
     python_program("ClickHouse: chdb", "clickhouse", FormatName.DEBEZIUM_JSON),
+    python_program(
+        "ClickHouse: chdb, AvroConfluent", f"{PROGRAMS_FOLDER}/clickhouse-avro", FormatName.AVRO
+    ),
     spark_program("Spark SQL", "spark-sql", FormatName.DEBEZIUM_JSON),
     ExampleProgram(
         "Shell: kcat, SQLite",
@@ -28,4 +32,8 @@ PROGRAMS: Sequence[ExampleProgram] = (
     go_program("Go: franz-go, sr, hamba/avro", "go", FormatName.AVRO),
     node_program("Node: kafkajs, confluent-schema-registry", "node", FormatName.AVRO),
 )
+# programs that fail at the table of awkward types, each with its error
+ODD_ERRORS: Mapping[str, str] = {
+    "ClickHouse: chdb, AvroConfluent": "UnicodeDecodeError: 'utf-8' codec can't decode byte 0xff",
+}
 CLIENTS: Sequence[Client] = (*PROGRAMS,)

@@ -30,6 +30,7 @@ from tests.kit.forked import ending_with_us
 from tests.kit.paths import ROOT
 
 EXAMPLES = ROOT / "examples"
+PROGRAMS_FOLDER = Path(__file__).with_name("programs")
 BUILD_S, RUN_S = 1800.0, 900.0
 KEPT_S = 24 * 3600.0
 _SUMMARY = re.compile(r"^(\d+) records, (\d+) rows$")
@@ -60,7 +61,7 @@ class ProgramRun:
 
 @dataclass(frozen=True, slots=True)
 class ExampleProgram:
-    """``manifest``: in ``examples/``, its folder is the example. ``needs``: programs of the system.
+    """``manifest``: in ``examples/``, or a whole path; its folder is the program. ``needs``: programs of the system.
 
     ``build`` and ``command`` run in the built folder; ``command`` gets BOOTSTRAP REGISTRY TOPIC.
     """

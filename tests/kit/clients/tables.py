@@ -43,6 +43,15 @@ _ODD_COLUMNS = {
     "j": ("JSON", "'{\"a\": [1, null, 1.5]}'"),
 }
 
+ODD_VALUES = {  # of the columns that all formats show in the same way
+    "bi": "-9223372036854775808",
+    "d": "-12345678901234567890123456789012345.000000000000000000000000000001",
+    "la": "é€",
+    "e": "ü",
+    "s": "x,y",
+    "y": "2155",
+}
+
 
 def orders_script() -> Iterator[str]:
     """Inserts, updates, deletes and changed keys, one or several rows a statement."""
