@@ -165,10 +165,9 @@ def application(
                     return _error(408, _BODY_TOO_SLOW, f"a request arrives within {BODY_S:g} s")
                 parameters = {**request.query_params, **request.path_params}
                 answer = await run_in_threadpool(function, parameters, body)
-                is_apicurio = request.url.path.startswith(APICURIO)
-                return _json(200, answer, PLAIN_TYPE if is_apicurio else CONTENT_TYPE)
+                return _json(200, answer, PLAIN_TYPE if _is_apicurios(request) else CONTENT_TYPE)
             except Refusal as refusal:
-                return _error(refusal.status, refusal.code, refusal.message)
+                return _refused(request, refusal)
             except MillraceError as error:
                 log.error("a request failed", error=str(error))
                 if isinstance(error, Fenced):
@@ -290,6 +289,19 @@ async def _body(request: Request) -> _Body:
     if not isinstance(body, dict):
         raise Refusal(SCHEMA_INVALID, "the request is not a JSON object")
     return body
+
+
+def _refused(request: Request, refusal: Refusal) -> Response:
+    """Confluent's form, which Apicurio's API v2 has too; v3 shows its clients the title of RFC 7807."""
+    answer: dict[str, Json] = {"error_code": refusal.code, "message": refusal.message}
+    if not _is_apicurios(request):
+        return _json(refusal.status, answer)
+    answer |= {"status": refusal.status, "title": refusal.message}
+    return _json(refusal.status, answer, PLAIN_TYPE)
+
+
+def _is_apicurios(request: Request) -> bool:
+    return request.url.path.startswith(APICURIO)
 
 
 async def _unknown_path(_request: Request, _cause: Exception) -> Response:

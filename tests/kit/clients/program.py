@@ -60,10 +60,51 @@ class ProgramRun:
 
 
 @dataclass(frozen=True, slots=True)
+class BuiltProgram:
+    """Sources of a program. ``build`` and ``command`` run in the built folder."""
+
+    folder: Path
+    build: Sequence[Sequence[str]]
+    command: Sequence[str]
+
+    def prepare(self) -> None:
+        """Copy and build, unless this has been done for the same sources and commands."""
+        built = self._built()
+        with _one_at_a_time(self.folder.name):
+            if not (built / ".complete").exists():
+                shutil.rmtree(built, ignore_errors=True)
+                shutil.copytree(self.folder, built)
+                for command in self.build:
+                    _run_build(command, built)
+            (built / ".complete").touch()
+            _remove_unused(self.folder.name)
+
+    def run(self, *arguments: str) -> ProgramRun:
+        """Run it; ``prepare`` has built it."""
+        done = subprocess.run(
+            ending_with_us(*self.command, *arguments),
+            cwd=self._built(),
+            env=build_environment(),
+            capture_output=True,
+            text=True,
+            timeout=RUN_S,
+            check=False,
+        )
+        return ProgramRun(done.returncode, done.stdout, done.stderr)
+
+    def _built(self) -> Path:
+        digest = sha256(repr((self.build, self.command)).encode())
+        for path in sorted(self.folder.rglob("*")):
+            if path.is_file():
+                digest.update(str(path.relative_to(self.folder)).encode() + path.read_bytes())
+        return clients_home() / f"{self.folder.name}-{digest.hexdigest()[:12]}"
+
+
+@dataclass(frozen=True, slots=True)
 class ExampleProgram:
     """``manifest``: in ``examples/``, or a whole path; its folder is the program. ``needs``: programs of the system.
 
-    ``build`` and ``command`` run in the built folder; ``command`` gets BOOTSTRAP REGISTRY TOPIC.
+    ``command`` gets BOOTSTRAP REGISTRY TOPIC.
     """
 
     name: str
@@ -88,30 +129,12 @@ class ExampleProgram:
         return ", ".join(f"{name} {version}" for name, version in versions.items())
 
     def prepare(self) -> None:
-        """Copy and build, unless this has been done for the same sources and commands."""
-        built = self._built()
-        with _one_at_a_time(self.folder.name):
-            if not (built / ".complete").exists():
-                shutil.rmtree(built, ignore_errors=True)
-                shutil.copytree(self.folder, built)
-                for command in self.build:
-                    _run_build(command, built)
-            (built / ".complete").touch()
-            _remove_unused(self.folder.name)
+        """Build it once."""
+        self._program().prepare()
 
     def run(self, topic: ClientTopic) -> ProgramRun:
         """Run the built program over a topic."""
-        command = (*self.command, topic.bootstrap, topic.registry, topic.topic)
-        done = subprocess.run(
-            ending_with_us(*command),
-            cwd=self._built(),
-            env=build_environment(),
-            capture_output=True,
-            text=True,
-            timeout=RUN_S,
-            check=False,
-        )
-        return ProgramRun(done.returncode, done.stdout, done.stderr)
+        return self._program().run(topic.bootstrap, topic.registry, topic.topic)
 
     def rows(self, topic: ClientTopic) -> Iterable[Mapping[str, object]]:
         """The printed rows; the program must have counted all records of the topic."""
@@ -120,26 +143,27 @@ class ExampleProgram:
         assert run.summary()[0] == topic.records, f"{topic.records} records: {run.errors[-500:]}"
         return rows
 
-    def _built(self) -> Path:
-        digest = sha256(repr((self.build, self.command)).encode())
-        for path in sorted(self.folder.rglob("*")):
-            if path.is_file():
-                digest.update(str(path.relative_to(self.folder)).encode() + path.read_bytes())
-        return clients_home() / f"{self.folder.name}-{digest.hexdigest()[:12]}"
+    def _program(self) -> BuiltProgram:
+        return BuiltProgram(self.folder, self.build, self.command)
+
+
+def python_build() -> Sequence[Sequence[str]]:
+    """A virtual environment with the packages of ``requirements.txt``."""
+    uv = str(Path(sys.executable).with_name("uv"))
+    return (
+        (uv, "venv", "--quiet", "--python", sys.executable, ".venv"),
+        (uv, "pip", "install", "--quiet", "--python", ".venv", "-r", "requirements.txt"),
+    )
 
 
 def python_program(name: str, folder: str, format_name: FormatName) -> ExampleProgram:
     """``program.py`` of an example in a separate environment."""
-    uv = str(Path(sys.executable).with_name("uv"))
     return ExampleProgram(
         name,
         f"{folder}/requirements.txt",
         format_name,
         needs=(),
-        build=(
-            (uv, "venv", "--quiet", "--python", sys.executable, ".venv"),
-            (uv, "pip", "install", "--quiet", "--python", ".venv", "-r", "requirements.txt"),
-        ),
+        build=python_build(),
         command=(".venv/bin/python", "program.py"),
     )
 

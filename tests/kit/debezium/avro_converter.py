@@ -107,10 +107,14 @@ def settings(part: str, store: SchemaStore) -> dict[str, str]:
 def plugins(folder: Path, connectors: Path) -> Path:
     """A new folder of plugins: those of ``connectors``, and the converter."""
     folder.mkdir()
-    converter = fetch_jars("avro-converter", size_mb=SIZE_MB, ivy_file=IVY_FILE, finish=_announce)
-    for plugin in (*connectors.iterdir(), converter):
+    for plugin in (*connectors.iterdir(), fetch_converter()):
         (folder / plugin.name).symlink_to(plugin)
     return folder
+
+
+def fetch_converter() -> Path:
+    """The folder of the converter's jars, and of the serde that it uses."""
+    return fetch_jars("avro-converter", size_mb=SIZE_MB, ivy_file=IVY_FILE, finish=_announce)
 
 
 def _announce(folder: Path) -> None:
