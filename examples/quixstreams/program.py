@@ -5,7 +5,7 @@
 
 Each row is printed as JSON. Header `n` counts the records of each partition from 1, without gaps: a record that is
 missing ends the program. Quix Streams does not report the end of a partition, so the program ends when no record has
-come for ten seconds.
+come for thirty seconds.
 """
 
 import json
@@ -49,7 +49,7 @@ def keep(value, key, _timestamp, headers):
 
 
 app.dataframe(source).update(keep, metadata=True)
-app.run(timeout=10, collect=False)
+app.run(timeout=30, collect=False)
 if jumps:
     sys.exit(jumps[0])
 for row in rows.values():
