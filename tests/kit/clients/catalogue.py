@@ -30,10 +30,17 @@ PROGRAMS: Sequence[ExampleProgram] = (
         command=("bash", "program.sh"),
     ),
     go_program("Go: franz-go, sr, hamba/avro", "go", FormatName.AVRO),
+    go_program(
+        "Go: confluent-kafka-go, avrov2", f"{PROGRAMS_FOLDER}/confluent-go", FormatName.AVRO
+    ),
     node_program("Node: kafkajs, confluent-schema-registry", "node", FormatName.AVRO),
+    node_program(
+        "Node: kafkajs, lossless-json", f"{PROGRAMS_FOLDER}/kafkajs", FormatName.DEBEZIUM_JSON
+    ),
 )
 # programs that fail at the table of awkward types, each with its error
 ODD_ERRORS: Mapping[str, str] = {
     "ClickHouse: chdb, AvroConfluent": "UnicodeDecodeError: 'utf-8' codec can't decode byte 0xff",
+    "Go: confluent-kafka-go, avrov2": "ID: avro: int64 is unsupported for Avro int",  # a struct for orders
 }
 CLIENTS: Sequence[Client] = (*PROGRAMS,)

@@ -22,6 +22,7 @@ from confluent_kafka.admin import AdminClient
 from deploy.servers import DatabaseServer
 from drivers.kafka.partitions import HeaderedRecord, PartitionsReader, Place, Topics, places_of
 from drivers.kafka.producer import WRITING
+from millrace.errors import Retryable
 from schemas.documents import Brokers, OutputTopics, Registry, TopicAddress
 from schemas.gtid import Flavour
 from schemas.view.format_options import DecimalMode, FormatName, FormatOptions
@@ -30,6 +31,7 @@ from tests.kit.clients.client import ClientTopic
 from tests.kit.clients.tables import ORDERS, ORDERS_SELECT, SOURCE
 from tests.kit.debezium.whole_way import CopiedTopic, publish
 from tests.kit.kafka_topics import make_topic
+from tests.kit.waiting import answered
 
 PARTITIONS = 2
 READ_S, ANSWER_S = 300.0, 60.0
@@ -137,7 +139,7 @@ def _records(bootstrap: str, topic: str) -> Sequence[tuple[int, HeaderedRecord]]
     """All committed records with their partitions."""
     client = Topics(Brokers(bootstrap), errors=WRITING)
     places = places_of(client.shapes([topic]))
-    ends = client.ends(places)
+    ends = answered(lambda: client.ends(places), Retryable)  # a busy broker may change its leaders
     records: list[tuple[int, HeaderedRecord]] = []
 
     def note(place: Place, record: HeaderedRecord) -> None:
