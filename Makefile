@@ -53,7 +53,7 @@ chaos: setup
 	@$(BIN)/python -m tests.kit.run tests -- --chaos -m chaos
 
 clients: setup
-	MILLRACE_CLIENTS_WITHOUT="$(WITHOUT)" $(BIN)/python -m pytest tests/chaos/test_clients.py --chaos -q $(if $(ONLY),-k "$(ONLY)")
+	MILLRACE_CLIENTS_WITHOUT="$(or $(WITHOUT),$(MILLRACE_CLIENTS_WITHOUT))" $(BIN)/python -m pytest tests/chaos/test_clients.py --chaos -q $(if $(ONLY),-k "$(ONLY)")
 
 mutants: setup
 	$(BIN)/python -m pytest -p tests.mutants.plugin
