@@ -8,8 +8,10 @@ from tests.kit.clients.program import (
     PROGRAMS_FOLDER,
     ExampleProgram,
     go_program,
+    java_program,
     node_program,
     python_program,
+    rust_program,
     spark_program,
 )
 
@@ -37,6 +39,8 @@ PROGRAMS: Sequence[ExampleProgram] = (
     node_program(
         "Node: kafkajs, lossless-json", f"{PROGRAMS_FOLDER}/kafkajs", FormatName.DEBEZIUM_JSON
     ),
+    java_program("Java: kafka-clients, Avro", "java", FormatName.AVRO),
+    rust_program("Rust: rdkafka, schema_registry_converter", "rust", FormatName.AVRO),
 )
 # programs that fail at the table of awkward types, each with its error
 ODD_ERRORS: Mapping[str, str] = {

@@ -209,22 +209,45 @@ def node_program(name: str, folder: str, format_name: FormatName) -> ExampleProg
     )
 
 
+def java_program(name: str, folder: str, format_name: FormatName) -> ExampleProgram:
+    """``Orders`` of an example, with its jars in ``target``."""
+    return ExampleProgram(
+        name,
+        f"{folder}/pom.xml",
+        format_name,
+        needs=("java", "mvn"),
+        build=(("mvn", "--quiet", "package"),),
+        command=("java", "-cp", "target/*", "Orders"),
+    )
+
+
+def rust_program(name: str, folder: str, format_name: FormatName) -> ExampleProgram:
+    """``orders`` of an example. All builds share the compiled dependencies, which take minutes."""
+    return ExampleProgram(
+        name,
+        f"{folder}/Cargo.toml",
+        format_name,
+        needs=("cargo", "cc", "make"),
+        build=(("cargo", "install", "--quiet", "--path", ".", "--root", "."),),
+        command=("bin/orders",),
+    )
+
+
 def clients_home() -> Path:
     """The folder of all built clients."""
     return home() / "clients"
 
 
 def build_environment() -> dict[str, str]:
-    """The environment of builds: package managers keep their downloads in one folder."""
+    """The environment of builds: downloads of Go and npm are in one folder, those of cargo and Maven in their own."""
     caches = clients_home() / "caches"
     return {
         **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
         "GOMODCACHE": str(caches / "go-modules"),
         "GOCACHE": str(caches / "go-build"),
         "GOFLAGS": f"{os.environ.get('GOFLAGS', '')} -modcacherw".strip(),
-        "CARGO_HOME": str(caches / "cargo"),
+        "CARGO_TARGET_DIR": str(caches / "cargo-target"),
         "npm_config_cache": str(caches / "npm"),
-        "MAVEN_OPTS": f"-Dmaven.repo.local={caches / 'maven'}",
     }
 
 
