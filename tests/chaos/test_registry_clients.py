@@ -40,4 +40,4 @@ def test_wrong_registry_is_an_error(registries: TwoRegistries, client: AskingCli
         client.ask(replace(registries.question, registry=proxy.address))
     number = str(registries.ids[0])
     assert number in str(error.value) or "not found" in str(error.value).lower(), error.value
-    assert number in proxy.requests[0]
+    assert number in proxy.requests[-1]

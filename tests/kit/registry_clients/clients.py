@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from tests.kit.registry_clients.apicurio import SERDES
+from tests.kit.registry_clients.apicurio import SERDES, ApicurioConverter
 from tests.kit.registry_clients.asking import AskingClient
 from tests.kit.registry_clients.programs import PROGRAMS
 
-CLIENTS: Sequence[AskingClient] = (*PROGRAMS, *SERDES)
+CLIENTS: Sequence[AskingClient] = (*PROGRAMS, *SERDES, ApicurioConverter())

@@ -58,5 +58,9 @@ REQUESTS: Mapping[str, Sequence[str]] = {
         "GET /subjects/SUBJECT/versions",
     ),
     **_SERDES,
+    "Kafka Connect: Apicurio's AvroConverter 2": (
+        "GET /apis/registry/v2/ids/contentIds/ID",
+        "GET /apis/registry/v2/ids/contentIds/ID/references",
+    ),
 }
 """By the names of clients, in their order."""
