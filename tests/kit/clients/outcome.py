@@ -9,7 +9,7 @@ from tests.kit.clients.scene import Rows
 
 WITHOUT = "MILLRACE_CLIENTS_WITHOUT"  # programs that this machine cannot have, with blanks between
 DIFFERENCES_MAX = 5
-_TITLES = ("client", "versions", "format", "rows/s", "differences")
+_TITLES = ("client", "format", "rows/s", "differences", "versions")
 
 
 @dataclass
@@ -24,8 +24,8 @@ class Outcome:
     def cells(self) -> tuple[str, ...]:
         """A line of the table."""
         rate = f"{self.rate:,.0f}" if self.rate else "–"
-        told = "; ".join([*self.differences, *self.notes]) or "none"
-        return self.client.name, self.client.versions(), self.client.format.value, rate, told
+        shown = "; ".join([*self.differences, *self.notes]) or "none"
+        return self.client.name, self.client.format.value, rate, shown, self.client.versions()
 
 
 @dataclass
