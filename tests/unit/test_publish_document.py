@@ -13,7 +13,13 @@ from schemas.documents import (
     plain_from_yaml,
     plain_task,
 )
-from schemas.view.format_options import DecimalMode, FormatName, FormatOptions, ZeroDates
+from schemas.view.format_options import (
+    LATER,
+    DecimalMode,
+    FormatName,
+    FormatOptions,
+    ZeroDates,
+)
 from schemas.view.view import ALL_TABLES
 
 MINIMAL = """
@@ -191,3 +197,26 @@ def test_accepted_statements_are_numbers_of_records() -> None:
     assert plain_task(task)["accept_ddl"] == [4711, 4712]
     assert "accept_ddl" not in plain_task(_task())
     assert "accept_ddl[0]" in _problems("accept_ddl: [0]\n")
+
+
+def test_topics_that_are_of_no_table_are_named_or_refused() -> None:
+    """Debezium's name of the heartbeats is the default; each use has its own topic."""
+    task = _task("records: {heartbeat_ms: 5000}\n")
+    assert task.other_topics == {"heartbeat_topic": "__debezium-heartbeat.shop-public"}
+    named = "records: {heartbeat_ms: 1, heartbeat_topic: beats, schema_change_topic: changes}\n"
+    assert list(_task(named).other_topics.values()) == ["beats", "changes"]
+    assert "heartbeat_ms with it" in _problems("records: {heartbeat_topic: beats}\n")
+    assert "format: debezium" in _problems(
+        "records: {format: json, schema_change_topic: changes}\n"
+    )
+    same = "records: {transaction_topic: one, schema_change_topic: one}\n"
+    assert "a separate topic for each use" in _problems(same)
+    own = "topics: shop.{table}\nrecords: {schema_change_topic: shop.orders}\n"
+    assert "a pattern that never gives shop.orders" in _problems(own)
+
+
+def test_options_at_their_defaults_leave_a_stored_document_as_it_was() -> None:
+    """So a later version of the program begins no new definition."""
+    for name in FormatName:
+        plain = plain_task(_task(f"registry: http://h:1\nrecords: {{format: {name.value}}}\n"))
+        assert not set(plain["records"]) & LATER  # type: ignore[call-overload]
