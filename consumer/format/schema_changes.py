@@ -20,7 +20,7 @@ from consumer.format.flat_columns import mysql_type
 from schemas.record.avro_codec import Plain, encode
 from schemas.record.avro_schema import canonical_text
 from schemas.record.framing import frame
-from schemas.table.structure import LABELLED_CODES, Column
+from schemas.table.structure import BINARY, LABELLED_CODES, Column, TypeCode
 from schemas.view.format_options import FormatOptions
 from schemas.view.table_view import TableView
 
@@ -127,21 +127,24 @@ def _structure(view: TableView) -> Plain:
 
 
 def _column(position: int, column: Column) -> Plain:
-    is_labelled = column.type.code in LABELLED_CODES
     parts = _TYPE.match(mysql_type(column.type))
     assert parts is not None
-    base, length, scale, more = parts.groups()
+    base, digits, scale, more = parts.groups()
     name = (base + more).upper()
+    encoding, labels = column.type.text, column.type.labels
+    length = int(digits) if digits else None
+    if (
+        column.type.code in LABELLED_CODES
+    ):  # one of ENUM; of SET, as Debezium counts, all with commas
+        length = 1 if column.type.code is TypeCode.ENUM else 2 * len(labels) - 1
     return {
         "name": column.name,
         "jdbcType": _JDBC_TYPES.get(base, _OTHER),
         "nativeType": None,
         "typeName": name,
         "typeExpression": name,
-        "charsetName": column.type.text.charset
-        if column.type.is_text and column.type.text
-        else None,
-        "length": int(length) if length else 1 if is_labelled else None,
+        "charsetName": encoding.charset if encoding and encoding.charset != BINARY else None,
+        "length": length,
         "scale": int(scale) if scale else None,
         "position": position,
         "optional": column.nullable,
@@ -149,8 +152,12 @@ def _column(position: int, column: Column) -> Plain:
         "generated": None,
         "comment": None,
         "defaultValueExpression": None,
-        "enumValues": [label or "" for label in column.type.labels] if is_labelled else None,
+        "enumValues": [_quoted(label or "") for label in labels] if labels else None,
     }
+
+
+def _quoted(label: str) -> str:
+    return "'" + label.replace("'", "''") + "'"
 
 
 def _json(plain: object) -> bytes:

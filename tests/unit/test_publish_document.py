@@ -215,7 +215,7 @@ def test_topics_that_are_of_no_table_are_named_or_refused() -> None:
     assert "a pattern that never gives shop.orders" in _problems(own)
 
 
-def test_options_at_their_defaults_leave_a_stored_document_as_it_was() -> None:
+def test_options_at_their_defaults_leave_stored_documents_alone() -> None:
     """So a later version of the program begins no new definition."""
     for name in FormatName:
         plain = plain_task(_task(f"registry: http://h:1\nrecords: {{format: {name.value}}}\n"))

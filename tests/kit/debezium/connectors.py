@@ -137,6 +137,7 @@ def debezium_records(
     *,
     databases: Sequence[str],
     store: SchemaStore,
+    variants: Sequence[Variant] = VARIANTS,
 ) -> dict[str, list[Record]]:
     """Debezium's records about ``script`` by the variant's name, in their order. ``store`` gets the Avro schemas."""
     server.create_account(ACCOUNT, PRIVILEGES)
@@ -145,16 +146,16 @@ def debezium_records(
     jars = fetch_for(server.flavour)
     jars = replace(jars, plugins=plugins(folder / "plugins", jars.plugins))
     worker = ConnectWorker(folder / "connect", jars, bootstrap)
-    source = _Source(server, folder, databases, store)
+    source = _Source(server, folder, databases, store, variants)
     try:
         worker.start()
-        for number, variant in enumerate(VARIANTS):
+        for number, variant in enumerate(variants):
             worker.create(variant.name, _settings(source, variant, number))
             worker.resume_tasks(variant.name)
         _wait_for_probe(source, worker, bootstrap)
         script()
         _wait_for_probe(source, worker, bootstrap)
-        for variant in VARIANTS:
+        for variant in variants:
             worker.stop_tasks(variant.name)
     finally:
         worker.stop()
@@ -162,7 +163,7 @@ def debezium_records(
         variant.name: _without_probe(
             topic_records(bootstrap, variant.name, is_exact=True), variant.parse(store.schema)
         )
-        for variant in VARIANTS
+        for variant in variants
     }
 
 
@@ -174,6 +175,7 @@ class _Source:
     folder: Path
     databases: Sequence[str]
     store: SchemaStore
+    variants: Sequence[Variant]
 
 
 def _without_probe(records: Sequence[Record], parse: Parse) -> list[Record]:
@@ -256,9 +258,11 @@ def _wait_for_probe(source: _Source, worker: ConnectWorker, bootstrap: str) -> N
 
         def have_read() -> bool:
             server.execute(f"INSERT INTO {PROBE}.t VALUES ()")
-            for each in VARIANTS:
+            for each in source.variants:
                 worker.check(each.name)
-            return all(_newest_probe(consumer, each, source.store) > first for each in VARIANTS)
+            return all(
+                _newest_probe(consumer, each, source.store) > first for each in source.variants
+            )
 
         what = "a row of the probe in every variant's topic"
         eventually(have_read, timeout_s=FOLLOW_S, every_s=0.5, what=what)

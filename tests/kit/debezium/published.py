@@ -62,6 +62,11 @@ def format_options(variant: Variant) -> FormatOptions:
         transaction_topic=f"{variant.name}.transaction"
         if options.get("provide.transaction.metadata") == "true"
         else "",
+        schema_change_topic=f"{variant.name}.schema-changes"
+        if options.get("include.schema.changes") == "true"
+        else "",
+        heartbeat_ms=int(options.get("heartbeat.interval.ms", "0")),
+        heartbeat_topic=f"{variant.name}.heartbeat" if "heartbeat.interval.ms" in options else "",
         decimal=DecimalMode(options.get("decimal.handling.mode", "precise")),
         time=TimeMode(options.get("time.precision.mode", "adaptive_time_microseconds")),
         bigint_unsigned=BigintUnsigned(options.get("bigint.unsigned.handling.mode", "long")),
