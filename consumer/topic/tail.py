@@ -103,11 +103,15 @@ def shown_value(value: object) -> str:
 
 
 def as_json(offset: int, timestamp_ms: int, record: Record) -> dict[str, object]:
+    """The complete record with its place in the topic, as values for ``json.dumps``."""
+    return {"offset": offset, "timestamp_ms": timestamp_ms} | plain_record(record)
+
+
+def plain_record(record: Record) -> dict[str, object]:
     """The complete record as values for ``json.dumps``."""
-    head: dict[str, object] = {"offset": offset, "timestamp_ms": timestamp_ms}
     if not isinstance(record, RowRecord):
-        return head | _plain_fields(to_plain(record))
-    return head | _plain_fields(
+        return _plain_fields(to_plain(record))
+    return _plain_fields(
         {
             "key": record.key,
             "before": record.change.before,

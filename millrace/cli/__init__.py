@@ -54,6 +54,9 @@ class Command:
 
 COMMANDS: Mapping[str, Command] = MappingProxyType(
     {
+        "try": Command(
+            "millrace.cli.trial.trial", "Show the rows of your own server as they commit."
+        ),
         "demo": Command(
             "millrace.cli.local.demo",
             "Start everything, change rows, watch them arrive, compare.",

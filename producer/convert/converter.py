@@ -42,7 +42,13 @@ from producer.convert.rows_head import read_present
 from producer.convert.savepoints import Mark
 from producer.convert.statements import EventHandler
 from producer.convert.table_filter import FoldedFilter, NameFilter
-from producer.convert.tables import Destination, KnownTables, Prepare
+from producer.convert.tables import (
+    Describe,
+    Destination,
+    KnownTables,
+    Prepare,
+    describe_by_map,
+)
 from producer.convert.xa import Release
 from schemas.documents import TableFilter
 from schemas.gtid import Flavour, parse_gtid
@@ -71,7 +77,10 @@ _ALL_ROWS = 1 << 62  # ROWS_TO_SKIP of a source transaction that ends with ROLLB
 
 @dataclass(frozen=True, slots=True)
 class ConverterSource:
-    """A conversion's input: the set and its flavour, the names in the records, the table filter and its case rule."""
+    """A conversion's input: the set and its flavour, the names in the records, the table filter and its case rule.
+
+    ``is_look``: for ``millrace try``. A change in statement format becomes a record with its SQL, and does not end it.
+    """
 
     set_name: str
     task_name: str
@@ -80,6 +89,7 @@ class ConverterSource:
     filter: TableFilter = field(default_factory=TableFilter)
     # a statement may use capital letters where its rows use small letters
     folds_names: bool = False
+    is_look: bool = False
 
 
 class Converter:
@@ -94,6 +104,7 @@ class Converter:
         progress: Progress,
         at: Coordinates,
         prepare: Prepare = lambda _: None,
+        describe: Describe = describe_by_map,
         inserts: Inserts | None = None,
     ) -> None:
         origin = Origin(source.flavour, source.task_name, source.set_name)
@@ -103,7 +114,7 @@ class Converter:
         self._tables = KnownTables(
             self._arrays,
             origin=origin,
-            destination=Destination(source.topic, register, wanted, prepare),
+            destination=Destination(source.topic, register, wanted, prepare, describe),
         )
         self._output = Output(self._arrays.state)
         self._control = {
@@ -122,7 +133,9 @@ class Converter:
             self._interleaver = Interleaver(
                 inserts, self._arrays, self._output, self._tables, self._append_control
             )
-        self._handler = EventHandler(self._arrays, origin=origin, filter_=wanted, reader=reader)
+        self._handler = EventHandler(
+            self._arrays, origin=origin, filter_=wanted, reader=reader, is_look=source.is_look
+        )
         self._start(progress)
 
     def next_batch(

@@ -82,9 +82,16 @@ NOTHING = Outcome()
 
 class EventHandler:
     def __init__(
-        self, arrays: KernelArrays, *, origin: Origin, filter_: NameFilter, reader: Reader
+        self,
+        arrays: KernelArrays,
+        *,
+        origin: Origin,
+        filter_: NameFilter,
+        reader: Reader,
+        is_look: bool = False,
     ) -> None:
         self._arrays = arrays
+        self._is_look = is_look
         self._origin = origin
         self._filter = filter_
         self._reader = reader
@@ -163,7 +170,7 @@ class EventHandler:
         is_alone = st[s.STEP] == ENDS
         if st[s.IS_COVERED]:
             return Outcome(ends_group=is_alone)
-        if statement.kind is Kind.DML or statement.selects_rows:
+        if (statement.kind is Kind.DML or statement.selects_rows) and not self._is_look:
             created = [f"{name.database}.{name.table}" for name in statement.tables]
             table = next(iter(created), "") or changed_table(query.text, query.database, mode)
             raise Fatal(

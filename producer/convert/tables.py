@@ -48,9 +48,15 @@ from schemas.table.table_map import parse_table_map
 
 Register = Callable[[str, str], int]
 Prepare = Callable[[Sequence[tuple[str, str]]], None]
+Describe = Callable[[bytes, Flavour], TableSchema]
 
 TABLES_AHEAD = 256  # structures that are looked at together; a stop of the task waits for them
 _TABLE_ID_BYTES = 6
+
+
+def describe_by_map(body: bytes, flavour: Flavour) -> TableSchema:
+    """The structure that a table map has. Errors of ``parse_table_map``."""
+    return parse_table_map(body, flavour=flavour)[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +64,14 @@ class Destination:
     """Where records go: the topic, its registry, and the table filter.
 
     ``prepare``: makes several schemas known to ``register`` at once. It raises nothing.
+    ``describe``: the structure of a table map.
     """
 
     topic: str
     register: Register
     filter: NameFilter
     prepare: Prepare = lambda _: None
+    describe: Describe = describe_by_map
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +151,7 @@ class KnownTables:
             start, size = int(row[p.BODY_START]), int(row[p.BODY_SIZE])
             body = bytes(_TABLE_ID_BYTES) + arrays.blob[start : start + size].tobytes()
             flavour = self._origin.connector
-            _, whole = parse_table_map(body, flavour=flavour)
+            whole = self._destination.describe(body, flavour)
             if operation == INSERT or not are_generated(whole, images, flavour):
                 raise partial_images(whole, images)
             table = whole.without(present)
@@ -215,7 +223,7 @@ class KnownTables:
             return None
 
     def _describe(self, body: bytes) -> _Described:
-        _, table = parse_table_map(body, flavour=self._origin.connector)
+        table = self._destination.describe(body, self._origin.connector)
         name = self._origin.set_name
         return _Described(table, envelope_schema(name, table), key_schema(name, table))
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from drivers.mysql.catalog import CatalogColumn, CatalogTable, UniqueKey
 from millrace.errors import Retryable
+from millrace.machine_code import note_compiled
 from producer.binlog.events import FORMAT_DESCRIPTION, PREVIOUS_GTIDS
 from producer.binlog.gtid_runs import new_runs
 from producer.convert.arrays import KernelArrays
@@ -68,6 +69,7 @@ def warm() -> None:
         warm_snapshot()
         relay.close()
         _serve(Path(name))
+    note_compiled()
 
 
 def _receive_nothing(relay: RelayLog) -> None:

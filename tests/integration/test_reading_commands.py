@@ -42,8 +42,10 @@ FOLDER = "FOLDER"
 CONNECTOR = "CONNECTOR"
 TOPIC = "TOPIC"
 GTID = "GTID"
+URL = "URL"  # of the source's primary
 # Arguments of each command that claims to change nothing, and its exit code in the state of the test.
 READING: dict[str, tuple[str, int]] = {
+    "try": (f"{URL} --from first -n 1", 0),
     "set list": ("", 0),
     "set show": ("shop", 0),
     "set history": ("shop", 0),
@@ -263,6 +265,7 @@ def test_reading_commands_change_nothing(
             FOLDER: str(documents),
             CONNECTOR: shell.file("connector.class: MySqlConnector"),
             TOPIC: topic,
+            URL: _url(source_set),
             GTID: source_set.primary.gtid_position(),
         }
         ends.enter_context(recording.logging())
@@ -279,6 +282,11 @@ def _set(name: str, *members: DatabaseServer) -> str:
         f"user: {members[0].user}\npassword: env:MILLRACE_TEST_PASSWORD\ntls: require-unverified\n"
     )
     return f"set: {name}\nmembers: [{addresses}]\n{account}"
+
+
+def _url(source: DatabaseSet) -> str:
+    password, port = source.password, source.primary.port
+    return f"mysql://{source.primary.user}:{password}@127.0.0.1:{port}/{DATABASE}"
 
 
 def _capture(source: DatabaseSet, ensemble: Ensemble, relay: Path) -> None:

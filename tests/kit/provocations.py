@@ -140,6 +140,7 @@ PROVOCATIONS: Mapping[str, str] = {
     "MR-4145": "test_more_than_a_transaction_holds_is_refused",
     "MR-4147": "test_configuration_of_an_unknown_tool_is_refused",
     "MR-4148": "test_connector_of_another_database_is_refused",
+    "MR-4149": "test_malformed_url_is_refused_without_its_password",
     "MR-4160": "test_every_condition_of_a_check_has_its_code",
     "MR-4161": "test_every_condition_of_a_check_has_its_code",
     "MR-4162": "test_every_condition_of_a_check_has_its_code",

@@ -51,6 +51,13 @@ class Verdict:
     seconds_behind: float | None
     error: MillraceError | None = None
     kept_s: float | None = None  # how long it keeps its binlogs; None: without a limit, or unknown
+    tolerated: tuple[Finding, ...] = ()  # what would be reasons elsewhere (``Preferences``)
+
+    def tolerating(self, codes: Collection[str]) -> "Verdict":
+        """Findings with these codes are no reasons."""
+        tolerated = tuple(reason for reason in self.reasons if reason.code in codes)
+        reasons = tuple(reason for reason in self.reasons if reason.code not in codes)
+        return replace(self, reasons=reasons, tolerated=tolerated)
 
     @property
     def is_admissible(self) -> bool:
@@ -68,11 +75,15 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Preferences:
-    """``avoided`` members are chosen only if no other is admissible, ``late`` ones if no other is caught up."""
+    """``avoided`` members are chosen only if no other is admissible, ``late`` ones if no other is caught up.
+
+    Findings with codes of ``tolerated`` do not make a member inadmissible.
+    """
 
     avoided: Collection[Member] = ()
     late: Collection[Member] = ()
     directives: Directives = field(default_factory=Directives)
+    tolerated: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +122,10 @@ def choose(
     _check_lost_tail(facts, wanted)
     preferred = preferences or Preferences()
     directives = preferred.directives
-    verdicts = verdicts_of(facts, wanted=wanted, directives=directives, is_live=is_live)
+    verdicts = tuple(
+        verdict.tolerating(preferred.tolerated)
+        for verdict in verdicts_of(facts, wanted=wanted, directives=directives, is_live=is_live)
+    )
     admissible = [verdict for verdict in verdicts if verdict.is_admissible]
     if not admissible or flavour is None:
         raise _none_admissible(verdicts)

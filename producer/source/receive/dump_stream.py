@@ -15,6 +15,7 @@ import ssl
 import struct
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -25,10 +26,10 @@ from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger
 from producer.binlog import events as t
 from producer.binlog import packets, transactions
+from producer.binlog.compiled import Bytes, Words
 from producer.binlog.crc import TABLES
 from producer.binlog.gtid_runs import new_runs
 from producer.relay import layout
-from producer.relay.writer import RelayLog
 from schemas.documents.model import Member
 from schemas.gtid import Flavour
 from schemas.place import FIRST_POS
@@ -83,20 +84,45 @@ class Verification(Protocol):
     def appended(self) -> None: ...
 
 
+class ByteSink(Protocol):
+    """Where the bytes go: a ``RelayLog``, or the part of a binlog that ``producer.trial`` looks at."""
+
+    @property
+    def flavour(self) -> Flavour: ...
+
+    def append(self, payload: Bytes, *, end: int, last_group_at: int, runs: Words) -> None:
+        """Whole events. To ``end``, source transactions are whole."""
+        ...
+
+    def begin_file(self, name: str) -> None: ...
+
+    def read_back(self, start: int, end: int) -> bytes:
+        """Bytes of the newest file, for a comparison with those that the server sends again."""
+        ...
+
+
+def _ignore(_event: bytes) -> None: ...
+
+
 class DumpStream:
-    """One dump on one socket, until it ends."""
+    """One dump on one socket, until it ends.
+
+    ``on_format`` gets the FORMAT_DESCRIPTION that the server makes for a dump that starts inside a file.
+    """
 
     def __init__(
         self,
         socket: sockets.socket,
-        relay: RelayLog,
+        relay: ByteSink,
         *,
         member: Member,
         silence_s: float,
         figures: StreamFigures,
         verification: Verification,
+        on_format: Callable[[bytes], None] = _ignore,
     ) -> None:
         self._socket = socket
+        self._on_format = on_format
         self._relay = relay
         self._member = member
         self._silence_s = silence_s
@@ -241,6 +267,7 @@ class DumpStream:
         elif kind == t.FORMAT_DESCRIPTION:
             if event[-t.CHECKSUM_BYTES - 1] != t.CHECKSUM_ALGORITHM_CRC32:
                 raise self._explain(transactions.NO_CHECKSUM)
+            self._on_format(event)
         elif kind not in (t.MARIADB_GTID_LIST, t.MARIADB_START_ENCRYPTION):
             raise Fatal("MR-2008", f"artificial event of unexpected type {kind}", file=self._file)
         self._at += packets.PACKET_HEAD_BYTES + 1 + len(event)

@@ -1,0 +1,1 @@
+"""``millrace try``: rows of a server on the terminal."""

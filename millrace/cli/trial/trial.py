@@ -1,0 +1,331 @@
+"""``millrace try URL``: the rows of a server as they commit, with nothing but that server.
+
+A new installation has no machine code of the kernels, and compiling takes a minute. Until then they run as plain
+Python, which shows a few hundred rows a second. At the first quiet moment after the compilation, the process replaces
+itself: the new one continues at the same place of the binlog.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+from millrace import machine_code
+from millrace.errors import MillraceError
+from millrace.wording import counted
+
+if TYPE_CHECKING:
+    from millrace.cli.trial.address import ServerAddress
+    from producer.trial.trial import RawRecords, Trial
+    from schemas.record.control import DdlRecord
+    from schemas.record.record import RowRecord
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+CONTINUES = "MILLRACE_TRY"  # what a process gives to the one that replaces it, as JSON
+_NO_TLS = "MR-1004"
+_TLS = "Add `?tls=verify-ca&ca=FILE` with the server's CA to the URL, or another mode of a set document."
+_FIXES: Mapping[str, str] = {  # elsewhere the fix is in a set document
+    "MR-1001": "Check host and port of the URL, and that the server runs.",
+    "MR-1002": "Correct user and password of the URL.",
+    "MR-1003": _TLS,
+    _NO_TLS: "Add `?tls=disabled` to the URL: user name and rows then pass as plain text.",
+    "MR-1008": _TLS,
+}
+
+Url = Annotated[
+    str,
+    typer.Argument(
+        metavar="URL",
+        help="mysql://user@host[:port][/database[.table]]; see above.",
+        show_default=False,
+    ),
+]
+After = Annotated[
+    str,
+    typer.Option(
+        "--from",
+        metavar="GTID-SET",
+        help="Begin after these source transactions, or with `first` at the oldest binlog, instead of now.",
+    ),
+]
+Count = Annotated[int, typer.Option("-n", help="End after N rows and statements.", min=0)]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")]
+
+
+As = Annotated[
+    str,
+    typer.Option(
+        "--as", metavar="FORMAT", help="Print the records of a publish task, such as debezium-json."
+    ),
+]
+ToKafka = Annotated[
+    str, typer.Option("--to-kafka", metavar="HOST:PORT", help="Send them to a topic there, too.")
+]
+Topic = Annotated[str, typer.Option(help="The topic of --to-kafka; it is created.")]
+
+
+@app.command("try")
+def try_(
+    url: Url,
+    *,
+    after: After = "",
+    count: Count = 0,
+    as_json: Json = False,
+    as_format: As = "",
+    to_kafka: ToKafka = "",
+    topic: Topic = "try",
+) -> None:
+    """Show the rows of your server as they commit. Nothing but the server is needed, and nothing is written to it.
+
+    URL is mysql://user[:password]@host[:port][/database[.table]]. Several hosts of one set are separated by commas: the
+    best is chosen. Without a password, MYSQL_PWD is used, or you are asked. `?tls=verify-ca&ca=FILE` or another mode
+    of a set document decides about TLS.
+
+    Standard error shows which server is read, and what a capture task would need. Ctrl-C ends the command, which then
+    prints the documents of a set and a capture task.
+    """
+    from millrace.cli.trial.address import ServerAddress
+
+    address = ServerAddress.parse(url)
+    _check_format(as_format, as_json=as_json)
+    look = Look.continued()
+    if as_format:  # its kernels take minutes to compile, and only publish tasks have them compiled
+        machine_code.interpret()
+    elif not machine_code.is_compiled() and machine_code.interpret():
+        machine_code.compile_in_background()
+    request = Request(after, count, as_json, as_format, to_kafka, topic)
+    try:
+        _look(address, look, request)
+    except KeyboardInterrupt:
+        pass
+    except MillraceError as error:
+        fix = _FIXES.get(error.code, error.fix)
+        raise type(error)(error.code, error.message, fix=fix, **error.context) from error
+    if look.file:
+        look.end(address)
+
+
+def _check_format(name: str, *, as_json: bool) -> None:
+    """Refuse what is no format, or needs a registry."""
+    from schemas.view.format_options import FormatName
+
+    without_registry = [each.value for each in FormatName if not each.is_avro]
+    if name and name not in without_registry:
+        why = f"{name!r} is not one of {', '.join(without_registry)}"
+        raise typer.BadParameter(why, param_hint="--as")
+    if name and as_json:
+        raise typer.BadParameter("--as and --json exclude each other", param_hint="--as")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The options. ``count``: 0 for no end. ``as_format``: "" for rows as they are in a set topic."""
+
+    after: str
+    count: int
+    as_json: bool
+    as_format: str
+    to_kafka: str
+    topic: str
+
+
+@dataclass(slots=True)
+class Look:
+    """The rows that were shown so far, and where a process that replaces this one continues."""
+
+    rows: int = 0
+    statements: int = 0
+    tables: list[str] = field(default_factory=list)
+    file: str = ""  # "" until the member is chosen
+    pos: int = 0
+    position: str = ""
+
+    @classmethod
+    def continued(cls) -> "Look":
+        """That of the process which this one replaces."""
+        return cls(**json.loads(os.environ.pop(CONTINUES, "{}")))
+
+    def note(self, record: "RowRecord | DdlRecord") -> None:
+        """Count a record."""
+        from schemas.record.record import RowRecord
+
+        if not isinstance(record, RowRecord):
+            self.statements += 1
+            return
+        self.rows += 1
+        name = f"{record.source.database}.{record.source.table}"
+        if name not in self.tables:
+            self.tables.append(name)
+
+    def note_record(self, topic: str) -> None:
+        """Count a record of a publish task."""
+        self.rows += 1
+        if topic not in self.tables:
+            self.tables.append(topic)
+
+    def has_shown(self, count: int) -> bool:
+        return 0 < count <= self.rows + self.statements
+
+    def replace_process(self, trial: "Trial", password: str) -> None:
+        """Continue in a process with machine code."""
+        from millrace.cli.trial.address import PASSWORD_VARIABLE
+
+        self.file, self.pos, self.position = trial.file, trial.pos, str(trial.position)
+        environment = {
+            name: value for name, value in os.environ.items() if name != machine_code.INTERPRETED
+        }
+        environment |= {CONTINUES: json.dumps(asdict(self)), PASSWORD_VARIABLE: password}
+        sys.stdout.flush()
+        os.execve(sys.executable, [sys.executable, *_arguments()], environment)
+
+    def end(self, address: "ServerAddress") -> None:
+        """Show the counts, and the documents of a task."""
+        from millrace.cli.trial.address import documents
+
+        rows, statements = counted(self.rows, "row"), counted(self.statements, "statement")
+        tables = counted(len(self.tables), "table")
+        _say(f"\n{rows} of {tables}, {statements}. Documents to capture them from now on:\n")
+        _say(documents(address))
+
+
+def _arguments() -> list[str]:
+    return ["-m", "millrace", *sys.argv[1:]]
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _look(address: "ServerAddress", look: Look, request: Request) -> None:
+    password = address.ask_password()
+    with _opened(address, password, look, request.after) as trial, _sending(request) as send:
+        if not look.file:
+            _introduce(trial)
+        look.file = trial.file
+        batches = _batches(trial, look, password, is_for_good=bool(request.as_format))
+        if request.as_format:
+            _show_records(batches, look, request, send)
+        else:
+            _show_rows(batches, look, request, send)
+
+
+Send: TypeAlias = "Callable[[Sequence[tuple[bytes | None, bytes | None]]], None]"
+
+
+@contextmanager
+def _sending(request: Request) -> "Iterator[Send]":
+    """Sends records to the topic, if one is wanted."""
+    if not request.to_kafka:
+        yield lambda _: None
+        return
+    from millrace.cli.trial.topic import opened_topic
+
+    with opened_topic(request.to_kafka, request.topic) as send:
+        yield send
+
+
+def _show_rows(batches: "Iterator[RawRecords]", look: Look, request: Request, send: Send) -> None:
+    """Rows and statements as lines or JSON objects."""
+    from consumer.topic.tail import plain_record
+    from millrace.cli.trial.terminal import Lines, has_colors
+    from schemas.record.control import DdlRecord
+    from schemas.record.record import KnownSchemas, RowRecord, decode_record
+
+    lines, known = Lines(has_colors()), KnownSchemas()
+    for batch in batches:
+        shown = []
+        for key, value in batch:
+            record = decode_record(key, value, known)
+            if not isinstance(record, RowRecord | DdlRecord):
+                continue
+            look.note(record)
+            plain = json.dumps(plain_record(record), ensure_ascii=False)
+            print(plain if request.as_json else lines.line(record), flush=True)
+            shown.append((None, plain.encode()))
+            if look.has_shown(request.count):
+                break
+        send(shown)
+        if look.has_shown(request.count):
+            return
+
+
+def _show_records(
+    batches: "Iterator[RawRecords]", look: Look, request: Request, send: Send
+) -> None:
+    """Records of a publish task as JSON objects."""
+    from millrace.cli.trial.formats import Sent, publish
+    from schemas.view.format_options import FormatName
+
+    def show(records: "Iterator[Sent]") -> bool:
+        shown = []
+        for record in records:
+            look.note_record(record.topic)
+            print(record.line(), flush=True)
+            shown.append((record.key, record.value))
+            if look.has_shown(request.count):
+                break
+        send(shown)
+        return not look.has_shown(request.count)
+
+    publish(batches, FormatName(request.as_format), show)
+
+
+@contextmanager
+def _opened(address: "ServerAddress", password: str, look: Look, after: str) -> "Iterator[Trial]":
+    """The best member. Without a mode in the URL, a server on this machine may be without TLS."""
+    from producer.source.connection import Login
+    from producer.trial.trial import Trial, TrialOrder, TrialPlace
+    from schemas.documents import TableFilter, Tls, TlsMode
+
+    tables = TableFilter(include=(address.tables,))
+    place = TrialPlace(look.file, look.pos, look.position) if look.file else None
+
+    def order(tls: Tls) -> TrialOrder:
+        login = Login(user=address.user, password=password, tls=tls)
+        return TrialOrder(address.members, login, tables, after, place)
+
+    with ExitStack() as stack:
+        tls = address.tls or Tls(TlsMode.REQUIRE_UNVERIFIED)
+        try:
+            trial = stack.enter_context(Trial.open(order(tls)))
+        except MillraceError as error:
+            is_open = address.tls is None and address.is_loopback
+            if error.code != _NO_TLS or not is_open:
+                raise
+            trial = stack.enter_context(Trial.open(order(Tls(TlsMode.DISABLED))))
+        yield trial
+
+
+def _introduce(trial: "Trial") -> None:
+    """Say which member is read and why, and what a capture task would need."""
+    from drivers.mysql.preflight import PERSIST
+
+    chosen = trial.choice.member
+    for verdict in sorted(trial.choice.verdicts, key=lambda each: each.member != chosen):
+        _say(f"{'reads' if verdict.member == chosen else 'does not read'} {verdict}")
+    for finding in trial.findings:
+        _say(f"a capture task would stop: {finding}\n  {finding.fix.removesuffix(PERSIST)}")
+    _say(f"from {trial.file}:{trial.pos} on, as it commits; Ctrl-C ends it\n")
+
+
+def _batches(
+    trial: "Trial", look: Look, password: str, *, is_for_good: bool
+) -> "Iterator[RawRecords]":
+    """The records of a set topic as they come.
+
+    In a quiet moment, a process with machine code takes over, unless this one is always interpreted.
+    """
+    told, can_be_replaced = 0, machine_code.INTERPRETED in os.environ and not is_for_good
+    for batch in trial.batches():
+        for name in trial.guessed[told:]:
+            told += 1
+            _say(f"{name}: names of columns are those of now; older rows may be named wrongly")
+        if not batch and can_be_replaced and machine_code.is_compiled():
+            look.replace_process(trial, password)
+        yield batch

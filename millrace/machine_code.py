@@ -1,0 +1,65 @@
+"""Whether the kernels of capture are compiled, without importing the compiler, and compiling them in the background.
+
+A mark in the home folder names the code that was compiled: every Python file of `millrace`, `schemas` and `producer`,
+and numba's version. Code without a mark may be compiled all the same; then compiling it again takes two seconds.
+"""
+
+import hashlib
+import os
+import subprocess
+import sys
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+from millrace.home_folder import home
+
+INTERPRETED = "NUMBA_DISABLE_JIT"  # numba's variable, read when it is imported
+_ROOT = Path(__file__).parent.parent
+_FOLDERS = ("millrace", "schemas", "producer")
+_NICE = 10
+
+
+def is_compiled() -> bool:
+    """Whether a process that runs the kernels now need not compile them first."""
+    return _mark().exists()
+
+
+def note_compiled() -> None:
+    """Every kernel of capture has run in this process, and its machine code is in the home folder."""
+    _mark().parent.mkdir(parents=True, exist_ok=True)
+    _mark().touch()
+
+
+def interpret() -> bool:
+    """Run the kernels of this process as plain Python; False if numba is imported already."""
+    if "numba" in sys.modules:
+        return False
+    os.environ[INTERPRETED] = "1"
+    return True
+
+
+def compile_in_background() -> "subprocess.Popen[bytes]":
+    """Start a process that compiles the kernels; it survives this one, and gives way to it."""
+    environment = {name: value for name, value in os.environ.items() if name != INTERPRETED}
+    nothing = subprocess.DEVNULL
+    return subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            f"import os; os.nice({_NICE}); from producer.task.warm_up import warm; warm()",
+        ],
+        stdin=nothing,
+        stdout=nothing,
+        stderr=nothing,
+        env=environment,
+        start_new_session=True,
+    )
+
+
+@cache
+def _mark() -> Path:
+    digest = hashlib.sha256(metadata.version("numba").encode())
+    for file in sorted(path for name in _FOLDERS for path in (_ROOT / name).rglob("*.py")):
+        digest.update(str(file.relative_to(_ROOT)).encode() + file.read_bytes())
+    return home() / "kernels" / f"capture-{digest.hexdigest()[:16]}.compiled"
