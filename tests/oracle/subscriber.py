@@ -12,12 +12,17 @@ import json
 import re
 import signal
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TypeVar
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-POLL_S, ASK_S = 0.2, 60.0
+POLL_S, ASK_S, PATIENCE_S = 0.2, 60.0, 300.0
+AWAY = (KafkaError._TRANSPORT, KafkaError._TIMED_OUT)
 Headers = dict[str, str]
+T = TypeVar("T")
 
 
 class Subscription:
@@ -63,7 +68,7 @@ class Subscription:
                 self.ends[place] = message.offset() or 0
 
     def _present_ends(self) -> dict[tuple[str, int], int]:
-        topics = self.consumer.list_topics(timeout=ASK_S).topics
+        topics = self._asked(lambda: self.consumer.list_topics(timeout=ASK_S)).topics
         places = [
             TopicPartition(name, partition)
             for name, topic in topics.items()
@@ -72,10 +77,23 @@ class Subscription:
         ]
         ends = {}
         for place in places:
-            answer = self.consumer.get_watermark_offsets(place, timeout=ASK_S)
+            ask = partial(self.consumer.get_watermark_offsets, place, timeout=ASK_S)
+            answer = self._asked(ask)
             assert answer is not None, place
             ends[place.topic, place.partition] = int(answer[1])  # the stable end
         return ends
+
+    @staticmethod
+    def _asked(ask: Callable[[], T]) -> T:
+        """The answer; a lost connection of a busy machine is asked again."""
+        deadline_s = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                return ask()
+            except KafkaException as error:
+                if error.args[0].code() not in AWAY or time.monotonic() > deadline_s:
+                    raise
+                time.sleep(POLL_S)
 
     def _is_new(self, place: tuple[str, int], message: Message) -> bool:
         headers, before = _headers(message), self.last.get(place)
