@@ -40,6 +40,11 @@ PROGRAMS: Sequence[ExampleProgram] = (
         "Node: kafkajs, lossless-json", f"{PROGRAMS_FOLDER}/kafkajs", FormatName.DEBEZIUM_JSON
     ),
     java_program("Java: kafka-clients, Avro", "java", FormatName.AVRO),
+    java_program(
+        "Kafka Connect: Apicurio's AvroConverter",
+        f"{PROGRAMS_FOLDER}/connect",
+        FormatName.DEBEZIUM_AVRO,
+    ),
     rust_program("Rust: rdkafka, schema_registry_converter", "rust", FormatName.AVRO),
 )
 # programs that fail at the table of awkward types, each with its error
