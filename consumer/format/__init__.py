@@ -11,6 +11,10 @@ avro_data        Connect schemas as Avro schemas
 json_object      the columns of a view as members of JSON objects
 columns          the form and the type of each column
 connect_schema   the schemas that Kafka Connect's JSON carries
+cloud_events     attributes of CloudEvents as headers
+transactions     Debezium's transaction topic
+heartbeats       Debezium's heartbeats
+schema_changes   Debezium's topic of schema changes
 undecodable      texts that are not valid in their character set
 encoded          the result
 """

@@ -16,10 +16,12 @@ of the next one. These rules keep that harmless:
    ours.
 7  A producer instance that saw an error ends its slot; one with a slow commit is replaced before the next transaction.
 
-outgoing   records for output topics, and the partition of a record
-mark       the progress of a slot, as the records of its progress partition
-outputs    the output topics: creates them, reads the tails of their partitions
-opening    the start of a task: fences, reads all marks
-slot       writes, commits, verifies
-writer     the thread that does so, while the turn reads and converts the records that follow
+outgoing        records for output topics, and the partition of a record
+mark            the progress of a slot, as the records of its progress partition
+outputs         the output topics: creates them, reads the tails of their partitions
+heartbeats      how far a slot is, for subscribers
+schema_changes  statements and structures of the view's tables
+opening         the start of a task: fences, reads all marks
+slot            writes, commits, verifies
+writer          the thread that does so, while the turn reads and converts the records that follow
 """

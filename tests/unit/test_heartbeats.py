@@ -14,7 +14,7 @@ from drivers.kafka.partitions import HeaderedRecord, Place
 from millrace import faults
 from millrace.errors import Retryable
 from schemas.documents import Brokers, OutputTopics, PublishTask, TopicAddress
-from schemas.view.format_options import FormatName, FormatOptions
+from schemas.view.format_options import HEARTBEAT_MS_MAX, FormatName, FormatOptions
 from schemas.view.view import TableRule, View
 from tests.kit.apply.topic import COMMIT_MS
 from tests.kit.memory_registry import MemoryRegistry, read_one
@@ -97,6 +97,20 @@ def test_idle_task_and_rows_outside_the_view_have_heartbeats(scene: Scene) -> No
     _assert_exact(scene)
     for place, own in _beats(scene).items():
         assert own[-1][:2] == (first[place][0] + 1, 0)
+
+
+def test_heartbeats_come_no_faster_than_their_interval(scene: Scene) -> None:
+    """Only the first commit of a run has one; here each statement is a commit."""
+    scene.task = replace(
+        scene.task, format=replace(scene.task.format, heartbeat_ms=HEARTBEAT_MS_MAX)
+    )
+    for _ in range(3):
+        scene.topic.stream.ddl("CREATE TABLE other.t (id INT)", kind="create_table")
+    scene.publish()
+    assert [len(own) for own in _beats(scene).values()] == [1] * SLOTS
+    scene.publish()
+    assert [len(own) for own in _beats(scene).values()] == [2] * SLOTS
+    _assert_exact(scene)
 
 
 @pytest.mark.parametrize("point", POINTS)
