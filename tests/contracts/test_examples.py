@@ -9,12 +9,21 @@ from tests.kit.clients.catalogue import CLIENTS, PROGRAMS
 from tests.kit.clients.examples import example_programs, program_lines
 from tests.kit.clients.manifests import versions_of
 from tests.kit.clients.program import EXAMPLES, ExampleProgram
+from tests.kit.debezium import avro_converter
 from tests.kit.paths import ROOT
+from tests.kit.registry_clients import apicurio
+from tests.kit.registry_clients.programs import PROGRAMS as ASKING
 
 LINES_MAX = 60
 OTHERS = {"lakehouse"}  # no client of the table
 EXAMPLE_PROGRAMS = [program for program in PROGRAMS if program.folder.is_relative_to(EXAMPLES)]
 each_program = pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
+REGISTRY_MANIFESTS = {
+    "python": "requirements.txt",
+    "node": "package.json",
+    "go": "go.mod",
+    "rust": "Cargo.toml",
+}
 _ROW = re.compile(r"^\| (.*) \|$", re.MULTILINE)
 _OURS = re.compile(
     r"^\s*(?:import|from) (?:millrace|schemas|drivers|registry|zk|producer|consumer)\b",
@@ -77,6 +86,20 @@ def test_page_lists_the_tested_clients_with_their_versions() -> None:
     assert {tuple(row.split(" | ")[:3]) for row in rows} == {
         (client.name, client.versions(), f"`{client.format.value}`") for client in CLIENTS
     }
+
+
+def test_page_has_the_versions_of_registries_and_their_clients() -> None:
+    """Those of the programs, and of Apicurio's jars."""
+    page = (ROOT / "docs/subscribers.md").read_text().partition("\n## Registries\n")[2]
+    section = page.partition("\n## ")[0]
+    manifests = [
+        *(each.program.folder / REGISTRY_MANIFESTS[each.program.folder.name] for each in ASKING),
+        apicurio.IVY_FILE,
+        avro_converter.IVY_FILE,
+    ]
+    for manifest in manifests:
+        for name, version in versions_of(manifest).items():
+            assert f"{name} {version}" in section
 
 
 def test_readme_lists_every_example() -> None:

@@ -32,6 +32,9 @@ def versions_of(manifest: Path) -> Mapping[str, str]:
             }
         case "pom.xml":
             versions = _of_maven(text)
+        case name if name.endswith("ivy.xml"):
+            dependencies = ElementTree.fromstring(text).iter("dependency")
+            versions = {each.attrib["name"]: each.attrib["rev"] for each in dependencies}
         case _:
             raise ValueError(f"unknown manifest {manifest}")
     loose = [name for name, version in versions.items() if not version[:1].isdigit()]
