@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from schemas.view.format_options import FormatName
 from tests.kit.clients.client import Client
+from tests.kit.clients.flink import FlinkSql
 from tests.kit.clients.program import (
     PROGRAMS_FOLDER,
     ExampleProgram,
@@ -14,6 +15,7 @@ from tests.kit.clients.program import (
     rust_program,
     spark_program,
 )
+from tests.kit.clients.sink import JdbcSink
 
 PROGRAMS: Sequence[ExampleProgram] = (
     python_program("Python: confluent-kafka", "python", FormatName.AVRO),
@@ -52,4 +54,11 @@ ODD_ERRORS: Mapping[str, str] = {
     "ClickHouse: chdb, AvroConfluent": "UnicodeDecodeError: 'utf-8' codec can't decode byte 0xff",
     "Go: confluent-kafka-go, avrov2": "ID: avro: int64 is unsupported for Avro int",  # a struct for orders
 }
-CLIENTS: Sequence[Client] = (*PROGRAMS,)
+CLIENTS: Sequence[Client] = (
+    *PROGRAMS,
+    JdbcSink(),
+    FlinkSql(FormatName.DEBEZIUM_JSON, "debezium-json", "flink-json"),
+    FlinkSql(
+        FormatName.DEBEZIUM_AVRO, "debezium-avro-confluent", "flink-sql-avro-confluent-registry"
+    ),
+)

@@ -10,7 +10,7 @@ ORDERS_SELECT = (
     "SELECT id, customer, price, paid, created, note, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', created)"
     " FROM shop.orders"
 )
-_CREATE = """CREATE TABLE shop.orders (id BIGINT PRIMARY KEY, customer VARCHAR(80) NULL,
+CREATE_ORDERS = """CREATE TABLE shop.orders (id BIGINT PRIMARY KEY, customer VARCHAR(80) NULL,
     price DECIMAL(12,2) NOT NULL, paid TINYINT NOT NULL, created DATETIME(6) NULL, note TEXT NULL)
     CHARACTER SET utf8mb4"""
 _NOTES = (
@@ -57,7 +57,7 @@ def orders_script() -> Iterator[str]:
     """Inserts, updates, deletes and changed keys, one or several rows a statement."""
     random = Random(26)
     ids: list[int] = []
-    yield _CREATE
+    yield CREATE_ORDERS
     for number in range(1, _CHANGES):
         choice = random.random()
         if choice < 0.4 or len(ids) < 10:
@@ -96,7 +96,7 @@ def big_script() -> Iterator[str]:
     digits = " UNION ALL ".join(f"SELECT {digit} AS d" for digit in range(10))
     joined = " JOIN ".join(f"({digits}) AS d{place}" for place in range(6))
     number = " + ".join(f"{10**place} * d{place}.d" for place in range(6))
-    yield _CREATE
+    yield CREATE_ORDERS
     yield (
         "INSERT INTO shop.orders SELECT n, CONCAT('customer ', n), n / 100, 0,"
         " TIMESTAMPADD(SECOND, n, '2024-01-01'), CONCAT('note of order ', n, ' with ü')"

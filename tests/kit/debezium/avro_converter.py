@@ -92,15 +92,20 @@ def schema_store() -> Iterator[SchemaStore]:
 
 
 def settings(part: str, store: SchemaStore) -> dict[str, str]:
-    """Settings of a connector for ``key`` or ``value``."""
-    registry = f"{part}.converter.apicurio.registry"
+    """Settings of a connector for ``key`` or ``value``, which registers its schemas in the store."""
+    registers = {f"{part}.converter.apicurio.registry.auto-register": "true"}
+    return reading_settings(part, f"http://127.0.0.1:{store.port}") | registers
+
+
+def reading_settings(part: str, registry: str) -> dict[str, str]:
+    """Settings of a sink for ``key`` or ``value``, whose schemas are in this registry."""
+    prefix = f"{part}.converter.apicurio.registry"
     return {
         f"{part}.converter": CONVERTER,
-        f"{registry}.url": f"http://127.0.0.1:{store.port}/apis/registry/v2",
-        f"{registry}.auto-register": "true",
-        f"{registry}.as-confluent": "true",
-        f"{registry}.use-id": "contentId",
-        f"{registry}.headers.enabled": "false",  # the ID is in the value
+        f"{prefix}.url": f"{registry}/apis/registry/v2",
+        f"{prefix}.as-confluent": "true",
+        f"{prefix}.use-id": "contentId",
+        f"{prefix}.headers.enabled": "false",  # the ID is in the value
     }
 
 

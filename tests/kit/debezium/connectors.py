@@ -109,6 +109,7 @@ class Record:
     value: bytes | None
     offset: int = 0
     headers: tuple[tuple[str, bytes], ...] = ()
+    partition: int = 0
 
 
 def fetch_for(flavour: Flavour) -> SinkJars:
@@ -236,7 +237,7 @@ def _read_to_ends(
         error = message.error()
         if error is None:
             read = Record(place[0], message.key(), message.value(), int(message.offset() or 0))
-            records[place].append(replace(read, headers=_headers(message)))
+            records[place].append(replace(read, headers=_headers(message), partition=place[1]))
         elif error.code() == KafkaError._PARTITION_EOF:
             waiting.discard(place)
         else:

@@ -5,7 +5,8 @@
 Tables exist before: the sink alters nothing. It upserts by the record's key and deletes at tombstones.
 """
 
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,12 @@ from tests.kit.debezium.connectors import IVY_FILE, topic_records
 from tests.kit.waiting import eventually
 
 _JSON = "org.apache.kafka.connect.json.JsonConverter"
+JSON_WITH_SCHEMAS = {
+    "key.converter": _JSON,
+    "key.converter.schemas.enable": "true",
+    "value.converter": _JSON,
+    "value.converter.schemas.enable": "true",
+}
 _URLS = {
     Flavour.MARIADB: "jdbc:mariadb://{address}",
     Flavour.MYSQL: "jdbc:mysql://{address}?sslMode=DISABLED&allowPublicKeyRetrieval=true",
@@ -37,22 +44,30 @@ def fetch_sink() -> SinkJars:
 
 
 def write_with_sink(
-    target: DatabaseServer, bootstrap: str, folder: Path, topics: Sequence[SinkTopic]
+    target: DatabaseServer,
+    bootstrap: str,
+    folder: Path,
+    topics: Sequence[SinkTopic],
+    *,
+    jars: SinkJars | None = None,
+    converters: Mapping[str, str] = JSON_WITH_SCHEMAS,
 ) -> dict[str, str]:
-    """Returns when each topic is written, or its connector has failed; the first line of each failure by topic."""
-    worker = ConnectWorker(folder / "sink", fetch_sink(), bootstrap)
+    """Returns when each topic is written, or its connector has failed; the first line of each failure by topic.
+
+    ``jars``: the sink's, with what ``converters`` name.
+    """
+    worker = ConnectWorker(folder / "sink", jars or fetch_sink(), bootstrap)
     failures: dict[str, str] = {}
     try:
         worker.start()
-        for number, each in enumerate(topics):
-            worker.create(f"sink-{number}", _settings(target, each))
-            worker.resume_tasks(f"sink-{number}")
-        ends = {
-            each.topic: topic_records(bootstrap, each.topic, is_exact=True)[-1].offset + 1
-            for each in topics
-        }
-        for number, each in enumerate(topics):
-            name, wanted = f"sink-{number}", ends[each.topic]
+        # a name is a consumer group of the broker, which may have offsets of an earlier run
+        names = {each: f"sink-{time.time_ns()}" for each in topics}
+        for each, name in names.items():
+            worker.create(name, {**_settings(target, each), **converters})
+            worker.resume_tasks(name)
+        ends = {each.topic: _end(bootstrap, each.topic) for each in topics}
+        for each, name in names.items():
+            wanted = ends[each.topic]
 
             def is_written(name: str = name, topic: str = each.topic, wanted: int = wanted) -> bool:
                 if failure := worker.failure(name):
@@ -64,6 +79,12 @@ def write_with_sink(
     finally:
         worker.discard()
     return failures
+
+
+def _end(bootstrap: str, topic: str) -> int:
+    """The offsets that the sink has committed at the end, summed over all partitions."""
+    records = topic_records(bootstrap, topic, is_exact=True)
+    return sum({record.partition: record.offset + 1 for record in records}.values())
 
 
 def _settings(target: DatabaseServer, each: SinkTopic) -> dict[str, str]:
@@ -80,10 +101,6 @@ def _settings(target: DatabaseServer, each: SinkTopic) -> dict[str, str]:
         "delete.enabled": "true",
         "primary.key.mode": "record_key",
         "consumer.override.isolation.level": "read_committed",
-        "key.converter": _JSON,
-        "key.converter.schemas.enable": "true",
-        "value.converter": _JSON,
-        "value.converter.schemas.enable": "true",
         # Connect's default reads headers of changed keys as maps, which the sink refuses if values differ in type
         "header.converter": "org.apache.kafka.connect.storage.StringConverter",
     }
