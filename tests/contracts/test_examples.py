@@ -56,6 +56,17 @@ def test_each_example_is_a_client_of_the_table() -> None:
     assert folders - OTHERS == {program.folder.name for program in EXAMPLE_PROGRAMS}
 
 
+@pytest.mark.parametrize(
+    "output", ["target/Generated.java", "node_modules/a/index.js", ".venv/a.py"]
+)
+def test_build_in_a_checkout_changes_no_example(output: str, tmp_path: Path) -> None:
+    """A reader follows the README in a clone: what the build leaves is neither counted nor copied."""
+    for name in ("main.rs", output):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    assert list(example_programs(tmp_path)) == [tmp_path / "main.rs"]
+
+
 @each_program
 def test_manifest_pins_exact_versions(program: ExampleProgram) -> None:
     """A lock file is not needed, which would name the host of a package registry."""

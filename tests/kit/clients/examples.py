@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.kit.clients.program import EXAMPLES
+from tests.kit.clients.program import EXAMPLES, source_files
 
 _SUFFIXES = (".py", ".sh", ".js", ".go", ".java", ".rs")
 # a docstring at the top, and an import of many lines
@@ -14,7 +14,7 @@ _NO_PROGRAM = re.compile(r"\s*(?:$|#|//|/\*|\*|import |from \S+ import |use |pac
 
 def example_programs(folder: Path = EXAMPLES) -> Iterator[Path]:
     """The source files of all examples."""
-    return (path for path in sorted(folder.rglob("*")) if path.suffix in _SUFFIXES)
+    return (path for path in source_files(folder) if path.suffix in _SUFFIXES)
 
 
 def program_lines(path: Path) -> int:

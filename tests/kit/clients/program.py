@@ -33,6 +33,8 @@ EXAMPLES = ROOT / "examples"
 PROGRAMS_FOLDER = Path(__file__).with_name("programs")
 BUILD_S, RUN_S = 1800.0, 900.0
 KEPT_S = 24 * 3600.0
+# what a build in a checkout leaves; .gitignore has them, too
+_OUTPUTS = ("target", "node_modules", ".venv", "subscriber", "Cargo.lock", "package-lock.json")
 _SUMMARY = re.compile(r"^(\d+) records, (\d+) rows$")
 
 
@@ -73,7 +75,7 @@ class BuiltProgram:
         with _one_at_a_time(self.folder.name):
             if not (built / ".complete").exists():
                 shutil.rmtree(built, ignore_errors=True)
-                shutil.copytree(self.folder, built)
+                shutil.copytree(self.folder, built, ignore=shutil.ignore_patterns(*_OUTPUTS))
                 for command in self.build:
                     _run_build(command, built)
             (built / ".complete").touch()
@@ -94,9 +96,8 @@ class BuiltProgram:
 
     def _built(self) -> Path:
         digest = sha256(repr((self.build, self.command)).encode())
-        for path in sorted(self.folder.rglob("*")):
-            if path.is_file():
-                digest.update(str(path.relative_to(self.folder)).encode() + path.read_bytes())
+        for path in source_files(self.folder):
+            digest.update(str(path.relative_to(self.folder)).encode() + path.read_bytes())
         return clients_home() / f"{self.folder.name}-{digest.hexdigest()[:12]}"
 
 
@@ -154,6 +155,13 @@ def python_build() -> Sequence[Sequence[str]]:
         (uv, "venv", "--quiet", "--python", sys.executable, ".venv"),
         (uv, "pip", "install", "--quiet", "--python", ".venv", "-r", "requirements.txt"),
     )
+
+
+def source_files(folder: Path) -> Iterator[Path]:
+    """The files of programs, without what a build in the folder has left, sorted."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and not set(path.relative_to(folder).parts) & set(_OUTPUTS):
+            yield path
 
 
 def python_program(name: str, folder: str, format_name: FormatName) -> ExampleProgram:
