@@ -61,8 +61,9 @@ def test_client_makes_the_table_of_the_source(
     """Inserts, updates, deletes and changed keys of two partitions, with an aborted transaction at their ends."""
     if outcomes.can_run(client):
         scene = scenes[flavour]
-        rows = client.rows(scene.topic(client.format))
-        differing = differences(scene.wanted(client.format), rows)
+        with outcomes.recorded(client):
+            rows = client.rows(scene.topic(client.format))
+            differing = differences(scene.wanted(client.format), rows)
         outcomes.of(client).differences += differing
         assert not differing
 
@@ -101,6 +102,7 @@ def test_client_reads_300_000_records(client: Client, big: ClientScene, outcomes
     if outcomes.can_run(client):
         topic = big.topic(client.format)
         began_s = time.monotonic()
-        rows = list(client.rows(topic))
+        with outcomes.recorded(client):
+            rows = list(client.rows(topic))
         outcomes.of(client).rate = topic.records / (time.monotonic() - began_s)
         assert differences(big.wanted(client.format), rows) == []

@@ -81,3 +81,12 @@ def test_missing_program_fails_unless_the_operator_names_it(
     monkeypatch.setenv(WITHOUT, "go cargo")
     assert not outcomes.can_run(NeedsCargo())
     assert "not run: no cargo" in outcomes.table()
+
+
+def test_table_lists_a_client_that_failed() -> None:
+    """Else the table would show only the others."""
+    outcomes = Outcomes()
+    with pytest.raises(AssertionError), outcomes.recorded(NeedsCargo()):
+        NeedsCargo().rows(ClientTopic("b:1", "", "t", 1))
+    assert "Rust: one" in outcomes.table()
+    assert "failed: AssertionError" in outcomes.table()

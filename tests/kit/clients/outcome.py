@@ -1,7 +1,8 @@
 """The outcome of each client, as a table: `make clients` prints it."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tests.kit.clients.client import Client
@@ -51,6 +52,16 @@ class Outcomes:
         )
         self.of(client).notes[:] = [f"not run: no {program}"]
         return False
+
+    @contextmanager
+    def recorded(self, client: Client) -> Iterator[None]:
+        """Write the first line of the block's error into the table."""
+        try:
+            yield
+        except Exception as error:
+            first = str(error).partition("\n")[0]
+            self.of(client).notes.append(f"failed: {type(error).__name__}: {first}")
+            raise
 
     def table(self) -> str:
         """All outcomes, aligned."""
