@@ -1,13 +1,16 @@
 """Consumer groups of other programs: whether they have members, and the offsets that they have committed.
 
-Guarantees: joins no group and commits nothing. A group that the account may not see is UNKNOWN, never an error; each
-wait has a limit.
+Guarantees: joins no group and commits nothing. A group that the account may not see is no error; each wait has a limit.
+
+The admin requests that go to a group's coordinator (DescribeConsumerGroups, ListConsumerGroupOffsets) are not used: if
+the connection breaks meanwhile, librdkafka 2.16 ends the process (its issue 4605). The list of all groups comes from
+every broker, and the offsets from a consumer that never joins.
 """
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from contextlib import closing
 
-from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions
+from confluent_kafka import Consumer, ConsumerGroupState, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from drivers.kafka.access import KafkaAccess, Settings, driver_log
@@ -18,7 +21,7 @@ from millrace.errors import MillraceError
 from schemas.stages import GroupState
 
 _REFUSED = "GROUP_AUTHORIZATION_FAILED"
-_MISSING = ("GROUP_ID_NOT_FOUND",)
+_ERROR_S = 1.0  # a client reports why it finds no coordinator as an event
 
 
 class Groups:
@@ -28,70 +31,55 @@ class Groups:
         self, brokers: KafkaAccess, *, errors: Errors, timeout_s: float = ASK_TIMEOUT_S
     ) -> None:
         self._errors, self._timeout_s = errors, timeout_s
-        settings: Settings = {"logger": driver_log, **brokers.settings()}
-        self._client = errors.call("creating an admin client", lambda: AdminClient(settings))
-
-    def states(self, groups: Collection[str]) -> Mapping[str, GroupState]:
-        """The state of each group: ACTIVE with members, EMPTY, MISSING or UNKNOWN."""
-        if not groups:
-            return {}
-        doing = "asking for consumer groups"
-        answers = self._errors.call(
-            doing,
-            lambda: self._client.describe_consumer_groups(
-                sorted(set(groups)), request_timeout=self._timeout_s
-            ),
-        )
-        states = {name: self._state(answer, doing) for name, answer in answers.items()}
-        # a group of the newer protocol (KIP-848) is only in the list
-        missing = [name for name, state in states.items() if state is GroupState.MISSING]
-        return {**states, **(self._listed(missing) if missing else {})}
-
-    def offsets(self, group: str) -> Mapping[Place, int] | None:
-        """The offsets that the group has committed; None if the account may not see it."""
-        doing = f"asking for the offsets of the consumer group {group}"
-        answers = self._errors.call(
-            doing,
-            lambda: self._client.list_consumer_group_offsets(
-                [ConsumerGroupTopicPartitions(group)], request_timeout=self._timeout_s
-            ),
-        )
-        answer = self._answer(answers[group], doing, allowed=(_REFUSED, *_MISSING))
-        if isinstance(answer, str):
-            return None if answer == _REFUSED else {}
-        return {
-            (one.topic, one.partition): int(one.offset)
-            for one in answer.topic_partitions
-            if one.error is None and one.offset >= 0
+        self._settings: Settings = {
+            "logger": driver_log,
+            **brokers.settings(),
+            "enable.auto.commit": False,
         }
 
-    def _state(self, answer: Any, doing: str) -> GroupState:
-        described = self._answer(answer, doing, allowed=(_REFUSED, *_MISSING))
-        if isinstance(described, str):
-            return GroupState.UNKNOWN if described == _REFUSED else GroupState.MISSING
-        return _state_of(described.state)
-
-    def _listed(self, names: Collection[str]) -> Mapping[str, GroupState]:
-        doing = "asking for all consumer groups"
+    def states(self) -> Mapping[str, GroupState]:
+        """ACTIVE with members, or EMPTY: each group that the account sees, of either protocol."""
+        settings = {**self._settings}
+        settings.pop("enable.auto.commit")
+        client = self._errors.call("creating an admin client", lambda: AdminClient(settings))
         answer = self._errors.call(
-            doing,
-            lambda: self._client.list_consumer_groups(request_timeout=self._timeout_s).result(
+            "asking for all consumer groups",
+            lambda: client.list_consumer_groups(request_timeout=self._timeout_s).result(
                 2 * self._timeout_s
             ),
         )
-        return {one.group_id: _state_of(one.state) for one in answer.valid if one.group_id in names}
+        return {one.group_id: _state_of(one.state) for one in answer.valid}
 
-    def _answer(self, answer: Any, doing: str, *, allowed: Collection[str]) -> Any:
-        """The result of a future, or the name of an error of these names."""
-        try:
-            return self._errors.call(doing, lambda: answer.result(2 * self._timeout_s))
-        except MillraceError as error:
-            if (name := name_of(error)) in allowed:
-                return name
-            raise
+    def offsets(self, group: str, places: Collection[Place]) -> Mapping[Place, int] | None:
+        """The offsets that the group has committed of these; None if the account may not see it."""
+        if not places:
+            return {}
+        settings: Settings = {**self._settings, "group.id": group}
+        consumer = self._errors.call("creating a consumer", lambda: Consumer(settings))
+        with closing(consumer):
+            wanted = [TopicPartition(*place) for place in places]
+            try:
+                found = self._errors.call(
+                    f"asking for the offsets of the consumer group {group}",
+                    lambda: consumer.committed(wanted, timeout=self._timeout_s),
+                )
+            except MillraceError as error:
+                if name_of(error) == _REFUSED or _is_refused(consumer):
+                    return None
+                raise
+        return {
+            (one.topic, one.partition): int(one.offset)
+            for one in found
+            if one.error is None and one.offset >= 0
+        }
+
+
+def _is_refused(consumer: Consumer) -> bool:
+    """Whether the account may not ask for the coordinator. The request itself then ends without an answer."""
+    message = consumer.poll(_ERROR_S)
+    error = None if message is None else message.error()
+    return error is not None and error.name() == _REFUSED
 
 
 def _state_of(state: ConsumerGroupState) -> GroupState:
-    if state is ConsumerGroupState.DEAD:
-        return GroupState.MISSING
     return GroupState.EMPTY if state is ConsumerGroupState.EMPTY else GroupState.ACTIVE

@@ -1,7 +1,7 @@
 """How far the named subscribers of a task's topics are: a few requests for all of them, each with a limit in time.
 
     the task's topics         one request for all names, one for the ends of their partitions, one for their settings
-    the consumer groups       one request for all states, one for the committed offsets of each group
+    the consumer groups       one request for all states, one client for the committed offsets of each group
     what a group has not read the first record of each partition that has some: its time, whether it is one at all
 
 Offsets are not records: Kafka's markers and aborted records have offsets, too, and removed records of a compacted topic
@@ -25,12 +25,12 @@ from drivers.kafka.partitions import (
 )
 from drivers.kafka.reader import READING, Ends, Retention
 from drivers.kafka.retention import Growth, time_to_loss_s
-from millrace.errors import MillraceError
+from millrace.errors import MillraceError, Retryable
 from schemas.documents import TaskDocument, address_of
 from schemas.documents.subscriber import Subscriber, is_topic_of
 from schemas.stages import GroupState, SubscriberStage
 
-ANSWER_S = 5.0  # one request
+ANSWER_S = 10.0  # one request
 READ_S = 10.0  # the first records of all partitions of one subscriber
 
 
@@ -54,17 +54,25 @@ class SubscriberMeter:
         self._former: tuple[float, Mapping[Place, Ends]] = (0.0, {})  # when, and the ends then
 
     def measure(self, subscribers: Sequence[Subscriber]) -> tuple[SubscriberStage, ...]:
-        """One stage for each."""
+        """One stage for each. After an error that may pass, such as a coordinator that has moved, it asks once more."""
         try:
-            groups = Groups(self._brokers, errors=READING, timeout_s=ANSWER_S)
-            states = groups.states([one.group for one in subscribers])
-            topics = self._topics(subscribers)
-            pace = self._pace(topics.ends)
-            with closing(PartitionsReader(self._brokers, errors=READING)) as reader:
-                measure = _Measure(groups, reader, topics, pace)
-                return tuple(measure.stage(one, states[one.group]) for one in subscribers)
+            try:
+                return self._measured(subscribers)
+            except Retryable:
+                return self._measured(subscribers)
         except MillraceError as error:
             return tuple(_unknown(one, str(error)) for one in subscribers)
+
+    def _measured(self, subscribers: Sequence[Subscriber]) -> tuple[SubscriberStage, ...]:
+        groups = Groups(self._brokers, errors=READING, timeout_s=ANSWER_S)
+        states = groups.states()
+        topics = self._topics(subscribers)
+        pace = self._pace(topics.ends)
+        with closing(PartitionsReader(self._brokers, errors=READING)) as reader:
+            measure = _Measure(groups, reader, topics, pace)
+            return tuple(
+                measure.stage(one, states.get(one.group, GroupState.MISSING)) for one in subscribers
+            )
 
     def _topics(self, subscribers: Sequence[Subscriber]) -> _Topics:
         topics = Topics(self._brokers, errors=READING, timeout_s=ANSWER_S)
@@ -100,14 +108,17 @@ class _Measure:
     def stage(self, subscriber: Subscriber, state: GroupState) -> SubscriberStage:
         """Unknown in part if the brokers refuse or do not answer."""
         ends = self.topics.read_by(subscriber)
-        committed = None
-        if state is not GroupState.UNKNOWN:
-            committed = self.groups.offsets(subscriber.group)
+        try:
+            committed = self.groups.offsets(subscriber.group, list(ends))
+        except MillraceError as error:
+            return replace(
+                _unknown(subscriber, str(error)), topics=len({topic for topic, _ in ends})
+            )
         if committed is None:
             why = "the account may not see the consumer group (Describe)"
             unknown = _unknown(subscriber, why)
             return replace(unknown, topics=len({topic for topic, _ in ends}))
-        read = {place: offset for place, offset in committed.items() if place in ends}
+        read = committed
         if not read and state is GroupState.EMPTY:
             state = GroupState.NEVER_READ
         starts = {

@@ -173,6 +173,7 @@ def test_status_json_is_one_complete_object(shell: Shell) -> None:
         "relay": None,
         "published": {"seq": 7, "gtid_set": "0-1-7", **to_plain(Published())},
         "snapshot": None,
+        "subscribers": [],
         "route": "set shop → topic shop",
         "assigned": "w1",
         "state": "running",

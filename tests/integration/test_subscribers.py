@@ -14,6 +14,8 @@ from confluent_kafka.admin import AdminClient
 from deploy.servers import KafkaServer
 from drivers.kafka.access import Settings
 from drivers.kafka.acls import commands, publish_acls, watch_acls
+from drivers.kafka.partitions import Topics
+from drivers.kafka.reader import READING
 from drivers.kafka.subscribers import SubscriberMeter
 from schemas.documents import (
     Brokers,
@@ -74,6 +76,13 @@ class Scene:
         for number in range(count):
             producer.produce(topic, f"{number}", partition=partition, timestamp=at_ms)
         producer.commit_transaction()
+        topics = Topics(self.task.source.brokers, errors=READING)
+
+        def is_visible() -> bool:
+            (ends,) = topics.ends([(topic, partition)]).values()
+            return ends.stable == ends.high
+
+        eventually(is_visible, what="the marker of the commit")
 
     @contextmanager
     def reader(self, **settings: str) -> Iterator[Consumer]:
