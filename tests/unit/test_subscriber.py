@@ -1,5 +1,6 @@
 """The topics of a named subscriber, as patterns and as rights, and when its tasks are measured."""
 
+import re
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,6 +21,8 @@ from schemas.documents.subscriber import (
 from schemas.plain import to_plain
 from schemas.stages import GroupState, SubscriberStage
 from tests.kit.control.control import a_capture, a_publish, an_apply
+from tests.kit.paths import ROOT
+from tests.kit.sources import python_files
 from zk.client.session import Node, Session
 from zk.run.subscriber_watch import SubscriberWatch
 from zk.tree.paths import Tree, encode
@@ -119,6 +122,16 @@ def test_node_that_can_not_be_read_is_its_error() -> None:
         error = read_subscriber(Node(content, 0, 1, 1, 0, 0), name="reports")
         assert isinstance(error, Fatal)
         assert error.code == "MR-4011"
+
+
+def test_no_code_sends_admin_requests_to_group_coordinators() -> None:
+    """If the connection breaks, librdkafka 2.16 ends the process."""
+    dangerous = re.compile(
+        r"\.(describe_consumer_groups|list_consumer_group_offsets|alter_consumer_group_offsets|"
+        r"delete_consumer_groups)\("
+    )
+    product = [path for path in python_files() if not path.is_relative_to(ROOT / "tests")]
+    assert [path for path in product if dangerous.search(path.read_text())] == []
 
 
 @dataclass
