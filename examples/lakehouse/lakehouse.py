@@ -56,4 +56,5 @@ options |= {"startingOffsets": "earliest", "kafka.isolation.level": "read_commit
 options |= {"includeHeaders": "true", "maxOffsetsPerTrigger": rows_max}
 stream = spark.readStream.format("kafka").options(**options).load().writeStream.foreachBatch(write)
 trigger = {"availableNow": True} if once else {"processingTime": "1 second"}
-stream.trigger(**trigger).start().awaitTermination()
+stream = stream.trigger(**trigger).option("checkpointLocation", f"{folder}/_checkpoint")
+stream.start().awaitTermination()
