@@ -8,12 +8,20 @@ import pytest
 from deploy.servers import KafkaServer
 from schemas.gtid import Flavour
 from tests.fixtures.servers import FLAVOURS
-from tests.kit.clients.catalogue import CLIENTS, ODD_ERRORS, PROGRAMS
+from tests.kit.clients.catalogue import ALTERED_ERRORS, CLIENTS, ODD_ERRORS, PROGRAMS
 from tests.kit.clients.client import Client
 from tests.kit.clients.outcome import Outcomes, differences
 from tests.kit.clients.program import ExampleProgram
 from tests.kit.clients.scene import ClientScene, Servers, make_scene
-from tests.kit.clients.tables import ODD, ODD_VALUES, big_script, odd_script, orders_script
+from tests.kit.clients.tables import (
+    ALTERED,
+    ODD,
+    ODD_VALUES,
+    altered_script,
+    big_script,
+    odd_script,
+    orders_script,
+)
 
 each_client = pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
 each_program = pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
@@ -29,7 +37,12 @@ def servers(kafka: KafkaServer, registry: str, tmp_path_factory: pytest.TempPath
 def scenes(servers: Servers) -> Mapping[Flavour, ClientScene]:
     """One of each flavour."""
     return {
-        flavour: make_scene(servers, flavour, str(flavour), (*orders_script(), *odd_script()))
+        flavour: make_scene(
+            servers,
+            flavour,
+            str(flavour),
+            (*orders_script(), *altered_script(), *odd_script()),
+        )
         for flavour in FLAVOURS
     }
 
@@ -94,6 +107,22 @@ def test_example_reads_awkward_types_or_fails_as_listed(
         full, nulls = sorted(run.rows(), key=lambda row: str(row["id"]))
         assert {name: str(full[name]) for name in ODD_VALUES} == ODD_VALUES
         assert {value for name, value in nulls.items() if name != "id"} == {None}
+
+
+@each_program
+def test_example_reads_past_alter_table_or_fails_as_listed(
+    program: ExampleProgram, scenes: Mapping[Flavour, ClientScene], outcomes: Outcomes
+) -> None:
+    """Records of two structures, whose schemas have the same names, are mixed in a topic."""
+    if outcomes.can_run(program):
+        scene = scenes[FLAVOURS[0]]
+        run = program.run(scene.topic(program.format, ALTERED))
+        if error := ALTERED_ERRORS.get(program.name):
+            assert run.code != 0
+            assert error in run.errors
+            outcomes.of(program).notes.append(f"after ALTER TABLE: {error}")
+            return
+        assert differences(scene.wanted(program.format), run.rows()) == []
 
 
 @each_client

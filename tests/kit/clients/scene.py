@@ -5,6 +5,7 @@
     PREFIX.latest.shop.orders     json
     PREFIX.connect.shop.orders    debezium-avro
     PREFIX.….shop.odd             the same for a table of awkward types
+    PREFIX.….shop.altered         the rows of orders, written before, between and after two ALTER TABLE
     PREFIX.….shop.broken          as orders, without one record in the middle of partition 1
 
 Two partitions each. At the end of each partition are three records of an aborted transaction, which a reader with

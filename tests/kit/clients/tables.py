@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from random import Random
 
 SOURCE = "shop"
-ORDERS, ODD = "orders", "odd"
+ORDERS, ODD, ALTERED = "orders", "odd", "altered"
 BIG_INSERTS, BIG_UPDATES = 240_000, 60_000
 ORDERS_SELECT = (
     "SELECT id, customer, price, paid, created, note, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', created)"
@@ -79,6 +79,20 @@ def orders_script() -> Iterator[str]:
             yield f"DELETE FROM shop.orders WHERE id = {row}"
         else:
             yield f"UPDATE shop.orders SET paid = paid + 1 WHERE id BETWEEN {row - 5} AND {row}"
+
+
+def altered_script() -> Iterator[str]:
+    """A table that ends with the rows of ``orders``. A third of its records is written while it has one more column."""
+    yield "CREATE TABLE shop.altered LIKE shop.orders"
+    yield (
+        "INSERT INTO shop.altered SELECT id, customer, price + 1, paid, created, note FROM shop.orders"
+    )
+    yield "ALTER TABLE shop.altered ADD extra INT NULL AFTER customer"
+    yield "UPDATE shop.altered SET extra = 7"
+    yield "INSERT INTO shop.altered (id, price, paid, extra) VALUES (0, 1.00, 1, NULL)"
+    yield "ALTER TABLE shop.altered DROP COLUMN extra"
+    yield "UPDATE shop.altered SET price = price - 1"
+    yield "DELETE FROM shop.altered WHERE id = 0"
 
 
 def odd_script() -> Iterator[str]:
