@@ -109,7 +109,7 @@ class _Measure:
         """Unknown in part if the brokers refuse or do not answer."""
         ends = self.topics.read_by(subscriber)
         try:
-            committed = self.groups.offsets(subscriber.group, list(ends))
+            committed = self._committed(subscriber, ends)
         except MillraceError as error:
             return replace(
                 _unknown(subscriber, str(error)), topics=len({topic for topic, _ in ends})
@@ -142,6 +142,15 @@ class _Measure:
         except MillraceError as error:
             return replace(stage, why=str(error))
         return self._with_times(stage, waiting, firsts, read)
+
+    def _committed(
+        self, subscriber: Subscriber, places: Collection[Place]
+    ) -> Mapping[Place, int] | None:
+        """Asks once more if a broker is no longer, or not yet, the group's coordinator."""
+        try:
+            return self.groups.offsets(subscriber.group, places)
+        except Retryable:
+            return self.groups.offsets(subscriber.group, places)
 
     def _with_times(
         self,
