@@ -57,6 +57,7 @@ from deploy.servers.fetch import fetch_for
 from deploy.servers.process import ServerProcess, free_port
 from drivers.mysql.grants import Grant, Role, needed_grants
 from millrace.cli import present_commands
+from millrace.cli.exits import ExitCode
 from millrace.errors import Fatal
 from millrace.home_folder import home
 from schemas.gtid import Flavour
@@ -69,6 +70,7 @@ SOURCE_ROLES = (Role.SOURCE, Role.LOAD, Role.COMPARE, Role.SNAPSHOT)
 TARGET_SERVER_ID = 101
 COMMAND_S = 3_700.0  # longer than any --timeout that is passed to a command
 SERVICE_STOP_S = 15.0
+REVIVED_MAX = 5  # processes at the start of a stack: a busy machine lets a broker answer late
 Say = Callable[[str], object]
 
 
@@ -127,6 +129,7 @@ class LocalStack:
             for member in self._databases:
                 member.require_tls(security.server)
         self.services: tuple[ServerProcess, ...] = ()
+        self._revived = 0
         self._admin = Account(ADMIN_USER, secrets.token_urlsafe(12))
 
     def __enter__(self) -> Self:
@@ -285,10 +288,19 @@ class LocalStack:
     def wait_running(self) -> None:
         """Wait until the registry answers, and every task runs that this installation can run."""
         if "registry" not in missing_services():
-            wait_for_registry(self.endpoints.registry_login, check=self.check_services)
+            wait_for_registry(self.endpoints.registry_login, check=self.revive_services)
         tasks = [*self.description.capture_tasks, *self.description.apply_tasks]
         if tasks and "scheduler" not in missing_services():
-            wait_for_tasks(self.ensemble, tasks, check=self.check_services)
+            wait_for_tasks(self.ensemble, tasks, check=self.revive_services)
+
+    def revive_services(self) -> None:
+        """As ``check_services``, but a process that asks for another try gets some, as from a service manager."""
+        for service in self.services:
+            if service.exit_status == ExitCode.RETRY and self._revived < REVIVED_MAX:
+                self._revived += 1
+                service.kill()  # the rest of its session
+                service.launch()
+        self.check_services()
 
     def check_services(self) -> None:
         """Fatal MR-8004 with the end of the log if one of our processes has ended."""

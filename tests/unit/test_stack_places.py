@@ -1,4 +1,4 @@
-"""A local stack starts from any current folder and with any folder names."""
+"""A local stack starts from any current folder, with any folder names, and beside a slow broker."""
 
 import subprocess
 import sys
@@ -11,12 +11,15 @@ from deploy.local import background
 from deploy.local.secret_files import SecretFiles
 from deploy.local.security import StackSecurity
 from deploy.local.services import PROGRAM, Endpoints, service_environment
-from deploy.local.stack import StackOptions, source_grants
-from deploy.servers.process import ProcessSpec
+from deploy.local.stack import LocalStack, StackOptions, source_grants
+from deploy.servers.process import ProcessSpec, ServerProcess
 from deploy.servers.properties import property_value
 from deploy.servers.tls import TlsFiles
 from drivers.mysql.grants import EVERYWHERE, HeldGrants, Role, needed_grants
+from millrace.cli.exits import ExitCode
+from millrace.errors import Fatal
 from schemas.gtid import Flavour
+from tests.kit.waiting import eventually
 
 
 def test_services_start_beside_folders_named_like_product_packages(
@@ -118,3 +121,29 @@ def test_interrupted_start_leaves_no_empty_secret(
         assert len(text) > 20
         assert files.text(name) == text
         assert files.path(name).stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize(
+    ("code", "is_revived"), [(ExitCode.RETRY, True), (ExitCode.OPERATOR, False)]
+)
+def test_process_that_asks_for_another_try_gets_one(
+    code: ExitCode, is_revived: bool, tmp_path: Path
+) -> None:
+    """Such as a registry that found no broker in time. Any other end is the stack's."""
+    script = f"test -e tried && exec sleep 600; touch tried; exit {int(code)}"
+    log = tmp_path / "service" / "log"
+    spec = ProcessSpec("service", ("sh", "-c", f"cd {tmp_path}; {script}"), log)
+    stack = LocalStack(tmp_path / "stack", StackOptions())
+    stack.services = (ServerProcess(spec),)
+    (service,) = stack.services
+    service.launch()
+    try:
+        eventually(lambda: not service.is_alive())
+        if is_revived:
+            stack.revive_services()
+            assert service.is_alive()
+        else:
+            with pytest.raises(Fatal, match="ended"):
+                stack.revive_services()
+    finally:
+        service.kill()
