@@ -6,12 +6,14 @@ from itertools import count
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
+from millrace.errors import Retryable
 from schemas.documents import PublishTask
 from tests.kit.apply.topic import RecordStream
 from tests.kit.capture.converter import Conversion, raw_records
 from tests.kit.kafka_topics import make_topic
 from tests.kit.publish.local import LocalPublisher, publish_task
 from tests.kit.publish.rig import PATIENT
+from tests.kit.waiting import answered
 
 _topics = count(1)
 RECORD_BYTES_MAX = 64 << 20
@@ -52,6 +54,6 @@ class CopiedTopic:
 
 def publish(topic: CopiedTopic, **fields: object) -> PublishTask:
     """Publish all that the set topic has, by a task with these fields of its document."""
-    task = publish_task(topic, **fields)
-    LocalPublisher(limits=PATIENT).run(task)
+    task, publisher = publish_task(topic, **fields), LocalPublisher(limits=PATIENT)
+    answered(lambda: publisher.run(task), Retryable)  # a busy broker may be late
     return task
