@@ -9,7 +9,7 @@ unsigned to text (all digits), bytes to ``{"base64": "…"}``, a NaN or infinite
 
 import base64
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from decimal import Decimal
 
 from schemas.record.control import (
@@ -48,7 +48,7 @@ def _text(record: Record) -> str:
             key = record.key if record.key is not None else {}
             shown_key = "".join(f" {name}={shown_value(value)}" for name, value in key.items())
             head = f"{record.change.op} {source.database}.{source.table}{shown_key}"
-            return f"{head} {_place(source, record.transaction)}  {_change(record)}"
+            return f"{head} {_place(source, record.transaction)}  {shown_change(record)}"
         case DdlRecord():
             return f"ddl {_place(record.source, record.transaction)}  {shown_value(record.statement.sql)}"
         case SchemaRecord():
@@ -78,7 +78,8 @@ def _progress(record: ResolvedRecord | FenceRecord) -> str:
     return f"seq={progress.seq}{opened}{snapshot} gtid_set={progress.gtid_set}"
 
 
-def _change(record: RowRecord) -> str:
+def shown_change(record: RowRecord, without: Collection[str] = ()) -> str:
+    """The changes of an update; of another row its columns, ``without`` these."""
     before, after = record.change.before, record.change.after
     if before is not None and after is not None:
         return ", ".join(
@@ -87,7 +88,9 @@ def _change(record: RowRecord) -> str:
             if before[name] != value
         )
     image: Image = after if after is not None else before if before is not None else {}
-    return ", ".join(f"{name}: {shown_value(value)}" for name, value in image.items())
+    return ", ".join(
+        f"{name}: {shown_value(value)}" for name, value in image.items() if name not in without
+    )
 
 
 def shown_value(value: object) -> str:

@@ -122,24 +122,12 @@ class Topics:
 
     def settings(self, names: Collection[str]) -> Mapping[str, TopicSettings]:
         """The settings of the topics of these names that exist."""
-        doing, described = "asking for the settings of topics", self._described(names)
-        if not described:
-            return {}
-        resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in described]
-        answers = self._errors.call(
-            doing,
-            lambda: self._client.describe_configs(resources, request_timeout=self._timeout_s),
-        )
-        configs = {
-            resource.name: self._answer(answer, doing, missing=Kind.TOPIC_MISSING)
-            for resource, answer in answers.items()
-        }
+        described = self._described(names)
         return {
             name: settings_of(
-                configs[name], [len(partition.replicas) for partition in topic.partitions]
+                config, [len(partition.replicas) for partition in described[name].partitions]
             )
-            for name, topic in described.items()
-            if configs[name] is not None
+            for name, config in self._configs(described).items()
         }
 
     def names(self) -> tuple[str, ...]:
@@ -151,6 +139,10 @@ class Topics:
 
     def retentions(self, names: Collection[str]) -> Mapping[str, Retention]:
         """How long each of these topics that exist keeps records. Fatal MR-7010 without the right DescribeConfigs."""
+        return {name: retention_of(config) for name, config in self._configs(names).items()}
+
+    def _configs(self, names: Collection[str]) -> Mapping[str, Any]:
+        """Kafka's own answer for each of these topics that exist."""
         if not names:
             return {}
         doing = "asking for the settings of topics"
@@ -163,7 +155,7 @@ class Topics:
             resource.name: self._answer(answer, doing, missing=Kind.TOPIC_MISSING)
             for resource, answer in answers.items()
         }
-        return {name: retention_of(config) for name, config in configs.items() if config}
+        return {name: config for name, config in configs.items() if config is not None}
 
     def _described(self, names: Collection[str]) -> Mapping[str, Any]:
         doing = "asking for topics"

@@ -17,12 +17,12 @@ from tests.kit.capture.converter import Conversion, FileReader
 from tests.kit.debezium.avro_converter import schema_store
 from tests.kit.debezium.comparison import Difference, Side, compare
 from tests.kit.debezium.connectors import VARIANTS, debezium_records, patient_broker
-from tests.kit.debezium.expected import judge
+from tests.kit.debezium.expected import EXPECTED
 from tests.kit.debezium.published import Publisher
 from tests.kit.debezium.script import STORY, TYPES, column_types, story_script, types_script
 from tests.kit.debezium.whole_way import CopiedTopic
 from tests.kit.registry_process import started
-from tests.kit.side_by_side import Result
+from tests.kit.side_by_side import Result, judge
 from tests.kit.type_values import TypeCase, every_case
 
 FIELDS_MIN = 1_000_000
@@ -66,7 +66,7 @@ def test_records_are_debeziums_but_for_the_list(
                 total.merge(result)
     with capsys.disabled():
         print(f"\n{flavour}: {_counts(total)}")
-    verdict = judge(total.counts, flavour)
+    verdict = judge(total.counts, EXPECTED, flavour)
     assert not verdict.unexpected, "\n".join(
         f"{each} x{total.counts[each]}: {total.examples[each]}" for each in verdict.unexpected
     )

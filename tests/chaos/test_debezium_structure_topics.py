@@ -12,11 +12,12 @@ from tests.kit.capture.converter import Conversion, FileReader
 from tests.kit.debezium.avro_converter import schema_store
 from tests.kit.debezium.comparison import Side
 from tests.kit.debezium.connectors import Variant, debezium_records, patient_broker, topic_records
-from tests.kit.debezium.expected_structures import judge
+from tests.kit.debezium.expected_structures import EXPECTED
 from tests.kit.debezium.published import Publisher
 from tests.kit.debezium.script import STORY, story_script
 from tests.kit.debezium.structure_topics import compare_changes, compare_heartbeats, shown
 from tests.kit.debezium.whole_way import CopiedTopic
+from tests.kit.side_by_side import judge
 
 FIELDS_MIN = 3000
 HEARTBEATS = "__debezium-heartbeat."
@@ -66,7 +67,7 @@ def test_schema_changes_are_debeziums_but_for_the_list(
         result = compare_changes(Side(theirs, parse), Side(ours, parse), (STORY,))
         own_beats = [record for record in ours if record.topic == f"{VARIANT.name}.heartbeat"]
         result.merge(compare_heartbeats(Side(their_beats, parse), Side(own_beats, parse)))
-    verdict = judge(result.counts, flavour)
+    verdict = judge(result.counts, EXPECTED, flavour)
     with capsys.disabled():
         kinds = f"{len(result.counts)} kinds of differences"
         print(f"\n{flavour}: {result.records} records, {result.fields} fields compared, {kinds}")

@@ -15,12 +15,12 @@ from tests.kit.capture.converter import Conversion, FileReader
 from tests.kit.debezium.script import STORY, TYPES, column_types, story_script, types_script
 from tests.kit.flat.canal import CanalFiles
 from tests.kit.flat.comparison import Difference, compare
-from tests.kit.flat.expected import CANAL, MAXWELL, Expected, judge
+from tests.kit.flat.expected import CANAL, MAXWELL, Expected
 from tests.kit.flat.jvm import Judged, judge_jvm
 from tests.kit.flat.maxwell import MaxwellFiles
 from tests.kit.flat.published import FlatRecords
 from tests.kit.flat.set_topic import SetTopic
-from tests.kit.side_by_side import Result
+from tests.kit.side_by_side import Result, judge
 from tests.kit.type_values import TypeCase, every_case
 
 FIELDS_MIN = 40_000

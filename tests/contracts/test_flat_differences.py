@@ -4,8 +4,9 @@ import pytest
 
 from schemas.gtid import Flavour
 from tests.kit.flat.comparison import Difference, Kind
-from tests.kit.flat.expected import CANAL, MAXWELL, Expected, Verdict, judge, table_rows
+from tests.kit.flat.expected import CANAL, MAXWELL, Expected, table_rows
 from tests.kit.paths import ROOT
+from tests.kit.side_by_side import Verdict, judge
 
 
 @pytest.mark.parametrize(

@@ -10,19 +10,17 @@ The time is that of the commit, in this machine's zone.
 
 import os
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import MappingProxyType
 
-from consumer.topic.tail import printable, shown_value
+from consumer.topic.tail import printable, shown_change, shown_value
 from schemas.record.control import DdlRecord, RecordTransaction
 from schemas.record.record import Image, RowRecord
 
 _SIGNS = MappingProxyType({"c": "+", "u": "~", "d": "-", "r": "+"})
 _COLORS = MappingProxyType({"+": "32", "~": "33", "-": "31", "!": "36"})
 _DIM = "2"
-_NO_IMAGE: Mapping[str, object] = MappingProxyType({})
 
 
 def has_colors() -> bool:
@@ -47,7 +45,7 @@ class Lines:
         key: Image = record.key or {}
         named = "".join(f" {name}={shown_value(value)}" for name, value in key.items())
         head = f"{source.database}.{source.table}{named}"
-        return self._joined(when, _SIGNS[change.op], head, _changed(record, key))
+        return self._joined(when, _SIGNS[change.op], head, shown_change(record, key))
 
     def _when(self, transaction: RecordTransaction, ts_ms: int) -> str:
         if transaction.gtid == self._gtid:
@@ -61,18 +59,3 @@ class Lines:
             return f"{when} {sign} {head}  {rest}".rstrip()
         color = _COLORS[sign]
         return f"\x1b[{_DIM}m{when}\x1b[0m \x1b[{color}m{sign} {head}\x1b[0m  {rest}".rstrip()
-
-
-def _changed(record: RowRecord, key: Image) -> str:
-    """The changes of an update; the other columns of another row."""
-    before, after = record.change.before, record.change.after
-    if before is not None and after is not None:
-        return ", ".join(
-            f"{name}: {shown_value(before[name])} → {shown_value(value)}"
-            for name, value in after.items()
-            if before[name] != value
-        )
-    image = after if after is not None else before if before is not None else _NO_IMAGE
-    return ", ".join(
-        f"{name}: {shown_value(value)}" for name, value in image.items() if name not in key
-    )

@@ -7,7 +7,7 @@ A difference that no entry expects fails the comparison, and so does an entry wh
 # ruff: noqa: E501
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from schemas.gtid import Flavour
@@ -444,22 +444,6 @@ EXPECTED: tuple[Expected, ...] = (
         flavours=MARIADB,
     ),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """Both are empty if all is as expected."""
-
-    unexpected: tuple[Difference, ...]
-    gone: tuple[Expected, ...]
-
-
-def judge(differences: Collection[Difference], flavour: Flavour) -> Verdict:
-    """Compare the differences of a flavour, of all variants together, with the list."""
-    entries = [entry for entry in EXPECTED if flavour in entry.flavours]
-    unexpected = [each for each in sorted(differences) if not any(e.matches(each) for e in entries)]
-    gone = [entry for entry in entries if not any(map(entry.matches, differences))]
-    return Verdict(tuple(unexpected), tuple(gone))
 
 
 def table_rows() -> tuple[str, ...]:

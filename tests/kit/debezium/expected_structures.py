@@ -4,7 +4,6 @@ A difference that no entry expects fails the comparison, and so does an entry wh
 """
 
 import re
-from collections.abc import Collection
 from dataclasses import dataclass
 
 from schemas.gtid import Flavour
@@ -126,22 +125,6 @@ EXPECTED = (
         "-15 / 1|-9 / 12|1 / -2|16 / 5|2 / 3|[67] / 8",
     ),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """Both are empty if all is as expected."""
-
-    unexpected: tuple[Difference, ...]
-    gone: tuple[Expected, ...]
-
-
-def judge(differences: Collection[Difference], flavour: Flavour) -> Verdict:
-    """Compare the differences of a flavour with the list."""
-    entries = [entry for entry in EXPECTED if flavour in entry.flavours]
-    unexpected = [each for each in sorted(differences) if not any(e.matches(each) for e in entries)]
-    gone = [entry for entry in entries if not any(map(entry.matches, differences))]
-    return Verdict(tuple(unexpected), tuple(gone))
 
 
 def table_rows() -> tuple[str, ...]:

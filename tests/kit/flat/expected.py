@@ -276,24 +276,6 @@ CANAL: tuple[Expected, ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """Both are empty if all is as expected."""
-
-    unexpected: tuple[Difference, ...]
-    gone: tuple[Expected, ...]
-
-
-def judge(
-    differences: Collection[Difference], entries: Collection[Expected], flavour: Flavour
-) -> Verdict:
-    """Compare the differences of a flavour, of all variants together, with a list."""
-    entries = [entry for entry in entries if flavour in entry.flavours]
-    unexpected = [each for each in sorted(differences) if not any(e.matches(each) for e in entries)]
-    gone = [entry for entry in entries if not any(map(entry.matches, differences))]
-    return Verdict(tuple(unexpected), tuple(gone))
-
-
 def table_rows(entries: Collection[Expected]) -> tuple[str, ...]:
     """The rows of the documentation's table, in the order of the list."""
     rows = (f"| {entry.field} | {entry.type} | {entry.reason} |" for entry in entries)
