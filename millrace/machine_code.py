@@ -8,6 +8,7 @@ import hashlib
 import os
 import subprocess
 import sys
+import warnings
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -36,6 +37,8 @@ def interpret() -> bool:
     if "numba" in sys.modules:
         return False
     os.environ[INTERPRETED] = "1"
+    # kernels count on integers and doubles that wrap or become infinite
+    warnings.filterwarnings("ignore", message="overflow encountered", category=RuntimeWarning)
     return True
 
 

@@ -108,6 +108,8 @@ class _Measure:
     def stage(self, subscriber: Subscriber, state: GroupState) -> SubscriberStage:
         """Unknown in part if the brokers refuse or do not answer."""
         ends = self.topics.read_by(subscriber)
+        if not ends:
+            return replace(_unknown(subscriber, "none of its topics exists yet"), state=state)
         try:
             committed = self._committed(subscriber, ends)
         except MillraceError as error:

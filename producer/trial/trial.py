@@ -78,20 +78,35 @@ class _Begin:
 
 
 class Trial:
-    """See the module. ``choice``: the member that is read. ``file``, ``pos``, ``position``: the place after what was
-    returned."""
+    """See the module. ``choice``: the member that is read.
+
+    ``file``, ``pos``, ``position``: where another look can continue.
+    """
 
     def __init__(
         self, choice: Choice, begin: _Begin, binlog: PassingBinlog, order: TrialOrder
     ) -> None:
-        self.choice, self.position = choice, begin.position
-        self.file, self.pos = begin.file, begin.pos
+        self.choice = choice
+        self._progress = Progress(begin.position, None, 0)
+        self._place = Coordinates(SUBDIR, begin.file, begin.pos)
         self._binlog, self._order = binlog, order
         self._names = CatalogueNames(
             lambda: connect_member(choice.member, order.login, reads_tables=True)
         )
         self._ids: dict[tuple[str, str], int] = {}
         self._receiver: Background | None = None
+
+    @property
+    def file(self) -> str:
+        return self._place.file
+
+    @property
+    def pos(self) -> int:
+        return self._place.pos
+
+    @property
+    def position(self) -> GtidPosition:
+        return self._progress.gtid_set
 
     @classmethod
     @contextmanager
@@ -110,7 +125,7 @@ class Trial:
             stack.callback(binlog.close)
             trial = cls(choice, begin, binlog, order)
             stack.callback(trial._names.close)
-            stream = trial._stream(session)
+            stream = trial._stream(session, begin)
             trial._receiver = stack.enter_context(stream)
             stack.callback(
                 binlog.close
@@ -128,15 +143,15 @@ class Trial:
         """The tables whose columns are named by the catalogue of now."""
         return self._names.guessed
 
-    def _stream(self, session: MySqlSession) -> Background:
+    def _stream(self, session: MySqlSession, begin: _Begin) -> Background:
         server = ask_identity(session).dialect
         replica = ReplicaIdentity.for_set(NAME, installation=str(uuid.uuid4()))
         socket = start_dump(
             session,
             replica=replica.avoiding(ask_replica_ids(session, server)),
             flavour=self.choice.flavour,
-            file=self.file,
-            pos=self.pos,
+            file=begin.file,
+            pos=begin.pos,
             heartbeat_s=HEARTBEAT_S,
         )
         stream = DumpStream(
@@ -150,58 +165,79 @@ class Trial:
         )
 
         def receive(stop: Event) -> None:
-            stream.run(stop, file=self.file, start=self.pos, known_end=FIRST_POS)
+            stream.run(stop, file=begin.file, start=begin.pos, known_end=FIRST_POS)
 
         return Background("try", receive, is_checked=True)
 
     def batches(self) -> Iterator[RawRecords]:
         """Key and value of each record, as in a set topic, batch by batch; an empty batch while nothing comes.
 
-        Raises the errors of the receiver and the converter.
+        Raises the errors of the receiver and the converter, after the rows that precede them.
         """
         assert self._receiver is not None
-        converter = Converter(
+        self._wait_for_format()
+        converter, rows_max = self._converter(), ROWS_MAX
+        release = self._binlog.hold(self._place)
+        try:
+            while True:
+                try:
+                    batch = converter.next_batch(
+                        rows_max=rows_max, bytes_max=BYTES_MAX, timeout_s=POLL_S
+                    )
+                except Fatal:
+                    if rows_max == 1:
+                        raise
+                    # once more from the last batch on, source transaction by source transaction
+                    converter, rows_max = self._converter(), 1
+                    continue
+                if batch is None:
+                    self._receiver.check()
+                    yield ()
+                    continue
+                self._progress = batch.progress
+                if batch.progress.open is None:  # a converter starts between source transactions
+                    self._place = batch.coordinates
+                    last, release = release, self._binlog.hold(self._place)
+                    last()
+                octets = batch.buffer
+                yield [
+                    (octets[ks:ke].tobytes() if ks >= 0 else None, octets[vs:ve].tobytes())
+                    for ks, ke, vs, ve in batch.bounds.tolist()
+                ]
+                batch.release()
+        finally:
+            release()
+
+    def _converter(self) -> Converter:
+        """One that continues after the last batch."""
+        choice, order = self.choice, self._order
+        return Converter(
             source=ConverterSource(
                 NAME,
                 NAME,
-                self.choice.flavour,
+                choice.flavour,
                 NAME,
-                self._order.filter,
-                folds_names=self.choice.folds_names,
+                order.filter,
+                folds_names=choice.folds_names,
                 is_look=True,
             ),
             reader=self._binlog,
             register=lambda subject, text: self._ids.setdefault(
                 (subject, text), len(self._ids) + 1
             ),
-            progress=Progress(self.position, None, 0),
-            at=self._first(),
+            progress=self._progress,
+            at=self._place,
             describe=self._names.describe,
         )
-        while True:
-            batch = converter.next_batch(rows_max=ROWS_MAX, bytes_max=BYTES_MAX, timeout_s=POLL_S)
-            if batch is None:
-                self._receiver.check()
-                yield ()
-                continue
-            self.position = batch.progress.gtid_set
-            self.file, self.pos = batch.coordinates.file, batch.coordinates.pos
-            octets = batch.buffer
-            yield [
-                (octets[ks:ke].tobytes() if ks >= 0 else None, octets[vs:ve].tobytes())
-                for ks, ke, vs, ve in batch.bounds.tolist()
-            ]
-            batch.release()
 
-    def _first(self) -> Coordinates:
-        """Where the dump begins, once the server has sent the format of the file. Retryable MR-1046."""
+    def _wait_for_format(self) -> None:
+        """Wait until the server has sent the format of the file. Retryable MR-1046."""
         assert self._receiver is not None
         deadline_s = time.monotonic() + SILENCE_S
         while not self._binlog.has_format(within_s=POLL_S):
             self._receiver.check()
             if time.monotonic() > deadline_s:
                 raise Retryable("MR-1046", f"{self.choice.member} sent nothing for {SILENCE_S:g} s")
-        return Coordinates(SUBDIR, self.file, self.pos)
 
 
 class _NothingToCompare:

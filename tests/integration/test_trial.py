@@ -17,11 +17,13 @@ from confluent_kafka import Consumer, TopicPartition
 
 from deploy.servers import DatabaseServer, KafkaServer, ServerOptions
 from millrace.cli.trial.trial import CONTINUES
+from millrace.errors import Fatal
 from millrace.home_folder import home
 from producer.trial.trial import Trial, TrialOrder
 from schemas.documents import TableFilter
 from schemas.gtid import Flavour
-from schemas.record.control import DdlRecord
+from schemas.record.control import DdlRecord, RecordKind
+from schemas.record.framing import peek_kind
 from schemas.record.record import KnownSchemas, RowRecord, decode_record
 from tests.fixtures.servers import NewServer, mostly
 from tests.kit.binlog.session import Cursor, session
@@ -75,6 +77,11 @@ def shown(trial: Trial, count: int) -> list[object]:
             return found
         assert time.monotonic() < deadline_s, found
     raise AssertionError(found)
+
+
+def is_row(value: bytes) -> bool:
+    """Whether a record has a row."""
+    return peek_kind(value) is RecordKind.ROW
 
 
 def _text(value: object) -> str | None:
@@ -136,6 +143,24 @@ def test_look_begins_after_a_gtid_set(single_server: DatabaseServer) -> None:
         insert(cursor)
         with Trial.open(order(single_server, after)) as trial:
             assert shown(trial, 2) == [("c", row(0)), ("c", row(1))]
+
+
+def test_rows_before_an_error_are_shown(single_server: DatabaseServer) -> None:
+    """The error comes after them, though all were read at once; a look can begin after its place."""
+    with table(single_server) as cursor:
+        after = single_server.gtid_position()
+        insert(cursor)
+        shown_before = single_server.gtid_position()
+        cursor.execute("SET SESSION binlog_row_image = 'MINIMAL'")
+        cursor.execute("UPDATE t SET v = 'x' WHERE id = 1")
+        with Trial.open(order(single_server, after)) as trial:
+            rows = list[object]()
+            with pytest.raises(Fatal) as caught:
+                rows.extend(
+                    value for batch in trial.batches() for _, value in batch if is_row(value)
+                )
+            assert (caught.value.code, len(rows)) == ("MR-6504", len(ROWS))
+            assert str(trial.position) == shown_before
 
 
 @mostly(Flavour.MYSQL)

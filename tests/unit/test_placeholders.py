@@ -10,8 +10,8 @@ from millrace.wording import PLACES, with_names
 from schemas.documents import RelayTask, names_of
 from tests.kit.control.control import a_capture, an_apply
 
-# Places that the operator fills: a file, an address, another task.
-LEFT = {"FILE", "CAPTURE", "DIR", "HOST:PORT", "GTID-SET", "WORKER", "SUBDIR/FILE"}
+# Places that the operator fills: a file, an address, another task, a subscriber.
+LEFT = {"FILE", "CAPTURE", "NAME", "DIR", "HOST:PORT", "GTID-SET", "WORKER", "SUBDIR/FILE"}
 FIX = (
     "SET GLOBAL x = 1 (`millrace set show SET`), then `millrace unsafe skip-gtid TASK --gtid GTID`."
 )

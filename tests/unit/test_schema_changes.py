@@ -14,7 +14,17 @@ from consumer.publish import slot as slots
 from millrace import faults
 from millrace.errors import MillraceError, Retryable
 from schemas.documents import Brokers, OutputTopics, PublishTask, Registry, TopicAddress
+from schemas.gtid import Flavour
+from schemas.record.control import (
+    DdlRecord,
+    DdlStatement,
+    EventPlace,
+    Origin,
+    RecordSource,
+    RecordTransaction,
+)
 from schemas.view.format_options import FormatName, FormatOptions
+from schemas.view.structure_changes import changes_of
 from schemas.view.view import Mask, MaskKind, TableRule, View
 from tests.kit.apply.tables import integer, table, text
 from tests.kit.memory_registry import MemoryRegistry, read_one
@@ -124,6 +134,35 @@ def test_text_of_a_table_with_hidden_names_is_left_out(rule: TableRule) -> None:
 
 
 @pytest.mark.parametrize(
+    ("sql", "names"),
+    [
+        ("ALTER TABLE shop.ORDERS ADD ssn CHAR(9)", ["ORDERS"]),
+        ("CREATE INDEX i ON shop.Orders (ssn)", ["Orders"]),
+        ("CREATE TABLE shop.p LIKE shop.SECRETS", ["p"]),
+        ("ALTER TABLE shop.SECRETS ADD c INT", None),
+        ("ALTER TABLE SHOP.secrets ADD c INT", None),
+    ],
+)
+def test_statement_in_other_case_reveals_nothing(sql: str, names: list[str] | None) -> None:
+    """A source may ignore the case of names, and logs a statement as it was typed."""
+    rules = (
+        TableRule("shop.secret*", is_left_out=True),
+        TableRule("shop.orders", masks=(("ssn", Mask(MaskKind.REDACT)),)),
+        TableRule("*.*"),
+    )
+    statement = DdlStatement(sql, "unused", (), {})
+    place = EventPlace(0, 1, "g", "f", 4, 0)
+    source = RecordSource(Origin(Flavour.MYSQL, "t", "s"), "shop", "", place, 0, 1)
+    record = DdlRecord(source, statement, 0, RecordTransaction("g", 1, True))
+    changed = changes_of(record, View(rules), ())
+    if names is None:
+        assert changed is None
+    else:
+        assert changed is not None
+        assert (changed.text, [one.table[1] for one in changed.changes]) == ("", names)
+
+
+@pytest.mark.parametrize(
     ("sql", "is_shown", "types"),
     [
         ("CREATE TABLE shop.new (id INT PRIMARY KEY)", True, ["CREATE"]),
@@ -148,6 +187,18 @@ def test_text_of_a_table_with_hidden_names_is_left_out(rule: TableRule) -> None:
         ("RENAME TABLE shop.log TO shop.journal", True, ["DROP", "CREATE"]),
         ("ALTER TABLE shop.log RENAME TO secret.log", False, ["DROP"]),
         ("DROP DATABASE shop", False, ["DROP", "DROP"]),
+        ("CREATE TABLE shop.n (id INT DEFAULT (NEXT VALUE FOR secret.s))", False, ["CREATE"]),
+        ("CREATE TABLE shop.n (id INT DEFAULT nextval(s))", False, ["CREATE"]),
+        ("CREATE TABLE shop.n (id INT DEFAULT (secret.f()))", False, ["CREATE"]),
+        ("CREATE TABLE shop.n (id INT) ENGINE=CONNECT TABLE_TYPE=PROXY", False, ["CREATE"]),
+        ("CREATE TABLE shop.n (id INT) ENGINE FEDERATED", False, ["CREATE"]),
+        ("CREATE TABLE shop.n (id INT) ENGINE=InnoDB", True, ["CREATE"]),
+        ("CREATE TABLE shop.n (id INT) PASSWORD='p'", False, ["CREATE"]),
+        (
+            "CREATE TABLE shop.n (id INT) PARTITION BY LIST (id) (PARTITION p VALUES IN (7))",
+            False,
+            ["CREATE"],
+        ),
         ("ALTER TABLE secret.t ADD c INT", False, None),
         ("CREATE USER u IDENTIFIED BY 'p'", False, None),
     ],

@@ -73,8 +73,8 @@ class ServerAddress:
         return getpass.getpass(f"Password of {self.user}: ")
 
 
-def documents(address: ServerAddress) -> str:
-    """A set and a capture task for the server, as YAML. The password is named, not copied."""
+def documents(address: ServerAddress, position: str) -> str:
+    """A set and a capture task that begins after this GTID set, as YAML. The password is named, not copied."""
     plain_set: dict[str, object] = {
         "set": SET,
         "members": [{"host": each.host, "port": each.port} for each in address.members],
@@ -92,7 +92,7 @@ def documents(address: ServerAddress) -> str:
         "topic": SET,
         "kafka": {"bootstrap": "localhost:9092"},
         "registry": "http://localhost:8081",
-        "start": "latest",
+        "start": position or "first",
     }
     if address.tables != "*.*":
         task["include"] = [address.tables]

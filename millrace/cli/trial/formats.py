@@ -5,6 +5,7 @@ Formats with a schema registry are for tasks alone.
 """
 
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -59,7 +60,10 @@ def publish(
         format=FormatOptions.of(name),
     )
     order = PublishOrder(
-        task=task_order(task, epoch=1), definitions=Definitions((0,), (task,)), slot=0
+        task=task_order(task, epoch=1),
+        definitions=Definitions((0,), (task,)),
+        slot=0,
+        turn_s=math.inf,
     )
     output = _Output(send)
     tools = Tools(
@@ -67,7 +71,6 @@ def publish(
         output,
         look_up=_unknown_schema,
         is_over=lambda: output.is_over,
-        is_read=lambda: False,
     )
     mark = Mark(0, 0, topic=MarkTopic(NAME))
     PublishTurn(order, tools, PublishPlans(task, RowSchemas({})), mark, "", {}).run()

@@ -29,6 +29,7 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 CONTINUES = "MILLRACE_TRY"  # what a process gives to the one that replaces it, as JSON
 _NO_TLS = "MR-1004"
+_AGAIN = "All before the error is shown; the same command with `--from`"
 _TLS = "Add `?tls=verify-ca&ca=FILE` with the server's CA to the URL, or another mode of a set document."
 _FIXES: Mapping[str, str] = {  # elsewhere the fix is in a set document
     "MR-1001": "Check host and port of the URL, and that the server runs.",
@@ -106,6 +107,9 @@ def try_(
         pass
     except MillraceError as error:
         fix = _FIXES.get(error.code, error.fix)
+        if look.file:
+            look.end(address)
+            fix = f"{_AGAIN} {look.position!r} shows what follows. {fix}"
         raise type(error)(error.code, error.message, fix=fix, **error.context) from error
     if look.file:
         look.end(address)
@@ -190,8 +194,8 @@ class Look:
 
         rows, statements = counted(self.rows, "row"), counted(self.statements, "statement")
         tables = counted(len(self.tables), "table")
-        _say(f"\n{rows} of {tables}, {statements}. Documents to capture them from now on:\n")
-        _say(documents(address))
+        _say(f"\n{rows} of {tables}, {statements}. Documents to capture what follows:\n")
+        _say(documents(address, self.position))
 
 
 def _arguments() -> list[str]:
@@ -325,7 +329,10 @@ def _batches(
     for batch in trial.batches():
         for name in trial.guessed[told:]:
             told += 1
-            _say(f"{name}: names of columns are those of now; older rows may be named wrongly")
+            _say(
+                f"{name}: names, labels and signs of columns are those of now; older rows may be wrong"
+            )
+        look.position = str(trial.position)
         if not batch and can_be_replaced and machine_code.is_compiled():
             look.replace_process(trial, password)
         yield batch

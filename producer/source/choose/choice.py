@@ -69,7 +69,8 @@ class Verdict:
             if self.missing_count is None
             else f", {counted(self.missing_count, 'transaction')} behind"
         )
-        why = "; ".join(map(str, self.reasons)) or "admissible"
+        good = "readable" if self.tolerated else "admissible"
+        why = "; ".join(map(str, self.reasons)) or good
         return f"{self.member} ({self.role}{lag}): {why}"
 
 
