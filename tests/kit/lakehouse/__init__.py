@@ -1,0 +1,1 @@
+"""The lakehouse of ``examples/lakehouse``: its programs as processes, and a source whose rows change meanwhile."""
