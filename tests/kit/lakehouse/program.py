@@ -67,7 +67,7 @@ class Lakehouse:
     program: Path = PROGRAM
 
     def start(self, *options: str, rows_max: int, java: str = JAVA) -> "subprocess.Popen[bytes]":
-        """Run the program in a session of its own; ``rows_max`` in a micro-batch. Its output is in ``spark.log``."""
+        """Run the program in another session; ``rows_max`` in a micro-batch. Its output is in ``spark.log``."""
         self.folder.mkdir(exist_ok=True)
         described = self.folder / "tables.json"
         described.write_text(json.dumps(self.tables))
