@@ -14,6 +14,7 @@ import pytest
 from schemas.gtid import Flavour
 from tests.fixtures import stack
 from tests.kit.paths import ROOT
+from tests.kit.run.__main__ import Tally
 from tests.kit.run.cpu import LaneCpu
 from tests.kit.run.plan import Cost, Plan, TestFile, store_costs, stored_costs
 from tests.kit.run.uses import shared_fixtures
@@ -54,6 +55,13 @@ def test_chaos_run_keeps_its_costs_apart(monkeypatch: pytest.MonkeyPatch, tmp_pa
     store_costs({name: Cost(8.0, 9.0)}, "chaos")
     assert stored_costs() == {name: Cost(1.0, 2.0)}
     assert stored_costs("chaos") == {name: Cost(8.0, 9.0)}
+
+
+def test_costs_of_a_file_with_a_failure_are_not_usual() -> None:
+    """A failed test may have waited for minutes: the next run must not be judged by that."""
+    tally = Tally(failed={"tests/a/test_b.py::test_c[d]": "why"})
+    tally.costs |= {"tests/a/test_b.py": Cost(600.0, 600.0), "tests/a/test_e.py": Cost(1.0, 2.0)}
+    assert tally.usual_costs == {"tests/a/test_e.py": Cost(1.0, 2.0)}
 
 
 def test_tests_on_the_running_stack_come_first() -> None:

@@ -48,6 +48,12 @@ class Tally:
     measured_s: float = 0.0
     expected_s: float = 0.0  # of the finished files
 
+    @property
+    def usual_costs(self) -> dict[str, Cost]:
+        """Without those of files with a failure, which may have waited for minutes."""
+        failed = {test.partition("::")[0] for test in self.failed}
+        return {path: cost for path, cost in self.costs.items() if path not in failed}
+
 
 @dataclass(slots=True)
 class FileRun:
@@ -256,7 +262,7 @@ def main() -> int:
             print("interrupted", flush=True)
             return 130
         finally:
-            store_costs(runner.tally.costs, run)
+            store_costs(runner.tally.usual_costs, run)
     return _print_totals(runner.tally)
 
 
