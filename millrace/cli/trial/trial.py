@@ -249,7 +249,9 @@ def _show_rows(batches: "Iterator[RawRecords]", look: Look, request: Request, se
             if not isinstance(record, RowRecord | DdlRecord):
                 continue
             look.note(record)
-            plain = json.dumps(plain_record(record), ensure_ascii=False)
+            plain = ""
+            if request.as_json or request.to_kafka:
+                plain = json.dumps(plain_record(record), ensure_ascii=False)
             print(plain if request.as_json else lines.line(record), flush=True)
             shown.append((None, plain.encode()))
             if look.has_shown(request.count):
