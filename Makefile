@@ -1,5 +1,5 @@
 # make setup    a virtual environment in .venv and the servers in $MILLRACE_HOME (default: the user's cache folder)
-# make check    ruff, mypy --strict, import-linter, plain English, one root
+# make check    ruff, mypy --strict, import-linter, plain English, all parts
 # make test     setup, then the proof: a line per file, failures at once and again at the end
 #               LANES=N runs N lanes instead of 4
 #               MYSQLD=PATH runs the MySQL half against a server of yours

@@ -20,19 +20,19 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Self, TypeAlias
 
-from consumer.topic.decode import TopicLookUp
-from consumer.topic.verify import TopicVerifier
-from drivers.kafka.access import GivenAccess
-from drivers.kafka.reader import TopicReader, TopicRecord
+from millrace.consumer.topic.decode import TopicLookUp
+from millrace.consumer.topic.verify import TopicVerifier
+from millrace.drivers.kafka.access import GivenAccess
+from millrace.drivers.kafka.reader import TopicReader, TopicRecord
 from millrace.errors import Fatal, MillraceError, Retryable
-from schemas.record.control import (
+from millrace.schemas.record.control import (
     DdlRecord,
     FenceRecord,
     ResolvedRecord,
     SchemaRecord,
     SnapshotRecord,
 )
-from schemas.record.record import KnownSchemas, LookUp, Record, RowRecord, decode_record
+from millrace.schemas.record.record import KnownSchemas, LookUp, Record, RowRecord, decode_record
 
 __all__ = [
     "DdlRecord",

@@ -16,8 +16,8 @@ from pathlib import Path
 from millrace.home_folder import home
 
 INTERPRETED = "NUMBA_DISABLE_JIT"  # numba's variable, read when it is imported
-_ROOT = Path(__file__).parent.parent
-_FOLDERS = ("millrace", "schemas", "producer")
+_ROOT = Path(__file__).parent
+_FOLDERS = (".", "schemas", "producer")  # a checkout has links to the other two
 _NICE = 10
 
 
@@ -50,7 +50,7 @@ def compile_in_background() -> "subprocess.Popen[bytes]":
         [
             sys.executable,
             "-c",
-            f"import os; os.nice({_NICE}); from producer.task.warm_up import warm; warm()",
+            f"import os; os.nice({_NICE}); from millrace.producer.task.warm_up import warm; warm()",
         ],
         stdin=nothing,
         stdout=nothing,
@@ -63,6 +63,6 @@ def compile_in_background() -> "subprocess.Popen[bytes]":
 @cache
 def _mark() -> Path:
     digest = hashlib.sha256(metadata.version("numba").encode())
-    for file in sorted(path for name in _FOLDERS for path in (_ROOT / name).rglob("*.py")):
+    for file in sorted({path for name in _FOLDERS for path in (_ROOT / name).rglob("*.py")}):
         digest.update(str(file.relative_to(_ROOT)).encode() + file.read_bytes())
     return home() / "kernels" / f"capture-{digest.hexdigest()[:16]}.compiled"

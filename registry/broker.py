@@ -6,8 +6,8 @@ The log lines of the Kafka client are passed on at a limited rate.
 import logging
 import time
 
-from drivers.kafka.access import Settings
-from drivers.kafka.errors import Errors, Kind
+from millrace.drivers.kafka.access import Settings
+from millrace.drivers.kafka.errors import Errors, Kind
 from millrace.errors import Retryable
 from millrace.log import get_logger
 

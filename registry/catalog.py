@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from schemas.record.avro_schema import canonical_text
+from millrace.schemas.record.avro_schema import canonical_text
 
 
 @dataclass(frozen=True, slots=True)

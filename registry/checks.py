@@ -5,7 +5,7 @@ It answers Confluent's API and accepts schemas. Registers nothing."""
 from collections.abc import Iterator
 
 from millrace.checks.requirement import Area, Requirement, Subject
-from registry.client import RegistryClient
+from millrace.registry.client import RegistryClient
 
 WANTED_MODE, WANTED_COMPATIBILITY = "READWRITE", "NONE"
 

@@ -27,9 +27,9 @@ import urllib3
 from urllib3.exceptions import HTTPError, SSLError
 
 from millrace.errors import Fatal, Retryable
+from millrace.schemas.documents import Registry
+from millrace.schemas.record.avro_schema import Json
 from millrace.tls import UnusableAuthorityError, verifying
-from schemas.documents import Registry
-from schemas.record.avro_schema import Json
 
 _ACCEPT = "application/vnd.schemaregistry.v1+json, application/json"
 _CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"

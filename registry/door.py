@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from millrace.errors import Fatal
+from millrace.schemas.documents import SecretReference
+from millrace.schemas.documents.secret import AskedSecret
 from millrace.tls import is_loopback
-from schemas.documents import SecretReference
-from schemas.documents.secret import AskedSecret
 
 HOSTS = Path("/etc/hosts")
 _NAME_MAX = 253  # of a host, in the DNS

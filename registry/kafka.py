@@ -26,15 +26,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from hashlib import sha256
 
-from drivers.kafka.access import KafkaAccess
-from drivers.kafka.names import REGISTRY_TOPIC, registry_id
-from drivers.kafka.producer import TransactionalProducer
-from drivers.kafka.reader import TopicIdentity, TopicReader
-from drivers.kafka.topic import TopicAdmin
+from millrace.drivers.kafka.access import KafkaAccess
+from millrace.drivers.kafka.names import REGISTRY_TOPIC, registry_id
+from millrace.drivers.kafka.producer import TransactionalProducer
+from millrace.drivers.kafka.reader import TopicIdentity, TopicReader
+from millrace.drivers.kafka.topic import TopicAdmin
 from millrace.errors import Fatal, Retryable
-from registry.broker import CLIENT, ERRORS
-from registry.catalog import Entry
-from registry.ownership import Ownership
+from millrace.registry.broker import CLIENT, ERRORS
+from millrace.registry.catalog import Entry
+from millrace.registry.ownership import Ownership
 
 _TIMEOUT_S = 20.0
 _TAKE_OVER_S = 120.0  # a broker that has just started loads its coordinator first

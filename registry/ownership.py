@@ -23,10 +23,10 @@ from contextlib import suppress
 from confluent_kafka import Consumer, ConsumerGroupState, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from drivers.kafka.access import KafkaAccess, Settings
-from drivers.kafka.names import registry_id
+from millrace.drivers.kafka.access import KafkaAccess, Settings
+from millrace.drivers.kafka.names import registry_id
 from millrace.errors import Fatal, Retryable
-from registry.broker import CLIENT, ERRORS
+from millrace.registry.broker import CLIENT, ERRORS
 
 SESSION_S = 6.0  # the broker's default minimum
 HEARTBEAT_S = 1.0  # also how soon a live owner joins the rebalance of a start

@@ -28,10 +28,16 @@ from millrace.errors import Fatal, Fenced, MillraceError
 from millrace.http import Page, Probes
 from millrace.log import get_logger
 from millrace.metrics import counter, histogram
-from registry.door import Door
-from registry.service import SCHEMA_INVALID, SCHEMA_UNKNOWN, Refusal, RegistryService, SchemaStore
-from schemas.json_input import load_json
-from schemas.record.avro_schema import Json
+from millrace.registry.door import Door
+from millrace.registry.service import (
+    SCHEMA_INVALID,
+    SCHEMA_UNKNOWN,
+    Refusal,
+    RegistryService,
+    SchemaStore,
+)
+from millrace.schemas.json_input import load_json
+from millrace.schemas.record.avro_schema import Json
 
 CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
 PLAIN_TYPE = "application/json"

@@ -40,9 +40,9 @@ from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
 from millrace.errors import Fatal, Fenced, MillraceError
-from registry.catalog import Catalog, Entry
-from schemas.record.avro_codec import check_schema
-from schemas.record.avro_schema import Json
+from millrace.registry.catalog import Catalog, Entry
+from millrace.schemas.record.avro_codec import check_schema
+from millrace.schemas.record.avro_schema import Json
 
 SUBJECT_UNKNOWN = 40401
 VERSION_UNKNOWN = 40402

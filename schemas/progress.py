@@ -8,8 +8,8 @@ the rows before it relies on the count.
 
 from dataclasses import dataclass
 
-from schemas.gtid import GtidPosition
-from schemas.snapshot import SnapshotState
+from millrace.schemas.gtid import GtidPosition
+from millrace.schemas.snapshot import SnapshotState
 
 
 @dataclass(frozen=True, slots=True)

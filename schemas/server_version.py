@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass
 from typing import Self
 
-from schemas.gtid import Flavour
+from millrace.schemas.gtid import Flavour
 
 # The first release whose table maps can hold column names (binlog_row_metadata).
 _OLDEST = {Flavour.MYSQL: (8, 0, 11), Flavour.MARIADB: (10, 5, 0)}

@@ -23,8 +23,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated
 
+from millrace.schemas.plain import MaybeTenths, MaybeThousandths, Tenths, Wire
 from millrace.wording import counted
-from schemas.plain import MaybeTenths, MaybeThousandths, Tenths, Wire
 
 CONFLICT_KINDS = (
     *("insert-exists", "update-missing", "update-exists", "delete-missing"),

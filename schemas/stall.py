@@ -15,8 +15,8 @@ piece, such as an ALTER TABLE on the target, counts as stalled too: nothing else
 from dataclasses import replace
 
 from millrace.errors import Retryable
+from millrace.schemas.status import TaskReport, TaskState
 from millrace.wording import counted
-from schemas.status import TaskReport, TaskState
 
 STALL_S = 30.0
 _AGAIN = "`millrace task pause TASK` and `millrace task resume TASK` start it again."

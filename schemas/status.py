@@ -18,9 +18,9 @@ from types import MappingProxyType
 from typing import Annotated, Any
 
 from millrace.errors import Fatal
-from schemas.json_input import load_json
-from schemas.plain import Wire, from_plain, to_plain
-from schemas.stages import (
+from millrace.schemas.json_input import load_json
+from millrace.schemas.plain import Wire, from_plain, to_plain
+from millrace.schemas.stages import (
     Applied,
     Captured,
     Compared,

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from schemas.documents import LoadRules, SnapshotLimits
+from millrace.schemas.documents import LoadRules, SnapshotLimits
 
 MEASURE_S = 1.0  # interval of the measurements
 SILENT = "the member that is read does not replicate"

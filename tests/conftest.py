@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 
-from deploy.servers.programs import MYSQL_HINT, mysql_programs
-from schemas.gtid import Flavour
+from millrace.deploy.servers.programs import MYSQL_HINT, mysql_programs
+from millrace.schemas.gtid import Flavour
 from tests.kit.economy import economize
 from tests.kit.examples import PART
 from tests.kit.plain_logs import log_plainly

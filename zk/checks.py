@@ -8,11 +8,11 @@ from dataclasses import replace
 from millrace.checks.requirement import Area, Requirement, Subject
 from millrace.errors import Fatal, MillraceError
 from millrace.wording import counted
-from zk.client.access import Policy
-from zk.ensemble import Ensemble
-from zk.tree.acls import NodeAcl, differing, not_secured, read_acls
-from zk.tree.entries import UnreadableEntry
-from zk.tree.store import Store
+from millrace.zk.client.access import Policy
+from millrace.zk.ensemble import Ensemble
+from millrace.zk.tree.acls import NodeAcl, differing, not_secured, read_acls
+from millrace.zk.tree.entries import UnreadableEntry
+from millrace.zk.tree.store import Store
 
 CONNECT_S = 5.0
 

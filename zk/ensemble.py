@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 
 from millrace.errors import Fatal, Retryable
 from millrace.home_folder import STACK
-from zk.client.access import Access
-from zk.client.session import CONNECT_TIMEOUT_S, SESSION_TIMEOUT_S, Session
-from zk.tree.paths import Tree, create_tree
+from millrace.zk.client.access import Access
+from millrace.zk.client.session import CONNECT_TIMEOUT_S, SESSION_TIMEOUT_S, Session
+from millrace.zk.tree.paths import Tree, create_tree
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

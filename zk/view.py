@@ -21,8 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from millrace.errors import Fatal
-from millrace.wording import with_names
-from schemas.documents import (
+from millrace.schemas.documents import (
     CaptureTask,
     PublishTask,
     Reader,
@@ -32,18 +31,25 @@ from schemas.documents import (
     names_of,
     set_of,
 )
-from schemas.stages import Backlog, Delivered
-from schemas.stall import REPORT_AGE_S_MAX, with_stall
-from schemas.status import TaskReport, TaskState
-from zk.client.session import Node, Session, Watch
-from zk.lease.election import leader_of
-from zk.lease.lease import holder_of
-from zk.lease.membership import kinds_of
-from zk.placement.nodes import assignments_of, workers_of
-from zk.placement.scheduler import runnable
-from zk.tree.entries import WORK_FOLDERS, TaskEntry, UnreadableEntry, WorkEntry, work_entries
-from zk.tree.paths import Tree
-from zk.tree.reports import SavedReport, saved_report_of
+from millrace.schemas.stages import Backlog, Delivered
+from millrace.schemas.stall import REPORT_AGE_S_MAX, with_stall
+from millrace.schemas.status import TaskReport, TaskState
+from millrace.wording import with_names
+from millrace.zk.client.session import Node, Session, Watch
+from millrace.zk.lease.election import leader_of
+from millrace.zk.lease.lease import holder_of
+from millrace.zk.lease.membership import kinds_of
+from millrace.zk.placement.nodes import assignments_of, workers_of
+from millrace.zk.placement.scheduler import runnable
+from millrace.zk.tree.entries import (
+    WORK_FOLDERS,
+    TaskEntry,
+    UnreadableEntry,
+    WorkEntry,
+    work_entries,
+)
+from millrace.zk.tree.paths import Tree
+from millrace.zk.tree.reports import SavedReport, saved_report_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,21 +15,21 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from consumer.backfill.join import Owners, begin, follow
-from consumer.backfill.side_stream import SideStream
-from consumer.backfill.steps import Loads, Step, as_shown, next_step, text_of
-from consumer.backfill.threads import Loader, Turns
-from consumer.tables.related import RELATED
-from consumer.target.conflicts import forget_blocking
-from consumer.target.fence import raise_fence
-from consumer.target.load_range import side_of
-from consumer.target.loads import WAITS, LoadTable, set_waiting, stream_tables, task_of
-from consumer.target.progress import Owner, read_mark
-from consumer.target.running_statement import await_statement
-from consumer.target.streams import is_partial
-from consumer.turn.driver import BatchApplier
-from drivers.mysql.catalog import TableKey
-from drivers.mysql.connection import MySqlSession, connect
+from millrace.consumer.backfill.join import Owners, begin, follow
+from millrace.consumer.backfill.side_stream import SideStream
+from millrace.consumer.backfill.steps import Loads, Step, as_shown, next_step, text_of
+from millrace.consumer.backfill.threads import Loader, Turns
+from millrace.consumer.tables.related import RELATED
+from millrace.consumer.target.conflicts import forget_blocking
+from millrace.consumer.target.fence import raise_fence
+from millrace.consumer.target.load_range import side_of
+from millrace.consumer.target.loads import WAITS, LoadTable, set_waiting, stream_tables, task_of
+from millrace.consumer.target.progress import Owner, read_mark
+from millrace.consumer.target.running_statement import await_statement
+from millrace.consumer.target.streams import is_partial
+from millrace.consumer.turn.driver import BatchApplier
+from millrace.drivers.mysql.catalog import TableKey
+from millrace.drivers.mysql.connection import MySqlSession, connect
 from millrace.errors import Fatal, Retryable
 from millrace.log import get_logger
 

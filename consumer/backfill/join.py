@@ -19,8 +19,8 @@ state that it expects. The fence of a side stream stays for ever, so that no run
 
 from dataclasses import dataclass, replace
 
-from consumer.target.load_range import LoadRange, is_side
-from consumer.target.loads import (
+from millrace.consumer.target.load_range import LoadRange, is_side
+from millrace.consumer.target.loads import (
     COPIED,
     COPIES,
     FIRST,
@@ -33,11 +33,18 @@ from consumer.target.loads import (
     stream_tables,
     task_of,
 )
-from consumer.target.progress import DATABASE, Mark, Owner, check_fence, insert_mark, read_mark
-from drivers.mysql.connection import MySqlSession
+from millrace.consumer.target.progress import (
+    DATABASE,
+    Mark,
+    Owner,
+    check_fence,
+    insert_mark,
+    read_mark,
+)
+from millrace.drivers.mysql.connection import MySqlSession
 from millrace.errors import Fatal, Retryable
 from millrace.faults import fault_point, register
-from schemas.gtid import parse_gtid_set, shortened
+from millrace.schemas.gtid import parse_gtid_set, shortened
 
 BEFORE_BEGIN = register("streams.before_begin")
 AFTER_BEGIN = register("streams.after_begin")

@@ -13,22 +13,22 @@ import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from consumer.load.copies import Copier
-from consumer.load.load import Destination, Load, RowSource
-from consumer.load.plan import Ends, Sides, read_sides
-from consumer.load.prepare_again import prepare_again
-from consumer.load.source import SourceMember
-from consumer.load.tables import with_linked
-from consumer.target import loads
-from consumer.target.loads import LoadStream
-from consumer.target.progress import Owner
-from drivers.mysql.catalog import TableKey
-from drivers.mysql.connection import Endpoint, MySqlSession, connect
-from drivers.mysql.snapshot_position import executed, read_begin
+from millrace.consumer.load.copies import Copier
+from millrace.consumer.load.load import Destination, Load, RowSource
+from millrace.consumer.load.plan import Ends, Sides, read_sides
+from millrace.consumer.load.prepare_again import prepare_again
+from millrace.consumer.load.source import SourceMember
+from millrace.consumer.load.tables import with_linked
+from millrace.consumer.target import loads
+from millrace.consumer.target.loads import LoadStream
+from millrace.consumer.target.progress import Owner
+from millrace.drivers.mysql.catalog import TableKey
+from millrace.drivers.mysql.connection import Endpoint, MySqlSession, connect
+from millrace.drivers.mysql.snapshot_position import executed, read_begin
 from millrace.errors import Retryable
-from schemas.documents import ApplyTask
-from schemas.gtid import GtidPosition, beyond, shortened
-from schemas.stages import Loaded
+from millrace.schemas.documents import ApplyTask
+from millrace.schemas.gtid import GtidPosition, beyond, shortened
+from millrace.schemas.stages import Loaded
 
 REACH_S = 60.0  # until a lagging member has what the others had
 LOOK_S = 0.5

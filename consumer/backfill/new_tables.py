@@ -20,14 +20,14 @@ import json
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from consumer.backfill.threads import Loader
-from consumer.tables.filter import Route
-from consumer.target.loads import FIRST, FOLLOWS, forget_tables, set_waiting, stream_tables
-from consumer.target.progress import DATABASE, Owner, check_fence
-from drivers.mysql.catalog import Inventory, TableKey, read_inventory
-from drivers.mysql.connection import MySqlSession
+from millrace.consumer.backfill.threads import Loader
+from millrace.consumer.tables.filter import Route
+from millrace.consumer.target.loads import FIRST, FOLLOWS, forget_tables, set_waiting, stream_tables
+from millrace.consumer.target.progress import DATABASE, Owner, check_fence
+from millrace.drivers.mysql.catalog import Inventory, TableKey, read_inventory
+from millrace.drivers.mysql.connection import MySqlSession
 from millrace.faults import fault_point, register
-from schemas.documents import ApplyTask, TableFilter
+from millrace.schemas.documents import ApplyTask, TableFilter
 
 BEFORE_GROWN = register("streams.before_grown")
 AFTER_GROWN = register("streams.after_grown")

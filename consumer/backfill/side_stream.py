@@ -14,13 +14,13 @@ import threading
 import time
 from dataclasses import dataclass, field
 
-from consumer.backfill.join import Owners, can_join, following, join
-from consumer.backfill.threads import Turns
-from consumer.target.loads import LoadStream, LoadTable, read_stream
-from consumer.target.progress import Mark, read_mark
-from consumer.turn.driver import BatchApplier
-from consumer.turn.turn_gate import TurnGate
-from drivers.mysql.connection import MySqlSession
+from millrace.consumer.backfill.join import Owners, can_join, following, join
+from millrace.consumer.backfill.threads import Turns
+from millrace.consumer.target.loads import LoadStream, LoadTable, read_stream
+from millrace.consumer.target.progress import Mark, read_mark
+from millrace.consumer.turn.driver import BatchApplier
+from millrace.consumer.turn.turn_gate import TurnGate
+from millrace.drivers.mysql.connection import MySqlSession
 from millrace.log import get_logger
 
 PAUSE_S = 2.0

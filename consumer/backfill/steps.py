@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
-from consumer.target.loads import COPIED, COPIES, FIRST, FOLLOWS, WAITS, LoadTable
+from millrace.consumer.target.loads import COPIED, COPIES, FIRST, FOLLOWS, WAITS, LoadTable
 from millrace.errors import Retryable
-from schemas.stages import Loaded
+from millrace.schemas.stages import Loaded
 
 
 class Step(Enum):

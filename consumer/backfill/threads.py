@@ -4,11 +4,11 @@ import threading
 from collections.abc import Collection
 from typing import Protocol
 
-from consumer.target.loads import LoadStream
-from consumer.target.progress import Owner
-from consumer.turn.driver import RecordsLike
-from drivers.mysql.catalog import TableKey
-from schemas.stages import Loaded
+from millrace.consumer.target.loads import LoadStream
+from millrace.consumer.target.progress import Owner
+from millrace.consumer.turn.driver import RecordsLike
+from millrace.drivers.mysql.catalog import TableKey
+from millrace.schemas.stages import Loaded
 
 
 class Loader(Protocol):

@@ -8,15 +8,15 @@ The rules are those of a comparison (``consumer.compare``). A finding is a warni
 from collections.abc import Iterator
 from contextlib import ExitStack
 
-from consumer.checks.load import RowsUse
-from consumer.compare.members import choose_origin
-from consumer.load.plan import missing_rights
-from consumer.load.tables import Admission
-from consumer.tables.digest import PACKET_BYTES_MIN
-from drivers.mysql.connection import MySqlSession, connect, text_of
-from drivers.mysql.grants import Role
-from drivers.mysql.primary import primary_member
 from millrace.checks.requirement import Area, Requirement, Subject
+from millrace.consumer.checks.load import RowsUse
+from millrace.consumer.compare.members import choose_origin
+from millrace.consumer.load.plan import missing_rights
+from millrace.consumer.load.tables import Admission
+from millrace.consumer.tables.digest import PACKET_BYTES_MIN
+from millrace.drivers.mysql.connection import MySqlSession, connect, text_of
+from millrace.drivers.mysql.grants import Role
+from millrace.drivers.mysql.primary import primary_member
 
 WAIT_S = 5.0  # for a replica
 

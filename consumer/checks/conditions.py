@@ -7,10 +7,10 @@ binlog has UUIDs as BINARY(16) with bytes in another order. A condition on one i
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
-from consumer.checks.outputs import Outputs, outputs_of
-from consumer.publish.source_texts import may_have_uuids, read_source_texts, weighs_texts
-from schemas.documents import PublishTask, SetDocument
-from schemas.table.structure import TableSchema
+from millrace.consumer.checks.outputs import Outputs, outputs_of
+from millrace.consumer.publish.source_texts import may_have_uuids, read_source_texts, weighs_texts
+from millrace.schemas.documents import PublishTask, SetDocument
+from millrace.schemas.table.structure import TableSchema
 
 
 def compared_with_source(

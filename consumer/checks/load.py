@@ -6,19 +6,19 @@ The rules are those of a load (``consumer.load``). A task that has progress load
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from consumer.load.plan import Ends, Sides, missing_rights, read_sides, table_sizes
-from consumer.load.prepare import has_rows
-from consumer.load.source import choose_source
-from consumer.load.tables import Admission, check_same, missing_on
-from consumer.target import loads
-from consumer.target.progress import Owner, read_mark
-from drivers.mysql.catalog import TableKey
-from drivers.mysql.connection import MySqlSession, connect
-from drivers.mysql.primary import primary_member
 from millrace.checks.requirement import Area, Requirement, Subject, shortened
+from millrace.consumer.load.plan import Ends, Sides, missing_rights, read_sides, table_sizes
+from millrace.consumer.load.prepare import has_rows
+from millrace.consumer.load.source import choose_source
+from millrace.consumer.load.tables import Admission, check_same, missing_on
+from millrace.consumer.target import loads
+from millrace.consumer.target.progress import Owner, read_mark
+from millrace.drivers.mysql.catalog import TableKey
+from millrace.drivers.mysql.connection import MySqlSession, connect
+from millrace.drivers.mysql.primary import primary_member
 from millrace.errors import Fatal
+from millrace.schemas.documents import ApplyTask, CaptureTask, Directives, SetDocument
 from millrace.wording import counted
-from schemas.documents import ApplyTask, CaptureTask, Directives, SetDocument
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from millrace.errors import Fatal
-from schemas.documents import PublishTask
-from schemas.documents.readers import TOPIC_CHARACTERS_MAX
-from schemas.table.structure import TableSchema
-from schemas.view.table_view import RuleProblem, TableView, apply_view
+from millrace.schemas.documents import PublishTask
+from millrace.schemas.documents.readers import TOPIC_CHARACTERS_MAX
+from millrace.schemas.table.structure import TableSchema
+from millrace.schemas.view.table_view import RuleProblem, TableView, apply_view
 
 Name = tuple[str, str]
 PROBLEMS_MAX = 20  # in one message; the others are counted

@@ -8,23 +8,23 @@ The source is asked as a start of the task asks it (``consumer.checks.conditions
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 
-from consumer.checks.conditions import compared_with_source
-from consumer.checks.outputs import Outputs, outputs_of
-from consumer.publish.definitions import as_continued
-from consumer.topic.published import history_of
-from consumer.topic.structures import topic_tables
-from consumer.view.mask_keys import MaskKeys
-from drivers.kafka.acls import Grants, publish_acls
-from drivers.kafka.names import check_id
-from drivers.kafka.partitions import Place, Topics, places_of
-from drivers.kafka.producer import WRITING, TransactionalProducer
-from drivers.kafka.reader import READING, Ends
-from drivers.kafka.topic import TopicAdmin, TopicSettings
 from millrace.checks.requirement import Area, Requirement, Subject, shortened
 from millrace.checks.retention import judge_retention
+from millrace.consumer.checks.conditions import compared_with_source
+from millrace.consumer.checks.outputs import Outputs, outputs_of
+from millrace.consumer.publish.definitions import as_continued
+from millrace.consumer.topic.published import history_of
+from millrace.consumer.topic.structures import topic_tables
+from millrace.consumer.view.mask_keys import MaskKeys
+from millrace.drivers.kafka.acls import Grants, publish_acls
+from millrace.drivers.kafka.names import check_id
+from millrace.drivers.kafka.partitions import Place, Topics, places_of
+from millrace.drivers.kafka.producer import WRITING, TransactionalProducer
+from millrace.drivers.kafka.reader import READING, Ends
+from millrace.drivers.kafka.topic import TopicAdmin, TopicSettings
 from millrace.errors import MillraceError
+from millrace.schemas.documents import PublishTask, SetDocument, TopicOptions
 from millrace.wording import counted
-from schemas.documents import PublishTask, SetDocument, TopicOptions
 
 DRY_RUN_S = 15.0
 VIEW = "view and topics"

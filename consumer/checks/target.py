@@ -10,14 +10,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 
-from consumer.records.row_schemas import layout_of
-from consumer.tables.cascades import inexact
-from consumer.tables.table_plan import plan_table
-from consumer.target.progress import DATABASE, read_schemas
-from drivers.kafka.reader import NoTopic, TopicReader
-from drivers.mysql.catalog import CatalogTable, Inventory, TableKey, read_inventory
-from drivers.mysql.connection import LOCK_WAIT_S, MySqlSession, connect, text_of
-from drivers.mysql.grants import (
+from millrace.checks.clock import CLOCK_SQL, judge_clock, read_clock
+from millrace.checks.requirement import Area, Level, Requirement, Subject, shortened
+from millrace.consumer.records.row_schemas import layout_of
+from millrace.consumer.tables.cascades import inexact
+from millrace.consumer.tables.table_plan import plan_table
+from millrace.consumer.target.progress import DATABASE, read_schemas
+from millrace.drivers.kafka.reader import NoTopic, TopicReader
+from millrace.drivers.mysql.catalog import CatalogTable, Inventory, TableKey, read_inventory
+from millrace.drivers.mysql.connection import LOCK_WAIT_S, MySqlSession, connect, text_of
+from millrace.drivers.mysql.grants import (
     EVERY_DATABASE,
     EVERYWHERE,
     Grant,
@@ -29,13 +31,11 @@ from drivers.mysql.grants import (
     needed_grants,
     shown,
 )
-from drivers.mysql.primary import primary_member
-from millrace.checks.clock import CLOCK_SQL, judge_clock, read_clock
-from millrace.checks.requirement import Area, Level, Requirement, Subject, shortened
+from millrace.drivers.mysql.primary import primary_member
 from millrace.errors import Fatal, MillraceError
+from millrace.schemas.documents import ApplyTask, Reader, SetDocument, TableFilter
+from millrace.schemas.gtid import Flavour
 from millrace.wording import counted
-from schemas.documents import ApplyTask, Reader, SetDocument, TableFilter
-from schemas.gtid import Flavour
 
 _SETTINGS_SQL = "SELECT @@local_infile, @@innodb_lock_wait_timeout, @@lower_case_table_names"
 

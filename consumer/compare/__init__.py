@@ -12,9 +12,9 @@ show       differences with both rows and the SQL that repairs them
 repair     writes the source's row to the target, so that it can't race with apply
 """
 
-from consumer.compare.compare import Rules, Throttle, Work, compare_sets
-from consumer.compare.pool import Executors, Threads
-from consumer.compare.result import Comparison, Difference
-from consumer.compare.sides import Ends
-from consumer.compare.stored import State
-from consumer.compare.structure import Change
+from millrace.consumer.compare.compare import Rules, Throttle, Work, compare_sets
+from millrace.consumer.compare.pool import Executors, Threads
+from millrace.consumer.compare.result import Comparison, Difference
+from millrace.consumer.compare.sides import Ends
+from millrace.consumer.compare.stored import State
+from millrace.consumer.compare.structure import Change

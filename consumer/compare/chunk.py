@@ -14,15 +14,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from consumer.compare.gaps import Gap, gaps_of
-from consumer.compare.result import Part
-from consumer.compare.settle import LOOKS_MAX, Suspect, look, unmatched
-from consumer.compare.show import shown, with_left
-from consumer.compare.sides import Sides, batches, rows, states
-from consumer.compare.table import Name, Pair, Side
-from drivers.mysql.chunks.borders import parts
-from drivers.mysql.chunks.chunk import Chunk
-from drivers.mysql.connection import MySqlSession
+from millrace.consumer.compare.gaps import Gap, gaps_of
+from millrace.consumer.compare.result import Part
+from millrace.consumer.compare.settle import LOOKS_MAX, Suspect, look, unmatched
+from millrace.consumer.compare.show import shown, with_left
+from millrace.consumer.compare.sides import Sides, batches, rows, states
+from millrace.consumer.compare.table import Name, Pair, Side
+from millrace.drivers.mysql.chunks.borders import parts
+from millrace.drivers.mysql.chunks.chunk import Chunk
+from millrace.drivers.mysql.connection import MySqlSession
 
 SUSPECTS_MAX = 200_000  # of each side, about 40 MB; the rest is only counted
 

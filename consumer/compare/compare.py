@@ -9,20 +9,20 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from consumer.compare.chunk import ChunkResult, Job, compare_chunk
-from consumer.compare.pool import Pool, Threads
-from consumer.compare.repair import repair
-from consumer.compare.result import Comparison, Part
-from consumer.compare.sides import Ends, Sides
-from consumer.compare.stored import State
-from consumer.compare.table import Pair
-from consumer.compare.tables import ALTERED, LOADED, Admits, pairs
-from consumer.load.throttle import threads_running
-from consumer.target.streams import tables_in_loads
-from drivers.mysql.catalog import TableKey
-from drivers.mysql.chunks.borders import chunks
-from drivers.mysql.chunks.chunk import Chunk
-from drivers.mysql.errors import TABLE_CHANGED
+from millrace.consumer.compare.chunk import ChunkResult, Job, compare_chunk
+from millrace.consumer.compare.pool import Pool, Threads
+from millrace.consumer.compare.repair import repair
+from millrace.consumer.compare.result import Comparison, Part
+from millrace.consumer.compare.sides import Ends, Sides
+from millrace.consumer.compare.stored import State
+from millrace.consumer.compare.table import Pair
+from millrace.consumer.compare.tables import ALTERED, LOADED, Admits, pairs
+from millrace.consumer.load.throttle import threads_running
+from millrace.consumer.target.streams import tables_in_loads
+from millrace.drivers.mysql.catalog import TableKey
+from millrace.drivers.mysql.chunks.borders import chunks
+from millrace.drivers.mysql.chunks.chunk import Chunk
+from millrace.drivers.mysql.errors import TABLE_CHANGED
 from millrace.errors import MillraceError
 
 CHUNK_ROWS = 100_000  # about 0.1 s on each side

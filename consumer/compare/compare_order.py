@@ -9,8 +9,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from consumer.compare.sides import Ends, Sides
-from consumer.turn.order import Answer, guarded
+from millrace.consumer.compare.sides import Ends, Sides
+from millrace.consumer.turn.order import Answer, guarded
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,12 @@ same key are one different row.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from consumer.compare.result import What
-from consumer.compare.settle import Suspect
-from consumer.compare.sides import Sides, batches, named
-from consumer.compare.table import Name, Pair, Side
-from consumer.tables.exact_text import exact_columns
-from drivers.mysql.connection import MySqlSession
+from millrace.consumer.compare.result import What
+from millrace.consumer.compare.settle import Suspect
+from millrace.consumer.compare.sides import Sides, batches, named
+from millrace.consumer.compare.table import Name, Pair, Side
+from millrace.consumer.tables.exact_text import exact_columns
+from millrace.drivers.mysql.connection import MySqlSession
 
 PAIRED_MAX = 2_000  # rows without a chunk key whose primary keys are read
 _BATCH = 500

@@ -13,20 +13,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from consumer.compare.sides import POLL_S
-from consumer.load.source import (
+from millrace.consumer.compare.sides import POLL_S
+from millrace.consumer.load.source import (
     SourceMember,
     check_not_drained,
     check_still_not_drained,
     choose_source,
 )
-from drivers.mysql.connection import Endpoint, Side, connect
-from drivers.mysql.primary import primary_member
-from drivers.mysql.snapshot_position import executed, read_end
+from millrace.drivers.mysql.connection import Endpoint, Side, connect
+from millrace.drivers.mysql.primary import primary_member
+from millrace.drivers.mysql.snapshot_position import executed, read_end
 from millrace.errors import MillraceError, Retryable
 from millrace.log import get_logger
-from schemas.documents import Directives, SetDocument
-from schemas.gtid import GtidPosition, shortened
+from millrace.schemas.documents import Directives, SetDocument
+from millrace.schemas.gtid import GtidPosition, shortened
 
 T = TypeVar("T")
 

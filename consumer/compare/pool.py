@@ -14,9 +14,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from consumer.compare.compare_order import CompareOrder
-from consumer.compare.sides import Ends, Sides
-from consumer.turn.order import Calls
+from millrace.consumer.compare.compare_order import CompareOrder
+from millrace.consumer.compare.sides import Ends, Sides
+from millrace.consumer.turn.order import Calls
 from millrace.errors import Retryable
 from millrace.log import get_logger
 

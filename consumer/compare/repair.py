@@ -34,17 +34,17 @@ common columns are different rows there, and it is unknown which of them to chan
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from consumer.compare.gaps import Gap
-from consumer.compare.repair_sql import repair_statements, replacing
-from consumer.compare.result import What
-from consumer.compare.show import RECORD_BYTES_MAX, row_record, source_values
-from consumer.compare.sides import Sides, batches, contains, states
-from consumer.compare.table import Pair
-from consumer.tables.generated_columns import fix_of_refusal
-from consumer.target.progress import DATABASE
-from consumer.target.streams import tables_in_loads
-from drivers.mysql.catalog import hold_triggers
-from drivers.mysql.connection import LENIENT_MODE, MySqlSession, Row, connect
+from millrace.consumer.compare.gaps import Gap
+from millrace.consumer.compare.repair_sql import repair_statements, replacing
+from millrace.consumer.compare.result import What
+from millrace.consumer.compare.show import RECORD_BYTES_MAX, row_record, source_values
+from millrace.consumer.compare.sides import Sides, batches, contains, states
+from millrace.consumer.compare.table import Pair
+from millrace.consumer.tables.generated_columns import fix_of_refusal
+from millrace.consumer.target.progress import DATABASE
+from millrace.consumer.target.streams import tables_in_loads
+from millrace.drivers.mysql.catalog import hold_triggers
+from millrace.drivers.mysql.connection import LENIENT_MODE, MySqlSession, Row, connect
 from millrace.errors import Fatal, Retryable
 from millrace.faults import fault_point, register
 from millrace.log import get_logger

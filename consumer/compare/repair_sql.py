@@ -25,14 +25,14 @@ import re
 
 import numpy as np
 
-from consumer.compare.gaps import Gap
-from consumer.compare.table import Name, Pair
-from consumer.tables.json_documents import by_expression
-from consumer.tables.table_plan import SPATIAL_TYPES
-from drivers.mysql.catalog import CatalogColumn
-from drivers.mysql.chunks.key import whole_number
-from drivers.mysql.connection import Row, text_of
-from schemas.sql.quoting import characters, escaped, hex_bytes, number, quoted
+from millrace.consumer.compare.gaps import Gap
+from millrace.consumer.compare.table import Name, Pair
+from millrace.consumer.tables.json_documents import by_expression
+from millrace.consumer.tables.table_plan import SPATIAL_TYPES
+from millrace.drivers.mysql.catalog import CatalogColumn
+from millrace.drivers.mysql.chunks.key import whole_number
+from millrace.drivers.mysql.connection import Row, text_of
+from millrace.schemas.sql.quoting import characters, escaped, hex_bytes, number, quoted
 
 _BYTES = SPATIAL_TYPES | {"vector", "binary", "varbinary"}
 _BYTES |= {"tinyblob", "blob", "mediumblob", "longblob"}

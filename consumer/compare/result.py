@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from consumer.compare.structure import Change
+from millrace.consumer.compare.structure import Change
 
 SHOWN_MAX = 20  # rows listed per table
 TEXT_MAX = 200  # characters of a key, and of each row

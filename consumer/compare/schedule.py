@@ -9,7 +9,7 @@ Ages are those of the target's clock, which all drivers share: a task that moves
 
 from dataclasses import dataclass
 
-from schemas.stages import ComparedResult
+from millrace.schemas.stages import ComparedResult
 
 LOOK_S = 60.0  # after which an operator's `millrace compare` is noticed
 RETRY_S, RETRY_S_MAX = 10.0, 600.0

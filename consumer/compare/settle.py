@@ -17,7 +17,7 @@ changes and changes back between two reads, while the target is in the middle, a
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from consumer.compare.table import Name
+from millrace.consumer.compare.table import Name
 
 LOOKS_MAX = 8
 

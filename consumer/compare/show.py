@@ -8,17 +8,17 @@ depended on the source's session becomes a plain one first: the target would com
 from collections.abc import Sequence
 from dataclasses import replace
 
-from consumer.compare.gaps import Gap
-from consumer.compare.repair_sql import repair_statements, values_query
-from consumer.compare.result import SHOWN_MAX, TEXT_MAX, Difference, RowTexts, What
-from consumer.compare.sides import Sides
-from consumer.compare.table import Name, Pair, Side
-from consumer.compare.tables import WHOLE_TABLE
-from consumer.tables.exact_text import Long, exact_columns, is_long, literals
-from consumer.tables.generated_columns import plain_columns_sql
-from drivers.mysql.catalog import CatalogColumn
-from drivers.mysql.connection import LENIENT_MODE, MySqlSession, Row
-from schemas.sql.quoting import quoted, table_name
+from millrace.consumer.compare.gaps import Gap
+from millrace.consumer.compare.repair_sql import repair_statements, values_query
+from millrace.consumer.compare.result import SHOWN_MAX, TEXT_MAX, Difference, RowTexts, What
+from millrace.consumer.compare.sides import Sides
+from millrace.consumer.compare.table import Name, Pair, Side
+from millrace.consumer.compare.tables import WHOLE_TABLE
+from millrace.consumer.tables.exact_text import Long, exact_columns, is_long, literals
+from millrace.consumer.tables.generated_columns import plain_columns_sql
+from millrace.drivers.mysql.catalog import CatalogColumn
+from millrace.drivers.mysql.connection import LENIENT_MODE, MySqlSession, Row
+from millrace.schemas.sql.quoting import quoted, table_name
 
 SQL_MAX = 10_000  # characters; a longer statement is not listed
 RECORD_BYTES_MAX = 1 << 20  # of a row's long values, so that all of it is recorded

@@ -18,13 +18,13 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
-from consumer.compare.table import Name
-from consumer.tables.digest import PACKET_BYTES_MIN
-from consumer.target.progress import read_mark
-from drivers.mysql.connection import Endpoint, MySqlSession, Row, connect, text_of
-from drivers.mysql.snapshot_position import begin_snapshot, executed, read_end
+from millrace.consumer.compare.table import Name
+from millrace.consumer.tables.digest import PACKET_BYTES_MIN
+from millrace.consumer.target.progress import read_mark
+from millrace.drivers.mysql.connection import Endpoint, MySqlSession, Row, connect, text_of
+from millrace.drivers.mysql.snapshot_position import begin_snapshot, executed, read_end
 from millrace.errors import Fatal, Retryable
-from schemas.gtid import Flavour, GtidPosition, parse_gtid_set, shortened
+from millrace.schemas.gtid import Flavour, GtidPosition, parse_gtid_set, shortened
 
 T = TypeVar("T")
 

@@ -10,17 +10,17 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from consumer.compare.chunk import ChunkResult
-from consumer.compare.compare import Rules, Throttle, Work, compare_sets
-from consumer.compare.members import Watch, choose_origin
-from consumer.compare.pool import Threads
-from consumer.compare.schedule import Last
-from consumer.compare.sides import Ends, Sides
-from consumer.compare.stored import State, read_last
-from consumer.compare.tables import admitted
-from consumer.load.load import RowSource
-from drivers.mysql.connection import Endpoint, connect
-from schemas.documents import ApplyTask, StructureRule
+from millrace.consumer.compare.chunk import ChunkResult
+from millrace.consumer.compare.compare import Rules, Throttle, Work, compare_sets
+from millrace.consumer.compare.members import Watch, choose_origin
+from millrace.consumer.compare.pool import Threads
+from millrace.consumer.compare.schedule import Last
+from millrace.consumer.compare.sides import Ends, Sides
+from millrace.consumer.compare.stored import State, read_last
+from millrace.consumer.compare.tables import admitted
+from millrace.consumer.load.load import RowSource
+from millrace.drivers.mysql.connection import Endpoint, connect
+from millrace.schemas.documents import ApplyTask, StructureRule
 
 THREADS = 1  # the rows are needed by others; a server has time until the next comparison is due
 # beyond ``max_lag_s``, until MR-5120: the source keeps old versions of rows meanwhile

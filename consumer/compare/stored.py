@@ -22,17 +22,17 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
-from consumer.compare.chunk import ChunkResult, Job
-from consumer.compare.result import Comparison, Difference, Part, RowTexts
-from consumer.compare.schedule import Last
-from consumer.compare.table import Pair
-from consumer.target.progress import DATABASE, add_column, has_column
-from consumer.target.streams import tables_in_loads
-from drivers.mysql.chunks.chunk import Chunk, border_of_json, border_to_json
-from drivers.mysql.connection import Endpoint, MySqlSession, Row, connect, text_of
+from millrace.consumer.compare.chunk import ChunkResult, Job
+from millrace.consumer.compare.result import Comparison, Difference, Part, RowTexts
+from millrace.consumer.compare.schedule import Last
+from millrace.consumer.compare.table import Pair
+from millrace.consumer.target.progress import DATABASE, add_column, has_column
+from millrace.consumer.target.streams import tables_in_loads
+from millrace.drivers.mysql.chunks.chunk import Chunk, border_of_json, border_to_json
+from millrace.drivers.mysql.connection import Endpoint, MySqlSession, Row, connect, text_of
 from millrace.errors import Fatal, Retryable
 from millrace.faults import fault_point, register
-from schemas.stages import ComparedCounts, ComparedResult
+from millrace.schemas.stages import ComparedCounts, ComparedResult
 
 LOCK_S = 2  # a server notices within milliseconds that the holder was killed
 TABLES_MAX = 20  # with the most differences, in ``by_table``

@@ -38,10 +38,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from drivers.mysql.actions import Action
-from drivers.mysql.catalog import ForeignKey, Inventory, TableKey
-from drivers.mysql.connection import MySqlSession, text_of
-from schemas.gtid import Flavour
+from millrace.drivers.mysql.actions import Action
+from millrace.drivers.mysql.catalog import ForeignKey, Inventory, TableKey
+from millrace.drivers.mysql.connection import MySqlSession, text_of
+from millrace.schemas.gtid import Flavour
 
 Definition = Mapping[str, str]  # the text of each place
 AN_EXPRESSION = "(an expression)"

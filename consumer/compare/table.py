@@ -13,12 +13,12 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import partial
 
-from consumer.tables.digest import TableDigest, table_digest
-from drivers.mysql.catalog import CatalogTable, TableKey, UniqueKey
-from drivers.mysql.chunks.chunk import EVERYTHING, Chunk
-from drivers.mysql.chunks.key import FORCED, ChunkKey, chunk_key
-from schemas.gtid import Flavour
-from schemas.sql.quoting import hex_bytes
+from millrace.consumer.tables.digest import TableDigest, table_digest
+from millrace.drivers.mysql.catalog import CatalogTable, TableKey, UniqueKey
+from millrace.drivers.mysql.chunks.chunk import EVERYTHING, Chunk
+from millrace.drivers.mysql.chunks.key import FORCED, ChunkKey, chunk_key
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.sql.quoting import hex_bytes
 
 Name = tuple[str, ...]  # the texts of a chunk key, or a digest as hex digits
 

@@ -14,25 +14,25 @@ refusal is raised, before the table counts as a difference.
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
-from consumer.compare.result import Comparison
-from consumer.compare.sides import Sides
-from consumer.compare.structure import (
+from millrace.consumer.compare.result import Comparison
+from millrace.consumer.compare.sides import Sides
+from millrace.consumer.compare.structure import (
     Change,
     Definitions,
     changes_of_databases,
     differences,
     read_definitions,
 )
-from consumer.compare.table import Pair, pair_of, shared_columns
-from consumer.records.row_schemas import layout_of
-from consumer.target.progress import read_schemas
-from consumer.target.streams import tables_in_loads
-from drivers.mysql.catalog import CatalogTable, Inventory, TableKey, read_inventory
-from drivers.mysql.connection import MySqlSession, text_of
-from drivers.mysql.grants import Role, as_grant_pattern, held_grants, needed_grants
+from millrace.consumer.compare.table import Pair, pair_of, shared_columns
+from millrace.consumer.records.row_schemas import layout_of
+from millrace.consumer.target.progress import read_schemas
+from millrace.consumer.target.streams import tables_in_loads
+from millrace.drivers.mysql.catalog import CatalogTable, Inventory, TableKey, read_inventory
+from millrace.drivers.mysql.connection import MySqlSession, text_of
+from millrace.drivers.mysql.grants import Role, as_grant_pattern, held_grants, needed_grants
 from millrace.errors import Fatal
-from schemas.documents import ApplyTask, CaptureTask, SetDocument
-from schemas.sql.quoting import table_name
+from millrace.schemas.documents import ApplyTask, CaptureTask, SetDocument
+from millrace.schemas.sql.quoting import table_name
 
 WHOLE_TABLE = "(the whole table)"
 ALTERED = "it was altered meanwhile"

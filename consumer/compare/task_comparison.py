@@ -12,12 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from consumer.compare.chunk import ChunkResult
-from consumer.compare.schedule import LOOK_S, Last, next_step, retry_s
+from millrace.consumer.compare.chunk import ChunkResult
+from millrace.consumer.compare.schedule import LOOK_S, Last, next_step, retry_s
 from millrace.errors import MillraceError, Retryable, defect
 from millrace.log import get_logger
-from schemas.documents import CompareRules, StructureRule
-from schemas.stages import Compared
+from millrace.schemas.documents import CompareRules, StructureRule
+from millrace.schemas.stages import Compared
 
 END_S = 10.0  # a thread that waits for a connection longer than this ends later; it only reads
 

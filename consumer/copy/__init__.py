@@ -9,5 +9,5 @@
 No Python object is made per row (``consumer.kernel.text_rows``). Not here: commits, chunks, progress.
 """
 
-from consumer.copy.chunk import Copied, Parts, copy_chunk
-from consumer.copy.table_pair import TablePair
+from millrace.consumer.copy.chunk import Copied, Parts, copy_chunk
+from millrace.consumer.copy.table_pair import TablePair

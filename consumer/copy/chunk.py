@@ -8,11 +8,11 @@ statements (``Parts``).
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from consumer.copy.columns import Kind
-from consumer.copy.form import opening_of
-from consumer.copy.outgoing import InsertWriter, LoadWriter, Outgoing, null_refused
-from consumer.copy.table_pair import TablePair
-from consumer.kernel.text_rows import (
+from millrace.consumer.copy.columns import Kind
+from millrace.consumer.copy.form import opening_of
+from millrace.consumer.copy.outgoing import InsertWriter, LoadWriter, Outgoing, null_refused
+from millrace.consumer.copy.table_pair import TablePair
+from millrace.consumer.kernel.text_rows import (
     DOCUMENT,
     FULL,
     NULL,
@@ -21,13 +21,13 @@ from consumer.kernel.text_rows import (
     make_state,
     put_text_rows,
 )
-from consumer.tables.json_documents import by_expression
-from drivers.mysql.connection import LENIENT_MODE, READ_S, STRICT_MODE, MySqlSession
+from millrace.consumer.tables.json_documents import by_expression
+from millrace.drivers.mysql.connection import LENIENT_MODE, READ_S, STRICT_MODE, MySqlSession
 from millrace.errors import Fatal, Retryable
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.sql.quoting import escaped
 from millrace.text_protocol.arriving import Arriving, RowPackets
 from millrace.text_protocol.walk import AT, CONTINUES, END, MORE, ROW_END, SEQUENCE
-from schemas.gtid import Flavour
-from schemas.sql.quoting import escaped
 
 BYTES_MAX = 1 << 20
 _ALL_ROWS = (1 << 64) - 1  # an account's or server's default would cut the result

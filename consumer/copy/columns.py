@@ -26,9 +26,9 @@ import re
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from consumer.tables.table_plan import SPATIAL_TYPES
-from drivers.mysql.catalog import CatalogColumn
-from schemas.sql.quoting import charset_name, quoted
+from millrace.consumer.tables.table_plan import SPATIAL_TYPES
+from millrace.drivers.mysql.catalog import CatalogColumn
+from millrace.schemas.sql.quoting import charset_name, quoted
 
 _FLOATS = {"float", "double"}
 _NUMBERS = {"tinyint", "smallint", "mediumint", "int", "bigint", "decimal"} | _FLOATS

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from consumer.copy.columns import CopyColumn, Kind
-from consumer.kernel.text_rows import COUNTS_ZERO, IS_DOCUMENT, REFUSES_NULL
+from millrace.consumer.copy.columns import CopyColumn, Kind
+from millrace.consumer.kernel.text_rows import COUNTS_ZERO, IS_DOCUMENT, REFUSES_NULL
 from millrace.text_protocol.walk import Bytes, Ints
 
 _OPENINGS = {Kind.TEXT: b"_utf8mb4'", Kind.DOCUMENT: b"_utf8mb4'", Kind.PLAIN: b"_binary'"}

@@ -12,13 +12,13 @@ from typing import NoReturn, Protocol
 
 import numpy as np
 
-from consumer.copy.columns import CopyColumn
-from consumer.copy.form import Form, insert_form, load_form
-from consumer.copy.table_pair import TablePair
-from consumer.kernel.text_rows import MARK, OUT, ROWS, ROWS_MAX, ZEROS
-from consumer.tables.generated_columns import fix_of_refusal
-from consumer.tables.load_data import LOAD_ROWS_MAX
-from drivers.mysql.connection import Loading, MySqlSession, Written
+from millrace.consumer.copy.columns import CopyColumn
+from millrace.consumer.copy.form import Form, insert_form, load_form
+from millrace.consumer.copy.table_pair import TablePair
+from millrace.consumer.kernel.text_rows import MARK, OUT, ROWS, ROWS_MAX, ZEROS
+from millrace.consumer.tables.generated_columns import fix_of_refusal
+from millrace.consumer.tables.load_data import LOAD_ROWS_MAX
+from millrace.drivers.mysql.connection import Loading, MySqlSession, Written
 from millrace.errors import Fatal, Retryable
 from millrace.text_protocol.walk import PACKET_MAX, Bytes, Ints
 

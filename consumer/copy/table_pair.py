@@ -8,13 +8,13 @@ system-versioned table is copied with its history. Pure.
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from consumer.copy.columns import CopyColumn, copy_column
-from consumer.tables.load_data import load_sql
-from consumer.tables.table_plan import target_column
-from drivers.mysql.catalog import CatalogColumn, CatalogTable, Inventory
-from drivers.mysql.chunks.key import FORCED, chunk_key
+from millrace.consumer.copy.columns import CopyColumn, copy_column
+from millrace.consumer.tables.load_data import load_sql
+from millrace.consumer.tables.table_plan import target_column
+from millrace.drivers.mysql.catalog import CatalogColumn, CatalogTable, Inventory
+from millrace.drivers.mysql.chunks.key import FORCED, chunk_key
 from millrace.errors import Fatal
-from schemas.sql.quoting import quoted, table_name
+from millrace.schemas.sql.quoting import quoted, table_name
 
 
 @dataclass(frozen=True, slots=True)

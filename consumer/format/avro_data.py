@@ -9,9 +9,9 @@ first used, then named. The order of members is that of Avro's Java library, so 
 import re
 from typing import cast
 
-from consumer.format.connect_schema import Schema
-from schemas.record.avro_schema import Json
-from schemas.record.names import escape_name
+from millrace.consumer.format.connect_schema import Schema
+from millrace.schemas.record.avro_schema import Json
+from millrace.schemas.record.names import escape_name
 
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
 _TYPES = {

@@ -11,30 +11,30 @@ from typing import cast
 
 import numpy as np
 
-from consumer.format.avro_data import DECIMAL, AvroSchemas, full_name
-from consumer.format.connect_schema import Schema
-from consumer.format.json_format import key_schema, value_schema
-from consumer.format.json_object import (
+from millrace.consumer.format.avro_data import DECIMAL, AvroSchemas, full_name
+from millrace.consumer.format.connect_schema import Schema
+from millrace.consumer.format.json_format import key_schema, value_schema
+from millrace.consumer.format.json_object import (
     FormatColumn,
     check_columns,
     format_columns,
     text_bytes,
 )
-from consumer.format.record_format import RecordArrays, RecordFormat, RecordKernel
-from consumer.format.table_format import FormatNames
-from consumer.format.undecodable import undecoded
-from consumer.kernel import avro_records as kernel
-from consumer.kernel import json_values
-from consumer.kernel.avro_values import AVRO_COLUMN_WIDTH, RAW
-from consumer.kernel.compiled import Bytes
-from consumer.kernel.record_parts import KEY_TAIL
-from consumer.records.numbers import Ints
-from schemas.record.avro_schema import SOURCE, TRANSACTION, Json, canonical_text
-from schemas.record.framing import frame
-from schemas.record.names import escape_name
-from schemas.record.row_layout import RowLayout
-from schemas.view.format_options import FormatName, FormatOptions
-from schemas.view.table_view import TableView
+from millrace.consumer.format.record_format import RecordArrays, RecordFormat, RecordKernel
+from millrace.consumer.format.table_format import FormatNames
+from millrace.consumer.format.undecodable import undecoded
+from millrace.consumer.kernel import avro_records as kernel
+from millrace.consumer.kernel import json_values
+from millrace.consumer.kernel.avro_values import AVRO_COLUMN_WIDTH, RAW
+from millrace.consumer.kernel.compiled import Bytes
+from millrace.consumer.kernel.record_parts import KEY_TAIL
+from millrace.consumer.records.numbers import Ints
+from millrace.schemas.record.avro_schema import SOURCE, TRANSACTION, Json, canonical_text
+from millrace.schemas.record.framing import frame
+from millrace.schemas.record.names import escape_name
+from millrace.schemas.record.row_layout import RowLayout
+from millrace.schemas.view.format_options import FormatName, FormatOptions
+from millrace.schemas.view.table_view import TableView
 
 Register = Callable[[str, str], int]  # subject and schema to ID
 _TYPES = {"int16": "int", "int32": "int", "int64": "long"}

@@ -15,14 +15,14 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from consumer.format.encoded import Encoded
-from consumer.kernel import cloud_events as kernel
-from consumer.kernel.changes import LINE_WIDTH
-from consumer.kernel.compiled import Bytes
-from consumer.records.numbers import Ints
-from consumer.records.rows import Rows
-from consumer.view.changes import Changes
-from schemas.view.format_options import FormatName
+from millrace.consumer.format.encoded import Encoded
+from millrace.consumer.kernel import cloud_events as kernel
+from millrace.consumer.kernel.changes import LINE_WIDTH
+from millrace.consumer.kernel.compiled import Bytes
+from millrace.consumer.records.numbers import Ints
+from millrace.consumer.records.rows import Rows
+from millrace.consumer.view.changes import Changes
+from millrace.schemas.view.format_options import FormatName
 
 TEXTS = ("ce_id", "ce_type", "ce_time", "ce_source", "ce_subject")
 WIDTH = 2 * len(TEXTS)  # of ``Attributes.places``

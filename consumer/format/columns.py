@@ -7,10 +7,16 @@ connectors, or texts as the set topic has them. ``docs/formats.md`` has the tabl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from consumer.kernel import json_values as forms
-from schemas.record.avro_schema import Json
-from schemas.table.structure import INTEGER_CODES, TEMPORAL_CODES, Column, ColumnType, TypeCode
-from schemas.view.format_options import (
+from millrace.consumer.kernel import json_values as forms
+from millrace.schemas.record.avro_schema import Json
+from millrace.schemas.table.structure import (
+    INTEGER_CODES,
+    TEMPORAL_CODES,
+    Column,
+    ColumnType,
+    TypeCode,
+)
+from millrace.schemas.view.format_options import (
     BigintUnsigned,
     BinaryMode,
     DecimalMode,

@@ -9,7 +9,7 @@ The order of the members is JsonConverter's: the type and its parts, ``optional`
 import json
 from collections.abc import Sequence
 
-from schemas.record.avro_schema import Json
+from millrace.schemas.record.avro_schema import Json
 
 _ORDER = ("type", "items", "fields", "optional", "name", "version", "doc", "parameters", "default")
 

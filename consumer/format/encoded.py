@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from consumer.kernel.record_parts import (
+from millrace.consumer.kernel.record_parts import (
     KEY_END,
     KEY_START,
     LINE_WIDTH,
@@ -24,7 +24,7 @@ from consumer.kernel.record_parts import (
     VALUE_END,
     VALUE_START,
 )
-from consumer.records.numbers import Ints
+from millrace.consumer.records.numbers import Ints
 
 __all__ = [
     "KEY_END",

@@ -8,10 +8,10 @@ the characters of Latin-1.
 import struct
 from dataclasses import dataclass, replace
 
-from consumer.format.columns import ValueForm, form_of
-from consumer.kernel import json_values as forms
-from consumer.kernel.json_labels import ENTRY_BYTES, NUMBER_BYTES
-from schemas.table.structure import (
+from millrace.consumer.format.columns import ValueForm, form_of
+from millrace.consumer.kernel import json_values as forms
+from millrace.consumer.kernel.json_labels import ENTRY_BYTES, NUMBER_BYTES
+from millrace.schemas.table.structure import (
     INTEGER_CODES,
     LABELLED_CODES,
     TEMPORAL_CODES,
@@ -19,8 +19,8 @@ from schemas.table.structure import (
     ColumnType,
     TypeCode,
 )
-from schemas.table.type_text import type_text
-from schemas.view.format_options import DecimalMode, FormatName, FormatOptions
+from millrace.schemas.table.type_text import type_text
+from millrace.schemas.view.format_options import DecimalMode, FormatName, FormatOptions
 
 # java.sql.Types
 _BIT, _TINYINT, _SMALLINT, _INTEGER, _BIGINT, _REAL, _DOUBLE = -7, -6, 5, 4, -5, 7, 8

@@ -9,9 +9,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from consumer.format.encoded import LINE_WIDTH, RECORDS_OF_A_CHANGE_MAX, Encoded
-from consumer.format.flat_columns import canal_form, jdbc_type, maxwell_form, mysql_type
-from consumer.format.json_object import (
+from millrace.consumer.format.encoded import LINE_WIDTH, RECORDS_OF_A_CHANGE_MAX, Encoded
+from millrace.consumer.format.flat_columns import canal_form, jdbc_type, maxwell_form, mysql_type
+from millrace.consumer.format.json_object import (
     FixedTexts,
     FormatColumn,
     check_columns,
@@ -21,24 +21,24 @@ from consumer.format.json_object import (
     refuse_value,
     text_bytes,
 )
-from consumer.format.table_format import ALL_PARTITIONS
-from consumer.format.undecodable import Undecoded, decoded, undecoded
-from consumer.kernel import canal_values, flat_records, maxwell_values
-from consumer.kernel.compiled import Bytes
-from consumer.kernel.json_values import OK
-from consumer.kernel.record_parts import KEY_TAIL, measure
-from consumer.records.numbers import Ints
-from consumer.records.rows import Rows
-from consumer.view.changes import Changes
-from schemas.record.row_layout import RowLayout
-from schemas.view.format_options import (
+from millrace.consumer.format.table_format import ALL_PARTITIONS
+from millrace.consumer.format.undecodable import Undecoded, decoded, undecoded
+from millrace.consumer.kernel import canal_values, flat_records, maxwell_values
+from millrace.consumer.kernel.compiled import Bytes
+from millrace.consumer.kernel.json_values import OK
+from millrace.consumer.kernel.record_parts import KEY_TAIL, measure
+from millrace.consumer.records.numbers import Ints
+from millrace.consumer.records.rows import Rows
+from millrace.consumer.view.changes import Changes
+from millrace.schemas.record.row_layout import RowLayout
+from millrace.schemas.view.format_options import (
     BootstrapType,
     FormatName,
     FormatOptions,
     KeyChanges,
     KeyFormat,
 )
-from schemas.view.table_view import TableView
+from millrace.schemas.view.table_view import TableView
 
 QUOTE = '"'
 _NUMBER_BYTES = 8  # of a type in ``sqlType``

@@ -5,14 +5,14 @@ has), MR-6532 (a DECIMAL with more than 38 digits), MR-6533 (the format needs a 
 first three.
 """
 
-from consumer.format.avro_format import Register, make_avro_format
-from consumer.format.flat_format import make_flat_format
-from consumer.format.json_format import make_json_format
-from consumer.format.table_format import FormatNames, TableFormat
+from millrace.consumer.format.avro_format import Register, make_avro_format
+from millrace.consumer.format.flat_format import make_flat_format
+from millrace.consumer.format.json_format import make_json_format
+from millrace.consumer.format.table_format import FormatNames, TableFormat
 from millrace.errors import Fatal
-from schemas.record.row_layout import RowLayout
-from schemas.view.format_options import FormatName, FormatOptions
-from schemas.view.table_view import TableView
+from millrace.schemas.record.row_layout import RowLayout
+from millrace.schemas.view.format_options import FormatName, FormatOptions
+from millrace.schemas.view.table_view import TableView
 
 
 def without_registry(subject: str, _schema: str) -> int:

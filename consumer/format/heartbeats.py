@@ -10,12 +10,12 @@ before the heartbeat: then it promises something.
 import json
 from dataclasses import dataclass
 
-from consumer.format.avro_data import AvroSchemas
-from consumer.format.avro_format import Register, encoded
-from consumer.format.connect_schema import heartbeat_key, heartbeat_value, schema_text
-from schemas.record.avro_schema import canonical_text
-from schemas.record.framing import frame
-from schemas.view.format_options import FormatOptions
+from millrace.consumer.format.avro_data import AvroSchemas
+from millrace.consumer.format.avro_format import Register, encoded
+from millrace.consumer.format.connect_schema import heartbeat_key, heartbeat_value, schema_text
+from millrace.schemas.record.avro_schema import canonical_text
+from millrace.schemas.record.framing import frame
+from millrace.schemas.view.format_options import FormatOptions
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from consumer.format import connect_schema
-from consumer.format.connect_schema import ordered, schema_text
-from consumer.format.json_object import (
+from millrace.consumer.format import connect_schema
+from millrace.consumer.format.connect_schema import ordered, schema_text
+from millrace.consumer.format.json_object import (
     FixedTexts,
     FormatColumn,
     check_columns,
@@ -17,15 +17,15 @@ from consumer.format.json_object import (
     quoted,
     text_bytes,
 )
-from consumer.format.record_format import RecordArrays, RecordFormat, RecordKernel
-from consumer.format.table_format import FormatNames
-from consumer.format.undecodable import undecoded
-from consumer.kernel import json_records as kernel
-from consumer.kernel.record_parts import KEY_TAIL
-from consumer.records.numbers import Ints
-from schemas.record.row_layout import RowLayout
-from schemas.view.format_options import FormatName, FormatOptions
-from schemas.view.table_view import TableView
+from millrace.consumer.format.record_format import RecordArrays, RecordFormat, RecordKernel
+from millrace.consumer.format.table_format import FormatNames
+from millrace.consumer.format.undecodable import undecoded
+from millrace.consumer.kernel import json_records as kernel
+from millrace.consumer.kernel.record_parts import KEY_TAIL
+from millrace.consumer.records.numbers import Ints
+from millrace.schemas.record.row_layout import RowLayout
+from millrace.schemas.view.format_options import FormatName, FormatOptions
+from millrace.schemas.view.table_view import TableView
 
 _KERNEL = RecordKernel(kernel.encode, kernel.count_events)
 

@@ -10,18 +10,18 @@ from typing import NoReturn, TypeAlias
 
 import numpy as np
 
-from consumer.format.columns import WIDE_DIGITS, ValueForm, fallback_of, form_of, text_form
-from consumer.kernel import json_values
-from consumer.kernel.compiled import Bytes
-from consumer.records.numbers import Ints
-from consumer.records.rows import Rows
-from consumer.view.changes import RECORD, Changes
+from millrace.consumer.format.columns import WIDE_DIGITS, ValueForm, fallback_of, form_of, text_form
+from millrace.consumer.kernel import json_values
+from millrace.consumer.kernel.compiled import Bytes
+from millrace.consumer.records.numbers import Ints
+from millrace.consumer.records.rows import Rows
+from millrace.consumer.view.changes import RECORD, Changes
 from millrace.errors import Fatal
-from schemas.record.row_layout import RowLayout
-from schemas.table.structure import Column
-from schemas.view.format_options import FormatName, FormatOptions, WideDecimal
-from schemas.view.table_view import TableView, ViewColumn
-from schemas.view.view import MaskKind
+from millrace.schemas.record.row_layout import RowLayout
+from millrace.schemas.table.structure import Column
+from millrace.schemas.view.format_options import FormatName, FormatOptions, WideDecimal
+from millrace.schemas.view.table_view import TableView, ViewColumn
+from millrace.schemas.view.view import MaskKind
 
 Form: TypeAlias = Callable[[Column, FormatOptions], ValueForm]
 

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from consumer.format.encoded import LINE_WIDTH, RECORDS_OF_A_CHANGE_MAX, Encoded
-from consumer.format.json_object import refuse_value
-from consumer.format.table_format import ALL_PARTITIONS
-from consumer.format.undecodable import Undecoded, decoded
-from consumer.kernel import json_values
-from consumer.kernel.compiled import Bytes
-from consumer.kernel.record_parts import measure
-from consumer.records.numbers import Ints
-from consumer.records.rows import Rows
-from consumer.view.changes import Changes
+from millrace.consumer.format.encoded import LINE_WIDTH, RECORDS_OF_A_CHANGE_MAX, Encoded
+from millrace.consumer.format.json_object import refuse_value
+from millrace.consumer.format.table_format import ALL_PARTITIONS
+from millrace.consumer.format.undecodable import Undecoded, decoded
+from millrace.consumer.kernel import json_values
+from millrace.consumer.kernel.compiled import Bytes
+from millrace.consumer.kernel.record_parts import measure
+from millrace.consumer.records.numbers import Ints
+from millrace.consumer.records.rows import Rows
+from millrace.consumer.view.changes import Changes
 
 
 @dataclass(frozen=True, slots=True)

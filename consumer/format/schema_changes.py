@@ -13,16 +13,20 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from consumer.format.avro_data import AvroSchemas
-from consumer.format.avro_format import Register
-from consumer.format.connect_schema import schema_change_key, schema_change_value, schema_text
-from consumer.format.flat_columns import mysql_type
-from schemas.record.avro_codec import Plain, encode
-from schemas.record.avro_schema import canonical_text
-from schemas.record.framing import frame
-from schemas.table.structure import BINARY, LABELLED_CODES, Column, TypeCode
-from schemas.view.format_options import FormatOptions
-from schemas.view.table_view import TableView
+from millrace.consumer.format.avro_data import AvroSchemas
+from millrace.consumer.format.avro_format import Register
+from millrace.consumer.format.connect_schema import (
+    schema_change_key,
+    schema_change_value,
+    schema_text,
+)
+from millrace.consumer.format.flat_columns import mysql_type
+from millrace.schemas.record.avro_codec import Plain, encode
+from millrace.schemas.record.avro_schema import canonical_text
+from millrace.schemas.record.framing import frame
+from millrace.schemas.table.structure import BINARY, LABELLED_CODES, Column, TypeCode
+from millrace.schemas.view.format_options import FormatOptions
+from millrace.schemas.view.table_view import TableView
 
 Struct = Mapping[str, Plain]
 _TYPE = re.compile(r"(\w+)(?:\((\d+)(?:,(\d+))?\))?((?: \w+)*)")

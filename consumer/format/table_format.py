@@ -5,11 +5,11 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from consumer.format.encoded import Encoded
-from consumer.kernel.compiled import Bytes
-from consumer.records.numbers import Ints
-from consumer.records.rows import Rows
-from consumer.view.changes import Changes
+from millrace.consumer.format.encoded import Encoded
+from millrace.consumer.kernel.compiled import Bytes
+from millrace.consumer.records.numbers import Ints
+from millrace.consumer.records.rows import Rows
+from millrace.consumer.view.changes import Changes
 
 ALL_PARTITIONS: Bytes = np.frombuffer(b"", np.uint8)
 

@@ -14,19 +14,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from consumer.format.avro_data import AvroSchemas
-from consumer.format.avro_format import Register, encoded
-from consumer.format.connect_schema import schema_text, transaction_key, transaction_value
-from consumer.format.encoded import LINE_WIDTH, OTHER, OTHER_END, Encoded
-from consumer.format.table_format import EventFormat
-from consumer.kernel import json_transactions as kernel
-from consumer.kernel import walk
-from consumer.records.numbers import Ints
-from consumer.records.rows import Rows
-from consumer.view.changes import OP, RECORD, Changes
-from schemas.record.avro_schema import canonical_text
-from schemas.record.framing import frame
-from schemas.view.format_options import FormatOptions
+from millrace.consumer.format.avro_data import AvroSchemas
+from millrace.consumer.format.avro_format import Register, encoded
+from millrace.consumer.format.connect_schema import schema_text, transaction_key, transaction_value
+from millrace.consumer.format.encoded import LINE_WIDTH, OTHER, OTHER_END, Encoded
+from millrace.consumer.format.table_format import EventFormat
+from millrace.consumer.kernel import json_transactions as kernel
+from millrace.consumer.kernel import walk
+from millrace.consumer.records.numbers import Ints
+from millrace.consumer.records.rows import Rows
+from millrace.consumer.view.changes import OP, RECORD, Changes
+from millrace.schemas.record.avro_schema import canonical_text
+from millrace.schemas.record.framing import frame
+from millrace.schemas.view.format_options import FormatOptions
 
 _NUMBERS_BYTES_MAX = 128  # of a key and a value, and the room that a copy needs
 _READ = ord("r")

@@ -11,15 +11,15 @@ from functools import lru_cache
 
 import numpy as np
 
-from consumer.kernel import walk
-from consumer.records.numbers import Ints
-from consumer.records.rows import Rows
-from consumer.view.changes import AFTER, BEFORE, RECORD, Changes
-from schemas.record.row_layout import RowLayout
-from schemas.table.charset import UNICODE_CODECS
-from schemas.table.structure import LABELLED_CODES, ColumnType, TypeCode
-from schemas.view.format_options import FormatName, FormatOptions, Undecodable
-from schemas.view.table_view import TableView
+from millrace.consumer.kernel import walk
+from millrace.consumer.records.numbers import Ints
+from millrace.consumer.records.rows import Rows
+from millrace.consumer.view.changes import AFTER, BEFORE, RECORD, Changes
+from millrace.schemas.record.row_layout import RowLayout
+from millrace.schemas.table.charset import UNICODE_CODECS
+from millrace.schemas.table.structure import LABELLED_CODES, ColumnType, TypeCode
+from millrace.schemas.view.format_options import FormatName, FormatOptions, Undecodable
+from millrace.schemas.view.table_view import TableView
 
 REPLACEMENT = "\ufffd"
 

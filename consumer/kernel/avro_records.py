@@ -13,13 +13,21 @@ What the set topic has in the same encoding is copied.
 
 import numpy as np
 
-from consumer.kernel import changes as view
-from consumer.kernel.avro_values import put_long, put_text, put_value
-from consumer.kernel.compiled import Bytes, Hashes, Ints, Offsets, compiled, compiled_plain, int64
-from consumer.kernel.digits import WORK
-from consumer.kernel.json_text import put_bytes
-from consumer.kernel.json_values import CELL, OK, TEXT, TEXT_END
-from consumer.kernel.record_parts import (
+from millrace.consumer.kernel import changes as view
+from millrace.consumer.kernel.avro_values import put_long, put_text, put_value
+from millrace.consumer.kernel.compiled import (
+    Bytes,
+    Hashes,
+    Ints,
+    Offsets,
+    compiled,
+    compiled_plain,
+    int64,
+)
+from millrace.consumer.kernel.digits import WORK
+from millrace.consumer.kernel.json_text import put_bytes
+from millrace.consumer.kernel.json_values import CELL, OK, TEXT, TEXT_END
+from millrace.consumer.kernel.record_parts import (
     CREATE,
     DELETE,
     KEY_TAIL,
@@ -36,7 +44,7 @@ from consumer.kernel.record_parts import (
     skip,
     source_start,
 )
-from consumer.kernel.walk import COMMIT_MS, GTID_END, GTID_START, read_long
+from millrace.consumer.kernel.walk import COMMIT_MS, GTID_END, GTID_START, read_long
 
 # pieces of ``fixed``: the frames, the constants after the last column, and texts of the source with their length
 KEY_FRAME, VALUE_FRAME, ROW_TAIL, NAME, DB, TABLE = range(KEY_TAIL + 1, KEY_TAIL + 7)

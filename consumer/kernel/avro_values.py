@@ -8,17 +8,18 @@ Numbers are zigzag varints. A text or bytes have their length before them.
 
 import numpy as np
 
-from consumer.kernel import json_times
-from consumer.kernel.compiled import Bytes, Hashes, Ints, compiled_plain, int64
-from consumer.kernel.digits import decimal_double, put_decimal_with, read_short
-from consumer.kernel.json_text import (
+from millrace.characters import BACKSLASH, COLON, COMMA, QUOTE, SPACE
+from millrace.consumer.kernel import json_times
+from millrace.consumer.kernel.compiled import Bytes, Hashes, Ints, compiled_plain, int64
+from millrace.consumer.kernel.digits import decimal_double, put_decimal_with, read_short
+from millrace.consumer.kernel.json_text import (
     BASE64,
     BASE64_URL_SAFE,
     put_base64,
     put_bytes,
     put_hex,
 )
-from consumer.kernel.json_values import (
+from millrace.consumer.kernel.json_values import (
     AS_EPOCH,
     AS_NULL,
     BINARY,
@@ -60,8 +61,7 @@ from consumer.kernel.json_values import (
     signed_int,
     units_of,
 )
-from consumer.kernel.walk import BYTES, NULL
-from millrace.characters import BACKSLASH, COLON, COMMA, QUOTE, SPACE
+from millrace.consumer.kernel.walk import BYTES, NULL
 
 NULLABLE = COLUMN_WIDTH
 AVRO_COLUMN_WIDTH = COLUMN_WIDTH + 1

@@ -9,15 +9,15 @@ null low high``. The type is ``null`` for NULL, ``high`` for an unsigned integer
 
 import numpy as np
 
-from consumer.kernel import changes as view
-from consumer.kernel import flat_source as origin
-from consumer.kernel.compiled import Bytes, Hashes, Ints, compiled_plain
-from consumer.kernel.digits import put_signed
-from consumer.kernel.flat_source import put_changed
-from consumer.kernel.json_text import put_bytes, put_string
-from consumer.kernel.json_values import OK, put_null
-from consumer.kernel.record_parts import DELETE, KEY_TAIL, UPDATE, put_image, put_piece
-from consumer.kernel.walk import INT, NULL, read_long
+from millrace.consumer.kernel import changes as view
+from millrace.consumer.kernel import flat_source as origin
+from millrace.consumer.kernel.compiled import Bytes, Hashes, Ints, compiled_plain
+from millrace.consumer.kernel.digits import put_signed
+from millrace.consumer.kernel.flat_source import put_changed
+from millrace.consumer.kernel.json_text import put_bytes, put_string
+from millrace.consumer.kernel.json_values import OK, put_null
+from millrace.consumer.kernel.record_parts import DELETE, KEY_TAIL, UPDATE, put_image, put_piece
+from millrace.consumer.kernel.walk import INT, NULL, read_long
 
 # pieces
 (

@@ -10,10 +10,10 @@ view.
 
 import numpy as np
 
-from consumer.kernel import walk
-from consumer.kernel.compiled import Bytes, Ints, compiled, int64
-from consumer.kernel.conditions import TRUE, UNREADABLE, evaluate
-from consumer.kernel.walk import OP_CREATE, OP_DELETE, OP_UPDATE
+from millrace.consumer.kernel import walk
+from millrace.consumer.kernel.compiled import Bytes, Ints, compiled, int64
+from millrace.consumer.kernel.conditions import TRUE, UNREADABLE, evaluate
+from millrace.consumer.kernel.walk import OP_CREATE, OP_DELETE, OP_UPDATE
 
 # columns of a line: the number of the record in the batch; the letter of its operation for the view (c, u, d, r); the
 # first cell of each image, -1 without one; the record's seq

@@ -5,10 +5,11 @@ type    one of the texts of ``types``
 time    YYYY-MM-DDTHH:MM:SS.mmmZ, the source's commit; records of one time after the other share it
 """
 
-from consumer.kernel import changes as view
-from consumer.kernel.compiled import Bytes, Ints, compiled, compiled_plain, int64
-from consumer.kernel.digits import put_signed
-from consumer.kernel.record_parts import (
+from millrace.characters import COLON, MINUS, POINT, ZERO
+from millrace.consumer.kernel import changes as view
+from millrace.consumer.kernel.compiled import Bytes, Ints, compiled, compiled_plain, int64
+from millrace.consumer.kernel.digits import put_signed
+from millrace.consumer.kernel.record_parts import (
     CREATE,
     DELETE,
     PART,
@@ -18,8 +19,7 @@ from consumer.kernel.record_parts import (
     UPDATE,
     VALUE_START,
 )
-from consumer.kernel.walk import COMMIT_MS
-from millrace.characters import COLON, MINUS, POINT, ZERO
+from millrace.consumer.kernel.walk import COMMIT_MS
 
 # columns of ``places``: start and end of each attribute
 ID, TYPE, TIME = 0, 2, 4

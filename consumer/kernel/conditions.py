@@ -7,9 +7,9 @@ are those of ``kernel.walk``, from the first cell of one image on. The result of
 
 import numpy as np
 
-from consumer.kernel.compiled import Bytes, Ints, compiled, int64
-from consumer.kernel.walk import BYTES, DECIMAL_BYTES_MAX, INT, NULL, read_long
 from millrace.characters import MINUS, SPACE, ZERO
+from millrace.consumer.kernel.compiled import Bytes, Ints, compiled, int64
+from millrace.consumer.kernel.walk import BYTES, DECIMAL_BYTES_MAX, INT, NULL, read_long
 
 FALSE, TRUE, UNKNOWN, UNREADABLE = 0, 1, 2, 3
 STEP_WIDTH = 6

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from consumer.kernel.compiled import Bytes, Hashes, compiled, compiled_plain, int64
-from consumer.kernel.walk import DOUBLE, FLOAT
 from millrace.characters import MINUS, POINT, ZERO
+from millrace.consumer.kernel.compiled import Bytes, Hashes, compiled, compiled_plain, int64
+from millrace.consumer.kernel.walk import DOUBLE, FLOAT
 from millrace.doubles import DIGITS_MAX, nearest
 
 NUMBER_BYTES_MAX = 96  # DECIMAL(65) with sign and point, a double with exponent

@@ -13,14 +13,22 @@ record of a key that changed is not with those of the old key. Two settings are 
 
 import numpy as np
 
-from consumer.kernel import changes as view
-from consumer.kernel.canal_values import put_canal
-from consumer.kernel.compiled import Bytes, Hashes, Ints, Offsets, compiled, compiled_plain, int64
-from consumer.kernel.digits import WORK
-from consumer.kernel.flat_source import SOURCE_WIDTH, read_source
-from consumer.kernel.json_values import OK
-from consumer.kernel.maxwell_values import put_maxwell
-from consumer.kernel.record_parts import (
+from millrace.consumer.kernel import changes as view
+from millrace.consumer.kernel.canal_values import put_canal
+from millrace.consumer.kernel.compiled import (
+    Bytes,
+    Hashes,
+    Ints,
+    Offsets,
+    compiled,
+    compiled_plain,
+    int64,
+)
+from millrace.consumer.kernel.digits import WORK
+from millrace.consumer.kernel.flat_source import SOURCE_WIDTH, read_source
+from millrace.consumer.kernel.json_values import OK
+from millrace.consumer.kernel.maxwell_values import put_maxwell
+from millrace.consumer.kernel.record_parts import (
     CREATE,
     DELETE,
     add_line,

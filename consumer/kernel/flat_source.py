@@ -4,12 +4,12 @@
 image before that differ from the one after.
 """
 
-from consumer.kernel.compiled import Bytes, Hashes, Ints, compiled_plain
-from consumer.kernel.json_text import put_bytes
-from consumer.kernel.json_values import CELL, OK, TEXT, TEXT_END, put_value
-from consumer.kernel.record_parts import is_same, skip
-from consumer.kernel.walk import COMMIT_MS, GTID_END, GTID_START, LAST, NULL, read_long
 from millrace.characters import COMMA
+from millrace.consumer.kernel.compiled import Bytes, Hashes, Ints, compiled_plain
+from millrace.consumer.kernel.json_text import put_bytes
+from millrace.consumer.kernel.json_values import CELL, OK, TEXT, TEXT_END, put_value
+from millrace.consumer.kernel.record_parts import is_same, skip
+from millrace.consumer.kernel.walk import COMMIT_MS, GTID_END, GTID_START, LAST, NULL, read_long
 
 # a source: times, numbers, and the places of texts in the topic's bytes
 (

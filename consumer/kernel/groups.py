@@ -11,8 +11,8 @@ Results depend only on the arguments: no randomness, no clock, no ``hash()``.
 
 import numpy as np
 
-from consumer.kernel.compiled import Bytes, Hashes, Ints, compiled, int64
-from consumer.kernel.hashes import EXCLUSIVE
+from millrace.consumer.kernel.compiled import Bytes, Hashes, Ints, compiled, int64
+from millrace.consumer.kernel.hashes import EXCLUSIVE
 
 FLIGHT, LANE, HELD = 0, 1, 2  # columns of ``slots``
 

@@ -35,8 +35,9 @@ from typing import SupportsInt
 
 import numpy as np
 
-from consumer.kernel.compiled import Bytes, Hashes, Ints, Letters, compiled
-from consumer.kernel.walk import (
+from millrace.characters import SPACE
+from millrace.consumer.kernel.compiled import Bytes, Hashes, Ints, Letters, compiled
+from millrace.consumer.kernel.walk import (
     BYTES,
     FIRST_CELL,
     NULL,
@@ -47,7 +48,6 @@ from consumer.kernel.walk import (
     SLOT,
     STRING,
 )
-from millrace.characters import SPACE
 
 ROW, UNIQUE, REFERENCE, TOUCH, CASCADE, BAG, SERIAL = 0, 1, 2, 3, 4, 5, 6
 EXACT, PADDED, FOLDED, COARSE, FLOATING = 0, 1, 2, 3, 4

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from consumer.kernel.compiled import Bytes, compiled_plain, int64
-from consumer.kernel.digits import put_number, put_signed, stored_bits
-from consumer.kernel.walk import DOUBLE
 from millrace.characters import MINUS, POINT, ZERO
+from millrace.consumer.kernel.compiled import Bytes, compiled_plain, int64
+from millrace.consumer.kernel.digits import put_number, put_signed, stored_bits
+from millrace.consumer.kernel.walk import DOUBLE
 from millrace.doubles import shortest, shortest_float
 
 _E = 69

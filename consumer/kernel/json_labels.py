@@ -11,9 +11,9 @@ A table is bytes in ``fixed`` (``consumer.format.flat_columns`` makes it). Its n
 
 import numpy as np
 
-from consumer.kernel.compiled import Bytes, compiled_plain, int64
-from consumer.kernel.json_text import put_string
 from millrace.characters import CLOSING_BRACKET, COMMA, OPENING_BRACKET
+from millrace.consumer.kernel.compiled import Bytes, compiled_plain, int64
+from millrace.consumer.kernel.json_text import put_string
 
 ENTRY_BYTES, NUMBER_BYTES = 12, 4
 

@@ -14,8 +14,6 @@ not read. Only texts that capture has made of MySQL's JSON have marks; in others
 
 import numpy as np
 
-from consumer.kernel.compiled import Bytes, Ints, compiled
-from consumer.kernel.walk import FIRST_CELL, STRING
 from millrace.characters import (
     BACKSLASH,
     CLOSING_BRACE,
@@ -29,6 +27,8 @@ from millrace.characters import (
     SPACE,
     ZERO,
 )
+from millrace.consumer.kernel.compiled import Bytes, Ints, compiled
+from millrace.consumer.kernel.walk import FIRST_CELL, STRING
 
 # which marks count: none (the text is not capture's), all but those of integers, all
 NO_MARKS, MARKS, SIGN_MARKS = 0, 1, 2

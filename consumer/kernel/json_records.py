@@ -13,12 +13,21 @@ Lines of the result: see ``record_parts``. ``PART``: 0, of a tombstone 1, of the
 
 import numpy as np
 
-from consumer.kernel import changes as view
-from consumer.kernel.compiled import Bytes, Hashes, Ints, Offsets, compiled, compiled_plain, int64
-from consumer.kernel.digits import WORK, put_signed
-from consumer.kernel.json_text import put_bytes, put_string
-from consumer.kernel.json_values import OK, put_null
-from consumer.kernel.record_parts import (
+from millrace.characters import CLOSING_BRACE, ZERO
+from millrace.consumer.kernel import changes as view
+from millrace.consumer.kernel.compiled import (
+    Bytes,
+    Hashes,
+    Ints,
+    Offsets,
+    compiled,
+    compiled_plain,
+    int64,
+)
+from millrace.consumer.kernel.digits import WORK, put_signed
+from millrace.consumer.kernel.json_text import put_bytes, put_string
+from millrace.consumer.kernel.json_values import OK, put_null
+from millrace.consumer.kernel.record_parts import (
     CREATE,
     DELETE,
     KEY_TAIL,
@@ -36,8 +45,7 @@ from consumer.kernel.record_parts import (
     skip,
     source_start,
 )
-from consumer.kernel.walk import COMMIT_MS, GTID_END, GTID_START, read_long
-from millrace.characters import CLOSING_BRACE, ZERO
+from millrace.consumer.kernel.walk import COMMIT_MS, GTID_END, GTID_START, read_long
 
 # pieces of ``fixed``: their starts and ends
 (

@@ -6,8 +6,8 @@ Each function returns the position after the string. Escaped are ``"``, ``\`` an
 
 import numpy as np
 
-from consumer.kernel.compiled import Bytes, compiled_plain, int64
 from millrace.characters import BACKSLASH, COLON, COMMA, QUOTE, SPACE
+from millrace.consumer.kernel.compiled import Bytes, compiled_plain, int64
 
 
 def _escapes() -> Bytes:

@@ -9,9 +9,9 @@ A date that no calendar has (year, month or day 0, February 30) is not converted
 
 import numpy as np
 
-from consumer.kernel.compiled import Bytes, compiled_plain, int64
-from consumer.kernel.json_text import put_bytes
 from millrace.characters import COLON, MINUS, POINT, QUOTE, SPACE, ZERO
+from millrace.consumer.kernel.compiled import Bytes, compiled_plain, int64
+from millrace.consumer.kernel.json_text import put_bytes
 
 DATE_BYTES = 10
 _DATETIME_BYTES = 19

@@ -12,11 +12,12 @@ this row is not seen, it ends when the next one begins.
 
 from typing import NamedTuple
 
-from consumer.kernel.avro_values import put_long, put_text
-from consumer.kernel.compiled import Bytes, Ints, compiled_plain, int64
-from consumer.kernel.digits import put_signed
-from consumer.kernel.json_text import put_bytes, put_string
-from consumer.kernel.record_parts import (
+from millrace.characters import CLOSING_BRACE, CLOSING_BRACKET, COMMA
+from millrace.consumer.kernel.avro_values import put_long, put_text
+from millrace.consumer.kernel.compiled import Bytes, Ints, compiled_plain, int64
+from millrace.consumer.kernel.digits import put_signed
+from millrace.consumer.kernel.json_text import put_bytes, put_string
+from millrace.consumer.kernel.record_parts import (
     KEY_END,
     KEY_START,
     PART,
@@ -25,9 +26,8 @@ from consumer.kernel.record_parts import (
     VALUE_END,
     VALUE_START,
 )
-from consumer.kernel.walk import COMMIT_MS, GTID_END, GTID_START, LAST, OP, OP_CONTROL
-from consumer.kernel.walk import SEQ as RECORD_SEQ
-from millrace.characters import CLOSING_BRACE, CLOSING_BRACKET, COMMA
+from millrace.consumer.kernel.walk import COMMIT_MS, GTID_END, GTID_START, LAST, OP, OP_CONTROL
+from millrace.consumer.kernel.walk import SEQ as RECORD_SEQ
 
 # of ``events``
 EVENT_RECORD, EVENT_TABLE, EVENT_COUNT = 0, 1, 2

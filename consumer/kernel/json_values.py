@@ -15,18 +15,26 @@ A status other than ``OK`` means that the value has no form: the options say to 
 
 import numpy as np
 
-from consumer.kernel import json_times
-from consumer.kernel.compiled import Bytes, Hashes, Ints, compiled_plain, int64
-from consumer.kernel.digits import (
+from millrace.characters import (
+    CLOSING_BRACE,
+    CLOSING_BRACKET,
+    COMMA,
+    OPENING_BRACKET,
+    QUOTE,
+    ZERO,
+)
+from millrace.consumer.kernel import json_times
+from millrace.consumer.kernel.compiled import Bytes, Hashes, Ints, compiled_plain, int64
+from millrace.consumer.kernel.digits import (
     decimal_double,
     put_decimal_with,
     put_number,
     put_signed,
     read_short,
 )
-from consumer.kernel.json_doubles import put_double, put_floating
-from consumer.kernel.json_labels import label_number, put_label_array, set_bits
-from consumer.kernel.json_text import (
+from millrace.consumer.kernel.json_doubles import put_double, put_floating
+from millrace.consumer.kernel.json_labels import label_number, put_label_array, set_bits
+from millrace.consumer.kernel.json_text import (
     BASE64,
     BASE64_URL_SAFE,
     put_base64,
@@ -38,16 +46,8 @@ from consumer.kernel.json_text import (
     put_raw_document,
     put_string,
 )
-from consumer.kernel.json_wkt import put_wkt
-from consumer.kernel.walk import BYTES, DOUBLE, INT, NULL, read_long
-from millrace.characters import (
-    CLOSING_BRACE,
-    CLOSING_BRACKET,
-    COMMA,
-    OPENING_BRACKET,
-    QUOTE,
-    ZERO,
-)
+from millrace.consumer.kernel.json_wkt import put_wkt
+from millrace.consumer.kernel.walk import BYTES, DOUBLE, INT, NULL, read_long
 
 CELL, FORM, PARAMETER, FALLBACK, TEXT, TEXT_END, EPOCH, EPOCH_END = range(8)
 COLUMN_WIDTH = 8

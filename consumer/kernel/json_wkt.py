@@ -13,11 +13,11 @@ same double. A value that is not of this form, or in more than 60 collections, i
 
 import numpy as np
 
-from consumer.kernel.compiled import Bytes, Hashes, compiled_plain, int64
-from consumer.kernel.json_doubles import put_floating
-from consumer.kernel.json_text import put_bytes, put_hex
-from consumer.kernel.walk import DOUBLE
 from millrace.characters import COMMA, POINT, QUOTE, SPACE, ZERO
+from millrace.consumer.kernel.compiled import Bytes, Hashes, compiled_plain, int64
+from millrace.consumer.kernel.json_doubles import put_floating
+from millrace.consumer.kernel.json_text import put_bytes, put_hex
+from millrace.consumer.kernel.walk import DOUBLE
 
 _NAMES = (
     b"POINT ",

@@ -20,8 +20,9 @@ has no effect. A number with an exponent is a DOUBLE, which the server reads as 
 
 import numpy as np
 
-from consumer.kernel.compiled import Bytes, Ints, compiled, int64
-from consumer.kernel.digits import (
+from millrace.characters import APOSTROPHE, BACKSLASH, COMMA, MINUS, ZERO
+from millrace.consumer.kernel.compiled import Bytes, Ints, compiled, int64
+from millrace.consumer.kernel.digits import (
     NUMBER_BYTES_MAX,
     double_bits,
     put_decimal,
@@ -29,8 +30,7 @@ from consumer.kernel.digits import (
     put_signed,
     put_text,
 )
-from consumer.kernel.walk import BYTES, DECIMAL, DOUBLE, FLOAT, INT, STRING, read_long
-from millrace.characters import APOSTROPHE, BACKSLASH, COMMA, MINUS, ZERO
+from millrace.consumer.kernel.walk import BYTES, DECIMAL, DOUBLE, FLOAT, INT, STRING, read_long
 from millrace.doubles import shortest
 
 PLAIN, BITS, BOUNDED = 0, 1, 2

@@ -14,9 +14,9 @@ In utf8mb4 no byte of a longer character equals one of the escaped bytes. Argume
 
 import numpy as np
 
-from consumer.kernel.compiled import Bytes, Ints, compiled, int64
-from consumer.kernel.literals import BITS, put_literal
-from consumer.kernel.walk import BYTES, NULL, STRING
+from millrace.consumer.kernel.compiled import Bytes, Ints, compiled, int64
+from millrace.consumer.kernel.literals import BITS, put_literal
+from millrace.consumer.kernel.walk import BYTES, NULL, STRING
 
 _NUL, _TAB, _LINE_FEED, _BACKSLASH = 0, 9, 10, 92
 

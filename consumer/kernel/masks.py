@@ -21,11 +21,11 @@ A text that is not valid in its character set has no HMAC.
 
 import numpy as np
 
-from consumer.kernel.changes import AFTER, BEFORE, RECORD
-from consumer.kernel.compiled import Bytes, Hashes, Ints, compiled_plain, int64
-from consumer.kernel.digits import put_decimal_with, put_number, put_signed
-from consumer.kernel.walk import BYTES, DECIMAL, INT, NULL, STRING, read_long
 from millrace.characters import ZERO
+from millrace.consumer.kernel.changes import AFTER, BEFORE, RECORD
+from millrace.consumer.kernel.compiled import Bytes, Hashes, Ints, compiled_plain, int64
+from millrace.consumer.kernel.digits import put_decimal_with, put_number, put_signed
+from millrace.consumer.kernel.walk import BYTES, DECIMAL, INT, NULL, STRING, read_long
 
 ABSENT, COPY, NULLED, EMPTY, TRUNCATE, HMAC = 0, 1, 2, 3, 4, 5
 TEXT, OCTETS, LABEL, NUMBER, BIT, YEAR = 0, 1, 2, 3, 4, 5

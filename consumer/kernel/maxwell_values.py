@@ -10,14 +10,15 @@ column. ``xid`` is the number at the end of the GTID: the set topic does not hav
 
 import numpy as np
 
-from consumer.kernel import changes as view
-from consumer.kernel import flat_source as origin
-from consumer.kernel.compiled import Bytes, Hashes, Ints, compiled_plain
-from consumer.kernel.digits import put_signed
-from consumer.kernel.flat_source import put_changed, put_present
-from consumer.kernel.json_text import put_bytes, put_string
-from consumer.kernel.json_values import OK
-from consumer.kernel.record_parts import (
+from millrace.characters import COLON, NINE, QUOTE, ZERO
+from millrace.consumer.kernel import changes as view
+from millrace.consumer.kernel import flat_source as origin
+from millrace.consumer.kernel.compiled import Bytes, Hashes, Ints, compiled_plain
+from millrace.consumer.kernel.digits import put_signed
+from millrace.consumer.kernel.flat_source import put_changed, put_present
+from millrace.consumer.kernel.json_text import put_bytes, put_string
+from millrace.consumer.kernel.json_values import OK
+from millrace.consumer.kernel.record_parts import (
     CREATE,
     DELETE,
     KEY_TAIL,
@@ -26,7 +27,6 @@ from consumer.kernel.record_parts import (
     put_image,
     put_piece,
 )
-from millrace.characters import COLON, NINE, QUOTE, ZERO
 
 # pieces
 (

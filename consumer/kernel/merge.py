@@ -19,8 +19,8 @@ A record with a NULL in the identity, or with a value in an unusual branch, is n
 
 import numpy as np
 
-from consumer.kernel.compiled import Bytes, Ints, compiled, int64
-from consumer.kernel.walk import (
+from millrace.consumer.kernel.compiled import Bytes, Ints, compiled, int64
+from millrace.consumer.kernel.walk import (
     FIRST_CELL,
     HAS_FALLBACK,
     NULL,

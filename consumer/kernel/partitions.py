@@ -5,7 +5,7 @@ Source: org.apache.kafka.common.utils.Utils.murmur2 and toPositive, BuiltInParti
 
 import numpy as np
 
-from consumer.kernel.compiled import Bytes, Ints, compiled, int64
+from millrace.consumer.kernel.compiled import Bytes, Ints, compiled, int64
 
 _SEED = 0x9747B28C
 _M = 0x5BD1E995

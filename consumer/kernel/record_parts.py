@@ -7,12 +7,27 @@ says which it is; else -1.
 
 import numpy as np
 
-from consumer.kernel import changes as view
-from consumer.kernel.compiled import Bytes, Hashes, Ints, Offsets, compiled, compiled_plain, int64
-from consumer.kernel.json_text import put_bytes
-from consumer.kernel.json_values import CELL, OK, TEXT, TEXT_END, VALUE_BYTES_MAX, put_value
-from consumer.kernel.partitions import murmur2
-from consumer.kernel.walk import FIRST_CELL, NULL, read_long
+from millrace.consumer.kernel import changes as view
+from millrace.consumer.kernel.compiled import (
+    Bytes,
+    Hashes,
+    Ints,
+    Offsets,
+    compiled,
+    compiled_plain,
+    int64,
+)
+from millrace.consumer.kernel.json_text import put_bytes
+from millrace.consumer.kernel.json_values import (
+    CELL,
+    OK,
+    TEXT,
+    TEXT_END,
+    VALUE_BYTES_MAX,
+    put_value,
+)
+from millrace.consumer.kernel.partitions import murmur2
+from millrace.consumer.kernel.walk import FIRST_CELL, NULL, read_long
 
 KEY_START, KEY_END, VALUE_START, VALUE_END, SEQ, PART, RECORD = range(7)
 OTHER, OTHER_START, OTHER_END = range(7, 10)

@@ -8,7 +8,7 @@ import hashlib
 
 import numpy as np
 
-from consumer.kernel.compiled import Bytes, Ints, Words, compiled, compiled_plain, int64
+from millrace.consumer.kernel.compiled import Bytes, Ints, Words, compiled, compiled_plain, int64
 
 LANES = 128
 BLOCK_BYTES, DIGEST_BYTES = 64, 32

@@ -12,9 +12,9 @@ with three texts, and one more line:
 
 import numpy as np
 
-from consumer.kernel.compiled import Bytes, Ints, compiled, int64
-from consumer.kernel.json_numbers import NO_MARKS, may_be_inexact
 from millrace.characters import BACKSLASH, ZERO
+from millrace.consumer.kernel.compiled import Bytes, Ints, compiled, int64
+from millrace.consumer.kernel.json_numbers import NO_MARKS, may_be_inexact
 from millrace.text_protocol import walk as w
 from millrace.text_protocol.walk import AT, ROW_END, next_row, value_at
 

@@ -22,7 +22,7 @@ identify the table, because a rebuilt registry may give it to another table.
 
 import numpy as np
 
-from consumer.kernel.compiled import Bytes, Ints, Offsets, compiled_plain, int64
+from millrace.consumer.kernel.compiled import Bytes, Ints, Offsets, compiled_plain, int64
 
 NULL, INT, DECIMAL, FLOAT, DOUBLE, BYTES, STRING = 0, 1, 2, 3, 4, 5, 6
 PROGRAM_WIDTH = 5

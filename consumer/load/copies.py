@@ -16,16 +16,16 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from consumer.load.copy_order import BYTES_MAX, CopyOrder, CopyTable, Sites
-from consumer.load.tables import SourceTable
-from consumer.target.loads import Amount, finish_tables, read_chunks, save_found
-from consumer.turn.order import Calls
-from drivers.mysql.catalog import TableKey
-from drivers.mysql.chunks.borders import chunks
-from drivers.mysql.chunks.chunk import Chunk
-from drivers.mysql.connection import Endpoint, MySqlSession, connect
+from millrace.consumer.load.copy_order import BYTES_MAX, CopyOrder, CopyTable, Sites
+from millrace.consumer.load.tables import SourceTable
+from millrace.consumer.target.loads import Amount, finish_tables, read_chunks, save_found
+from millrace.consumer.turn.order import Calls
+from millrace.drivers.mysql.catalog import TableKey
+from millrace.drivers.mysql.chunks.borders import chunks
+from millrace.drivers.mysql.chunks.chunk import Chunk
+from millrace.drivers.mysql.connection import Endpoint, MySqlSession, connect
 from millrace.errors import Fatal, Retryable
-from schemas.sql.quoting import table_name
+from millrace.schemas.sql.quoting import table_name
 
 AHEAD = 2
 WAIT_S = 0.1

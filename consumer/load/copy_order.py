@@ -18,22 +18,22 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import count
 
-from consumer.copy import Copied, Parts, TablePair, copy_chunk
-from consumer.load.structure import structure_of
-from consumer.tables.digest import table_digest
-from consumer.tables.generated_columns import fix_of_columns
-from consumer.target.loads import Amount, Reach, commit_rows
-from consumer.target.progress import Owner, check_fence
-from consumer.target.sessions import Sessions
-from consumer.turn.order import Answer, guarded
-from drivers.mysql.catalog import CatalogColumn, TableKey
-from drivers.mysql.chunks.borders import chunks
-from drivers.mysql.chunks.chunk import EVERYTHING, Chunk
-from drivers.mysql.chunks.key import ChunkKey, chunk_key
-from drivers.mysql.connection import Endpoint, MySqlSession, connect
-from drivers.mysql.snapshot_position import begin_exact, read_end
+from millrace.consumer.copy import Copied, Parts, TablePair, copy_chunk
+from millrace.consumer.load.structure import structure_of
+from millrace.consumer.tables.digest import table_digest
+from millrace.consumer.tables.generated_columns import fix_of_columns
+from millrace.consumer.target.loads import Amount, Reach, commit_rows
+from millrace.consumer.target.progress import Owner, check_fence
+from millrace.consumer.target.sessions import Sessions
+from millrace.consumer.turn.order import Answer, guarded
+from millrace.drivers.mysql.catalog import CatalogColumn, TableKey
+from millrace.drivers.mysql.chunks.borders import chunks
+from millrace.drivers.mysql.chunks.chunk import EVERYTHING, Chunk
+from millrace.drivers.mysql.chunks.key import ChunkKey, chunk_key
+from millrace.drivers.mysql.connection import Endpoint, MySqlSession, connect
+from millrace.drivers.mysql.snapshot_position import begin_exact, read_end
 from millrace.errors import Fatal, Retryable
-from schemas.sql.quoting import table_name
+from millrace.schemas.sql.quoting import table_name
 
 LOADS = -3  # the lane of an executor's session for a load; of further threads of a process, the numbers below
 TRIES_MAX = 5  # of a chunk, for a lock

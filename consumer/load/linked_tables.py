@@ -14,11 +14,11 @@ table that is linked with them has no row that a cascade could reach, and no str
 
 from collections.abc import Collection, Iterable, Mapping
 
-from consumer.load.plan import Ends, Sides
-from consumer.load.tables import families, with_linked
-from consumer.target import loads
-from consumer.target.loads import COPIED, COPIES
-from drivers.mysql.catalog import ForeignKey, TableKey
+from millrace.consumer.load.plan import Ends, Sides
+from millrace.consumer.load.tables import families, with_linked
+from millrace.consumer.target import loads
+from millrace.consumer.target.loads import COPIED, COPIES
+from millrace.drivers.mysql.catalog import ForeignKey, TableKey
 
 _APART = "a foreign key links it with a table that was not in its load, or one of that load with it"
 

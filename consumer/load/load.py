@@ -13,26 +13,26 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from consumer.load.copies import Copier, Job
-from consumer.load.copy_order import Sites
-from consumer.load.plan import Ends, plan_first
-from consumer.load.progress import Progress
-from consumer.load.remaining import groups_left, let_changed_wait
-from consumer.load.source import SourceMember, check_still_not_drained, choose_source
-from consumer.load.tables import Admission
-from consumer.load.throttle import Gauges
-from consumer.target import loads
-from consumer.target.loads import LoadStream
-from consumer.target.progress import Owner
-from drivers.mysql.catalog import TableKey
-from drivers.mysql.connection import Endpoint, connect
-from drivers.mysql.snapshot_position import read_begin, read_end
+from millrace.consumer.load.copies import Copier, Job
+from millrace.consumer.load.copy_order import Sites
+from millrace.consumer.load.plan import Ends, plan_first
+from millrace.consumer.load.progress import Progress
+from millrace.consumer.load.remaining import groups_left, let_changed_wait
+from millrace.consumer.load.source import SourceMember, check_still_not_drained, choose_source
+from millrace.consumer.load.tables import Admission
+from millrace.consumer.load.throttle import Gauges
+from millrace.consumer.target import loads
+from millrace.consumer.target.loads import LoadStream
+from millrace.consumer.target.progress import Owner
+from millrace.drivers.mysql.catalog import TableKey
+from millrace.drivers.mysql.connection import Endpoint, connect
+from millrace.drivers.mysql.snapshot_position import read_begin, read_end
 from millrace.errors import Fatal, Retryable
 from millrace.log import get_logger
-from schemas.documents import ApplyTask, CaptureTask, Directives, SetDocument
-from schemas.gtid import GtidPosition, parse_gtid_set
-from schemas.stages import Loaded
-from schemas.throttle import MEASURE_S, SILENT, why_paused
+from millrace.schemas.documents import ApplyTask, CaptureTask, Directives, SetDocument
+from millrace.schemas.gtid import GtidPosition, parse_gtid_set
+from millrace.schemas.stages import Loaded
+from millrace.schemas.throttle import MEASURE_S, SILENT, why_paused
 
 LOOK_S = 0.2  # delay until a stop is noticed
 SILENT_S = 30.0  # until another member is chosen, if the one that is read does not replicate

@@ -10,14 +10,20 @@ missing: whatever the source does with a table after its creation is in the stor
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from consumer.load.prepare import has_rows
-from consumer.load.structure import definition, without_rows
-from consumer.load.tables import Admission, SourceTable, check_same, on_target, tables_to_load
-from consumer.tables.filter import Route
-from consumer.target import loads
-from consumer.target.loads import COPIES, LoadStream, LoadTable, Reach
-from consumer.target.progress import Owner
-from drivers.mysql.catalog import (
+from millrace.consumer.load.prepare import has_rows
+from millrace.consumer.load.structure import definition, without_rows
+from millrace.consumer.load.tables import (
+    Admission,
+    SourceTable,
+    check_same,
+    on_target,
+    tables_to_load,
+)
+from millrace.consumer.tables.filter import Route
+from millrace.consumer.target import loads
+from millrace.consumer.target.loads import COPIES, LoadStream, LoadTable, Reach
+from millrace.consumer.target.progress import Owner
+from millrace.drivers.mysql.catalog import (
     ForeignKey,
     Inventory,
     TableKey,
@@ -25,11 +31,17 @@ from drivers.mysql.catalog import (
     read_inventory,
     read_sizes,
 )
-from drivers.mysql.connection import MySqlSession, text_of
-from drivers.mysql.grants import Missing, Role, as_grant_pattern, held_grants, needed_grants
+from millrace.drivers.mysql.connection import MySqlSession, text_of
+from millrace.drivers.mysql.grants import (
+    Missing,
+    Role,
+    as_grant_pattern,
+    held_grants,
+    needed_grants,
+)
 from millrace.errors import Fatal
-from schemas.gtid import Flavour
-from schemas.table.table_filter import SYSTEM_DATABASES
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.table.table_filter import SYSTEM_DATABASES
 
 _LOGGING_SINCE = (9, 6, 0)  # MySQL: cascades run in SQL, and the rows they change are logged
 

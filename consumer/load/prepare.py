@@ -8,16 +8,16 @@ of the tables does not matter. Triggers, views and routines are not created.
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from consumer.load.tables import SourceTable
-from consumer.target.progress import Owner, check_fence
-from consumer.target.running_statement import lock
-from consumer.write.ddl_session import run_statement
-from drivers.mysql.catalog import CatalogTable, TableKey
-from drivers.mysql.connection import MySqlSession, connect, stored_text, text_of
+from millrace.consumer.load.tables import SourceTable
+from millrace.consumer.target.progress import Owner, check_fence
+from millrace.consumer.target.running_statement import lock
+from millrace.consumer.write.ddl_session import run_statement
+from millrace.drivers.mysql.catalog import CatalogTable, TableKey
+from millrace.drivers.mysql.connection import MySqlSession, connect, stored_text, text_of
 from millrace.errors import Fatal
 from millrace.faults import fault_point, register
-from schemas.gtid import Flavour
-from schemas.sql.quoting import charset_name, quoted, table_name
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.sql.quoting import charset_name, quoted, table_name
 
 AFTER_CREATE = register("load.after_create")
 

@@ -7,8 +7,8 @@ it. ``consumer.load.remaining`` finds what is left to copy.
 
 from collections.abc import Mapping
 
-from consumer.load.linked_tables import let_apart_wait, let_linked_wait
-from consumer.load.plan import (
+from millrace.consumer.load.linked_tables import let_apart_wait, let_linked_wait
+from millrace.consumer.load.plan import (
     Ends,
     Sides,
     check_rights,
@@ -17,12 +17,12 @@ from consumer.load.plan import (
     read_sides,
     table_sizes,
 )
-from consumer.load.prepare import create_tables, drop_table, empty_table
-from consumer.load.structure import structure_of, without_rows
-from consumer.load.tables import Admission, SourceTable, differences
-from consumer.target import loads
-from consumer.target.loads import COPIED, COPIES, LoadStream
-from drivers.mysql.catalog import CatalogTable, TableKey
+from millrace.consumer.load.prepare import create_tables, drop_table, empty_table
+from millrace.consumer.load.structure import structure_of, without_rows
+from millrace.consumer.load.tables import Admission, SourceTable, differences
+from millrace.consumer.target import loads
+from millrace.consumer.target.loads import COPIED, COPIES, LoadStream
+from millrace.drivers.mysql.catalog import CatalogTable, TableKey
 from millrace.errors import Fatal
 
 _LINKED = "linked with a table that the target refuses"

@@ -8,10 +8,10 @@ not counted: this load does not copy the rest of it.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from consumer.target.loads import COPIED, COPIES, FOLLOWS, WAITS, LoadTable
-from drivers.mysql.catalog import TableKey
+from millrace.consumer.target.loads import COPIED, COPIES, FOLLOWS, WAITS, LoadTable
+from millrace.drivers.mysql.catalog import TableKey
 from millrace.metrics.rates import LONG_S, SHORT_S, Meter
-from schemas.stages import LOADED_TABLES_MAX, Loaded, LoadedTable, Rates
+from millrace.schemas.stages import LOADED_TABLES_MAX, Loaded, LoadedTable, Rates
 
 _ORDER = {COPIES: 0}
 

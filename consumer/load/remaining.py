@@ -11,20 +11,20 @@ interrupted is emptied.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from consumer.copy import TablePair
-from consumer.load.copies import Group
-from consumer.load.copy_order import CopyTable
-from consumer.load.linked_tables import let_apart_wait, let_linked_wait
-from consumer.load.plan import Ends, Sides, definition_of, read_sides, table_sizes
-from consumer.load.prepare import create_tables, empty_table
-from consumer.load.structure import structure_of, without_rows
-from consumer.load.tables import Admission, SourceTable, check_same, groups, missing_on
-from consumer.target import loads
-from consumer.target.loads import COPIES, WAITS, LoadTable, Reach
-from drivers.mysql.catalog import CatalogTable, TableKey
-from drivers.mysql.chunks.key import chunk_key
+from millrace.consumer.copy import TablePair
+from millrace.consumer.load.copies import Group
+from millrace.consumer.load.copy_order import CopyTable
+from millrace.consumer.load.linked_tables import let_apart_wait, let_linked_wait
+from millrace.consumer.load.plan import Ends, Sides, definition_of, read_sides, table_sizes
+from millrace.consumer.load.prepare import create_tables, empty_table
+from millrace.consumer.load.structure import structure_of, without_rows
+from millrace.consumer.load.tables import Admission, SourceTable, check_same, groups, missing_on
+from millrace.consumer.target import loads
+from millrace.consumer.target.loads import COPIES, WAITS, LoadTable, Reach
+from millrace.drivers.mysql.catalog import CatalogTable, TableKey
+from millrace.drivers.mysql.chunks.key import chunk_key
 from millrace.errors import Fatal
-from schemas.documents import LoadRules
+from millrace.schemas.documents import LoadRules
 
 _LINKED = "it is linked with a table that was changed during the load"
 _DROPPED, _ALTERED = "it was dropped during its load", "it was altered during its load"

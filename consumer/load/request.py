@@ -14,18 +14,18 @@ It takes no fence: main may write such a table until its next turn, which comes 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from consumer.load.plan import check_rights, table_sizes
-from consumer.load.requested_tables import Known, chosen, every
-from consumer.load.tables import Admission
-from consumer.tables.filter import Route
-from consumer.tables.related import related
-from consumer.target.loads import set_waiting
-from consumer.target.progress import DATABASE
-from drivers.mysql.catalog import TableKey, read_inventory
-from drivers.mysql.connection import MySqlSession, text_of
+from millrace.consumer.load.plan import check_rights, table_sizes
+from millrace.consumer.load.requested_tables import Known, chosen, every
+from millrace.consumer.load.tables import Admission
+from millrace.consumer.tables.filter import Route
+from millrace.consumer.tables.related import related
+from millrace.consumer.target.loads import set_waiting
+from millrace.consumer.target.progress import DATABASE
+from millrace.drivers.mysql.catalog import TableKey, read_inventory
+from millrace.drivers.mysql.connection import MySqlSession, text_of
 from millrace.errors import Fatal
 from millrace.faults import fault_point, register
-from schemas.documents import ApplyTask
+from millrace.schemas.documents import ApplyTask
 
 BEFORE_COMMIT = register("streams.request_before_commit")
 AFTER_COMMIT = register("streams.request_after_commit")

@@ -15,12 +15,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from consumer.load.tables import Admission, check_engine
-from consumer.tables.filter import Route
-from drivers.mysql.catalog import CatalogTable, Inventory, TableKey
+from millrace.consumer.load.tables import Admission, check_engine
+from millrace.consumer.tables.filter import Route
+from millrace.drivers.mysql.catalog import CatalogTable, Inventory, TableKey
 from millrace.errors import Fatal
+from millrace.schemas.documents import TableFilter
 from millrace.wording import near_names
-from schemas.documents import TableFilter
 
 _NO_PATTERN = "Name each table, separated by commas. `millrace task load TASK --all --dry-run` lists them all."
 

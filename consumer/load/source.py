@@ -15,14 +15,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
-from drivers.mysql.connection import Endpoint, Side, connect
-from drivers.mysql.members import MemberBinlog, MemberFacts, ask_members, find_errant
-from drivers.mysql.preflight import check_settings
-from drivers.mysql.primary import endpoints
+from millrace.drivers.mysql.connection import Endpoint, Side, connect
+from millrace.drivers.mysql.members import MemberBinlog, MemberFacts, ask_members, find_errant
+from millrace.drivers.mysql.preflight import check_settings
+from millrace.drivers.mysql.primary import endpoints
 from millrace.errors import Retryable
 from millrace.log import get_logger
-from schemas.documents import Directives, Member, SetDocument
-from schemas.gtid import GtidPosition, beyond, shortened, unite
+from millrace.schemas.documents import Directives, Member, SetDocument
+from millrace.schemas.gtid import GtidPosition, beyond, shortened, unite
 
 # binlog_format, binlog_row_image, binlog_row_metadata, binlog_row_value_options, binlog_checksum
 _FORMATS = frozenset({"MR-1012", "MR-1013", "MR-1014", "MR-1015", "MR-1019"})

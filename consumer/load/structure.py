@@ -6,9 +6,9 @@ the same.
 
 import re
 
-from drivers.mysql.catalog import CatalogTable
-from drivers.mysql.connection import MySqlSession, stored_text
-from schemas.sql.quoting import table_name
+from millrace.drivers.mysql.catalog import CatalogTable
+from millrace.drivers.mysql.connection import MySqlSession, stored_text
+from millrace.schemas.sql.quoting import table_name
 
 _AUTO_INCREMENT = re.compile(r" AUTO_INCREMENT=\d+")
 

@@ -15,8 +15,8 @@ import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from consumer.tables.filter import Route
-from drivers.mysql.catalog import (
+from millrace.consumer.tables.filter import Route
+from millrace.drivers.mysql.catalog import (
     CatalogColumn,
     CatalogTable,
     ForeignKey,
@@ -24,10 +24,10 @@ from drivers.mysql.catalog import (
     TableKey,
     UniqueKey,
 )
-from drivers.mysql.chunks.key import ChunkKey, chunk_key
-from drivers.mysql.grants import as_grant_pattern
+from millrace.drivers.mysql.chunks.key import ChunkKey, chunk_key
+from millrace.drivers.mysql.grants import as_grant_pattern
 from millrace.errors import Fatal
-from schemas.documents import ApplyTask, CaptureTask, SetDocument, TableFilter
+from millrace.schemas.documents import ApplyTask, CaptureTask, SetDocument, TableFilter
 
 DIFFERENCES_NAMED = 5
 CASCADES = "it is linked by a cascade that the source does not log"

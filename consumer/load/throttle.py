@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from drivers.mysql.connection import Endpoint, MySqlSession, connect
-from drivers.mysql.members import ask_replications, greatest_lag_s
-from schemas.throttle import Measured
+from millrace.drivers.mysql.connection import Endpoint, MySqlSession, connect
+from millrace.drivers.mysql.members import ask_replications, greatest_lag_s
+from millrace.schemas.throttle import Measured
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from consumer.format.cloud_events import (
+from millrace.consumer.format.cloud_events import (
     TEXTS,
     TRANSACTION,
     Attributes,
@@ -15,7 +15,7 @@ from consumer.format.cloud_events import (
     constant_headers,
     event_source,
 )
-from consumer.format.encoded import (
+from millrace.consumer.format.encoded import (
     KEY_END,
     KEY_START,
     OTHER,
@@ -28,22 +28,22 @@ from consumer.format.encoded import (
     VALUE_START,
     Encoded,
 )
-from consumer.format.table_format import ALL_PARTITIONS, EventFormat
-from consumer.format.transactions import (
+from millrace.consumer.format.table_format import ALL_PARTITIONS, EventFormat
+from millrace.consumer.format.transactions import (
     NONE_COUNTED,
     CountedTransaction,
     TableChanges,
     number_events,
 )
-from consumer.kernel.compiled import Bytes
-from consumer.kernel.partitions import partitions_of, partitions_of_columns
-from consumer.publish import outgoing
-from consumer.publish.outgoing import Outgoing
-from consumer.publish.plans import PublishPlans, TablePlan
-from consumer.records.numbers import Ints, RecordNumbers
-from consumer.records.rows import Rows
-from consumer.view.changes import AFTER, BEFORE, Changes, make_changes
-from consumer.view.changes import RECORD as CHANGED
+from millrace.consumer.kernel.compiled import Bytes
+from millrace.consumer.kernel.partitions import partitions_of, partitions_of_columns
+from millrace.consumer.publish import outgoing
+from millrace.consumer.publish.outgoing import Outgoing
+from millrace.consumer.publish.plans import PublishPlans, TablePlan
+from millrace.consumer.records.numbers import Ints, RecordNumbers
+from millrace.consumer.records.rows import Rows
+from millrace.consumer.view.changes import AFTER, BEFORE, Changes, make_changes
+from millrace.consumer.view.changes import RECORD as CHANGED
 
 
 def convert(

@@ -11,11 +11,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from consumer.publish.mark import Definition, Description
-from schemas.documents import OnChange, Placement, PublishTask, Start, parse_task, plain_task
-from schemas.json_input import load_json
-from schemas.plain import from_plain, to_plain
-from schemas.view.collation import CollationWeights
+from millrace.consumer.publish.mark import Definition, Description
+from millrace.schemas.documents import (
+    OnChange,
+    Placement,
+    PublishTask,
+    Start,
+    parse_task,
+    plain_task,
+)
+from millrace.schemas.json_input import load_json
+from millrace.schemas.plain import from_plain, to_plain
+from millrace.schemas.view.collation import CollationWeights
 
 # fields of a document that change how records are read, written or kept, or what a later change does, and no record
 _OTHER = frozenset(("kafka", "registry", "compression", "topic_settings", "on_change"))

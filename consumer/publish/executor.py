@@ -10,27 +10,27 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 
-from consumer.format.avro_format import Register
-from consumer.format.formats import without_registry
-from consumer.publish.heartbeats import Heartbeats
-from consumer.publish.order import PublishOrder
-from consumer.publish.plans import PublishPlans
-from consumer.publish.schema_changes import SchemaChanges
-from consumer.publish.slot import Slot, SlotOrder
-from consumer.publish.turn import PublishTurn, Tools, schema_texts
-from consumer.publish.writer import SlotWriter
-from consumer.records.pieces import BoundedSource
-from consumer.records.row_schemas import RowSchemas
-from consumer.records.stream import TopicStream
-from consumer.target.progress import Mark
-from consumer.turn.executor import GC_OBJECTS, look_up_at
-from consumer.turn.order import Answer, guarded
-from drivers.kafka.partitions import Place
-from drivers.kafka.reader import TopicReader
+from millrace.consumer.format.avro_format import Register
+from millrace.consumer.format.formats import without_registry
+from millrace.consumer.publish.heartbeats import Heartbeats
+from millrace.consumer.publish.order import PublishOrder
+from millrace.consumer.publish.plans import PublishPlans
+from millrace.consumer.publish.schema_changes import SchemaChanges
+from millrace.consumer.publish.slot import Slot, SlotOrder
+from millrace.consumer.publish.turn import PublishTurn, Tools, schema_texts
+from millrace.consumer.publish.writer import SlotWriter
+from millrace.consumer.records.pieces import BoundedSource
+from millrace.consumer.records.row_schemas import RowSchemas
+from millrace.consumer.records.stream import TopicStream
+from millrace.consumer.target.progress import Mark
+from millrace.consumer.turn.executor import GC_OBJECTS, look_up_at
+from millrace.consumer.turn.order import Answer, guarded
+from millrace.drivers.kafka.partitions import Place
+from millrace.drivers.kafka.reader import TopicReader
 from millrace.errors import MillraceError, Retryable
 from millrace.process.memory import keep_freed_memory
-from registry.client import RegistryClient
-from schemas.documents import Registry
+from millrace.registry.client import RegistryClient
+from millrace.schemas.documents import Registry
 
 
 @dataclass(slots=True)

@@ -10,17 +10,17 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from consumer.format.cloud_events import (
+from millrace.consumer.format.cloud_events import (
     HEARTBEAT,
     TEXTS,
     constant_headers,
     event_source,
     single_texts,
 )
-from consumer.publish.outgoing import Message, Outgoing, outgoing_of
-from consumer.publish.plans import PublishPlans
-from consumer.target.progress import Mark
-from drivers.kafka.partitions import Place
+from millrace.consumer.publish.outgoing import Message, Outgoing, outgoing_of
+from millrace.consumer.publish.plans import PublishPlans
+from millrace.consumer.target.progress import Mark
+from millrace.drivers.kafka.partitions import Place
 
 
 @dataclass(slots=True)

@@ -19,10 +19,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
 
-from consumer.format.transactions import NONE_COUNTED, CountedTransaction
-from consumer.target.progress import Mark as TargetMark
-from consumer.target.progress import MarkTopic
-from drivers.kafka.partitions import HeaderedRecord, PartitionsReader, Place
+from millrace.consumer.format.transactions import NONE_COUNTED, CountedTransaction
+from millrace.consumer.target.progress import Mark as TargetMark
+from millrace.consumer.target.progress import MarkTopic
+from millrace.drivers.kafka.partitions import HeaderedRecord, PartitionsReader, Place
 from millrace.errors import Fatal
 
 _FENCE, _PROGRESS, _SCHEMAS, _ANNOUNCED = b"fence", b"progress", b"schemas", b"announced"

@@ -16,10 +16,10 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 
-from consumer.publish.mark import Definition, Description, Mark, Position, Tail
-from consumer.publish.outputs import Outputs, TaskOrder, slot_of
-from consumer.publish.producers import PROGRESS_CONFIG, SlotProducer, read_mark
-from drivers.kafka.partitions import Place
+from millrace.consumer.publish.mark import Definition, Description, Mark, Position, Tail
+from millrace.consumer.publish.outputs import Outputs, TaskOrder, slot_of
+from millrace.consumer.publish.producers import PROGRESS_CONFIG, SlotProducer, read_mark
+from millrace.drivers.kafka.partitions import Place
 from millrace.faults import fault_point, register
 
 NO_EPOCH = -1  # the fence is always written

@@ -3,8 +3,8 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from consumer.publish.definitions import Definitions
-from consumer.publish.outputs import TaskOrder
+from millrace.consumer.publish.definitions import Definitions
+from millrace.consumer.publish.outputs import TaskOrder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from consumer.kernel.compiled import Bytes, Ints
-from consumer.kernel.partitions import murmur2
+from millrace.consumer.kernel.compiled import Bytes, Ints
+from millrace.consumer.kernel.partitions import murmur2
 
 # The first six are those of ``drivers.kafka.headers``. Keys: start -1 for none. Values: end -1 for a tombstone.
 TOPIC, PARTITION, KEY_START, KEY_END, VALUE_START, VALUE_END, SEQ, PART = range(8)

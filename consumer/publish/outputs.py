@@ -21,12 +21,12 @@ import zlib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from consumer.publish.mark import Tail
-from consumer.publish.outgoing import headers_of
-from drivers.kafka.access import KafkaAccess
-from drivers.kafka.names import transactional_id
-from drivers.kafka.open_transactions import find_open_writer
-from drivers.kafka.partitions import (
+from millrace.consumer.publish.mark import Tail
+from millrace.consumer.publish.outgoing import headers_of
+from millrace.drivers.kafka.access import KafkaAccess
+from millrace.drivers.kafka.names import transactional_id
+from millrace.drivers.kafka.open_transactions import find_open_writer
+from millrace.drivers.kafka.partitions import (
     HeaderedRecord,
     PartitionsReader,
     Place,
@@ -34,11 +34,11 @@ from drivers.kafka.partitions import (
     TopicShape,
     places_of,
 )
-from drivers.kafka.producer import WRITING
-from drivers.kafka.reader import Ends
+from millrace.drivers.kafka.producer import WRITING
+from millrace.drivers.kafka.reader import Ends
 from millrace.errors import Fatal, Fenced, Retryable
 from millrace.faults import fault_point, register
-from schemas.documents.model import progress_topic_of
+from millrace.schemas.documents.model import progress_topic_of
 
 BEFORE_CREATE = register("slot.before_create")
 AFTER_CREATE = register("slot.after_create")

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from consumer.publish.mark import Position, Tail, marks_in
-from consumer.publish.outputs import Outputs, TaskOrder
-from drivers.kafka.partitions import Place
+from millrace.consumer.publish.mark import Position, Tail, marks_in
+from millrace.consumer.publish.outputs import Outputs, TaskOrder
+from millrace.drivers.kafka.partitions import Place
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,23 +10,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from consumer.format.avro_format import Register
-from consumer.format.formats import make_format, without_registry
-from consumer.format.heartbeats import HeartbeatFormat, make_heartbeat_format
-from consumer.format.schema_changes import SchemaChangeFormat, make_schema_change_format
-from consumer.format.table_format import FormatNames, TableFormat
-from consumer.format.transactions import TransactionFormat, make_transaction_format
-from consumer.kernel.compiled import Ints
-from consumer.publish.outgoing import partition_by_table
-from consumer.records.row_schemas import RowSchemas, layout_of, make_programs
-from consumer.view.mask_keys import MaskKeys
-from consumer.view.program import ViewProgram, make_view_program, view_of
+from millrace.consumer.format.avro_format import Register
+from millrace.consumer.format.formats import make_format, without_registry
+from millrace.consumer.format.heartbeats import HeartbeatFormat, make_heartbeat_format
+from millrace.consumer.format.schema_changes import SchemaChangeFormat, make_schema_change_format
+from millrace.consumer.format.table_format import FormatNames, TableFormat
+from millrace.consumer.format.transactions import TransactionFormat, make_transaction_format
+from millrace.consumer.kernel.compiled import Ints
+from millrace.consumer.publish.outgoing import partition_by_table
+from millrace.consumer.records.row_schemas import RowSchemas, layout_of, make_programs
+from millrace.consumer.view.mask_keys import MaskKeys
+from millrace.consumer.view.program import ViewProgram, make_view_program, view_of
 from millrace.errors import Fatal
-from schemas.documents import PartitionBy, PublishTask
-from schemas.gtid import Flavour
-from schemas.record.row_layout import RowLayout
-from schemas.table.structure import TableSchema
-from schemas.view.ddl import TableKey
+from millrace.schemas.documents import PartitionBy, PublishTask
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.record.row_layout import RowLayout
+from millrace.schemas.table.structure import TableSchema
+from millrace.schemas.view.ddl import TableKey
 
 
 @dataclass(frozen=True, slots=True)

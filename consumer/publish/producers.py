@@ -4,14 +4,14 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 
-from consumer.publish.mark import Mark, marks_in
-from consumer.publish.outputs import Outputs, TaskOrder, fenced_by
-from drivers.kafka.access import Settings
-from drivers.kafka.headers import HeaderedRecords
-from drivers.kafka.names import transactional_id
-from drivers.kafka.partitions import Place
-from drivers.kafka.producer import WRITING, TransactionalProducer, compression
-from drivers.kafka.reader import Ends
+from millrace.consumer.publish.mark import Mark, marks_in
+from millrace.consumer.publish.outputs import Outputs, TaskOrder, fenced_by
+from millrace.drivers.kafka.access import Settings
+from millrace.drivers.kafka.headers import HeaderedRecords
+from millrace.drivers.kafka.names import transactional_id
+from millrace.drivers.kafka.partitions import Place
+from millrace.drivers.kafka.producer import WRITING, TransactionalProducer, compression
+from millrace.drivers.kafka.reader import Ends
 from millrace.errors import Fatal, Retryable
 
 # of the progress topic: small segments, so that compaction keeps a start short

@@ -18,22 +18,22 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
-from consumer.publish.definitions import Definitions
-from consumer.publish.executor import close_slots, execute_publish
-from consumer.publish.mark import Mark, Position, marks_in
-from consumer.publish.opening import start_task
-from consumer.publish.order import PublishOrder
-from consumer.publish.outputs import Outputs, TaskOrder
-from consumer.turn.order import result_of
-from drivers.kafka.partitions import Place
-from drivers.kafka.reader import READING, TopicIdentity, TopicReader
+from millrace.consumer.publish.definitions import Definitions
+from millrace.consumer.publish.executor import close_slots, execute_publish
+from millrace.consumer.publish.mark import Mark, Position, marks_in
+from millrace.consumer.publish.opening import start_task
+from millrace.consumer.publish.order import PublishOrder
+from millrace.consumer.publish.outputs import Outputs, TaskOrder
+from millrace.consumer.turn.order import result_of
+from millrace.drivers.kafka.partitions import Place
+from millrace.drivers.kafka.reader import READING, TopicIdentity, TopicReader
 from millrace.errors import Fatal
-from schemas.documents import PublishTask
-from schemas.gtid import parse_any_gtid_set
-from schemas.record.control import RecordKind
-from schemas.record.framing import peek_kind
-from schemas.record.record import seq_of
-from schemas.view.view import View
+from millrace.schemas.documents import PublishTask
+from millrace.schemas.gtid import parse_any_gtid_set
+from millrace.schemas.record.control import RecordKind
+from millrace.schemas.record.framing import peek_kind
+from millrace.schemas.record.record import seq_of
+from millrace.schemas.view.view import View
 
 EVERY_SEQ = range(2**63)
 READ_S = 30.0

@@ -12,27 +12,27 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from consumer.format.cloud_events import (
+from millrace.consumer.format.cloud_events import (
     SCHEMA_CHANGE,
     TEXTS,
     constant_headers,
     event_source,
     single_texts,
 )
-from consumer.format.schema_changes import Struct, TableChange
-from consumer.kernel import walk
-from consumer.publish.outgoing import Message, Outgoing, outgoing_of
-from consumer.publish.plans import PublishPlans
-from consumer.records.numbers import RecordNumbers
-from consumer.records.row_schemas import layout_of
-from consumer.records.rows import Rows
-from consumer.view.program import view_of
-from schemas.record.avro_codec import Plain, decode
-from schemas.record.avro_schema import SOURCE_VERSION
-from schemas.record.control import DdlRecord
-from schemas.record.framing import unframe
-from schemas.view.ddl import TableKey
-from schemas.view.structure_changes import ChangeType, StructureChange, changes_of
+from millrace.consumer.format.schema_changes import Struct, TableChange
+from millrace.consumer.kernel import walk
+from millrace.consumer.publish.outgoing import Message, Outgoing, outgoing_of
+from millrace.consumer.publish.plans import PublishPlans
+from millrace.consumer.records.numbers import RecordNumbers
+from millrace.consumer.records.row_schemas import layout_of
+from millrace.consumer.records.rows import Rows
+from millrace.consumer.view.program import view_of
+from millrace.schemas.record.avro_codec import Plain, decode
+from millrace.schemas.record.avro_schema import SOURCE_VERSION
+from millrace.schemas.record.control import DdlRecord
+from millrace.schemas.record.framing import unframe
+from millrace.schemas.view.ddl import TableKey
+from millrace.schemas.view.structure_changes import ChangeType, StructureChange, changes_of
 
 _STALE = -1  # the begin of no definition
 

@@ -22,10 +22,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from consumer.kernel.compiled import Ints
-from consumer.kernel.partitions import assign_numbers
-from consumer.publish.mark import Mark, Position, Tail
-from consumer.publish.outgoing import (
+from millrace.consumer.kernel.compiled import Ints
+from millrace.consumer.kernel.partitions import assign_numbers
+from millrace.consumer.publish.mark import Mark, Position, Tail
+from millrace.consumer.publish.outgoing import (
     COUNTERS,
     OTHER,
     OTHERS,
@@ -36,10 +36,10 @@ from consumer.publish.outgoing import (
     VALUE_END,
     Outgoing,
 )
-from consumer.publish.outputs import Outputs, TaskOrder, slot_of
-from consumer.publish.producers import OVERSIZE_CODE, SlotProducer, read_mark
-from drivers.kafka.headers import HeaderedRecords
-from drivers.kafka.partitions import HeaderedRecord, Place
+from millrace.consumer.publish.outputs import Outputs, TaskOrder, slot_of
+from millrace.consumer.publish.producers import OVERSIZE_CODE, SlotProducer, read_mark
+from millrace.drivers.kafka.headers import HeaderedRecords
+from millrace.drivers.kafka.partitions import HeaderedRecord, Place
 from millrace.errors import Fatal, Retryable
 from millrace.faults import fault_point, register
 from millrace.log import get_logger

@@ -3,10 +3,10 @@
 import numpy as np
 import numpy.typing as npt
 
-from consumer.kernel import walk
-from consumer.kernel.compiled import Bytes, Ints
-from consumer.records.numbers import RecordNumbers
-from consumer.records.rows import Rows
+from millrace.consumer.kernel import walk
+from millrace.consumer.kernel.compiled import Bytes, Ints
+from millrace.consumer.records.numbers import RecordNumbers
+from millrace.consumer.records.rows import Rows
 
 OWNED = "publish-"  # begins the id of a snapshot that a publish task asked for
 _TWO_BYTES = (

@@ -13,20 +13,20 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
-from drivers.mysql.catalog import read_collations, read_databases
-from drivers.mysql.connection import MySqlSession, Side, connect
-from drivers.mysql.grants import Role, as_grant_pattern, held_grants, needed_grants
-from drivers.mysql.primary import endpoints
-from drivers.mysql.text_columns import TextColumns, read_text_columns
-from drivers.mysql.weights import read_weights
+from millrace.drivers.mysql.catalog import read_collations, read_databases
+from millrace.drivers.mysql.connection import MySqlSession, Side, connect
+from millrace.drivers.mysql.grants import Role, as_grant_pattern, held_grants, needed_grants
+from millrace.drivers.mysql.primary import endpoints
+from millrace.drivers.mysql.text_columns import TextColumns, read_text_columns
+from millrace.drivers.mysql.weights import read_weights
 from millrace.errors import Fatal, MillraceError
-from schemas.documents import SetDocument
-from schemas.gtid import Flavour
-from schemas.table.structure import BINARY, TableSchema, TypeCode
-from schemas.table.table_filter import SYSTEM_DATABASES
-from schemas.view.collation import CollationWeights
-from schemas.view.condition import weighed_literals
-from schemas.view.expression import (
+from millrace.schemas.documents import SetDocument
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.table.structure import BINARY, TableSchema, TypeCode
+from millrace.schemas.table.table_filter import SYSTEM_DATABASES
+from millrace.schemas.view.collation import CollationWeights
+from millrace.schemas.view.condition import weighed_literals
+from millrace.schemas.view.expression import (
     COMPARISONS,
     ColumnName,
     Expression,
@@ -35,7 +35,7 @@ from schemas.view.expression import (
     Text,
     parse,
 )
-from schemas.view.view import View
+from millrace.schemas.view.view import View
 
 _UUID_BYTES = 16
 

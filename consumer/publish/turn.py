@@ -17,25 +17,32 @@ from typing import Protocol
 
 import numpy as np
 
-from consumer.format.transactions import NONE_COUNTED, CountedTransaction
-from consumer.kernel import walk
-from consumer.kernel.compiled import Bytes
-from consumer.publish.conversion import convert
-from consumer.publish.heartbeats import Heartbeats
-from consumer.publish.mark import Position
-from consumer.publish.order import PublishOrder
-from consumer.publish.outgoing import Outgoing
-from consumer.publish.plans import PublishPlans
-from consumer.publish.schema_changes import SchemaChanges
-from consumer.publish.snapshot_rows import without_rows_of_others
-from consumer.records.numbers import NO_SEQS
-from consumer.records.pieces import Size, Source, Taken
-from consumer.target.progress import Mark
-from consumer.view.ddl import check_statement
-from consumer.window.window import Barrier, LookUp, Window, advanced, check_follows, read_window
+from millrace.consumer.format.transactions import NONE_COUNTED, CountedTransaction
+from millrace.consumer.kernel import walk
+from millrace.consumer.kernel.compiled import Bytes
+from millrace.consumer.publish.conversion import convert
+from millrace.consumer.publish.heartbeats import Heartbeats
+from millrace.consumer.publish.mark import Position
+from millrace.consumer.publish.order import PublishOrder
+from millrace.consumer.publish.outgoing import Outgoing
+from millrace.consumer.publish.plans import PublishPlans
+from millrace.consumer.publish.schema_changes import SchemaChanges
+from millrace.consumer.publish.snapshot_rows import without_rows_of_others
+from millrace.consumer.records.numbers import NO_SEQS
+from millrace.consumer.records.pieces import Size, Source, Taken
+from millrace.consumer.target.progress import Mark
+from millrace.consumer.view.ddl import check_statement
+from millrace.consumer.window.window import (
+    Barrier,
+    LookUp,
+    Window,
+    advanced,
+    check_follows,
+    read_window,
+)
 from millrace.errors import Retryable
-from schemas.record.control import DdlRecord, SchemaRecord
-from schemas.record.record import decode_control
+from millrace.schemas.record.control import DdlRecord, SchemaRecord
+from millrace.schemas.record.record import decode_control
 
 PIECE = Size(32_768, 8 << 20)  # read at once
 TRANSACTION = Size(131_072, 32 << 20)  # records of the set topic, in one Kafka transaction

@@ -5,16 +5,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from consumer.kernel.partitions import assign_numbers
-from consumer.publish.conversion import convert
-from consumer.publish.plans import PublishPlans
-from consumer.records.numbers import RecordNumbers
-from consumer.records.rows import walk_values
-from consumer.turn.warm_up import SCHEMAS, warm_values
-from drivers.kafka.headers import compile_loop
-from schemas.documents import Brokers, OutputTopics, PublishTask, TopicAddress
-from schemas.view.format_options import FormatName, FormatOptions
-from schemas.view.view import ALL_TABLES, Mask, MaskKind, TableRule, View
+from millrace.consumer.kernel.partitions import assign_numbers
+from millrace.consumer.publish.conversion import convert
+from millrace.consumer.publish.plans import PublishPlans
+from millrace.consumer.records.numbers import RecordNumbers
+from millrace.consumer.records.rows import walk_values
+from millrace.consumer.turn.warm_up import SCHEMAS, warm_values
+from millrace.drivers.kafka.headers import compile_loop
+from millrace.schemas.documents import Brokers, OutputTopics, PublishTask, TopicAddress
+from millrace.schemas.view.format_options import FormatName, FormatOptions
+from millrace.schemas.view.view import ALL_TABLES, Mask, MaskKind, TableRule, View
 
 _TRANSACTIONS = dict.fromkeys(
     (FormatName.DEBEZIUM_JSON, FormatName.DEBEZIUM_AVRO), "warm.transaction"

@@ -17,10 +17,10 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Protocol, Self
 
-from consumer.publish.mark import Position
-from consumer.publish.outgoing import Outgoing
-from consumer.records.pieces import Size
 from millrace.background import Background
+from millrace.consumer.publish.mark import Position
+from millrace.consumer.publish.outgoing import Outgoing
+from millrace.consumer.records.pieces import Size
 
 # At most this many bytes wait, and one piece that came when there was room: 40,000 records of 800 bytes, which are
 # converted while a commit and its verification take 200 ms.

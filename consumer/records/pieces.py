@@ -7,8 +7,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from consumer.records.numbers import Ints
-from consumer.records.rows import Values
+from millrace.consumer.records.numbers import Ints
+from millrace.consumer.records.rows import Values
 
 
 @dataclass(frozen=True, slots=True)

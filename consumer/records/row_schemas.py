@@ -12,10 +12,10 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from consumer.kernel import walk
-from consumer.records.numbers import Ints
-from schemas.record.row_layout import RowLayout, parse_row_layout
-from schemas.table.structure import Column, TypeCode
+from millrace.consumer.kernel import walk
+from millrace.consumer.records.numbers import Ints
+from millrace.schemas.record.row_layout import RowLayout, parse_row_layout
+from millrace.schemas.table.structure import Column, TypeCode
 
 KINDS = {
     "null": walk.NULL,

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from consumer.kernel import json_numbers, literals, walk
-from consumer.kernel.load_data import put_lines
-from consumer.kernel.walk import CELL_WIDTH
-from consumer.records.numbers import Ints, RecordNumbers, Seqs, Slots
-from consumer.records.row_schemas import Programs
+from millrace.consumer.kernel import json_numbers, literals, walk
+from millrace.consumer.kernel.load_data import put_lines
+from millrace.consumer.kernel.walk import CELL_WIDTH
+from millrace.consumer.records.numbers import Ints, RecordNumbers, Seqs, Slots
+from millrace.consumer.records.row_schemas import Programs
 
 Bytes = npt.NDArray[np.uint8]
 

@@ -21,17 +21,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from consumer.records.pieces import Size, Source, Taken, joined
-from consumer.records.rows import Values
+from millrace.consumer.records.pieces import Size, Source, Taken, joined
+from millrace.consumer.records.rows import Values
 from millrace.errors import Fatal, Retryable
-from schemas.record.control import (
+from millrace.schemas.record.control import (
     DdlRecord,
     FenceRecord,
     ResolvedRecord,
     SchemaRecord,
     SnapshotRecord,
 )
-from schemas.record.record import decode_control
+from millrace.schemas.record.record import decode_control
 
 _BODY = 5  # the first byte of the Avro body: 0 or 2 for a row
 

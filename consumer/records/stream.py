@@ -17,12 +17,12 @@ import time
 import numpy as np
 import numpy.typing as npt
 
-from consumer.records.pieces import Size, Taken
-from consumer.records.rows import Values
-from drivers.kafka.access import KafkaAccess, Settings
-from drivers.kafka.reader import DriverMessage, TopicReader
+from millrace.consumer.records.pieces import Size, Taken
+from millrace.consumer.records.rows import Values
+from millrace.drivers.kafka.access import KafkaAccess, Settings
+from millrace.drivers.kafka.reader import DriverMessage, TopicReader
 from millrace.errors import MillraceError, Retryable
-from schemas.record.framing import is_resolved
+from millrace.schemas.record.framing import is_resolved
 
 CHUNK_RECORDS = 4096  # per call of the driver
 # more records that are on their way: a window of few rows costs as much as one of many

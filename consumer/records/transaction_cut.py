@@ -12,7 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
-from consumer.records.pieces import Size, Taken, joined
+from millrace.consumer.records.pieces import Size, Taken, joined
 
 
 class Pieces(Protocol):

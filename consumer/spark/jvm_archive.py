@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 
-from consumer.spark.session import SparkDriver, jvm_archive
+from millrace.consumer.spark.session import SparkDriver, jvm_archive
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ import os
 from pathlib import Path
 
 from millrace.errors import Fatal
-from schemas.documents import Brokers, Mechanism, TlsMode, resolve_secret
+from millrace.schemas.documents import Brokers, Mechanism, TlsMode, resolve_secret
 
 _PROVIDER = "org.apache.kafka.common.config.provider.DirectoryConfigProvider"
 _SECURITY = "org.apache.kafka.common.security"

@@ -32,32 +32,32 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from consumer.compare.compare_order import CompareOrder, execute_compare
-from consumer.load.copy_order import CopyOrder, execute_copy
-from consumer.publish.executor import execute_publish
-from consumer.publish.order import PublishOrder
-from consumer.publish.warm_up import warm_publishing
-from consumer.spark.jvm import Jvm
-from consumer.spark.kafka_source import ALLOWED_URLS, source_options, token_url
-from consumer.spark.scratch import (
+from millrace.consumer.compare.compare_order import CompareOrder, execute_compare
+from millrace.consumer.load.copy_order import CopyOrder, execute_copy
+from millrace.consumer.publish.executor import execute_publish
+from millrace.consumer.publish.order import PublishOrder
+from millrace.consumer.publish.warm_up import warm_publishing
+from millrace.consumer.spark.jvm import Jvm
+from millrace.consumer.spark.kafka_source import ALLOWED_URLS, source_options, token_url
+from millrace.consumer.spark.scratch import (
     folders_under,
     memory_folder,
     new_folder,
     shuffle_folder,
     temporary,
 )
-from consumer.target.loads import Amount
-from consumer.target.progress import Mark
-from consumer.topic.beginning import begin_at
-from consumer.turn.executor import execute, execute_share
-from consumer.turn.order import Answer, Outcome, Share, ShareEnd, TurnOrder, result_of
-from consumer.turn.warm_up import warm
-from consumer.write.incidents import Tally
-from drivers.kafka.errors import refusal_of
+from millrace.consumer.target.loads import Amount
+from millrace.consumer.target.progress import Mark
+from millrace.consumer.topic.beginning import begin_at
+from millrace.consumer.turn.executor import execute, execute_share
+from millrace.consumer.turn.order import Answer, Outcome, Share, ShareEnd, TurnOrder, result_of
+from millrace.consumer.turn.warm_up import warm
+from millrace.consumer.write.incidents import Tally
+from millrace.drivers.kafka.errors import refusal_of
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.home_folder import home
 from millrace.jvm import CLEAN_EXITS, JvmArchive
-from schemas.documents import TopicAddress
+from millrace.schemas.documents import TopicAddress
 
 LANES_MAX = 64
 LOOK_S = 0.1
@@ -216,7 +216,7 @@ def _settings(scratch: Path, disk: Path, master: str) -> dict[str, str]:
         "spark.scheduler.mode": "FAIR",
         "spark.python.worker.reuse": "true",
         "spark.python.task.killTimeout": "100ms",  # a stopped turn: the target rolls back
-        "spark.python.daemon.module": "consumer.spark.session",
+        "spark.python.daemon.module": "millrace.consumer.spark.session",
         "spark.executorEnv.PYTHONSAFEPATH": "1",  # no modules of the folder in which the driver was started
         "spark.driver.memory": "512m",
         "spark.driver.extraJavaOptions": " ".join(

@@ -10,8 +10,8 @@ But no record writes the rows that follow its removal. ``docs/decisions/apply.md
 
 from collections.abc import Iterable, Sequence
 
-from drivers.mysql.actions import Action
-from drivers.mysql.catalog import ForeignKey, TableKey
+from millrace.drivers.mysql.actions import Action
+from millrace.drivers.mysql.catalog import ForeignKey, TableKey
 
 
 def followers(foreign_keys: Iterable[ForeignKey], parent: TableKey) -> list[ForeignKey]:

@@ -29,15 +29,15 @@ from hashlib import blake2b
 import numpy as np
 import numpy.typing as npt
 
-from consumer.kernel import hashes
-from consumer.kernel.groups import find_groups, find_levels
-from consumer.records.numbers import Groups, Ints, RecordNumbers
-from consumer.records.row_schemas import is_decimal
-from consumer.records.rows import Rows
-from consumer.tables.table_plan import TablePlan, record_indexes, target_column
-from drivers.mysql.catalog import CatalogColumn, ForeignKey, Inventory, TableKey
-from drivers.mysql.collation import Codes, is_exact
-from schemas.table.structure import (
+from millrace.consumer.kernel import hashes
+from millrace.consumer.kernel.groups import find_groups, find_levels
+from millrace.consumer.records.numbers import Groups, Ints, RecordNumbers
+from millrace.consumer.records.row_schemas import is_decimal
+from millrace.consumer.records.rows import Rows
+from millrace.consumer.tables.table_plan import TablePlan, record_indexes, target_column
+from millrace.drivers.mysql.catalog import CatalogColumn, ForeignKey, Inventory, TableKey
+from millrace.drivers.mysql.collation import Codes, is_exact
+from millrace.schemas.table.structure import (
     INTEGER_CODES,
     LABELLED_CODES,
     STRING_CODES,

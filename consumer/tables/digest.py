@@ -28,10 +28,10 @@ they print it alike, but for the ``.0`` of MySQL. Pure.
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from consumer.tables.exact_text import exact_column, is_ambiguous_set
-from drivers.mysql.catalog import CatalogColumn, CatalogTable
-from schemas.gtid import Flavour
-from schemas.sql.quoting import quoted, table_name
+from millrace.consumer.tables.exact_text import exact_column, is_ambiguous_set
+from millrace.drivers.mysql.catalog import CatalogColumn, CatalogTable
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.sql.quoting import quoted, table_name
 
 LONG_BYTES = 200
 # 65,535 bytes of a row as utf8mb4 or hex digits, and 1,017 columns with LONG_BYTES

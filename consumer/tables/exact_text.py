@@ -24,11 +24,11 @@ from enum import Enum, auto
 from ipaddress import ip_address
 from uuid import UUID
 
-from consumer.tables.table_plan import SPATIAL_TYPES
-from drivers.mysql.catalog import CatalogColumn, CatalogTable
-from drivers.mysql.chunks.key import whole_number
-from drivers.mysql.connection import MySqlSession, Row
-from schemas.sql.quoting import charset_name, escaped, hex_bytes, quoted
+from millrace.consumer.tables.table_plan import SPATIAL_TYPES
+from millrace.drivers.mysql.catalog import CatalogColumn, CatalogTable
+from millrace.drivers.mysql.chunks.key import whole_number
+from millrace.drivers.mysql.connection import MySqlSession, Row
+from millrace.schemas.sql.quoting import charset_name, escaped, hex_bytes, quoted
 
 DIGEST_SHOWN = 12  # hex digits
 BEGINNING = 40  # characters, of binary values bytes

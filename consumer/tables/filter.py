@@ -16,8 +16,8 @@ While tables are loaded, a stream of the task applies a part of the tables that 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from schemas.documents import TableFilter
-from schemas.sql.statement import Statement
+from millrace.schemas.documents import TableFilter
+from millrace.schemas.sql.statement import Statement
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ has been checked by the source. Pure.
 import re
 from collections.abc import Sequence
 
-from drivers.mysql.catalog import CatalogColumn, CatalogTable, UniqueKey
-from schemas.sql.quoting import charset_name, quoted, table_name
+from millrace.drivers.mysql.catalog import CatalogColumn, CatalogTable, UniqueKey
+from millrace.schemas.sql.quoting import charset_name, quoted, table_name
 
 _KEY = re.compile(r"for key '(?:[^']*\.)?([^'.]+)'")
 _CHECKS = (

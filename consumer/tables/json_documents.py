@@ -25,12 +25,12 @@ from base64 import b64decode
 from collections.abc import Sequence
 from decimal import Decimal
 
-from consumer.kernel.walk import STRING
-from consumer.records.numbers import Ints
-from consumer.records.rows import Rows, Template
-from consumer.tables.table_plan import AFTER, TablePlan
-from drivers.mysql.catalog import CatalogColumn
-from schemas.sql.quoting import escaped
+from millrace.consumer.kernel.walk import STRING
+from millrace.consumer.records.numbers import Ints
+from millrace.consumer.records.rows import Rows, Template
+from millrace.consumer.tables.table_plan import AFTER, TablePlan
+from millrace.drivers.mysql.catalog import CatalogColumn
+from millrace.schemas.sql.quoting import escaped
 
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{},]|-?[0-9][0-9.eE+-]*| +(?=[,\]}]|\Z)', re.DOTALL)
 _TYPES = {

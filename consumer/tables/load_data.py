@@ -21,11 +21,11 @@ variables. With LOCAL the server makes errors of rows warnings and skips rows, s
 
 from collections.abc import Iterable
 
-from consumer.records.row_schemas import is_decimal
-from consumer.tables.table_plan import TablePlan
-from drivers.mysql.catalog import CatalogColumn, CatalogTable, Inventory
-from schemas.sql.quoting import quoted, table_name
-from schemas.table.structure import INTEGER_CODES, Column, TypeCode
+from millrace.consumer.records.row_schemas import is_decimal
+from millrace.consumer.tables.table_plan import TablePlan
+from millrace.drivers.mysql.catalog import CatalogColumn, CatalogTable, Inventory
+from millrace.schemas.sql.quoting import quoted, table_name
+from millrace.schemas.table.structure import INTEGER_CODES, Column, TypeCode
 
 LOAD_ROWS_MAX = 5_000  # some Galera servers commit every 10,000 rows (wsrep_load_data_splitting)
 

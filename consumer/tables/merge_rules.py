@@ -38,12 +38,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from consumer.kernel import merge
-from consumer.records.numbers import Ints, RecordNumbers
-from consumer.records.rows import Rows
-from consumer.tables.table_plan import TablePlan, record_indexes
-from drivers.mysql.catalog import ForeignKey, Inventory, TableKey
-from schemas.table.structure import INTEGER_CODES
+from millrace.consumer.kernel import merge
+from millrace.consumer.records.numbers import Ints, RecordNumbers
+from millrace.consumer.records.rows import Rows
+from millrace.consumer.tables.table_plan import TablePlan, record_indexes
+from millrace.drivers.mysql.catalog import ForeignKey, Inventory, TableKey
+from millrace.schemas.table.structure import INTEGER_CODES
 
 _INTEGERS = {"tinyint", "smallint", "mediumint", "int", "bigint"}
 

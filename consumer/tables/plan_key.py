@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from operator import attrgetter
 
-from consumer.tables.table_plans import TablePlans
-from drivers.mysql.catalog import CatalogColumn, ForeignKey, Inventory, UniqueKey
 from millrace import __version__
+from millrace.consumer.tables.table_plans import TablePlans
+from millrace.drivers.mysql.catalog import CatalogColumn, ForeignKey, Inventory, UniqueKey
 
 KNOWN_MAX = 4  # inventories; one of 5,000 tables takes about 0.2 s
 KEY_BYTES = 16

@@ -6,8 +6,8 @@ parent it does not have, or a cascade would change rows that another stream has 
 
 from collections.abc import Collection, Iterable, Mapping
 
-from consumer.tables.filter import Route
-from drivers.mysql.catalog import ForeignKey, TableKey
+from millrace.consumer.tables.filter import Route
+from millrace.drivers.mysql.catalog import ForeignKey, TableKey
 
 RELATED = "loaded with a table that a foreign key relates it to"
 

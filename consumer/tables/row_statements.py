@@ -21,8 +21,8 @@ None of them is rolled back with the target transaction. Each has the same resul
 
 from collections.abc import Iterable
 
-from consumer.records.rows import Template
-from consumer.tables.table_plan import (
+from millrace.consumer.records.rows import Template
+from millrace.consumer.tables.table_plan import (
     AFTER,
     BEFORE,
     SPATIAL_TYPES,
@@ -39,10 +39,10 @@ from consumer.tables.table_plan import (
     record_indexes,
     written,
 )
-from drivers.mysql.catalog import CatalogColumn
-from schemas.gtid import Flavour
-from schemas.sql.quoting import charset_name, quoted
-from schemas.table.structure import Column
+from millrace.drivers.mysql.catalog import CatalogColumn
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.sql.quoting import charset_name, quoted
+from millrace.schemas.table.structure import Column
 
 
 def insert_template(

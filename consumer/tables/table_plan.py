@@ -19,15 +19,21 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from consumer.kernel import literals
-from consumer.kernel.json_numbers import MARKS, NO_MARKS, SIGN_MARKS
-from consumer.records.numbers import Ints
-from drivers.mysql.catalog import HIDDEN_PERIOD, CatalogColumn, CatalogTable, Inventory, UniqueKey
+from millrace.consumer.kernel import literals
+from millrace.consumer.kernel.json_numbers import MARKS, NO_MARKS, SIGN_MARKS
+from millrace.consumer.records.numbers import Ints
+from millrace.drivers.mysql.catalog import (
+    HIDDEN_PERIOD,
+    CatalogColumn,
+    CatalogTable,
+    Inventory,
+    UniqueKey,
+)
 from millrace.errors import Fatal
-from schemas.gtid import Flavour
-from schemas.record.row_layout import RowLayout
-from schemas.sql.quoting import charset_name, quoted, table_name
-from schemas.table.structure import INTEGER_CODES, Column, TableSchema, TypeCode
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.record.row_layout import RowLayout
+from millrace.schemas.sql.quoting import charset_name, quoted, table_name
+from millrace.schemas.table.structure import INTEGER_CODES, Column, TableSchema, TypeCode
 
 BEFORE, AFTER = 0, 1
 Place = tuple[int, int, CatalogColumn | None]  # image, column of the record; the column written

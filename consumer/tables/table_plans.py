@@ -12,21 +12,21 @@ from functools import partial
 
 import numpy as np
 
-from consumer.kernel.merge import KEEP
-from consumer.records.numbers import Slots
-from consumer.records.row_schemas import RowSchemas, make_programs
-from consumer.records.rows import Template
-from consumer.tables.causality_keys import (
+from millrace.consumer.kernel.merge import KEEP
+from millrace.consumer.records.numbers import Slots
+from millrace.consumer.records.row_schemas import RowSchemas, make_programs
+from millrace.consumer.records.rows import Template
+from millrace.consumer.tables.causality_keys import (
     KeyLine,
     KeyPrograms,
     key_lines,
     make_key_programs,
     ordered_tables,
 )
-from consumer.tables.filter import Route
-from consumer.tables.load_data import load_statement
-from consumer.tables.merge_rules import MergeRule, MergeRules, make_merge_rules, merge_rule
-from consumer.tables.row_statements import (
+from millrace.consumer.tables.filter import Route
+from millrace.consumer.tables.load_data import load_statement
+from millrace.consumer.tables.merge_rules import MergeRule, MergeRules, make_merge_rules, merge_rule
+from millrace.consumer.tables.row_statements import (
     delete_template,
     each_verified_template,
     find_computed_template,
@@ -40,11 +40,11 @@ from consumer.tables.row_statements import (
     update_template,
     verifying_pieces,
 )
-from consumer.tables.table_plan import BEFORE, Pieces, TablePlan, plan_table
-from drivers.mysql.catalog import CatalogTable, Inventory, TableKey
-from drivers.mysql.collation import Codes, make_table
+from millrace.consumer.tables.table_plan import BEFORE, Pieces, TablePlan, plan_table
+from millrace.drivers.mysql.catalog import CatalogTable, Inventory, TableKey
+from millrace.drivers.mysql.collation import Codes, make_table
 from millrace.errors import Fatal
-from schemas.gtid import Flavour
+from millrace.schemas.gtid import Flavour
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from consumer.records.numbers import NO_SEQS, Seqs
+from millrace.consumer.records.numbers import NO_SEQS, Seqs
 
 
 def to_bitmap(seqs: Seqs) -> tuple[int, bytes]:

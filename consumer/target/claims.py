@@ -7,8 +7,8 @@ the other's, so at least one of them sees that their plan keys differ. It then w
 Not done here: the plan key (``consumer.tables.plan_key``).
 """
 
-from consumer.target.progress import DATABASE, Owner, check_fence
-from drivers.mysql.connection import MySqlSession
+from millrace.consumer.target.progress import DATABASE, Owner, check_fence
+from millrace.drivers.mysql.connection import MySqlSession
 from millrace.errors import Fenced
 from millrace.faults import fault_point, register
 

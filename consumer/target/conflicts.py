@@ -17,8 +17,8 @@ Not done here: finding conflicts (``consumer.write.row_writer``), and deciding a
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from consumer.target.progress import DATABASE
-from drivers.mysql.connection import MySqlSession, Row
+from millrace.consumer.target.progress import DATABASE
+from millrace.drivers.mysql.connection import MySqlSession, Row
 from millrace.errors import Fatal
 
 STOP = "stop"

@@ -14,11 +14,11 @@ Not done here: detecting a lost lease (``zk``).
 
 import threading
 
-from consumer.target.progress import DATABASE, Owner, register_session
-from consumer.target.running_statement import LIST_SQL, lock_name
-from consumer.target.table_state import server_of
-from drivers.mysql.connection import Endpoint, MySqlSession, connect
-from drivers.mysql.errors import NOT_CONVERTED
+from millrace.consumer.target.progress import DATABASE, Owner, register_session
+from millrace.consumer.target.running_statement import LIST_SQL, lock_name
+from millrace.consumer.target.table_state import server_of
+from millrace.drivers.mysql.connection import Endpoint, MySqlSession, connect
+from millrace.drivers.mysql.errors import NOT_CONVERTED
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 from millrace.log import get_logger
 

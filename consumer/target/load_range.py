@@ -31,10 +31,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from consumer.target.loads import FIRST, FOLLOWS, SIDE, LoadStream, LoadTable
-from consumer.target.progress import Mark
-from drivers.mysql.catalog import TableKey
-from schemas.gtid import AnyGtid, Flavour, GtidPosition, parse_gtid_set
+from millrace.consumer.target.loads import FIRST, FOLLOWS, SIDE, LoadStream, LoadTable
+from millrace.consumer.target.progress import Mark
+from millrace.drivers.mysql.catalog import TableKey
+from millrace.schemas.gtid import AnyGtid, Flavour, GtidPosition, parse_gtid_set
 
 
 @dataclass(frozen=True, slots=True)

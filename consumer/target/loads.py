@@ -23,13 +23,13 @@ target transaction (``begin_stream``).
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from consumer.target.progress import DATABASE, Mark, Owner, check_fence, insert_mark
-from drivers.mysql.catalog import TableKey
-from drivers.mysql.chunks.chunk import Chunk, border_of_json, border_to_json
-from drivers.mysql.connection import MySqlSession, Row
+from millrace.consumer.target.progress import DATABASE, Mark, Owner, check_fence, insert_mark
+from millrace.drivers.mysql.catalog import TableKey
+from millrace.drivers.mysql.chunks.chunk import Chunk, border_of_json, border_to_json
+from millrace.drivers.mysql.connection import MySqlSession, Row
 from millrace.errors import Fenced
 from millrace.faults import fault_point, register
-from schemas.gtid import Flavour, parse_gtid_set, unite
+from millrace.schemas.gtid import Flavour, parse_gtid_set, unite
 
 FIRST = 0  # the batch of the first load
 SIDE = "#load"  # a task's side stream is TASK#load; no task has a name with this character

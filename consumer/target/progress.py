@@ -28,10 +28,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from consumer.records.numbers import Seqs
-from consumer.records.row_schemas import RowSchemas
-from consumer.target.bitmap import from_bitmaps
-from drivers.mysql.connection import MySqlSession, Row
+from millrace.consumer.records.numbers import Seqs
+from millrace.consumer.records.row_schemas import RowSchemas
+from millrace.consumer.target.bitmap import from_bitmaps
+from millrace.drivers.mysql.connection import MySqlSession, Row
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 
 DATABASE = "millrace"

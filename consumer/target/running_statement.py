@@ -21,11 +21,11 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from consumer.target.table_state import check_server, server_of
-from drivers.mysql.connection import Endpoint, MySqlSession, connect, stored_text
+from millrace.consumer.target.table_state import check_server, server_of
+from millrace.drivers.mysql.connection import Endpoint, MySqlSession, connect, stored_text
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger
-from schemas.gtid import Flavour
+from millrace.schemas.gtid import Flavour
 
 LOCK_S = 30
 LOOK_S = 3.0  # between two looks: a load of one short query

@@ -17,9 +17,9 @@ import time
 from dataclasses import dataclass, field, replace
 from weakref import WeakKeyDictionary
 
-from consumer.target.progress import Owner, register_session
-from consumer.target.table_state import server_of
-from drivers.mysql.connection import Endpoint, MySqlSession, connect
+from millrace.consumer.target.progress import Owner, register_session
+from millrace.consumer.target.table_state import server_of
+from millrace.drivers.mysql.connection import Endpoint, MySqlSession, connect
 from millrace.errors import Retryable
 
 COORDINATOR = -1  # the session that moves the mark

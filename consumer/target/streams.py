@@ -15,11 +15,11 @@ Nothing here commits.
 
 from collections.abc import Mapping
 
-from consumer.target.load_range import View, streams_of, view_of
-from consumer.target.loads import end_stream, read_stream, set_waiting, stream_tables
-from consumer.target.progress import DATABASE, Mark, Owner, check_fence
-from drivers.mysql.catalog import TableKey
-from drivers.mysql.connection import MySqlSession
+from millrace.consumer.target.load_range import View, streams_of, view_of
+from millrace.consumer.target.loads import end_stream, read_stream, set_waiting, stream_tables
+from millrace.consumer.target.progress import DATABASE, Mark, Owner, check_fence
+from millrace.drivers.mysql.catalog import TableKey
+from millrace.drivers.mysql.connection import MySqlSession
 
 
 def stream_with(connection: MySqlSession, table: str, task: str, seq: int) -> str:

@@ -14,13 +14,13 @@ looks through its tables in one pass, which takes 5 ms for 5,000.
 import re
 from collections.abc import Sequence
 
-from consumer.target.progress import DATABASE
-from drivers.mysql.connection import MySqlSession, Row, stored_text
-from drivers.mysql.errors import NO_DATABASE
+from millrace.consumer.target.progress import DATABASE
+from millrace.drivers.mysql.connection import MySqlSession, Row, stored_text
+from millrace.drivers.mysql.errors import NO_DATABASE
 from millrace.errors import Fatal, Retryable
-from schemas.gtid import Flavour
-from schemas.sql.quoting import quoted, table_name
-from schemas.sql.statement import Statement, TableName
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.sql.quoting import quoted, table_name
+from millrace.schemas.sql.statement import Statement, TableName
 
 _AUTO_INCREMENT = re.compile(r" AUTO_INCREMENT=\d+")
 _SEQUENCE = re.compile(r"^\) ENGINE=\S+ SEQUENCE=1", re.MULTILINE)

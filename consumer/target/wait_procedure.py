@@ -34,9 +34,9 @@ does not show its rights, and only an account that may read ``mysql.user`` sees 
 
 from hashlib import blake2b
 
-from consumer.target.progress import DATABASE
-from drivers.mysql.connection import LOCK_WAIT_S, MySqlSession
-from drivers.mysql.errors import SIGNALED
+from millrace.consumer.target.progress import DATABASE
+from millrace.drivers.mysql.connection import LOCK_WAIT_S, MySqlSession
+from millrace.drivers.mysql.errors import SIGNALED
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.faults import fault_point, register
 from millrace.log import get_logger

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from consumer.backfill.backfill import LaterLoads
-from consumer.backfill.steps import Loads
-from consumer.compare.task_comparison import Comparing, Comparisons
-from consumer.task.report import NO_COMPARISON, NO_LOADS
+from millrace.consumer.backfill.backfill import LaterLoads
+from millrace.consumer.backfill.steps import Loads
+from millrace.consumer.compare.task_comparison import Comparing, Comparisons
+from millrace.consumer.task.report import NO_COMPARISON, NO_LOADS
 
 
 @dataclass(frozen=True, slots=True)

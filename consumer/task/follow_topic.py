@@ -13,16 +13,16 @@ transaction that moves the mark:
 
 from dataclasses import dataclass
 
-from consumer.target.progress import DATABASE, Mark, Owner, move_mark, read_position
-from consumer.topic.adoption import Beginning, Continuation, continuation, read_beginning
-from consumer.write.resolve_conflict import lock_fence
-from consumer.write.target_transaction import MarkClaim, move_over
-from drivers.mysql.connection import MySqlSession
+from millrace.consumer.target.progress import DATABASE, Mark, Owner, move_mark, read_position
+from millrace.consumer.topic.adoption import Beginning, Continuation, continuation, read_beginning
+from millrace.consumer.write.resolve_conflict import lock_fence
+from millrace.consumer.write.target_transaction import MarkClaim, move_over
+from millrace.drivers.mysql.connection import MySqlSession
 from millrace.errors import Fatal
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
-from schemas.documents import TopicAddress
-from schemas.record.gap import GAP_KIND
+from millrace.schemas.documents import TopicAddress
+from millrace.schemas.record.gap import GAP_KIND
 
 BEFORE_COMMIT = register("follow.before_commit")
 AFTER_COMMIT = register("follow.after_commit")

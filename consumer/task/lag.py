@@ -20,9 +20,9 @@ Pure: the caller passes the time.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from consumer.target.progress import Mark
+from millrace.consumer.target.progress import Mark
 from millrace.metrics.rates import LONG_S, SHORT_S, Meter
-from schemas.stages import Applied, Backlog, Rates
+from millrace.schemas.stages import Applied, Backlog, Rates
 
 # A Kafka transaction ends with a `resolved` or `fence` record and Kafka's marker.
 TAIL_OFFSETS = 2

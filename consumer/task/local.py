@@ -1,7 +1,7 @@
 """Runs turns of an apply task in this process, without Spark: for a debugger.
 
     millrace task pause TASK
-    python -m pdb -m consumer.task.local TASK     # or as a launch configuration of an editor
+    python -m pdb -m millrace.consumer.task.local TASK     # or as a launch configuration of an editor
     millrace task resume TASK
 
 Spark executes turns in Python workers that it forks, where no breakpoint stops. Here the turn runs in the main thread,
@@ -24,21 +24,21 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from consumer.target.progress import Mark
-from consumer.task.runner import same_topic
-from consumer.task.start import applier_of, has_to_load, owner_of
-from consumer.topic.beginning import begin_at
-from consumer.turn.executor import execute
-from consumer.turn.order import Outcome, Share, ShareEnd, TurnOrder, result_of
-from consumer.turn.resident import forget
-from drivers.kafka.reader import TopicIdentity
-from drivers.mysql.connection import connect
-from drivers.mysql.primary import primary_member
-from schemas.documents import ApplyTask, SetDocument
-from zk.ensemble import Ensemble
-from zk.lease.lease import acquire
-from zk.lease.membership import process_name
-from zk.tree.store import Store
+from millrace.consumer.target.progress import Mark
+from millrace.consumer.task.runner import same_topic
+from millrace.consumer.task.start import applier_of, has_to_load, owner_of
+from millrace.consumer.topic.beginning import begin_at
+from millrace.consumer.turn.executor import execute
+from millrace.consumer.turn.order import Outcome, Share, ShareEnd, TurnOrder, result_of
+from millrace.consumer.turn.resident import forget
+from millrace.drivers.kafka.reader import TopicIdentity
+from millrace.drivers.mysql.connection import connect
+from millrace.drivers.mysql.primary import primary_member
+from millrace.schemas.documents import ApplyTask, SetDocument
+from millrace.zk.ensemble import Ensemble
+from millrace.zk.lease.lease import acquire
+from millrace.zk.lease.membership import process_name
+from millrace.zk.tree.store import Store
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,13 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from consumer.task.lag import Look
-from drivers.kafka.reader import Retention, TopicSample
-from drivers.kafka.retention import Growth, time_to_loss_s
+from millrace.consumer.task.lag import Look
+from millrace.drivers.kafka.reader import Retention, TopicSample
+from millrace.drivers.kafka.retention import Growth, time_to_loss_s
 from millrace.errors import MillraceError
 from millrace.log import get_logger
 from millrace.metrics.rates import LONG_S, Meter
-from schemas.stages import Applied
+from millrace.schemas.stages import Applied
 
 ASK_S = 60.0
 SAMPLE_OFFSETS = 50

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from consumer.publish.mark import Position
-from consumer.publish.places import SlotPlace
+from millrace.consumer.publish.mark import Position
+from millrace.consumer.publish.places import SlotPlace
+from millrace.schemas.stages import Applied, Delivered, Rates
+from millrace.schemas.stages import SlotPlace as PlaceInStatus
+from millrace.schemas.status import TaskReport, TaskState
 from millrace.wording import counted
-from schemas.stages import Applied, Delivered, Rates
-from schemas.stages import SlotPlace as PlaceInStatus
-from schemas.status import TaskReport, TaskState
 
 
 def publish_report(

@@ -17,34 +17,34 @@ import time
 from contextlib import closing
 from functools import partial
 
-from consumer.publish.definitions import Definitions
-from consumer.publish.mark import Position
-from consumer.publish.opening import Started, start_task
-from consumer.publish.order import PublishOrder
-from consumer.publish.outputs import TaskOrder
-from consumer.publish.places import PlacesReader, SlotPlace
-from consumer.publish.warm_up import warm_publishing
-from consumer.spark.session import SparkDriver
-from consumer.target.progress import Mark
-from consumer.task.lag import End, Look, Pace
-from consumer.task.loss import TimeToLoss
-from consumer.task.publish_report import publish_report
-from consumer.task.publish_start import (
+from millrace.consumer.publish.definitions import Definitions
+from millrace.consumer.publish.mark import Position
+from millrace.consumer.publish.opening import Started, start_task
+from millrace.consumer.publish.order import PublishOrder
+from millrace.consumer.publish.outputs import TaskOrder
+from millrace.consumer.publish.places import PlacesReader, SlotPlace
+from millrace.consumer.publish.warm_up import warm_publishing
+from millrace.consumer.spark.session import SparkDriver
+from millrace.consumer.target.progress import Mark
+from millrace.consumer.task.lag import End, Look, Pace
+from millrace.consumer.task.loss import TimeToLoss
+from millrace.consumer.task.publish_report import publish_report
+from millrace.consumer.task.publish_start import (
     Documents,
     described,
     first_position,
     task_order,
 )
-from consumer.topic.beginning import begin_at, waiting_for
-from consumer.turn.order import Calls
-from drivers.kafka.acls import Grants, publish_acls
-from drivers.kafka.reader import TopicIdentity
+from millrace.consumer.topic.beginning import begin_at, waiting_for
+from millrace.consumer.turn.order import Calls
+from millrace.drivers.kafka.acls import Grants, publish_acls
+from millrace.drivers.kafka.reader import TopicIdentity
 from millrace.errors import Fatal, Retryable
 from millrace.log import get_logger
 from millrace.metrics.rates import LONG_S, SHORT_S, Meter
-from schemas.documents import PublishTask, Work
-from schemas.stages import Applied, Rates
-from zk.run.runner import HeldLease, Report
+from millrace.schemas.documents import PublishTask, Work
+from millrace.schemas.stages import Applied, Rates
+from millrace.zk.run.runner import HeldLease, Report
 
 LOOK_S = 0.2
 LOOK_AGAIN_S = 1.0

@@ -6,27 +6,27 @@ from dataclasses import replace
 from typing import Protocol
 from uuid import uuid4
 
-from consumer.publish.definitions import content_of, describe, weights_in
-from consumer.publish.mark import Description, Position
-from consumer.publish.outputs import OutputShape, TaskOrder
-from consumer.publish.snapshot_rows import OWNED
-from consumer.publish.source_texts import (
+from millrace.consumer.publish.definitions import content_of, describe, weights_in
+from millrace.consumer.publish.mark import Description, Position
+from millrace.consumer.publish.outputs import OutputShape, TaskOrder
+from millrace.consumer.publish.snapshot_rows import OWNED
+from millrace.consumer.publish.source_texts import (
     SourceTexts,
     compares_texts,
     read_source_texts,
     reads_octets,
     weighs_texts,
 )
-from consumer.spark.session import FIRST_OFFSET
-from consumer.topic.structures import topic_tables
-from consumer.view.mask_keys import MaskKeys
-from drivers.kafka.reader import TopicIdentity
+from millrace.consumer.spark.session import FIRST_OFFSET
+from millrace.consumer.topic.structures import topic_tables
+from millrace.consumer.view.mask_keys import MaskKeys
+from millrace.drivers.kafka.reader import TopicIdentity
 from millrace.errors import MillraceError
 from millrace.log import get_logger
-from schemas.documents import CaptureTask, PublishTask, Reader, SetDocument
-from schemas.gtid import parse_any_gtid_set
-from schemas.requests.snapshot_request import SnapshotRequest, SnapshotRequests
-from zk.lease.membership import process_name
+from millrace.schemas.documents import CaptureTask, PublishTask, Reader, SetDocument
+from millrace.schemas.gtid import parse_any_gtid_set
+from millrace.schemas.requests.snapshot_request import SnapshotRequest, SnapshotRequests
+from millrace.zk.lease.membership import process_name
 
 _log = get_logger("publish")
 

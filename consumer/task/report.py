@@ -7,15 +7,15 @@ never older than the last look.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from consumer.backfill.steps import Loads
-from consumer.compare.task_comparison import Comparing
-from consumer.target.progress import DATABASE, Mark
-from consumer.target.running_statement import RunningStatement
-from consumer.turn.driver import Figures
+from millrace.consumer.backfill.steps import Loads
+from millrace.consumer.compare.task_comparison import Comparing
+from millrace.consumer.target.progress import DATABASE, Mark
+from millrace.consumer.target.running_statement import RunningStatement
+from millrace.consumer.turn.driver import Figures
 from millrace.errors import Retryable
+from millrace.schemas.stages import Applied, AppliedCounts, Incidents, Loaded
+from millrace.schemas.status import TaskReport, TaskState
 from millrace.wording import counted
-from schemas.stages import Applied, AppliedCounts, Incidents, Loaded
-from schemas.status import TaskReport, TaskState
 
 NONE = Incidents()
 TABLES_NAMED = 5  # tables in a status

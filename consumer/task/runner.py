@@ -28,41 +28,48 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
-from consumer.backfill.backfill import LaterLoads, Parts
-from consumer.backfill.loader import LaterLoad
-from consumer.backfill.new_tables import note_filter
-from consumer.backfill.threads import Loader
-from consumer.compare.single_run import TaskComparer
-from consumer.compare.task_comparison import Comparisons
-from consumer.load.load import Destination, Load, RowSource, first_load
-from consumer.spark.session import Records, SparkDriver, TopicQuery
-from consumer.target.load_range import side_of
-from consumer.target.loads import LoadStream
-from consumer.target.progress import Mark, read_mark
-from consumer.target.running_statement import ANSWER_S, RunningStatement, find_statement
-from consumer.target.running_statement import LOOK_S as STATEMENT_LOOK_S
-from consumer.target.sessions import Kept
-from consumer.target.streams import is_partial
-from consumer.task.companions import Beside
-from consumer.task.follow_topic import follow
-from consumer.task.lag import End, Look, Pace
-from consumer.task.loss import TimeToLoss
-from consumer.task.report import loading_report, running_report, waiting_report
-from consumer.task.start import applier_of, end_load, has_to_load, owner_of
-from consumer.topic.beginning import begin_at, topic_begin, waiting_for
-from consumer.turn.driver import BatchApplier
-from consumer.turn.warm_up import warm
-from consumer.window.safe_mode import SafeMode
-from drivers.kafka.acls import Grants, apply_acls
-from drivers.kafka.reader import Retention, TopicIdentity, TopicSample
-from drivers.kafka.wire import find_refusal
-from drivers.mysql.connection import Endpoint, MySqlSession, connect
-from drivers.mysql.primary import primary_member, renewed
+from millrace.consumer.backfill.backfill import LaterLoads, Parts
+from millrace.consumer.backfill.loader import LaterLoad
+from millrace.consumer.backfill.new_tables import note_filter
+from millrace.consumer.backfill.threads import Loader
+from millrace.consumer.compare.single_run import TaskComparer
+from millrace.consumer.compare.task_comparison import Comparisons
+from millrace.consumer.load.load import Destination, Load, RowSource, first_load
+from millrace.consumer.spark.session import Records, SparkDriver, TopicQuery
+from millrace.consumer.target.load_range import side_of
+from millrace.consumer.target.loads import LoadStream
+from millrace.consumer.target.progress import Mark, read_mark
+from millrace.consumer.target.running_statement import ANSWER_S, RunningStatement, find_statement
+from millrace.consumer.target.running_statement import LOOK_S as STATEMENT_LOOK_S
+from millrace.consumer.target.sessions import Kept
+from millrace.consumer.target.streams import is_partial
+from millrace.consumer.task.companions import Beside
+from millrace.consumer.task.follow_topic import follow
+from millrace.consumer.task.lag import End, Look, Pace
+from millrace.consumer.task.loss import TimeToLoss
+from millrace.consumer.task.report import loading_report, running_report, waiting_report
+from millrace.consumer.task.start import applier_of, end_load, has_to_load, owner_of
+from millrace.consumer.topic.beginning import begin_at, topic_begin, waiting_for
+from millrace.consumer.turn.driver import BatchApplier
+from millrace.consumer.turn.warm_up import warm
+from millrace.consumer.window.safe_mode import SafeMode
+from millrace.drivers.kafka.acls import Grants, apply_acls
+from millrace.drivers.kafka.reader import Retention, TopicIdentity, TopicSample
+from millrace.drivers.kafka.wire import find_refusal
+from millrace.drivers.mysql.connection import Endpoint, MySqlSession, connect
+from millrace.drivers.mysql.primary import primary_member, renewed
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger
-from schemas.documents import ApplyTask, CaptureTask, Directives, SetDocument, TopicAddress, Work
-from schemas.stages import Applied
-from zk.run.runner import HeldLease, Report
+from millrace.schemas.documents import (
+    ApplyTask,
+    CaptureTask,
+    Directives,
+    SetDocument,
+    TopicAddress,
+    Work,
+)
+from millrace.schemas.stages import Applied
+from millrace.zk.run.runner import HeldLease, Report
 
 LOOK_S = 0.2  # delay until a stop is noticed
 # A broker that does not report the topic's end for this time is unavailable. An idle query asks most of the time, and

@@ -3,10 +3,10 @@
 import threading
 from dataclasses import dataclass
 
-from consumer.task.publish_runner import PublishRunner
-from consumer.task.runner import ApplyRunner
-from schemas.documents import PublishTask, Work
-from zk.run.runner import HeldLease, Report
+from millrace.consumer.task.publish_runner import PublishRunner
+from millrace.consumer.task.runner import ApplyRunner
+from millrace.schemas.documents import PublishTask, Work
+from millrace.zk.run.runner import HeldLease, Report
 
 
 @dataclass(frozen=True, slots=True)

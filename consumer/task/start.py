@@ -1,10 +1,10 @@
 """The start of a run of an apply task on the target: the fence, and the progress from which it continues."""
 
-from consumer.spark.session import FIRST_OFFSET, LANES_MAX
-from consumer.target.conflicts import forget_blocking
-from consumer.target.fence import raise_fence
-from consumer.target.loads import LoadStream, begin_stream
-from consumer.target.progress import (
+from millrace.consumer.spark.session import FIRST_OFFSET, LANES_MAX
+from millrace.consumer.target.conflicts import forget_blocking
+from millrace.consumer.target.fence import raise_fence
+from millrace.consumer.target.loads import LoadStream, begin_stream
+from millrace.consumer.target.progress import (
     Mark,
     MarkTopic,
     Owner,
@@ -14,16 +14,16 @@ from consumer.target.progress import (
     insert_mark,
     read_mark,
 )
-from consumer.target.running_statement import Waiting, await_statement, pause
-from consumer.target.streams import is_partial
-from consumer.target.wait_procedure import create_procedure
-from consumer.turn.driver import BatchApplier
-from consumer.turn.order import Assignment, Rules
-from drivers.mysql.connection import Endpoint, MySqlSession
+from millrace.consumer.target.running_statement import Waiting, await_statement, pause
+from millrace.consumer.target.streams import is_partial
+from millrace.consumer.target.wait_procedure import create_procedure
+from millrace.consumer.turn.driver import BatchApplier
+from millrace.consumer.turn.order import Assignment, Rules
+from millrace.drivers.mysql.connection import Endpoint, MySqlSession
 from millrace.errors import Fatal
 from millrace.log import get_logger
-from schemas.documents import ApplyTask
-from schemas.gtid import parse_any_gtid_set
+from millrace.schemas.documents import ApplyTask
+from millrace.schemas.gtid import parse_any_gtid_set
 
 _log = get_logger("apply")
 

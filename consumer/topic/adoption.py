@@ -19,23 +19,23 @@ from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass, replace
 
-from consumer.target.progress import Mark
-from drivers.kafka.access import KafkaAccess
-from drivers.kafka.reader import TopicReader, TopicRecord
+from millrace.consumer.target.progress import Mark
+from millrace.drivers.kafka.access import KafkaAccess
+from millrace.drivers.kafka.reader import TopicReader, TopicRecord
 from millrace.errors import Fatal
-from schemas.gtid import (
+from millrace.schemas.gtid import (
     Flavour,
     has_same_sequence_from_other_server,
     parse_gtid_set,
     shortened,
     unite,
 )
-from schemas.progress import Progress
-from schemas.record.control import DdlRecord, FenceRecord, RecordKind
-from schemas.record.framing import peek_kind
-from schemas.record.gap import Gap, gap_of
-from schemas.record.record import decode_control
-from schemas.requests.decision import DecisionKind, missing_between
+from millrace.schemas.progress import Progress
+from millrace.schemas.record.control import DdlRecord, FenceRecord, RecordKind
+from millrace.schemas.record.framing import peek_kind
+from millrace.schemas.record.gap import Gap, gap_of
+from millrace.schemas.record.record import decode_control
+from millrace.schemas.requests.decision import DecisionKind, missing_between
 
 # the schemas of four kinds of control records, the fence, the gap, and their markers
 FIRST_RECORDS_MAX = 16

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from drivers.kafka.reader import NoTopic, TopicReader, first_offset
+from millrace.drivers.kafka.reader import NoTopic, TopicReader, first_offset
 from millrace.errors import Fatal, MillraceError, Retryable
-from schemas.documents import TopicAddress
-from schemas.gtid import GtidPosition, parse_gtid
-from schemas.record.control import FenceRecord, RecordKind, ResolvedRecord
-from schemas.record.framing import peek_kind
-from schemas.record.record import decode_control
+from millrace.schemas.documents import TopicAddress
+from millrace.schemas.gtid import GtidPosition, parse_gtid
+from millrace.schemas.record.control import FenceRecord, RecordKind, ResolvedRecord
+from millrace.schemas.record.framing import peek_kind
+from millrace.schemas.record.record import decode_control
 
 
 def topic_begin(address: TopicAddress) -> GtidPosition:

@@ -10,11 +10,11 @@ given the id to another schema since. A schema id that is in none of these place
 from collections.abc import Callable, Iterator
 from contextlib import closing
 
-from drivers.kafka.reader import TopicReader
+from millrace.drivers.kafka.reader import TopicReader
 from millrace.errors import Fatal
-from schemas.record.control import RecordKind, SchemaRecord
-from schemas.record.framing import peek_kind
-from schemas.record.record import LookUp, decode_control
+from millrace.schemas.record.control import RecordKind, SchemaRecord
+from millrace.schemas.record.framing import peek_kind
+from millrace.schemas.record.record import LookUp, decode_control
 
 _WINDOW_OFFSETS_MIN = 64
 

@@ -13,12 +13,18 @@ from collections.abc import Collection, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 
-from consumer.publish.mark import Definition, Mark, marks_in
-from consumer.topic.verify_published import PartitionSummary, PartitionVerifier
-from drivers.kafka.access import KafkaAccess, Settings
-from drivers.kafka.names import READER_GROUP
-from drivers.kafka.partitions import HeaderedRecord, PartitionsReader, Place, Topics, places_of
-from drivers.kafka.reader import READ_TIMEOUT_S, READING, Ends, NoTopic
+from millrace.consumer.publish.mark import Definition, Mark, marks_in
+from millrace.consumer.topic.verify_published import PartitionSummary, PartitionVerifier
+from millrace.drivers.kafka.access import KafkaAccess, Settings
+from millrace.drivers.kafka.names import READER_GROUP
+from millrace.drivers.kafka.partitions import (
+    HeaderedRecord,
+    PartitionsReader,
+    Place,
+    Topics,
+    places_of,
+)
+from millrace.drivers.kafka.reader import READ_TIMEOUT_S, READING, Ends, NoTopic
 
 # for throughput; ``PartitionsReader`` is made for a few records at an end
 _BULK: Settings = {

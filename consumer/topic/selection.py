@@ -6,12 +6,12 @@ The table of a row is that of its schema, and its op is read from its end.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from drivers.kafka.reader import TopicReader, TopicRecord
-from schemas.documents import TableFilter
-from schemas.record.control import DdlRecord, RecordKind
-from schemas.record.framing import peek_kind, unframe
-from schemas.record.record import KnownSchemas, Record, decode_record
-from schemas.record.row_end import read_row_end
+from millrace.drivers.kafka.reader import TopicReader, TopicRecord
+from millrace.schemas.documents import TableFilter
+from millrace.schemas.record.control import DdlRecord, RecordKind
+from millrace.schemas.record.framing import peek_kind, unframe
+from millrace.schemas.record.record import KnownSchemas, Record, decode_record
+from millrace.schemas.record.row_end import read_row_end
 
 _WINDOW_OFFSETS_MIN = 64
 _COUNTED = (RecordKind.ROW, RecordKind.DDL)

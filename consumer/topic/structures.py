@@ -2,14 +2,14 @@
 
 from contextlib import closing
 
-from consumer.records.row_schemas import layout_of
-from drivers.kafka.reader import NoTopic, TopicReader
-from schemas.documents import TopicAddress
-from schemas.record.control import RecordKind, SchemaRecord
-from schemas.record.framing import peek_kind, unframe
-from schemas.record.record import decode_control
-from schemas.table.structure import TableSchema
-from schemas.view.ddl import TableKey
+from millrace.consumer.records.row_schemas import layout_of
+from millrace.drivers.kafka.reader import NoTopic, TopicReader
+from millrace.schemas.documents import TopicAddress
+from millrace.schemas.record.control import RecordKind, SchemaRecord
+from millrace.schemas.record.framing import peek_kind, unframe
+from millrace.schemas.record.record import decode_control
+from millrace.schemas.table.structure import TableSchema
+from millrace.schemas.view.ddl import TableKey
 
 # A second or two. Each owner of the capture task introduces a schema again before the first row that uses it.
 OFFSETS_MAX = 500_000

@@ -12,7 +12,7 @@ import math
 from collections.abc import Collection, Mapping
 from decimal import Decimal
 
-from schemas.record.control import (
+from millrace.schemas.record.control import (
     DdlRecord,
     FenceRecord,
     RecordSource,
@@ -21,8 +21,8 @@ from schemas.record.control import (
     SchemaRecord,
     SnapshotRecord,
 )
-from schemas.record.control_fields import source_to_plain, to_plain, transaction_to_plain
-from schemas.record.record import Image, Record, RowRecord
+from millrace.schemas.record.control_fields import source_to_plain, to_plain, transaction_to_plain
+from millrace.schemas.record.record import Image, Record, RowRecord
 
 _SHOWN_CHARACTERS_MAX = 60
 

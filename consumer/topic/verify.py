@@ -25,12 +25,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 
-from consumer.topic.verify_snapshot import SnapshotRules
+from millrace.consumer.topic.verify_snapshot import SnapshotRules
 from millrace.errors import MillraceError
-from millrace.wording import counted
-from schemas.gtid import AnyGtid, Flavour, GtidPosition, parse_gtid
-from schemas.progress import Progress
-from schemas.record.control import (
+from millrace.schemas.gtid import AnyGtid, Flavour, GtidPosition, parse_gtid
+from millrace.schemas.progress import Progress
+from millrace.schemas.record.control import (
     DdlRecord,
     FenceRecord,
     RecordKind,
@@ -38,11 +37,12 @@ from schemas.record.control import (
     SchemaRecord,
     SnapshotRecord,
 )
-from schemas.record.framing import HEADER_BYTES, peek_kind, unframe
-from schemas.record.gap import Gap, gap_of
-from schemas.record.record import decode_control
-from schemas.record.row_end import SNAPSHOT_OP, RowEnd, read_row_end
-from schemas.snapshot import Name
+from millrace.schemas.record.framing import HEADER_BYTES, peek_kind, unframe
+from millrace.schemas.record.gap import Gap, gap_of
+from millrace.schemas.record.record import decode_control
+from millrace.schemas.record.row_end import SNAPSHOT_OP, RowEnd, read_row_end
+from millrace.schemas.snapshot import Name
+from millrace.wording import counted
 
 VIOLATIONS_KEPT_MAX = 100  # the rest is counted
 

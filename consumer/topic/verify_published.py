@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from consumer.publish.outgoing import headers_of
+from millrace.consumer.publish.outgoing import headers_of
 from millrace.wording import counted
 
 VIOLATIONS_KEPT_MAX = 100  # of a partition; the rest is counted

@@ -12,9 +12,9 @@ A reader that starts in the middle learns what is open from the first state (in 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from schemas.record.control import SnapshotRecord, SnapshotStep
-from schemas.record.row_end import RowEnd, read_place
-from schemas.snapshot import Name, SnapshotState
+from millrace.schemas.record.control import SnapshotRecord, SnapshotStep
+from millrace.schemas.record.row_end import RowEnd, read_place
+from millrace.schemas.snapshot import Name, SnapshotState
 
 
 @dataclass(slots=True)

@@ -26,21 +26,21 @@ from functools import partial
 
 import numpy as np
 
-from consumer.records.numbers import NO_SEQS, LaneNumbers, RecordNumbers, Seqs, Units
-from consumer.records.pieces import BoundedSource, Source, Taken
-from consumer.records.rows import Rows
-from consumer.records.source_transactions import WholeReader, first_transaction, last_end
-from consumer.tables.table_plans import Catalogue, TablePlans
-from consumer.target.loads import task_of
-from consumer.target.progress import Mark, Owner, check_fence
-from consumer.target.streams import set_unfit
-from consumer.turn.context import Limits, Position, Tools
-from consumer.turn.lane_planner import LanePlanner, Load
-from consumer.turn.order import Counts, Outcome, TurnOrder
-from consumer.window.overlap import NO_OVERLAP, Overlap
-from consumer.window.safe_mode import prepare_snapshot_rows
-from consumer.window.units import cut, units_of
-from consumer.window.window import (
+from millrace.consumer.records.numbers import NO_SEQS, LaneNumbers, RecordNumbers, Seqs, Units
+from millrace.consumer.records.pieces import BoundedSource, Source, Taken
+from millrace.consumer.records.rows import Rows
+from millrace.consumer.records.source_transactions import WholeReader, first_transaction, last_end
+from millrace.consumer.tables.table_plans import Catalogue, TablePlans
+from millrace.consumer.target.loads import task_of
+from millrace.consumer.target.progress import Mark, Owner, check_fence
+from millrace.consumer.target.streams import set_unfit
+from millrace.consumer.turn.context import Limits, Position, Tools
+from millrace.consumer.turn.lane_planner import LanePlanner, Load
+from millrace.consumer.turn.order import Counts, Outcome, TurnOrder
+from millrace.consumer.window.overlap import NO_OVERLAP, Overlap
+from millrace.consumer.window.safe_mode import prepare_snapshot_rows
+from millrace.consumer.window.units import cut, units_of
+from millrace.consumer.window.window import (
     Barrier,
     Window,
     advanced,
@@ -48,9 +48,9 @@ from consumer.window.window import (
     check_statement_begin,
     read_window,
 )
-from consumer.write.ddl import DdlPlace, Scope, apply_ddl
-from consumer.write.large_transaction import LargeTransaction
-from consumer.write.target_transaction import (
+from millrace.consumer.write.ddl import DdlPlace, Scope, apply_ddl
+from millrace.consumer.write.large_transaction import LargeTransaction
+from millrace.consumer.write.target_transaction import (
     BitmapClaim,
     MarkClaim,
     Part,
@@ -58,11 +58,17 @@ from consumer.write.target_transaction import (
     apply_part,
     move_over,
 )
-from drivers.mysql.catalog import Inventory, TableKey, alter_count, read_again, read_inventory
-from drivers.mysql.connection import MySqlSession
-from schemas.documents import Consistency
-from schemas.record.control import DdlRecord, SchemaRecord
-from schemas.record.record import decode_control
+from millrace.drivers.mysql.catalog import (
+    Inventory,
+    TableKey,
+    alter_count,
+    read_again,
+    read_inventory,
+)
+from millrace.drivers.mysql.connection import MySqlSession
+from millrace.schemas.documents import Consistency
+from millrace.schemas.record.control import DdlRecord, SchemaRecord
+from millrace.schemas.record.record import decode_control
 
 FLIGHTS_MAX = 3
 NO_LANES, NO_UNITS = LaneNumbers(np.empty(0, np.int64)), Units(np.empty(0, np.int64))

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from consumer.records.numbers import Seqs
-from consumer.records.pieces import Size, Source
-from consumer.target.progress import Mark
-from consumer.window.window import LookUp
-from consumer.write.lanes import Lanes
+from millrace.consumer.records.numbers import Seqs
+from millrace.consumer.records.pieces import Size, Source
+from millrace.consumer.target.progress import Mark
+from millrace.consumer.window.window import LookUp
+from millrace.consumer.write.lanes import Lanes
 
 LINGER_S = 1.0
 TURN_S = 30.0

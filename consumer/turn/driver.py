@@ -14,15 +14,15 @@ from contextlib import closing
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Protocol
 
-from consumer.tables.table_plans import Notes
-from consumer.target.progress import Mark, Owner
-from consumer.target.sessions import SESSION_AGE_S, Sessions
-from consumer.turn.order import Assignment, Counts, Offsets, Outcome, TurnOrder
-from consumer.turn.spread_turn import Cluster, Conductor, spread_turn
-from consumer.turn.turn_gate import TurnGate
-from drivers.mysql.connection import Endpoint
+from millrace.consumer.tables.table_plans import Notes
+from millrace.consumer.target.progress import Mark, Owner
+from millrace.consumer.target.sessions import SESSION_AGE_S, Sessions
+from millrace.consumer.turn.order import Assignment, Counts, Offsets, Outcome, TurnOrder
+from millrace.consumer.turn.spread_turn import Cluster, Conductor, spread_turn
+from millrace.consumer.turn.turn_gate import TurnGate
+from millrace.drivers.mysql.connection import Endpoint
 from millrace.errors import Retryable
-from schemas.gtid import Flavour, beyond, parse_gtid_set, shortened
+from millrace.schemas.gtid import Flavour, beyond, parse_gtid_set, shortened
 
 TRIGGERS_NAMED = 3  # in a warning
 # While tables are loaded: a load begins, and a side stream joins, between two turns.

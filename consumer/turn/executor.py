@@ -10,17 +10,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from consumer.records.stream import TopicStream
-from consumer.target.load_range import side_of
-from consumer.turn.context import Tools
-from consumer.turn.order import Answer, Outcome, Share, ShareEnd, TurnOrder, guarded
-from consumer.turn.resident import Resident, forget, resident_of
-from consumer.turn.spread_applier import run_share
-from consumer.turn.turn import run_turn
-from consumer.write.lanes import ThreadLanes
+from millrace.consumer.records.stream import TopicStream
+from millrace.consumer.target.load_range import side_of
+from millrace.consumer.turn.context import Tools
+from millrace.consumer.turn.order import Answer, Outcome, Share, ShareEnd, TurnOrder, guarded
+from millrace.consumer.turn.resident import Resident, forget, resident_of
+from millrace.consumer.turn.spread_applier import run_share
+from millrace.consumer.turn.turn import run_turn
+from millrace.consumer.write.lanes import ThreadLanes
 from millrace.errors import Fatal, MillraceError, Retryable
-from registry.client import RegistryClient
-from schemas.documents import Registry
+from millrace.registry.client import RegistryClient
+from millrace.schemas.documents import Registry
 
 T = TypeVar("T")
 

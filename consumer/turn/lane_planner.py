@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from consumer.kernel.groups import bind_groups, hold_keys, pack_lanes
-from consumer.records.numbers import Groups, Ints, LaneNumbers, Units
-from consumer.tables.causality_keys import KeyEntries, find_keys
-from consumer.tables.table_plans import TablePlans, slots_of
-from consumer.window.units import numbered, owned_by
-from consumer.window.window import Window
+from millrace.consumer.kernel.groups import bind_groups, hold_keys, pack_lanes
+from millrace.consumer.records.numbers import Groups, Ints, LaneNumbers, Units
+from millrace.consumer.tables.causality_keys import KeyEntries, find_keys
+from millrace.consumer.tables.table_plans import TablePlans, slots_of
+from millrace.consumer.window.units import numbered, owned_by
+from millrace.consumer.window.window import Window
 
 ROW_BYTES = 256  # of work that does not depend on the size of a row
 

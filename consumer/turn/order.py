@@ -18,13 +18,13 @@ from dataclasses import astuple, dataclass, field
 from enum import StrEnum
 from typing import Generic, Protocol, TypeVar
 
-from consumer.tables.table_plans import Notes
-from consumer.target.progress import Mark, Owner
-from consumer.write.incidents import Tally
-from drivers.mysql.connection import Endpoint
+from millrace.consumer.tables.table_plans import Notes
+from millrace.consumer.target.progress import Mark, Owner
+from millrace.consumer.write.incidents import Tally
+from millrace.drivers.mysql.connection import Endpoint
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
-from schemas.documents import ConflictPolicy, Consistency, TableFilter, TopicAddress
-from schemas.stages import Incidents
+from millrace.schemas.documents import ConflictPolicy, Consistency, TableFilter, TopicAddress
+from millrace.schemas.stages import Incidents
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,14 +8,14 @@ transaction reads the fence, and the plans are used only if this process also ex
 
 from dataclasses import dataclass, field
 
-from consumer.records.stream import TopicStream
-from consumer.tables.table_plans import TablePlans
-from consumer.target.progress import Mark, Owner
-from consumer.target.sessions import Sessions
-from consumer.turn.order import TurnOrder
-from consumer.write.incidents import Tally
-from consumer.write.target_transaction import Writing
-from schemas.documents import TopicAddress
+from millrace.consumer.records.stream import TopicStream
+from millrace.consumer.tables.table_plans import TablePlans
+from millrace.consumer.target.progress import Mark, Owner
+from millrace.consumer.target.sessions import Sessions
+from millrace.consumer.turn.order import TurnOrder
+from millrace.consumer.write.incidents import Tally
+from millrace.consumer.write.target_transaction import Writing
+from millrace.schemas.documents import TopicAddress
 
 
 @dataclass(frozen=True, slots=True)

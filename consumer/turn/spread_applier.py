@@ -29,24 +29,24 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
 
-from consumer.records.numbers import LaneNumbers, RecordNumbers
-from consumer.records.pieces import Taken
-from consumer.records.transaction_cut import Cutter
-from consumer.tables.plan_key import plan_key
-from consumer.tables.table_plans import TablePlans
-from consumer.target.claims import claim_share
-from consumer.target.progress import Mark
-from consumer.turn.applier import FLIGHTS_MAX, NO_LANES
-from consumer.turn.context import Position, Tools
-from consumer.turn.lane_planner import LanePlanner, Load
-from consumer.turn.order import Counts, Share, ShareEnd, ShareStop, Step
-from consumer.turn.resident import LastTurn, Resident
-from consumer.turn.turn import known_plans, known_position
-from consumer.window.safe_mode import prepare_snapshot_rows
-from consumer.window.units import units_of
-from consumer.window.window import Window, read_window
-from consumer.write.target_transaction import BitmapClaim, Part, Writing, apply_part
-from drivers.mysql.catalog import alter_count
+from millrace.consumer.records.numbers import LaneNumbers, RecordNumbers
+from millrace.consumer.records.pieces import Taken
+from millrace.consumer.records.transaction_cut import Cutter
+from millrace.consumer.tables.plan_key import plan_key
+from millrace.consumer.tables.table_plans import TablePlans
+from millrace.consumer.target.claims import claim_share
+from millrace.consumer.target.progress import Mark
+from millrace.consumer.turn.applier import FLIGHTS_MAX, NO_LANES
+from millrace.consumer.turn.context import Position, Tools
+from millrace.consumer.turn.lane_planner import LanePlanner, Load
+from millrace.consumer.turn.order import Counts, Share, ShareEnd, ShareStop, Step
+from millrace.consumer.turn.resident import LastTurn, Resident
+from millrace.consumer.turn.turn import known_plans, known_position
+from millrace.consumer.window.safe_mode import prepare_snapshot_rows
+from millrace.consumer.window.units import units_of
+from millrace.consumer.window.window import Window, read_window
+from millrace.consumer.write.target_transaction import BitmapClaim, Part, Writing, apply_part
+from millrace.drivers.mysql.catalog import alter_count
 
 TURN_KEYS_MAX = 1 << 20  # 64 MB for the table; about 1M rows, which take some seconds
 DIGEST_BYTES = 16

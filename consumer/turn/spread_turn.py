@@ -22,14 +22,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from consumer.target.claims import forget_claims
-from consumer.target.fence import take_turn
-from consumer.target.progress import Mark
-from consumer.target.sessions import Sessions
-from consumer.turn.context import TURN_S
-from consumer.turn.order import Counts, Outcome, Share, ShareEnd, ShareStop, Step, TurnOrder
-from consumer.window.safe_mode import SafeMode
-from consumer.write.target_transaction import MarkClaim, move_over
+from millrace.consumer.target.claims import forget_claims
+from millrace.consumer.target.fence import take_turn
+from millrace.consumer.target.progress import Mark
+from millrace.consumer.target.sessions import Sessions
+from millrace.consumer.turn.context import TURN_S
+from millrace.consumer.turn.order import (
+    Counts,
+    Outcome,
+    Share,
+    ShareEnd,
+    ShareStop,
+    Step,
+    TurnOrder,
+)
+from millrace.consumer.window.safe_mode import SafeMode
+from millrace.consumer.write.target_transaction import MarkClaim, move_over
 from millrace.errors import Fatal
 from millrace.faults import fault_point, register
 

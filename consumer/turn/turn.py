@@ -8,22 +8,22 @@ What the process keeps of the task between turns is in ``resident``.
 
 from dataclasses import replace
 
-from consumer.tables.filter import Route
-from consumer.tables.related import RELATED, related
-from consumer.tables.table_plans import Catalogue, TablePlans
-from consumer.target.fence import take_turn
-from consumer.target.load_range import WHOLE, View
-from consumer.target.loads import set_waiting
-from consumer.target.progress import Mark, Owner, check_fence, read_position, read_schemas
-from consumer.target.streams import current_view
-from consumer.turn.applier import Applier
-from consumer.turn.context import Position, Tools
-from consumer.turn.order import Outcome, TurnOrder
-from consumer.turn.resident import LastTurn, Resident
-from consumer.window.overlap import Overlap
-from consumer.window.safe_mode import SafeMode
-from drivers.mysql.catalog import Inventory, alter_count, read_inventory
-from drivers.mysql.connection import MySqlSession
+from millrace.consumer.tables.filter import Route
+from millrace.consumer.tables.related import RELATED, related
+from millrace.consumer.tables.table_plans import Catalogue, TablePlans
+from millrace.consumer.target.fence import take_turn
+from millrace.consumer.target.load_range import WHOLE, View
+from millrace.consumer.target.loads import set_waiting
+from millrace.consumer.target.progress import Mark, Owner, check_fence, read_position, read_schemas
+from millrace.consumer.target.streams import current_view
+from millrace.consumer.turn.applier import Applier
+from millrace.consumer.turn.context import Position, Tools
+from millrace.consumer.turn.order import Outcome, TurnOrder
+from millrace.consumer.turn.resident import LastTurn, Resident
+from millrace.consumer.window.overlap import Overlap
+from millrace.consumer.window.safe_mode import SafeMode
+from millrace.drivers.mysql.catalog import Inventory, alter_count, read_inventory
+from millrace.drivers.mysql.connection import MySqlSession
 from millrace.errors import Fatal
 from millrace.faults import fault_point, register
 

@@ -1,29 +1,31 @@
 """Compiles the kernel in advance: every function once, with the types that executors use.
 
 Otherwise all executor processes compile it at their first rows, at the same time. ``$MILLRACE_HOME`` caches the machine
-code, so this takes seconds once per installation and milliseconds later. Command: ``python -m consumer.turn.warm_up``.
+code, so this takes seconds once per installation and milliseconds later.
+
+    python -m millrace.consumer.turn.warm_up
 """
 
 import numpy as np
 
-from consumer.copy.columns import CopyColumn
-from consumer.copy.form import load_form
-from consumer.kernel.groups import bind_groups, hold_keys, pack_lanes
-from consumer.kernel.text_rows import make_state, put_text_rows
-from consumer.records.numbers import RecordNumbers
-from consumer.records.row_schemas import RowSchemas
-from consumer.records.rows import Values, walk_values
-from consumer.tables.causality_keys import find_keys
-from consumer.tables.merge_rules import net_changes
-from consumer.tables.table_plans import Catalogue, TablePlans
-from drivers.mysql.catalog import CatalogColumn, CatalogTable, Inventory, UniqueKey
-from schemas.gtid import Flavour
-from schemas.record.avro_codec import encode
-from schemas.record.avro_schema import envelope_schema
-from schemas.record.control import EventPlace, Origin, RecordSource, RecordTransaction
-from schemas.record.control_fields import source_to_plain, transaction_to_plain
-from schemas.record.framing import frame
-from schemas.table.structure import Column, ColumnType, TableSchema, TypeCode
+from millrace.consumer.copy.columns import CopyColumn
+from millrace.consumer.copy.form import load_form
+from millrace.consumer.kernel.groups import bind_groups, hold_keys, pack_lanes
+from millrace.consumer.kernel.text_rows import make_state, put_text_rows
+from millrace.consumer.records.numbers import RecordNumbers
+from millrace.consumer.records.row_schemas import RowSchemas
+from millrace.consumer.records.rows import Values, walk_values
+from millrace.consumer.tables.causality_keys import find_keys
+from millrace.consumer.tables.merge_rules import net_changes
+from millrace.consumer.tables.table_plans import Catalogue, TablePlans
+from millrace.drivers.mysql.catalog import CatalogColumn, CatalogTable, Inventory, UniqueKey
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.record.avro_codec import encode
+from millrace.schemas.record.avro_schema import envelope_schema
+from millrace.schemas.record.control import EventPlace, Origin, RecordSource, RecordTransaction
+from millrace.schemas.record.control_fields import source_to_plain, transaction_to_plain
+from millrace.schemas.record.framing import frame
+from millrace.schemas.table.structure import Column, ColumnType, TableSchema, TypeCode
 
 _TABLE = TableSchema(
     "warm",

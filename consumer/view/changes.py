@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from consumer.kernel import walk
-from consumer.kernel.changes import (
+from millrace.consumer.kernel import walk
+from millrace.consumer.kernel.changes import (
     AFTER,
     BEFORE,
     LINE_WIDTH,
@@ -22,10 +22,10 @@ from consumer.kernel.changes import (
     SEQ,
     put_changes,
 )
-from consumer.records.numbers import Ints, RecordNumbers
-from consumer.records.rows import Rows
-from consumer.view.masks import masked
-from consumer.view.program import ViewProgram
+from millrace.consumer.records.numbers import Ints, RecordNumbers
+from millrace.consumer.records.rows import Rows
+from millrace.consumer.view.masks import masked
+from millrace.consumer.view.program import ViewProgram
 from millrace.errors import Fatal
 
 __all__ = ["AFTER", "BEFORE", "LINE_WIDTH", "OP", "RECORD", "SEQ", "Changes", "make_changes"]

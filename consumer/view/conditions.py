@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from consumer.kernel import conditions as kernel
-from consumer.records.numbers import Ints
-from consumer.records.rows import Rows
-from schemas.view.condition import Condition, Op
+from millrace.consumer.kernel import conditions as kernel
+from millrace.consumer.records.numbers import Ints
+from millrace.consumer.records.rows import Rows
+from millrace.schemas.view.condition import Condition, Op
 
 _NUMBERS: dict[Op, int] = {op: getattr(kernel, op.name) for op in Op}
 

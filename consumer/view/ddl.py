@@ -9,10 +9,10 @@ that were delivered before it stay as they are.
 from collections.abc import Collection, Mapping
 
 from millrace.errors import Fatal
-from schemas.record.control import DdlRecord
-from schemas.table.structure import TableSchema
-from schemas.view.ddl import TableKey, effect_of
-from schemas.view.view import View
+from millrace.schemas.record.control import DdlRecord
+from millrace.schemas.table.structure import TableSchema
+from millrace.schemas.view.ddl import TableKey, effect_of
+from millrace.schemas.view.view import View
 
 SHOWN_CHARACTERS = 300  # of a reason
 

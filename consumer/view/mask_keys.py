@@ -7,10 +7,10 @@ changes no value that a subscriber joins with older ones. Not here: secrets in e
 import numpy as np
 import numpy.typing as npt
 
-from consumer.kernel.sha256 import padded_states
+from millrace.consumer.kernel.sha256 import padded_states
 from millrace.errors import Fatal
-from schemas.documents.secret import SecretReference, resolve_secret
-from schemas.view.view import Mask, View, secret_fingerprint
+from millrace.schemas.documents.secret import SecretReference, resolve_secret
+from millrace.schemas.view.view import Mask, View, secret_fingerprint
 
 
 class MaskKeys:

@@ -5,19 +5,19 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from consumer.kernel import masks as kernel
-from consumer.kernel import sha256, walk
-from consumer.kernel.changes import AFTER, BEFORE, RECORD
-from consumer.kernel.digits import NUMBER_BYTES_MAX, WORK
-from consumer.records.numbers import Ints
-from consumer.records.row_schemas import KINDS, is_decimal
-from consumer.records.rows import Rows
-from consumer.view.mask_keys import MaskKeys
+from millrace.consumer.kernel import masks as kernel
+from millrace.consumer.kernel import sha256, walk
+from millrace.consumer.kernel.changes import AFTER, BEFORE, RECORD
+from millrace.consumer.kernel.digits import NUMBER_BYTES_MAX, WORK
+from millrace.consumer.records.numbers import Ints
+from millrace.consumer.records.row_schemas import KINDS, is_decimal
+from millrace.consumer.records.rows import Rows
+from millrace.consumer.view.mask_keys import MaskKeys
 from millrace.errors import Fatal
-from schemas.record.row_layout import RowLayout
-from schemas.table.structure import INTEGER_CODES, LABELLED_CODES, Column, TypeCode
-from schemas.view.table_view import TableView
-from schemas.view.view import Mask, MaskKind
+from millrace.schemas.record.row_layout import RowLayout
+from millrace.schemas.table.structure import INTEGER_CODES, LABELLED_CODES, Column, TypeCode
+from millrace.schemas.view.table_view import TableView
+from millrace.schemas.view.view import Mask, MaskKind
 
 Bytes = npt.NDArray[np.uint8]
 

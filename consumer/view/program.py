@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 
-from consumer.view.conditions import Program, make_program
-from consumer.view.mask_keys import MaskKeys
-from consumer.view.masks import Masks, make_masks
+from millrace.consumer.view.conditions import Program, make_program
+from millrace.consumer.view.mask_keys import MaskKeys
+from millrace.consumer.view.masks import Masks, make_masks
 from millrace.errors import Fatal
-from schemas.record.row_layout import RowLayout
-from schemas.view.condition import Condition, Op
-from schemas.view.table_view import RuleProblem, TableView, apply_view
-from schemas.view.view import View
+from millrace.schemas.record.row_layout import RowLayout
+from millrace.schemas.view.condition import Condition, Op
+from millrace.schemas.view.table_view import RuleProblem, TableView, apply_view
+from millrace.schemas.view.view import View
 
 _TEXT_OPS = frozenset((Op.COMPARE_TEXT, Op.COMPARE_WEIGHTS, Op.CRC_CELL))
 _ALL_ROWS = Condition("", (), 0)

@@ -15,18 +15,18 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from consumer.kernel import walk
-from consumer.records.numbers import Ints, RecordNumbers, Slots
-from consumer.tables.related import with_related
-from consumer.tables.table_plans import TablePlans, slots_of
-from consumer.target.load_range import Fate, LoadRange
-from consumer.target.progress import Mark
-from consumer.window.safe_mode import SafeMode, mark_safe, refusal
-from consumer.window.unlogged_cascades import leave_unchecked
-from consumer.window.window import Window
-from drivers.mysql.catalog import TableKey
+from millrace.consumer.kernel import walk
+from millrace.consumer.records.numbers import Ints, RecordNumbers, Slots
+from millrace.consumer.tables.related import with_related
+from millrace.consumer.tables.table_plans import TablePlans, slots_of
+from millrace.consumer.target.load_range import Fate, LoadRange
+from millrace.consumer.target.progress import Mark
+from millrace.consumer.window.safe_mode import SafeMode, mark_safe, refusal
+from millrace.consumer.window.unlogged_cascades import leave_unchecked
+from millrace.consumer.window.window import Window
+from millrace.drivers.mysql.catalog import TableKey
 from millrace.errors import Fatal
-from schemas.gtid import parse_gtid
+from millrace.schemas.gtid import parse_gtid
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,19 +52,25 @@ Not done here: the statements (``consumer.write.row_writer``).
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from consumer.kernel import walk
-from consumer.records.numbers import RecordNumbers
-from consumer.records.rows import Rows
-from consumer.tables.cascades import why_change_is_inexact, why_deletion_is_inexact
-from consumer.tables.table_plan import TablePlan
-from consumer.tables.table_plans import TablePlans, slots_of
-from consumer.target.progress import Mark
-from consumer.window.unlogged_cascades import Flags, cascading_changes, cascading_deletions
-from consumer.window.window import Window, in_gtid_set
-from drivers.mysql.catalog import ForeignKey, Inventory, hold_triggers
-from drivers.mysql.connection import MySqlSession
+from millrace.consumer.kernel import walk
+from millrace.consumer.records.numbers import RecordNumbers
+from millrace.consumer.records.rows import Rows
+from millrace.consumer.tables.cascades import why_change_is_inexact, why_deletion_is_inexact
+from millrace.consumer.tables.table_plan import TablePlan
+from millrace.consumer.tables.table_plans import TablePlans, slots_of
+from millrace.consumer.target.progress import Mark
+from millrace.consumer.window.unlogged_cascades import Flags, cascading_changes, cascading_deletions
+from millrace.consumer.window.window import Window, in_gtid_set
+from millrace.drivers.mysql.catalog import ForeignKey, Inventory, hold_triggers
+from millrace.drivers.mysql.connection import MySqlSession
 from millrace.errors import Fatal
-from schemas.gtid import Flavour, GtidPosition, parse_any_gtid_set, parse_gtid_set, shortened
+from millrace.schemas.gtid import (
+    Flavour,
+    GtidPosition,
+    parse_any_gtid_set,
+    parse_gtid_set,
+    shortened,
+)
 
 
 @dataclass(frozen=True, slots=True)

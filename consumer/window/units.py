@@ -11,10 +11,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from consumer.kernel.walk import LAST, SLOT
-from consumer.records.numbers import Units
-from consumer.records.rows import Rows
-from consumer.tables.causality_keys import KeyEntries
+from millrace.consumer.kernel.walk import LAST, SLOT
+from millrace.consumer.records.numbers import Units
+from millrace.consumer.records.rows import Rows
+from millrace.consumer.tables.causality_keys import KeyEntries
 
 
 def units_of(rows: Rows, *, is_whole: bool) -> Units:

@@ -9,14 +9,14 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from consumer.kernel import walk
-from consumer.records.numbers import RecordNumbers
-from consumer.records.rows import Rows
-from consumer.tables.cascades import followers
-from consumer.tables.table_plan import TablePlan, record_indexes
-from consumer.tables.table_plans import TablePlans, slots_of
-from drivers.mysql.actions import Action
-from drivers.mysql.catalog import ForeignKey
+from millrace.consumer.kernel import walk
+from millrace.consumer.records.numbers import RecordNumbers
+from millrace.consumer.records.rows import Rows
+from millrace.consumer.tables.cascades import followers
+from millrace.consumer.tables.table_plan import TablePlan, record_indexes
+from millrace.consumer.tables.table_plans import TablePlans, slots_of
+from millrace.drivers.mysql.actions import Action
+from millrace.drivers.mysql.catalog import ForeignKey
 
 Flags = npt.NDArray[np.bool_]
 

@@ -24,16 +24,16 @@ from typing import Generic, Protocol, Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from consumer.kernel import walk
-from consumer.records.numbers import Ints, RecordNumbers, Seqs
-from consumer.records.row_schemas import Programs, RowSchemas, layout_of
-from consumer.records.rows import Rows, Values, walk_values
-from consumer.target.bitmap import not_applied
-from consumer.target.progress import Mark
+from millrace.consumer.kernel import walk
+from millrace.consumer.records.numbers import Ints, RecordNumbers, Seqs
+from millrace.consumer.records.row_schemas import Programs, RowSchemas, layout_of
+from millrace.consumer.records.rows import Rows, Values, walk_values
+from millrace.consumer.target.bitmap import not_applied
+from millrace.consumer.target.progress import Mark
 from millrace.errors import Fatal, MillraceError
-from schemas.gtid import Flavour, GtidPosition, parse_gtid, parse_gtid_set
-from schemas.record.avro_codec import decode
-from schemas.record.control import (
+from millrace.schemas.gtid import Flavour, GtidPosition, parse_gtid, parse_gtid_set
+from millrace.schemas.record.avro_codec import decode
+from millrace.schemas.record.control import (
     ControlRecord,
     DdlRecord,
     FenceRecord,
@@ -42,8 +42,8 @@ from schemas.record.control import (
     SchemaRecord,
     SnapshotRecord,
 )
-from schemas.record.framing import peek_kind, unframe
-from schemas.record.record import decode_control
+from millrace.schemas.record.framing import peek_kind, unframe
+from millrace.schemas.record.record import decode_control
 
 LookUp = Callable[[int], str]
 _Repeating = SchemaRecord | ResolvedRecord | FenceRecord | SnapshotRecord

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from consumer.kernel.merge import CHANGE_OP, EXACT, LEVEL, MODE, MOVES, OP_ABSENT, PLACE
-from consumer.kernel.walk import (
+from millrace.consumer.kernel.merge import CHANGE_OP, EXACT, LEVEL, MODE, MOVES, OP_ABSENT, PLACE
+from millrace.consumer.kernel.walk import (
     FLAGS,
     IS_SAFE,
     LOGS_CASCADES,
@@ -20,11 +20,11 @@ from consumer.kernel.walk import (
     OP_DELETE,
     OP_UPDATE,
 )
-from consumer.records.numbers import Ints, RecordNumbers, Slots
-from consumer.records.rows import Rows
-from consumer.tables.causality_keys import find_keys
-from consumer.tables.merge_rules import net_changes
-from consumer.tables.table_plans import TablePlans, slots_of
+from millrace.consumer.records.numbers import Ints, RecordNumbers, Slots
+from millrace.consumer.records.rows import Rows
+from millrace.consumer.tables.causality_keys import find_keys
+from millrace.consumer.tables.merge_rules import net_changes
+from millrace.consumer.tables.table_plans import TablePlans, slots_of
 
 # a table's changes of one level are sorted by operation, so around OP_DELETE
 OP_RESTORE, OP_REPLACE = 98, 114

@@ -19,19 +19,25 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from consumer.kernel.walk import OP, OP_CREATE, OP_DELETE, OP_UPDATE, SCHEMA_ID, SEQ, SLOT
-from consumer.records.rows import Rows
-from consumer.tables.row_statements import rows_template
-from consumer.tables.table_plan import AFTER, BEFORE, TablePlan, record_indexes, target_column
-from consumer.tables.table_plans import TablePlans
-from consumer.target.conflicts import STOP, Conflict, store_conflict
-from consumer.target.progress import Owner, check_fence
-from drivers.mysql.catalog import CatalogColumn
-from drivers.mysql.connection import MySqlSession, Row
-from drivers.mysql.errors import FOREIGN_KEY
+from millrace.consumer.kernel.walk import OP, OP_CREATE, OP_DELETE, OP_UPDATE, SCHEMA_ID, SEQ, SLOT
+from millrace.consumer.records.rows import Rows
+from millrace.consumer.tables.row_statements import rows_template
+from millrace.consumer.tables.table_plan import (
+    AFTER,
+    BEFORE,
+    TablePlan,
+    record_indexes,
+    target_column,
+)
+from millrace.consumer.tables.table_plans import TablePlans
+from millrace.consumer.target.conflicts import STOP, Conflict, store_conflict
+from millrace.consumer.target.progress import Owner, check_fence
+from millrace.drivers.mysql.catalog import CatalogColumn
+from millrace.drivers.mysql.connection import MySqlSession, Row
+from millrace.drivers.mysql.errors import FOREIGN_KEY
 from millrace.errors import Fatal, MillraceError
 from millrace.log import get_logger
-from schemas.sql.quoting import quoted
+from millrace.schemas.sql.quoting import quoted
 
 ROWS_MAX = 8  # a row of the target for each unique key
 VALUE_LENGTH_MAX = 1000  # characters or bytes of a value; a row's key and short columns stay whole

@@ -46,16 +46,16 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
-from consumer.tables.filter import Route
-from consumer.tables.related import related
-from consumer.target.load_range import LoadRange
-from consumer.target.loads import set_waiting, task_of
-from consumer.target.progress import DATABASE, Mark, Owner, check_fence, move_mark
-from consumer.target.running_statement import lock, watched
-from consumer.target.sessions import STATEMENTS, Sessions
-from consumer.target.table_state import check_server, is_empty, read_state, server_of
-from consumer.window.window import is_covered
-from consumer.write.ddl_outcome import (
+from millrace.consumer.tables.filter import Route
+from millrace.consumer.tables.related import related
+from millrace.consumer.target.load_range import LoadRange
+from millrace.consumer.target.loads import set_waiting, task_of
+from millrace.consumer.target.progress import DATABASE, Mark, Owner, check_fence, move_mark
+from millrace.consumer.target.running_statement import lock, watched
+from millrace.consumer.target.sessions import STATEMENTS, Sessions
+from millrace.consumer.target.table_state import check_server, is_empty, read_state, server_of
+from millrace.consumer.window.window import is_covered
+from millrace.consumer.write.ddl_outcome import (
     DONE,
     EXECUTE,
     UNDECIDED,
@@ -64,23 +64,23 @@ from consumer.write.ddl_outcome import (
     emptied_by,
     is_understood,
 )
-from consumer.write.ddl_scope import Place, Verdict, Way, verdict
-from consumer.write.ddl_session import (
+from millrace.consumer.write.ddl_scope import Place, Verdict, Way, verdict
+from millrace.consumer.write.ddl_session import (
     entered,
     run_failed_statement,
     run_statement,
 )
-from drivers.mysql.catalog import Changed, ForeignKey, TableKey
-from drivers.mysql.connection import MySqlSession
+from millrace.drivers.mysql.catalog import Changed, ForeignKey, TableKey
+from millrace.drivers.mysql.connection import MySqlSession
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
-from schemas.gtid import Flavour, parse_gtid, shortened
-from schemas.record.control import DdlRecord, DdlStatement
-from schemas.record.gap import gap_of
-from schemas.server_version import NO_NUMBERS, ServerVersion
-from schemas.sql.statement import RECORDED_KINDS, Kind, Statement, classify
-from schemas.sql.tokens import plain_text
+from millrace.schemas.gtid import Flavour, parse_gtid, shortened
+from millrace.schemas.record.control import DdlRecord, DdlStatement
+from millrace.schemas.record.gap import gap_of
+from millrace.schemas.server_version import NO_NUMBERS, ServerVersion
+from millrace.schemas.sql.statement import RECORDED_KINDS, Kind, Statement, classify
+from millrace.schemas.sql.tokens import plain_text
 
 BEFORE_INTENT = register("apply.ddl_before_intent")
 AFTER_INTENT = register("apply.ddl_after_intent")

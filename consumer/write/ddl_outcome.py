@@ -26,10 +26,10 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from consumer.target.table_state import NO_IDS, SPACES
-from schemas.sql.alter_clauses import Clauses, Item, clauses_of
-from schemas.sql.statement import APPLIED_KINDS, Kind, Statement
-from schemas.sql.tokens import DEFAULT_MODE, SqlMode, tokenize
+from millrace.consumer.target.table_state import NO_IDS, SPACES
+from millrace.schemas.sql.alter_clauses import Clauses, Item, clauses_of
+from millrace.schemas.sql.statement import APPLIED_KINDS, Kind, Statement
+from millrace.schemas.sql.tokens import DEFAULT_MODE, SqlMode, tokenize
 
 DONE, EXECUTE, UNDECIDED = "done", "execute", ""
 SHOWN_CHARS = 600  # of a state in an error: enough for a table of ten columns

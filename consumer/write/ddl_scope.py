@@ -29,11 +29,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from consumer.tables.filter import Route
-from consumer.target.load_range import LoadRange
-from drivers.mysql.catalog import TableKey
-from schemas.gtid import AnyGtid
-from schemas.sql.statement import APPLIED_KINDS, Kind, Statement
+from millrace.consumer.tables.filter import Route
+from millrace.consumer.target.load_range import LoadRange
+from millrace.drivers.mysql.catalog import TableKey
+from millrace.schemas.gtid import AnyGtid
+from millrace.schemas.sql.statement import APPLIED_KINDS, Kind, Statement
 
 
 class Way(Enum):

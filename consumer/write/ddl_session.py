@@ -9,16 +9,16 @@ Not done here: deciding whether a statement is executed (``consumer.write.ddl``)
 from contextlib import suppress
 from decimal import Decimal
 
-from consumer.target.progress import check_fence
-from consumer.target.running_statement import lock
-from consumer.target.sessions import STATEMENTS, Leftovers, Sessions
-from consumer.target.table_state import check_server, server_of
-from drivers.mysql.connection import MySqlSession
+from millrace.consumer.target.progress import check_fence
+from millrace.consumer.target.running_statement import lock
+from millrace.consumer.target.sessions import STATEMENTS, Leftovers, Sessions
+from millrace.consumer.target.table_state import check_server, server_of
+from millrace.drivers.mysql.connection import MySqlSession
 from millrace.errors import Fatal, MillraceError
 from millrace.log import get_logger
-from schemas.gtid import Flavour
-from schemas.record.control import DdlRecord
-from schemas.sql.quoting import quoted
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.record.control import DdlRecord
+from millrace.schemas.sql.quoting import quoted
 
 _log = get_logger("apply.ddl")
 

@@ -12,7 +12,7 @@ is not counted again. A process that is killed takes its counts since its last a
 import threading
 from collections.abc import Sequence
 
-from schemas.stages import Incidents
+from millrace.schemas.stages import Incidents
 
 
 class Tally:

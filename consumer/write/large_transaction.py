@@ -17,28 +17,28 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from consumer.records.numbers import Seqs
-from consumer.records.pieces import Taken
-from consumer.tables.table_plans import TablePlans
-from consumer.target.loads import task_of
-from consumer.target.progress import Mark, check_fence
-from consumer.target.streams import set_unfit
-from consumer.window.overlap import Overlap
-from consumer.window.safe_mode import check_triggers, prepare_snapshot_rows
-from consumer.window.window import LookUp, Window, advanced, read_window
-from consumer.write.conflict import store_blocking
-from consumer.write.row_writer import ConflictRule, RowWriter
-from consumer.write.target_transaction import (
+from millrace.consumer.records.numbers import Seqs
+from millrace.consumer.records.pieces import Taken
+from millrace.consumer.tables.table_plans import TablePlans
+from millrace.consumer.target.loads import task_of
+from millrace.consumer.target.progress import Mark, check_fence
+from millrace.consumer.target.streams import set_unfit
+from millrace.consumer.window.overlap import Overlap
+from millrace.consumer.window.safe_mode import check_triggers, prepare_snapshot_rows
+from millrace.consumer.window.window import LookUp, Window, advanced, read_window
+from millrace.consumer.write.conflict import store_blocking
+from millrace.consumer.write.row_writer import ConflictRule, RowWriter
+from millrace.consumer.write.target_transaction import (
     AFTER_LANE_COMMIT,
     BEFORE_LANE_COMMIT,
     MarkClaim,
     Writing,
 )
-from drivers.mysql.connection import MySqlSession
+from millrace.drivers.mysql.connection import MySqlSession
 from millrace.errors import Fatal, MillraceError
 from millrace.faults import fault_point, register
-from schemas.record.control import SchemaRecord
-from schemas.record.record import decode_control
+from millrace.schemas.record.control import SchemaRecord
+from millrace.schemas.record.record import decode_control
 
 INSIDE_LARGE = register("apply.inside_large_transaction")
 

@@ -30,21 +30,28 @@ from uuid import uuid4
 import numpy as np
 import numpy.typing as npt
 
-from consumer.kernel import walk
-from consumer.records.numbers import RecordNumbers, Seqs
-from consumer.records.row_schemas import RowSchemas
-from consumer.records.rows import Rows, Values, walk_values
-from consumer.tables.table_plans import Catalogue, TablePlans
-from consumer.target.bitmap import to_bitmap
-from consumer.target.conflicts import SKIP, STOP, Conflict, no_conflict, read_conflict, schema_of
-from consumer.target.progress import DATABASE, Owner
-from consumer.target.sessions import open_session
-from consumer.write.row_writer import ConflictRule, RowWriter
-from drivers.mysql.catalog import read_inventory
-from drivers.mysql.connection import Endpoint, MySqlSession
+from millrace.consumer.kernel import walk
+from millrace.consumer.records.numbers import RecordNumbers, Seqs
+from millrace.consumer.records.row_schemas import RowSchemas
+from millrace.consumer.records.rows import Rows, Values, walk_values
+from millrace.consumer.tables.table_plans import Catalogue, TablePlans
+from millrace.consumer.target.bitmap import to_bitmap
+from millrace.consumer.target.conflicts import (
+    SKIP,
+    STOP,
+    Conflict,
+    no_conflict,
+    read_conflict,
+    schema_of,
+)
+from millrace.consumer.target.progress import DATABASE, Owner
+from millrace.consumer.target.sessions import open_session
+from millrace.consumer.write.row_writer import ConflictRule, RowWriter
+from millrace.drivers.mysql.catalog import read_inventory
+from millrace.drivers.mysql.connection import Endpoint, MySqlSession
 from millrace.errors import Fatal
 from millrace.faults import fault_point, register
-from schemas.documents import ConflictPolicy
+from millrace.schemas.documents import ConflictPolicy
 
 BEFORE_COMMIT = register("conflict.before_commit")
 AFTER_COMMIT = register("conflict.after_commit")

@@ -23,7 +23,7 @@ from datetime import datetime, timedelta
 
 import numpy as np
 
-from consumer.kernel.walk import (
+from millrace.consumer.kernel.walk import (
     CELL_WIDTH,
     FIRST_CELL,
     FLAGS,
@@ -33,11 +33,11 @@ from consumer.kernel.walk import (
     OP_DELETE,
     SLOT,
 )
-from consumer.records.numbers import Ints, RecordNumbers
-from consumer.records.rows import Rows
-from consumer.tables.table_plan import AFTER, BEFORE, TablePlan, insert_pieces
-from consumer.tables.table_plans import TablePlans, slots_of
-from consumer.write.statements import STATEMENT_ROWS_MAX, Single, statement_parts
+from millrace.consumer.records.numbers import Ints, RecordNumbers
+from millrace.consumer.records.rows import Rows
+from millrace.consumer.tables.table_plan import AFTER, BEFORE, TablePlan, insert_pieces
+from millrace.consumer.tables.table_plans import TablePlans, slots_of
+from millrace.consumer.write.statements import STATEMENT_ROWS_MAX, Single, statement_parts
 from millrace.errors import Fatal
 
 # MariaDB before and from 11.5

@@ -37,8 +37,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from consumer.kernel.merge import AFTER, BEFORE, CHANGE_OP, LEVEL, MOVES, OP_ABSENT, PLACE
-from consumer.kernel.walk import (
+from millrace.consumer.kernel.merge import AFTER, BEFORE, CHANGE_OP, LEVEL, MOVES, OP_ABSENT, PLACE
+from millrace.consumer.kernel.walk import (
     HAS_FALLBACK,
     IS_SAFE,
     OP,
@@ -48,26 +48,38 @@ from consumer.kernel.walk import (
     SEQ,
     SLOT,
 )
-from consumer.records.numbers import Ints, RecordNumbers
-from consumer.records.rows import Rows
-from consumer.tables import table_plan as images
-from consumer.tables.generated_columns import fix_of_columns, fix_of_refusal
-from consumer.tables.json_documents import filled_exactly, has_lost_type
-from consumer.tables.load_data import LOAD_ROWS_MAX
-from consumer.tables.table_plan import Pieces, TablePlan, compared, make_shape
-from consumer.tables.table_plans import TablePlans, slots_of
-from consumer.target.conflicts import Conflict, store_conflict
-from consumer.write.changes import OP_REPLACE, OP_RESTORE, changes_of, unchecked, unconstrained
-from consumer.write.conflict import conflict_kind, is_foreign_key, make_conflict
-from consumer.write.row_versions import VersionWriter, version_of
-from consumer.write.statements import OPS, Single, byte_parts, statement_bytes, statement_parts
-from drivers.mysql.catalog import CatalogColumn, has_changed
-from drivers.mysql.connection import LENIENT_MODE, STRICT_MODE, MySqlSession
-from drivers.mysql.errors import WRONG_TEXT
+from millrace.consumer.records.numbers import Ints, RecordNumbers
+from millrace.consumer.records.rows import Rows
+from millrace.consumer.tables import table_plan as images
+from millrace.consumer.tables.generated_columns import fix_of_columns, fix_of_refusal
+from millrace.consumer.tables.json_documents import filled_exactly, has_lost_type
+from millrace.consumer.tables.load_data import LOAD_ROWS_MAX
+from millrace.consumer.tables.table_plan import Pieces, TablePlan, compared, make_shape
+from millrace.consumer.tables.table_plans import TablePlans, slots_of
+from millrace.consumer.target.conflicts import Conflict, store_conflict
+from millrace.consumer.write.changes import (
+    OP_REPLACE,
+    OP_RESTORE,
+    changes_of,
+    unchecked,
+    unconstrained,
+)
+from millrace.consumer.write.conflict import conflict_kind, is_foreign_key, make_conflict
+from millrace.consumer.write.row_versions import VersionWriter, version_of
+from millrace.consumer.write.statements import (
+    OPS,
+    Single,
+    byte_parts,
+    statement_bytes,
+    statement_parts,
+)
+from millrace.drivers.mysql.catalog import CatalogColumn, has_changed
+from millrace.drivers.mysql.connection import LENIENT_MODE, STRICT_MODE, MySqlSession
+from millrace.drivers.mysql.errors import WRONG_TEXT
 from millrace.errors import Fatal, MillraceError, Retryable
+from millrace.schemas.documents import ConflictPolicy
+from millrace.schemas.gtid import Flavour
 from millrace.wording import counted
-from schemas.documents import ConflictPolicy
-from schemas.gtid import Flavour
 
 LOAD_ROWS_MIN = 100  # LOAD DATA takes a round trip more, and saves at least 1 us a row
 DERIVED_ROW_BYTES_MAX = 1 << 15  # of a row's literals, far below the limit of 65,536 in `_alone`

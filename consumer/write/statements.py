@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from consumer.kernel.merge import OP_ABSENT
-from consumer.kernel.walk import OP, OP_CREATE, OP_DELETE, OP_UPDATE
-from consumer.records.numbers import Ints
-from consumer.records.rows import Rows
-from consumer.tables.table_plan import Pieces
-from consumer.write.changes import OP_REPLACE, OP_RESTORE
-from drivers.mysql.catalog import Inventory
+from millrace.consumer.kernel.merge import OP_ABSENT
+from millrace.consumer.kernel.walk import OP, OP_CREATE, OP_DELETE, OP_UPDATE
+from millrace.consumer.records.numbers import Ints
+from millrace.consumer.records.rows import Rows
+from millrace.consumer.tables.table_plan import Pieces
+from millrace.consumer.write.changes import OP_REPLACE, OP_RESTORE
+from millrace.drivers.mysql.catalog import Inventory
 
 STATEMENT_ROWS_MAX = 1000  # with more, a statement gains little and its locks and plan cost more
 STATEMENT_BYTES_MAX = 1 << 20

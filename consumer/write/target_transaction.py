@@ -17,11 +17,11 @@ earlier turn, even of a Spark task that was started twice, writes nothing (MR-50
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from consumer.records.numbers import RecordNumbers, Seqs
-from consumer.records.rows import Rows
-from consumer.tables.table_plans import TablePlans
-from consumer.target.bitmap import to_bitmap
-from consumer.target.progress import (
+from millrace.consumer.records.numbers import RecordNumbers, Seqs
+from millrace.consumer.records.rows import Rows
+from millrace.consumer.tables.table_plans import TablePlans
+from millrace.consumer.target.bitmap import to_bitmap
+from millrace.consumer.target.progress import (
     DATABASE,
     Mark,
     Owner,
@@ -31,16 +31,16 @@ from consumer.target.progress import (
     move_mark,
     save_schemas,
 )
-from consumer.target.sessions import Sessions
-from consumer.window.safe_mode import check_triggers
-from consumer.write.conflict import store_blocking
-from consumer.write.incidents import Tally
-from consumer.write.row_writer import ConflictRule, RowWriter
-from drivers.mysql.connection import MySqlSession
+from millrace.consumer.target.sessions import Sessions
+from millrace.consumer.window.safe_mode import check_triggers
+from millrace.consumer.write.conflict import store_blocking
+from millrace.consumer.write.incidents import Tally
+from millrace.consumer.write.row_writer import ConflictRule, RowWriter
+from millrace.drivers.mysql.connection import MySqlSession
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.faults import fault_point, register
-from schemas.documents import ConflictPolicy
-from schemas.stages import NO_NUMBER
+from millrace.schemas.documents import ConflictPolicy
+from millrace.schemas.stages import NO_NUMBER
 
 LOCK_TRIES_MAX = 8
 

@@ -19,9 +19,9 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from deploy.bench.figure import say
-from deploy.servers import DatabaseServer, sql
-from deploy.workload.beats import percentile
+from millrace.deploy.bench.figure import say
+from millrace.deploy.servers import DatabaseServer, sql
+from millrace.deploy.workload.beats import percentile
 from millrace.errors import Fatal
 
 RATE = 500.0

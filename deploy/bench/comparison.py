@@ -17,15 +17,22 @@ from contextlib import closing, contextmanager
 from functools import partial
 from statistics import median
 
-from consumer.compare import Ends, Rules, Work, compare_sets
-from consumer.compare.chunk import ChunkResult
-from consumer.task.start import take_over
-from deploy.bench.figure import Figure, Size, say
-from deploy.bench.pair import DATABASE, Pace, Pair, Table, open_pair
-from deploy.servers import DatabaseServer
-from drivers.mysql.connection import connect
+from millrace.consumer.compare import Ends, Rules, Work, compare_sets
+from millrace.consumer.compare.chunk import ChunkResult
+from millrace.consumer.task.start import take_over
+from millrace.deploy.bench.figure import Figure, Size, say
+from millrace.deploy.bench.pair import DATABASE, Pace, Pair, Table, open_pair
+from millrace.deploy.servers import DatabaseServer
+from millrace.drivers.mysql.connection import connect
 from millrace.errors import Fatal
-from schemas.documents import ApplyRules, ApplyTask, Brokers, Start, TableFilter, TopicAddress
+from millrace.schemas.documents import (
+    ApplyRules,
+    ApplyTask,
+    Brokers,
+    Start,
+    TableFilter,
+    TopicAddress,
+)
 
 ROWS = 10_000_000
 TASK = "bench"

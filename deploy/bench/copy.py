@@ -26,13 +26,13 @@ from multiprocessing import get_context
 from pathlib import Path
 from resource import RUSAGE_SELF, getrusage
 
-from consumer.copy import TablePair, copy_chunk
-from deploy.bench.figure import Figure, Size, say
-from deploy.bench.pair import DATABASE, Pace, Pair, Table, open_pair
-from deploy.servers import DatabaseServer
-from deploy.servers.client import client_command, dump_command
-from drivers.mysql.catalog import read_inventory
-from drivers.mysql.connection import Endpoint, connect
+from millrace.consumer.copy import TablePair, copy_chunk
+from millrace.deploy.bench.figure import Figure, Size, say
+from millrace.deploy.bench.pair import DATABASE, Pace, Pair, Table, open_pair
+from millrace.deploy.servers import DatabaseServer
+from millrace.deploy.servers.client import client_command, dump_command
+from millrace.drivers.mysql.catalog import read_inventory
+from millrace.drivers.mysql.connection import Endpoint, connect
 from millrace.errors import Fatal
 
 COPY, COPY_TWO, CPU = "load.copy", "load.copy.two", "load.copy.cpu"

@@ -22,8 +22,8 @@ from pathlib import Path
 
 from millrace.errors import Fatal
 from millrace.home_folder import home
+from millrace.schemas.gtid import Flavour
 from millrace.wording import counted
-from schemas.gtid import Flavour
 
 
 @dataclass(frozen=True, slots=True)

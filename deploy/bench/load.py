@@ -7,7 +7,7 @@ The values depend only on the row number.
 
 from collections.abc import Iterator
 
-from deploy.workload.shop import Connect
+from millrace.deploy.workload.shop import Connect
 
 DATABASE = "bench"
 ROWS_PER_TRANSACTION = 500

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Self
 
-from deploy.bench.apply.processes import uses
-from deploy.bench.figure import bench_folder, say
-from deploy.servers import Account, DatabaseServer, ServerOptions
-from drivers.mysql.connection import Endpoint
-from schemas.documents import Tls, TlsMode
-from schemas.gtid import Flavour
+from millrace.deploy.bench.apply.processes import uses
+from millrace.deploy.bench.figure import bench_folder, say
+from millrace.deploy.servers import Account, DatabaseServer, ServerOptions
+from millrace.drivers.mysql.connection import Endpoint
+from millrace.schemas.documents import Tls, TlsMode
+from millrace.schemas.gtid import Flavour
 
 DATABASE = "bench"
 _STEP_ROWS = 1_000_000  # the six digits of one INSERT

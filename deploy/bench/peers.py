@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 from typing import Self
 
-from deploy.servers import Account, DatabaseServer, ServerOptions
+from millrace.deploy.servers import Account, DatabaseServer, ServerOptions
 from millrace.errors import Fatal
-from schemas.gtid import Flavour
+from millrace.schemas.gtid import Flavour
 
 REPLICA_WORKERS = 4
 REPLICA_TIMEOUT_S = 1_800.0

@@ -6,14 +6,14 @@ Only JSON lines go to standard output. Progress goes to standard error.
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from deploy.bench import comparison, copy, whole_stack
-from deploy.bench.apply import backlogs, ddl, memory, workloads
-from deploy.bench.apply import latency as apply_latency
-from deploy.bench.capture import bulk, relay, snapshot, upstream
-from deploy.bench.capture import latency as capture_latency
-from deploy.bench.figure import Group
-from deploy.bench.publish import backlog, beside, kernels
-from deploy.bench.publish import latency as publish_latency
+from millrace.deploy.bench import comparison, copy, whole_stack
+from millrace.deploy.bench.apply import backlogs, ddl, memory, workloads
+from millrace.deploy.bench.apply import latency as apply_latency
+from millrace.deploy.bench.capture import bulk, relay, snapshot, upstream
+from millrace.deploy.bench.capture import latency as capture_latency
+from millrace.deploy.bench.figure import Group
+from millrace.deploy.bench.publish import backlog, beside, kernels
+from millrace.deploy.bench.publish import latency as publish_latency
 
 ROWS, TRANSACTIONS = "changes/s", "transactions/s"
 

@@ -18,21 +18,21 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from deploy.bench.apply.clock import Pace, binlog_clock
-from deploy.bench.apply.processes import use_watch
-from deploy.bench.apply.workloads import Workload
-from deploy.bench.figure import bench_folder, say
-from deploy.bench.peers import NativeReplica, make_account
-from deploy.local.readiness import task_report
-from deploy.local.services import APPLY_TASK, CAPTURE_TASK
-from deploy.local.stack import LocalStack, StackOptions
-from deploy.servers import DatabaseServer, sql
-from deploy.servers.process import ServerProcess
-from deploy.workload.shop import Connect
+from millrace.deploy.bench.apply.clock import Pace, binlog_clock
+from millrace.deploy.bench.apply.processes import use_watch
+from millrace.deploy.bench.apply.workloads import Workload
+from millrace.deploy.bench.figure import bench_folder, say
+from millrace.deploy.bench.peers import NativeReplica, make_account
+from millrace.deploy.local.readiness import task_report
+from millrace.deploy.local.services import APPLY_TASK, CAPTURE_TASK
+from millrace.deploy.local.stack import LocalStack, StackOptions
+from millrace.deploy.servers import DatabaseServer, sql
+from millrace.deploy.servers.process import ServerProcess
+from millrace.deploy.workload.shop import Connect
 from millrace.errors import Fatal
-from schemas.gtid import Flavour
-from schemas.status import TaskState
-from zk.client.session import Session
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.status import TaskState
+from millrace.zk.client.session import Session
 
 POLL_S = 0.1
 WAIT_S = 3_600.0

@@ -4,7 +4,7 @@
     check     reads topics whole: ``n`` has no gap in any partition, and ``seq`` and ``part`` never decrease
     program   stamps the beats that arrive (``deploy.bench.beats``)
 
-python -m deploy.bench.subscriber BOOTSTRAP TOPIC PARTITIONS COUNT
+python -m millrace.deploy.bench.subscriber BOOTSTRAP TOPIC PARTITIONS COUNT
 """
 
 import json
@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
-from deploy.bench.beats import print_stamps
-from drivers.kafka.errors import SILENCE
-from drivers.kafka.reader import READING
+from millrace.deploy.bench.beats import print_stamps
+from millrace.drivers.kafka.errors import SILENCE
+from millrace.drivers.kafka.reader import READING
 from millrace.errors import Fatal, MillraceError
 
 ANSWER_S = 60.0

@@ -5,15 +5,15 @@ The peer of the bulk load decodes the same binlog and writes nothing.
 
 from collections.abc import Iterator
 
-from deploy.bench import peers
-from deploy.bench.apply import workloads
-from deploy.bench.beats import SHARES
-from deploy.bench.capture.backlog import capture_backlog, write_backlog
-from deploy.bench.capture.latency import LINES as LATENCIES
-from deploy.bench.capture.latency import latency_round
-from deploy.bench.figure import Figure, Size
-from deploy.bench.scene import open_scene
-from deploy.local.services import APPLY_TASK
+from millrace.deploy.bench import peers
+from millrace.deploy.bench.apply import workloads
+from millrace.deploy.bench.beats import SHARES
+from millrace.deploy.bench.capture.backlog import capture_backlog, write_backlog
+from millrace.deploy.bench.capture.latency import LINES as LATENCIES
+from millrace.deploy.bench.capture.latency import latency_round
+from millrace.deploy.bench.figure import Figure, Size
+from millrace.deploy.bench.scene import open_scene
+from millrace.deploy.local.services import APPLY_TASK
 
 BULK, LOAD = "capture.bulk", "latency.load"
 LINES = (LOAD, *LATENCIES, BULK)

@@ -20,20 +20,26 @@ from pathlib import Path
 
 from rich.console import Console
 
-from deploy.demo.view import LiveView, Stage
-from deploy.local.readiness import task_report
-from deploy.local.services import APPLY_TASK, CAPTURE_TASK, TOPIC
-from deploy.local.stack import LocalStack, StackOptions
-from deploy.servers import sql
-from deploy.workload.beats import Arrivals, percentile, watch_target, watch_topic, write_beats
-from deploy.workload.shop import Counts, create_shop, run_shop
-from drivers.kafka.reader import TopicReader
+from millrace.deploy.demo.view import LiveView, Stage
+from millrace.deploy.local.readiness import task_report
+from millrace.deploy.local.services import APPLY_TASK, CAPTURE_TASK, TOPIC
+from millrace.deploy.local.stack import LocalStack, StackOptions
+from millrace.deploy.servers import sql
+from millrace.deploy.workload.beats import (
+    Arrivals,
+    percentile,
+    watch_target,
+    watch_topic,
+    write_beats,
+)
+from millrace.deploy.workload.shop import Counts, create_shop, run_shop
+from millrace.drivers.kafka.reader import TopicReader
 from millrace.errors import Fatal
 from millrace.home_folder import home
+from millrace.schemas.record.control import SchemaRecord
+from millrace.schemas.record.record import KnownSchemas, RowRecord, decode_record
+from millrace.schemas.status import TaskReport
 from millrace.wording import counted
-from schemas.record.control import SchemaRecord
-from schemas.record.record import KnownSchemas, RowRecord, decode_record
-from schemas.status import TaskReport
 
 DURATION_S = 10.0
 WAIT_S = 300

@@ -21,10 +21,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from deploy.local.description import NAME, StackDescription
-from deploy.local.services import service_environment
-from deploy.local.stack import LocalStack, Say, StackOptions
-from deploy.servers.process import (
+from millrace.deploy.local.description import NAME, StackDescription
+from millrace.deploy.local.services import service_environment
+from millrace.deploy.local.stack import LocalStack, Say, StackOptions
+from millrace.deploy.servers.process import (
     RECORD_NAME,
     ProcessRecord,
     ProcessSpec,
@@ -35,7 +35,7 @@ from deploy.servers.process import (
     session_members,
     terminate,
 )
-from deploy.servers.tls import openssl_program
+from millrace.deploy.servers.tls import openssl_program
 from millrace.errors import Fatal
 from millrace.home_folder import local_stack_folder
 
@@ -152,7 +152,7 @@ def _by_kind(found: Sequence[ProcessRecord]) -> tuple[list[ProcessRecord], ...]:
 
 
 def _start_keeper(folder: Path) -> None:
-    command = (sys.executable, "-P", "-m", "deploy.local.keeper", str(folder))
+    command = (sys.executable, "-P", "-m", "millrace.deploy.local.keeper", str(folder))
     ServerProcess(
         ProcessSpec(KEEPER, command, folder / KEEPER / "log"), dies_with_parent=False
     ).launch()

@@ -1,4 +1,6 @@
-"""Restarts processes of a local stack that end, as a service manager would: ``python -m deploy.local.keeper FOLDER``.
+"""Restarts processes of a local stack that end, as a service manager would.
+
+    python -m millrace.deploy.local.keeper FOLDER
 
 The ``process.json`` files describe the processes. A process that has ended is restarted after a pause, which doubles
 while restarts follow each other. Guarantees: the rest of the old session is ended before the process is restarted. A
@@ -14,9 +16,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from deploy.local.background import KEEPER, records
-from deploy.servers.process import ProcessRecord, ServerProcess, is_running, kill_session
 from millrace import log
+from millrace.deploy.local.background import KEEPER, records
+from millrace.deploy.servers.process import ProcessRecord, ServerProcess, is_running, kill_session
 from millrace.errors import MillraceError
 
 POLL_S = 0.5

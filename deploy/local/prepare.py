@@ -1,6 +1,8 @@
 """Prepares a checkout side by side: Python packages, servers, compiled kernels, JVM archives.
 
-    python -m deploy.local.prepare GOAL --packages STAMP     GOAL: local (make demo) or dev (make setup, make test)
+    python -m millrace.deploy.local.prepare GOAL --packages STAMP
+
+GOAL: ``local`` (make demo) or ``dev`` (make setup, make test).
 
 ``deploy/local/setup`` calls it. ``.venv`` has uv and no package yet, so this module imports Python's library alone.
 A step is a process; it starts when the steps that it needs have ended. A terminal shows one line with what runs and how
@@ -25,7 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
-from deploy.local.wheel import wheels
+from millrace.deploy.local.wheel import wheels
 
 ANNOUNCE_AFTER_S = 3.0
 POLL_S = 0.1
@@ -78,7 +80,7 @@ def _module(name: str, *arguments: str) -> tuple[str, ...]:
 
 
 def _fetch(what: str, name: str, about_s: float, *, needs: str) -> Step:
-    command = _module("deploy.servers.fetch", what)
+    command = _module("millrace.deploy.servers.fetch", what)
     return Step(name, command, about_s, (needs,), does_note=True)
 
 
@@ -90,7 +92,7 @@ def steps_for(goal: str, *, has_packages: bool) -> tuple[Step, ...]:
     )  # that of the local stack's task; () is every format
     install: tuple[Step, ...] = (
         Step(first, (*PACKAGES, *BUILD_TOOLS, "-r", "pyproject.toml"), 8),
-        Step(WHEEL, _module("deploy.local.wheel"), 20, (first,)),
+        Step(WHEEL, _module("millrace.deploy.local.wheel"), 20, (first,)),
         Step(
             packages,
             (*PACKAGES, "--no-build-isolation", "-e", f".[{goal}]"),
@@ -99,17 +101,20 @@ def steps_for(goal: str, *, has_packages: bool) -> tuple[Step, ...]:
         ),
     )
     steps = (
-        Step("kernels of capture", _module("producer.task.warm_up"), 55, (first,)),
-        Step("kernels of apply", _module("consumer.turn.warm_up"), 30, (first,)),
+        Step("kernels of capture", _module("millrace.producer.task.warm_up"), 55, (first,)),
+        Step("kernels of apply", _module("millrace.consumer.turn.warm_up"), 30, (first,)),
         Step(
-            "kernels of publish tasks", _module("consumer.publish.warm_up", *formats), 30, (first,)
+            "kernels of publish tasks",
+            _module("millrace.consumer.publish.warm_up", *formats),
+            30,
+            (first,),
         ),
         _fetch("kafka", "Kafka", 40, needs=packages),
         _fetch("spark", "Spark's Kafka connector", 12, needs=packages),
         _fetch("mariadb", "MariaDB", 20, needs=packages),
         Step(
             "JVM archive of Spark",
-            _module("consumer.spark.jvm_archive"),
+            _module("millrace.consumer.spark.jvm_archive"),
             25,
             (packages, "Spark's Kafka connector"),
         ),
@@ -120,7 +125,7 @@ def steps_for(goal: str, *, has_packages: bool) -> tuple[Step, ...]:
         _fetch("mariadb-11.8", "MariaDB 11.8", 20, needs=first),
         Step(
             "JVM archives of servers",
-            _module("deploy.servers.jvm_archives"),
+            _module("millrace.deploy.servers.jvm_archives"),
             8,
             (packages, "Kafka"),
         ),

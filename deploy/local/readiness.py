@@ -7,14 +7,14 @@ import urllib.request
 from collections.abc import Callable, Sequence
 from contextlib import closing
 
-from deploy.local.services import CLUSTER, Endpoints, service_environment
+from millrace.deploy.local.services import CLUSTER, Endpoints, service_environment
 from millrace.errors import Fatal
-from schemas.documents import Registry
-from schemas.status import TaskReport, TaskState
-from zk.client.session import Session
-from zk.ensemble import Ensemble
-from zk.tree.paths import Tree
-from zk.tree.reports import read_status
+from millrace.schemas.documents import Registry
+from millrace.schemas.status import TaskReport, TaskState
+from millrace.zk.client.session import Session
+from millrace.zk.ensemble import Ensemble
+from millrace.zk.tree.paths import Tree
+from millrace.zk.tree.reports import read_status
 
 POLL_S = 0.2
 REGISTRY_S = 180.0

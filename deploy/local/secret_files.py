@@ -4,7 +4,7 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from schemas.documents import SecretPlace, SecretReference
+from millrace.schemas.documents import SecretPlace, SecretReference
 
 
 @dataclass(frozen=True, slots=True)

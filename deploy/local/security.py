@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from deploy.local.secret_files import SecretFiles
-from deploy.servers import KafkaSecurity, Protection
-from deploy.servers.kafka_security import BROKER
-from deploy.servers.kafka_users import KafkaUsers
-from deploy.servers.tls import Authority, TlsFiles, openssl_program
-from drivers.kafka.acls import Acl
-from schemas.documents import (
+from millrace.deploy.local.secret_files import SecretFiles
+from millrace.deploy.servers import KafkaSecurity, Protection
+from millrace.deploy.servers.kafka_security import BROKER
+from millrace.deploy.servers.kafka_users import KafkaUsers
+from millrace.deploy.servers.tls import Authority, TlsFiles, openssl_program
+from millrace.drivers.kafka.acls import Acl
+from millrace.schemas.documents import (
     Brokers,
     ClientCertificate,
     Mechanism,

@@ -10,18 +10,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from deploy.local.security import (
+from millrace.cli import present_commands
+from millrace.deploy.local.security import (
     KAFKA_APPLY,
     KAFKA_CAPTURE,
     KAFKA_REGISTRY,
     LOGIN_VARIABLES,
     StackSecurity,
 )
-from deploy.servers.process import ProcessSpec
-from drivers.kafka.acls import Acl, apply_acls, check_acls, publish_acls, registry_acls
-from drivers.kafka.names import REGISTRY_TOPIC
-from millrace.cli import present_commands
-from schemas.documents import (
+from millrace.deploy.servers.process import ProcessSpec
+from millrace.drivers.kafka.acls import Acl, apply_acls, check_acls, publish_acls, registry_acls
+from millrace.drivers.kafka.names import REGISTRY_TOPIC
+from millrace.schemas.documents import (
     Brokers,
     PublishTask,
     Registry,

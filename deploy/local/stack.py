@@ -20,11 +20,13 @@ from itertools import groupby
 from pathlib import Path
 from typing import Self
 
-from deploy.local.description import ServerAddress, ServiceAddresses, StackDescription
-from deploy.local.readiness import ensemble_of, wait_for_registry, wait_for_tasks
-from deploy.local.secret_files import SecretFiles
-from deploy.local.security import StackSecurity
-from deploy.local.services import (
+from millrace.cli import present_commands
+from millrace.cli.exits import ExitCode
+from millrace.deploy.local.description import ServerAddress, ServiceAddresses, StackDescription
+from millrace.deploy.local.readiness import ensemble_of, wait_for_registry, wait_for_tasks
+from millrace.deploy.local.secret_files import SecretFiles
+from millrace.deploy.local.security import StackSecurity
+from millrace.deploy.local.services import (
     APPLY_TASK,
     CAPTURE_TASK,
     KAFKA_RIGHTS,
@@ -45,7 +47,7 @@ from deploy.local.services import (
     service_specs,
     set_document,
 )
-from deploy.servers import (
+from millrace.deploy.servers import (
     Account,
     DatabaseServer,
     DatabaseSet,
@@ -53,15 +55,13 @@ from deploy.servers import (
     ServerOptions,
     ZooKeeperServer,
 )
-from deploy.servers.fetch import fetch_for
-from deploy.servers.process import ServerProcess, free_port
-from drivers.mysql.grants import Grant, Role, needed_grants
-from millrace.cli import present_commands
-from millrace.cli.exits import ExitCode
+from millrace.deploy.servers.fetch import fetch_for
+from millrace.deploy.servers.process import ServerProcess, free_port
+from millrace.drivers.mysql.grants import Grant, Role, needed_grants
 from millrace.errors import Fatal
 from millrace.home_folder import home
-from schemas.gtid import Flavour
-from zk.ensemble import Ensemble
+from millrace.schemas.gtid import Flavour
+from millrace.zk.ensemble import Ensemble
 
 SERVICE_USER = "millrace"
 ADMIN_USER = "admin"

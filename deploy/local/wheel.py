@@ -1,6 +1,6 @@
 """Builds the wheel of PySpark once for all checkouts of a machine: ``$MILLRACE_HOME/wheels``.
 
-    python -m deploy.local.wheel
+    python -m millrace.deploy.local.wheel
 
 PySpark is a source distribution of 434 MB. uv keeps what it builds only while the index says how long an answer holds.
 Of an index that sends neither an ETag nor Cache-Control, it fetches the file again, twice in each checkout, and each

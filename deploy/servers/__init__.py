@@ -5,9 +5,9 @@
 process that started it.
 """
 
-from deploy.servers.database import DatabaseServer, ServerOptions
-from deploy.servers.database_set import DatabaseSet, start_set
-from deploy.servers.dialect import Account
-from deploy.servers.kafka import KafkaCluster, KafkaServer
-from deploy.servers.kafka_security import KafkaSecurity
-from deploy.servers.zookeeper import Protection, ZooKeeperEnsemble, ZooKeeperServer
+from millrace.deploy.servers.database import DatabaseServer, ServerOptions
+from millrace.deploy.servers.database_set import DatabaseSet, start_set
+from millrace.deploy.servers.dialect import Account
+from millrace.deploy.servers.kafka import KafkaCluster, KafkaServer
+from millrace.deploy.servers.kafka_security import KafkaSecurity
+from millrace.deploy.servers.zookeeper import Protection, ZooKeeperEnsemble, ZooKeeperServer

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Generic, TypeVar
 
-from deploy.servers.server import Server
+from millrace.deploy.servers.server import Server
 
 S = TypeVar("S", bound=Server)
 

@@ -22,16 +22,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Self
 
-from deploy.servers import sql
-from deploy.servers.dialect import Account, Dialect
-from deploy.servers.mariadb import MariadbDialect
-from deploy.servers.mysql import MysqlDialect
-from deploy.servers.process import ProcessSpec, free_port
-from deploy.servers.server import Server
-from deploy.servers.templates import database_template
-from deploy.servers.tls import TlsFiles, tls_files
-from drivers.mysql.grants import Grant
-from schemas.gtid import Flavour
+from millrace.deploy.servers import sql
+from millrace.deploy.servers.dialect import Account, Dialect
+from millrace.deploy.servers.mariadb import MariadbDialect
+from millrace.deploy.servers.mysql import MysqlDialect
+from millrace.deploy.servers.process import ProcessSpec, free_port
+from millrace.deploy.servers.server import Server
+from millrace.deploy.servers.templates import database_template
+from millrace.deploy.servers.tls import TlsFiles, tls_files
+from millrace.drivers.mysql.grants import Grant
+from millrace.schemas.gtid import Flavour
 
 START_S = 180.0
 SOCKET_PATH_BYTES_MAX = 100  # sun_path has 108

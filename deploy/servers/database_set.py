@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
-from deploy.servers import sql
-from deploy.servers.database import DatabaseServer, ServerOptions
-from deploy.servers.dialect import Account
-from deploy.servers.process import POLL_S
+from millrace.deploy.servers import sql
+from millrace.deploy.servers.database import DatabaseServer, ServerOptions
+from millrace.deploy.servers.dialect import Account
+from millrace.deploy.servers.process import POLL_S
 from millrace.errors import Fatal
-from schemas.gtid import Flavour
+from millrace.schemas.gtid import Flavour
 
 CATCH_UP_S = 120.0
 

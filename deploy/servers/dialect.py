@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from schemas.gtid import Flavour
+from millrace.schemas.gtid import Flavour
 
 
 @dataclass(frozen=True, slots=True)

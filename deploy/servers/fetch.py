@@ -1,7 +1,9 @@
-"""Fetches the local servers into the home folder: ``python -m deploy.servers.fetch``, all of them or those it names.
+"""Fetches the local servers into the home folder, all of them or those it names.
 
-``python -m deploy.servers.fetch spark`` fetches the Kafka connector alone, which is all that an apply driver needs.
-A local stack fetches what it needs and does not find (``fetch_for``).
+    python -m millrace.deploy.servers.fetch [NAME…]
+
+NAME ``spark`` fetches the Kafka connector alone, which is all that an apply driver needs. A local stack fetches what it
+needs and does not find (``fetch_for``).
 
     $MILLRACE_HOME/
         jars/spark/     the Kafka connector, and jars that it needs beside PySpark's
@@ -35,7 +37,7 @@ from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
-from deploy.servers.programs import (
+from millrace.deploy.servers.programs import (
     MARIADB_SUITES,
     MYSQL_HINT,
     MYSQLD_ENVIRONMENT,
@@ -45,7 +47,7 @@ from deploy.servers.programs import (
 from millrace.errors import Fatal, MillraceError
 from millrace.home_folder import home
 from millrace.jvm import java_program
-from schemas.gtid import Flavour
+from millrace.schemas.gtid import Flavour
 
 _HERE = Path(__file__).parent
 IVY_FILE = _HERE / "ivy.xml"
@@ -268,7 +270,10 @@ def main() -> int:
     began = time.monotonic()
     names = sys.argv[1:] or list(FETCHED)
     if unknown := set(names) - FETCHED.keys():
-        print(f"usage: python -m deploy.servers.fetch [{'|'.join(FETCHED)}]…", file=sys.stderr)
+        print(
+            f"usage: python -m millrace.deploy.servers.fetch [{'|'.join(FETCHED)}]…",
+            file=sys.stderr,
+        )
         print(f"unknown: {', '.join(sorted(unknown))}", file=sys.stderr)
         return 2
     try:

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from deploy.servers import KafkaServer, ZooKeeperServer, kafka, zookeeper
-from deploy.servers.server import Server
+from millrace.deploy.servers import KafkaServer, ZooKeeperServer, kafka, zookeeper
+from millrace.deploy.servers.server import Server
 from millrace.errors import Fatal
 from millrace.jvm import CLEAN_EXITS
 

@@ -18,13 +18,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from deploy.servers.cluster import Cluster
-from deploy.servers.kafka_security import KafkaSecurity
-from deploy.servers.process import ProcessSpec, free_port, last_lines
-from deploy.servers.programs import kafka_classpath
-from deploy.servers.properties import property_value
-from deploy.servers.server import Server
-from deploy.servers.templates import template
+from millrace.deploy.servers.cluster import Cluster
+from millrace.deploy.servers.kafka_security import KafkaSecurity
+from millrace.deploy.servers.process import ProcessSpec, free_port, last_lines
+from millrace.deploy.servers.programs import kafka_classpath
+from millrace.deploy.servers.properties import property_value
+from millrace.deploy.servers.server import Server
+from millrace.deploy.servers.templates import template
 from millrace.errors import Fatal
 from millrace.jvm import JvmArchive, java_program
 

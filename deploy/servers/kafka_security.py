@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from deploy.servers.process import free_port
-from deploy.servers.properties import property_value
-from deploy.servers.tls import TlsFiles
+from millrace.deploy.servers.process import free_port
+from millrace.deploy.servers.properties import property_value
+from millrace.deploy.servers.tls import TlsFiles
 
 _TOKEN_CHECK = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
 BROKER = "CN=broker"  # the subject of a closed broker's certificate

@@ -20,9 +20,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     UserScramCredentialUpsertion,
 )
 
-from drivers.kafka.acls import Acl, Resource
+from millrace.drivers.kafka.acls import Acl, Resource
 from millrace.errors import Fatal
-from schemas.documents import Brokers, Mechanism
+from millrace.schemas.documents import Brokers, Mechanism
 
 ANSWER_S = 60.0
 _ITERATIONS = 4096  # the least that Kafka accepts; the passwords are random

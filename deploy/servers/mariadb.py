@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 
-from deploy.servers.dialect import Account
-from deploy.servers.process import last_lines
-from deploy.servers.programs import MariadbPrograms, mariadb_programs
-from drivers.mysql.grants import SOURCE_PRIVILEGES
+from millrace.deploy.servers.dialect import Account
+from millrace.deploy.servers.process import last_lines
+from millrace.deploy.servers.programs import MariadbPrograms, mariadb_programs
+from millrace.drivers.mysql.grants import SOURCE_PRIVILEGES
 from millrace.errors import Fatal
-from schemas.gtid import Flavour
+from millrace.schemas.gtid import Flavour
 
 # Scripts without the help tables, which are two megabytes of text that no test reads. MariaDB 10 names them mysql_….
 _SYSTEM_TABLES = (

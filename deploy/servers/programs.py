@@ -22,7 +22,9 @@ MYSQL_MIN = (9, 7)  # the version of all tests, which also store VECTOR (since 9
 MYSQL_HINT = f"give MySQL (9.7 or later) with `--mysqld PATH` or {MYSQLD_ENVIRONMENT}=PATH"
 # Further releases of MariaDB for tests, and the Debian suites that they are fetched from.
 MARIADB_SUITES = {"10.11": "bookworm", "11.8": "trixie"}
-FETCH_HINT = "Run `make setup`, or `python -m deploy.servers.fetch` where pip installed Millrace."
+FETCH_HINT = (
+    "Run `make setup`, or `python -m millrace.deploy.servers.fetch` where pip installed Millrace."
+)
 VERSION_S = 30.0
 
 

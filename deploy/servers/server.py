@@ -4,7 +4,7 @@ import shutil
 from abc import ABC, abstractmethod
 from pathlib import Path
 
-from deploy.servers.process import ProcessSpec, ServerProcess
+from millrace.deploy.servers.process import ProcessSpec, ServerProcess
 
 
 class Server(ABC):

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Self
 
 import millrace
-from deploy.servers.process import ProcessSpec, ServerProcess, free_port
-from deploy.servers.programs import pyspark_jars
+from millrace.deploy.servers.process import ProcessSpec, ServerProcess, free_port
+from millrace.deploy.servers.programs import pyspark_jars
 
 START_S = 60.0
 MEMORY = "1g"  # of a worker, for its one executor

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from tempfile import mkdtemp
 
-from deploy.servers.dialect import Dialect
+from millrace.deploy.servers.dialect import Dialect
 from millrace.home_folder import home
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from deploy.servers.templates import template
+from millrace.deploy.servers.templates import template
 from millrace.errors import Fatal
 
 _DAYS = ("-days", "3650")

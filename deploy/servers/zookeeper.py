@@ -14,12 +14,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from deploy.servers.cluster import Cluster
-from deploy.servers.process import ProcessSpec, free_port
-from deploy.servers.programs import zookeeper_classpath
-from deploy.servers.properties import property_value
-from deploy.servers.server import Server
-from deploy.servers.tls import TlsFiles
+from millrace.deploy.servers.cluster import Cluster
+from millrace.deploy.servers.process import ProcessSpec, free_port
+from millrace.deploy.servers.programs import zookeeper_classpath
+from millrace.deploy.servers.properties import property_value
+from millrace.deploy.servers.server import Server
+from millrace.deploy.servers.tls import TlsFiles
 from millrace.jvm import JvmArchive, java_program
 
 START_S = 180.0

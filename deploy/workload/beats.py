@@ -22,12 +22,12 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from deploy.workload.shop import BEATS, Connect
-from drivers.kafka.reader import TopicReader
 from millrace.background import Background
-from schemas.documents import Brokers
-from schemas.record.control import SchemaRecord
-from schemas.record.record import KnownSchemas, RowRecord, decode_record
+from millrace.deploy.workload.shop import BEATS, Connect
+from millrace.drivers.kafka.reader import TopicReader
+from millrace.schemas.documents import Brokers
+from millrace.schemas.record.control import SchemaRecord
+from millrace.schemas.record.record import KnownSchemas, RowRecord, decode_record
 
 POLL_S = 0.005
 COMPLETE_POLL_S = 0.05

@@ -25,7 +25,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from deploy.servers.sql import Deadlock, raising_deadlock
+from millrace.deploy.servers.sql import Deadlock, raising_deadlock
 
 BEATS = "beats"  # the table of ``deploy.workload.beats``
 CREATE = (

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
 
-from drivers.kafka.names import (
+from millrace.codes import CATALOGUE
+from millrace.drivers.kafka.names import (
     PUBLISHER_GROUP,
     READER_GROUP,
     check_id,
@@ -18,11 +19,10 @@ from drivers.kafka.names import (
     transactional_id,
     transactional_ids,
 )
-from drivers.kafka.wire import find_refusal
-from millrace.codes import CATALOGUE
+from millrace.drivers.kafka.wire import find_refusal
 from millrace.errors import MillraceError
-from schemas.documents import Brokers, CaptureTask, PublishTask, TaskDocument
-from schemas.documents.subscriber import Subscriber, topic_ranges
+from millrace.schemas.documents import Brokers, CaptureTask, PublishTask, TaskDocument
+from millrace.schemas.documents.subscriber import Subscriber, topic_ranges
 
 UNKNOWN_PRINCIPAL = "User:NAME"
 

@@ -13,12 +13,12 @@ from contextlib import closing
 from confluent_kafka import Consumer, ConsumerGroupState, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from drivers.kafka.access import KafkaAccess, Settings, driver_log
-from drivers.kafka.errors import Errors, name_of
-from drivers.kafka.partitions import Place
-from drivers.kafka.reader import ASK_TIMEOUT_S
+from millrace.drivers.kafka.access import KafkaAccess, Settings, driver_log
+from millrace.drivers.kafka.errors import Errors, name_of
+from millrace.drivers.kafka.partitions import Place
+from millrace.drivers.kafka.reader import ASK_TIMEOUT_S
 from millrace.errors import MillraceError
-from schemas.stages import GroupState
+from millrace.schemas.stages import GroupState
 
 _REFUSED = "GROUP_AUTHORIZATION_FAILED"
 _ERROR_S = 1.0  # a client reports why it finds no coordinator as an event

@@ -28,8 +28,8 @@ from numba.core.typing.templates import Signature
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from drivers.kafka.bulk import BareClient, Bounds, Octets, Refusal, check_bounds
 from millrace.compiled import IS_INTERPRETED, kernel_compiler
+from millrace.drivers.kafka.bulk import BareClient, Bounds, Octets, Refusal, check_bounds
 
 TOPIC, PARTITION, KEY_START, KEY_END, VALUE_START, VALUE_END, NUMBERS = range(7)
 _DIGITS_MAX = 20  # of a number of 64 bits, with its sign

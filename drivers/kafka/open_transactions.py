@@ -17,8 +17,8 @@ import struct
 from collections.abc import Iterator
 from contextlib import suppress
 
-from drivers.kafka.access import KafkaAccess
-from drivers.kafka.wire import addresses, connect, receive
+from millrace.drivers.kafka.access import KafkaAccess
+from millrace.drivers.kafka.wire import addresses, connect, receive
 from millrace.errors import MillraceError
 
 _DESCRIBE_PRODUCERS, _LIST_TRANSACTIONS = 61, 66

@@ -29,11 +29,17 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     OffsetSpec,
 )
 
-from drivers.kafka.access import KafkaAccess, Settings, driver_log
-from drivers.kafka.errors import KINDS, SILENCE, Errors, Kind
-from drivers.kafka.names import PUBLISHER_GROUP
-from drivers.kafka.reader import ASK_TIMEOUT_S, Ends, Retention, retention_of, topic_id_text
-from drivers.kafka.topic import TopicSettings, settings_of
+from millrace.drivers.kafka.access import KafkaAccess, Settings, driver_log
+from millrace.drivers.kafka.errors import KINDS, SILENCE, Errors, Kind
+from millrace.drivers.kafka.names import PUBLISHER_GROUP
+from millrace.drivers.kafka.reader import (
+    ASK_TIMEOUT_S,
+    Ends,
+    Retention,
+    retention_of,
+    topic_id_text,
+)
+from millrace.drivers.kafka.topic import TopicSettings, settings_of
 from millrace.errors import MillraceError, Retryable
 
 Place = tuple[str, int]  # a topic and its partition

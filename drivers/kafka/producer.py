@@ -24,8 +24,8 @@ import confluent_kafka
 import numpy as np
 from confluent_kafka import KafkaError, KafkaException
 
-from drivers.kafka.access import KafkaAccess, Settings, driver_log
-from drivers.kafka.bulk import (
+from millrace.drivers.kafka.access import KafkaAccess, Settings, driver_log
+from millrace.drivers.kafka.bulk import (
     BareClient,
     Bounds,
     Octets,
@@ -34,8 +34,8 @@ from drivers.kafka.bulk import (
     bare_client,
     queue_batch,
 )
-from drivers.kafka.errors import SILENCE, Errors, Kind, LastError
-from drivers.kafka.headers import (
+from millrace.drivers.kafka.errors import SILENCE, Errors, Kind, LastError
+from millrace.drivers.kafka.headers import (
     KEY_END,
     KEY_START,
     VALUE_END,
@@ -44,9 +44,9 @@ from drivers.kafka.headers import (
     HeaderedRecords,
     queue_headered,
 )
-from drivers.kafka.headers import PARTITION as PARTITION_COLUMN
-from drivers.kafka.headers import TOPIC as TOPIC_COLUMN
-from drivers.kafka.reader import PARTITION, RecordRemoved
+from millrace.drivers.kafka.headers import PARTITION as PARTITION_COLUMN
+from millrace.drivers.kafka.headers import TOPIC as TOPIC_COLUMN
+from millrace.drivers.kafka.reader import PARTITION, RecordRemoved
 from millrace.errors import MillraceError
 
 # queued per call: at 200 B, 1.6 MB are copied before the sender threads see them

@@ -21,11 +21,11 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec  # type: ignore[attr-defined]
 
-from drivers.kafka.access import KafkaAccess, Settings, driver_log
-from drivers.kafka.errors import SILENCE, Errors, Kind
-from drivers.kafka.names import READER_GROUP
+from millrace.drivers.kafka.access import KafkaAccess, Settings, driver_log
+from millrace.drivers.kafka.errors import SILENCE, Errors, Kind
+from millrace.drivers.kafka.names import READER_GROUP
 from millrace.errors import Fatal, MillraceError, Retryable
-from schemas.record.record import seq_of
+from millrace.schemas.record.record import seq_of
 
 DriverMessage: TypeAlias = Message
 

@@ -10,7 +10,7 @@ Apart: tasks of both halves have readers.
 
 from dataclasses import dataclass
 
-from drivers.kafka.reader import Retention
+from millrace.drivers.kafka.reader import Retention
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,20 +15,20 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
-from drivers.kafka.groups import Groups
-from drivers.kafka.partitions import (
+from millrace.drivers.kafka.groups import Groups
+from millrace.drivers.kafka.partitions import (
     FirstRecord,
     PartitionsReader,
     Place,
     Topics,
     places_of,
 )
-from drivers.kafka.reader import READING, Ends, Retention
-from drivers.kafka.retention import Growth, time_to_loss_s
+from millrace.drivers.kafka.reader import READING, Ends, Retention
+from millrace.drivers.kafka.retention import Growth, time_to_loss_s
 from millrace.errors import MillraceError, Retryable
-from schemas.documents import TaskDocument, address_of
-from schemas.documents.subscriber import Subscriber, is_topic_of
-from schemas.stages import GroupState, SubscriberStage
+from millrace.schemas.documents import TaskDocument, address_of
+from millrace.schemas.documents.subscriber import Subscriber, is_topic_of
+from millrace.schemas.stages import GroupState, SubscriberStage
 
 ANSWER_S = 10.0  # one request
 READ_S = 10.0  # the first records of all partitions of one subscriber

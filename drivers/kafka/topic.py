@@ -15,11 +15,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     NewTopic,
 )
 
-from drivers.kafka.access import KafkaAccess, Settings, driver_log
-from drivers.kafka.errors import KINDS, Errors, Kind, LastError, name_of
-from drivers.kafka.reader import ASK_TIMEOUT_S
+from millrace.drivers.kafka.access import KafkaAccess, Settings, driver_log
+from millrace.drivers.kafka.errors import KINDS, Errors, Kind, LastError, name_of
+from millrace.drivers.kafka.reader import ASK_TIMEOUT_S
 from millrace.errors import MillraceError, Retryable
-from schemas.documents import TopicOptions
+from millrace.schemas.documents import TopicOptions
 
 CONTACT_S = 5.0  # for the first answer of a broker: a wrong address is reported soon
 

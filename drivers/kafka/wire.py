@@ -19,8 +19,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from drivers.kafka.access import KafkaAccess
-from drivers.kafka.login import ask_for_offer, log_in
+from millrace.drivers.kafka.access import KafkaAccess
+from millrace.drivers.kafka.login import ask_for_offer, log_in
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.tls import (
     CertificateProblem,

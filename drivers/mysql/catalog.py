@@ -10,17 +10,17 @@ import re
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 
-from drivers.mysql.actions import NO_ACTIONS, Actions
-from drivers.mysql.collation import Fold
-from drivers.mysql.connection import MySqlSession
-from drivers.mysql.folds import read_folds
-from drivers.mysql.layered import LayeredMap, layered
+from millrace.drivers.mysql.actions import NO_ACTIONS, Actions
+from millrace.drivers.mysql.collation import Fold
+from millrace.drivers.mysql.connection import MySqlSession
+from millrace.drivers.mysql.folds import read_folds
+from millrace.drivers.mysql.layered import LayeredMap, layered
 from millrace.errors import Fatal, Retryable
-from schemas.gtid import Flavour
-from schemas.sql.expressions import Operand, depends_on_session
-from schemas.sql.overlaps import has_period
-from schemas.sql.quoting import quoted, table_name
-from schemas.table.table_filter import SYSTEM_DATABASES
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.sql.expressions import Operand, depends_on_session
+from millrace.schemas.sql.overlaps import has_period
+from millrace.schemas.sql.quoting import quoted, table_name
+from millrace.schemas.table.table_filter import SYSTEM_DATABASES
 
 TableKey = tuple[str, str]
 _DOCUMENT_ID = "FTS_DOC_ID"

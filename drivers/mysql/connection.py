@@ -27,7 +27,7 @@ from pymysql.converters import encoders
 from pymysql.cursors import Cursor, DictCursor, SSCursor
 from pymysql.protocol import MysqlPacket, OKPacketWrapper
 
-from drivers.mysql.errors import (
+from millrace.drivers.mysql.errors import (
     APPLY_CODES,
     LOST_IN_ANSWER,
     OF_SERVERS,
@@ -36,8 +36,11 @@ from drivers.mysql.errors import (
     kind_of,
     server_error,
 )
-from drivers.mysql.grants import privilege_fix
+from millrace.drivers.mysql.grants import privilege_fix
 from millrace.errors import Fatal, MillraceError, Retryable
+from millrace.schemas.documents import Member, Tls, TlsMode
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.server_version import ServerVersion
 from millrace.text_protocol.arriving import DrainedFile
 from millrace.tls import (
     UnsafeLoginError,
@@ -48,9 +51,6 @@ from millrace.tls import (
     unverified,
     verifying,
 )
-from schemas.documents import Member, Tls, TlsMode
-from schemas.gtid import Flavour
-from schemas.server_version import ServerVersion
 
 Row = tuple[object, ...]
 Value: TypeAlias = str | int | None

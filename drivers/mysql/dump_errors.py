@@ -6,9 +6,9 @@ slave, replica) are not compared. An unknown text is Retryable MR-1045 with the 
 
 import struct
 
-from drivers.mysql.grants import privilege_fix
+from millrace.drivers.mysql.grants import privilege_fix
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
-from schemas.documents.model import Member
+from millrace.schemas.documents.model import Member
 
 _KILLED = frozenset(
     {1053, 1077, 1078, 1079, 1152, 1158, 1159, 1160, 1161, 1184, 1317, 1927, 3169, 4031}

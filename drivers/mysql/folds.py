@@ -7,7 +7,7 @@ process and server version. Weights are part of a server's index files, so a ver
 
 from collections.abc import Callable, Iterable, Mapping
 
-from drivers.mysql.collation import (
+from millrace.drivers.mysql.collation import (
     PAGE,
     PLANES,
     PROBE_LENGTH_MAX,
@@ -18,9 +18,9 @@ from drivers.mysql.collation import (
     make_fold,
     probes,
 )
-from drivers.mysql.connection import MySqlSession, text_of
-from schemas.gtid import Flavour
-from schemas.sql.quoting import charset_name
+from millrace.drivers.mysql.connection import MySqlSession, text_of
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.sql.quoting import charset_name
 
 KNOWN_MAX = 64  # folds kept in this process; 64 of 150 KB are 10 MB
 _POINTS = 64  # characters in one row of a result

@@ -42,11 +42,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from millrace.codes import CATALOGUE
-from schemas.gtid import Flavour
-from schemas.sql.quoting import quoted
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.sql.quoting import quoted
 
 if TYPE_CHECKING:  # it imports this module for its errors
-    from drivers.mysql.connection import MySqlSession
+    from millrace.drivers.mysql.connection import MySqlSession
 
 EVERYWHERE = "*"  # the scope *.*
 EVERY_DATABASE = "%"  # a pattern: *.* without the rights of the server itself

@@ -17,11 +17,11 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from drivers.mysql.connection import MySqlSession
-from drivers.mysql.start_file import ask_binlog_state, find_start_file
+from millrace.drivers.mysql.connection import MySqlSession
+from millrace.drivers.mysql.start_file import ask_binlog_state, find_start_file
 from millrace.errors import Fatal, MillraceError
-from schemas.documents.model import Member
-from schemas.gtid import (
+from millrace.schemas.documents.model import Member
+from millrace.schemas.gtid import (
     Flavour,
     GtidPosition,
     GtidSet,
@@ -30,7 +30,7 @@ from schemas.gtid import (
     is_logged,
     parse_gtid_set,
 )
-from schemas.server_version import ServerVersion
+from millrace.schemas.server_version import ServerVersion
 
 VARIABLES = (
     "read_only",

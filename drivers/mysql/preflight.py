@@ -6,10 +6,10 @@ Pure: it judges the answers that ``members`` queried. A setting that a server's 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from drivers.mysql.members import MemberFacts
 from millrace.codes import CATALOGUE
-from schemas.gtid import Flavour
-from schemas.server_version import ServerVersion
+from millrace.drivers.mysql.members import MemberFacts
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.server_version import ServerVersion
 
 PERSIST = " (and in the server's configuration; sessions that are open keep the old value until they reconnect)"
 

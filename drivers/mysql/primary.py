@@ -12,12 +12,12 @@ Not done here: detecting a failover that happens later, while a run writes.
 from contextlib import closing
 from dataclasses import dataclass, replace
 
-from drivers.mysql.connection import Endpoint, MySqlSession, Side, connect
-from drivers.mysql.members import ask_each, ask_replications
+from millrace.drivers.mysql.connection import Endpoint, MySqlSession, Side, connect
+from millrace.drivers.mysql.members import ask_each, ask_replications
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger
+from millrace.schemas.documents import SetDocument, resolve_secret
 from millrace.wording import counted
-from schemas.documents import SetDocument, resolve_secret
 
 _log = get_logger("apply.members")
 

@@ -17,11 +17,11 @@ never logged, and it gets a transaction with the transaction's own commit.
 
 from collections.abc import Sequence
 
-from drivers.mysql.catalog import TableKey
-from drivers.mysql.connection import MySqlSession, connect
+from millrace.drivers.mysql.catalog import TableKey
+from millrace.drivers.mysql.connection import MySqlSession, connect
 from millrace.errors import Retryable
-from schemas.gtid import Flavour, GtidPosition, GtidSet, parse_gtid_set, unite
-from schemas.sql.quoting import table_name
+from millrace.schemas.gtid import Flavour, GtidPosition, GtidSet, parse_gtid_set, unite
+from millrace.schemas.sql.quoting import table_name
 
 LOCK_WAIT_S = 2  # writers queue up after a lock that waits
 LOCK_TRIES = 15

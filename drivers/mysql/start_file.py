@@ -22,12 +22,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from drivers.mysql.connection import MySqlSession
-from drivers.mysql.dump_errors import explain_dump_error
-from drivers.mysql.errors import COMMAND_FAILED
+from millrace.drivers.mysql.connection import MySqlSession
+from millrace.drivers.mysql.dump_errors import explain_dump_error
+from millrace.drivers.mysql.errors import COMMAND_FAILED
 from millrace.errors import Fatal, Retryable
-from schemas.documents.model import Member
-from schemas.gtid import (
+from millrace.schemas.documents.model import Member
+from millrace.schemas.gtid import (
     Flavour,
     GtidPosition,
     GtidSet,

@@ -6,8 +6,8 @@ Structures from here have only these columns, for all tables of a database at on
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from drivers.mysql.connection import MySqlSession, text_of
-from schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
+from millrace.drivers.mysql.connection import MySqlSession, text_of
+from millrace.schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
 
 _SQL = """
 SELECT TABLE_NAME, COLUMN_NAME, DATA_TYPE, CHARACTER_SET_NAME, COLLATION_NAME FROM information_schema.COLUMNS

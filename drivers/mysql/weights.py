@@ -16,16 +16,16 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from functools import cache
 
-from drivers.mysql.catalog import read_collations
-from drivers.mysql.collation import is_tailored, probes
-from drivers.mysql.connection import MySqlSession, text_of
-from drivers.mysql.folds import read_rows, read_sequences
+from millrace.drivers.mysql.catalog import read_collations
+from millrace.drivers.mysql.collation import is_tailored, probes
+from millrace.drivers.mysql.connection import MySqlSession, text_of
+from millrace.drivers.mysql.folds import read_rows, read_sequences
 from millrace.errors import Fatal
-from schemas.gtid import Flavour
-from schemas.sql.quoting import hex_bytes
-from schemas.table.charset import UNICODE_CODECS, characters, encode_text
-from schemas.table.collation_ids import UTF8MB4_0900_BIN, character_bytes_max, charset_of
-from schemas.view.collation import (
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.sql.quoting import hex_bytes
+from millrace.schemas.table.charset import UNICODE_CODECS, characters, encode_text
+from millrace.schemas.table.collation_ids import UTF8MB4_0900_BIN, character_bytes_max, charset_of
+from millrace.schemas.view.collation import (
     CharacterRange,
     CollationWeights,
     WeighedTogether,

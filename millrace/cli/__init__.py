@@ -37,7 +37,7 @@ from millrace.cli.exits import (
 )
 from millrace.errors import MillraceError
 from millrace.home_folder import STACK, local_stack_environment
-from millrace.process.installation import Extra, check_extra, check_one_root
+from millrace.process.installation import Extra, check_extra, check_parts
 
 _ENSEMBLE = "MILLRACE_ZOOKEEPER"
 _HELP = ("--help", "-h")
@@ -172,7 +172,7 @@ def run(arguments: list[str]) -> int:
         return ExitCode.USAGE
     as_json = is_json_wanted(arguments)
     try:
-        check_one_root()
+        check_parts()
         try:
             _use_local_stack()
         except ValueError as error:

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from drivers.kafka.acls import (
+from millrace.cli.control import control, origin_of, plain_from_file, print_json
+from millrace.drivers.kafka.acls import (
     Acl,
     check_acls,
     commands,
@@ -15,9 +16,8 @@ from drivers.kafka.acls import (
     subscriber_acls,
     task_acls,
 )
-from drivers.kafka.names import REGISTRY_TOPIC
-from millrace.cli.control import control, origin_of, plain_from_file, print_json
-from schemas.documents import CaptureTask, TaskDocument, address_of, parse_task
+from millrace.drivers.kafka.names import REGISTRY_TOPIC
+from millrace.schemas.documents import CaptureTask, TaskDocument, address_of, parse_task
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, help="Print the least rights that Millrace needs."

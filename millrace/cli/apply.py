@@ -31,17 +31,17 @@ def apply(
     http: Http = "",
 ) -> None:
     """Run an apply driver: from Kafka to target sets, on Spark. SIGTERM or the end of its JVM shuts it down cleanly."""
-    from consumer.spark.session import SparkDriver, settings_of
-    from consumer.task.publish_runner import PublishRunner
-    from consumer.task.runner import ApplyRunner
-    from consumer.task.runners import Runners
+    from millrace.consumer.spark.session import SparkDriver, settings_of
+    from millrace.consumer.task.publish_runner import PublishRunner
+    from millrace.consumer.task.runner import ApplyRunner
+    from millrace.consumer.task.runners import Runners
     from millrace.errors import Retryable
     from millrace.http import open_page
     from millrace.log import get_logger
-    from schemas.documents import TaskKind
-    from zk.lease.membership import WorkerIdentity, process_name
-    from zk.run.worker import run_worker
-    from zk.tree.store import Store
+    from millrace.schemas.documents import TaskKind
+    from millrace.zk.lease.membership import WorkerIdentity, process_name
+    from millrace.zk.run.worker import run_worker
+    from millrace.zk.tree.store import Store
 
     log = get_logger("apply")
     worker = WorkerIdentity(  # before a JVM is started

@@ -10,7 +10,7 @@ import typer
 from millrace.cli.control import control
 
 if TYPE_CHECKING:
-    from drivers.mysql.connection import MySqlSession
+    from millrace.drivers.mysql.connection import MySqlSession
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -40,13 +40,13 @@ def apply_ddl(
 
     Then run `millrace task resume TASK`.
     """
-    from consumer.target.load_range import is_side
-    from consumer.target.progress import decide_intent
-    from consumer.target.streams import stream_with
-    from drivers.mysql.connection import connect
-    from drivers.mysql.primary import primary_member
+    from millrace.consumer.target.load_range import is_side
+    from millrace.consumer.target.progress import decide_intent
+    from millrace.consumer.target.streams import stream_with
+    from millrace.drivers.mysql.connection import connect
+    from millrace.drivers.mysql.primary import primary_member
     from millrace.errors import Fatal
-    from schemas.documents import ApplyTask
+    from millrace.schemas.documents import ApplyTask
 
     if done + execute + end != 1:
         raise typer.BadParameter("give one of --done, --execute and --end")
@@ -70,8 +70,8 @@ def apply_ddl(
 
 def _ended(session: "MySqlSession", task: str, stream: str, seq: int) -> str:
     """End the running statement; the text for the operator. Fatal MR-5043 if the target executes none."""
-    from consumer.target.progress import decide_intent
-    from consumer.target.running_statement import end_statement, find_statement
+    from millrace.consumer.target.progress import decide_intent
+    from millrace.consumer.target.running_statement import end_statement, find_statement
     from millrace.errors import Fatal
 
     running = find_statement(session, stream)

@@ -8,12 +8,12 @@ from millrace.cli.control import control
 from millrace.cli.exits import Finding
 from millrace.errors import Fatal
 from millrace.wording import counted
-from zk.client.access import Access, Policy
-from zk.ensemble import Ensemble
-from zk.lease.epoch import generation_of, raise_generation
-from zk.tree.acls import acl_text, differing, not_secured, read_acls
-from zk.tree.acls import secure as secure_nodes
-from zk.tree.paths import ROOT
+from millrace.zk.client.access import Access, Policy
+from millrace.zk.ensemble import Ensemble
+from millrace.zk.lease.epoch import generation_of, raise_generation
+from millrace.zk.tree.acls import acl_text, differing, not_secured, read_acls
+from millrace.zk.tree.acls import secure as secure_nodes
+from millrace.zk.tree.paths import ROOT
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -14,14 +14,14 @@ import typer
 
 from millrace.cli.control import Control, console, control, new_table, print_json
 from millrace.errors import Fatal, naming
+from millrace.schemas.documents import ApplyTask
+from millrace.schemas.status import TaskState
 from millrace.wording import counted
-from schemas.documents import ApplyTask
-from schemas.status import TaskState
 
 if TYPE_CHECKING:
-    from consumer.target.conflicts import StoredConflict
-    from consumer.write.resolve_conflict import Discarded
-    from drivers.mysql.connection import Endpoint, MySqlSession
+    from millrace.consumer.target.conflicts import StoredConflict
+    from millrace.consumer.write.resolve_conflict import Discarded
+    from millrace.drivers.mysql.connection import Endpoint, MySqlSession
 
 OPERATIONS = {"c": "insert", "u": "update", "d": "delete"}
 
@@ -48,8 +48,8 @@ def list_(
     json: Json = False,
 ) -> None:
     """List conflicts in the order of the source's changes, one line each."""
-    from consumer.target.conflicts import count_conflicts, list_conflicts
-    from consumer.target.load_range import streams_of
+    from millrace.consumer.target.conflicts import count_conflicts, list_conflicts
+    from millrace.consumer.target.load_range import streams_of
 
     with control() as now, _reading(_endpoint(now, task, for_writing=False), task) as session:
         streams = streams_of(task)
@@ -73,10 +73,10 @@ def list_(
 @app.command()
 def show(task: Task, seq: Seq, *, json: Json = False) -> None:
     """Show one conflict: the change, the target's rows in its way, the reason and the decision."""
-    from consumer.target.conflicts import read_conflict, schema_of
-    from consumer.target.streams import stream_with
-    from consumer.topic.tail import as_json
-    from schemas.record.record import KnownSchemas, RowRecord, decode_record
+    from millrace.consumer.target.conflicts import read_conflict, schema_of
+    from millrace.consumer.target.streams import stream_with
+    from millrace.consumer.topic.tail import as_json
+    from millrace.schemas.record.record import KnownSchemas, RowRecord, decode_record
 
     with control() as now, _reading(_endpoint(now, task, for_writing=False), task) as session:
         stored = read_conflict(session, stream_with(session, "conflict", task, seq), seq)
@@ -112,7 +112,7 @@ def replay(task: Task, seqs: Seqs) -> None:
 
     Later changes of the same rows are not repeated. The task may run.
     """
-    from consumer.write.resolve_conflict import replay as replay_one
+    from millrace.consumer.write.resolve_conflict import replay as replay_one
 
     with control() as now:
         endpoint = _endpoint(now, task)
@@ -135,9 +135,9 @@ def discard(
     ] = False,
 ) -> None:
     """Delete conflicts. A change that blocks the task is left out when the task resumes."""
-    from consumer.target.load_range import streams_of
-    from consumer.write.resolve_conflict import discard as discard_these
-    from consumer.write.resolve_conflict import discard_resolved
+    from millrace.consumer.target.load_range import streams_of
+    from millrace.consumer.write.resolve_conflict import discard as discard_these
+    from millrace.consumer.write.resolve_conflict import discard_resolved
 
     if every == bool(seqs):
         raise typer.BadParameter("give either SEQ or --all")
@@ -172,8 +172,8 @@ def _done(discarded: "Discarded", task: str, seq: int) -> str:
 
 def _by_stream(endpoint: "Endpoint", task: str, seqs: Sequence[int]) -> dict[str, list[int]]:
     """The seqs in their order, by the stream that has stored the conflict. Fatal MR-5061 if one does not exist."""
-    from consumer.target.conflicts import read_conflict
-    from consumer.target.streams import stream_with
+    from millrace.consumer.target.conflicts import read_conflict
+    from millrace.consumer.target.streams import stream_with
 
     found: dict[str, list[int]] = {}
     with _reading(endpoint, task) as session:
@@ -193,7 +193,7 @@ def _not_passed(task: str) -> str:
 
 def _endpoint(now: Control, task: str, *, for_writing: bool = True) -> "Endpoint":
     """The primary of the target set; Fatal MR-5061 for a capture task."""
-    from drivers.mysql.primary import primary_member
+    from millrace.drivers.mysql.primary import primary_member
 
     document = now.store.task_entry(task).document
     if not isinstance(document, ApplyTask):
@@ -204,7 +204,7 @@ def _endpoint(now: Control, task: str, *, for_writing: bool = True) -> "Endpoint
 
 @contextmanager
 def _reading(endpoint: "Endpoint", task: str) -> Iterator["MySqlSession"]:
-    from drivers.mysql.connection import connect
+    from millrace.drivers.mysql.connection import connect
 
     with connect(endpoint) as session, _known(task):
         yield session
@@ -228,8 +228,8 @@ def _check_stopped(
     now: Control, endpoint: "Endpoint", task: str, by_stream: Mapping[str, Sequence[int]]
 ) -> None:
     """Fatal MR-5063 if one of these changes blocks the task and the task has not stopped."""
-    from consumer.target.conflicts import STOP, read_conflict
-    from zk.view import read_cluster, status_of
+    from millrace.consumer.target.conflicts import STOP, read_conflict
+    from millrace.zk.view import read_cluster, status_of
 
     with _reading(endpoint, task) as session:
         decisions = {
@@ -278,7 +278,7 @@ def _print_head(task: str, stored: "StoredConflict") -> None:
 
 
 def _stream(stored: "StoredConflict") -> str:
-    from consumer.target.load_range import is_side
+    from millrace.consumer.target.load_range import is_side
 
     return "load" if is_side(stored.stream) else "main"
 
@@ -289,7 +289,7 @@ def _time(at: str) -> str:
 
 
 def _shown(image: Mapping[str, Any] | None, name: str) -> str:
-    from consumer.topic.tail import shown_value
+    from millrace.consumer.topic.tail import shown_value
 
     if image is None or name not in image:
         return ""
@@ -302,6 +302,6 @@ def _shown(image: Mapping[str, Any] | None, name: str) -> str:
 
 
 def _printable(text: str) -> str:
-    from consumer.topic.tail import printable
+    from millrace.consumer.topic.tail import printable
 
     return printable(text)

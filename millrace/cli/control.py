@@ -15,12 +15,12 @@ from rich.console import Console
 from rich.table import Table
 
 from millrace.errors import Fatal, Retryable
-from schemas.documents import plain_from_yaml
-from zk.client.session import Session
-from zk.ensemble import Ensemble
-from zk.tree.history import Author
-from zk.tree.paths import Tree
-from zk.tree.store import Store
+from millrace.schemas.documents import plain_from_yaml
+from millrace.zk.client.session import Session
+from millrace.zk.ensemble import Ensemble
+from millrace.zk.tree.history import Author
+from millrace.zk.tree.paths import Tree
+from millrace.zk.tree.store import Store
 
 STOP_TIMEOUT_S = 60.0
 POLL_S = 0.1

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 import typer
 
-from drivers.mysql.grants import Role, grantee, needed_grants
 from millrace.cli.check.scope import (
     Known,
     Scope,
@@ -16,9 +15,10 @@ from millrace.cli.check.scope import (
     scope_of,
     stored_documents,
 )
+from millrace.drivers.mysql.grants import Role, grantee, needed_grants
 from millrace.errors import Fatal, MillraceError
-from schemas.documents import SetDocument
-from schemas.gtid import Flavour
+from millrace.schemas.documents import SetDocument
+from millrace.schemas.gtid import Flavour
 
 CONNECT_S = 5.0
 PASSWORD = "…"  # to replace
@@ -99,8 +99,8 @@ def _guess(scope: Scope, document: SetDocument, roles: Sequence[Role]) -> list[s
 
 def _ask(document: SetDocument) -> Flavour:
     """The flavor of the first member that answers. The account need not exist yet: then --flavour is needed."""
-    from producer.source.choose.chooser import ask_flavour
-    from producer.source.set_stream import resolve_login
+    from millrace.producer.source.choose.chooser import ask_flavour
+    from millrace.producer.source.set_stream import resolve_login
 
     try:
         return ask_flavour(document.members, resolve_login(document))

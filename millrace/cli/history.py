@@ -8,10 +8,10 @@ import typer
 
 from millrace.cli.control import Control, console, control, new_table, print_json
 from millrace.errors import Fatal
-from schemas.documents import FieldChange, field_changes, parse_set, parse_task
-from schemas.documents.fields import FOUND_CHARACTERS_MAX, shortened
-from zk.tree.documents import Document, DocumentKey, DocumentKind
-from zk.tree.history import Revision
+from millrace.schemas.documents import FieldChange, field_changes, parse_set, parse_task
+from millrace.schemas.documents.fields import FOUND_CHARACTERS_MAX, shortened
+from millrace.zk.tree.documents import Document, DocumentKey, DocumentKind
+from millrace.zk.tree.history import Revision
 
 Plain = dict[str, object]
 

@@ -16,7 +16,7 @@ import typer
 from millrace.errors import Fatal
 
 if TYPE_CHECKING:
-    from schemas.documents import Brokers
+    from millrace.schemas.documents import Brokers
 
 VARIABLE = "MILLRACE_KAFKA"
 
@@ -36,7 +36,7 @@ KafkaConfig = Annotated[
 def named_brokers(kafka: str, config: str) -> "Brokers | None":
     """The brokers that options or variables name; None if none does. Fatal MR-4101, MR-4102, MR-4206."""
     from millrace.cli.control import plain_from_file
-    from schemas.documents import Brokers, parse_brokers
+    from millrace.schemas.documents import Brokers, parse_brokers
 
     of_environment = os.environ.get(VARIABLE, "")
     if not config:
@@ -78,8 +78,8 @@ Tasks = Annotated[
 
 def labels_of(texts: Iterable[str]) -> frozenset[str]:
     """The labels; Fatal MR-4120 for one that is malformed."""
-    from schemas.documents.fields import Unreadable
-    from schemas.documents.readers import label
+    from millrace.schemas.documents.fields import Unreadable
+    from millrace.schemas.documents.readers import label
 
     try:
         return frozenset(map(label, texts))

@@ -14,17 +14,17 @@ from millrace.errors import Fatal
 from millrace.wording import counted
 
 if TYPE_CHECKING:
-    from consumer.topic.published import TopicResult
-    from drivers.kafka.partitions import Place
-    from schemas.documents import Brokers, PublishTask
+    from millrace.consumer.topic.published import TopicResult
+    from millrace.drivers.kafka.partitions import Place
+    from millrace.schemas.documents import Brokers, PublishTask
 
 _LOOK_S = 0.2
 
 
 def verify_task(name: str, *, topic: str, suffix: str, as_json: bool) -> None:
     """Verify one output topic of a task, or all of them if ``topic`` is empty. ``suffix``: those of a rebuild."""
-    from consumer.topic.published import topics_of
-    from schemas.documents.model import progress_topic_of
+    from millrace.consumer.topic.published import topics_of
+    from millrace.schemas.documents.model import progress_topic_of
 
     brokers = _publish_task(name).source.brokers
     last_n = topics_of(brokers, progress_topic_of(name + suffix))
@@ -38,7 +38,7 @@ def verify_task(name: str, *, topic: str, suffix: str, as_json: bool) -> None:
 
 def _publish_task(name: str) -> "PublishTask":
     from millrace.cli.control import control
-    from schemas.documents import PublishTask
+    from millrace.schemas.documents import PublishTask
 
     with control() as now:
         document = now.store.task_entry(name).document
@@ -49,9 +49,9 @@ def _publish_task(name: str) -> "PublishTask":
 
 def rebuild_task(name: str, *, suffix: str, as_json: bool) -> None:
     """Write the topics of a task again, up to the present end of its set topic."""
-    from consumer.publish.rebuild import rebuild
-    from consumer.task.publish_start import task_order
-    from drivers.kafka.acls import Grants, publish_acls
+    from millrace.consumer.publish.rebuild import rebuild
+    from millrace.consumer.task.publish_start import task_order
+    from millrace.drivers.kafka.acls import Grants, publish_acls
 
     task = _publish_task(name)
     began = time.monotonic()
@@ -74,7 +74,7 @@ def tail_published(
     brokers: "Brokers", topic: str, *, first: int, last: int, follow: bool, as_json: bool
 ) -> None:
     """Print the ``first`` records, or the ``last`` ones and then new ones as they arrive. 0: all."""
-    from consumer.topic.published import PublishedRecord, PublishedTail
+    from millrace.consumer.topic.published import PublishedRecord, PublishedTail
 
     def show(records: Collection[PublishedRecord]) -> None:
         for record in records:
@@ -100,7 +100,7 @@ def verify_published(
     as_json: bool,
 ) -> None:
     """Verify topics and print their results. Finding MR-3503 if one has violations."""
-    from consumer.topic.published import verify_topics
+    from millrace.consumer.topic.published import verify_topics
 
     began = time.monotonic()
     results = verify_topics(brokers, names, task=task, last_n=last_n)

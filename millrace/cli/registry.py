@@ -12,15 +12,15 @@ from typing import Annotated
 
 import typer
 
-from drivers.kafka.names import REGISTRY_TOPIC
 from millrace.cli.options import Http, Kafka, KafkaConfig, named_brokers
+from millrace.drivers.kafka.names import REGISTRY_TOPIC
 from millrace.errors import Fatal
 from millrace.process.privacy import keep_private
 
 
 def _reference(value: str) -> str:
     """Checks that the option is a reference. It may be the token itself, so it is not shown."""
-    from schemas.documents import SecretReference
+    from millrace.schemas.documents import SecretReference
 
     if value and SecretReference.parse(value) is None:
         raise typer.BadParameter("not a reference: env:NAME or file:/PATH")
@@ -64,14 +64,14 @@ def registry(
     http: Http = "",
 ) -> None:
     """Run the built-in schema registry: Confluent's REST API."""
-    from drivers.kafka.acls import Grants, registry_acls
+    from millrace.drivers.kafka.acls import Grants, registry_acls
     from millrace.http import open_page
+    from millrace.registry.door import Door
+    from millrace.registry.kafka import KafkaSchemaStore
+    from millrace.registry.ownership import Ownership
+    from millrace.registry.server import RegistryServer, address_text, listen
+    from millrace.schemas.documents import SecretReference, resolve_secret
     from millrace.tls import is_loopback
-    from registry.door import Door
-    from registry.kafka import KafkaSchemaStore
-    from registry.ownership import Ownership
-    from registry.server import RegistryServer, address_text, listen
-    from schemas.documents import SecretReference, resolve_secret
 
     keep_private()
     reference = SecretReference.parse(token)

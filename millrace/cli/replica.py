@@ -11,10 +11,10 @@ import typer
 
 from millrace.cli.control import Control, console, control, new_table, print_json
 from millrace.errors import Fatal
-from schemas.documents import Directives, Member, SetDocument
-from schemas.stages import MemberView
-from zk.tree.reports import REPEAT_S
-from zk.view import TaskView, read_cluster, views_of_set
+from millrace.schemas.documents import Directives, Member, SetDocument
+from millrace.schemas.stages import MemberView
+from millrace.zk.tree.reports import REPEAT_S
+from millrace.zk.view import TaskView, read_cluster, views_of_set
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -162,8 +162,8 @@ def _find_report(now: Control, set_name: str) -> TaskView | None:
 
 
 def _ask(document: SetDocument, directives: Directives) -> tuple[MemberView, ...]:
-    from producer.source.choose.chooser import Chooser
-    from producer.source.set_stream import resolve_login
+    from millrace.producer.source.choose.chooser import Chooser
+    from millrace.producer.source.set_stream import resolve_login
 
     chooser = Chooser(document, resolve_login(document), lambda _: directives)
     chooser.renew_directives()

@@ -7,8 +7,8 @@ import typer
 from millrace.cli.options import Http
 from millrace.http import open_page
 from millrace.process.privacy import keep_private
-from zk.lease.membership import process_name
-from zk.run.worker import run_scheduler
+from millrace.zk.lease.membership import process_name
+from millrace.zk.run.worker import run_scheduler
 
 
 def scheduler(

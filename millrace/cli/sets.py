@@ -15,9 +15,9 @@ from millrace.cli.control import (
     wait_until_free,
 )
 from millrace.cli.history import add_history, former_document
-from schemas.documents import RelayTask, SetDocument, parse_set, plain_set, yaml_from_plain
-from zk.tree.documents import set_key
-from zk.tree.entries import SetEntry, UnreadableEntry
+from millrace.schemas.documents import RelayTask, SetDocument, parse_set, plain_set, yaml_from_plain
+from millrace.zk.tree.documents import set_key
+from millrace.zk.tree.entries import SetEntry, UnreadableEntry
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -12,7 +12,10 @@ from typing import Annotated
 
 import typer
 
-from drivers.kafka.acls import (
+from millrace.cli.control import Control, console, control, new_table, operator, print_json
+from millrace.cli.status.json_form import subscriber_as_plain
+from millrace.cli.texts import duration
+from millrace.drivers.kafka.acls import (
     UNKNOWN_PRINCIPAL,
     Acl,
     Resource,
@@ -21,17 +24,14 @@ from drivers.kafka.acls import (
     principal_of,
     watch_acls,
 )
-from millrace.cli.control import Control, console, control, new_table, operator, print_json
-from millrace.cli.status.json_form import subscriber_as_plain
-from millrace.cli.texts import duration
 from millrace.errors import Fatal
-from schemas.documents import TaskDocument, address_of
-from schemas.documents.subscriber import GrantedRight, Subscriber, check_subscriber
-from schemas.plain import to_plain
-from schemas.stages import SubscriberStage
-from zk.tree.entries import TaskEntry
-from zk.tree.subscribers import SubscriberEntry, Subscribers, subscribers_of
-from zk.view import TaskView, read_cluster, views
+from millrace.schemas.documents import TaskDocument, address_of
+from millrace.schemas.documents.subscriber import GrantedRight, Subscriber, check_subscriber
+from millrace.schemas.plain import to_plain
+from millrace.schemas.stages import SubscriberStage
+from millrace.zk.tree.entries import TaskEntry
+from millrace.zk.tree.subscribers import SubscriberEntry, Subscribers, subscribers_of
+from millrace.zk.view import TaskView, read_cluster, views
 
 FRESH_MS = 150_000  # a task measures once a minute
 
@@ -245,7 +245,7 @@ def _stages(
     found: Mapping[str, TaskView],
 ) -> dict[tuple[str, str], SubscriberStage]:
     """By subscriber and task: what the task has measured lately, else what Kafka answers now."""
-    from drivers.kafka.subscribers import SubscriberMeter
+    from millrace.drivers.kafka.subscribers import SubscriberMeter
 
     now_ms = time.time_ns() // 1_000_000
     stages: dict[tuple[str, str], SubscriberStage] = {}

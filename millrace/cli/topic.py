@@ -15,18 +15,18 @@ from millrace.errors import Fatal, naming
 from millrace.wording import counted
 
 if TYPE_CHECKING:
-    from consumer.topic.selection import Wanted
-    from consumer.topic.verify import Summary, TopicVerifier
-    from drivers.kafka.reader import TopicReader, TopicRecord
-    from schemas.documents import Brokers, Registry
+    from millrace.consumer.topic.selection import Wanted
+    from millrace.consumer.topic.verify import Summary, TopicVerifier
+    from millrace.drivers.kafka.reader import TopicReader, TopicRecord
+    from millrace.schemas.documents import Brokers, Registry
 
 app = typer.Typer(no_args_is_help=True, help="Read a topic, or verify that it is complete.")
 
 
 def _registry_url(value: str) -> str:
     """Checks a URL as in a document. "" means no registry."""
-    from schemas.documents.fields import Unreadable
-    from schemas.documents.readers import url
+    from millrace.schemas.documents.fields import Unreadable
+    from millrace.schemas.documents.readers import url
 
     try:
         return url(value) if value else ""
@@ -37,8 +37,8 @@ def _registry_url(value: str) -> str:
 
 def _suffix(value: str) -> str:
     """Checks the end of a topic's name."""
-    from schemas.documents.fields import Unreadable
-    from schemas.documents.readers import topic
+    from millrace.schemas.documents.fields import Unreadable
+    from millrace.schemas.documents.readers import topic
 
     try:
         return topic(value)
@@ -117,16 +117,16 @@ def tail(
 
     With --table or --op, the rows and statements that were passed over are counted on standard error.
     """
-    from consumer.topic.decode import TopicLookUp
-    from consumer.topic.published import is_published
-    from consumer.topic.selection import Selected, offset_of_last
-    from consumer.topic.tail import as_json as object_of
-    from consumer.topic.tail import line
-    from drivers.kafka.acls import Grants, subscriber_acls
-    from drivers.kafka.reader import TopicReader
     from millrace.cli.published import tail_published
-    from registry.client import RegistryClient
-    from schemas.record.record import KnownSchemas
+    from millrace.consumer.topic.decode import TopicLookUp
+    from millrace.consumer.topic.published import is_published
+    from millrace.consumer.topic.selection import Selected, offset_of_last
+    from millrace.consumer.topic.tail import as_json as object_of
+    from millrace.consumer.topic.tail import line
+    from millrace.drivers.kafka.acls import Grants, subscriber_acls
+    from millrace.drivers.kafka.reader import TopicReader
+    from millrace.registry.client import RegistryClient
+    from millrace.schemas.record.record import KnownSchemas
 
     wanted = _wanted(tables or [], ops or [])
     brokers = _brokers(kafka, kafka_config, topic)
@@ -175,9 +175,9 @@ def tail(
 
 
 def _wanted(tables: list[str], ops: list[str]) -> "Wanted":
-    from consumer.topic.selection import Wanted
-    from schemas.documents.fields import Unreadable
-    from schemas.documents.readers import table_pattern
+    from millrace.consumer.topic.selection import Wanted
+    from millrace.schemas.documents.fields import Unreadable
+    from millrace.schemas.documents.readers import table_pattern
 
     for pattern in tables:
         try:
@@ -227,11 +227,11 @@ def verify(
 
 
 def _verify_topic(brokers: "Brokers", topic: str, *, as_json: bool) -> None:
-    from consumer.topic.published import is_published
-    from consumer.topic.verify import TopicVerifier
-    from drivers.kafka.acls import Grants, subscriber_acls
-    from drivers.kafka.reader import TopicReader
     from millrace.cli.published import verify_published
+    from millrace.consumer.topic.published import is_published
+    from millrace.consumer.topic.verify import TopicVerifier
+    from millrace.drivers.kafka.acls import Grants, subscriber_acls
+    from millrace.drivers.kafka.reader import TopicReader
 
     with naming(topic=topic), Grants(brokers, subscriber_acls(topic)).explained():
         if is_published(brokers, topic):
@@ -335,7 +335,7 @@ def _brokers(kafka: str, config: str, topic: str) -> "Brokers":
 def _registry(url: str, config: str, brokers: "Brokers") -> "Registry":
     """From the file, else from the option or MILLRACE_REGISTRY. Fatal MR-4101, MR-4102, MR-4206."""
     from millrace.cli.control import plain_from_file
-    from schemas.documents import Registry, parse_registry
+    from millrace.schemas.documents import Registry, parse_registry
 
     if config:
         return parse_registry(plain_from_file(config), origin=config)
@@ -356,8 +356,8 @@ def registry_for(registry: str, bootstrap: str) -> str:
 def _brokers_of_task(topic: str) -> "Brokers | None":
     """From a task with this topic in ZooKeeper; None when there is none, or MILLRACE_ZOOKEEPER is not set."""
     from millrace.cli.control import control
-    from schemas.documents import address_of
-    from zk.tree.entries import TaskEntry
+    from millrace.schemas.documents import address_of
+    from millrace.zk.tree.entries import TaskEntry
 
     if not os.environ.get("MILLRACE_ZOOKEEPER"):
         return None

@@ -11,12 +11,18 @@ from millrace.cli.control import Control, console, control, new_table, operator,
 from millrace.cli.options import Http, Labels, Sets, labels_of
 from millrace.errors import Retryable
 from millrace.process.privacy import keep_private
-from schemas.documents import TaskKind
-from zk.lease.membership import WorkerIdentity, process_name
-from zk.placement.assignment import listed
-from zk.placement.fleet import WorkerView, check_drain, read_fleet, worker_named, worker_views
-from zk.placement.nodes import drain_content
-from zk.tree.store import Store
+from millrace.schemas.documents import TaskKind
+from millrace.zk.lease.membership import WorkerIdentity, process_name
+from millrace.zk.placement.assignment import listed
+from millrace.zk.placement.fleet import (
+    WorkerView,
+    check_drain,
+    read_fleet,
+    worker_named,
+    worker_views,
+)
+from millrace.zk.placement.nodes import drain_content
+from millrace.zk.tree.store import Store
 
 POLL_S = 0.5
 
@@ -65,11 +71,11 @@ def run(
 
 def _run(worker: WorkerIdentity, relay_dir: Path, http: str) -> int:
     from millrace.http import open_page
-    from producer.source.set_stream import Site
-    from producer.source.set_streams import Upstreams
-    from producer.task.capture import CaptureRunner
-    from zk.ensemble import Ensemble
-    from zk.run.worker import run_worker
+    from millrace.producer.source.set_stream import Site
+    from millrace.producer.source.set_streams import Upstreams
+    from millrace.producer.task.capture import CaptureRunner
+    from millrace.zk.ensemble import Ensemble
+    from millrace.zk.run.worker import run_worker
 
     keep_private()
 

@@ -1,18 +1,18 @@
-"""Installation: all our packages from one folder, and the extras that a command needs.
+"""Installation: every part of the package can be imported, and the extras that a command needs.
 
-An old installed copy could mix silently with a checkout (``schemas`` of one, ``producer`` of the other). So every entry
-point calls ``check_one_root()`` first.
+One name is installed, ``millrace``. The folders of the repository are its subpackages: a wheel has them in
+``millrace/``, and a checkout has links there (``millrace/producer`` → ``../producer``). An archive or a file system
+without symbolic links loses them, so every entry point calls ``check_parts()`` first.
 
     millrace           a capture host: worker, scheduler, registry, status and every command about sets and tasks
     millrace[apply]    the apply driver: PySpark and pandas
     millrace[local]    ``up``, ``demo``, ``bench``: apply, ZooKeeper and Ivy out of PySpark, and a peer to measure
     millrace[dev]      all of these and the tools for tests
 
-Guarantees: all packages are found, below one folder. A command whose extra is missing ends with MR-8011 and the pip
+Guarantees: all parts are found. A command whose extra is missing ends with MR-8011 and the pip
 command, before it imports anything of it. Not done here: versions; pip compares them when it installs.
 """
 
-import importlib.util
 from collections.abc import Mapping
 from enum import StrEnum
 from importlib.util import find_spec
@@ -21,29 +21,25 @@ from types import MappingProxyType
 
 from millrace.errors import Fatal
 
-PACKAGES = ("millrace", "schemas", "drivers", "registry", "zk", "producer", "consumer", "deploy")
+PARTS = ("consumer", "deploy", "drivers", "producer", "registry", "schemas", "zk")
 
 
-def check_one_root() -> Path:
-    """The folder that holds all packages; Fatal MR-8001 names each package and where it would load from."""
-    return one_root({package: _location(package) for package in PACKAGES})
+def check_parts(package: str = "millrace") -> Path:
+    """The folder of the package; Fatal MR-8001 names each part that is missing there."""
+    spec = find_spec(package)
+    folders = spec.submodule_search_locations if spec is not None else None
+    if not folders:
+        raise Fatal("MR-8001", f"the package {package} is missing")
+    missing = [name for name in PARTS if not _is_package(f"{package}.{name}")]
+    if missing:
+        raise Fatal("MR-8001", f"{folders[0]} has no packages {', '.join(missing)}")
+    return Path(folders[0])
 
 
-def one_root(locations: Mapping[str, Path | None]) -> Path:
-    """The parent of all package folders. None marks a package that was not found."""
-    roots = {place.parent for place in locations.values() if place is not None}
-    if len(roots) == 1 and None not in locations.values():
-        return roots.pop()
-    places = {name: str(place or "not found") for name, place in locations.items()}
-    found = ", ".join(f"{name}: {place}" for name, place in places.items())
-    raise Fatal("MR-8001", f"our packages do not load from one folder: {found}")
-
-
-def _location(package: str) -> Path | None:
-    spec = importlib.util.find_spec(package)
-    if spec is None or not spec.submodule_search_locations:
-        return None
-    return Path(next(iter(spec.submodule_search_locations))).resolve()
+def _is_package(name: str) -> bool:
+    """A folder with ``__init__.py``; a link that became a text file, or leads nowhere, is none."""
+    spec = find_spec(name)
+    return spec is not None and spec.origin is not None and bool(spec.submodule_search_locations)
 
 
 class Extra(StrEnum):
@@ -72,4 +68,4 @@ def check_extra(extra: Extra, *, user: str) -> None:
 
 
 if __name__ == "__main__":
-    print(check_one_root())
+    print(check_parts())

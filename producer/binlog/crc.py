@@ -20,7 +20,7 @@ from numba.core import cgutils
 from numba.core.base import BaseContext
 
 from millrace.compiled import IS_INTERPRETED
-from producer.binlog.compiled import Bytes, Lowering, Sums, compiled, lowered
+from millrace.producer.binlog.compiled import Bytes, Lowering, Sums, compiled, lowered
 
 POLYNOMIAL = 0xEDB88320
 FOLD_BYTES_MIN = 128  # below, setting up the four lanes costs more than it saves

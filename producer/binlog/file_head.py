@@ -17,10 +17,10 @@ from collections.abc import Callable
 import numpy as np
 
 from millrace.errors import Fatal
-from producer.binlog import events as t
-from producer.binlog.gtid_runs import read_gtid
-from schemas.gtid import Flavour, GtidPosition
-from schemas.gtid.binary import decode_previous
+from millrace.producer.binlog import events as t
+from millrace.producer.binlog.gtid_runs import read_gtid
+from millrace.schemas.gtid import Flavour, GtidPosition
+from millrace.schemas.gtid.binary import decode_previous
 
 _SEARCHED_BYTES_MAX = 64 << 20  # previous GTIDs of millions of intervals
 

@@ -14,13 +14,13 @@ and no part of an event. Not done here: events of 16 MiB or longer than the wind
 
 import numpy as np
 
-from producer.binlog import events as t
-from producer.binlog import gtid_events
-from producer.binlog.compiled import Bytes, Sums, Words, compiled, int64
-from producer.binlog.gtid_events import GTID_WORDS, read_gtid_event
-from producer.binlog.packets import PACKET_HEAD_BYTES, PACKET_PAYLOAD_MAX, _copy
-from producer.binlog.transactions import BAD_BODY, OK
-from producer.binlog.walk import check_event
+from millrace.producer.binlog import events as t
+from millrace.producer.binlog import gtid_events
+from millrace.producer.binlog.compiled import Bytes, Sums, Words, compiled, int64
+from millrace.producer.binlog.gtid_events import GTID_WORDS, read_gtid_event
+from millrace.producer.binlog.packets import PACKET_HEAD_BYTES, PACKET_PAYLOAD_MAX, _copy
+from millrace.producer.binlog.transactions import BAD_BODY, OK
+from millrace.producer.binlog.walk import check_event
 
 # Slots of the state.
 POS = 0  # file offset of the next event

@@ -18,9 +18,9 @@ Guarantees: nothing is read outside the event; False means that the event is mal
 
 import numpy as np
 
-from producer.binlog import events as t
-from producer.binlog.compiled import Bytes, Words, compiled, int64
-from producer.binlog.loads import u32, u56, u64
+from millrace.producer.binlog import events as t
+from millrace.producer.binlog.compiled import Bytes, Words, compiled, int64
+from millrace.producer.binlog.loads import u32, u56, u64
 
 # A GTID event is decoded into these words of a state array, which begin at a given slot.
 SOURCE_LOW = 0  # first 8 bytes of the uuid, little-endian; MariaDB: domain

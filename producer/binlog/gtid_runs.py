@@ -8,11 +8,11 @@ from uuid import UUID
 
 import numpy as np
 
-from producer.binlog import events as t
-from producer.binlog.compiled import Bytes, Words
-from producer.binlog.gtid_events import GTID_WORDS, NUMBER, read_gtid_event
-from producer.binlog.transactions import RUN_WORDS
-from schemas.gtid import Flavour, Gtid, GtidPosition, GtidSet, MariadbGtid, MariadbGtidSet
+from millrace.producer.binlog import events as t
+from millrace.producer.binlog.compiled import Bytes, Words
+from millrace.producer.binlog.gtid_events import GTID_WORDS, NUMBER, read_gtid_event
+from millrace.producer.binlog.transactions import RUN_WORDS
+from millrace.schemas.gtid import Flavour, Gtid, GtidPosition, GtidSet, MariadbGtid, MariadbGtidSet
 
 RUNS_MAX = 4096  # rows of 64 bytes: 256 KiB; drained after each chunk or when full
 _MASK = (1 << 64) - 1

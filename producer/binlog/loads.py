@@ -1,6 +1,6 @@
 """Kernel functions that load little-endian numbers from any offset of a uint8 array. Callers check the length first."""
 
-from producer.binlog.compiled import Bytes, compiled, int64
+from millrace.producer.binlog.compiled import Bytes, compiled, int64
 
 
 @compiled

@@ -24,11 +24,11 @@ from numba import types
 from numba.core import cgutils
 from numba.core.base import BaseContext
 
-from producer.binlog import events as t
-from producer.binlog.compiled import Bytes, Lowering, Sums, Words, compiled, int64, lowered
-from producer.binlog.crc import crc32
-from producer.binlog.loads import u16, u32
-from producer.binlog.transactions import (
+from millrace.producer.binlog import events as t
+from millrace.producer.binlog.compiled import Bytes, Lowering, Sums, Words, compiled, int64, lowered
+from millrace.producer.binlog.crc import crc32
+from millrace.producer.binlog.loads import u16, u32
+from millrace.producer.binlog.transactions import (
     BAD_CHECKSUM,
     BAD_LENGTH,
     BAD_POSITION,

@@ -23,11 +23,11 @@ Not done here: reading rows, checksums.
 import numpy as np
 from numpy.typing import NDArray
 
-from producer.binlog import events as t
-from producer.binlog import gtid_events
-from producer.binlog.compiled import Bytes, Words, compiled, int64
-from producer.binlog.gtid_events import STANDALONE_FLAG, TAG_WORDS, read_gtid_event
-from producer.binlog.loads import u16
+from millrace.producer.binlog import events as t
+from millrace.producer.binlog import gtid_events
+from millrace.producer.binlog.compiled import Bytes, Words, compiled, int64
+from millrace.producer.binlog.gtid_events import STANDALONE_FLAG, TAG_WORDS, read_gtid_event
+from millrace.producer.binlog.loads import u16
 
 # Slots of the relay log's state.
 # A group is a source transaction as a sequence of events.

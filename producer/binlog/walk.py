@@ -13,11 +13,11 @@ bytes is not an error.
 
 import numpy as np
 
-from producer.binlog import events as t
-from producer.binlog.compiled import Bytes, Sums, Words, compiled, int64
-from producer.binlog.crc import crc32
-from producer.binlog.loads import u16, u32, u64
-from producer.binlog.transactions import (
+from millrace.producer.binlog import events as t
+from millrace.producer.binlog.compiled import Bytes, Sums, Words, compiled, int64
+from millrace.producer.binlog.crc import crc32
+from millrace.producer.binlog.loads import u16, u32, u64
+from millrace.producer.binlog.transactions import (
     BAD_CHECKSUM,
     BAD_LENGTH,
     BAD_POSITION,

@@ -6,15 +6,15 @@ They need no privilege. Without SELECT the account does not see the tables.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from drivers.mysql.catalog import read_databases
-from drivers.mysql.connection import MySqlSession
-from drivers.mysql.grants import HeldGrants, held_grants
-from drivers.mysql.members import ask_binlog_filters, ask_each
 from millrace.checks.clock import CLOCK_SQL, Clock, read_clock
+from millrace.drivers.mysql.catalog import read_databases
+from millrace.drivers.mysql.connection import MySqlSession
+from millrace.drivers.mysql.grants import HeldGrants, held_grants
+from millrace.drivers.mysql.members import ask_binlog_filters, ask_each
 from millrace.errors import MillraceError
-from producer.source.connection import Login, connect_member
-from schemas.documents.model import Member
-from schemas.table.table_filter import SYSTEM_DATABASES, TableFilter
+from millrace.producer.source.connection import Login, connect_member
+from millrace.schemas.documents.model import Member
+from millrace.schemas.table.table_filter import SYSTEM_DATABASES, TableFilter
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,9 @@ the same code here and in a task's status. A reason against one member is a fail
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from drivers.mysql.grants import (
+from millrace.checks.clock import judge_clock
+from millrace.checks.requirement import Area, Level, Requirement, Subject, shortened
+from millrace.drivers.mysql.grants import (
     HEARTBEAT_PRIVILEGES,
     Grant,
     Role,
@@ -18,19 +20,17 @@ from drivers.mysql.grants import (
     needed_grants,
     shown,
 )
-from drivers.mysql.members import MemberFacts
-from drivers.mysql.preflight import Finding
-from millrace.checks.clock import judge_clock
-from millrace.checks.requirement import Area, Level, Requirement, Subject, shortened
+from millrace.drivers.mysql.members import MemberFacts
+from millrace.drivers.mysql.preflight import Finding
 from millrace.errors import Fatal, MillraceError
+from millrace.producer.checks.answers import Answers, Tables, ask_answers, ask_tables
+from millrace.producer.source.choose.choice import Preferences, Verdict, choose, verdicts_of
+from millrace.producer.source.choose.chooser import ask_members
+from millrace.producer.source.connection import Login, connect_member
+from millrace.producer.source.set_stream import resolve_login
+from millrace.schemas.documents import CaptureTask, Directives, SetDocument, TableFilter, TlsMode
+from millrace.schemas.gtid import Flavour, parse_gtid_set
 from millrace.wording import counted
-from producer.checks.answers import Answers, Tables, ask_answers, ask_tables
-from producer.source.choose.choice import Preferences, Verdict, choose, verdicts_of
-from producer.source.choose.chooser import ask_members
-from producer.source.connection import Login, connect_member
-from producer.source.set_stream import resolve_login
-from schemas.documents import CaptureTask, Directives, SetDocument, TableFilter, TlsMode
-from schemas.gtid import Flavour, parse_gtid_set
 
 ANSWER_S = 5.0  # for each answer of a member
 

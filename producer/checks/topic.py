@@ -11,21 +11,21 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Protocol
 
-from drivers.kafka.acls import Grants, check_acls
-from drivers.kafka.names import check_id, transactional_id
-from drivers.kafka.open_transactions import find_open_writer
-from drivers.kafka.reader import Ends
-from drivers.kafka.topic import TopicSettings
 from millrace.checks.requirement import Area, Level, Requirement, Subject
 from millrace.checks.retention import judge_retention
+from millrace.drivers.kafka.acls import Grants, check_acls
+from millrace.drivers.kafka.names import check_id, transactional_id
+from millrace.drivers.kafka.open_transactions import find_open_writer
+from millrace.drivers.kafka.reader import Ends
+from millrace.drivers.kafka.topic import TopicSettings
 from millrace.errors import Fatal, MillraceError
+from millrace.producer.checks.answers import Tables
+from millrace.producer.publish.config import PublisherConfig, publisher_config
+from millrace.producer.publish.kafka import KafkaDriver
+from millrace.producer.publish.topic_check import check_topic, durability_warning
+from millrace.schemas.documents.model import CaptureTask, TopicAddress
+from millrace.schemas.gtid import Flavour
 from millrace.wording import counted
-from producer.checks.answers import Tables
-from producer.publish.config import PublisherConfig, publisher_config
-from producer.publish.kafka import KafkaDriver
-from producer.publish.topic_check import check_topic, durability_warning
-from schemas.documents.model import CaptureTask, TopicAddress
-from schemas.gtid import Flavour
 
 CLIENT = "check"
 DRY_RUN_S = 15.0

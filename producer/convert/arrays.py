@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millrace.errors import Fatal
-from producer.convert.kernel import program as p
-from producer.convert.kernel import state as s
-from producer.convert.kernel.json_binary import STACK
-from producer.convert.kernel.walk import find_table
+from millrace.producer.convert.kernel import program as p
+from millrace.producer.convert.kernel import state as s
+from millrace.producer.convert.kernel.json_binary import STACK
+from millrace.producer.convert.kernel.walk import find_table
 
 RECORD_BYTES_MAX = 1 << 30
 SCRATCH_BYTES_MAX = 1 << 30

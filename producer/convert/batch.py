@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from producer.convert.arrays import Bytes, Numbers
-from schemas.place import Coordinates
-from schemas.progress import Progress
+from millrace.producer.convert.arrays import Bytes, Numbers
+from millrace.schemas.place import Coordinates
+from millrace.schemas.progress import Progress
 
 
 class BatchRelease(Protocol):

@@ -19,17 +19,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from millrace.errors import Fatal
-from producer.binlog import events as t
-from producer.binlog.gtid_runs import read_gtid
-from producer.convert.arrays import Bytes, Numbers
-from producer.convert.column_program import column_sizes
-from producer.convert.event_sources import PayloadEvents
-from producer.convert.query import parse_query
-from producer.convert.rows_head import read_rows_head, row_bounds
-from producer.convert.statements import inflated_query
-from producer.convert.tables import table_names
-from schemas.gtid import Flavour
-from schemas.place import FIRST_POS, Coordinates
+from millrace.producer.binlog import events as t
+from millrace.producer.binlog.gtid_runs import read_gtid
+from millrace.producer.convert.arrays import Bytes, Numbers
+from millrace.producer.convert.column_program import column_sizes
+from millrace.producer.convert.event_sources import PayloadEvents
+from millrace.producer.convert.query import parse_query
+from millrace.producer.convert.rows_head import read_rows_head, row_bounds
+from millrace.producer.convert.statements import inflated_query
+from millrace.producer.convert.tables import table_names
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.place import FIRST_POS, Coordinates
 
 INFLATED_BYTES_MAX = 64 << 20  # a larger source transaction has no checksum
 _HASH_BYTES = 16

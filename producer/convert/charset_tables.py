@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from producer.convert.kernel import charsets as kind
-from schemas.table.charset import characters, gb18030_character
+from millrace.producer.convert.kernel import charsets as kind
+from millrace.schemas.table.charset import characters, gb18030_character
 
 _BYTE_MAX = {"ascii": 1, "utf8mb3": 3, "utf8mb4": 4}
 _ARITHMETIC = {

@@ -8,14 +8,14 @@ the table map, and an unknown type can have any size. The rows of these tables c
 import numpy as np
 
 from millrace.errors import Fatal
-from producer.convert.arrays import KernelArrays, Numbers
-from producer.convert.charset_tables import CharsetTables
-from producer.convert.kernel import charsets
-from producer.convert.kernel import program as p
-from schemas.gtid import Flavour
-from schemas.record.avro_schema import column_branches
-from schemas.table.structure import Column, TableSchema, TypeCode
-from schemas.table.table_map import read_real_types
+from millrace.producer.convert.arrays import KernelArrays, Numbers
+from millrace.producer.convert.charset_tables import CharsetTables
+from millrace.producer.convert.kernel import charsets
+from millrace.producer.convert.kernel import program as p
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.record.avro_schema import column_branches
+from millrace.schemas.table.structure import Column, TableSchema, TypeCode
+from millrace.schemas.table.table_map import read_real_types
 
 _FIXED = {
     TypeCode.FLOAT: (p.RAW, 4),

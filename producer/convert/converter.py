@@ -21,40 +21,40 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from millrace.errors import Fatal
-from producer.binlog.events import HEADER_BYTES
-from producer.binlog.transactions import OUTSIDE
-from producer.convert.arrays import SCRATCH_BYTES_MAX, Bytes, KernelArrays, grown
-from producer.convert.batch import RecordBatch
-from producer.convert.errors import kernel_error
-from producer.convert.event_sources import EventSource, Reader, RelayEvents
-from producer.convert.interleave import Inserts, Interleaver
-from producer.convert.kernel import state as s
-from producer.convert.kernel.walk import walk
-from producer.convert.output import Output
-from producer.convert.position import (
+from millrace.producer.binlog.events import HEADER_BYTES
+from millrace.producer.binlog.transactions import OUTSIDE
+from millrace.producer.convert.arrays import SCRATCH_BYTES_MAX, Bytes, KernelArrays, grown
+from millrace.producer.convert.batch import RecordBatch
+from millrace.producer.convert.errors import kernel_error
+from millrace.producer.convert.event_sources import EventSource, Reader, RelayEvents
+from millrace.producer.convert.interleave import Inserts, Interleaver
+from millrace.producer.convert.kernel import state as s
+from millrace.producer.convert.kernel.walk import walk
+from millrace.producer.convert.output import Output
+from millrace.producer.convert.position import (
     flavour_number,
     forget_order,
     load_position,
     make_room,
     read_position,
 )
-from producer.convert.rows_head import read_present
-from producer.convert.savepoints import Mark
-from producer.convert.statements import EventHandler
-from producer.convert.table_filter import FoldedFilter, NameFilter
-from producer.convert.tables import (
+from millrace.producer.convert.rows_head import read_present
+from millrace.producer.convert.savepoints import Mark
+from millrace.producer.convert.statements import EventHandler
+from millrace.producer.convert.table_filter import FoldedFilter, NameFilter
+from millrace.producer.convert.tables import (
     Describe,
     Destination,
     KnownTables,
     Prepare,
     describe_by_map,
 )
-from producer.convert.xa import Release
-from schemas.documents import TableFilter
-from schemas.gtid import Flavour, parse_gtid
-from schemas.place import FIRST_POS, Coordinates
-from schemas.progress import OpenTransaction, Progress
-from schemas.record.control import (
+from millrace.producer.convert.xa import Release
+from millrace.schemas.documents import TableFilter
+from millrace.schemas.gtid import Flavour, parse_gtid
+from millrace.schemas.place import FIRST_POS, Coordinates
+from millrace.schemas.progress import OpenTransaction, Progress
+from millrace.schemas.record.control import (
     CONTROL_SCHEMAS,
     ControlRecord,
     Origin,
@@ -62,7 +62,7 @@ from schemas.record.control import (
     SchemaRecord,
     kind_of,
 )
-from schemas.record.record import decode_control, encode_control
+from millrace.schemas.record.record import decode_control, encode_control
 
 # A schema record is repeated at the schema's first use after this time, or after this many bytes of records. Kafka's
 # retention is usually days or gigabytes, and never less than a segment. A schema record takes 2 KB per table: with

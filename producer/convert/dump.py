@@ -13,24 +13,24 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from millrace.errors import Fatal
-from producer.binlog import events as t
-from producer.binlog.gtid_runs import read_gtid
-from producer.convert.arrays import Bytes, Numbers
-from producer.convert.column_program import column_sizes
-from producer.convert.event_sources import PayloadEvents, checksum_bytes_of
-from producer.convert.kernel import program as p
-from producer.convert.query import parse_query
-from producer.convert.rows_head import read_rows_head, row_bounds
-from producer.convert.statements import inflated_query
-from producer.convert.tables import table_names
-from producer.relay.files import disk_errors
-from producer.relay.stored_file import StoredFile, open_stored, read_stored
-from producer.relay.survey import Survey
-from schemas.gtid import Flavour
-from schemas.place import FIRST_POS, Coordinates
-from schemas.server_version import NO_NUMBERS, ServerVersion
-from schemas.sql.statement import classify
-from schemas.sql.tokens import plain_text
+from millrace.producer.binlog import events as t
+from millrace.producer.binlog.gtid_runs import read_gtid
+from millrace.producer.convert.arrays import Bytes, Numbers
+from millrace.producer.convert.column_program import column_sizes
+from millrace.producer.convert.event_sources import PayloadEvents, checksum_bytes_of
+from millrace.producer.convert.kernel import program as p
+from millrace.producer.convert.query import parse_query
+from millrace.producer.convert.rows_head import read_rows_head, row_bounds
+from millrace.producer.convert.statements import inflated_query
+from millrace.producer.convert.tables import table_names
+from millrace.producer.relay.files import disk_errors
+from millrace.producer.relay.stored_file import StoredFile, open_stored, read_stored
+from millrace.producer.relay.survey import Survey
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.place import FIRST_POS, Coordinates
+from millrace.schemas.server_version import NO_NUMBERS, ServerVersion
+from millrace.schemas.sql.statement import classify
+from millrace.schemas.sql.tokens import plain_text
 
 READ_BYTES = 4 << 20
 STATEMENT_CHARACTERS_MAX = 200

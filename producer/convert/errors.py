@@ -1,10 +1,10 @@
 """The kernel's error codes as errors for an operator: code, message, coordinates. Apart: a table."""
 
 from millrace.errors import Fatal
-from producer.binlog import events as t
-from producer.convert.arrays import Numbers
-from producer.convert.kernel import state as s
-from schemas.place import Coordinates
+from millrace.producer.binlog import events as t
+from millrace.producer.convert.arrays import Numbers
+from millrace.producer.convert.kernel import state as s
+from millrace.schemas.place import Coordinates
 
 _PLAIN = {
     s.TRUNCATED: ("MR-6003", "a length reaches beyond the end of the event"),

@@ -20,14 +20,14 @@ import pyarrow as pa
 
 from millrace.errors import Fatal
 from millrace.process.shortage import shortage_of
-from producer.binlog.events import CHECKSUM_ALGORITHM_CRC32, CHECKSUM_BYTES, HEADER_BYTES
-from producer.binlog.transactions import ROLLS_BACK, STAYS
-from producer.binlog.walk import find_group_end, find_table_maps
-from producer.convert.arrays import RECORD_BYTES_MAX, Bytes
-from schemas.byte_reader import ByteReader
-from schemas.gtid import Flavour
-from schemas.place import FIRST_POS, Coordinates
-from schemas.server_version import ServerVersion
+from millrace.producer.binlog.events import CHECKSUM_ALGORITHM_CRC32, CHECKSUM_BYTES, HEADER_BYTES
+from millrace.producer.binlog.transactions import ROLLS_BACK, STAYS
+from millrace.producer.binlog.walk import find_group_end, find_table_maps
+from millrace.producer.convert.arrays import RECORD_BYTES_MAX, Bytes
+from millrace.schemas.byte_reader import ByteReader
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.place import FIRST_POS, Coordinates
+from millrace.schemas.server_version import ServerVersion
 
 WINDOW_BYTES = 4 << 20
 _PAYLOAD_END, _PAYLOAD_METHOD = 0, 2

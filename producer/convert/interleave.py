@@ -10,15 +10,15 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Protocol
 
-from producer.binlog.transactions import OUTSIDE
-from producer.convert.arrays import Bytes, KernelArrays, Numbers
-from producer.convert.kernel import state as s
-from producer.convert.output import Output
-from producer.convert.tables import KnownTables
-from schemas.gtid import GtidPosition
-from schemas.progress import Progress
-from schemas.record.avro_schema import AvroSchema
-from schemas.record.control import (
+from millrace.producer.binlog.transactions import OUTSIDE
+from millrace.producer.convert.arrays import Bytes, KernelArrays, Numbers
+from millrace.producer.convert.kernel import state as s
+from millrace.producer.convert.output import Output
+from millrace.producer.convert.tables import KnownTables
+from millrace.schemas.gtid import GtidPosition
+from millrace.schemas.progress import Progress
+from millrace.schemas.record.avro_schema import AvroSchema
+from millrace.schemas.record.control import (
     ControlRecord,
     DdlRecord,
     RegisteredSchema,

@@ -15,11 +15,11 @@ import threading
 import numpy as np
 
 from millrace.errors import Fatal
-from producer.binlog.transactions import OUTSIDE
-from producer.convert.arrays import RECORD_BYTES_MAX, Bytes, Numbers, grown
-from producer.convert.kernel import state as s
-from schemas.record.control import RecordKind
-from schemas.record.framing import peek_kind
+from millrace.producer.binlog.transactions import OUTSIDE
+from millrace.producer.convert.arrays import RECORD_BYTES_MAX, Bytes, Numbers, grown
+from millrace.producer.convert.kernel import state as s
+from millrace.schemas.record.control import RecordKind
+from millrace.schemas.record.framing import peek_kind
 
 # beyond the soft bound, so that most transactions that reach it still end in the buffer
 ROOM_BYTES = 1 << 16

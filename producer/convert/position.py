@@ -8,12 +8,12 @@ from uuid import UUID
 
 import numpy as np
 
-from producer.binlog.gtid_events import TAG_BYTES_MAX
-from producer.convert.arrays import Bytes, KernelArrays, grown
-from producer.convert.kernel import state as s
-from schemas.gtid import Flavour, GtidPosition
-from schemas.gtid.mariadb import MariadbGtid, MariadbGtidSet
-from schemas.gtid.mysql import GtidSet
+from millrace.producer.binlog.gtid_events import TAG_BYTES_MAX
+from millrace.producer.convert.arrays import Bytes, KernelArrays, grown
+from millrace.producer.convert.kernel import state as s
+from millrace.schemas.gtid import Flavour, GtidPosition
+from millrace.schemas.gtid.mariadb import MariadbGtid, MariadbGtidSet
+from millrace.schemas.gtid.mysql import GtidSet
 
 _FRAGMENTS_MAX = 64  # fragments more than the set itself has
 

@@ -20,11 +20,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from millrace.errors import Fatal
-from schemas.byte_reader import ByteReader
-from schemas.gtid import Flavour
-from schemas.server_version import NO_NUMBERS, ServerVersion
-from schemas.table.charset import decode_text
-from schemas.table.collation_ids import charset_of
+from millrace.schemas.byte_reader import ByteReader
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.server_version import NO_NUMBERS, ServerVersion
+from millrace.schemas.table.charset import decode_text
+from millrace.schemas.table.collation_ids import charset_of
 
 # Each bit of flags2: a session variable and its value if the bit is set. None: only SELECT and changes of rows depend
 # on it (sql_auto_is_null, system_versioning_insert_history), or a statement commits itself (autocommit).

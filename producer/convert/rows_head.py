@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from millrace.errors import Fatal
-from producer.binlog import events as t
-from producer.convert.arrays import Bytes, Numbers
-from producer.convert.kernel import program as p
-from producer.convert.kernel.images import skip_image
-from schemas.byte_reader import ByteReader
+from millrace.producer.binlog import events as t
+from millrace.producer.convert.arrays import Bytes, Numbers
+from millrace.producer.convert.kernel import program as p
+from millrace.producer.convert.kernel.images import skip_image
+from millrace.schemas.byte_reader import ByteReader
 
 INSERT, UPDATE, DELETE = range(3)  # the order in each tuple of ``_OPERATIONS``
 _OPERATIONS = (t.ROWS_V1, t.ROWS_V2, t.ROWS_COMPRESSED_V1, t.ROWS_COMPRESSED_V2)

@@ -12,9 +12,9 @@ import re
 from dataclasses import dataclass
 
 from millrace.errors import Fatal
-from producer.convert.arrays import Numbers
-from producer.convert.kernel import state as s
-from schemas.place import Coordinates
+from millrace.producer.convert.arrays import Numbers
+from millrace.producer.convert.kernel import state as s
+from millrace.schemas.place import Coordinates
 
 _TEXT = re.compile(
     r"(?:SAVEPOINT|ROLLBACK(?:\s+WORK)?\s+TO(?:\s+SAVEPOINT\b)?)\s*(.+?)\s*", re.I | re.S

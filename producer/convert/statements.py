@@ -13,8 +13,8 @@ import zlib
 from dataclasses import dataclass, replace
 
 from millrace.errors import Fatal
-from producer.binlog import events as t
-from producer.binlog.transactions import (
+from millrace.producer.binlog import events as t
+from millrace.producer.binlog.transactions import (
     AFTER_GTID,
     ENDS,
     INSIDE,
@@ -22,8 +22,8 @@ from producer.binlog.transactions import (
     OUTSIDE,
     ROLLS_BACK,
 )
-from producer.convert.arrays import Bytes, KernelArrays, Numbers
-from producer.convert.event_sources import (
+from millrace.producer.convert.arrays import Bytes, KernelArrays, Numbers
+from millrace.producer.convert.event_sources import (
     EventSource,
     Reader,
     XaEvents,
@@ -31,15 +31,21 @@ from producer.convert.event_sources import (
     open_payload,
     server_of,
 )
-from producer.convert.kernel import state as s
-from producer.convert.kernel.walk import end_transaction
-from producer.convert.position import make_room
-from producer.convert.query import Query, parse_query
-from producer.convert.savepoints import Mark, Savepoints
-from producer.convert.table_filter import NameFilter
-from producer.convert.xa import Release, XaGroup, XaGroups, xid_of_prepare, xid_of_statement
-from schemas.place import Coordinates
-from schemas.record.control import (
+from millrace.producer.convert.kernel import state as s
+from millrace.producer.convert.kernel.walk import end_transaction
+from millrace.producer.convert.position import make_room
+from millrace.producer.convert.query import Query, parse_query
+from millrace.producer.convert.savepoints import Mark, Savepoints
+from millrace.producer.convert.table_filter import NameFilter
+from millrace.producer.convert.xa import (
+    Release,
+    XaGroup,
+    XaGroups,
+    xid_of_prepare,
+    xid_of_statement,
+)
+from millrace.schemas.place import Coordinates
+from millrace.schemas.record.control import (
     DdlRecord,
     DdlStatement,
     EventPlace,
@@ -47,8 +53,8 @@ from schemas.record.control import (
     RecordSource,
     RecordTransaction,
 )
-from schemas.server_version import NO_NUMBERS, ServerVersion
-from schemas.sql.statement import (
+from millrace.schemas.server_version import NO_NUMBERS, ServerVersion
+from millrace.schemas.sql.statement import (
     APPLIED_KINDS,
     RECORDED_KINDS,
     Kind,
@@ -56,7 +62,7 @@ from schemas.sql.statement import (
     changed_table,
     classify,
 )
-from schemas.sql.tokens import SqlMode, plain_text, with_plain_blanks
+from millrace.schemas.sql.tokens import SqlMode, plain_text, with_plain_blanks
 
 _PREPARED, _PREPARED_AND_DONE = 1, 2  # IS_XA
 _INFLATED_BYTES_MAX = 1 << 30

@@ -12,7 +12,7 @@ records are not changed here.
 from dataclasses import dataclass
 from typing import Protocol
 
-from schemas.documents import TableFilter
+from millrace.schemas.documents import TableFilter
 
 
 class NameFilter(Protocol):

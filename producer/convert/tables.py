@@ -30,21 +30,26 @@ from itertools import islice
 import numpy as np
 
 from millrace.errors import Fatal
-from producer.binlog.transactions import OUTSIDE
-from producer.convert.arrays import TABLES_MAX, KernelArrays, Numbers
-from producer.convert.charset_tables import CharsetTables
-from producer.convert.column_program import ColumnProgram, avro_string, column_sizes
-from producer.convert.kernel import program as p
-from producer.convert.kernel import state as s
-from producer.convert.kernel.walk import find_table
-from producer.convert.rows_head import INSERT
-from producer.convert.table_filter import NameFilter
-from schemas.gtid import Flavour
-from schemas.record.avro_schema import SOURCE_VERSION, AvroSchema, envelope_schema, key_schema
-from schemas.record.control import Origin, RegisteredSchema, SchemaRecord
-from schemas.table.structure import TableSchema, TypeCode
-from schemas.table.table_filter import SYSTEM_DATABASES
-from schemas.table.table_map import parse_table_map
+from millrace.producer.binlog.transactions import OUTSIDE
+from millrace.producer.convert.arrays import TABLES_MAX, KernelArrays, Numbers
+from millrace.producer.convert.charset_tables import CharsetTables
+from millrace.producer.convert.column_program import ColumnProgram, avro_string, column_sizes
+from millrace.producer.convert.kernel import program as p
+from millrace.producer.convert.kernel import state as s
+from millrace.producer.convert.kernel.walk import find_table
+from millrace.producer.convert.rows_head import INSERT
+from millrace.producer.convert.table_filter import NameFilter
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.record.avro_schema import (
+    SOURCE_VERSION,
+    AvroSchema,
+    envelope_schema,
+    key_schema,
+)
+from millrace.schemas.record.control import Origin, RegisteredSchema, SchemaRecord
+from millrace.schemas.table.structure import TableSchema, TypeCode
+from millrace.schemas.table.table_filter import SYSTEM_DATABASES
+from millrace.schemas.table.table_map import parse_table_map
 
 Register = Callable[[str, str], int]
 Prepare = Callable[[Sequence[tuple[str, str]]], None]

@@ -20,23 +20,23 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from producer.binlog import events as t
-from producer.binlog.walk import (
+from millrace.producer.binlog import events as t
+from millrace.producer.binlog.walk import (
     FOUND_AT,
     FOUND_BYTES,
     FOUND_METHOD,
     FOUND_WORDS,
     find_prepared,
 )
-from producer.convert.event_sources import (
+from millrace.producer.convert.event_sources import (
     WINDOW_BYTES,
     Reader,
     checksum_bytes_of,
     open_payload,
     writable,
 )
-from schemas.byte_reader import ByteReader
-from schemas.place import Coordinates
+from millrace.schemas.byte_reader import ByteReader
+from millrace.schemas.place import Coordinates
 
 Release = Callable[[], None]
 

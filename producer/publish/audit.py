@@ -31,8 +31,8 @@ from dataclasses import dataclass
 
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger
-from producer.publish.config import PublisherLimits
-from producer.publish.driver import Partition
+from millrace.producer.publish.config import PublisherLimits
+from millrace.producer.publish.driver import Partition
 
 log = get_logger("producer.publish")
 

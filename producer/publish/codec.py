@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from producer.publish.config import PublisherConfig
-from producer.publish.positions import ChangeRecord, ProgressRecord
-from schemas.progress import Progress
-from schemas.record.control import (
+from millrace.producer.publish.config import PublisherConfig
+from millrace.producer.publish.positions import ChangeRecord, ProgressRecord
+from millrace.schemas.progress import Progress
+from millrace.schemas.record.control import (
     CONTROL_SCHEMAS,
     ControlRecord,
     DdlRecord,
@@ -23,11 +23,11 @@ from schemas.record.control import (
     SnapshotRecord,
     kind_of,
 )
-from schemas.record.framing import peek_kind, unframe
-from schemas.record.gap import gap_of, gap_record
-from schemas.record.record import decode_control, encode_control
-from schemas.record.row_end import SNAPSHOT_OP, read_row_end
-from schemas.requests.decision import Decision
+from millrace.schemas.record.framing import peek_kind, unframe
+from millrace.schemas.record.gap import gap_of, gap_record
+from millrace.schemas.record.record import decode_control, encode_control
+from millrace.schemas.record.row_end import SNAPSHOT_OP, read_row_end
+from millrace.schemas.requests.decision import Decision
 
 
 @dataclass(frozen=True, slots=True)

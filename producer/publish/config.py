@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass, field, replace
 
-from drivers.kafka.access import KafkaAccess
-from drivers.kafka.names import transactional_id
-from schemas.documents import CaptureRules, CaptureTask, TopicCompression, TopicOptions
-from schemas.gtid import Flavour
+from millrace.drivers.kafka.access import KafkaAccess
+from millrace.drivers.kafka.names import transactional_id
+from millrace.schemas.documents import CaptureRules, CaptureTask, TopicCompression, TopicOptions
+from millrace.schemas.gtid import Flavour
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,12 +32,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from millrace.errors import Fatal
-from millrace.wording import counted
-from producer.publish.codec import RecordCodec
-from producer.publish.config import PublisherConfig
-from producer.publish.driver import Driver
-from producer.publish.tail import read_tail
-from schemas.gtid import (
+from millrace.producer.publish.codec import RecordCodec
+from millrace.producer.publish.config import PublisherConfig
+from millrace.producer.publish.driver import Driver
+from millrace.producer.publish.tail import read_tail
+from millrace.schemas.gtid import (
     AnyGtid,
     GtidPosition,
     History,
@@ -45,8 +44,9 @@ from schemas.gtid import (
     has_same_sequence_from_other_server,
     missing,
 )
-from schemas.progress import Progress
-from schemas.requests.decision import Decision, DecisionKind, is_forward
+from millrace.schemas.progress import Progress
+from millrace.schemas.requests.decision import Decision, DecisionKind, is_forward
+from millrace.wording import counted
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ Fatal. No implementation retries with a new instance: the publisher decides that
 from collections.abc import Iterable
 from typing import Protocol
 
-from drivers.kafka.bulk import Bounds, Octets
-from drivers.kafka.reader import Ends, TopicRecord
-from drivers.kafka.topic import TopicSettings
+from millrace.drivers.kafka.bulk import Bounds, Octets
+from millrace.drivers.kafka.reader import Ends, TopicRecord
+from millrace.drivers.kafka.topic import TopicSettings
 
 
 class TopicAdmin(Protocol):

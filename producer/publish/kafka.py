@@ -1,11 +1,11 @@
 """The clients of a set topic."""
 
-from drivers.kafka.access import Settings
-from drivers.kafka.names import PUBLISHER_GROUP
-from drivers.kafka.producer import WRITING, TransactionalProducer, compression
-from drivers.kafka.reader import TopicReader
-from drivers.kafka.topic import TopicAdmin
-from producer.publish.config import PublisherConfig
+from millrace.drivers.kafka.access import Settings
+from millrace.drivers.kafka.names import PUBLISHER_GROUP
+from millrace.drivers.kafka.producer import WRITING, TransactionalProducer, compression
+from millrace.drivers.kafka.reader import TopicReader
+from millrace.drivers.kafka.topic import TopicAdmin
+from millrace.producer.publish.config import PublisherConfig
 
 _READER: Settings = {
     "group.id": PUBLISHER_GROUP,

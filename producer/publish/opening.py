@@ -24,20 +24,20 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
-from drivers.kafka.open_transactions import find_open_writer
-from drivers.kafka.reader import Ends
-from drivers.kafka.topic import TopicSettings
+from millrace.drivers.kafka.open_transactions import find_open_writer
+from millrace.drivers.kafka.reader import Ends
+from millrace.drivers.kafka.topic import TopicSettings
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
-from producer.publish.config import PublisherConfig
-from producer.publish.decision import adopted_progress, must_execute
-from producer.publish.driver import Driver, Partition, TopicAdmin, Transactions
-from producer.publish.positions import Codec
-from producer.publish.tail import Tail, last_decision, read_tail
-from producer.publish.topic_check import check_topic
-from schemas.progress import Progress
-from schemas.requests.decision import Decision
+from millrace.producer.publish.config import PublisherConfig
+from millrace.producer.publish.decision import adopted_progress, must_execute
+from millrace.producer.publish.driver import Driver, Partition, TopicAdmin, Transactions
+from millrace.producer.publish.positions import Codec
+from millrace.producer.publish.tail import Tail, last_decision, read_tail
+from millrace.producer.publish.topic_check import check_topic
+from millrace.schemas.progress import Progress
+from millrace.schemas.requests.decision import Decision
 
 log = get_logger("producer.publish")
 

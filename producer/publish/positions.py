@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from schemas.gtid import parse_gtid
-from schemas.progress import OpenTransaction, Progress
-from schemas.requests.decision import Decision
+from millrace.schemas.gtid import parse_gtid
+from millrace.schemas.progress import OpenTransaction, Progress
+from millrace.schemas.requests.decision import Decision
 
 
 @dataclass(frozen=True, slots=True)

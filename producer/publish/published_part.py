@@ -12,14 +12,14 @@ partition meanwhile (the publisher is open). Not done here: comparing the part (
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from drivers.kafka.reader import TopicRecord
+from millrace.drivers.kafka.reader import TopicRecord
 from millrace.errors import Fatal, Retryable
-from producer.publish.driver import Partition
-from producer.publish.positions import ChangeRecord, Codec, ProgressRecord
-from producer.publish.tail import read_tail
-from schemas.progress import OpenTransaction
-from schemas.record.control import RecordKind
-from schemas.record.framing import peek_kind
+from millrace.producer.publish.driver import Partition
+from millrace.producer.publish.positions import ChangeRecord, Codec, ProgressRecord
+from millrace.producer.publish.tail import read_tail
+from millrace.schemas.progress import OpenTransaction
+from millrace.schemas.record.control import RecordKind
+from millrace.schemas.record.framing import peek_kind
 
 _OFFSETS_AT_FIRST = 1024
 

@@ -32,23 +32,23 @@ import time
 from collections.abc import Callable
 from typing import Protocol, Self
 
-from drivers.kafka.bulk import Bounds, Octets
+from millrace.drivers.kafka.bulk import Bounds, Octets
 from millrace.errors import Fatal, Retryable
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
 from millrace.metrics import counter, histogram
+from millrace.producer.publish.audit import VERDICT_S, Audit, Commit
+from millrace.producer.publish.codec import RecordCodec
+from millrace.producer.publish.config import PublisherConfig
+from millrace.producer.publish.driver import Driver, Transactions
+from millrace.producer.publish.kafka import KafkaDriver
+from millrace.producer.publish.opening import Basis, Opened, Opener, TailHint
+from millrace.producer.publish.positions import Codec
+from millrace.producer.publish.published_part import PublishedPart, find_published_part
+from millrace.producer.publish.topic_check import durability_warning
+from millrace.producer.publish.transaction import Chunk, OpenTransaction, oversize_error
+from millrace.schemas.progress import Progress
 from millrace.wording import counted
-from producer.publish.audit import VERDICT_S, Audit, Commit
-from producer.publish.codec import RecordCodec
-from producer.publish.config import PublisherConfig
-from producer.publish.driver import Driver, Transactions
-from producer.publish.kafka import KafkaDriver
-from producer.publish.opening import Basis, Opened, Opener, TailHint
-from producer.publish.positions import Codec
-from producer.publish.published_part import PublishedPart, find_published_part
-from producer.publish.topic_check import durability_warning
-from producer.publish.transaction import Chunk, OpenTransaction, oversize_error
-from schemas.progress import Progress
 
 log = get_logger("producer.publish")
 

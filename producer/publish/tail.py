@@ -16,11 +16,11 @@ records after it have gaps. Not done here: decisions about progress (``opening``
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from drivers.kafka.reader import Ends, TopicRecord
+from millrace.drivers.kafka.reader import Ends, TopicRecord
 from millrace.errors import Fatal, MillraceError
-from producer.publish.driver import Partition
-from producer.publish.positions import ChangeRecord, Codec, ProgressRecord, progress_after
-from schemas.progress import Progress
+from millrace.producer.publish.driver import Partition
+from millrace.producer.publish.positions import ChangeRecord, Codec, ProgressRecord, progress_after
+from millrace.schemas.progress import Progress
 
 _WINDOW_OFFSETS_MIN = 64
 # bounds the time of one read; a longer run of aborted records takes several reads

@@ -11,10 +11,10 @@ records.
 Pure. Not done here: asking the broker, creating the topic (``drivers.kafka.topic``).
 """
 
-from drivers.kafka.topic import TopicSettings
+from millrace.drivers.kafka.topic import TopicSettings
 from millrace.errors import Fatal
+from millrace.producer.publish.config import PublisherConfig
 from millrace.wording import counted
-from producer.publish.config import PublisherConfig
 
 # Below this, not even the columns of one table map fit; Kafka's own default is 1,048,588.
 RECORD_BYTES_MIN = 512 * 1024

@@ -22,14 +22,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from typing import Protocol
 
-from drivers.kafka.reader import TopicRecord
+from millrace.drivers.kafka.reader import TopicRecord
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger
-from producer.publish.driver import Partition
-from schemas.record.avro_schema import NAMESPACE
-from schemas.record.control import CONTROL_SCHEMAS, RecordKind, SchemaRecord
-from schemas.record.framing import peek_kind
-from schemas.record.record import decode_control
+from millrace.producer.publish.driver import Partition
+from millrace.schemas.record.avro_schema import NAMESPACE
+from millrace.schemas.record.control import CONTROL_SCHEMAS, RecordKind, SchemaRecord
+from millrace.schemas.record.framing import peek_kind
+from millrace.schemas.record.record import decode_control
 
 # schemas that are registered one by one; twice the control schemas, and 15 tables with keys
 ASKED_MAX = 40

@@ -7,9 +7,9 @@ show where it is.
 
 from dataclasses import dataclass
 
-from drivers.kafka.bulk import Bounds, Octets
+from millrace.drivers.kafka.bulk import Bounds, Octets
 from millrace.errors import Fatal
-from schemas.record.row_end import read_row_end
+from millrace.schemas.record.row_end import read_row_end
 
 _SNAPSHOT = b"\x0afalse"  # source.snapshot, the string before db and table
 

@@ -19,12 +19,12 @@ from pathlib import Path
 from millrace.errors import Fatal, Retryable
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
-from producer.relay.files import Files, disk_errors
-from producer.relay.layout import NEW_SUFFIX
-from producer.relay.recovery import walk_stored
-from producer.relay.stored_file import PackedFile, packed_path, packed_pieces, write_pieces
-from producer.relay.writer import RelayLog
-from schemas.place import FIRST_POS, Coordinates
+from millrace.producer.relay.files import Files, disk_errors
+from millrace.producer.relay.layout import NEW_SUFFIX
+from millrace.producer.relay.recovery import walk_stored
+from millrace.producer.relay.stored_file import PackedFile, packed_path, packed_pieces, write_pieces
+from millrace.producer.relay.writer import RelayLog
+from millrace.schemas.place import FIRST_POS, Coordinates
 
 AFTER_PACKED_WRITE = register("relay.pack.after_write")
 AFTER_PACKED_CHECK = register("relay.pack.after_check")

@@ -26,14 +26,14 @@ from typing import Annotated, TypeVar
 
 from millrace.errors import Fatal
 from millrace.log import get_logger
-from producer.relay import layout
-from producer.relay.evictions import record_evictions
-from producer.relay.files import DISK, Files, disk_errors, read_all
-from producer.relay.purge import Positions, PurgePolicy, purge_before, purge_due
-from producer.relay.writer import RelayLog
-from schemas.place import FIRST_POS, Coordinates
-from schemas.plain import Wire, from_plain, to_plain
-from schemas.stages import PurgeAnswer, PurgeRefusal
+from millrace.producer.relay import layout
+from millrace.producer.relay.evictions import record_evictions
+from millrace.producer.relay.files import DISK, Files, disk_errors, read_all
+from millrace.producer.relay.purge import Positions, PurgePolicy, purge_before, purge_due
+from millrace.producer.relay.writer import RelayLog
+from millrace.schemas.place import FIRST_POS, Coordinates
+from millrace.schemas.plain import Wire, from_plain, to_plain
+from millrace.schemas.stages import PurgeAnswer, PurgeRefusal
 
 REQUEST_NAME, ANSWER_NAME = "purge.request", "purge.answer"
 ASK_TIMEOUT_S = 30.0  # a worker checks twice a second, except while it waits for a broker

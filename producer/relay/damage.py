@@ -8,9 +8,9 @@ Guarantees: pure values; nothing is read here. ``survey`` finds damage, ``quaran
 
 from dataclasses import dataclass
 
-from producer.binlog import transactions
-from schemas.gtid import GtidPosition, GtidSet, MariadbGtidSet
-from schemas.place import Coordinates
+from millrace.producer.binlog import transactions
+from millrace.schemas.gtid import GtidPosition, GtidSet, MariadbGtidSet
+from millrace.schemas.place import Coordinates
 
 WHY = {
     transactions.BAD_LENGTH: "an impossible length",

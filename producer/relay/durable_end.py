@@ -22,8 +22,8 @@ from zlib import crc32
 
 from millrace.errors import Fatal, MillraceError
 from millrace.log import get_logger
-from producer.relay.files import DISK, Files, read_all, write_all
-from schemas.place import Coordinates
+from millrace.producer.relay.files import DISK, Files, read_all, write_all
+from millrace.schemas.place import Coordinates
 
 DURABLE_NAME = "relay.durable"
 NOTE_BYTES = 512  # sub-directories have up to 60 characters, files up to 255

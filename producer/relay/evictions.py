@@ -23,10 +23,10 @@ from pathlib import Path
 
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
-from producer.relay import layout
-from producer.relay.files import DISK, Files, disk_errors, read_all
-from producer.relay.holds import evicted
-from schemas.plain import from_plain, object_of, to_plain
+from millrace.producer.relay import layout
+from millrace.producer.relay.files import DISK, Files, disk_errors, read_all
+from millrace.producer.relay.holds import evicted
+from millrace.schemas.plain import from_plain, object_of, to_plain
 
 RECORD_NAME = "evictions.json"
 AFTER_RECORD = register("relay.after_eviction_record")

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from millrace.errors import Retryable
-from schemas.place import Coordinates
+from millrace.schemas.place import Coordinates
 
 OWN_FILE, OWN_FOLDER = 0o600, 0o700  # relay files hold rows in plain text
 

@@ -8,7 +8,7 @@ the relay log. Not done here: deleting (``purge``), remembering an eviction (``e
 import threading
 
 from millrace.errors import Fatal
-from schemas.place import Coordinates
+from millrace.schemas.place import Coordinates
 
 
 class Holds:

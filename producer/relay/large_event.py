@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from producer.binlog.compiled import Bytes
-from producer.binlog.crc import TABLES
-from producer.binlog.events import CHECKSUM_BYTES
-from producer.binlog.walk import extend_sum
+from millrace.producer.binlog.compiled import Bytes
+from millrace.producer.binlog.crc import TABLES
+from millrace.producer.binlog.events import CHECKSUM_BYTES
+from millrace.producer.binlog.walk import extend_sum
 
 PIECE_BYTES = 4 << 20  # four or five frames of a compressed relay file
 

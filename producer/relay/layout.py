@@ -35,8 +35,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from millrace.errors import Fatal
-from producer.relay.files import DISK, Files, read_all, write_all
-from schemas.gtid import Flavour, GtidPosition, parse_gtid_set
+from millrace.producer.relay.files import DISK, Files, read_all, write_all
+from millrace.schemas.gtid import Flavour, GtidPosition, parse_gtid_set
 
 INDEX_NAME = "server-uuid.index"
 META_NAME = "relay.meta"

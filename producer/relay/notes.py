@@ -24,10 +24,10 @@ from pathlib import Path
 
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
-from producer.relay import layout
-from producer.relay.files import DISK, Files, read_all
-from producer.relay.layout import Subdir
-from schemas.gtid import Flavour, GtidPosition, unite
+from millrace.producer.relay import layout
+from millrace.producer.relay.files import DISK, Files, read_all
+from millrace.producer.relay.layout import Subdir
+from millrace.schemas.gtid import Flavour, GtidPosition, unite
 
 BEFORE_JOIN = register("relay.before_join")
 AFTER_JOIN = register("relay.after_join")

@@ -4,11 +4,11 @@ from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from producer.binlog.events import MAGIC
-from producer.relay.files import Files, write_all
-from producer.relay.layout import Subdir
-from schemas.gtid import GtidPosition
-from schemas.place import FIRST_POS, Coordinates
+from millrace.producer.binlog.events import MAGIC
+from millrace.producer.relay.files import Files, write_all
+from millrace.producer.relay.layout import Subdir
+from millrace.schemas.gtid import GtidPosition
+from millrace.schemas.place import FIRST_POS, Coordinates
 
 WRITE_FAILED = -1  # the size of a file after a failed write
 GROUP_STARTS_MAX = 64  # one for each append: enough to find the last few MiB

@@ -26,16 +26,16 @@ from typing import Self
 
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
-from producer.relay import layout
-from producer.relay.evictions import read_evictions
-from producer.relay.files import disk_errors
-from producer.relay.layout import Subdir
-from producer.relay.reader import RelayReader
-from producer.relay.stored_file import modified_at_s, remove_stored
-from producer.relay.writer import RelayLog
-from schemas.documents import PurgeRules
-from schemas.gtid import GtidPosition
-from schemas.place import FIRST_POS, Coordinates
+from millrace.producer.relay import layout
+from millrace.producer.relay.evictions import read_evictions
+from millrace.producer.relay.files import disk_errors
+from millrace.producer.relay.layout import Subdir
+from millrace.producer.relay.reader import RelayReader
+from millrace.producer.relay.stored_file import modified_at_s, remove_stored
+from millrace.producer.relay.writer import RelayLog
+from millrace.schemas.documents import PurgeRules
+from millrace.schemas.gtid import GtidPosition
+from millrace.schemas.place import FIRST_POS, Coordinates
 
 BEFORE_UNLINK = register("relay.before_unlink")
 BEFORE_RMDIR = register("relay.before_rmdir")

@@ -13,14 +13,14 @@ from millrace.errors import Fatal
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
 from millrace.metrics import counter
-from producer.relay import layout
-from producer.relay.damage import Damage
-from producer.relay.files import disk_errors
-from producer.relay.layout import DAMAGED_SUFFIX
-from producer.relay.stored_file import packed_path
-from producer.relay.survey import Survey
-from producer.relay.writer import RelayLog
-from schemas.place import Coordinates
+from millrace.producer.relay import layout
+from millrace.producer.relay.damage import Damage
+from millrace.producer.relay.files import disk_errors
+from millrace.producer.relay.layout import DAMAGED_SUFFIX
+from millrace.producer.relay.stored_file import packed_path
+from millrace.producer.relay.survey import Survey
+from millrace.producer.relay.writer import RelayLog
+from millrace.schemas.place import Coordinates
 
 AFTER_SET_ASIDE = register("relay.quarantine.after_set_aside")
 

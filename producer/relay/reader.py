@@ -27,19 +27,19 @@ import numpy as np
 
 from millrace.errors import Fatal, Retryable
 from millrace.log import get_logger
-from producer.binlog import transactions
-from producer.binlog.compiled import Bytes
-from producer.binlog.crc import TABLES
-from producer.binlog.events import EVENT_BYTES_MIN, HEADER_BYTES, TRANSACTION_PAYLOAD
-from producer.binlog.walk import scan_events
-from producer.relay.files import disk_errors
-from producer.relay.large_event import EventStream, has_right_sum
-from producer.relay.layout import Subdir, file_number, parse_subdir
-from producer.relay.recovery import walk_file
-from producer.relay.stored_file import StoredFile, open_stored
-from producer.relay.writer import RelayLog
-from schemas.gtid import Flavour, GtidPosition, has_same_sequence_from_other_server
-from schemas.place import FIRST_POS, Coordinates
+from millrace.producer.binlog import transactions
+from millrace.producer.binlog.compiled import Bytes
+from millrace.producer.binlog.crc import TABLES
+from millrace.producer.binlog.events import EVENT_BYTES_MIN, HEADER_BYTES, TRANSACTION_PAYLOAD
+from millrace.producer.binlog.walk import scan_events
+from millrace.producer.relay.files import disk_errors
+from millrace.producer.relay.large_event import EventStream, has_right_sum
+from millrace.producer.relay.layout import Subdir, file_number, parse_subdir
+from millrace.producer.relay.recovery import walk_file
+from millrace.producer.relay.stored_file import StoredFile, open_stored
+from millrace.producer.relay.writer import RelayLog
+from millrace.schemas.gtid import Flavour, GtidPosition, has_same_sequence_from_other_server
+from millrace.schemas.place import FIRST_POS, Coordinates
 
 log = get_logger("producer.relay")
 

@@ -31,19 +31,19 @@ import numpy as np
 from millrace.errors import Fatal
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
-from producer.binlog import transactions
-from producer.binlog.compiled import Bytes, Words
-from producer.binlog.crc import TABLES
-from producer.binlog.events import HEADER_BYTES, MAGIC_BYTES
-from producer.binlog.file_head import read_file_head
-from producer.binlog.gtid_runs import advance_position, new_runs
-from producer.binlog.transactions import begin_event, finish_event
-from producer.binlog.walk import walk_events
-from producer.relay import layout
-from producer.relay.files import DISK, Files, fill, write_all
-from producer.relay.large_event import has_right_sum
-from producer.relay.stored_file import StoredFile, open_stored, read_stored
-from schemas.gtid import Flavour, GtidPosition
+from millrace.producer.binlog import transactions
+from millrace.producer.binlog.compiled import Bytes, Words
+from millrace.producer.binlog.crc import TABLES
+from millrace.producer.binlog.events import HEADER_BYTES, MAGIC_BYTES
+from millrace.producer.binlog.file_head import read_file_head
+from millrace.producer.binlog.gtid_runs import advance_position, new_runs
+from millrace.producer.binlog.transactions import begin_event, finish_event
+from millrace.producer.binlog.walk import walk_events
+from millrace.producer.relay import layout
+from millrace.producer.relay.files import DISK, Files, fill, write_all
+from millrace.producer.relay.large_event import has_right_sum
+from millrace.producer.relay.stored_file import StoredFile, open_stored, read_stored
+from millrace.schemas.gtid import Flavour, GtidPosition
 
 BEFORE_CUT = register("relay.before_cut")
 AFTER_CUT = register("relay.after_cut")

@@ -27,8 +27,8 @@ import pyarrow as pa
 
 from millrace.errors import Fatal
 from millrace.faults import fault_point, register
-from producer.relay.files import Files, fill, read_range, write_all
-from producer.relay.layout import NEW_SUFFIX, PACKED_SUFFIX, is_file_name
+from millrace.producer.relay.files import Files, fill, read_range, write_all
+from millrace.producer.relay.layout import NEW_SUFFIX, PACKED_SUFFIX, is_file_name
 
 
 class StoredFile(Protocol):

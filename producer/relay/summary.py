@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from producer.relay.files import disk_errors
-from producer.relay.purge import Positions
-from producer.relay.reader import RelayReader
-from producer.relay.stored_file import open_stored, read_stored, stored_bytes
-from producer.relay.writer import RelayLog
-from schemas.place import FIRST_POS, Coordinates
+from millrace.producer.relay.files import disk_errors
+from millrace.producer.relay.purge import Positions
+from millrace.producer.relay.reader import RelayReader
+from millrace.producer.relay.stored_file import open_stored, read_stored, stored_bytes
+from millrace.producer.relay.writer import RelayLog
+from millrace.schemas.place import FIRST_POS, Coordinates
 
 TIMESTAMP_BYTES = 4
 

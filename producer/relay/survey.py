@@ -15,24 +15,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from millrace.errors import Fatal
-from millrace.wording import counted
-from producer.binlog import events as t
-from producer.binlog.file_head import read_first_gtid
-from producer.relay import layout
-from producer.relay.damage import WHY, Damage, GtidInterval
-from producer.relay.files import DISK, Files, disk_errors
-from producer.relay.layout import Subdir
-from producer.relay.notes import SubdirNotes
-from producer.relay.recovery import WalkResult, read_position_before, walk_stored
-from producer.relay.stored_file import (
+from millrace.producer.binlog import events as t
+from millrace.producer.binlog.file_head import read_first_gtid
+from millrace.producer.relay import layout
+from millrace.producer.relay.damage import WHY, Damage, GtidInterval
+from millrace.producer.relay.files import DISK, Files, disk_errors
+from millrace.producer.relay.layout import Subdir
+from millrace.producer.relay.notes import SubdirNotes
+from millrace.producer.relay.recovery import WalkResult, read_position_before, walk_stored
+from millrace.producer.relay.stored_file import (
     FRAME_BYTES,
     StoredFile,
     open_stored,
     read_stored,
     stored_bytes,
 )
-from schemas.gtid import Flavour, GtidPosition, parse_gtid_set
-from schemas.place import FIRST_POS, Coordinates
+from millrace.schemas.gtid import Flavour, GtidPosition, parse_gtid_set
+from millrace.schemas.place import FIRST_POS, Coordinates
+from millrace.wording import counted
 
 _KIND_AT = 4
 _SIZE_AT = slice(9, 13)

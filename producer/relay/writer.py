@@ -31,19 +31,19 @@ from typing import Self
 from millrace.errors import Fatal, Retryable
 from millrace.faults import fault_point, is_armed, register
 from millrace.log import get_logger
-from producer.binlog.compiled import Bytes, Words
-from producer.binlog.gtid_runs import advance_position, empty_position
-from producer.relay import layout
-from producer.relay.durable_end import SyncPolicy, SyncThread, note_durable
-from producer.relay.files import DISK, Files, disk_errors, read_range, write_all
-from producer.relay.holds import Holds
-from producer.relay.layout import Meta, Subdir
-from producer.relay.notes import SubdirNotes
-from producer.relay.open_file import WRITE_FAILED, OpenFile, ResumePoint, create_file
-from producer.relay.recovery import read_position_before, recover_file, walk_file
-from producer.relay.stored_file import remove_leftovers, remove_stored, unpack
-from schemas.gtid import Flavour, GtidPosition
-from schemas.place import FIRST_POS, Coordinates
+from millrace.producer.binlog.compiled import Bytes, Words
+from millrace.producer.binlog.gtid_runs import advance_position, empty_position
+from millrace.producer.relay import layout
+from millrace.producer.relay.durable_end import SyncPolicy, SyncThread, note_durable
+from millrace.producer.relay.files import DISK, Files, disk_errors, read_range, write_all
+from millrace.producer.relay.holds import Holds
+from millrace.producer.relay.layout import Meta, Subdir
+from millrace.producer.relay.notes import SubdirNotes
+from millrace.producer.relay.open_file import WRITE_FAILED, OpenFile, ResumePoint, create_file
+from millrace.producer.relay.recovery import read_position_before, recover_file, walk_file
+from millrace.producer.relay.stored_file import remove_leftovers, remove_stored, unpack
+from millrace.schemas.gtid import Flavour, GtidPosition
+from millrace.schemas.place import FIRST_POS, Coordinates
 
 BEFORE_WRITE = register("relay.before_write")
 MID_WRITE = register("relay.mid_write")

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from millrace.errors import MillraceError
-from producer.serve.binlog_events import COLUMNS, binlog_events
-from producer.serve.catalogue import Catalogue, ServedFile
-from producer.serve.requests import Registration
-from producer.serve.statements import (
+from millrace.producer.serve.binlog_events import COLUMNS, binlog_events
+from millrace.producer.serve.catalogue import Catalogue, ServedFile
+from millrace.producer.serve.requests import Registration
+from millrace.producer.serve.statements import (
     Assign,
     Call,
     Expression,
@@ -27,14 +27,14 @@ from producer.serve.statements import (
     parse_statement,
     refused,
 )
-from producer.serve.variables import (
+from millrace.producer.serve.variables import (
     GTID_VARIABLES,
     gtid_variable,
     source_server_id,
     system_variables,
 )
-from producer.serve.wire import Refusal, Value
-from schemas.gtid import Flavour, GtidSet
+from millrace.producer.serve.wire import Refusal, Value
+from millrace.schemas.gtid import Flavour, GtidSet
 
 Row: TypeAlias = Sequence[Value]
 Result: TypeAlias = tuple[Sequence[str], Sequence[Row]]

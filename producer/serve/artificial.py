@@ -13,7 +13,7 @@ Source: mysql-server sql/rpl_binlog_sender.cc; MariaDB sql/sql_repl.cc; compared
 import struct
 from zlib import crc32
 
-from producer.binlog import events as t
+from millrace.producer.binlog import events as t
 
 _HEADER = struct.Struct("<IBIIIH")
 _CREATED_AT = t.HEADER_BYTES + 2 + 50  # of a format description: version 2 | server version 50

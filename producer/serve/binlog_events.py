@@ -8,14 +8,14 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from producer.binlog import events as t
-from producer.binlog.gtid_events import STANDALONE_FLAG
-from producer.binlog.gtid_runs import read_gtid
-from producer.relay.stored_file import StoredFile, open_stored, read_stored
-from producer.serve.catalogue import Catalogue, ServedFile
-from producer.serve.variables import printed
-from producer.serve.wire import Refusal, Value
-from schemas.gtid.binary import decode_binlog_state, decode_previous_gtids
+from millrace.producer.binlog import events as t
+from millrace.producer.binlog.gtid_events import STANDALONE_FLAG
+from millrace.producer.binlog.gtid_runs import read_gtid
+from millrace.producer.relay.stored_file import StoredFile, open_stored, read_stored
+from millrace.producer.serve.catalogue import Catalogue, ServedFile
+from millrace.producer.serve.variables import printed
+from millrace.producer.serve.wire import Refusal, Value
+from millrace.schemas.gtid.binary import decode_binlog_state, decode_previous_gtids
 
 COLUMNS = ("Log_name", "Pos", "Event_type", "Server_id", "End_log_pos", "Info")
 ROWS_MAX = 100_000  # of a statement without LIMIT

@@ -27,16 +27,16 @@ from pathlib import Path
 
 from millrace.errors import Fatal, MillraceError
 from millrace.log import get_logger
-from producer.relay import layout
-from producer.relay.durable_end import read_durable
-from producer.relay.files import DISK, Files
-from producer.relay.layout import SEQ_DIGITS, Subdir
-from producer.relay.recovery import read_position_before
-from producer.relay.stored_file import StoredFile, open_stored
-from producer.relay.survey import Survey
-from producer.serve.walked import Walk, Walks
-from schemas.gtid import Flavour, GtidPosition, unite
-from schemas.place import FIRST_POS, Coordinates
+from millrace.producer.relay import layout
+from millrace.producer.relay.durable_end import read_durable
+from millrace.producer.relay.files import DISK, Files
+from millrace.producer.relay.layout import SEQ_DIGITS, Subdir
+from millrace.producer.relay.recovery import read_position_before
+from millrace.producer.relay.stored_file import StoredFile, open_stored
+from millrace.producer.relay.survey import Survey
+from millrace.producer.serve.walked import Walk, Walks
+from millrace.schemas.gtid import Flavour, GtidPosition, unite
+from millrace.schemas.place import FIRST_POS, Coordinates
 
 POLL_S = 0.02  # a client gets a transaction this much later than it is durable
 LIST_S = 0.25  # new files show in ``relay.durable`` at once; this is for sub-directories that join, and for purges

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from millrace.metrics import gauge
-from producer.serve.dump import Dump
-from producer.serve.requests import DUMP_ERROR, STATE, Registration
-from producer.serve.wire import Refusal
+from millrace.producer.serve.dump import Dump
+from millrace.producer.serve.requests import DUMP_ERROR, STATE, Registration
+from millrace.producer.serve.wire import Refusal
 
 LOGINS_MAX = 64  # clients that have not logged in; a thread each
 SLOW_S = 1.0  # a login takes a few round trips

@@ -25,19 +25,19 @@ from zlib import crc32
 import numpy as np
 
 from millrace.errors import MillraceError, Retryable
-from producer.binlog import events as t
-from producer.binlog import framing, transactions
-from producer.binlog.compiled import Words
-from producer.binlog.crc import TABLES
-from producer.binlog.framing import DONE_WORDS, frame_events
-from producer.binlog.gtid_events import NUMBER, SOURCE_HIGH, SOURCE_LOW, TAG, TAG_BYTES_MAX
-from producer.relay.stored_file import StoredFile, open_stored, read_stored
-from producer.serve.artificial import inner_format_description, rotate_event, sign_of_life
-from producer.serve.catalogue import Catalogue, Served, ServedFile
-from producer.serve.requests import DUMP_ERROR, STATE, DumpRequest
-from producer.serve.wire import PAYLOAD_MAX, Refusal, Wire, eof_packet
-from schemas.gtid import Flavour, GtidPosition, GtidSet, MariadbGtid, MariadbGtidSet, unite
-from schemas.place import FIRST_POS
+from millrace.producer.binlog import events as t
+from millrace.producer.binlog import framing, transactions
+from millrace.producer.binlog.compiled import Words
+from millrace.producer.binlog.crc import TABLES
+from millrace.producer.binlog.framing import DONE_WORDS, frame_events
+from millrace.producer.binlog.gtid_events import NUMBER, SOURCE_HIGH, SOURCE_LOW, TAG, TAG_BYTES_MAX
+from millrace.producer.relay.stored_file import StoredFile, open_stored, read_stored
+from millrace.producer.serve.artificial import inner_format_description, rotate_event, sign_of_life
+from millrace.producer.serve.catalogue import Catalogue, Served, ServedFile
+from millrace.producer.serve.requests import DUMP_ERROR, STATE, DumpRequest
+from millrace.producer.serve.wire import PAYLOAD_MAX, Refusal, Wire, eof_packet
+from millrace.schemas.gtid import Flavour, GtidPosition, GtidSet, MariadbGtid, MariadbGtidSet, unite
+from millrace.schemas.place import FIRST_POS
 
 WINDOW_BYTES = 4 << 20
 OUT_BYTES = WINDOW_BYTES * 5 // 4  # the smallest event, of 23 bytes, becomes 28

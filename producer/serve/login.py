@@ -22,15 +22,15 @@ import struct
 from dataclasses import dataclass, field
 from hashlib import sha1, sha256
 
-from producer.serve.wire import (
+from millrace.producer.serve.wire import (
     AUTOCOMMIT,
     Disconnected,
     Refusal,
     Wire,
     take_packed_number,
 )
-from schemas.documents.secret import AskedSecret, SecretReference
-from schemas.gtid import Flavour
+from millrace.schemas.documents.secret import AskedSecret, SecretReference
+from millrace.schemas.gtid import Flavour
 
 NATIVE, SHA2 = "mysql_native_password", "caching_sha2_password"
 PLUGINS = (NATIVE, SHA2)

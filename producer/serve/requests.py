@@ -18,9 +18,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from millrace.errors import Fatal
-from producer.serve.wire import Refusal, Value
-from schemas.gtid import Flavour, GtidPosition, MariadbGtidSet
-from schemas.gtid.binary import decode_previous_gtids
+from millrace.producer.serve.wire import Refusal, Value
+from millrace.schemas.gtid import Flavour, GtidPosition, MariadbGtidSet
+from millrace.schemas.gtid.binary import decode_previous_gtids
 
 NON_BLOCKING_FLAG = 1
 ANNOTATE_FLAG = 2  # MariaDB

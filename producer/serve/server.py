@@ -14,14 +14,14 @@ from pathlib import Path
 
 from millrace.errors import Fatal, MillraceError
 from millrace.log import get_logger
+from millrace.producer.serve.catalogue import Catalogue
+from millrace.producer.serve.clients import Clients
+from millrace.producer.serve.login import Door, ServedAccount
+from millrace.producer.serve.session import Session
+from millrace.producer.serve.variables import source_version
+from millrace.producer.serve.wire import Wire
+from millrace.schemas.documents.secret import AskedSecret
 from millrace.tls import is_loopback
-from producer.serve.catalogue import Catalogue
-from producer.serve.clients import Clients
-from producer.serve.login import Door, ServedAccount
-from producer.serve.session import Session
-from producer.serve.variables import source_version
-from producer.serve.wire import Wire
-from schemas.documents.secret import AskedSecret
 
 CONNECTIONS_MAX = 100  # each dump has two buffers of 9 MiB together
 BACKLOG = 64

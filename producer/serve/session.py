@@ -11,20 +11,20 @@ from enum import IntEnum
 
 from millrace.errors import MillraceError
 from millrace.log import get_logger
-from producer.serve.answers import Answers, ClientState, explain
-from producer.serve.catalogue import Catalogue
-from producer.serve.clients import Clients
-from producer.serve.dump import Dump
-from producer.serve.login import Door, log_in
-from producer.serve.requests import (
+from millrace.producer.serve.answers import Answers, ClientState, explain
+from millrace.producer.serve.catalogue import Catalogue
+from millrace.producer.serve.clients import Clients
+from millrace.producer.serve.dump import Dump
+from millrace.producer.serve.login import Door, log_in
+from millrace.producer.serve.requests import (
     DumpRequest,
     check_capability,
     parse_dump,
     parse_gtid_dump,
     parse_registration,
 )
-from producer.serve.variables import source_server_id
-from producer.serve.wire import (
+from millrace.producer.serve.variables import source_server_id
+from millrace.producer.serve.wire import (
     Disconnected,
     Refusal,
     Wire,

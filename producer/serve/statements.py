@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from producer.serve.wire import Refusal, Value
+from millrace.producer.serve.wire import Refusal, Value
 
 DEPTH_MAX = 20  # clients nest two functions
 SHOWN_MAX = 200  # of a refused statement

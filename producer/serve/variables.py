@@ -16,13 +16,13 @@ a virtual address.
 
 from collections.abc import Mapping
 
-from producer.binlog import events as t
-from producer.relay.notes import read_source_note
-from producer.relay.stored_file import open_stored, read_stored
-from producer.serve.catalogue import Catalogue, ServedFile
-from producer.serve.wire import Value
-from schemas.gtid import Flavour, GtidPosition, MariadbGtidSet
-from schemas.gtid.binary import decode_binlog_state
+from millrace.producer.binlog import events as t
+from millrace.producer.relay.notes import read_source_note
+from millrace.producer.relay.stored_file import open_stored, read_stored
+from millrace.producer.serve.catalogue import Catalogue, ServedFile
+from millrace.producer.serve.wire import Value
+from millrace.schemas.gtid import Flavour, GtidPosition, MariadbGtidSet
+from millrace.schemas.gtid.binary import decode_binlog_state
 
 _VERSION_AT = t.HEADER_BYTES + 2
 _VERSION_BYTES = 50

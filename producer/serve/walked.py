@@ -6,16 +6,16 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from millrace.errors import Fatal
-from producer.binlog import transactions
-from producer.binlog.compiled import Words
-from producer.binlog.crc import TABLES
-from producer.binlog.events import HEADER_BYTES
-from producer.binlog.gtid_runs import advance_position, new_runs
-from producer.binlog.walk import walk_events
-from producer.relay.recovery import WINDOW_BYTES
-from producer.relay.stored_file import StoredFile
-from schemas.gtid import Flavour, GtidPosition
-from schemas.place import FIRST_POS
+from millrace.producer.binlog import transactions
+from millrace.producer.binlog.compiled import Words
+from millrace.producer.binlog.crc import TABLES
+from millrace.producer.binlog.events import HEADER_BYTES
+from millrace.producer.binlog.gtid_runs import advance_position, new_runs
+from millrace.producer.binlog.walk import walk_events
+from millrace.producer.relay.recovery import WINDOW_BYTES
+from millrace.producer.relay.stored_file import StoredFile
+from millrace.schemas.gtid import Flavour, GtidPosition
+from millrace.schemas.place import FIRST_POS
 
 _MASK = (1 << 64) - 1
 

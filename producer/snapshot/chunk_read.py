@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from drivers.mysql.catalog import (
+from millrace.drivers.mysql.catalog import (
     CatalogTable,
     read_collations,
     read_databases,
@@ -26,25 +26,25 @@ from drivers.mysql.catalog import (
     read_sizes,
     read_table,
 )
-from drivers.mysql.chunks.chunk import EVERYTHING, Border, Chunk
-from drivers.mysql.chunks.key import FORCED
-from drivers.mysql.connection import MySqlSession
-from drivers.mysql.errors import NO_COLUMN, NO_DATABASE, NO_TABLE, TABLE_CHANGED
-from drivers.mysql.grants import Role, as_grant_pattern, held_grants, needed_grants, shown
-from drivers.mysql.members import ask_position, with_unlogged
+from millrace.drivers.mysql.chunks.chunk import EVERYTHING, Border, Chunk
+from millrace.drivers.mysql.chunks.key import FORCED
+from millrace.drivers.mysql.connection import MySqlSession
+from millrace.drivers.mysql.errors import NO_COLUMN, NO_DATABASE, NO_TABLE, TABLE_CHANGED
+from millrace.drivers.mysql.grants import Role, as_grant_pattern, held_grants, needed_grants, shown
+from millrace.drivers.mysql.members import ask_position, with_unlogged
 from millrace.errors import Fatal, MillraceError
-from producer.convert.table_filter import NameFilter
-from producer.snapshot.encoder import EncodedRows, ReadPlace, RowEncoder
-from producer.snapshot.images import Images, read_images
-from producer.snapshot.select_list import SESSION, Selection
-from producer.snapshot.structure import refusal, snapshot_key, table_schema
-from producer.source.connection import Login, connect_member
-from schemas.documents import Member
-from schemas.gtid import Flavour, GtidPosition, GtidSet
-from schemas.record.control import Origin
-from schemas.snapshot import Name
-from schemas.sql.quoting import table_name
-from schemas.table.structure import TableSchema
+from millrace.producer.convert.table_filter import NameFilter
+from millrace.producer.snapshot.encoder import EncodedRows, ReadPlace, RowEncoder
+from millrace.producer.snapshot.images import Images, read_images
+from millrace.producer.snapshot.select_list import SESSION, Selection
+from millrace.producer.snapshot.structure import refusal, snapshot_key, table_schema
+from millrace.producer.source.connection import Login, connect_member
+from millrace.schemas.documents import Member
+from millrace.schemas.gtid import Flavour, GtidPosition, GtidSet
+from millrace.schemas.record.control import Origin
+from millrace.schemas.snapshot import Name
+from millrace.schemas.sql.quoting import table_name
+from millrace.schemas.table.structure import TableSchema
 
 READ_TIMEOUT_S = 600.0  # a condition may match few rows of a large table
 WAIT_S = 0.005  # between two looks at the member's position

@@ -12,18 +12,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from millrace.errors import Fatal
-from producer.convert.arrays import RECORD_BYTES_MAX, Bytes, KernelArrays, Numbers
-from producer.convert.charset_tables import CharsetTables
-from producer.convert.column_program import avro_string
-from producer.convert.kernel import program as p
-from producer.convert.kernel import state as s
-from producer.convert.kernel.rows import CREATE, convert_rows, write_event_head
-from producer.convert.tables import source_head
-from producer.snapshot.images import Images
-from producer.snapshot.kernel.rows import FRAME_BYTES, GROWTH_BYTES, stamp_rows
-from producer.snapshot.select_list import Selection, selection_program
-from schemas.record.control import Origin, RegisteredSchema
-from schemas.table.structure import TableSchema
+from millrace.producer.convert.arrays import RECORD_BYTES_MAX, Bytes, KernelArrays, Numbers
+from millrace.producer.convert.charset_tables import CharsetTables
+from millrace.producer.convert.column_program import avro_string
+from millrace.producer.convert.kernel import program as p
+from millrace.producer.convert.kernel import state as s
+from millrace.producer.convert.kernel.rows import CREATE, convert_rows, write_event_head
+from millrace.producer.convert.tables import source_head
+from millrace.producer.snapshot.images import Images
+from millrace.producer.snapshot.kernel.rows import FRAME_BYTES, GROWTH_BYTES, stamp_rows
+from millrace.producer.snapshot.select_list import Selection, selection_program
+from millrace.schemas.record.control import Origin, RegisteredSchema
+from millrace.schemas.table.structure import TableSchema
 
 _FIRST_BYTES = 1 << 16
 

@@ -8,9 +8,9 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from producer.snapshot.insertion_plan import Insertion
-from schemas.requests.snapshot_request import ENDED_MAX, EndedSnapshot, Span
-from schemas.snapshot import SnapshotState
+from millrace.producer.snapshot.insertion_plan import Insertion
+from millrace.schemas.requests.snapshot_request import ENDED_MAX, EndedSnapshot, Span
+from millrace.schemas.snapshot import SnapshotState
 
 
 def now_ms() -> int:

@@ -8,10 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from millrace.errors import Fatal, Retryable
-from millrace.text_protocol import walk as w
-from millrace.text_protocol.arriving import Arriving, RowPackets
-from producer.convert.arrays import Bytes
-from producer.snapshot.kernel.images import (
+from millrace.producer.convert.arrays import Bytes
+from millrace.producer.snapshot.kernel.images import (
     FULL,
     KEY_AT,
     KEY_END,
@@ -22,7 +20,9 @@ from producer.snapshot.kernel.images import (
     WRONG,
     put_images,
 )
-from producer.snapshot.select_list import Selection
+from millrace.producer.snapshot.select_list import Selection
+from millrace.text_protocol import walk as w
+from millrace.text_protocol.arriving import Arriving, RowPackets
 
 BUFFER_BYTES = 1 << 20
 _FIRST_BYTES = 1 << 20

@@ -30,11 +30,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from producer.snapshot.chunk_read import ReadChunk, ReadRequest, Refused
-from producer.snapshot.encoder import EncodedRows, ReadPlace
-from schemas.gtid import GtidPosition, any_gtid_of
-from schemas.record.control import SnapshotStep
-from schemas.snapshot import Name, SnapshotState, TablePlace, remaining
+from millrace.producer.snapshot.chunk_read import ReadChunk, ReadRequest, Refused
+from millrace.producer.snapshot.encoder import EncodedRows, ReadPlace
+from millrace.schemas.gtid import GtidPosition, any_gtid_of
+from millrace.schemas.record.control import SnapshotStep
+from millrace.schemas.snapshot import Name, SnapshotState, TablePlace, remaining
 
 UNDER_WAY_MAX = 2
 # The keys that are kept for a chunk take about 100 bytes each.

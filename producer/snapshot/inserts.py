@@ -4,26 +4,26 @@ from collections.abc import Collection, Iterator
 
 import numpy as np
 
-from producer.convert.arrays import Bytes, Numbers
-from producer.convert.interleave import Sink
-from producer.convert.kernel import program as p
-from producer.convert.tables import KnownTables
-from producer.snapshot.ended_snapshots import History
-from producer.snapshot.insertion_plan import Course, Insertion
-from producer.snapshot.kernel.rows import changed_keys
-from schemas.gtid import GtidPosition
-from schemas.progress import Progress
-from schemas.record.avro_schema import envelope_schema, key_schema
-from schemas.record.control import (
+from millrace.producer.convert.arrays import Bytes, Numbers
+from millrace.producer.convert.interleave import Sink
+from millrace.producer.convert.kernel import program as p
+from millrace.producer.convert.tables import KnownTables
+from millrace.producer.snapshot.ended_snapshots import History
+from millrace.producer.snapshot.insertion_plan import Course, Insertion
+from millrace.producer.snapshot.kernel.rows import changed_keys
+from millrace.schemas.gtid import GtidPosition
+from millrace.schemas.progress import Progress
+from millrace.schemas.record.avro_schema import envelope_schema, key_schema
+from millrace.schemas.record.control import (
     DdlRecord,
     SchemaRecord,
     SnapshotRecord,
     SnapshotStep,
     SnapshotTable,
 )
-from schemas.record.gap import GAP_KIND
-from schemas.snapshot import Name
-from schemas.sql.statement import Kind
+from millrace.schemas.record.gap import GAP_KIND
+from millrace.schemas.snapshot import Name
+from millrace.schemas.sql.statement import Kind
 
 # Statements that change neither rows nor the structure of a table, although they may name one.
 _HARMLESS = frozenset(

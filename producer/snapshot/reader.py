@@ -13,17 +13,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Self
 
-from drivers.mysql.connection import MySqlSession
+from millrace.drivers.mysql.connection import MySqlSession
 from millrace.errors import Fatal, MillraceError
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
-from producer.convert.table_filter import NameFilter
-from producer.snapshot.chunk_read import MemberSession, ReadRequest, Refused
-from producer.snapshot.insertion_plan import Answer, NamesRequest
-from producer.source.connection import Login
-from schemas.documents import Member
-from schemas.record.control import Origin
-from schemas.throttle import MEASURE_S
+from millrace.producer.convert.table_filter import NameFilter
+from millrace.producer.snapshot.chunk_read import MemberSession, ReadRequest, Refused
+from millrace.producer.snapshot.insertion_plan import Answer, NamesRequest
+from millrace.producer.source.connection import Login
+from millrace.schemas.documents import Member
+from millrace.schemas.record.control import Origin
+from millrace.schemas.throttle import MEASURE_S
 
 PAUSE_S = 1.0  # between two tries
 POLL_S = 0.2  # interval of the check for a stop

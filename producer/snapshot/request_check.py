@@ -4,21 +4,21 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from drivers.mysql.catalog import CatalogTable, read_collations, read_table
-from drivers.mysql.connection import MySqlSession
-from drivers.mysql.errors import NO_COLUMN
+from millrace.drivers.mysql.catalog import CatalogTable, read_collations, read_table
+from millrace.drivers.mysql.connection import MySqlSession
+from millrace.drivers.mysql.errors import NO_COLUMN
 from millrace.errors import Fatal, MillraceError
+from millrace.producer.convert.table_filter import FoldedFilter, NameFilter
+from millrace.producer.snapshot.chunk_read import chunk_select, published_names
+from millrace.producer.snapshot.select_list import SESSION, Selection
+from millrace.producer.snapshot.structure import refusal, table_schema
+from millrace.producer.source.connection import connect_member
+from millrace.producer.source.set_stream import resolve_login
+from millrace.schemas.documents import CaptureTask, SetDocument
+from millrace.schemas.requests.snapshot_request import SnapshotRequest
+from millrace.schemas.snapshot import Name, in_order
+from millrace.schemas.sql.quoting import table_name
 from millrace.wording import near_names
-from producer.convert.table_filter import FoldedFilter, NameFilter
-from producer.snapshot.chunk_read import chunk_select, published_names
-from producer.snapshot.select_list import SESSION, Selection
-from producer.snapshot.structure import refusal, table_schema
-from producer.source.connection import connect_member
-from producer.source.set_stream import resolve_login
-from schemas.documents import CaptureTask, SetDocument
-from schemas.requests.snapshot_request import SnapshotRequest
-from schemas.snapshot import Name, in_order
-from schemas.sql.quoting import table_name
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,9 @@ from functools import partial
 from millrace.errors import MillraceError, Retryable
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
-from schemas.requests.snapshot_request import EndedSnapshot, SnapshotRequests
-from schemas.snapshot import INITIAL, SnapshotState
-from zk.run.runner import SetSource
+from millrace.schemas.requests.snapshot_request import EndedSnapshot, SnapshotRequests
+from millrace.schemas.snapshot import INITIAL, SnapshotState
+from millrace.zk.run.runner import SetSource
 
 LOOK_S = 1.0
 

@@ -24,15 +24,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from drivers.mysql.catalog import CatalogTable
-from producer.convert.arrays import KernelArrays, Numbers
-from producer.convert.charset_tables import CharsetTables
-from producer.convert.column_program import ColumnProgram
-from producer.convert.kernel import program as p
-from producer.convert.kernel.decimals import packed_size
-from producer.snapshot.kernel import images as i
-from schemas.sql.quoting import quoted
-from schemas.table.structure import (
+from millrace.drivers.mysql.catalog import CatalogTable
+from millrace.producer.convert.arrays import KernelArrays, Numbers
+from millrace.producer.convert.charset_tables import CharsetTables
+from millrace.producer.convert.column_program import ColumnProgram
+from millrace.producer.convert.kernel import program as p
+from millrace.producer.convert.kernel.decimals import packed_size
+from millrace.producer.snapshot.kernel import images as i
+from millrace.schemas.sql.quoting import quoted
+from millrace.schemas.table.structure import (
     FRACTION_CODES,
     INTEGER_BYTES,
     LABELLED_CODES,

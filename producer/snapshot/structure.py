@@ -14,11 +14,11 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from drivers.mysql.catalog import CatalogColumn, CatalogTable
-from drivers.mysql.chunks.key import ChunkKey, chunk_key
+from millrace.drivers.mysql.catalog import CatalogColumn, CatalogTable
+from millrace.drivers.mysql.chunks.key import ChunkKey, chunk_key
 from millrace.errors import Fatal
-from schemas.gtid import Flavour
-from schemas.table.structure import (
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.table.structure import (
     BINARY,
     BINARY_COLLATION_ID,
     Column,

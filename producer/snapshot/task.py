@@ -11,24 +11,24 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from drivers.mysql.connection import MySqlSession
 from millrace.background import chore
+from millrace.drivers.mysql.connection import MySqlSession
 from millrace.metrics.rates import LONG_S, SHORT_S, Meter
-from producer.convert.converter import ConverterSource
-from producer.convert.table_filter import FoldedFilter
-from producer.publish.publisher import Publisher
-from producer.snapshot.ended_snapshots import History
-from producer.snapshot.insertion_plan import Course
-from producer.snapshot.inserts import SnapshotInserts
-from producer.snapshot.reader import ChunkReader, SnapshotSource
-from producer.snapshot.requests import LOOK_S, TaskWishes
-from producer.source.set_stream import Upstream, resolve_login
-from schemas.documents import SetDocument, SnapshotLimits
-from schemas.progress import Progress
-from schemas.record.control import Origin
-from schemas.stages import Rates, SnapshotStage
-from schemas.throttle import Measured, why_paused
-from zk.run.runner import SetSource
+from millrace.producer.convert.converter import ConverterSource
+from millrace.producer.convert.table_filter import FoldedFilter
+from millrace.producer.publish.publisher import Publisher
+from millrace.producer.snapshot.ended_snapshots import History
+from millrace.producer.snapshot.insertion_plan import Course
+from millrace.producer.snapshot.inserts import SnapshotInserts
+from millrace.producer.snapshot.reader import ChunkReader, SnapshotSource
+from millrace.producer.snapshot.requests import LOOK_S, TaskWishes
+from millrace.producer.source.set_stream import Upstream, resolve_login
+from millrace.schemas.documents import SetDocument, SnapshotLimits
+from millrace.schemas.progress import Progress
+from millrace.schemas.record.control import Origin
+from millrace.schemas.stages import Rates, SnapshotStage
+from millrace.schemas.throttle import Measured, why_paused
+from millrace.zk.run.runner import SetSource
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ Fatal     MR-1002 account refused   MR-1003 certificate not verified   MR-1004 n
 
 from dataclasses import dataclass, field
 
-from drivers.mysql.connection import Endpoint, MySqlSession, connect
-from drivers.mysql.errors import CAPTURE_CODES
-from schemas.documents import Member, Tls
-from schemas.documents.secret import SecretReference, resolve_secret
+from millrace.drivers.mysql.connection import Endpoint, MySqlSession, connect
+from millrace.drivers.mysql.errors import CAPTURE_CODES
+from millrace.schemas.documents import Member, Tls
+from millrace.schemas.documents.secret import SecretReference, resolve_secret
 
 QUERY_TIMEOUT_S = 30
 

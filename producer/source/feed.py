@@ -29,20 +29,20 @@ from dataclasses import dataclass
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
-from producer.relay.writer import RelayLog
-from producer.source.choose.choice import Choice
-from producer.source.choose.chooser import Chooser
-from producer.source.choose.judge import Look, Reason, find_reason
-from producer.source.choose.probe import Pulse
-from producer.source.choose.watch import Watch
-from producer.source.connection import Login
-from producer.source.receive.dump import ReplicaIdentity
-from producer.source.receive.dump_stream import StreamFigures
-from producer.source.receive.receiver import Handover, Receiver, ReceiverSource
-from producer.source.switches import Departure, Switches
-from schemas.documents.model import Member, SetDocument
-from schemas.gtid import GtidPosition
-from schemas.stages import Captured, SourceView
+from millrace.producer.relay.writer import RelayLog
+from millrace.producer.source.choose.choice import Choice
+from millrace.producer.source.choose.chooser import Chooser
+from millrace.producer.source.choose.judge import Look, Reason, find_reason
+from millrace.producer.source.choose.probe import Pulse
+from millrace.producer.source.choose.watch import Watch
+from millrace.producer.source.connection import Login
+from millrace.producer.source.receive.dump import ReplicaIdentity
+from millrace.producer.source.receive.dump_stream import StreamFigures
+from millrace.producer.source.receive.receiver import Handover, Receiver, ReceiverSource
+from millrace.producer.source.switches import Departure, Switches
+from millrace.schemas.documents.model import Member, SetDocument
+from millrace.schemas.gtid import GtidPosition
+from millrace.schemas.stages import Captured, SourceView
 
 CHOICE_S = 15.0  # from the decision to leave: a late replica may catch up, and a switchover may end
 CHOICE_POLL_S = 0.2

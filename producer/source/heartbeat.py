@@ -23,18 +23,18 @@ import socket
 import threading
 from collections.abc import Callable, Sequence
 
-from drivers.mysql.connection import MySqlSession
-from drivers.mysql.errors import NO_DATABASE, NO_TABLE
-from drivers.mysql.grants import Role, as_grant_pattern, grantee, needed_grants
-from drivers.mysql.members import ask_replications
 from millrace.codes import CATALOGUE
+from millrace.drivers.mysql.connection import MySqlSession
+from millrace.drivers.mysql.errors import NO_DATABASE, NO_TABLE
+from millrace.drivers.mysql.grants import Role, as_grant_pattern, grantee, needed_grants
+from millrace.drivers.mysql.members import ask_replications
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger
-from producer.source.choose.judge import Look
-from producer.source.connection import Login, connect_member
-from schemas.documents.model import HEARTBEAT_TABLE, Member, SetDocument
-from schemas.gtid import Flavour
-from schemas.sql.quoting import quoted, table_name
+from millrace.producer.source.choose.judge import Look
+from millrace.producer.source.connection import Login, connect_member
+from millrace.schemas.documents.model import HEARTBEAT_TABLE, Member, SetDocument
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.sql.quoting import quoted, table_name
 
 TIMEOUT_S = 2.0  # of a statement; a stop waits for it
 FIRST_LOOK_S = 0.1  # until the members have been asked once

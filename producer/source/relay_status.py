@@ -12,12 +12,12 @@ The age is by the server's clock, and the next transaction is younger than the l
 import time
 from collections.abc import Mapping
 
-from producer.relay.summary import Summary
-from producer.relay.writer import RelayLog
-from producer.source.feed import Feed
-from schemas.documents import RelayMode
-from schemas.place import Coordinates
-from schemas.stages import BinlogEnd, Relayed
+from millrace.producer.relay.summary import Summary
+from millrace.producer.relay.writer import RelayLog
+from millrace.producer.source.feed import Feed
+from millrace.schemas.documents import RelayMode
+from millrace.schemas.place import Coordinates
+from millrace.schemas.stages import BinlogEnd, Relayed
 
 
 def relay_status(relay: RelayLog, feed: Feed, summary: Summary, mode: RelayMode) -> Relayed:

@@ -15,28 +15,28 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from millrace.errors import Retryable
-from producer.relay.compression import Compressor
-from producer.relay.control import answer_purge_request, last_answer, place_request
-from producer.relay.durable_end import SyncPolicy
-from producer.relay.files import DISK, Files
-from producer.relay.notes import write_source_note
-from producer.relay.purge import Positions, PurgeSchedule, purge_before
-from producer.relay.reader import RelayReader
-from producer.relay.summary import Summary, summarize
-from producer.relay.writer import RelayLog
-from producer.source.choose.choice import Choice
-from producer.source.choose.chooser import Chooser
-from producer.source.connection import Login
-from producer.source.feed import Feed, FeedStart
-from producer.source.heartbeat import Heartbeat
-from producer.source.receive.dump import ReplicaIdentity
-from producer.source.receive.dump_stream import StreamFigures
-from producer.source.relay_status import relay_status
-from schemas.documents import Compression, Member, RelayMode, SetDocument
-from schemas.documents.model import Directives
-from schemas.gtid import GtidPosition
-from schemas.place import FIRST_POS, Coordinates
-from schemas.stages import Captured, Relayed
+from millrace.producer.relay.compression import Compressor
+from millrace.producer.relay.control import answer_purge_request, last_answer, place_request
+from millrace.producer.relay.durable_end import SyncPolicy
+from millrace.producer.relay.files import DISK, Files
+from millrace.producer.relay.notes import write_source_note
+from millrace.producer.relay.purge import Positions, PurgeSchedule, purge_before
+from millrace.producer.relay.reader import RelayReader
+from millrace.producer.relay.summary import Summary, summarize
+from millrace.producer.relay.writer import RelayLog
+from millrace.producer.source.choose.choice import Choice
+from millrace.producer.source.choose.chooser import Chooser
+from millrace.producer.source.connection import Login
+from millrace.producer.source.feed import Feed, FeedStart
+from millrace.producer.source.heartbeat import Heartbeat
+from millrace.producer.source.receive.dump import ReplicaIdentity
+from millrace.producer.source.receive.dump_stream import StreamFigures
+from millrace.producer.source.relay_status import relay_status
+from millrace.schemas.documents import Compression, Member, RelayMode, SetDocument
+from millrace.schemas.documents.model import Directives
+from millrace.schemas.gtid import GtidPosition
+from millrace.schemas.place import FIRST_POS, Coordinates
+from millrace.schemas.stages import Captured, Relayed
 
 OTHER_ROWS_CODES = frozenset({"MR-6508", "MR-1037"})  # another member must be tried
 

@@ -18,11 +18,11 @@ from pathlib import Path
 
 from millrace.errors import Fatal, Retryable
 from millrace.log import get_logger
-from producer.relay.evictions import mark_reported, report_eviction
-from producer.relay.quarantine import set_aside_damaged
-from producer.source.set_stream import OTHER_ROWS_CODES, Site, Upstream
-from schemas.documents import Member, SetDocument
-from schemas.gtid import GtidPosition, earliest
+from millrace.producer.relay.evictions import mark_reported, report_eviction
+from millrace.producer.relay.quarantine import set_aside_damaged
+from millrace.producer.source.set_stream import OTHER_ROWS_CODES, Site, Upstream
+from millrace.schemas.documents import Member, SetDocument
+from millrace.schemas.gtid import GtidPosition, earliest
 
 # MR-2011, a file is missing: the log must be opened again. MR-6508, other rows: another member must be tried.
 _STREAM_ENDING_CODES = frozenset({"MR-2011", "MR-6508"})

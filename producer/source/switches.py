@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from millrace.log import get_logger
-from schemas.documents.model import Member
-from schemas.stages import SWITCHES_MAX, SwitchView
+from millrace.schemas.documents.model import Member
+from millrace.schemas.stages import SWITCHES_MAX, SwitchView
 
 log = get_logger("producer.source")
 

@@ -14,13 +14,13 @@ batch more.
 import time
 from dataclasses import dataclass
 
-from producer.convert.batch import RecordBatch
-from producer.publish.publisher import Publisher
-from producer.task.pipeline import BatchSource, Pipeline
-from schemas.place import Coordinates
-from schemas.record.control import RecordKind
-from schemas.record.framing import peek_kind
-from schemas.record.row_end import SNAPSHOT_OP, read_row_end
+from millrace.producer.convert.batch import RecordBatch
+from millrace.producer.publish.publisher import Publisher
+from millrace.producer.task.pipeline import BatchSource, Pipeline
+from millrace.schemas.place import Coordinates
+from millrace.schemas.record.control import RecordKind
+from millrace.schemas.record.framing import peek_kind
+from millrace.schemas.record.row_end import SNAPSHOT_OP, read_row_end
 
 # One batch. The converter fills the next one meanwhile, so smaller ones keep both threads busy.
 BATCH_ROWS_MAX = 25_000

@@ -29,39 +29,44 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 
-from drivers.kafka.acls import Grants, capture_acls
 from millrace.background import Background, chore
+from millrace.drivers.kafka.acls import Grants, capture_acls
 from millrace.errors import Fatal
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
+from millrace.producer.convert.converter import Converter, ConverterSource
+from millrace.producer.convert.interleave import Inserts
+from millrace.producer.convert.tables import Prepare
+from millrace.producer.publish.config import publisher_config
+from millrace.producer.publish.kafka import KafkaDriver
+from millrace.producer.publish.opening import NO_END, Basis, TailHint
+from millrace.producer.publish.publisher import Publisher
+from millrace.producer.publish.topic_schemas import SchemaIds
+from millrace.producer.relay.purge import Positions
+from millrace.producer.relay.reader import RelayReader
+from millrace.producer.snapshot.task import TaskSnapshots, snapshots_of
+from millrace.producer.source.choose.chooser import ask_flavour
+from millrace.producer.source.set_stream import Upstream, resolve_login
+from millrace.producer.source.set_streams import Upstreams
+from millrace.producer.task.batching import (
+    BATCH_BYTES_MAX,
+    BATCH_ROWS_MAX,
+    Published,
+    publish_together,
+)
+from millrace.producer.task.lag import Pace, reader_lag_s
+from millrace.producer.task.pipeline import BatchSource, Pipeline
+from millrace.producer.task.relay_task import PURGE_CHECK_S, RelayRunner, needed_positions
+from millrace.producer.task.resume import Resumed, resume_inside
+from millrace.registry.client import RegistryClient
+from millrace.schemas.documents import CaptureTask, RelayTask, Work
+from millrace.schemas.gtid import Flavour, parse_gtid_set
+from millrace.schemas.place import Coordinates
+from millrace.schemas.progress import Progress
+from millrace.schemas.snapshot import initial_state
+from millrace.schemas.status import TaskReport, TaskState
 from millrace.wording import counted
-from producer.convert.converter import Converter, ConverterSource
-from producer.convert.interleave import Inserts
-from producer.convert.tables import Prepare
-from producer.publish.config import publisher_config
-from producer.publish.kafka import KafkaDriver
-from producer.publish.opening import NO_END, Basis, TailHint
-from producer.publish.publisher import Publisher
-from producer.publish.topic_schemas import SchemaIds
-from producer.relay.purge import Positions
-from producer.relay.reader import RelayReader
-from producer.snapshot.task import TaskSnapshots, snapshots_of
-from producer.source.choose.chooser import ask_flavour
-from producer.source.set_stream import Upstream, resolve_login
-from producer.source.set_streams import Upstreams
-from producer.task.batching import BATCH_BYTES_MAX, BATCH_ROWS_MAX, Published, publish_together
-from producer.task.lag import Pace, reader_lag_s
-from producer.task.pipeline import BatchSource, Pipeline
-from producer.task.relay_task import PURGE_CHECK_S, RelayRunner, needed_positions
-from producer.task.resume import Resumed, resume_inside
-from registry.client import RegistryClient
-from schemas.documents import CaptureTask, RelayTask, Work
-from schemas.gtid import Flavour, parse_gtid_set
-from schemas.place import Coordinates
-from schemas.progress import Progress
-from schemas.snapshot import initial_state
-from schemas.status import TaskReport, TaskState
-from zk.run.runner import HeldLease, Report, SetSource
+from millrace.zk.run.runner import HeldLease, Report, SetSource
 
 TAKE_S = 0.1  # time the loop waits for a batch before the publisher may write a resolved record
 POLL_S = 0.05  # interval of the check for the first file of the relay log

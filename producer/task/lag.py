@@ -8,7 +8,7 @@ The source's commit is by its clock, the rest by the worker's.
 """
 
 from millrace.metrics.rates import LONG_S, SHORT_S, Meter
-from schemas.stages import Published, Rates, SourceView
+from millrace.schemas.stages import Published, Rates, SourceView
 
 
 def reader_lag_s(lag_s: float | None, source: SourceView, *, is_paused: bool) -> float | None:

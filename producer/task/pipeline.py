@@ -13,7 +13,7 @@ import threading
 from typing import Protocol
 
 from millrace.background import Background
-from producer.convert.batch import RecordBatch
+from millrace.producer.convert.batch import RecordBatch
 
 BATCHES_MAX = 1
 POLL_S = 0.2  # interval at which the converter's thread checks for a stop

@@ -18,23 +18,23 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
-from drivers.mysql.members import ask_replications
-from drivers.mysql.start_file import list_binlog_files, previous_gtids
 from millrace.background import chore
+from millrace.drivers.mysql.members import ask_replications
+from millrace.drivers.mysql.start_file import list_binlog_files, previous_gtids
 from millrace.errors import Fatal, MillraceError
 from millrace.log import get_logger
-from producer.relay import layout
-from producer.relay.files import disk_errors
-from producer.relay.purge import Positions
-from producer.source.choose.chooser import ask_flavour
-from producer.source.connection import Login, connect_member
-from producer.source.set_stream import Upstream, resolve_login
-from producer.source.set_streams import Upstreams
-from schemas.documents import RelayTask, SetDocument, is_binlog_file
-from schemas.documents.model import Member
-from schemas.gtid import Flavour, GtidPosition, earliest, parse_gtid_set
-from schemas.status import TaskReport, TaskState
-from zk.run.runner import HeldLease, Report, SetSource
+from millrace.producer.relay import layout
+from millrace.producer.relay.files import disk_errors
+from millrace.producer.relay.purge import Positions
+from millrace.producer.source.choose.chooser import ask_flavour
+from millrace.producer.source.connection import Login, connect_member
+from millrace.producer.source.set_stream import Upstream, resolve_login
+from millrace.producer.source.set_streams import Upstreams
+from millrace.schemas.documents import RelayTask, SetDocument, is_binlog_file
+from millrace.schemas.documents.model import Member
+from millrace.schemas.gtid import Flavour, GtidPosition, earliest, parse_gtid_set
+from millrace.schemas.status import TaskReport, TaskState
+from millrace.zk.run.runner import HeldLease, Report, SetSource
 
 # The interval of the checks whether relay files are due, or status figures old; the stream has its own limits.
 PURGE_CHECK_S = 0.5

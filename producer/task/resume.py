@@ -19,14 +19,14 @@ from typing import Protocol
 
 from millrace.errors import Retryable
 from millrace.log import get_logger
-from producer.task.pipeline import BatchSource
-from schemas.gtid import parse_gtid
-from schemas.place import Coordinates
-from schemas.progress import OpenTransaction, Progress
-from schemas.record.control import DdlRecord, RecordKind
-from schemas.record.framing import HEADER_BYTES, peek_kind
-from schemas.record.record import decode_control
-from schemas.record.row_end import read_content, read_row_end
+from millrace.producer.task.pipeline import BatchSource
+from millrace.schemas.gtid import parse_gtid
+from millrace.schemas.place import Coordinates
+from millrace.schemas.progress import OpenTransaction, Progress
+from millrace.schemas.record.control import DdlRecord, RecordKind
+from millrace.schemas.record.framing import HEADER_BYTES, peek_kind
+from millrace.schemas.record.record import decode_control
+from millrace.schemas.record.row_end import read_content, read_row_end
 
 # Compared batches are dropped at once. They have the size of published batches, so the converter's buffers fit both.
 ROWS_MAX = 50_000

@@ -16,35 +16,35 @@ from pathlib import Path
 
 import numpy as np
 
-from drivers.mysql.catalog import CatalogColumn, CatalogTable, UniqueKey
+from millrace.drivers.mysql.catalog import CatalogColumn, CatalogTable, UniqueKey
 from millrace.errors import Retryable
 from millrace.machine_code import note_compiled
-from producer.binlog.events import FORMAT_DESCRIPTION, PREVIOUS_GTIDS
-from producer.binlog.gtid_runs import new_runs
-from producer.convert.arrays import KernelArrays
-from producer.convert.charset_tables import CharsetTables
-from producer.convert.converter import Converter, ConverterSource
-from producer.convert.kernel import program as p
-from producer.relay.large_event import has_right_sum
-from producer.relay.reader import RelayReader
-from producer.relay.writer import RelayLog
-from producer.serve.catalogue import Catalogue
-from producer.serve.dump import Dump
-from producer.serve.requests import DumpRequest
-from producer.serve.wire import Wire
-from producer.snapshot.encoder import ReadPlace, RowEncoder
-from producer.snapshot.images import read_images
-from producer.snapshot.kernel.rows import changed_keys
-from producer.snapshot.select_list import Selection, selection_program
-from producer.snapshot.structure import table_schema
-from producer.source.receive.dump_stream import DumpStream, StreamFigures
-from producer.source.receive.verification import Verifier
-from schemas.documents import Member
-from schemas.gtid import Flavour, any_gtid_of, parse_gtid_set
-from schemas.place import FIRST_POS, Coordinates
-from schemas.progress import Progress
-from schemas.record.avro_schema import envelope_schema, key_schema
-from schemas.record.control import Origin, RegisteredSchema
+from millrace.producer.binlog.events import FORMAT_DESCRIPTION, PREVIOUS_GTIDS
+from millrace.producer.binlog.gtid_runs import new_runs
+from millrace.producer.convert.arrays import KernelArrays
+from millrace.producer.convert.charset_tables import CharsetTables
+from millrace.producer.convert.converter import Converter, ConverterSource
+from millrace.producer.convert.kernel import program as p
+from millrace.producer.relay.large_event import has_right_sum
+from millrace.producer.relay.reader import RelayReader
+from millrace.producer.relay.writer import RelayLog
+from millrace.producer.serve.catalogue import Catalogue
+from millrace.producer.serve.dump import Dump
+from millrace.producer.serve.requests import DumpRequest
+from millrace.producer.serve.wire import Wire
+from millrace.producer.snapshot.encoder import ReadPlace, RowEncoder
+from millrace.producer.snapshot.images import read_images
+from millrace.producer.snapshot.kernel.rows import changed_keys
+from millrace.producer.snapshot.select_list import Selection, selection_program
+from millrace.producer.snapshot.structure import table_schema
+from millrace.producer.source.receive.dump_stream import DumpStream, StreamFigures
+from millrace.producer.source.receive.verification import Verifier
+from millrace.schemas.documents import Member
+from millrace.schemas.gtid import Flavour, any_gtid_of, parse_gtid_set
+from millrace.schemas.place import FIRST_POS, Coordinates
+from millrace.schemas.progress import Progress
+from millrace.schemas.record.avro_schema import envelope_schema, key_schema
+from millrace.schemas.record.control import Origin, RegisteredSchema
 
 _FILE = "mysql-bin.000001"
 _SERVER = "00000000-0000-0000-0000-000000000001"

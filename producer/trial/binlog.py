@@ -20,11 +20,11 @@ from typing import IO
 import pyarrow as pa
 
 from millrace.errors import Fatal
-from producer.binlog.events import CHECKSUM_BYTES, HEADER_BYTES, TRANSACTION_PAYLOAD
-from producer.convert.arrays import Bytes
-from producer.convert.event_sources import Stream
-from schemas.gtid import Flavour
-from schemas.place import FIRST_POS, Coordinates
+from millrace.producer.binlog.events import CHECKSUM_BYTES, HEADER_BYTES, TRANSACTION_PAYLOAD
+from millrace.producer.convert.arrays import Bytes
+from millrace.producer.convert.event_sources import Stream
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.place import FIRST_POS, Coordinates
 
 SUBDIR = "try.000001"
 WAITING_BYTES_MAX = 64 << 20

@@ -7,14 +7,14 @@ the table map. A table that was changed since may have had other names: ``guesse
 
 from collections.abc import Callable, Mapping
 
-from drivers.mysql.catalog import read_collations, read_table
-from drivers.mysql.connection import MySqlSession
+from millrace.drivers.mysql.catalog import read_collations, read_table
+from millrace.drivers.mysql.connection import MySqlSession
 from millrace.errors import Fatal
-from producer.convert.tables import describe_by_map, table_names
-from producer.snapshot.structure import table_schema
-from schemas.gtid import Flavour
-from schemas.table.structure import TableSchema
-from schemas.table.table_map import read_real_types
+from millrace.producer.convert.tables import describe_by_map, table_names
+from millrace.producer.snapshot.structure import table_schema
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.table.structure import TableSchema
+from millrace.schemas.table.table_map import read_real_types
 
 _NO_NAMES = "MR-6004"
 

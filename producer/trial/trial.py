@@ -17,24 +17,24 @@ from dataclasses import dataclass
 from threading import Event
 from typing import TypeAlias
 
-from drivers.mysql.connection import MySqlSession
-from drivers.mysql.members import ask_identity, with_unlogged
-from drivers.mysql.preflight import Finding
-from drivers.mysql.start_file import find_start_file
 from millrace.background import Background
+from millrace.drivers.mysql.connection import MySqlSession
+from millrace.drivers.mysql.members import ask_identity, with_unlogged
+from millrace.drivers.mysql.preflight import Finding
+from millrace.drivers.mysql.start_file import find_start_file
 from millrace.errors import Fatal, Retryable
-from producer.convert.converter import Converter, ConverterSource
-from producer.source.choose.choice import Choice, Preferences, choose
-from producer.source.choose.chooser import ask_flavour, ask_members
-from producer.source.connection import Login, connect_member
-from producer.source.receive.dump import ReplicaIdentity, ask_replica_ids, start_dump
-from producer.source.receive.dump_stream import DumpStream, StreamFigures
-from producer.trial.binlog import SUBDIR, PassingBinlog
-from producer.trial.names import CatalogueNames
-from schemas.documents import Member, TableFilter
-from schemas.gtid import Flavour, GtidPosition, parse_gtid_set
-from schemas.place import FIRST_POS, Coordinates
-from schemas.progress import Progress
+from millrace.producer.convert.converter import Converter, ConverterSource
+from millrace.producer.source.choose.choice import Choice, Preferences, choose
+from millrace.producer.source.choose.chooser import ask_flavour, ask_members
+from millrace.producer.source.connection import Login, connect_member
+from millrace.producer.source.receive.dump import ReplicaIdentity, ask_replica_ids, start_dump
+from millrace.producer.source.receive.dump_stream import DumpStream, StreamFigures
+from millrace.producer.trial.binlog import SUBDIR, PassingBinlog
+from millrace.producer.trial.names import CatalogueNames
+from millrace.schemas.documents import Member, TableFilter
+from millrace.schemas.gtid import Flavour, GtidPosition, parse_gtid_set
+from millrace.schemas.place import FIRST_POS, Coordinates
+from millrace.schemas.progress import Progress
 
 RawRecords: TypeAlias = Sequence[tuple[bytes | None, bytes]]  # key and value, as in a set topic
 FIRST = "first"

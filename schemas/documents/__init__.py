@@ -12,11 +12,11 @@ diff.py       the fields in which two documents differ
 secret.py     references to secrets, resolved by the process that uses them    MR-4106
 """
 
-from schemas.documents.brokers import Brokers, ClientCertificate, Mechanism, Sasl
-from schemas.documents.canonical import canonical_json, plain_set, plain_task
-from schemas.documents.diff import FieldChange, field_changes
-from schemas.documents.kafka import parse_brokers, plain_brokers
-from schemas.documents.model import (
+from millrace.schemas.documents.brokers import Brokers, ClientCertificate, Mechanism, Sasl
+from millrace.schemas.documents.canonical import canonical_json, plain_set, plain_task
+from millrace.schemas.documents.diff import FieldChange, field_changes
+from millrace.schemas.documents.kafka import parse_brokers, plain_brokers
+from millrace.schemas.documents.model import (
     Account,
     ApplyRules,
     ApplyTask,
@@ -60,11 +60,11 @@ from schemas.documents.model import (
     set_of,
     stream_of,
 )
-from schemas.documents.parse import parse_set, parse_task
-from schemas.documents.readers import NAME_WANTED, is_binlog_file, is_name
-from schemas.documents.registry import Registry, parse_registry, plain_registry
-from schemas.documents.secret import SecretPlace, SecretReference, resolve_secret
-from schemas.documents.start import Start
-from schemas.documents.text import plain_from_yaml, plains_from_yaml, yaml_from_plain
-from schemas.documents.tls import Tls, TlsMode
-from schemas.table.table_filter import TableFilter
+from millrace.schemas.documents.parse import parse_set, parse_task
+from millrace.schemas.documents.readers import NAME_WANTED, is_binlog_file, is_name
+from millrace.schemas.documents.registry import Registry, parse_registry, plain_registry
+from millrace.schemas.documents.secret import SecretPlace, SecretReference, resolve_secret
+from millrace.schemas.documents.start import Start
+from millrace.schemas.documents.text import plain_from_yaml, plains_from_yaml, yaml_from_plain
+from millrace.schemas.documents.tls import Tls, TlsMode
+from millrace.schemas.table.table_filter import TableFilter

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 
-from schemas.documents.secret import SecretReference, resolve_secret
-from schemas.documents.tls import Tls, TlsMode
+from millrace.schemas.documents.secret import SecretReference, resolve_secret
+from millrace.schemas.documents.tls import Tls, TlsMode
 
 TOKEN_LIFE_S = 300.0  # of a token that does not say when it expires; librdkafka asks again at 80 %
 _THIS_MACHINE = ("localhost", "127.0.0.1", "[::1]")

@@ -9,8 +9,8 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any
 
-from schemas.documents.kafka import plain_brokers
-from schemas.documents.model import (
+from millrace.schemas.documents.kafka import plain_brokers
+from millrace.schemas.documents.model import (
     ADDED_LATER,
     ApplyTask,
     CaptureTask,
@@ -20,9 +20,9 @@ from schemas.documents.model import (
     Snapshot,
     TaskDocument,
 )
-from schemas.documents.parse import FORMAT
-from schemas.documents.publish import plain_publish_view, plain_records, plain_topics
-from schemas.documents.registry import plain_registry
+from millrace.schemas.documents.parse import FORMAT
+from millrace.schemas.documents.publish import plain_publish_view, plain_records, plain_topics
+from millrace.schemas.documents.registry import plain_registry
 
 Plain = dict[str, object]
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from schemas.documents.json_schema import set_schema, task_schema
-from schemas.documents.model import TaskKind
+from millrace.schemas.documents.json_schema import set_schema, task_schema
+from millrace.schemas.documents.model import TaskKind
 
 Plain = dict[str, object]
 _UNCOMPARED = ("format",)  # an older format with the same fields means the same

@@ -14,8 +14,8 @@ from difflib import get_close_matches
 from typing import TypeVar
 
 from millrace.errors import Fatal
+from millrace.schemas.documents.foreign import foreign_answer
 from millrace.wording import counted
-from schemas.documents.foreign import foreign_answer
 
 FOUND_CHARACTERS_MAX = 60
 PROBLEMS_MAX = 50  # one screen; the others are only counted

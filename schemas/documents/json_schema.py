@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from schemas.documents.fields import Fields
-from schemas.documents.model import TaskKind
-from schemas.documents.parse import take_format, take_set, take_task
-from schemas.documents.readers import schema_of
+from millrace.schemas.documents.fields import Fields
+from millrace.schemas.documents.model import TaskKind
+from millrace.schemas.documents.parse import take_format, take_set, take_task
+from millrace.schemas.documents.readers import schema_of
 
 T = TypeVar("T")
 Schema = dict[str, object]

@@ -16,11 +16,11 @@
 never travels in plain text by omission.
 """
 
-from schemas.documents import readers
-from schemas.documents.brokers import Brokers, ClientCertificate, Mechanism, Sasl
-from schemas.documents.fields import Fields, Problem, refuse_if_any
-from schemas.documents.secret import SecretPlace, SecretReference
-from schemas.documents.tls import Tls, TlsMode
+from millrace.schemas.documents import readers
+from millrace.schemas.documents.brokers import Brokers, ClientCertificate, Mechanism, Sasl
+from millrace.schemas.documents.fields import Fields, Problem, refuse_if_any
+from millrace.schemas.documents.secret import SecretPlace, SecretReference
+from millrace.schemas.documents.tls import Tls, TlsMode
 
 EXAMPLE = '{bootstrap: "host:9092"}'
 _SASL_EXAMPLE = "{mechanism: SCRAM-SHA-512, user: millrace, password: file:/path}"

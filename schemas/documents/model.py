@@ -10,18 +10,18 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
-from schemas.documents import readers
-from schemas.documents.brokers import Brokers
-from schemas.documents.fields import Part
-from schemas.documents.readers import integer, seconds
-from schemas.documents.registry import Registry
-from schemas.documents.secret import SecretReference
-from schemas.documents.start import Start
-from schemas.documents.tls import Tls
-from schemas.record.names import escape_name
-from schemas.table.table_filter import TableFilter, stars
-from schemas.view.format_options import HEARTBEAT_PREFIX, FormatName, FormatOptions
-from schemas.view.view import ALL_TABLES, View, filled
+from millrace.schemas.documents import readers
+from millrace.schemas.documents.brokers import Brokers
+from millrace.schemas.documents.fields import Part
+from millrace.schemas.documents.readers import integer, seconds
+from millrace.schemas.documents.registry import Registry
+from millrace.schemas.documents.secret import SecretReference
+from millrace.schemas.documents.start import Start
+from millrace.schemas.documents.tls import Tls
+from millrace.schemas.record.names import escape_name
+from millrace.schemas.table.table_filter import TableFilter, stars
+from millrace.schemas.view.format_options import HEARTBEAT_PREFIX, FormatName, FormatOptions
+from millrace.schemas.view.view import ALL_TABLES, View, filled
 
 REPLICAS_MAX = 32767  # Kafka's own limit
 LANES_MAX = 64  # target connections of one task

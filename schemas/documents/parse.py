@@ -29,10 +29,10 @@ from collections.abc import Callable
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 from millrace.errors import Fatal
-from schemas.documents import readers
-from schemas.documents.fields import Fields, Part, Problem, Unreadable, refuse_if_any
-from schemas.documents.kafka import take_brokers
-from schemas.documents.model import (
+from millrace.schemas.documents import readers
+from millrace.schemas.documents.fields import Fields, Part, Problem, Unreadable, refuse_if_any
+from millrace.schemas.documents.kafka import take_brokers
+from millrace.schemas.documents.model import (
     ACCEPTED_MAX,
     REPLICAS_MAX,
     Account,
@@ -56,18 +56,18 @@ from schemas.documents.model import (
     TopicOptions,
     UpstreamRules,
 )
-from schemas.documents.publish import (
+from millrace.schemas.documents.publish import (
     refuse_missing_registry,
     refuse_own_topics,
     take_publish_view,
     take_records,
     take_topics,
 )
-from schemas.documents.registry import take_registry
-from schemas.documents.secret import SecretPlace, SecretReference
-from schemas.documents.start import Start
-from schemas.documents.tls import Tls, TlsMode
-from schemas.table.table_filter import TableFilter
+from millrace.schemas.documents.registry import take_registry
+from millrace.schemas.documents.secret import SecretPlace, SecretReference
+from millrace.schemas.documents.start import Start
+from millrace.schemas.documents.tls import Tls, TlsMode
+from millrace.schemas.table.table_filter import TableFilter
 
 FORMAT = 1  # of set and task documents; a change that old programs would misread raises it
 MEMBERS_MAX = 64

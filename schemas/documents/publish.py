@@ -17,9 +17,9 @@ from collections.abc import Callable
 from dataclasses import fields as fields_of
 from enum import Enum, StrEnum
 
-from schemas.documents import readers
-from schemas.documents.fields import Fields, Unreadable, shown
-from schemas.documents.model import (
+from millrace.schemas.documents import readers
+from millrace.schemas.documents.fields import Fields, Unreadable, shown
+from millrace.schemas.documents.model import (
     DEFAULT_FORMAT,
     OUTPUT_PATTERN,
     PARTITIONS_MAX,
@@ -31,12 +31,12 @@ from schemas.documents.model import (
     PublishTask,
     TopicCompression,
 )
-from schemas.documents.readers import TOPIC_CHARACTERS_MAX, described
-from schemas.documents.registry import EXAMPLE as REGISTRY_EXAMPLE
-from schemas.documents.topic_names import may_be_equal
-from schemas.documents.view import COLUMNS_MAX, RULES_MAX, column, take_view
-from schemas.table.table_filter import TableFilter
-from schemas.view.format_options import (
+from millrace.schemas.documents.readers import TOPIC_CHARACTERS_MAX, described
+from millrace.schemas.documents.registry import EXAMPLE as REGISTRY_EXAMPLE
+from millrace.schemas.documents.topic_names import may_be_equal
+from millrace.schemas.documents.view import COLUMNS_MAX, RULES_MAX, column, take_view
+from millrace.schemas.table.table_filter import TableFilter
+from millrace.schemas.view.format_options import (
     HEARTBEAT_MS_MAX,
     LATER,
     OPTIONS,
@@ -45,7 +45,7 @@ from schemas.view.format_options import (
     Types,
     ZeroDates,
 )
-from schemas.view.view import View, filled, places_of, plain_view, view_of_filter
+from millrace.schemas.view.view import View, filled, places_of, plain_view, view_of_filter
 
 Plain = dict[str, object]
 

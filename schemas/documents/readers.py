@@ -12,10 +12,10 @@ from typing import TypeVar
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
-from schemas.documents.fields import Unreadable
-from schemas.documents.secret import SecretReference
-from schemas.documents.start import Start
-from schemas.table.table_filter import SYSTEM_DATABASES
+from millrace.schemas.documents.fields import Unreadable
+from millrace.schemas.documents.secret import SecretReference
+from millrace.schemas.documents.start import Start
+from millrace.schemas.table.table_filter import SYSTEM_DATABASES
 
 NAME_WANTED = "a name of 1 to 63 letters, digits, '.', '_', '-', beginning with a letter or digit"
 TOPIC_CHARACTERS_MAX = 249  # Kafka's own limit

@@ -10,9 +10,9 @@ A login needs https: it would be readable otherwise. The secret is read for each
 import base64
 from dataclasses import dataclass
 
-from schemas.documents import readers
-from schemas.documents.fields import Fields, Problem, refuse_if_any
-from schemas.documents.secret import SecretReference, resolve_secret
+from millrace.schemas.documents import readers
+from millrace.schemas.documents.fields import Fields, Problem, refuse_if_any
+from millrace.schemas.documents.secret import SecretReference, resolve_secret
 
 EXAMPLE = "{url: https://registry1:8081, tls_ca: /path/ca.pem}"
 

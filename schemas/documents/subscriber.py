@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from millrace.errors import Fatal
-from schemas.documents.model import PublishTask, TaskDocument
-from schemas.documents.readers import NAME_WANTED, TOPIC_CHARACTERS_MAX, is_name
-from schemas.documents.topic_names import may_be_equal, written_topics
+from millrace.schemas.documents.model import PublishTask, TaskDocument
+from millrace.schemas.documents.readers import NAME_WANTED, TOPIC_CHARACTERS_MAX, is_name
+from millrace.schemas.documents.topic_names import may_be_equal, written_topics
 
 GROUP_CHARACTERS_MAX = 255  # more than any name in use; Kafka has no limit of its own below 32 KiB
 _PATTERN = re.compile(r"[A-Za-z0-9._-]+\*?")

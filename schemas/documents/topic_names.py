@@ -6,8 +6,8 @@ So a dot or a hyphen is always of the pattern itself, and ``{database}.{table}``
 
 from collections.abc import Iterator
 
-from schemas.documents.model import CaptureTask, OnChange, PublishTask, TaskDocument
-from schemas.view.view import places_of
+from millrace.schemas.documents.model import CaptureTask, OnChange, PublishTask, TaskDocument
+from millrace.schemas.view.view import places_of
 
 _PLACE = ""  # a token for one or more characters of a name
 

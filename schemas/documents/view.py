@@ -14,12 +14,20 @@ import re
 from collections.abc import Callable
 from typing import TypeVar
 
-from schemas.documents import readers
-from schemas.documents.fields import Fields, Unreadable, shortened, shown
-from schemas.documents.readers import described
-from schemas.documents.secret import SecretReference
-from schemas.view.expression import Refused, canonical, parse
-from schemas.view.view import SAME_NAME, Mask, MaskKind, TableRule, View, places_of, star_count
+from millrace.schemas.documents import readers
+from millrace.schemas.documents.fields import Fields, Unreadable, shortened, shown
+from millrace.schemas.documents.readers import described
+from millrace.schemas.documents.secret import SecretReference
+from millrace.schemas.view.expression import Refused, canonical, parse
+from millrace.schemas.view.view import (
+    SAME_NAME,
+    Mask,
+    MaskKind,
+    TableRule,
+    View,
+    places_of,
+    star_count,
+)
 
 RULES_MAX = 1000
 COLUMNS_MAX = 4096  # MySQL's own limit

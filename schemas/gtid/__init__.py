@@ -13,15 +13,15 @@ does not skip detects the reuse. The binary forms of binlog events are in ``sche
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from schemas.gtid.mariadb import (
+from millrace.schemas.gtid.mariadb import (
     MariadbGtid,
     MariadbGtidSet,
     is_logged,
     parse_binlog_state,
     unproven,
 )
-from schemas.gtid.mysql import Gtid, GtidSet
-from schemas.gtid.position import AnyGtid, Flavour, GtidPosition
+from millrace.schemas.gtid.mysql import Gtid, GtidSet
+from millrace.schemas.gtid.position import AnyGtid, Flavour, GtidPosition
 
 SHOWN_MAX = 200
 

@@ -28,10 +28,10 @@ Both bodies exclude the event header and the checksum. Invalid bytes raise Fatal
 from uuid import UUID
 
 from millrace.errors import Fatal
-from schemas.byte_reader import ByteReader
-from schemas.gtid.mariadb import MariadbGtid, MariadbGtidSet
-from schemas.gtid.mysql import GtidSet, Interval, Source
-from schemas.gtid.position import Flavour, GtidPosition
+from millrace.schemas.byte_reader import ByteReader
+from millrace.schemas.gtid.mariadb import MariadbGtid, MariadbGtidSet
+from millrace.schemas.gtid.mysql import GtidSet, Interval, Source
+from millrace.schemas.gtid.position import Flavour, GtidPosition
 
 _COUNT_MASK = 2**28 - 1
 _TAGGED = 1

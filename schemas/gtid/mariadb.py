@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from millrace.errors import Fatal
-from schemas.gtid.position import Flavour, GtidPosition
+from millrace.schemas.gtid.position import Flavour, GtidPosition
 
 _GTID = re.compile(r"([0-9]{1,10})-([0-9]{1,10})-([0-9]{1,20})", re.ASCII)
 _ID_MAX = 2**32 - 1  # domain and server

@@ -15,7 +15,7 @@ from typing import TypeAlias
 from uuid import UUID
 
 from millrace.errors import Fatal
-from schemas.gtid.position import Flavour, GtidPosition
+from millrace.schemas.gtid.position import Flavour, GtidPosition
 
 NUMBER_MAX = 2**63 - 2  # the last number that MySQL assigns; INT64_MAX itself marks the end
 

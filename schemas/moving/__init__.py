@@ -4,7 +4,7 @@
 what a user must fill in, because no configuration has it. ``millrace import`` prints it.
 """
 
-from schemas.moving.draft import Draft, Left
-from schemas.moving.recognize import read_configuration
+from millrace.schemas.moving.draft import Draft, Left
+from millrace.schemas.moving.recognize import read_configuration
 
 __all__ = ["Draft", "Left", "read_configuration"]

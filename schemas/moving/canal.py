@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from schemas.moving.draft import (
+from millrace.schemas.moving.draft import (
     TLS_MODES,
     Draft,
     Plain,
@@ -22,7 +22,7 @@ from schemas.moving.draft import (
     tables,
     tables_of,
 )
-from schemas.view.format_options import FormatName
+from millrace.schemas.view.format_options import FormatName
 
 _ANSWERS: Mapping[str, str] = MappingProxyType(
     {

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from millrace.errors import Fatal
-from schemas.moving.draft import (
+from millrace.schemas.moving.draft import (
     Draft,
     Plain,
     Settings,
@@ -23,8 +23,8 @@ from schemas.moving.draft import (
     tables,
     tables_of,
 )
-from schemas.moving.patterns import Inexpressible, patterns_of
-from schemas.view.format_options import HEARTBEAT_MS_MAX, HEARTBEAT_PREFIX, FormatName
+from millrace.schemas.moving.patterns import Inexpressible, patterns_of
+from millrace.schemas.view.format_options import HEARTBEAT_MS_MAX, HEARTBEAT_PREFIX, FormatName
 
 _TLS = MappingProxyType(
     {

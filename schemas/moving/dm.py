@@ -6,7 +6,7 @@ Each source becomes a set, a capture task and an apply task, and the target a se
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from schemas.moving.draft import (
+from millrace.schemas.moving.draft import (
     UNKNOWN,
     Draft,
     Left,

@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from schemas.documents.foreign import foreign_answer
-from schemas.moving.patterns import Inexpressible, patterns_of, split_list
+from millrace.schemas.documents.foreign import foreign_answer
+from millrace.schemas.moving.patterns import Inexpressible, patterns_of, split_list
 
 Plain = dict[str, object]
 

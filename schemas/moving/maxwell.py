@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from schemas.moving.draft import (
+from millrace.schemas.moving.draft import (
     TLS_MODES,
     Draft,
     Plain,
@@ -20,8 +20,8 @@ from schemas.moving.draft import (
     registry_of,
     tables,
 )
-from schemas.moving.patterns import Inexpressible, patterns_of, split_list
-from schemas.view.format_options import OPTIONS, FormatName
+from millrace.schemas.moving.patterns import Inexpressible, patterns_of, split_list
+from millrace.schemas.view.format_options import OPTIONS, FormatName
 
 _PLACES = (("%{database}", "{database}"), ("%{table}", "{table}"), ("%{db}", "{database}"))
 _ORDERED = (

@@ -4,14 +4,14 @@ import json
 from collections.abc import Mapping, Sequence
 
 from millrace.errors import Fatal, MillraceError
-from schemas.documents.text import plain_from_yaml
-from schemas.json_input import load_json
-from schemas.moving.canal import draft_of_canal
-from schemas.moving.debezium import draft_of_debezium
-from schemas.moving.dm import draft_of_dm
-from schemas.moving.draft import Draft
-from schemas.moving.maxwell import draft_of_maxwell
-from schemas.moving.properties import read_properties
+from millrace.schemas.documents.text import plain_from_yaml
+from millrace.schemas.json_input import load_json
+from millrace.schemas.moving.canal import draft_of_canal
+from millrace.schemas.moving.debezium import draft_of_debezium
+from millrace.schemas.moving.dm import draft_of_dm
+from millrace.schemas.moving.draft import Draft
+from millrace.schemas.moving.maxwell import draft_of_maxwell
+from millrace.schemas.moving.properties import read_properties
 
 _SERVER = "debezium.source."
 _MAXWELL = frozenset(

@@ -19,7 +19,7 @@ from fastavro.schema import SchemaParseException
 from fastavro.types import Schema
 
 from millrace.errors import Fatal
-from schemas.json_input import load_json
+from millrace.schemas.json_input import load_json
 
 # str, int, float, bool, bytes, Decimal, None, list of these, dict of str to these
 Plain: TypeAlias = object

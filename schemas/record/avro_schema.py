@@ -23,10 +23,16 @@ from hashlib import sha256
 from typing import Any, TypeAlias
 
 from millrace.errors import Fatal
-from schemas.json_input import load_json
-from schemas.record.names import escape_name, namespace
-from schemas.table.structure import FRACTION_CODES, TEMPORAL_CODES, Column, TableSchema, TypeCode
-from schemas.table.type_text import length_characters, type_text
+from millrace.schemas.json_input import load_json
+from millrace.schemas.record.names import escape_name, namespace
+from millrace.schemas.table.structure import (
+    FRACTION_CODES,
+    TEMPORAL_CODES,
+    Column,
+    TableSchema,
+    TypeCode,
+)
+from millrace.schemas.table.type_text import length_characters, type_text
 
 Json: TypeAlias = "str | int | bool | list[Json] | dict[str, Json] | None"
 

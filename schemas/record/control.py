@@ -24,10 +24,10 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TypeAlias
 
-from schemas.gtid.position import Flavour
-from schemas.progress import Progress
-from schemas.record.avro_schema import SOURCE, TRANSACTION, AvroSchema, Json
-from schemas.sql.tokens import SqlMode
+from millrace.schemas.gtid.position import Flavour
+from millrace.schemas.progress import Progress
+from millrace.schemas.record.avro_schema import SOURCE, TRANSACTION, AvroSchema, Json
+from millrace.schemas.sql.tokens import SqlMode
 
 CONTROL_NAMESPACE = "millrace.control"
 

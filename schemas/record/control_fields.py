@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from typing import NoReturn, TypeVar
 
 from millrace.errors import Fatal
-from schemas.gtid import Flavour, parse_gtid_set
-from schemas.progress import OpenTransaction, Progress
-from schemas.record.avro_codec import Plain
-from schemas.record.avro_schema import SOURCE_VERSION, AvroSchema
-from schemas.record.control import (
+from millrace.schemas.gtid import Flavour, parse_gtid_set
+from millrace.schemas.progress import OpenTransaction, Progress
+from millrace.schemas.record.avro_codec import Plain
+from millrace.schemas.record.avro_schema import SOURCE_VERSION, AvroSchema
+from millrace.schemas.record.control import (
     ControlRecord,
     DdlRecord,
     DdlStatement,
@@ -30,7 +30,7 @@ from schemas.record.control import (
     SnapshotTable,
     kind_of,
 )
-from schemas.snapshot import SnapshotState, TablePlace
+from millrace.schemas.snapshot import SnapshotState, TablePlace
 
 _Kind = TypeVar("_Kind", str, int, bool)
 

@@ -12,7 +12,7 @@ branch of ``before`` (0 or 2). A control record starts with twice the length of 
 import struct
 
 from millrace.errors import Fatal
-from schemas.record.control import RecordKind
+from millrace.schemas.record.control import RecordKind
 
 _HEADER = struct.Struct(">BI")
 HEADER_BYTES = _HEADER.size

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from schemas.record.control import (
+from millrace.schemas.record.control import (
     DdlRecord,
     DdlStatement,
     EventPlace,
@@ -25,7 +25,7 @@ from schemas.record.control import (
     RecordSource,
     RecordTransaction,
 )
-from schemas.requests.decision import Decision
+from millrace.schemas.requests.decision import Decision
 
 GAP_KIND = "gap"
 _DOUBT = "source transactions are missing here"

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from millrace.errors import Fatal
-from schemas.record.avro_codec import Plain, decode, encode
-from schemas.record.control import (
+from millrace.schemas.record.avro_codec import Plain, decode, encode
+from millrace.schemas.record.control import (
     CONTROL_SCHEMAS,
     ControlRecord,
     DdlRecord,
@@ -30,16 +30,16 @@ from schemas.record.control import (
     SnapshotRecord,
     kind_of,
 )
-from schemas.record.control_fields import (
+from millrace.schemas.record.control_fields import (
     from_plain,
     nested,
     source_from_plain,
     to_plain,
     transaction_from_plain,
 )
-from schemas.record.framing import frame, peek_kind, unframe
-from schemas.record.row_end import read_row_end
-from schemas.record.row_layout import RowLayout, parse_row_layout
+from millrace.schemas.record.framing import frame, peek_kind, unframe
+from millrace.schemas.record.row_end import read_row_end
+from millrace.schemas.record.row_layout import RowLayout, parse_row_layout
 
 Image: TypeAlias = Mapping[str, Plain]  # by original column name
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from millrace.errors import Fatal
-from schemas.json_input import load_json
-from schemas.record.avro_schema import Json, column_branches
-from schemas.record.names import escape_name
-from schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
+from millrace.schemas.json_input import load_json
+from millrace.schemas.record.avro_schema import Json, column_branches
+from millrace.schemas.record.names import escape_name
+from millrace.schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
 
 PRECISION_MAX, SCALE_MAX = 65, 38  # of a DECIMAL, on both servers
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from millrace.errors import Fatal
-from schemas.gtid import (
+from millrace.schemas.gtid import (
     Flavour,
     GtidPosition,
     GtidSet,
@@ -28,7 +28,7 @@ from schemas.gtid import (
     parse_gtid_set,
     shortened,
 )
-from schemas.progress import OpenTransaction, Progress
+from millrace.schemas.progress import OpenTransaction, Progress
 
 REASON_CHARACTERS_MAX = 500
 

@@ -12,9 +12,9 @@ ended, the newest last; ``begun_ms`` and ``rows`` are null if several owners pub
 from dataclasses import dataclass, replace
 from typing import Annotated
 
-from schemas.documents.model import SNAPSHOT_PATTERNS_MAX
-from schemas.plain import Wire
-from schemas.snapshot import SnapshotState
+from millrace.schemas.documents.model import SNAPSHOT_PATTERNS_MAX
+from millrace.schemas.plain import Wire
+from millrace.schemas.snapshot import SnapshotState
 
 ENDED_MAX = 20
 REQUESTS_MAX = 32  # that wait; a node of ZooKeeper has at most 1 MiB

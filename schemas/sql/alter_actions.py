@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 from itertools import pairwise, takewhile
 
-from schemas.sql.alter_clauses import (
+from millrace.schemas.sql.alter_clauses import (
     KEY_WORDS,
     OPTIONS,
     Words,
@@ -24,8 +24,8 @@ from schemas.sql.alter_clauses import (
     is_about_partitions,
     parts,
 )
-from schemas.sql.statement import Kind, Statement
-from schemas.sql.tokens import SqlMode, Token, tokenize
+from millrace.schemas.sql.statement import Kind, Statement
+from millrace.schemas.sql.tokens import SqlMode, Token, tokenize
 
 
 class Verb(Enum):

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from schemas.sql.statement import Kind, Statement
-from schemas.sql.tokens import SqlMode, Token, tokenize
+from millrace.schemas.sql.statement import Kind, Statement
+from millrace.schemas.sql.tokens import SqlMode, Token, tokenize
 
 Item = tuple[str, str]  # kind (column, key, constraint, partition) and name
 

@@ -2,7 +2,7 @@
 
 import re
 
-from schemas.sql.quoting import quoted
+from millrace.schemas.sql.quoting import quoted
 
 # A name can contain any character, also a line break; the server escapes it in texts.
 _LINE = re.compile(r"(?:[^\n`']|`(?:[^`]|``)*`|'(?:[^'\\]|''|\\.)*')+", re.DOTALL)

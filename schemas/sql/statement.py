@@ -27,7 +27,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from schemas.sql.tokens import DEFAULT_MODE, SqlMode, Token, tokenize
+from millrace.schemas.sql.tokens import DEFAULT_MODE, SqlMode, Token, tokenize
 
 
 class Kind(StrEnum):

@@ -38,8 +38,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from schemas.gtid import Flavour
-from schemas.server_version import ServerVersion
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.server_version import ServerVersion
 
 TokenKind = Literal["word", "quoted", "text", "number", "mark", "comment"]
 

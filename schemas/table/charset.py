@@ -18,7 +18,7 @@ from functools import lru_cache
 from types import MappingProxyType
 
 from millrace.errors import Fatal
-from schemas.table.charset_differences import DIFFERENCES, UPPER_HALVES
+from millrace.schemas.table.charset_differences import DIFFERENCES, UPPER_HALVES
 
 UNICODE_CODECS = MappingProxyType(
     {

@@ -26,11 +26,11 @@ from dataclasses import dataclass
 from typing import NoReturn, TypeAlias
 
 from millrace.errors import Fatal
-from schemas.byte_reader import ByteReader
-from schemas.gtid.position import Flavour
-from schemas.table.charset import decode_text
-from schemas.table.collation_ids import charset_of
-from schemas.table.structure import (
+from millrace.schemas.byte_reader import ByteReader
+from millrace.schemas.gtid.position import Flavour
+from millrace.schemas.table.charset import decode_text
+from millrace.schemas.table.collation_ids import charset_of
+from millrace.schemas.table.structure import (
     BLOB_CODES,
     INTEGER_CODES,
     LABELLED_CODES,

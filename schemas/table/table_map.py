@@ -29,10 +29,10 @@ Guarantees: every length is checked. Invalid bytes raise Fatal MR-6003, missing 
 can't be read MR-6005, an unknown collation MR-6006. Not done here: caching tables by id.
 """
 
-from schemas.byte_reader import ByteReader
-from schemas.gtid.position import Flavour
-from schemas.table.metadata import OptionalMetadata, RealType, unsupported
-from schemas.table.structure import Column, TableSchema, TypeCode
+from millrace.schemas.byte_reader import ByteReader
+from millrace.schemas.gtid.position import Flavour
+from millrace.schemas.table.metadata import OptionalMetadata, RealType, unsupported
+from millrace.schemas.table.structure import Column, TableSchema, TypeCode
 
 _COLUMNS_MAX = 4096  # per table, in both servers
 

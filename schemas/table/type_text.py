@@ -4,8 +4,8 @@ Not in the text: labels and charset (separate properties), display width, whethe
 INET6. Lengths of text are in characters.
 """
 
-from schemas.table.collation_ids import character_bytes_max
-from schemas.table.structure import BINARY, ColumnType, TypeCode
+from millrace.schemas.table.collation_ids import character_bytes_max
+from millrace.schemas.table.structure import BINARY, ColumnType, TypeCode
 
 _PLAIN = {
     TypeCode.TINY: "tinyint",

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import accumulate
 
-from schemas.plain import to_plain
+from millrace.schemas.plain import to_plain
 
 Weights = tuple[tuple[int, ...], ...]
 

@@ -25,10 +25,10 @@ from datetime import datetime
 from enum import Enum, auto
 from functools import partial
 
-from schemas.sql.quoting import hex_bytes, quoted, string
-from schemas.table.charset import encode_text
-from schemas.table.collation_ids import exact_collation
-from schemas.table.structure import (
+from millrace.schemas.sql.quoting import hex_bytes, quoted, string
+from millrace.schemas.table.charset import encode_text
+from millrace.schemas.table.collation_ids import exact_collation
+from millrace.schemas.table.structure import (
     BINARY,
     BLOB_CODES,
     INTEGER_BYTES,
@@ -38,8 +38,8 @@ from schemas.table.structure import (
     TableSchema,
     TypeCode,
 )
-from schemas.view.collation import CollationWeights, step_octets
-from schemas.view.expression import (
+from millrace.schemas.view.collation import CollationWeights, step_octets
+from millrace.schemas.view.expression import (
     COMPARISONS,
     ColumnName,
     Decimal,
@@ -53,7 +53,7 @@ from schemas.view.expression import (
     Whole,
     canonical,
 )
-from schemas.view.text_bytes import TextBytes, text_bytes
+from millrace.schemas.view.text_bytes import TextBytes, text_bytes
 
 SIGNED_MIN, SIGNED_MAX, UNSIGNED_MAX = -(2**63), 2**63 - 1, 2**64 - 1
 DECIMAL_BYTES = 32

@@ -19,13 +19,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from schemas.record.control import DdlRecord
-from schemas.record.gap import gap_of
-from schemas.sql.alter_actions import Action, Verb, actions_of, created_columns
-from schemas.sql.statement import RECORDED_KINDS, Kind, classify
-from schemas.table.structure import INTEGER_BYTES, Column, TableSchema, TypeCode
-from schemas.view.expression import columns_of, parse
-from schemas.view.view import Match, TableRule, View
+from millrace.schemas.record.control import DdlRecord
+from millrace.schemas.record.gap import gap_of
+from millrace.schemas.sql.alter_actions import Action, Verb, actions_of, created_columns
+from millrace.schemas.sql.statement import RECORDED_KINDS, Kind, classify
+from millrace.schemas.table.structure import INTEGER_BYTES, Column, TableSchema, TypeCode
+from millrace.schemas.view.expression import columns_of, parse
+from millrace.schemas.view.view import Match, TableRule, View
 
 TableKey: TypeAlias = tuple[str, str]
 

@@ -11,9 +11,9 @@ written differently but make the same of a table are equal in ``differences``; `
 
 from collections.abc import Iterable
 
-from schemas.table.structure import TableSchema
-from schemas.view.table_view import RuleProblem, TableView, apply_view
-from schemas.view.view import TableRule, View
+from millrace.schemas.table.structure import TableSchema
+from millrace.schemas.view.table_view import RuleProblem, TableView, apply_view
+from millrace.schemas.view.view import TableRule, View
 
 
 def differences(old: View, new: View, tables: Iterable[TableSchema]) -> tuple[tuple[str, str], ...]:

@@ -19,8 +19,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from schemas.sql.quoting import quoted, string
-from schemas.sql.tokens import Token, tokenize
+from millrace.schemas.sql.quoting import quoted, string
+from millrace.schemas.sql.tokens import Token, tokenize
 
 CHARACTERS_MAX = 16 * 1024
 NUMBER_CHARACTERS_MAX = 100  # a DECIMAL has at most 65 digits

@@ -13,13 +13,13 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from schemas.record.control import DdlRecord
-from schemas.record.gap import gap_of
-from schemas.sql.alter_actions import Verb, actions_of
-from schemas.sql.statement import Kind, Statement, classify
-from schemas.sql.tokens import Token, tokenize
-from schemas.table.table_filter import stars
-from schemas.view.view import Match, TableRule, View
+from millrace.schemas.record.control import DdlRecord
+from millrace.schemas.record.gap import gap_of
+from millrace.schemas.sql.alter_actions import Verb, actions_of
+from millrace.schemas.sql.statement import Kind, Statement, classify
+from millrace.schemas.sql.tokens import Token, tokenize
+from millrace.schemas.table.table_filter import stars
+from millrace.schemas.view.view import Match, TableRule, View
 
 TableKey = tuple[str, str]
 

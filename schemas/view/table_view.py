@@ -16,8 +16,8 @@ make two keys equal or that the column's type has no value for, a condition whos
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from schemas.table.collation_ids import exact_collation
-from schemas.table.structure import (
+from millrace.schemas.table.collation_ids import exact_collation
+from millrace.schemas.table.structure import (
     BLOB_CODES,
     INTEGER_CODES,
     STRING_CODES,
@@ -27,10 +27,10 @@ from schemas.table.structure import (
     TextEncoding,
     TypeCode,
 )
-from schemas.view.collation import CollationWeights
-from schemas.view.condition import Condition, compile_condition
-from schemas.view.expression import Refused, parse
-from schemas.view.view import Mask, MaskKind, Match, TableRule, View
+from millrace.schemas.view.collation import CollationWeights
+from millrace.schemas.view.condition import Condition, compile_condition
+from millrace.schemas.view.expression import Refused, parse
+from millrace.schemas.view.view import Mask, MaskKind, Match, TableRule, View
 
 UTF8MB4_BIN, ASCII_BIN = 46, 65  # the ids of the collations
 ADDED_CHARACTERS = 255  # a VARCHAR for the texts of added columns, unless one is longer

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from enum import IntEnum
 from functools import lru_cache
 
-from schemas.table.charset import TABLE_CHARSETS, characters
+from millrace.schemas.table.charset import TABLE_CHARSETS, characters
 
 _WITHOUT = "gb18030"
 

@@ -24,8 +24,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from schemas.table.table_filter import SYSTEM_DATABASES, TableFilter, stars
-from schemas.view.collation import CollationWeights
+from millrace.schemas.table.table_filter import SYSTEM_DATABASES, TableFilter, stars
+from millrace.schemas.view.collation import CollationWeights
 
 SAME_NAME = "{database}.{table}"
 

@@ -11,14 +11,15 @@ from typing import Any
 import fastavro
 import pytest
 
-from consumer.publish.rebuild import EVERY_SEQ
-from deploy.servers import DatabaseServer, KafkaServer
-from registry.checks import check_registry
-from registry.client import RegistryClient
-from schemas.documents import Brokers, OutputTopics, PublishTask, Registry, TopicAddress
-from schemas.record.avro_schema import Json
-from schemas.record.framing import unframe
-from schemas.view.format_options import FormatName, FormatOptions
+from millrace.consumer.publish.rebuild import EVERY_SEQ
+from millrace.deploy.servers import DatabaseServer, KafkaServer
+from millrace.registry.checks import check_registry
+from millrace.registry.client import RegistryClient
+from millrace.schemas.documents import Brokers, OutputTopics, PublishTask, Registry, TopicAddress
+from millrace.schemas.record.avro_schema import Json
+from millrace.schemas.record.framing import unframe
+from millrace.schemas.view.format_options import FormatName, FormatOptions
+from millrace.zk.ensemble import Ensemble
 from tests.kit.capture.cluster import CaptureCluster
 from tests.kit.control.control import scheduled
 from tests.kit.debezium.whole_way import CopiedTopic, publish
@@ -27,7 +28,6 @@ from tests.kit.registry_clients.apicurio import SERDES, ApicurioConverter
 from tests.kit.registry_clients.asking import Answers, AskingClient, Question
 from tests.kit.registry_clients.programs import PROGRAMS
 from tests.kit.registry_clients.server import ApicurioRegistry
-from zk.ensemble import Ensemble
 
 pytestmark = pytest.mark.usefixtures("trusting")
 

@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 import yaml
 
-from deploy.local.services import APPLY_TASK, TOPIC
-from schemas.gtid import Flavour
+from millrace.deploy.local.services import APPLY_TASK, TOPIC
+from millrace.schemas.gtid import Flavour
 from tests.fixtures.stack import FaultStack, on
 from tests.kit.waiting import PATIENCE_S, eventually
 from tests.oracle import subscriber

@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from deploy.local.services import APPLY_TASK, CAPTURE_TASK, SOURCE_SET, TARGET_SET
-from deploy.servers import DatabaseServer
-from schemas.gtid import Flavour
-from schemas.status import TaskReport, TaskState
+from millrace.deploy.local.services import APPLY_TASK, CAPTURE_TASK, SOURCE_SET, TARGET_SET
+from millrace.deploy.servers import DatabaseServer
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.status import TaskReport, TaskState
+from millrace.zk.tree.paths import Tree
 from tests.fixtures.stack import FaultStack, on
 from tests.kit.waiting import eventually
-from zk.tree.paths import Tree
 
 
 @on(Flavour.MYSQL)

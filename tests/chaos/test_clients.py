@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from deploy.servers import KafkaServer
-from schemas.gtid import Flavour
+from millrace.deploy.servers import KafkaServer
+from millrace.schemas.gtid import Flavour
 from tests.fixtures.servers import FLAVOURS
 from tests.kit.clients.catalogue import ALTERED_ERRORS, CLIENTS, ODD_ERRORS, PROGRAMS
 from tests.kit.clients.client import Client

@@ -2,10 +2,10 @@
 
 import pytest
 
-from deploy.servers import DatabaseServer
-from drivers.mysql.collation import has_fold
-from drivers.mysql.connection import connect
-from drivers.mysql.folds import read_folds
+from millrace.deploy.servers import DatabaseServer
+from millrace.drivers.mysql.collation import has_fold
+from millrace.drivers.mysql.connection import connect
+from millrace.drivers.mysql.folds import read_folds
 from tests.kit.apply.collations import (
     TextRows,
     adversarial_texts,

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from schemas.documents import OutputTopics
-from schemas.gtid import Flavour
-from schemas.view.format_options import DecimalMode, FormatName, FormatOptions, TimeMode
+from millrace.schemas.documents import OutputTopics
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.view.format_options import DecimalMode, FormatName, FormatOptions, TimeMode
 from tests.fixtures.servers import NewServer
 from tests.kit.binlog.session import logged
 from tests.kit.debezium.connectors import patient_broker

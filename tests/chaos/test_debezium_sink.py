@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from deploy.servers import DatabaseServer
-from schemas.documents import OutputTopics
-from schemas.gtid import Flavour
-from schemas.view.format_options import BigintUnsigned, FormatName, FormatOptions
+from millrace.deploy.servers import DatabaseServer
+from millrace.schemas.documents import OutputTopics
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.view.format_options import BigintUnsigned, FormatName, FormatOptions
 from tests.fixtures.servers import NewServer
 from tests.kit.binlog.session import logged
 from tests.kit.debezium.connectors import patient_broker

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from schemas.documents import TableFilter
-from schemas.gtid import Flavour
+from millrace.schemas.documents import TableFilter
+from millrace.schemas.gtid import Flavour
 from tests.fixtures.servers import NewServer
 from tests.kit.binlog.session import session
 from tests.kit.capture.converter import Conversion, FileReader

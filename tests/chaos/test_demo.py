@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from deploy.local.background import records
-from deploy.servers import die_with_parent
-from deploy.servers.process import ProcessRecord, session_members
+from millrace.deploy.local.background import records
+from millrace.deploy.servers import die_with_parent
+from millrace.deploy.servers.process import ProcessRecord, session_members
 from millrace.home_folder import home
 from tests.kit.waiting import eventually
 

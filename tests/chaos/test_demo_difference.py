@@ -5,11 +5,11 @@ import io
 import pytest
 from rich.console import Console
 
-from deploy.demo.run import ShopRun, conclude
-from deploy.local.services import APPLY_TASK
-from deploy.workload.beats import Arrivals
-from deploy.workload.shop import Counts
-from schemas.gtid import Flavour
+from millrace.deploy.demo.run import ShopRun, conclude
+from millrace.deploy.local.services import APPLY_TASK
+from millrace.deploy.workload.beats import Arrivals
+from millrace.deploy.workload.shop import Counts
+from millrace.schemas.gtid import Flavour
 from tests.fixtures.stack import FaultStack, on
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from deploy.local.services import CAPTURE_TASK
-from deploy.servers import DatabaseServer, DatabaseSet
+from millrace.deploy.local.services import CAPTURE_TASK
+from millrace.deploy.servers import DatabaseServer, DatabaseSet
 from tests.fixtures.stack import FaultStack
 from tests.kit.capture.promote import promote
 

@@ -13,11 +13,11 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from deploy.local.services import APPLY_TASK
-from deploy.servers.process import last_lines, session_members
 from millrace.cli.exits import ExitCode
-from schemas.gtid import Flavour
-from schemas.status import TaskState
+from millrace.deploy.local.services import APPLY_TASK
+from millrace.deploy.servers.process import last_lines, session_members
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.status import TaskState
 from tests.fixtures.stack import FaultStack, on
 from tests.kit.faults.campaign import IN_A_LANE
 from tests.kit.waiting import eventually

@@ -2,12 +2,12 @@
 
 import pytest
 
-from deploy.local.services import TOPIC
-from drivers.kafka.reader import TopicReader
-from schemas.documents import Brokers
-from schemas.gtid import Flavour
-from schemas.record.control import ResolvedRecord
-from schemas.record.record import KnownSchemas, decode_record
+from millrace.deploy.local.services import TOPIC
+from millrace.drivers.kafka.reader import TopicReader
+from millrace.schemas.documents import Brokers
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.record.control import ResolvedRecord
+from millrace.schemas.record.record import KnownSchemas, decode_record
 from tests.fixtures.stack import FaultStack, on
 from tests.kit.publisher.rig import Rig
 from tests.kit.waiting import eventually

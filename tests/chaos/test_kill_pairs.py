@@ -11,7 +11,7 @@ from itertools import cycle
 
 import pytest
 
-from deploy.local.services import APPLY_TASK, CAPTURE_TASK
+from millrace.deploy.local.services import APPLY_TASK, CAPTURE_TASK
 from tests.fixtures.servers import FLAVOURS
 from tests.fixtures.stack import FaultStack
 from tests.kit.faults.campaign import RECOVERY, kill_while_they_recover, lead_to, victim_of

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from schemas.gtid import Flavour
+from millrace.schemas.gtid import Flavour
 from tests.fixtures.servers import NewServer
 from tests.kit.binlog.session import logged
 from tests.kit.debezium.connectors import patient_broker

@@ -2,7 +2,7 @@
 
 import pytest
 
-from schemas.gtid import Flavour
+from millrace.schemas.gtid import Flavour
 from tests.fixtures.stack import FaultStack, on
 from tests.kit.waiting import eventually
 from tests.oracle.run import Ledger, ledger_load

@@ -14,13 +14,14 @@ from functools import partial
 
 import pytest
 
-from deploy.local.readiness import task_report
-from deploy.local.services import CAPTURE_TASK, SOURCE_SET
-from deploy.servers import DatabaseServer, DatabaseSet
-from deploy.workload.shop import Connection
-from schemas.gtid import Flavour
-from schemas.stages import Captured, SwitchView
-from schemas.status import TaskReport
+from millrace.deploy.local.readiness import task_report
+from millrace.deploy.local.services import CAPTURE_TASK, SOURCE_SET
+from millrace.deploy.servers import DatabaseServer, DatabaseSet
+from millrace.deploy.workload.shop import Connection
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.stages import Captured, SwitchView
+from millrace.schemas.status import TaskReport
+from millrace.zk.client.session import Session
 from tests.fixtures.stack import FaultStack
 from tests.kit.capture.promote import fail_over
 from tests.kit.faults.roaming import RoamingConnection
@@ -28,7 +29,6 @@ from tests.kit.relay.relay import CuttingProxy, member_of
 from tests.kit.waiting import eventually
 from tests.oracle.bank import bank_load
 from tests.oracle.run import Ledger, ledger_load
-from zk.client.session import Session
 
 EVENTS_COUNT = 30
 DDL_INTERVAL_S = 4.0  # each statement takes a Spark job; all must be applied at the end

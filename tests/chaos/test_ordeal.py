@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.servers import KafkaServer
-from schemas.gtid import Flavour
+from millrace.deploy.servers import KafkaServer
+from millrace.schemas.gtid import Flavour
 from tests.fixtures.load import load_rig, source_of_one
 from tests.fixtures.servers import FLAVOURS, Pool
 from tests.kit.apply.loaded_topic import LoadedTopic

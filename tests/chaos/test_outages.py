@@ -6,10 +6,10 @@ from functools import partial
 
 import pytest
 
-from deploy.local.services import APPLY_TASK, CAPTURE_TASK
-from deploy.servers import DatabaseServer
-from schemas.gtid import Flavour
-from schemas.status import TaskState
+from millrace.deploy.local.services import APPLY_TASK, CAPTURE_TASK
+from millrace.deploy.servers import DatabaseServer
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.status import TaskState
 from tests.fixtures.stack import FaultStack, on
 from tests.kit.control.control import SESSION_TIMEOUT_S, end_session
 from tests.kit.waiting import eventually

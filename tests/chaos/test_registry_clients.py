@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from deploy.servers import KafkaServer
+from millrace.deploy.servers import KafkaServer
 from tests.kit.registry_clients.asking import AskingClient, NoAnswer
 from tests.kit.registry_clients.clients import CLIENTS
 from tests.kit.registry_clients.line import NotingProxy

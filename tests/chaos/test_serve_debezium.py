@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from deploy.bench.apply.sink.connect import ConnectWorker
-from deploy.bench.capture.backlog import end_clock
-from deploy.bench.capture.debezium.peer import NAME, fetch_debezium, settings
-from deploy.bench.capture.topics import create_topic
-from deploy.servers import Account, KafkaServer, ServerOptions
-from schemas.gtid import Flavour
+from millrace.deploy.bench.apply.sink.connect import ConnectWorker
+from millrace.deploy.bench.capture.backlog import end_clock
+from millrace.deploy.bench.capture.debezium.peer import NAME, fetch_debezium, settings
+from millrace.deploy.bench.capture.topics import create_topic
+from millrace.deploy.servers import Account, KafkaServer, ServerOptions
+from millrace.schemas.gtid import Flavour
 from tests.fixtures.servers import NewServer
 from tests.kit.relay.relay import receiving
 from tests.kit.relay.serving import PASSWORD, SET_NAME, USER, options_in, served

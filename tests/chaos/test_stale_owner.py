@@ -2,14 +2,14 @@
 
 import pytest
 
-from deploy.local.services import APPLY_TASK, CAPTURE_TASK
-from schemas.gtid import Flavour
-from schemas.status import TaskReport, TaskState
+from millrace.deploy.local.services import APPLY_TASK, CAPTURE_TASK
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.status import TaskReport, TaskState
+from millrace.zk.client.session import Session
+from millrace.zk.tree.paths import Tree
+from millrace.zk.view import read_cluster
 from tests.fixtures.stack import FaultStack, on
 from tests.kit.waiting import eventually
-from zk.client.session import Session
-from zk.tree.paths import Tree
-from zk.view import read_cluster
 
 
 @on(Flavour.MARIADB)

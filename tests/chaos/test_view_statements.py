@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 import yaml
 
-from deploy.local.services import APPLY_TASK, TOPIC
+from millrace.deploy.local.services import APPLY_TASK, TOPIC
 from millrace.errors import Retryable
-from schemas.documents import PublishTask, parse_task
-from schemas.gtid import Flavour
-from schemas.status import TaskReport, TaskState
+from millrace.schemas.documents import PublishTask, parse_task
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.status import TaskReport, TaskState
 from tests.fixtures.stack import FaultStack, on
 from tests.kit.publish.local import Published, published
 from tests.kit.waiting import answered, eventually

@@ -6,11 +6,11 @@ from enum import StrEnum
 
 import pytest
 
-from deploy.servers.mariadb import MariadbDialect
-from deploy.servers.mysql import MysqlDialect
 from millrace.cli import COMMANDS
+from millrace.deploy.servers.mariadb import MariadbDialect
+from millrace.deploy.servers.mysql import MysqlDialect
 from millrace.errors import Fatal
-from schemas.documents import (
+from millrace.schemas.documents import (
     Compression,
     ConflictPolicy,
     Consistency,

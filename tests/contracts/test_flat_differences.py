@@ -2,7 +2,7 @@
 
 import pytest
 
-from schemas.gtid import Flavour
+from millrace.schemas.gtid import Flavour
 from tests.kit.flat.comparison import Difference, Kind
 from tests.kit.flat.expected import CANAL, MAXWELL, Expected, table_rows
 from tests.kit.paths import ROOT

@@ -14,7 +14,7 @@ import pytest
 from tests.conftest import FLAVOUR_FIXTURES, MYSQL_FIXTURES
 from tests.kit import lengths
 from tests.kit.paths import ROOT, TESTS
-from tests.kit.sources import functions, nodes, parsed, python_files
+from tests.kit.sources import functions, module_name, nodes, parsed, python_files
 from tests.mutants.catalogue import LEVELS
 
 _ADDS_ZERO = re.compile(r"\}`? ?\+ ?0(?![\d.])")
@@ -83,10 +83,10 @@ def _defined(path: Path) -> set[str]:
 def test_private_names_are_found_in_any_form() -> None:
     """An attribute, an import, and a name that is patched."""
     source = """
-from zk.run.worker import _open_session
+from millrace.zk.run.worker import _open_session
 value = publisher._audit
 patch.setattr(spark, "_share", None)
-patch.setattr("zk.run.worker._open_session", None)
+patch.setattr("millrace.zk.run.worker._open_session", None)
 patch.setattr(SparkDriver, "__init__", None)
 self._kept, cls._kept, KafkaError._FENCED
 """
@@ -133,7 +133,7 @@ def test_small_modules_say_why_they_are_alone() -> None:
     silent = []
     for path in product:
         place, lines = path.relative_to(ROOT), path.read_text().splitlines()
-        users = importers.get(".".join(place.with_suffix("").parts), ())
+        users = importers.get(module_name(path), ())
         is_small = len(lines) < SMALL_LINES and len(users) == 1
         if is_small and place.parts[0] != "deploy" and "Apart: " not in lines[0]:
             silent.append(str(place))

@@ -14,7 +14,7 @@ from millrace.cli import COMMANDS, load_command
 from millrace.codes import CATALOGUE
 from millrace.http import PORTS
 from millrace.metrics import METRICS
-from schemas.status import TaskState
+from millrace.schemas.status import TaskState
 from tests.kit import promql
 from tests.kit.paths import ROOT
 from tests.kit.sources import parsed, python_files

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from schemas.gtid import Flavour
+from millrace.schemas.gtid import Flavour
 from tests.fixtures import stack
 from tests.kit.paths import ROOT
 from tests.kit.run.__main__ import Tally

@@ -10,11 +10,11 @@ from unittest import mock
 
 import pytest
 
-from drivers.kafka.reader import TopicRecord
+from millrace.drivers.kafka.reader import TopicRecord
 from millrace.errors import Fatal
-from schemas.gtid import Flavour
-from schemas.record.control import FenceRecord, ResolvedRecord
-from schemas.record.record import KnownSchemas, RowRecord, decode_record
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.record.control import FenceRecord, ResolvedRecord
+from millrace.schemas.record.record import KnownSchemas, RowRecord, decode_record
 from tests.simulation import disk
 from tests.simulation.apply import Cut
 from tests.simulation.binlog import Binlog

@@ -4,12 +4,12 @@ import re
 from collections.abc import Iterator
 
 from millrace.cli.status.json_form import task_as_plain
-from schemas.documents import TaskKind
-from schemas.stages import Applied, Compared, Delivered, Loaded
-from schemas.status import TaskReport, TaskState
+from millrace.schemas.documents import TaskKind
+from millrace.schemas.stages import Applied, Compared, Delivered, Loaded
+from millrace.schemas.status import TaskReport, TaskState
+from millrace.zk.view import TaskView
 from tests.kit.control.reports import FULL_CAPTURE
 from tests.kit.paths import ROOT
-from zk.view import TaskView
 
 OWN_PAGE = ("relay", "switches")  # described as a whole
 KEY = re.compile(r"`([a-z_0-9.]+)(?:\[\])?`")

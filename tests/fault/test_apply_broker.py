@@ -5,10 +5,10 @@
 
 import pytest
 
-from consumer.spark.session import SparkDriver
-from consumer.task import runner
-from deploy.servers import DatabaseServer, KafkaServer
-from schemas.status import TaskState
+from millrace.consumer.spark.session import SparkDriver
+from millrace.consumer.task import runner
+from millrace.deploy.servers import DatabaseServer, KafkaServer
+from millrace.schemas.status import TaskState
 from tests.fixtures.spark import RunningTask, running
 from tests.kit.apply.tables import integer, table
 from tests.kit.apply.topic import RecordStream, TopicWriter

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from consumer.target.progress import decide_intent
-from consumer.write import ddl
-from deploy.servers import DatabaseServer, ServerOptions, sql, start_set
-from drivers.mysql.connection import MySqlSession, connect
+from millrace.consumer.target.progress import decide_intent
+from millrace.consumer.write import ddl
+from millrace.deploy.servers import DatabaseServer, ServerOptions, sql, start_set
+from millrace.drivers.mysql.connection import MySqlSession, connect
 from millrace.errors import Fatal
-from schemas.gtid import Flavour
+from millrace.schemas.gtid import Flavour
 from tests.fixtures.servers import FLAVOURS, SERVICE, SMALL
 from tests.kit.apply.ddl_process import INSERT, script_for
 from tests.kit.apply.faults import Supervised

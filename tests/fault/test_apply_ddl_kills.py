@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from consumer.write import ddl
-from deploy.servers import DatabaseServer
+from millrace.consumer.write import ddl
+from millrace.deploy.servers import DatabaseServer
 from millrace.errors import MillraceError, Retryable
-from schemas.gtid import Flavour
+from millrace.schemas.gtid import Flavour
 from tests.fixtures.servers import FLAVOURS, NewServer
 from tests.kit.apply.ddl_process import INSERT, apply_in_killed_processes, script_for
 from tests.kit.apply.faults import BadLine, Supervised

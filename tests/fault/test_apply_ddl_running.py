@@ -10,13 +10,17 @@ from itertools import count
 
 import pytest
 
-from consumer.target import fence, running_statement
-from consumer.target.progress import decide_intent
-from consumer.target.running_statement import RunningStatement, end_statement, find_statement
-from consumer.task.start import owner_of
-from deploy.servers import DatabaseServer, ServerOptions, sql
-from drivers.mysql import connection
-from drivers.mysql.connection import MySqlSession, connect
+from millrace.consumer.target import fence, running_statement
+from millrace.consumer.target.progress import decide_intent
+from millrace.consumer.target.running_statement import (
+    RunningStatement,
+    end_statement,
+    find_statement,
+)
+from millrace.consumer.task.start import owner_of
+from millrace.deploy.servers import DatabaseServer, ServerOptions, sql
+from millrace.drivers.mysql import connection
+from millrace.drivers.mysql.connection import MySqlSession, connect
 from millrace.errors import Fatal, MillraceError
 from tests.fixtures.servers import NewServer
 from tests.kit.apply.faults import BadLine, Supervised

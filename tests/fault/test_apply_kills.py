@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from consumer.spark.session import SparkDriver
-from deploy.servers import DatabaseServer, KafkaServer
-from deploy.servers.process import ProcessSpec, ServerProcess
-from drivers.mysql.connection import connect
-from schemas.documents import Consistency
+from millrace.consumer.spark.session import SparkDriver
+from millrace.deploy.servers import DatabaseServer, KafkaServer
+from millrace.deploy.servers.process import ProcessSpec, ServerProcess
+from millrace.drivers.mysql.connection import connect
+from millrace.schemas.documents import Consistency
 from tests.fixtures.servers import NewServer
 from tests.fixtures.spark import armed, running
 from tests.fixtures.stack import stopped_in

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from consumer.write import row_writer
-from deploy.servers import DatabaseServer
-from drivers.mysql.connection import MySqlSession
-from schemas.gtid import Flavour
+from millrace.consumer.write import row_writer
+from millrace.deploy.servers import DatabaseServer
+from millrace.drivers.mysql.connection import MySqlSession
+from millrace.schemas.gtid import Flavour
 from tests.kit.apply.faults import BadLine, Loss, Supervised
 from tests.kit.apply.local import apply_task
 from tests.kit.apply.tables import integer, table, text

@@ -7,12 +7,12 @@ from contextlib import contextmanager
 
 import pytest
 
-from consumer.spark.session import SparkDriver
-from consumer.write import target_transaction
-from consumer.write.row_writer import RowWriter
-from deploy.servers import DatabaseServer, KafkaServer
-from drivers.mysql import connection as connections
-from drivers.mysql.connection import LOCK_WAIT_S
+from millrace.consumer.spark.session import SparkDriver
+from millrace.consumer.write import target_transaction
+from millrace.consumer.write.row_writer import RowWriter
+from millrace.deploy.servers import DatabaseServer, KafkaServer
+from millrace.drivers.mysql import connection as connections
+from millrace.drivers.mysql.connection import LOCK_WAIT_S
 from millrace.errors import Retryable
 from tests.fixtures.spark import running
 from tests.kit.apply.fault_tables import (

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from consumer.spark.session import SparkDriver
-from deploy.servers import DatabaseServer, KafkaServer
+from millrace.consumer.spark.session import SparkDriver
+from millrace.deploy.servers import DatabaseServer, KafkaServer
 from tests.fixtures.spark import running
 from tests.kit.apply.tables import integer, table
 from tests.kit.apply.topic import RecordStream, TopicWriter

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from consumer.write.target_transaction import AFTER_LANE_COMMIT, AFTER_MARK
-from deploy.servers import DatabaseServer
-from drivers.mysql.connection import MySqlSession
 from millrace import faults
+from millrace.consumer.write.target_transaction import AFTER_LANE_COMMIT, AFTER_MARK
+from millrace.deploy.servers import DatabaseServer
+from millrace.drivers.mysql.connection import MySqlSession
 from millrace.errors import Retryable
-from schemas.gtid import Flavour
+from millrace.schemas.gtid import Flavour
 from tests.fixtures.servers import FLAVOURS, SERVICE, TARGET_PRIVILEGES
 from tests.kit.apply.fault_tables import CANARY, ROWS, assert_refused, check_rows, create_tables
 from tests.kit.apply.faults import Supervised

@@ -10,13 +10,13 @@ from dataclasses import replace
 import pymysql
 import pytest
 
-from consumer.write import target_transaction
-from deploy.servers import Account, DatabaseServer, ServerOptions, sql
-from drivers.mysql.connection import Endpoint, MySqlSession, connect
+from millrace.consumer.write import target_transaction
+from millrace.deploy.servers import Account, DatabaseServer, ServerOptions, sql
+from millrace.drivers.mysql.connection import Endpoint, MySqlSession, connect
 from millrace.errors import Fatal, Retryable
-from schemas.documents import Tls, TlsMode
-from schemas.gtid import Flavour
-from schemas.table.structure import Column, ColumnType, TypeCode
+from millrace.schemas.documents import Tls, TlsMode
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.table.structure import Column, ColumnType, TypeCode
 from tests.fixtures.servers import NewServer
 from tests.kit.apply.fault_tables import (
     assert_refused,

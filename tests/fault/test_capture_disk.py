@@ -8,13 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from deploy.servers import DatabaseServer
+from millrace.deploy.servers import DatabaseServer
 from millrace.errors import Retryable
-from producer.relay import layout
-from producer.source.set_stream import Site
-from producer.source.set_streams import Upstreams
-from schemas.documents import Account, SecretPlace, SecretReference, SetDocument, TableFilter
-from schemas.progress import Progress
+from millrace.producer.relay import layout
+from millrace.producer.source.set_stream import Site
+from millrace.producer.source.set_streams import Upstreams
+from millrace.schemas.documents import (
+    Account,
+    SecretPlace,
+    SecretReference,
+    SetDocument,
+    TableFilter,
+)
+from millrace.schemas.progress import Progress
 from tests.fixtures.servers import FLAVOURS
 from tests.kit.capture.rig import MemoryCapture
 from tests.kit.faults.failing_disk import FailingDisk, Trouble

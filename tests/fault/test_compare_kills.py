@@ -4,9 +4,9 @@ from contextlib import closing
 
 import pytest
 
-from consumer.compare import Comparison, Ends, Rules, State, Threads, compare_sets
-from consumer.compare import stored as state
-from deploy.servers import DatabaseServer
+from millrace.consumer.compare import Comparison, Ends, Rules, State, Threads, compare_sets
+from millrace.consumer.compare import stored as state
+from millrace.deploy.servers import DatabaseServer
 from tests.kit.apply.follower import following
 from tests.kit.apply.local import endpoint_of
 from tests.kit.forked import killed_at

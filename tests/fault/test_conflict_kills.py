@@ -2,10 +2,10 @@
 
 import pytest
 
-from consumer.write import resolve_conflict
-from deploy.servers import DatabaseServer
+from millrace.consumer.write import resolve_conflict
+from millrace.deploy.servers import DatabaseServer
 from millrace.errors import Fatal
-from schemas.documents import ConflictPolicy
+from millrace.schemas.documents import ConflictPolicy
 from tests.kit.apply.local import apply_task, endpoint_of, run_once
 from tests.kit.apply.tables import integer, table
 from tests.kit.apply.topic import RecordStream

@@ -6,18 +6,18 @@ from itertools import pairwise
 
 import pytest
 
-from deploy.servers import DatabaseServer
 from millrace.client import Subscriber
-from producer.publish import opening
-from producer.task import capture
-from schemas.gtid import parse_gtid_set
-from schemas.requests.decision import Approval, Decision, DecisionKind
+from millrace.deploy.servers import DatabaseServer
+from millrace.producer.publish import opening
+from millrace.producer.task import capture
+from millrace.schemas.gtid import parse_gtid_set
+from millrace.schemas.requests.decision import Approval, Decision, DecisionKind
+from millrace.zk.client.session import Session
+from millrace.zk.ensemble import Ensemble
+from millrace.zk.tree.store import Store
 from tests.kit.capture.cluster import CaptureCluster, Source
 from tests.kit.control.control import end_session_at, scheduled
 from tests.kit.waiting import eventually
-from zk.client.session import Session
-from zk.ensemble import Ensemble
-from zk.tree.store import Store
 
 POINTS = (
     opening.BEFORE_GAP,

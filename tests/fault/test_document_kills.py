@@ -5,9 +5,9 @@ import json
 import pytest
 
 from millrace.cli import run
+from millrace.zk.tree import store
 from tests.fixtures.shell import CAPTURE, SHOP, Shell
 from tests.kit.forked import killed_at
-from zk.tree import store
 
 OTHER = SHOP.replace("set: shop", "set: crm")
 POINTS = (store.BEFORE_COMMIT, store.AFTER_COMMIT)

@@ -6,13 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from deploy.servers import DatabaseServer, DatabaseSet
-from producer.relay import layout
-from producer.source.set_stream import Site
-from producer.source.set_streams import Upstreams
-from schemas.documents import Account, SecretPlace, SecretReference, SetDocument, TableFilter
-from schemas.gtid import Flavour
-from schemas.progress import Progress
+from millrace.deploy.servers import DatabaseServer, DatabaseSet
+from millrace.producer.relay import layout
+from millrace.producer.source.set_stream import Site
+from millrace.producer.source.set_streams import Upstreams
+from millrace.schemas.documents import (
+    Account,
+    SecretPlace,
+    SecretReference,
+    SetDocument,
+    TableFilter,
+)
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.progress import Progress
 from tests.fixtures.servers import FLAVOURS, NewSet
 from tests.kit.capture.load import assert_complete, load_on, wait_for_rows
 from tests.kit.capture.promote import promote

@@ -2,16 +2,16 @@
 
 import pytest
 
-from consumer.target.progress import Mark, read_mark
-from consumer.task import follow_topic
-from consumer.task.follow_topic import NewTopic, follow_decided
-from consumer.topic.adoption import Beginning, continuation
-from deploy.servers import DatabaseServer
-from drivers.mysql.connection import connect
+from millrace.consumer.target.progress import Mark, read_mark
+from millrace.consumer.task import follow_topic
+from millrace.consumer.task.follow_topic import NewTopic, follow_decided
+from millrace.consumer.topic.adoption import Beginning, continuation
+from millrace.deploy.servers import DatabaseServer
+from millrace.drivers.mysql.connection import connect
 from millrace.errors import Fenced, Retryable
-from schemas.gtid import Flavour, parse_gtid_set
-from schemas.progress import Progress
-from schemas.record.gap import Gap
+from millrace.schemas.gtid import Flavour, parse_gtid_set
+from millrace.schemas.progress import Progress
+from millrace.schemas.record.gap import Gap
 from tests.kit.apply.local import LocalRecords, apply_task, endpoint_of, ignore, started
 from tests.kit.apply.tables import integer, table
 from tests.kit.apply.topic import RecordStream

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from consumer.compare import Ends, compare_sets
-from consumer.load import copy_order as order
-from consumer.load import prepare
-from consumer.target import loads
-from schemas.documents import LoadRules
+from millrace.consumer.compare import Ends, compare_sets
+from millrace.consumer.load import copy_order as order
+from millrace.consumer.load import prepare
+from millrace.consumer.target import loads
+from millrace.schemas.documents import LoadRules
 from tests.fixtures.load import load_rig, source_of_one
 from tests.fixtures.servers import FLAVOURS, Pool
 from tests.kit.apply.load_tables import COUNT, create_filled, definitions

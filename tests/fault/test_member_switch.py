@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from deploy.servers import DatabaseServer, DatabaseSet
-from producer.source.set_stream import Site
-from producer.source.set_streams import Upstreams
-from schemas.documents import (
+from millrace.deploy.servers import DatabaseServer, DatabaseSet
+from millrace.producer.source.set_stream import Site
+from millrace.producer.source.set_streams import Upstreams
+from millrace.schemas.documents import (
     Account,
     Directives,
     Member,
@@ -23,9 +23,9 @@ from schemas.documents import (
     TableFilter,
     UpstreamRules,
 )
-from schemas.gtid import Flavour
-from schemas.progress import Progress
-from schemas.stages import SwitchView
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.progress import Progress
+from millrace.schemas.stages import SwitchView
 from tests.fixtures.servers import FLAVOURS, NewSet, mostly
 from tests.kit.binlog.session import session
 from tests.kit.capture.load import Load, assert_complete, load_on, wait_for_rows

@@ -7,13 +7,19 @@ from unittest import mock
 
 import pytest
 
-from deploy.servers import DatabaseServer, DatabaseSet, sql
-from producer.source.set_stream import Site
-from producer.source.set_streams import Upstreams
-from producer.task import resume
-from schemas.documents import Account, SecretPlace, SecretReference, SetDocument, TableFilter
-from schemas.gtid import Flavour
-from schemas.progress import Progress
+from millrace.deploy.servers import DatabaseServer, DatabaseSet, sql
+from millrace.producer.source.set_stream import Site
+from millrace.producer.source.set_streams import Upstreams
+from millrace.producer.task import resume
+from millrace.schemas.documents import (
+    Account,
+    SecretPlace,
+    SecretReference,
+    SetDocument,
+    TableFilter,
+)
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.progress import Progress
 from tests.fixtures.servers import FLAVOURS, NewSet
 from tests.kit.capture.rig import MemoryCapture
 from tests.kit.relay.relay import UNVERIFIED, member_of, position_of

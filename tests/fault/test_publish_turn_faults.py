@@ -4,19 +4,19 @@ from dataclasses import replace
 
 import pytest
 
-from consumer.publish import slot as slots
-from consumer.publish import turn as turns
-from consumer.publish.mark import Position
-from consumer.publish.outputs import TaskOrder
-from consumer.publish.slot import Slot
-from consumer.records.pieces import Size
-from consumer.task.publish_start import task_order
-from deploy.servers import KafkaServer
 from millrace import faults
+from millrace.consumer.publish import slot as slots
+from millrace.consumer.publish import turn as turns
+from millrace.consumer.publish.mark import Position
+from millrace.consumer.publish.outputs import TaskOrder
+from millrace.consumer.publish.slot import Slot
+from millrace.consumer.records.pieces import Size
+from millrace.consumer.task.publish_start import task_order
+from millrace.deploy.servers import KafkaServer
 from millrace.errors import Retryable
-from schemas.documents import OutputTopics, PublishTask, TopicCompression
-from schemas.gtid import Flavour
-from schemas.view.format_options import FormatName, FormatOptions
+from millrace.schemas.documents import OutputTopics, PublishTask, TopicCompression
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.view.format_options import FormatName, FormatOptions
 from tests.kit.apply.tables import integer, table, text
 from tests.kit.apply.topic import COMMIT_MS, RecordStream, TopicWriter
 from tests.kit.publish import local

@@ -7,8 +7,8 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin._metadata import PartitionMetadata
 
-from deploy.servers import KafkaCluster, KafkaServer
-from schemas.documents.model import TopicOptions
+from millrace.deploy.servers import KafkaCluster, KafkaServer
+from millrace.schemas.documents.model import TopicOptions
 from tests.kit.publisher.rig import Load, Rig, topic_named
 from tests.kit.waiting import answered, eventually
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-import producer.publish.publisher as publishing
-from deploy.servers import KafkaServer
+import millrace.producer.publish.publisher as publishing
+from millrace.deploy.servers import KafkaServer
 from millrace.errors import Fenced, Retryable
 from millrace.faults import registered
-from producer.publish.publisher import BEFORE_COMMIT, MID_PRODUCE, Publisher
+from millrace.producer.publish.publisher import BEFORE_COMMIT, MID_PRODUCE, Publisher
 from tests.kit.faults.late_requests import Identity, late_end, listening, slow_commit
 from tests.kit.forked import Fork, fork
 from tests.kit.publisher.process import main

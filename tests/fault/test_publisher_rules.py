@@ -10,11 +10,11 @@ from dataclasses import replace
 
 import pytest
 
-from deploy.servers import KafkaServer
-from drivers.kafka import errors
-from drivers.kafka.errors import KINDS
+from millrace.deploy.servers import KafkaServer
+from millrace.drivers.kafka import errors
+from millrace.drivers.kafka.errors import KINDS
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
-from producer.publish.publisher import MID_PRODUCE
+from millrace.producer.publish.publisher import MID_PRODUCE
 from tests.kit.faults.late_requests import (
     check_late_request,
     lost_commit_answer,

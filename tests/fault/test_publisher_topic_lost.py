@@ -13,12 +13,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ConfigResource,
 )
 
-import producer.publish.publisher as publishing
-from deploy.servers import KafkaServer
-from drivers.kafka import wire
+import millrace.producer.publish.publisher as publishing
+from millrace.deploy.servers import KafkaServer
+from millrace.drivers.kafka import wire
 from millrace.errors import Fatal, MillraceError, Retryable
-from producer.publish.opening import NO_END, TailHint
-from producer.publish.publisher import MID_PRODUCE, Publisher
+from millrace.producer.publish.opening import NO_END, TailHint
+from millrace.producer.publish.publisher import MID_PRODUCE, Publisher
 from tests.kit.capture.topic_rows import RowStream
 from tests.kit.kafka_topics import ANSWER_S
 from tests.kit.publisher.rig import PATIENT, Rig, topic_named

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from millrace.faults import registered
-from producer.relay.writer import RelayLog
-from schemas.gtid import Flavour
+from millrace.producer.relay.writer import RelayLog
+from millrace.schemas.gtid import Flavour
 from tests.kit.forked import killed_at
 from tests.kit.relay.compress import compress, log_of_files, names_in
 from tests.kit.relay.relay import read_everything

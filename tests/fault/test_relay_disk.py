@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 from millrace.errors import Fatal, Retryable
-from producer.binlog.gtid_runs import new_runs
-from producer.relay import layout
-from producer.relay import writer as relay_log
-from producer.relay.durable_end import DURABLE_NAME
-from producer.relay.writer import RelayLog
-from schemas.gtid import Flavour
+from millrace.producer.binlog.gtid_runs import new_runs
+from millrace.producer.relay import layout
+from millrace.producer.relay import writer as relay_log
+from millrace.producer.relay.durable_end import DURABLE_NAME
+from millrace.producer.relay.writer import RelayLog
+from millrace.schemas.gtid import Flavour
 from tests.fixtures.sweep import Sweep
 from tests.kit.relay.disk import Fault, FaultyFiles, Op, Tree, crash_states, write_tree
 from tests.kit.relay.relay import read_everything

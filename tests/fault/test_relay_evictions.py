@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from millrace.errors import Fatal
-from producer.relay.evictions import AFTER_RECORD, report_eviction
-from producer.relay.writer import RelayLog
-from schemas.gtid import Flavour
+from millrace.producer.relay.evictions import AFTER_RECORD, report_eviction
+from millrace.producer.relay.writer import RelayLog
+from millrace.schemas.gtid import Flavour
 from tests.kit.forked import killed_at
 from tests.kit.relay.evict import at, four_files, purge
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-import producer.relay.purge
-import producer.relay.recovery  # noqa: F401
+import millrace.producer.relay.purge
+import millrace.producer.relay.recovery  # noqa: F401
 from millrace.faults import registered
-from producer.relay.writer import RelayLog
-from schemas.gtid import Flavour
+from millrace.producer.relay.writer import RelayLog
+from millrace.schemas.gtid import Flavour
 from tests.kit.binlog.plain_files import BinlogFile
 from tests.kit.faults.campaign import victim_of
 from tests.kit.forked import exit_status

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from millrace.errors import MillraceError
-from producer.relay.quarantine import AFTER_SET_ASIDE, find_damage, set_aside
-from schemas.place import Coordinates
+from millrace.producer.relay.quarantine import AFTER_SET_ASIDE, find_damage, set_aside
+from millrace.schemas.place import Coordinates
 from tests.kit.forked import killed_at
 from tests.kit.relay.compress import names_in
 from tests.kit.relay.damaged import NAMES, flip, lay_log, open_log

@@ -2,8 +2,8 @@
 
 import pytest
 
-from consumer.compare import Ends, Rules, Threads, Work, compare_sets, repair
-from deploy.servers import DatabaseServer
+from millrace.consumer.compare import Ends, Rules, Threads, Work, compare_sets, repair
+from millrace.deploy.servers import DatabaseServer
 from tests.kit.apply.follower import following
 from tests.kit.apply.local import endpoint_of
 from tests.kit.forked import killed_at

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from deploy.servers import DatabaseServer, DatabaseSet, ServerOptions
-from producer.source.set_stream import Site
-from producer.source.set_streams import Upstreams
-from schemas.documents import (
+from millrace.deploy.servers import DatabaseServer, DatabaseSet, ServerOptions
+from millrace.producer.source.set_stream import Site
+from millrace.producer.source.set_streams import Upstreams
+from millrace.schemas.documents import (
     Account,
     Directives,
     Member,
@@ -21,8 +21,8 @@ from schemas.documents import (
     TableFilter,
     UpstreamRules,
 )
-from schemas.gtid import Flavour, parse_gtid_set
-from schemas.progress import Progress
+from millrace.schemas.gtid import Flavour, parse_gtid_set
+from millrace.schemas.progress import Progress
 from tests.fixtures.servers import SMALL, NewServer, NewSet, in_turn, mostly
 from tests.kit.capture.load import Load, load_on, wait_for_rows
 from tests.kit.capture.rig import MemoryCapture

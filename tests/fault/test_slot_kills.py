@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from consumer.publish import slot as slots
-from consumer.publish.outgoing import TOPIC
-from consumer.publish.slot import Slot
-from deploy.servers import KafkaServer
-from drivers.kafka.access import GivenAccess
-from drivers.kafka.names import transactional_id
 from millrace import faults
+from millrace.consumer.publish import slot as slots
+from millrace.consumer.publish.outgoing import TOPIC
+from millrace.consumer.publish.slot import Slot
+from millrace.deploy.servers import KafkaServer
+from millrace.drivers.kafka.access import GivenAccess
+from millrace.drivers.kafka.names import transactional_id
 from millrace.errors import Fenced, MillraceError, Retryable
 from tests.kit.faults.campaign import POINTS
 from tests.kit.faults.late_requests import Identity, debug_log, end_late

@@ -5,21 +5,21 @@ from collections.abc import Iterator
 
 import pytest
 
-from deploy.servers import DatabaseServer
-from producer.publish import publisher
-from producer.snapshot import reader, requests
-from schemas.documents import Snapshot
-from schemas.gtid import Flavour
-from schemas.requests.snapshot_request import SnapshotRequest
+from millrace.deploy.servers import DatabaseServer
+from millrace.producer.publish import publisher
+from millrace.producer.snapshot import reader, requests
+from millrace.schemas.documents import Snapshot
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.requests.snapshot_request import SnapshotRequest
+from millrace.zk.client.session import Session
+from millrace.zk.ensemble import Ensemble
+from millrace.zk.tree.store import Store
 from tests.fixtures.servers import mostly
 from tests.kit.capture.cluster import CaptureCluster
 from tests.kit.capture.snapshot_scene import assert_equal, begin, create, verified
 from tests.kit.capture.topic_copy import TopicCopy
 from tests.kit.control.control import end_session_at, scheduled
 from tests.kit.waiting import eventually
-from zk.client.session import Session
-from zk.ensemble import Ensemble
-from zk.tree.store import Store
 
 # a later pass of a point is in the middle of the snapshot
 POINTS = {

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from consumer.turn.context import DEFAULT_LIMITS
-from deploy.servers import DatabaseServer, KafkaServer
-from deploy.servers.spark import driver_settings
+from millrace.consumer.turn.context import DEFAULT_LIMITS
+from millrace.deploy.servers import DatabaseServer, KafkaServer
+from millrace.deploy.servers.spark import driver_settings
 from tests.kit.faults.spark_task import Bag, cluster_with, driving, wait_for
 
 ROWS = 2 * DEFAULT_LIMITS.window.rows  # two windows

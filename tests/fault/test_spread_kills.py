@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from consumer.turn.spread_turn import BACKLOG_MIN
-from deploy.servers import DatabaseServer, KafkaServer
-from deploy.servers.process import session_members
-from deploy.servers.spark import driver_settings
+from millrace.consumer.turn.spread_turn import BACKLOG_MIN
+from millrace.deploy.servers import DatabaseServer, KafkaServer
+from millrace.deploy.servers.process import session_members
+from millrace.deploy.servers.spark import driver_settings
 from tests.kit.faults.spark_task import Bag, Cluster, cluster_with, driver_of, driving, wait_for
 
 ROWS = BACKLOG_MIN + 10_000

@@ -2,14 +2,14 @@
 
 import pytest
 
-from consumer.backfill import join
-from consumer.load import request
-from consumer.load.tables import Admission
-from consumer.write import ddl
-from deploy.servers import DatabaseServer
-from drivers.mysql.connection import connect
-from schemas.documents import TableFilter
-from schemas.gtid import Flavour
+from millrace.consumer.backfill import join
+from millrace.consumer.load import request
+from millrace.consumer.load.tables import Admission
+from millrace.consumer.write import ddl
+from millrace.deploy.servers import DatabaseServer
+from millrace.drivers.mysql.connection import connect
+from millrace.schemas.documents import TableFilter
+from millrace.schemas.gtid import Flavour
 from tests.kit.apply.live import LiveTask, Source, rows_on, rows_wanted
 from tests.kit.apply.loads import follows, ranged, waiting
 from tests.kit.apply.local import apply_task, endpoint_of, run_once

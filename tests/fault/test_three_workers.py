@@ -10,8 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from deploy.servers import DatabaseServer, KafkaServer
-from schemas.documents import TaskKind
+from millrace.deploy.servers import DatabaseServer, KafkaServer
+from millrace.schemas.documents import TaskKind
+from millrace.zk.client.session import Session
+from millrace.zk.ensemble import Ensemble
+from millrace.zk.lease.election import leader_of
+from millrace.zk.tree.store import Store
+from millrace.zk.view import read_cluster
 from tests.fixtures.spark import OneSet
 from tests.kit.apply.bag import Bag
 from tests.kit.apply.reader import runner_without_spark
@@ -19,11 +24,6 @@ from tests.kit.capture.cluster import CaptureCluster, Fence, Witness
 from tests.kit.control.control import end_session_at, supervised
 from tests.kit.control.process import launched
 from tests.kit.waiting import eventually
-from zk.client.session import Session
-from zk.ensemble import Ensemble
-from zk.lease.election import leader_of
-from zk.tree.store import Store
-from zk.view import read_cluster
 
 WRITE_EVERY_S = 0.05  # six sources on one server
 

@@ -8,22 +8,22 @@ from dataclasses import replace
 
 import pytest
 
-from consumer.spark.session import SparkDriver
-from consumer.task.runner import ApplyRunner
-from deploy.servers import DatabaseServer, KafkaServer
+from millrace.consumer.spark.session import SparkDriver
+from millrace.consumer.task.runner import ApplyRunner
+from millrace.deploy.servers import DatabaseServer, KafkaServer
 from millrace.errors import Fenced
-from schemas.documents import TaskKind
-from schemas.status import TaskReport, TaskState
+from millrace.schemas.documents import TaskKind
+from millrace.schemas.status import TaskReport, TaskState
+from millrace.zk.client.session import Session, SessionState
+from millrace.zk.ensemble import Ensemble
+from millrace.zk.tree.store import Store
+from millrace.zk.view import read_cluster, views
 from tests.fixtures.spark import OneSet
 from tests.kit.apply.bag import Bag
 from tests.kit.capture.cluster import Witness
 from tests.kit.control.control import end_session_at, scheduled, supervised
 from tests.kit.control.line import Line
 from tests.kit.waiting import eventually
-from zk.client.session import Session, SessionState
-from zk.ensemble import Ensemble
-from zk.tree.store import Store
-from zk.view import read_cluster, views
 
 pytestmark = pytest.mark.usefixtures("target_password")
 

@@ -12,22 +12,22 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException
 
-from consumer.topic.verify import Check
-from deploy.servers import DatabaseServer, KafkaServer, ZooKeeperServer
-from drivers.kafka.names import transactional_id
+from millrace.consumer.topic.verify import Check
+from millrace.deploy.servers import DatabaseServer, KafkaServer, ZooKeeperServer
+from millrace.drivers.kafka.names import transactional_id
 from millrace.errors import Fenced, MillraceError, Retryable
-from producer.publish.config import PublisherConfig, publisher_config
-from producer.task import capture
-from schemas.documents import Brokers
-from schemas.status import TaskState
+from millrace.producer.publish.config import PublisherConfig, publisher_config
+from millrace.producer.task import capture
+from millrace.schemas.documents import Brokers
+from millrace.schemas.status import TaskState
+from millrace.zk.client.session import Session, SessionState
+from millrace.zk.ensemble import Ensemble
+from millrace.zk.lease.epoch import raise_generation
+from millrace.zk.tree.store import Store
 from tests.kit.capture.cluster import CaptureCluster, Fence, Source
 from tests.kit.control.control import BRIEF_S, QUICK, end_session, end_session_at, scheduled
 from tests.kit.control.line import Line
 from tests.kit.waiting import eventually
-from zk.client.session import Session, SessionState
-from zk.ensemble import Ensemble
-from zk.lease.epoch import raise_generation
-from zk.tree.store import Store
 
 
 @pytest.fixture

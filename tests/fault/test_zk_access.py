@@ -11,7 +11,12 @@ import pytest
 
 from millrace.cli import run
 from millrace.errors import Fatal, Retryable
-from schemas.status import TaskState
+from millrace.schemas.status import TaskState
+from millrace.zk.client.session import Session, SessionState
+from millrace.zk.ensemble import Ensemble
+from millrace.zk.run.supervisor import Supervisor
+from millrace.zk.tree.acls import BETWEEN_NODES
+from millrace.zk.tree.store import Store
 from tests.kit.certificates import Authority
 from tests.kit.control.control import (
     ScriptedRunner,
@@ -25,11 +30,6 @@ from tests.kit.control.control import (
 from tests.kit.control.secured import WRITER, SecuredZooKeeper, acls
 from tests.kit.forked import fork
 from tests.kit.waiting import PATIENCE_S, answered, eventually
-from zk.client.session import Session, SessionState
-from zk.ensemble import Ensemble
-from zk.run.supervisor import Supervisor
-from zk.tree.acls import BETWEEN_NODES
-from zk.tree.store import Store
 
 
 @pytest.mark.guarantee("access")

@@ -9,10 +9,16 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from deploy.servers import ZooKeeperServer
+from millrace.deploy.servers import ZooKeeperServer
 from millrace.errors import Retryable
-from schemas.documents import Work
-from schemas.status import TaskState
+from millrace.schemas.documents import Work
+from millrace.schemas.status import TaskState
+from millrace.zk.client.session import Session, SessionState
+from millrace.zk.ensemble import Ensemble
+from millrace.zk.lease.epoch import raise_generation
+from millrace.zk.run.runner import HeldLease
+from millrace.zk.tree.store import Store
+from millrace.zk.view import read_cluster, views
 from tests.kit.control.control import (
     BRIEF_S,
     ScriptedRunner,
@@ -25,12 +31,6 @@ from tests.kit.control.control import (
 )
 from tests.kit.control.process import launched
 from tests.kit.waiting import eventually
-from zk.client.session import Session, SessionState
-from zk.ensemble import Ensemble
-from zk.lease.epoch import raise_generation
-from zk.run.runner import HeldLease
-from zk.tree.store import Store
-from zk.view import read_cluster, views
 
 pytestmark = pytest.mark.usefixtures("new_zookeeper")
 

@@ -3,6 +3,10 @@
 import pytest
 from kazoo.client import KazooClient
 
+from millrace.zk.client.session import Session, SessionState
+from millrace.zk.ensemble import Ensemble
+from millrace.zk.lease.lease import acquire
+from millrace.zk.tree.store import Store
 from tests.kit.control.control import (
     ScriptedRunner,
     a_capture,
@@ -11,10 +15,6 @@ from tests.kit.control.control import (
     supervised,
 )
 from tests.kit.waiting import eventually
-from zk.client.session import Session, SessionState
-from zk.ensemble import Ensemble
-from zk.lease.lease import acquire
-from zk.tree.store import Store
 
 
 def test_expired_session_restarts_the_task_under_a_new_epoch(

@@ -5,9 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from deploy.servers import ZooKeeperEnsemble, ZooKeeperServer
+from millrace.deploy.servers import ZooKeeperEnsemble, ZooKeeperServer
 from millrace.errors import Retryable
-from schemas.status import TaskState
+from millrace.schemas.status import TaskState
+from millrace.zk.client.session import Session
+from millrace.zk.ensemble import Ensemble
+from millrace.zk.lease import lease
+from millrace.zk.lease.epoch import COUNTER_BITS, epoch_of
+from millrace.zk.tree.store import Store
 from tests.kit.control.control import (
     ScriptedRunner,
     Ticking,
@@ -18,11 +23,6 @@ from tests.kit.control.control import (
     supervised,
 )
 from tests.kit.waiting import eventually
-from zk.client.session import Session
-from zk.ensemble import Ensemble
-from zk.lease import lease
-from zk.lease.epoch import COUNTER_BITS, epoch_of
-from zk.tree.store import Store
 
 pytestmark = pytest.mark.chaos
 

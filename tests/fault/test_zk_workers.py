@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from millrace.faults import registered
+from millrace.zk.client.session import Session
+from millrace.zk.ensemble import Ensemble
+from millrace.zk.tree.store import Store
+from millrace.zk.view import read_cluster, views
 from tests.kit.control.control import a_capture, a_set, end_session_at, scheduled
 from tests.kit.control.process import ControlProcess, launched
 from tests.kit.waiting import eventually
-from zk.client.session import Session
-from zk.ensemble import Ensemble
-from zk.tree.store import Store
-from zk.view import read_cluster, views
 
 SHORT_S = "4"  # for a session that may end at any time, so a busy machine does no harm
 POINTS = [name for name in registered() if name.startswith("zk.")]

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from deploy.servers import DatabaseServer
-from drivers.mysql.connection import MySqlSession, connect
+from millrace.deploy.servers import DatabaseServer
+from millrace.drivers.mysql.connection import MySqlSession, connect
 from millrace.errors import Fatal
-from schemas.documents import ApplyTask, ConflictPolicy
+from millrace.schemas.documents import ApplyTask, ConflictPolicy
 from tests.kit.apply.family import COLUMNS, Family, State, create_tables, read_rows
 from tests.kit.apply.local import (
     LocalRecords,

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 import pytest
 
-from consumer.write.incidents import Tally
-from consumer.write.lanes import Done
-from consumer.write.target_transaction import BEFORE_LANE_COMMIT
-from deploy.servers import DatabaseServer
 from millrace import faults
+from millrace.consumer.write.incidents import Tally
+from millrace.consumer.write.lanes import Done
+from millrace.consumer.write.target_transaction import BEFORE_LANE_COMMIT
+from millrace.deploy.servers import DatabaseServer
 from millrace.errors import Fatal, Retryable
-from schemas.documents import ConflictPolicy
-from schemas.table.structure import Column, ColumnType, TypeCode
+from millrace.schemas.documents import ConflictPolicy
+from millrace.schemas.table.structure import Column, ColumnType, TypeCode
 from tests.kit.apply.local import (
     InlineLanes,
     LocalRecords,

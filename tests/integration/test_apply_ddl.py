@@ -8,14 +8,14 @@ from itertools import count
 
 import pytest
 
-from consumer.compare import Ends, compare_sets
-from consumer.target.sessions import COORDINATOR
-from consumer.turn.resident import forget, residents
-from consumer.write import ddl, ddl_session
-from deploy.servers import DatabaseServer, ServerOptions
-from drivers.mysql.connection import MySqlSession, connect
+from millrace.consumer.compare import Ends, compare_sets
+from millrace.consumer.target.sessions import COORDINATOR
+from millrace.consumer.turn.resident import forget, residents
+from millrace.consumer.write import ddl, ddl_session
+from millrace.deploy.servers import DatabaseServer, ServerOptions
+from millrace.drivers.mysql.connection import MySqlSession, connect
 from millrace.errors import Fatal, Retryable
-from schemas.gtid import Flavour
+from millrace.schemas.gtid import Flavour
 from tests.fixtures.servers import NewServer
 from tests.kit.apply.local import (
     LocalRecords,

@@ -6,11 +6,11 @@ from itertools import count
 
 import pytest
 
-from consumer.task.report import filter_warning, running_report
-from deploy.servers import DatabaseServer
+from millrace.consumer.task.report import filter_warning, running_report
+from millrace.deploy.servers import DatabaseServer
 from millrace.errors import Fatal
-from schemas.documents import TableFilter
-from schemas.stages import Applied
+from millrace.schemas.documents import TableFilter
+from millrace.schemas.stages import Applied
 from tests.kit.apply.local import apply_task, run_once
 from tests.kit.apply.tables import integer, table
 from tests.kit.apply.topic import RecordStream

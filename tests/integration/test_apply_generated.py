@@ -8,10 +8,10 @@ from itertools import count
 
 import pytest
 
-from deploy.servers import DatabaseServer
+from millrace.deploy.servers import DatabaseServer
 from millrace.errors import Fatal
-from schemas.documents import ConflictPolicy
-from schemas.gtid import Flavour
+from millrace.schemas.documents import ConflictPolicy
+from millrace.schemas.gtid import Flavour
 from tests.kit.apply.local import apply_task, run_once
 from tests.kit.apply.tables import integer, table
 from tests.kit.apply.topic import RecordStream

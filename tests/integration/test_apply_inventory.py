@@ -5,11 +5,11 @@ from itertools import count
 
 import pytest
 
-from deploy.servers import DatabaseServer
-from drivers.mysql import catalog
-from drivers.mysql.actions import NO_ACTIONS, Action, Actions
-from drivers.mysql.catalog import Inventory, read_inventory
-from drivers.mysql.connection import MySqlSession, connect
+from millrace.deploy.servers import DatabaseServer
+from millrace.drivers.mysql import catalog
+from millrace.drivers.mysql.actions import NO_ACTIONS, Action, Actions
+from millrace.drivers.mysql.catalog import Inventory, read_inventory
+from millrace.drivers.mysql.connection import MySqlSession, connect
 from millrace.errors import Retryable
 from tests.kit.apply.ddl_process import INSERT, script_for
 from tests.kit.apply.local import LocalRecords, apply_task, endpoint_of, ignore, started

@@ -6,8 +6,8 @@ from contextlib import suppress
 import pymysql
 import pytest
 
-from deploy.servers import DatabaseServer
-from schemas.gtid import Flavour
+from millrace.deploy.servers import DatabaseServer
+from millrace.schemas.gtid import Flavour
 from tests.kit import canaries
 from tests.kit.apply.local import apply_task, run_once
 from tests.kit.apply.topic import RecordStream

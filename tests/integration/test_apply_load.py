@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from consumer.tables.table_plans import TablePlans
-from deploy.servers import DatabaseServer
-from drivers.mysql.connection import connect
+from millrace.consumer.tables.table_plans import TablePlans
+from millrace.deploy.servers import DatabaseServer
+from millrace.drivers.mysql.connection import connect
 from millrace.errors import Fatal
-from schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
+from millrace.schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
 from tests.kit.apply.local import LocalRecords, apply_task, endpoint_of, ignore, run_once, started
 from tests.kit.apply.tables import integer, table, text
 from tests.kit.apply.topic import RecordStream

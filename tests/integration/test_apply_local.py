@@ -4,11 +4,11 @@ import threading
 
 import pytest
 
-from consumer.task.local import run_here
-from consumer.write import target_transaction
-from deploy.servers import DatabaseServer, KafkaServer
+from millrace.consumer.task.local import run_here
+from millrace.consumer.write import target_transaction
+from millrace.deploy.servers import DatabaseServer, KafkaServer
 from millrace.faults import watched
-from schemas.documents import ApplyTask, Brokers, TopicAddress
+from millrace.schemas.documents import ApplyTask, Brokers, TopicAddress
 from tests.fixtures.spark import PASSWORD_VARIABLE
 from tests.kit.apply.documents import local_set
 from tests.kit.apply.tables import integer, table

@@ -3,18 +3,18 @@
 import numpy as np
 import pytest
 
-from consumer.records.numbers import RecordNumbers
-from consumer.records.row_schemas import RowSchemas
-from consumer.records.rows import walk_values
-from consumer.tables.table_plans import Catalogue, TablePlans
-from consumer.write.row_writer import ConflictRule, RowWriter
-from deploy.servers import DatabaseServer
-from drivers.mysql.catalog import read_inventory
-from drivers.mysql.connection import connect
+from millrace.consumer.records.numbers import RecordNumbers
+from millrace.consumer.records.row_schemas import RowSchemas
+from millrace.consumer.records.rows import walk_values
+from millrace.consumer.tables.table_plans import Catalogue, TablePlans
+from millrace.consumer.write.row_writer import ConflictRule, RowWriter
+from millrace.deploy.servers import DatabaseServer
+from millrace.drivers.mysql.catalog import read_inventory
+from millrace.drivers.mysql.connection import connect
 from millrace.errors import Fatal
-from schemas.documents import ConflictPolicy
-from schemas.record.avro_schema import envelope_schema
-from schemas.table.structure import TableSchema
+from millrace.schemas.documents import ConflictPolicy
+from millrace.schemas.record.avro_schema import envelope_schema
+from millrace.schemas.table.structure import TableSchema
 from tests.kit.apply.history import SQL, make_history, schemas
 from tests.kit.apply.local import apply_task, endpoint_of, run_once
 from tests.kit.apply.tables import integer, table

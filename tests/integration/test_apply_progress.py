@@ -5,17 +5,17 @@ from dataclasses import replace
 
 import pytest
 
-from consumer.target.progress import Owner
-from consumer.turn.context import Tools
-from consumer.turn.driver import BatchApplier
-from consumer.turn.order import TurnOrder
-from consumer.write import target_transaction
-from consumer.write.lanes import ThreadLanes
-from consumer.write.target_transaction import BitmapClaim
-from deploy.servers import DatabaseServer
-from drivers.mysql.connection import MySqlSession
+from millrace.consumer.target.progress import Owner
+from millrace.consumer.turn.context import Tools
+from millrace.consumer.turn.driver import BatchApplier
+from millrace.consumer.turn.order import TurnOrder
+from millrace.consumer.write import target_transaction
+from millrace.consumer.write.lanes import ThreadLanes
+from millrace.consumer.write.target_transaction import BitmapClaim
+from millrace.deploy.servers import DatabaseServer
+from millrace.drivers.mysql.connection import MySqlSession
 from millrace.errors import Fatal
-from schemas.documents import Brokers, TopicAddress
+from millrace.schemas.documents import Brokers, TopicAddress
 from tests.kit.apply.local import (
     LocalRecords,
     apply_task,

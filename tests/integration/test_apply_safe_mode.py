@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from deploy.servers import DatabaseServer
-from drivers.mysql.catalog import hold_triggers
-from drivers.mysql.connection import connect
+from millrace.deploy.servers import DatabaseServer
+from millrace.drivers.mysql.catalog import hold_triggers
+from millrace.drivers.mysql.connection import connect
 from millrace.errors import Fatal, Retryable
-from schemas.documents import ApplyTask, Consistency
-from schemas.gtid import Flavour
-from schemas.record.control import ResolvedRecord
-from schemas.table.structure import TableSchema
+from millrace.schemas.documents import ApplyTask, Consistency
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.record.control import ResolvedRecord
+from millrace.schemas.table.structure import TableSchema
 from tests.kit.apply.local import (
     LocalRecords,
     apply_task,

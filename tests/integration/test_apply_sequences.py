@@ -5,9 +5,9 @@ from itertools import cycle
 
 import pytest
 
-from deploy.servers import DatabaseServer, DatabaseSet
+from millrace.deploy.servers import DatabaseServer, DatabaseSet
 from millrace.errors import Fatal
-from schemas.gtid import Flavour
+from millrace.schemas.gtid import Flavour
 from tests.fixtures.servers import Pool
 from tests.kit.apply.local import (
     IN_LANES,

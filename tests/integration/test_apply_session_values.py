@@ -5,9 +5,9 @@ from itertools import count
 
 import pytest
 
-from deploy.servers import DatabaseServer
+from millrace.deploy.servers import DatabaseServer
 from millrace.errors import Fatal
-from schemas.gtid import Flavour
+from millrace.schemas.gtid import Flavour
 from tests.kit.apply.local import apply_task, run_once
 from tests.kit.apply.topic import RecordStream
 from tests.kit.binlog.session import LoggedSession, logged

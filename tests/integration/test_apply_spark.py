@@ -7,17 +7,17 @@ from itertools import count
 
 import pytest
 
-from consumer.records.stream import TopicStream
-from consumer.spark.session import FIRST_OFFSET, SparkDriver
-from consumer.target.fence import raise_fence
-from consumer.target.progress import Mark
-from consumer.task import runner
-from consumer.turn.context import TURN_S, WINDOW
-from deploy.servers import DatabaseServer, KafkaServer
-from drivers.kafka.reader import TopicIdentity, TopicReader, first_offset
-from drivers.mysql.connection import connect
+from millrace.consumer.records.stream import TopicStream
+from millrace.consumer.spark.session import FIRST_OFFSET, SparkDriver
+from millrace.consumer.target.fence import raise_fence
+from millrace.consumer.target.progress import Mark
+from millrace.consumer.task import runner
+from millrace.consumer.turn.context import TURN_S, WINDOW
+from millrace.deploy.servers import DatabaseServer, KafkaServer
+from millrace.drivers.kafka.reader import TopicIdentity, TopicReader, first_offset
+from millrace.drivers.mysql.connection import connect
 from millrace.errors import Fatal, Retryable
-from schemas.documents import Brokers, TopicAddress
+from millrace.schemas.documents import Brokers, TopicAddress
 from tests.fixtures.spark import running
 from tests.kit.apply.local import endpoint_of
 from tests.kit.apply.tables import integer, table, text

@@ -8,11 +8,11 @@ from secrets import randbelow
 
 import pytest
 
-from consumer.target.progress import DATABASE
-from consumer.turn.context import Tools
-from consumer.turn.order import Outcome, Share, ShareEnd, ShareStop, TurnOrder
-from consumer.write.lanes import Done
-from deploy.servers import DatabaseServer
+from millrace.consumer.target.progress import DATABASE
+from millrace.consumer.turn.context import Tools
+from millrace.consumer.turn.order import Outcome, Share, ShareEnd, ShareStop, TurnOrder
+from millrace.consumer.write.lanes import Done
+from millrace.deploy.servers import DatabaseServer
 from millrace.errors import Fenced, Retryable
 from tests.kit.apply.history import SQL, make_history
 from tests.kit.apply.local import (

@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from consumer.target.loads import WAITS, LoadStream
-from deploy.servers import DatabaseServer
+from millrace.consumer.target.loads import WAITS, LoadStream
+from millrace.deploy.servers import DatabaseServer
 from millrace.errors import Retryable
-from schemas.documents import ApplyTask, Consistency
-from schemas.gtid import Flavour
-from schemas.table.structure import TableSchema
+from millrace.schemas.documents import ApplyTask, Consistency
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.table.structure import TableSchema
 from tests.kit.apply.live import Source
 from tests.kit.apply.loads import (
     follows,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from deploy.servers import DatabaseServer
-from schemas.table.structure import Column, ColumnType, TypeCode
+from millrace.deploy.servers import DatabaseServer
+from millrace.schemas.table.structure import Column, ColumnType, TypeCode
 from tests.kit.apply.local import (
     LocalRecords,
     apply_task,

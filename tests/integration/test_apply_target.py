@@ -12,16 +12,16 @@ from threading import Event
 
 import pytest
 
-from consumer.records.pieces import Size, Taken
-from consumer.target import fence
-from consumer.target.fence import raise_fence, take_turn
-from consumer.target.progress import DATABASE, check_fence
-from consumer.target.running_statement import find_statement, lock
-from consumer.turn.context import Tools
-from consumer.turn.order import TurnOrder
-from consumer.write.lanes import Done
-from deploy.servers import DatabaseServer
-from drivers.mysql.connection import MySqlSession, connect
+from millrace.consumer.records.pieces import Size, Taken
+from millrace.consumer.target import fence
+from millrace.consumer.target.fence import raise_fence, take_turn
+from millrace.consumer.target.progress import DATABASE, check_fence
+from millrace.consumer.target.running_statement import find_statement, lock
+from millrace.consumer.turn.context import Tools
+from millrace.consumer.turn.order import TurnOrder
+from millrace.consumer.write.lanes import Done
+from millrace.deploy.servers import DatabaseServer
+from millrace.drivers.mysql.connection import MySqlSession, connect
 from millrace.errors import Fenced, Retryable
 from tests.kit.apply.history import SQL, make_history
 from tests.kit.apply.local import (

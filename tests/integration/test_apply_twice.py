@@ -12,17 +12,17 @@ from itertools import count
 
 import pytest
 
-from consumer.target import fence
-from consumer.target.progress import Mark, read_mark
-from consumer.task import start
-from consumer.turn import resident
-from consumer.turn.context import Tools
-from consumer.turn.order import Outcome, TurnOrder
-from consumer.turn.resident import Resident
-from consumer.write import target_transaction
-from consumer.write.lanes import Work
-from deploy.servers import DatabaseServer
-from drivers.mysql.connection import MySqlSession
+from millrace.consumer.target import fence
+from millrace.consumer.target.progress import Mark, read_mark
+from millrace.consumer.task import start
+from millrace.consumer.turn import resident
+from millrace.consumer.turn.context import Tools
+from millrace.consumer.turn.order import Outcome, TurnOrder
+from millrace.consumer.turn.resident import Resident
+from millrace.consumer.write import target_transaction
+from millrace.consumer.write.lanes import Work
+from millrace.deploy.servers import DatabaseServer
+from millrace.drivers.mysql.connection import MySqlSession
 from millrace.errors import Fenced, MillraceError, Retryable
 from tests.kit.apply.local import (
     InlineLanes,

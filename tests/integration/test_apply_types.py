@@ -10,10 +10,10 @@ from decimal import Decimal
 
 import pytest
 
-from deploy.servers import DatabaseServer, sql
+from millrace.deploy.servers import DatabaseServer, sql
 from millrace.errors import Fatal
-from schemas.gtid import Flavour
-from schemas.table.structure import (
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.table.structure import (
     BINARY,
     BINARY_COLLATION_ID,
     Column,

@@ -5,11 +5,11 @@ from itertools import cycle
 
 import pytest
 
-from consumer.write import row_versions
-from deploy.servers import DatabaseServer, DatabaseSet
+from millrace.consumer.write import row_versions
+from millrace.deploy.servers import DatabaseServer, DatabaseSet
 from millrace.errors import Fatal
-from schemas.documents import ConflictPolicy
-from schemas.gtid import Flavour
+from millrace.schemas.documents import ConflictPolicy
+from millrace.schemas.gtid import Flavour
 from tests.fixtures.servers import Pool
 from tests.kit.apply.local import (
     IN_LANES,

@@ -6,15 +6,19 @@ from contextlib import contextmanager
 
 import pytest
 
-from consumer.target.progress import Mark
-from consumer.write.large_transaction import INSIDE_LARGE
-from consumer.write.target_transaction import AFTER_LANE_COMMIT, AFTER_MARK, BEFORE_LANE_COMMIT
-from deploy.servers import DatabaseServer
-from drivers.mysql.connection import Row
+from millrace.consumer.target.progress import Mark
+from millrace.consumer.write.large_transaction import INSIDE_LARGE
+from millrace.consumer.write.target_transaction import (
+    AFTER_LANE_COMMIT,
+    AFTER_MARK,
+    BEFORE_LANE_COMMIT,
+)
+from millrace.deploy.servers import DatabaseServer
+from millrace.drivers.mysql.connection import Row
 from millrace.errors import Fatal
 from millrace.faults import watched
-from schemas.documents import ApplyTask, ConflictPolicy, Consistency
-from schemas.table.structure import TableSchema
+from millrace.schemas.documents import ApplyTask, ConflictPolicy, Consistency
+from millrace.schemas.table.structure import TableSchema
 from tests.kit.apply.fault_tables import other_session
 from tests.kit.apply.local import ALL, LocalRecords, apply_task, ignore, started
 from tests.kit.apply.tables import integer, table

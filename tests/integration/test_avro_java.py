@@ -6,9 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.record.framing import unframe
-from schemas.table.structure import Column
-from schemas.view.format_options import FormatName, FormatOptions, TimeMode, Types, ZeroDates
+from millrace.schemas.record.framing import unframe
+from millrace.schemas.table.structure import Column
+from millrace.schemas.view.format_options import (
+    FormatName,
+    FormatOptions,
+    TimeMode,
+    Types,
+    ZeroDates,
+)
 from tests.kit.apply.tables import integer, table
 from tests.kit.apply.topic import RecordStream
 from tests.kit.avro_java import JavaAvro, java_avro

@@ -9,20 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from deploy.bench import load, peers
-from deploy.bench.apply import workloads
-from deploy.bench.apply.clock import binlog_clock
-from deploy.bench.capture.relay import LINES as RELAY_LINES
-from deploy.bench.capture.relay import relay_figures
-from deploy.bench.comparison import LINES as COMPARE_LINES
-from deploy.bench.comparison import compare_figures
-from deploy.bench.copy import LINES as LOAD_LINES
-from deploy.bench.copy import copy_figures
-from deploy.bench.figure import Size, run_groups
-from deploy.bench.run import APPLY, CAPTURE, COMPARE, LOAD, PUBLISH
-from deploy.servers import DatabaseServer, sql
+from millrace.deploy.bench import load, peers
+from millrace.deploy.bench.apply import workloads
+from millrace.deploy.bench.apply.clock import binlog_clock
+from millrace.deploy.bench.capture.relay import LINES as RELAY_LINES
+from millrace.deploy.bench.capture.relay import relay_figures
+from millrace.deploy.bench.comparison import LINES as COMPARE_LINES
+from millrace.deploy.bench.comparison import compare_figures
+from millrace.deploy.bench.copy import LINES as LOAD_LINES
+from millrace.deploy.bench.copy import copy_figures
+from millrace.deploy.bench.figure import Size, run_groups
+from millrace.deploy.bench.run import APPLY, CAPTURE, COMPARE, LOAD, PUBLISH
+from millrace.deploy.servers import DatabaseServer, sql
 from millrace.errors import Fatal
-from schemas.gtid import Flavour
+from millrace.schemas.gtid import Flavour
 from tests.fixtures.servers import FLAVOURS
 
 CHANGES = 3_000

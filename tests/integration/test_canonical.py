@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from deploy.servers import DatabaseServer, DatabaseSet
-from producer.convert.canonical import checksums
-from schemas.gtid import Flavour
+from millrace.deploy.servers import DatabaseServer, DatabaseSet
+from millrace.producer.convert.canonical import checksums
+from millrace.schemas.gtid import Flavour
 from tests.kit.relay.relay import run_mixed_workload
 
 pytestmark = pytest.mark.both_flavours

@@ -10,29 +10,28 @@ from pathlib import Path
 
 import pytest
 
-import zk.run.slot
-from deploy.servers import DatabaseServer, KafkaServer
+from millrace.deploy.servers import DatabaseServer, KafkaServer
 from millrace.errors import Fatal, Retryable
-from producer.publish.positions import ChangeRecord, progress_after
-from producer.publish.publisher import Publisher, RecordBatchLike
-from producer.task import capture
-from schemas.documents import (
+from millrace.producer.publish.positions import ChangeRecord, progress_after
+from millrace.producer.publish.publisher import Publisher, RecordBatchLike
+from millrace.producer.task import capture
+from millrace.schemas.documents import (
     HeartbeatRules,
 )
-from schemas.gtid import Flavour, parse_gtid_set
-from schemas.record.control import RecordKind
-from schemas.record.framing import peek_kind
-from schemas.record.row_end import read_row_end
-from schemas.status import TaskReport, TaskState
+from millrace.schemas.gtid import Flavour, parse_gtid_set
+from millrace.schemas.record.control import RecordKind
+from millrace.schemas.record.framing import peek_kind
+from millrace.schemas.record.row_end import read_row_end
+from millrace.schemas.status import TaskReport, TaskState
+from millrace.zk.client.session import Session
+from millrace.zk.ensemble import Ensemble
+from millrace.zk.tree.paths import Tree
+from millrace.zk.tree.reports import read_status
+from millrace.zk.tree.store import Outcome
 from tests.kit.capture.task_stage import TASK, TaskStage, use_memory_registry
 from tests.kit.capture.topic_rows import Batch
 from tests.kit.publisher.rig import Rig, topic_named
 from tests.kit.waiting import eventually
-from zk.client.session import Session
-from zk.ensemble import Ensemble
-from zk.tree.paths import Tree
-from zk.tree.reports import read_status
-from zk.tree.store import Outcome
 
 
 @pytest.fixture
@@ -158,7 +157,7 @@ def test_unreadable_status_is_not_overwritten(
             raise Retryable("MR-4001", "ZooKeeper can't be asked")
         return read_status(session, tree, task)
 
-    monkeypatch.setattr(zk.run.slot, "read_status", away_at_first)
+    monkeypatch.setattr("millrace.zk.run.slot.read_status", away_at_first)
     with stage.worker("w2", is_away=True):
         report = stage.wait(lambda report: report.code == "MR-1001", "its runner is tried")
     assert len(tries) == 3

@@ -9,19 +9,19 @@ from itertools import count
 
 import pytest
 
-from consumer.checks.target import TargetUse, check_target
-from deploy.servers import DatabaseServer, DatabaseSet, KafkaServer
-from deploy.servers.process import free_port
-from drivers.mysql.grants import Role, needed_grants
 from millrace.checks.requirement import Level, Requirement
-from producer.checks.source import SourceUse, check_set, widest_row
-from producer.checks.topic import check_topic_of
-from producer.publish.config import publisher_config
-from producer.publish.kafka import KafkaDriver
-from producer.source.set_stream import Site
-from producer.source.set_streams import Upstreams
-from producer.task.capture import CaptureRunner
-from schemas.documents import (
+from millrace.consumer.checks.target import TargetUse, check_target
+from millrace.deploy.servers import DatabaseServer, DatabaseSet, KafkaServer
+from millrace.deploy.servers.process import free_port
+from millrace.drivers.mysql.grants import Role, needed_grants
+from millrace.producer.checks.source import SourceUse, check_set, widest_row
+from millrace.producer.checks.topic import check_topic_of
+from millrace.producer.publish.config import publisher_config
+from millrace.producer.publish.kafka import KafkaDriver
+from millrace.producer.source.set_stream import Site
+from millrace.producer.source.set_streams import Upstreams
+from millrace.producer.task.capture import CaptureRunner
+from millrace.schemas.documents import (
     Account,
     ApplyTask,
     Brokers,
@@ -36,8 +36,11 @@ from schemas.documents import (
     TopicAddress,
     TopicOptions,
 )
-from schemas.gtid import Flavour, parse_gtid_set
-from schemas.status import TaskReport, TaskState
+from millrace.schemas.gtid import Flavour, parse_gtid_set
+from millrace.schemas.status import TaskReport, TaskState
+from millrace.zk.client.session import Session
+from millrace.zk.tree.reports import read_status
+from millrace.zk.tree.store import Store
 from tests.fixtures.servers import FLAVOURS, Pool
 from tests.fixtures.shell import Shell
 from tests.kit.apply.faults import Supervised
@@ -45,9 +48,6 @@ from tests.kit.apply.granted import privileged_stream
 from tests.kit.apply.local import apply_task, endpoint_of
 from tests.kit.control.control import scheduled, supervised
 from tests.kit.waiting import eventually
-from zk.client.session import Session
-from zk.tree.reports import read_status
-from zk.tree.store import Store
 
 PASSWORD = "MILLRACE_TEST_PASSWORD"
 DATABASE, BEATS = "checked", "checked_ops"

@@ -5,14 +5,14 @@ from itertools import chain, islice
 
 import pytest
 
-from deploy.servers import DatabaseServer
-from drivers.mysql.catalog import read_inventory
-from drivers.mysql.chunks.borders import chunks, parts
-from drivers.mysql.chunks.chunk import Border, Chunk
-from drivers.mysql.chunks.key import ChunkKey, chunk_key
-from drivers.mysql.connection import MySqlSession, connect
-from schemas.gtid import Flavour
-from schemas.sql.quoting import table_name
+from millrace.deploy.servers import DatabaseServer
+from millrace.drivers.mysql.catalog import read_inventory
+from millrace.drivers.mysql.chunks.borders import chunks, parts
+from millrace.drivers.mysql.chunks.chunk import Border, Chunk
+from millrace.drivers.mysql.chunks.key import ChunkKey, chunk_key
+from millrace.drivers.mysql.connection import MySqlSession, connect
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.sql.quoting import table_name
 from tests.kit.apply.local import endpoint_of
 from tests.kit.apply.plans import explained
 

@@ -77,7 +77,7 @@ def test_wheel_installs_a_capture_host(wheel: Path, tmp_path: Path) -> None:
     assert "MR-8011 " in done.stderr
     assert "pip install 'millrace[apply]'" in done.stderr
     shipped = (
-        "import deploy.servers.fetch; assert deploy.servers.fetch.IVY_FILE.is_file();"
-        " import producer.task.warm_up"
+        "import millrace.deploy.servers.fetch; assert millrace.deploy.servers.fetch.IVY_FILE.is_file();"
+        " import millrace.producer.task.warm_up"
     )
     assert _run(programs / "python", "-c", shipped, cwd=elsewhere).returncode == 0

@@ -12,25 +12,25 @@ from functools import partialmethod
 import pytest
 import yaml
 
-from consumer.target.conflicts import Conflict, store_conflict
-from deploy.servers import DatabaseServer
-from drivers.mysql.connection import connect
 from millrace.cli import run
 from millrace.cli.compare.text import NOT_WAITED
 from millrace.cli.exits import ExitCode
+from millrace.consumer.target.conflicts import Conflict, store_conflict
+from millrace.deploy.servers import DatabaseServer
+from millrace.drivers.mysql.connection import connect
 from millrace.errors import Fatal
-from schemas.documents import Directives, Member, TaskKind, Work
-from schemas.plain import to_plain
-from schemas.stages import Applied, Backlog, Published, Rates
+from millrace.schemas.documents import Directives, Member, TaskKind, Work
+from millrace.schemas.plain import to_plain
+from millrace.schemas.stages import Applied, Backlog, Published, Rates
+from millrace.zk.client.session import Session
+from millrace.zk.ensemble import Ensemble
+from millrace.zk.run.runner import HeldLease
+from millrace.zk.tree.store import Store
 from tests.fixtures.shell import APPLY, CAPTURE, SHOP, Shell
 from tests.kit.apply.local import apply_task, endpoint_of, run_once
 from tests.kit.apply.topic import RecordStream
 from tests.kit.control.control import ScriptedRunner
 from tests.kit.waiting import eventually
-from zk.client.session import Session
-from zk.ensemble import Ensemble
-from zk.run.runner import HeldLease
-from zk.tree.store import Store
 
 
 def test_set_is_created_listed_and_shown(shell: Shell) -> None:

@@ -9,11 +9,11 @@ import pytest
 
 from millrace.cli.exits import ExitCode
 from millrace.errors import Retryable
-from schemas.documents import TaskKind
+from millrace.schemas.documents import TaskKind
+from millrace.zk.tree.store import Store
 from tests.fixtures.shell import APPLY, CAPTURE, SHOP, Shell
 from tests.kit.control.control import ScriptedRunner
 from tests.kit.waiting import eventually
-from zk.tree.store import Store
 
 WAREHOUSE = SHOP.replace("set: shop", "set: warehouse")
 TO_WAREHOUSE = APPLY.replace("target: shop", "target: warehouse")

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 import pytest
 import yaml
 
-from deploy.servers import DatabaseSet
 from millrace.cli.task.primary import primary_history
+from millrace.deploy.servers import DatabaseSet
 from millrace.errors import Fatal
-from schemas.documents import TaskKind, Work, parse_set
-from schemas.gtid import Flavour, missing
-from schemas.status import TaskReport, TaskState
+from millrace.schemas.documents import TaskKind, Work, parse_set
+from millrace.schemas.gtid import Flavour, missing
+from millrace.schemas.status import TaskReport, TaskState
+from millrace.zk.run.runner import HeldLease, Report
 from tests.fixtures.shell import APPLY, CAPTURE, SHOP, Shell
 from tests.kit.apply.topic import UUID
 from tests.kit.control.control import ScriptedRunner
-from zk.run.runner import HeldLease, Report
 
 
 def test_waiting_for_a_blocked_task_fails_at_once(

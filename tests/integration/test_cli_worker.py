@@ -10,17 +10,17 @@ from dataclasses import dataclass, field
 import pytest
 
 from millrace.cli.exits import ExitCode
-from schemas.documents import TaskKind, parse_set, plain_from_yaml
-from schemas.status import TaskState
+from millrace.schemas.documents import TaskKind, parse_set, plain_from_yaml
+from millrace.schemas.status import TaskState
+from millrace.zk.client.session import Session
+from millrace.zk.lease.lease import holder_of
+from millrace.zk.lease.membership import WorkerIdentity
+from millrace.zk.tree.paths import Tree
+from millrace.zk.tree.store import Store
+from millrace.zk.view import read_cluster, status_of
 from tests.fixtures.shell import SHOP, Shell
 from tests.kit.control.control import ScriptedRunner, a_capture, an_apply, scheduled, supervised
 from tests.kit.waiting import eventually
-from zk.client.session import Session
-from zk.lease.lease import holder_of
-from zk.lease.membership import WorkerIdentity
-from zk.tree.paths import Tree
-from zk.tree.store import Store
-from zk.view import read_cluster, status_of
 
 
 @dataclass

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from deploy.servers import DatabaseServer
-from drivers.mysql.collation import has_fold
-from drivers.mysql.connection import MySqlSession, connect
-from drivers.mysql.folds import read_folds
-from schemas.gtid import Flavour
+from millrace.deploy.servers import DatabaseServer
+from millrace.drivers.mysql.collation import has_fold
+from millrace.drivers.mysql.connection import MySqlSession, connect
+from millrace.drivers.mysql.folds import read_folds
+from millrace.schemas.gtid import Flavour
 from tests.fixtures.sweep import Sweep
 from tests.kit.apply.collations import TextRows, adversarial_texts, fill, ranks, unequal_keys
 from tests.kit.apply.local import endpoint_of

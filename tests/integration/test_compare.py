@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from consumer.compare import Comparison, Difference, Ends, chunk, compare_sets
-from consumer.compare.tables import NO_COLUMN
-from deploy.servers import DatabaseServer
 from millrace.codes import CATALOGUE
+from millrace.consumer.compare import Comparison, Difference, Ends, chunk, compare_sets
+from millrace.consumer.compare.tables import NO_COLUMN
+from millrace.deploy.servers import DatabaseServer
 from millrace.errors import Fatal
 from tests.kit.apply.local import apply_task, endpoint_of, run_once
 from tests.kit.apply.tables import integer, table

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from consumer.checks import compare
-from consumer.checks.compare import check_compare
-from consumer.checks.load import RowsUse
-from consumer.compare import task_comparison
-from consumer.compare.single_run import TaskComparer
-from consumer.compare.task_comparison import Comparisons
-from consumer.load.load import RowSource
-from consumer.spark.session import SparkDriver
-from deploy.servers import DatabaseServer, DatabaseSet, KafkaServer
-from drivers.mysql.connection import connect
-from schemas.documents import (
+from millrace.consumer.checks import compare
+from millrace.consumer.checks.compare import check_compare
+from millrace.consumer.checks.load import RowsUse
+from millrace.consumer.compare import task_comparison
+from millrace.consumer.compare.single_run import TaskComparer
+from millrace.consumer.compare.task_comparison import Comparisons
+from millrace.consumer.load.load import RowSource
+from millrace.consumer.spark.session import SparkDriver
+from millrace.deploy.servers import DatabaseServer, DatabaseSet, KafkaServer
+from millrace.drivers.mysql.connection import connect
+from millrace.schemas.documents import (
     ApplyRules,
     Brokers,
     CaptureTask,
@@ -26,7 +26,7 @@ from schemas.documents import (
     TableFilter,
     TopicAddress,
 )
-from schemas.stages import ComparedResult
+from millrace.schemas.stages import ComparedResult
 from tests.fixtures.load import load_rig
 from tests.fixtures.servers import Pool
 from tests.fixtures.spark import OneSet, RunningTask

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from consumer.compare import (
+from millrace import faults
+from millrace.consumer.compare import (
     Comparison,
     Ends,
     Rules,
@@ -18,14 +19,13 @@ from consumer.compare import (
     members,
     repair,
 )
-from consumer.compare.chunk import ChunkResult
-from consumer.compare.members import ReadMember, Watch, choose_origin, from_members
-from deploy.servers import DatabaseServer, DatabaseSet, sql
-from drivers.mysql.connection import Endpoint
-from millrace import faults
+from millrace.consumer.compare.chunk import ChunkResult
+from millrace.consumer.compare.members import ReadMember, Watch, choose_origin, from_members
+from millrace.deploy.servers import DatabaseServer, DatabaseSet, sql
+from millrace.drivers.mysql.connection import Endpoint
 from millrace.errors import Retryable
-from schemas.documents import Directives, Member, SetDocument
-from schemas.gtid import Flavour
+from millrace.schemas.documents import Directives, Member, SetDocument
+from millrace.schemas.gtid import Flavour
 from tests.kit.apply.loading import LOADER, PASSWORD_VARIABLE, LoadRig, source_document
 from tests.kit.apply.local import apply_task, endpoint_of, started
 from tests.kit.database_sessions import kill_session

@@ -4,11 +4,20 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from consumer.compare import Comparison, Ends, Executors, Rules, Threads, Work, compare_sets, repair
-from consumer.compare.compare_order import CompareOrder
-from consumer.compare.pool import Pool
-from consumer.spark.session import SparkDriver
-from deploy.servers import DatabaseServer
+from millrace.consumer.compare import (
+    Comparison,
+    Ends,
+    Executors,
+    Rules,
+    Threads,
+    Work,
+    compare_sets,
+    repair,
+)
+from millrace.consumer.compare.compare_order import CompareOrder
+from millrace.consumer.compare.pool import Pool
+from millrace.consumer.spark.session import SparkDriver
+from millrace.deploy.servers import DatabaseServer
 from millrace.errors import Retryable
 from tests.fixtures.spark import armed
 from tests.kit.apply.follower import Follower, following

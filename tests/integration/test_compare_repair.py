@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from consumer.compare import (
+from millrace.consumer.compare import (
     Comparison,
     Ends,
     Rules,
@@ -21,13 +21,13 @@ from consumer.compare import (
     Work,
     compare_sets,
 )
-from consumer.compare.chunk import ChunkResult
-from consumer.compare.pool import Threads
-from consumer.target.loads import set_waiting
-from deploy.servers import DatabaseServer, sql
-from drivers.mysql.connection import connect
+from millrace.consumer.compare.chunk import ChunkResult
+from millrace.consumer.compare.pool import Threads
+from millrace.consumer.target.loads import set_waiting
+from millrace.deploy.servers import DatabaseServer, sql
+from millrace.drivers.mysql.connection import connect
 from millrace.errors import Fatal, Retryable
-from schemas.gtid import Flavour
+from millrace.schemas.gtid import Flavour
 from tests.fixtures.servers import Pool
 from tests.kit.apply.follower import Follower, following, writing
 from tests.kit.apply.local import apply_task, endpoint_of, run_once

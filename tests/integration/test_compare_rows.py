@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 from structlog.testing import capture_logs
 
-from consumer.compare import Comparison, Ends, Rules, Work, compare_sets
-from consumer.compare.show import RECORD_BYTES_MAX, note_of
-from deploy.servers import DatabaseServer, sql
+from millrace.consumer.compare import Comparison, Ends, Rules, Work, compare_sets
+from millrace.consumer.compare.show import RECORD_BYTES_MAX, note_of
+from millrace.deploy.servers import DatabaseServer, sql
 from tests.kit.apply.follower import following
 from tests.kit.apply.local import endpoint_of
 from tests.kit.waiting import PATIENCE_S

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from consumer.compare import Change, Comparison, Difference, Ends, Rules, compare_sets
-from deploy.servers import DatabaseServer
-from drivers.mysql.connection import Endpoint
-from drivers.mysql.grants import Role, needed_grants
-from schemas.gtid import Flavour
+from millrace.consumer.compare import Change, Comparison, Difference, Ends, Rules, compare_sets
+from millrace.deploy.servers import DatabaseServer
+from millrace.drivers.mysql.connection import Endpoint
+from millrace.drivers.mysql.grants import Role, needed_grants
+from millrace.schemas.gtid import Flavour
 from tests.kit.apply.local import endpoint_of
 
 NAME = "structured"

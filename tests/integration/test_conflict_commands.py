@@ -6,15 +6,15 @@ from dataclasses import dataclass
 import pytest
 import yaml
 
-from consumer.target.conflicts import read_conflict, schema_of
-from consumer.target.load_range import side_of
-from consumer.target.progress import save_schemas
-from consumer.write.resolve_conflict import discard, replay
-from deploy.servers import DatabaseServer
-from drivers.mysql.connection import connect
+from millrace.consumer.target.conflicts import read_conflict, schema_of
+from millrace.consumer.target.load_range import side_of
+from millrace.consumer.target.progress import save_schemas
+from millrace.consumer.write.resolve_conflict import discard, replay
+from millrace.deploy.servers import DatabaseServer
+from millrace.drivers.mysql.connection import connect
 from millrace.errors import Fatal, Fenced
-from schemas.documents import ConflictPolicy
-from schemas.table.structure import Column, ColumnType, TypeCode
+from millrace.schemas.documents import ConflictPolicy
+from millrace.schemas.table.structure import Column, ColumnType, TypeCode
 from tests.fixtures.shell import APPLY, SHOP, Shell
 from tests.kit.apply.local import LocalRecords, apply_task, endpoint_of, ignore, run_once, started
 from tests.kit.apply.tables import ACCOUNTS_SQL, account, accounts, integer, table
@@ -237,7 +237,7 @@ def test_replay_waits_for_open_target_transactions_of_the_task(
     lane.query(f"{fence} LOCK IN SHARE MODE")
     lane.query("SET SESSION innodb_lock_wait_timeout = 1")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("drivers.mysql.connection.LOCK_WAIT_S", 1)
+        patch.setattr("millrace.drivers.mysql.connection.LOCK_WAIT_S", 1)
         with pytest.raises(Exception, match="MR-5005"):
             replay(endpoint_of(target_server), name, 1)
     lane.close()

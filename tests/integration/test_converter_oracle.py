@@ -14,7 +14,7 @@ import pymysqlreplication
 import pytest
 from pymysqlreplication.row_event import WriteRowsEvent
 
-from deploy.servers import Account, DatabaseServer
+from millrace.deploy.servers import Account, DatabaseServer
 from tests.kit.binlog.session import LoggedSession, logged
 from tests.kit.type_values import CASES, TypeCase
 

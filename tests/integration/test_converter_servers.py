@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from deploy.servers import DatabaseServer
+from millrace.deploy.servers import DatabaseServer
 from millrace.errors import Fatal
-from schemas.documents import TableFilter
-from schemas.gtid import Flavour
-from schemas.record.control import DdlRecord
-from schemas.record.record import Record, RowRecord
+from millrace.schemas.documents import TableFilter
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.record.control import DdlRecord
+from millrace.schemas.record.record import Record, RowRecord
 from tests.kit.binlog.compression import COMPRESSION
 from tests.kit.binlog.session import LoggedSession, logged, session
 

@@ -6,7 +6,7 @@ The tests read the server's binlog files, which the relay log copies byte for by
 import pymysql
 import pytest
 
-from deploy.servers import DatabaseServer
+from millrace.deploy.servers import DatabaseServer
 from tests.kit.binlog.session import logged
 from tests.kit.binlog.type_tables import check_records
 from tests.kit.type_values import CASES, CHARSETS

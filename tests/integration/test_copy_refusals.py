@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from consumer.copy import copy_chunk
-from deploy.servers import DatabaseServer
+from millrace.consumer.copy import copy_chunk
+from millrace.deploy.servers import DatabaseServer
 from millrace.errors import Fatal, MillraceError, Retryable
-from schemas.gtid import Flavour
+from millrace.schemas.gtid import Flavour
 from tests.kit.apply.copying import ALL, Copying, copying
 
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from consumer.copy import Copied, Parts, TablePair, copy_chunk
-from deploy.servers import DatabaseServer
-from drivers.mysql.catalog import read_inventory
-from drivers.mysql.connection import connect
-from schemas.documents import Tls, TlsMode
-from schemas.gtid import Flavour
+from millrace.consumer.copy import Copied, Parts, TablePair, copy_chunk
+from millrace.deploy.servers import DatabaseServer
+from millrace.drivers.mysql.catalog import read_inventory
+from millrace.drivers.mysql.connection import connect
+from millrace.schemas.documents import Tls, TlsMode
+from millrace.schemas.gtid import Flavour
 from tests.kit.apply.copying import ALL, SOURCE, TARGET, Copying, copying
 from tests.kit.apply.local import endpoint_of
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from consumer.compare import Ends, compare_sets
-from deploy.servers import DatabaseServer
-from schemas.gtid import Flavour
+from millrace.consumer.compare import Ends, compare_sets
+from millrace.deploy.servers import DatabaseServer
+from millrace.schemas.gtid import Flavour
 from tests.kit.apply.copying import SOURCE, Copying, copying
 from tests.kit.apply.local import endpoint_of
 from tests.kit.type_values import TypeCase, every_case

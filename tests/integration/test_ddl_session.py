@@ -14,18 +14,18 @@ from itertools import count
 import pymysql
 import pytest
 
-from consumer.load.prepare import create_tables as create_loaded
-from consumer.load.tables import SourceTable
-from consumer.target.fence import raise_fence
-from consumer.target.progress import Owner, create_tables, decide_intent
-from consumer.target.sessions import STATEMENTS, Sessions
-from consumer.write.ddl_session import entered
-from deploy.servers import DatabaseServer
-from deploy.servers.programs import MARIADB_SUITES, mariadb_programs, mysql_programs
-from drivers.mysql.catalog import read_inventory
-from drivers.mysql.connection import MySqlSession, connect
+from millrace.consumer.load.prepare import create_tables as create_loaded
+from millrace.consumer.load.tables import SourceTable
+from millrace.consumer.target.fence import raise_fence
+from millrace.consumer.target.progress import Owner, create_tables, decide_intent
+from millrace.consumer.target.sessions import STATEMENTS, Sessions
+from millrace.consumer.write.ddl_session import entered
+from millrace.deploy.servers import DatabaseServer
+from millrace.deploy.servers.programs import MARIADB_SUITES, mariadb_programs, mysql_programs
+from millrace.drivers.mysql.catalog import read_inventory
+from millrace.drivers.mysql.connection import MySqlSession, connect
 from millrace.errors import Fatal, Fenced
-from schemas.gtid import Flavour
+from millrace.schemas.gtid import Flavour
 from tests.kit.apply.local import apply_task, endpoint_of, run_once
 from tests.kit.apply.topic import RecordStream
 from tests.kit.binlog.session import LoggedSession, logged

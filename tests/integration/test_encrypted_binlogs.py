@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from deploy.servers import DatabaseServer, ServerOptions
-from deploy.servers.programs import MARIADB_SUITES, MYSQLD_ENVIRONMENT, mariadb_programs
+from millrace.deploy.servers import DatabaseServer, ServerOptions
+from millrace.deploy.servers.programs import MARIADB_SUITES, MYSQLD_ENVIRONMENT, mariadb_programs
 from millrace.home_folder import home
-from producer.source.choose.choice import choose
-from producer.source.choose.chooser import ask_members
-from schemas.gtid import Flavour
+from millrace.producer.source.choose.choice import choose
+from millrace.producer.source.choose.chooser import ask_members
+from millrace.schemas.gtid import Flavour
 from tests.fixtures.servers import SMALL, NewServer
 from tests.kit.capture.converter import Conversion, FileReader
 from tests.kit.relay.relay import (

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 import pymysql
 import pytest
 
-from deploy.servers import DatabaseServer
-from schemas.gtid import Flavour
-from schemas.server_version import ServerVersion
-from schemas.sql.statement import classify
-from schemas.sql.tokens import SqlMode, plain_text
+from millrace.deploy.servers import DatabaseServer
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.server_version import ServerVersion
+from millrace.schemas.sql.statement import classify
+from millrace.schemas.sql.tokens import SqlMode, plain_text
 from tests.fixtures.servers import FLAVOURS
 from tests.kit.apply.local import apply_task, run_once
 from tests.kit.apply.topic import RecordStream

@@ -4,11 +4,11 @@ from contextlib import ExitStack
 
 import pytest
 
-from deploy.servers import DatabaseServer, KafkaServer
-from drivers.kafka.reader import TopicIdentity
+from millrace.deploy.servers import DatabaseServer, KafkaServer
+from millrace.drivers.kafka.reader import TopicIdentity
 from millrace.errors import Retryable
-from schemas.documents import Brokers
-from schemas.status import TaskReport
+from millrace.schemas.documents import Brokers
+from millrace.schemas.status import TaskReport
 from tests.fixtures.shell import Shell
 from tests.kit.capture.task_stage import TaskStage, use_memory_registry
 from tests.kit.publisher.rig import Rig

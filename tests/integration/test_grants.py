@@ -9,31 +9,31 @@ from pathlib import Path
 import pymysql
 import pytest
 
-from consumer.compare import Ends, compare_sets
-from consumer.task.start import take_over
-from deploy.servers import Account, DatabaseServer
-from drivers.mysql.catalog import read_triggers
-from drivers.mysql.connection import Endpoint, connect
-from drivers.mysql.grants import META_DATABASE, Grant, Role, held_grants, needed_grants
+from millrace.consumer.compare import Ends, compare_sets
+from millrace.consumer.task.start import take_over
+from millrace.deploy.servers import Account, DatabaseServer
+from millrace.drivers.mysql.catalog import read_triggers
+from millrace.drivers.mysql.connection import Endpoint, connect
+from millrace.drivers.mysql.grants import META_DATABASE, Grant, Role, held_grants, needed_grants
 from millrace.errors import Fatal, MillraceError
-from producer.snapshot.chunk_read import MemberSession, ReadChunk
-from producer.source.choose.choice import choose
-from producer.source.choose.chooser import ask_members
-from producer.source.choose.judge import Look
-from producer.source.choose.probe import Pulse
-from producer.source.connection import Login
-from producer.source.heartbeat import Heartbeat
-from schemas.documents import Account as SetAccount
-from schemas.documents import (
+from millrace.producer.snapshot.chunk_read import MemberSession, ReadChunk
+from millrace.producer.source.choose.choice import choose
+from millrace.producer.source.choose.chooser import ask_members
+from millrace.producer.source.choose.judge import Look
+from millrace.producer.source.choose.probe import Pulse
+from millrace.producer.source.connection import Login
+from millrace.producer.source.heartbeat import Heartbeat
+from millrace.schemas.documents import Account as SetAccount
+from millrace.schemas.documents import (
     HeartbeatRules,
     SecretPlace,
     SecretReference,
     SetDocument,
     TableFilter,
 )
-from schemas.gtid import Flavour
-from schemas.record.control import Origin
-from schemas.snapshot import Name
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.record.control import Origin
+from millrace.schemas.snapshot import Name
 from tests.fixtures.shell import Shell
 from tests.kit.apply.faults import Supervised
 from tests.kit.apply.granted import privileged_stream

@@ -8,11 +8,11 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from deploy.servers import KafkaServer
-from drivers.kafka import bulk
-from drivers.kafka.access import GivenAccess
-from drivers.kafka.headers import HeaderedRecords
-from drivers.kafka.producer import WRITING, TransactionalProducer
+from millrace.deploy.servers import KafkaServer
+from millrace.drivers.kafka import bulk
+from millrace.drivers.kafka.access import GivenAccess
+from millrace.drivers.kafka.headers import HeaderedRecords
+from millrace.drivers.kafka.producer import WRITING, TransactionalProducer
 from millrace.errors import Fatal
 from tests.kit.kafka_topics import ANSWER_S, make_topic
 from tests.kit.waiting import eventually

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from deploy.servers import Account as ServerAccount
-from deploy.servers import DatabaseServer, DatabaseSet
-from drivers.mysql.grants import as_grant_pattern
-from producer.source.choose.judge import Look
-from producer.source.choose.watch import Watch
-from producer.source.connection import Login
-from producer.source.heartbeat import Heartbeat
-from producer.source.set_stream import Site
-from producer.source.set_streams import Upstreams
-from schemas.documents import (
+from millrace.deploy.servers import Account as ServerAccount
+from millrace.deploy.servers import DatabaseServer, DatabaseSet
+from millrace.drivers.mysql.grants import as_grant_pattern
+from millrace.producer.source.choose.judge import Look
+from millrace.producer.source.choose.watch import Watch
+from millrace.producer.source.connection import Login
+from millrace.producer.source.heartbeat import Heartbeat
+from millrace.producer.source.set_stream import Site
+from millrace.producer.source.set_streams import Upstreams
+from millrace.schemas.documents import (
     Account,
     HeartbeatRules,
     Member,
@@ -27,8 +27,8 @@ from schemas.documents import (
     SetDocument,
     TableFilter,
 )
-from schemas.gtid import Flavour
-from schemas.progress import Progress
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.progress import Progress
 from tests.fixtures.servers import FLAVOURS, NewSet, mostly
 from tests.kit.capture.rig import MemoryCapture
 from tests.kit.relay.relay import UNVERIFIED, member_of, members_of, position_of

@@ -8,16 +8,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from consumer.compare import Ends, compare_sets
-from consumer.target.table_state import read_state
-from consumer.topic.tail import as_json, line
-from deploy.servers import DatabaseServer
-from drivers.mysql.connection import connect
-from schemas.documents import TableFilter
-from schemas.gtid import Flavour
-from schemas.place import FIRST_POS, Coordinates
-from schemas.record.record import KnownSchemas, decode_record
-from schemas.sql.statement import classify
+from millrace.consumer.compare import Ends, compare_sets
+from millrace.consumer.target.table_state import read_state
+from millrace.consumer.topic.tail import as_json, line
+from millrace.deploy.servers import DatabaseServer
+from millrace.drivers.mysql.connection import connect
+from millrace.schemas.documents import TableFilter
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.place import FIRST_POS, Coordinates
+from millrace.schemas.record.record import KnownSchemas, decode_record
+from millrace.schemas.sql.statement import classify
 from tests.kit.apply.local import apply_task, endpoint_of, run_once
 from tests.kit.apply.topic import RecordStream
 from tests.kit.binlog.session import Cursor, session

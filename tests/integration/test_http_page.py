@@ -9,22 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from deploy.servers.process import free_port
 from millrace import http
+from millrace.deploy.servers.process import free_port
 from millrace.errors import Fatal
 from millrace.http import CLIENT_S, LOOPBACK, REQUESTS_MAX, Page, Probes, address_of, open_page
+from millrace.schemas import stall
+from millrace.schemas.documents import Work
+from millrace.schemas.status import TaskState
 from millrace.tls import is_loopback
-from schemas import stall
-from schemas.documents import Work
-from schemas.status import TaskState
+from millrace.zk.run.probes import probes_of
+from millrace.zk.run.runner import HeldLease
+from millrace.zk.tree import reports
 from tests.kit.control.control import ScriptedRunner, a_capture, supervised
 from tests.kit.control.page import Scrape, fetched
 from tests.kit.control.process import launched
 from tests.kit.control.stage import Stage
 from tests.kit.waiting import PATIENCE_S, eventually
-from zk.run.probes import probes_of
-from zk.run.runner import HeldLease
-from zk.tree import reports
 
 
 def _refused(option: str) -> str:
@@ -222,8 +222,8 @@ def test_hung_loop_fails_the_liveness_probe(stage: Stage, monkeypatch: pytest.Mo
         page.show(probes)
         eventually(lambda: supervisor.unready == "")
         monkeypatch.setattr(session, "children", door.wait)
-        monkeypatch.setattr("zk.run.probes.HUNG_S_MIN", 0.5)
-        monkeypatch.setattr("zk.run.probes.HUNG_TIMEOUTS", 0)
+        monkeypatch.setattr("millrace.zk.run.probes.HUNG_S_MIN", 0.5)
+        monkeypatch.setattr("millrace.zk.run.probes.HUNG_TIMEOUTS", 0)
         stage.store.create_task(a_capture())  # wakes the loop, which lists the tasks
         try:
             eventually(lambda: "loop of the supervisor" in probes.hung())

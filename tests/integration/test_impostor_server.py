@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from drivers.mysql import connection as target
-from drivers.mysql.connection import Endpoint
+from millrace.drivers.mysql import connection as target
+from millrace.drivers.mysql.connection import Endpoint
 from millrace.errors import Fatal, MillraceError
-from producer.source.connection import Login, connect_member
-from schemas.documents import Member, Tls, TlsMode
+from millrace.producer.source.connection import Login, connect_member
+from millrace.schemas.documents import Member, Tls, TlsMode
 from tests.kit import canaries
 from tests.kit.certificates import Authority
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from deploy.servers.tls import tls_files
-from drivers.kafka.acls import capture_acls, commands, subscriber_acls
-from drivers.kafka.open_transactions import find_open_writer
-from drivers.kafka.reader import TopicReader
-from drivers.kafka.wire import find_refusal
 from millrace.cli import run
 from millrace.cli.exits import ExitCode
-from schemas.documents import (
+from millrace.deploy.servers.tls import tls_files
+from millrace.drivers.kafka.acls import capture_acls, commands, subscriber_acls
+from millrace.drivers.kafka.open_transactions import find_open_writer
+from millrace.drivers.kafka.reader import TopicReader
+from millrace.drivers.kafka.wire import find_refusal
+from millrace.schemas.documents import (
     Brokers,
     ClientCertificate,
     Mechanism,

@@ -12,16 +12,16 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from consumer.records.pieces import Size
-from consumer.records.stream import TopicStream
-from deploy.servers import KafkaServer
-from drivers.kafka.producer import WRITING
-from drivers.kafka.reader import TopicReader
 from millrace.client import Subscriber
+from millrace.consumer.records.pieces import Size
+from millrace.consumer.records.stream import TopicStream
+from millrace.deploy.servers import KafkaServer
+from millrace.drivers.kafka.producer import WRITING
+from millrace.drivers.kafka.reader import TopicReader
 from millrace.errors import MillraceError, Retryable
-from registry.catalog import Entry
-from registry.kafka import KafkaSchemaStore
-from schemas.documents import Brokers
+from millrace.registry.catalog import Entry
+from millrace.registry.kafka import KafkaSchemaStore
+from millrace.schemas.documents import Brokers
 from tests.kit.apply.tables import integer, table, text
 from tests.kit.apply.topic import RecordStream, TopicWriter
 from tests.kit.kafka_topics import make_topic

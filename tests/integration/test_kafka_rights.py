@@ -12,20 +12,20 @@ from pathlib import Path
 
 import pytest
 
-from consumer.spark.session import SparkDriver
-from deploy.servers import DatabaseServer
-from drivers.kafka.acls import capture_acls, registry_acls, subscriber_acls
-from drivers.kafka.names import REGISTRY_TOPIC
 from millrace.checks.requirement import Level
 from millrace.cli import run
 from millrace.cli.exits import ExitCode
+from millrace.consumer.spark.session import SparkDriver
+from millrace.deploy.servers import DatabaseServer
+from millrace.drivers.kafka.acls import capture_acls, registry_acls, subscriber_acls
+from millrace.drivers.kafka.names import REGISTRY_TOPIC
 from millrace.errors import MillraceError
-from producer.checks.topic import check_topic_of
-from producer.source.set_stream import Site
-from producer.source.set_streams import Upstreams
-from producer.task.capture import CaptureRunner
-from registry.client import RegistryClient
-from schemas.documents import (
+from millrace.producer.checks.topic import check_topic_of
+from millrace.producer.source.set_stream import Site
+from millrace.producer.source.set_streams import Upstreams
+from millrace.producer.task.capture import CaptureRunner
+from millrace.registry.client import RegistryClient
+from millrace.schemas.documents import (
     Account,
     ApplyTask,
     CaptureTask,
@@ -38,7 +38,7 @@ from schemas.documents import (
     plain_task,
     yaml_from_plain,
 )
-from schemas.status import TaskReport
+from millrace.schemas.status import TaskReport
 from tests.fixtures.spark import FixedLease, running
 from tests.kit.alone import Alone
 from tests.kit.apply.topic import RecordStream, TopicWriter

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from deploy.servers import DatabaseServer
-from deploy.servers.process import free_port
-from drivers.kafka.acls import apply_acls, commands
-from schemas.documents import (
+from millrace.deploy.servers import DatabaseServer
+from millrace.deploy.servers.process import free_port
+from millrace.drivers.kafka.acls import apply_acls, commands
+from millrace.schemas.documents import (
     Account,
     ApplyTask,
     ClientCertificate,
@@ -24,15 +24,15 @@ from schemas.documents import (
     SetDocument,
     TopicAddress,
 )
+from millrace.zk.client.session import Session
+from millrace.zk.tree.reports import read_status
+from millrace.zk.tree.store import Store
 from tests.fixtures.shell import Shell
 from tests.kit.apply.topic import RecordStream, TopicWriter
 from tests.kit.control.control import scheduled
 from tests.kit.relay.relay import UNVERIFIED, member_of
 from tests.kit.secure_kafka import CANARY, PASSWORD, USER, SecureKafka
 from tests.kit.waiting import eventually
-from zk.client.session import Session
-from zk.tree.reports import read_status
-from zk.tree.store import Store
 
 pytestmark = pytest.mark.chaos
 

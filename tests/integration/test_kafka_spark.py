@@ -2,10 +2,10 @@
 
 import pytest
 
-from consumer.spark.session import SparkDriver
-from deploy.servers import DatabaseServer
-from drivers.kafka.acls import apply_acls, commands
-from schemas.documents import Mechanism
+from millrace.consumer.spark.session import SparkDriver
+from millrace.deploy.servers import DatabaseServer
+from millrace.drivers.kafka.acls import apply_acls, commands
+from millrace.schemas.documents import Mechanism
 from tests.fixtures.spark import running
 from tests.kit.apply.topic import RecordStream, TopicWriter
 from tests.kit.secure_kafka import LOGINS, SecureKafka, principal_for

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from deploy.servers import DatabaseServer
-from producer.binlog.events import CHECKSUM_BYTES, HEADER_BYTES
-from schemas.byte_reader import ByteReader
-from schemas.gtid import Flavour
+from millrace.deploy.servers import DatabaseServer
+from millrace.producer.binlog.events import CHECKSUM_BYTES, HEADER_BYTES
+from millrace.schemas.byte_reader import ByteReader
+from millrace.schemas.gtid import Flavour
 from tests.kit.binlog.compression import COMPRESSION
 from tests.kit.binlog.session import logged
 from tests.kit.fuzz.kernel import event_starts, size_of

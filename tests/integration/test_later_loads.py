@@ -5,17 +5,17 @@ from dataclasses import replace
 
 import pytest
 
-from consumer.backfill import backfill
-from consumer.backfill.new_tables import AFTER_GROWN, BEFORE_GROWN, note_filter
-from consumer.target.fence import raise_fence
-from consumer.target.load_range import side_of
-from consumer.target.loads import COPIES
-from consumer.target.progress import DATABASE
-from consumer.target.running_statement import lock
-from deploy.servers import DatabaseServer
-from drivers.mysql.connection import connect
+from millrace.consumer.backfill import backfill
+from millrace.consumer.backfill.new_tables import AFTER_GROWN, BEFORE_GROWN, note_filter
+from millrace.consumer.target.fence import raise_fence
+from millrace.consumer.target.load_range import side_of
+from millrace.consumer.target.loads import COPIES
+from millrace.consumer.target.progress import DATABASE
+from millrace.consumer.target.running_statement import lock
+from millrace.deploy.servers import DatabaseServer
+from millrace.drivers.mysql.connection import connect
 from millrace.errors import Fatal, Fenced, Retryable
-from schemas.documents import LoadRules, TableFilter
+from millrace.schemas.documents import LoadRules, TableFilter
 from tests.kit.apply.live import LiveTask, Source, rows_on, rows_wanted
 from tests.kit.apply.loads import states, waiting
 from tests.kit.apply.local import endpoint_of

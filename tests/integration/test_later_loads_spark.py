@@ -4,9 +4,9 @@ import threading
 
 import pytest
 
-from consumer.spark.session import SparkDriver
-from consumer.target.load_range import side_of
-from deploy.servers import DatabaseServer, KafkaServer
+from millrace.consumer.spark.session import SparkDriver
+from millrace.consumer.target.load_range import side_of
+from millrace.deploy.servers import DatabaseServer, KafkaServer
 from tests.fixtures.spark import running
 from tests.kit.apply.live import LiveLoader, LiveTask, Source, rows_on, rows_wanted
 from tests.kit.apply.loads import states

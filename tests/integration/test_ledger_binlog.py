@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from deploy.servers import DatabaseServer, sql
-from deploy.servers.programs import mysql_programs
-from deploy.workload.shop import Connection
-from schemas.documents import TableFilter
-from schemas.place import FIRST_POS, Coordinates
+from millrace.deploy.servers import DatabaseServer, sql
+from millrace.deploy.servers.programs import mysql_programs
+from millrace.deploy.workload.shop import Connection
+from millrace.schemas.documents import TableFilter
+from millrace.schemas.place import FIRST_POS, Coordinates
 from tests.fixtures.servers import FLAVOURS, SERVICE, NewServer
 from tests.kit.apply.local import LocalRecords, apply_task, backwards, ignore, in_turn, started
 from tests.kit.capture.converter import SUBDIR, Conversion, FileReader, raw_records

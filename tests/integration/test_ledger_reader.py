@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from deploy.servers import KafkaServer
+from millrace.deploy.servers import KafkaServer
 from tests.kit.kafka_topics import make_topic
 from tests.kit.waiting import eventually
 from tests.oracle.reader import Reading, Subscriber, Topic, end_of, read_again

@@ -4,14 +4,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from consumer.load import plan, prepare, prepare_again
-from consumer.load.copy_order import CopyOrder
-from consumer.load.tables import SourceTable
-from consumer.target.loads import COPIED, WAITS, set_waiting
-from drivers.mysql.connection import connect
+from millrace.consumer.load import plan, prepare, prepare_again
+from millrace.consumer.load.copy_order import CopyOrder
+from millrace.consumer.load.tables import SourceTable
+from millrace.consumer.target.loads import COPIED, WAITS, set_waiting
+from millrace.drivers.mysql.connection import connect
 from millrace.errors import Fatal, Retryable
-from schemas.documents import LoadRules
-from schemas.stages import Loaded
+from millrace.schemas.documents import LoadRules
+from millrace.schemas.stages import Loaded
 from tests.fixtures.load import load_rig, source_of_one
 from tests.fixtures.servers import FLAVOURS, Pool, in_turn
 from tests.kit.apply.load_tables import create_filled

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from deploy.servers import DatabaseServer
+from millrace.deploy.servers import DatabaseServer
 from tests.fixtures.shell import APPLY, CAPTURE, SHOP, Shell
 from tests.kit.apply.loads import waiting
 from tests.kit.apply.local import apply_task, run_once

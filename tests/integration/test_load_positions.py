@@ -12,11 +12,11 @@ from dataclasses import replace
 
 import pytest
 
-from deploy.servers import Account, DatabaseServer, DatabaseSet, sql
-from drivers.mysql.connection import MySqlSession, connect
-from drivers.mysql.grants import Role, needed_grants
-from drivers.mysql.snapshot_position import begin_exact, read_begin, read_end
-from schemas.gtid import AnyGtid, Flavour, GtidPosition, parse_gtid
+from millrace.deploy.servers import Account, DatabaseServer, DatabaseSet, sql
+from millrace.drivers.mysql.connection import MySqlSession, connect
+from millrace.drivers.mysql.grants import Role, needed_grants
+from millrace.drivers.mysql.snapshot_position import begin_exact, read_begin, read_end
+from millrace.schemas.gtid import AnyGtid, Flavour, GtidPosition, parse_gtid
 from tests.kit.apply.loading import LOADER, create_loader
 from tests.kit.apply.local import endpoint_of
 from tests.kit.waiting import eventually
@@ -153,7 +153,7 @@ def test_writer_that_holds_a_table_is_waited_for(
     source_set: DatabaseSet, loader: Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """MySQL's lock is asked for again after its short wait. MariaDB's snapshot needs none, and sees no open row."""
-    monkeypatch.setattr("drivers.mysql.snapshot_position.LOCK_WAIT_S", 1)
+    monkeypatch.setattr("millrace.drivers.mysql.snapshot_position.LOCK_WAIT_S", 1)
     primary = source_set.primary
     primary.execute(f"CREATE TABLE {DATABASE}.held (id INT PRIMARY KEY)")
     session = _session(primary, loader)

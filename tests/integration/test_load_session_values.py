@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from deploy.servers import DatabaseServer
+from millrace.deploy.servers import DatabaseServer
 from millrace.errors import Fatal
-from schemas.documents import LoadRules
-from schemas.gtid import Flavour
+from millrace.schemas.documents import LoadRules
+from millrace.schemas.gtid import Flavour
 from tests.fixtures.load import load_rig, source_of_one
 from tests.fixtures.servers import Pool
 from tests.kit.apply.loading import LoadRig

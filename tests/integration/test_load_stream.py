@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from consumer.compare import Ends, compare_sets
-from consumer.spark.session import SparkDriver
-from consumer.target.loads import set_waiting
-from deploy.servers import DatabaseSet, KafkaServer
-from drivers.mysql.connection import connect
-from schemas.documents import ApplyRules, LoadRules
+from millrace.consumer.compare import Ends, compare_sets
+from millrace.consumer.spark.session import SparkDriver
+from millrace.consumer.target.loads import set_waiting
+from millrace.deploy.servers import DatabaseSet, KafkaServer
+from millrace.drivers.mysql.connection import connect
+from millrace.schemas.documents import ApplyRules, LoadRules
 from tests.fixtures.load import load_rig
 from tests.fixtures.servers import Pool
 from tests.fixtures.spark import RunningTask

@@ -7,24 +7,24 @@ from dataclasses import replace
 
 import pytest
 
-from consumer.checks.load import RowsUse, check_load
-from consumer.compare import Ends, compare_sets
-from consumer.load import load
-from consumer.load.copy_order import CopyOrder
-from consumer.load.plan import missing_rights
-from consumer.load.source import member_of
-from consumer.load.tables import Admission
-from consumer.target.loads import COPIED, COPIES, WAITS
-from deploy.servers import DatabaseServer, DatabaseSet, sql
-from drivers.mysql.catalog import TableKey
-from drivers.mysql.connection import Side, connect
-from drivers.mysql.grants import Role, needed_grants
-from drivers.mysql.snapshot_position import begin_exact
 from millrace.checks.requirement import Level
+from millrace.consumer.checks.load import RowsUse, check_load
+from millrace.consumer.compare import Ends, compare_sets
+from millrace.consumer.load import load
+from millrace.consumer.load.copy_order import CopyOrder
+from millrace.consumer.load.plan import missing_rights
+from millrace.consumer.load.source import member_of
+from millrace.consumer.load.tables import Admission
+from millrace.consumer.target.loads import COPIED, COPIES, WAITS
+from millrace.deploy.servers import DatabaseServer, DatabaseSet, sql
+from millrace.drivers.mysql.catalog import TableKey
+from millrace.drivers.mysql.connection import Side, connect
+from millrace.drivers.mysql.grants import Role, needed_grants
+from millrace.drivers.mysql.snapshot_position import begin_exact
 from millrace.errors import Fatal, Fenced, Retryable
-from schemas.documents import Directives, LoadRules, TableFilter
-from schemas.gtid import Flavour
-from schemas.stages import Loaded
+from millrace.schemas.documents import Directives, LoadRules, TableFilter
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.stages import Loaded
 from tests.fixtures.load import load_rig, source_of_one
 from tests.fixtures.servers import Pool
 from tests.fixtures.spark import OneSet

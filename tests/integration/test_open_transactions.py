@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from drivers.kafka.access import GivenAccess
-from drivers.kafka.open_transactions import find_open_writer
+from millrace.drivers.kafka.access import GivenAccess
+from millrace.drivers.kafka.open_transactions import find_open_writer
 
 TLS_HANDSHAKE = 0x16  # first byte of a TLS connection; a plain request starts with its length, whose first byte is 0
 ACCEPT_S = 30.0

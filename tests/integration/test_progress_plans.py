@@ -8,17 +8,16 @@ import re
 from collections.abc import Iterator
 from contextlib import closing
 from importlib import import_module
-from pathlib import Path
 
 import pytest
 
-import consumer
-from consumer.compare import repair, stored
-from consumer.target.progress import DATABASE, create_tables
-from deploy.servers import DatabaseServer
-from drivers.mysql.connection import MySqlSession, connect
+from millrace.consumer.compare import repair, stored
+from millrace.consumer.target.progress import DATABASE, create_tables
+from millrace.deploy.servers import DatabaseServer
+from millrace.drivers.mysql.connection import MySqlSession, connect
 from tests.kit.apply.local import endpoint_of
 from tests.kit.apply.plans import explained
+from tests.kit.paths import ROOT
 
 pytestmark = pytest.mark.both_flavours
 
@@ -46,9 +45,10 @@ _LOCALS = {
 
 def statements() -> Iterator[str]:
     """Every statement in the code that looks for rows of these tables, with its %s."""
-    folder = Path(consumer.__file__).parent
+    folder = ROOT / "consumer"
     for path in sorted(folder.rglob("*.py")):
-        module = import_module(".".join(path.relative_to(folder.parent).with_suffix("").parts))
+        place = path.relative_to(folder.parent).with_suffix("")
+        module = import_module(".".join(("millrace", *place.parts)))
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.JoinedStr | ast.Constant):
                 text = _text(node, vars(module))

@@ -12,16 +12,16 @@ from itertools import count
 import pymysql
 import pytest
 
-from consumer.target.progress import decide_intent, move_mark
-from deploy.servers import DatabaseServer
-from deploy.servers.sql import execute_unlogged
-from drivers.mysql.catalog import read_inventory
-from drivers.mysql.connection import Endpoint, MySqlSession, connect
-from drivers.mysql.primary import primary_member
 from millrace.cli import control
+from millrace.consumer.target.progress import decide_intent, move_mark
+from millrace.deploy.servers import DatabaseServer
+from millrace.deploy.servers.sql import execute_unlogged
+from millrace.drivers.mysql.catalog import read_inventory
+from millrace.drivers.mysql.connection import Endpoint, MySqlSession, connect
+from millrace.drivers.mysql.primary import primary_member
 from millrace.errors import Fatal, MillraceError, Retryable
-from producer.source.connection import Login, connect_member
-from schemas.documents import (
+from millrace.producer.source.connection import Login, connect_member
+from millrace.schemas.documents import (
     Account,
     Member,
     SecretPlace,
@@ -30,7 +30,8 @@ from schemas.documents import (
     Tls,
     TlsMode,
 )
-from schemas.gtid import Flavour
+from millrace.schemas.gtid import Flavour
+from millrace.zk.lease.lease import acquire
 from tests.fixtures.dump import NAME, Dump, end_of, rotate_to
 from tests.fixtures.shell import CAPTURE, SHOP, Shell
 from tests.kit.apply.local import LocalRecords, apply_task, endpoint_of, ignore, run_once, started
@@ -39,7 +40,6 @@ from tests.kit.apply.topic import RecordStream
 from tests.kit.binlog.plain_files import BinlogFile, packet
 from tests.kit.binlog.session import logged
 from tests.kit.relay.relay import login_of, member_of
-from zk.lease.lease import acquire
 
 _names = count(1)
 

@@ -11,14 +11,14 @@ import fastavro
 import pytest
 import urllib3
 
-from consumer.publish.rebuild import rebuild
-from consumer.task.publish_start import task_order
-from deploy.servers import KafkaServer
+from millrace.consumer.publish.rebuild import rebuild
+from millrace.consumer.task.publish_start import task_order
+from millrace.deploy.servers import KafkaServer
 from millrace.errors import Retryable
-from schemas.documents import OutputTopics, PublishTask, Registry
-from schemas.gtid import Flavour
-from schemas.record.framing import unframe
-from schemas.view.format_options import FormatName, FormatOptions
+from millrace.schemas.documents import OutputTopics, PublishTask, Registry
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.record.framing import unframe
+from millrace.schemas.view.format_options import FormatName, FormatOptions
 from tests.kit.apply.tables import integer, table, text
 from tests.kit.apply.topic import RecordStream, TopicWriter
 from tests.kit.publish.local import LocalPublisher, Published, publish_task, published

@@ -7,13 +7,13 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from consumer.checks.publish import check_outputs, check_source
-from consumer.topic.structures import topic_tables
-from deploy.servers import KafkaServer
 from millrace.checks.requirement import Level, Requirement
 from millrace.cli import run
+from millrace.consumer.checks.publish import check_outputs, check_source
+from millrace.consumer.topic.structures import topic_tables
+from millrace.deploy.servers import KafkaServer
 from millrace.errors import MillraceError, Retryable
-from schemas.documents import (
+from millrace.schemas.documents import (
     Brokers,
     PublishTask,
     SetDocument,
@@ -22,8 +22,8 @@ from schemas.documents import (
     plain_task,
     yaml_from_plain,
 )
-from schemas.table.structure import Column, ColumnType, TableSchema, TypeCode
-from schemas.view.view import TableRule, View
+from millrace.schemas.table.structure import Column, ColumnType, TableSchema, TypeCode
+from millrace.schemas.view.view import TableRule, View
 from tests.fixtures.shell import Shell
 from tests.kit.apply.topic import RecordStream, TopicWriter
 from tests.kit.control.control import ScriptedRunner

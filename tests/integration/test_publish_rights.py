@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from consumer.topic.structures import topic_tables
-from deploy.servers import Account, DatabaseServer, KafkaServer
-from drivers.mysql.grants import Role, needed_grants
 from millrace.cli import run
+from millrace.consumer.topic.structures import topic_tables
+from millrace.deploy.servers import Account, DatabaseServer, KafkaServer
+from millrace.drivers.mysql.grants import Role, needed_grants
 from millrace.errors import MillraceError
-from schemas.documents import (
+from millrace.schemas.documents import (
     Brokers,
     PublishTask,
     Start,
@@ -19,8 +19,8 @@ from schemas.documents import (
     plain_task,
     yaml_from_plain,
 )
-from schemas.gtid import Flavour
-from schemas.view.view import TableRule, View
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.view.view import TableRule, View
 from tests.fixtures.shell import Shell
 from tests.kit.apply.tables import integer, table, uuid
 from tests.kit.apply.topic import RecordStream, TopicWriter

@@ -5,18 +5,18 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from consumer.checks.conditions import compared_with_source
-from consumer.publish.source_texts import read_source_texts
-from deploy.servers import DatabaseServer, KafkaServer
-from drivers.mysql.catalog import read_collations
-from drivers.mysql.connection import MySqlSession, connect, text_of
+from millrace.consumer.checks.conditions import compared_with_source
+from millrace.consumer.publish.source_texts import read_source_texts
+from millrace.deploy.servers import DatabaseServer, KafkaServer
+from millrace.drivers.mysql.catalog import read_collations
+from millrace.drivers.mysql.connection import MySqlSession, connect, text_of
 from millrace.errors import Fatal, Retryable
-from schemas.documents import CaptureTask, PublishTask, Reader, SetDocument
-from schemas.gtid import Flavour
-from schemas.sql.quoting import string
-from schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
-from schemas.view.format_options import FormatName, FormatOptions
-from schemas.view.view import TableRule, View
+from millrace.schemas.documents import CaptureTask, PublishTask, Reader, SetDocument
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.sql.quoting import string
+from millrace.schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
+from millrace.schemas.view.format_options import FormatName, FormatOptions
+from millrace.schemas.view.view import TableRule, View
 from tests.kit.apply.documents import local_set
 from tests.kit.apply.local import endpoint_of
 from tests.kit.apply.tables import integer, table, uuid

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from deploy.servers import KafkaServer
+from millrace.deploy.servers import KafkaServer
 from millrace.errors import Fatal
-from schemas.documents import OutputTopics, PartitionRule, PublishTask, TopicCompression
-from schemas.gtid import Flavour
-from schemas.view.format_options import FormatName, FormatOptions
-from schemas.view.view import Mask, MaskKind, TableRule, View
+from millrace.schemas.documents import OutputTopics, PartitionRule, PublishTask, TopicCompression
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.view.format_options import FormatName, FormatOptions
+from millrace.schemas.view.view import Mask, MaskKind, TableRule, View
 from tests.kit.apply.tables import integer, table, text
 from tests.kit.apply.topic import RecordStream, TopicWriter
 from tests.kit.publish.local import LocalPublisher, Published, publish_task, published

@@ -14,18 +14,18 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ConfigResource,
 )
 
-from consumer.records.pieces import Size
-from consumer.records.stream import TopicStream
-from deploy.servers import KafkaServer
-from drivers.kafka import bulk, reader, wire
-from drivers.kafka.names import transactional_id
-from drivers.kafka.reader import TopicReader
+from millrace.consumer.records.pieces import Size
+from millrace.consumer.records.stream import TopicStream
+from millrace.deploy.servers import KafkaServer
+from millrace.drivers.kafka import bulk, reader, wire
+from millrace.drivers.kafka.names import transactional_id
+from millrace.drivers.kafka.reader import TopicReader
 from millrace.errors import Fatal, Fenced, Retryable
-from producer.publish import opening
-from schemas.documents import Brokers, TopicCompression
-from schemas.record.control import RecordKind
-from schemas.record.framing import peek_kind
-from schemas.record.row_end import read_row_end
+from millrace.producer.publish import opening
+from millrace.schemas.documents import Brokers, TopicCompression
+from millrace.schemas.record.control import RecordKind
+from millrace.schemas.record.framing import peek_kind
+from millrace.schemas.record.row_end import read_row_end
 from tests.kit.kafka_topics import ANSWER_S, make_topic
 from tests.kit.publisher.rig import Rig
 from tests.kit.waiting import eventually

@@ -15,13 +15,13 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
-from drivers.kafka.producer import WRITING
+from millrace.drivers.kafka.producer import WRITING
 from millrace.errors import MillraceError, Retryable
-from producer.publish.config import PublisherConfig, PublisherLimits
-from producer.publish.driver import Transactions
-from producer.publish.kafka import KafkaDriver
-from schemas.documents import Brokers
-from schemas.gtid import Flavour
+from millrace.producer.publish.config import PublisherConfig, PublisherLimits
+from millrace.producer.publish.driver import Transactions
+from millrace.producer.publish.kafka import KafkaDriver
+from millrace.schemas.documents import Brokers
+from millrace.schemas.gtid import Flavour
 from tests.kit.kafka_topics import log_end
 from tests.kit.waiting import answered, eventually
 

@@ -15,13 +15,16 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 from kazoo.client import KazooClient
 
-from deploy.servers import DatabaseServer, DatabaseSet, KafkaServer
 from millrace.cli import COMMANDS, load_command, run
-from producer.source.set_stream import Site
-from producer.source.set_streams import Upstreams
-from producer.task.capture import CaptureRunner
-from schemas.documents import ConflictPolicy
-from schemas.gtid import parse_gtid_set
+from millrace.deploy.servers import DatabaseServer, DatabaseSet, KafkaServer
+from millrace.producer.source.set_stream import Site
+from millrace.producer.source.set_streams import Upstreams
+from millrace.producer.task.capture import CaptureRunner
+from millrace.schemas.documents import ConflictPolicy
+from millrace.schemas.gtid import parse_gtid_set
+from millrace.zk.ensemble import Ensemble
+from millrace.zk.tree.reports import read_status
+from millrace.zk.tree.store import Store
 from tests.fixtures.servers import FLAVOURS, Pool
 from tests.fixtures.shell import Shell
 from tests.kit.apply.local import apply_task, run_once
@@ -32,9 +35,6 @@ from tests.kit.control.control import scheduled, supervised
 from tests.kit.kafka_topics import ANSWER_S
 from tests.kit.registry_process import started as started_registry
 from tests.kit.waiting import eventually
-from zk.ensemble import Ensemble
-from zk.tree.reports import read_status
-from zk.tree.store import Store
 
 DATABASE = "only_read"
 RELAY = "RELAY"  # stands for the relay directory

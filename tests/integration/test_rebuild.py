@@ -6,16 +6,22 @@ from dataclasses import replace
 
 import pytest
 
-from consumer.publish.rebuild import Rebuilt, rebuild
-from consumer.task.publish_start import task_order
-from consumer.topic.published import topics_of, verify_topics
-from deploy.servers import KafkaServer
-from drivers.kafka.partitions import HeaderedRecord, PartitionsReader, Place, Topics, places_of
-from drivers.kafka.producer import WRITING
-from schemas.documents import OutputTopics, PublishTask, TopicCompression
-from schemas.documents.model import progress_topic_of
-from schemas.gtid import Flavour
-from schemas.view.view import Mask, MaskKind, TableRule, View
+from millrace.consumer.publish.rebuild import Rebuilt, rebuild
+from millrace.consumer.task.publish_start import task_order
+from millrace.consumer.topic.published import topics_of, verify_topics
+from millrace.deploy.servers import KafkaServer
+from millrace.drivers.kafka.partitions import (
+    HeaderedRecord,
+    PartitionsReader,
+    Place,
+    Topics,
+    places_of,
+)
+from millrace.drivers.kafka.producer import WRITING
+from millrace.schemas.documents import OutputTopics, PublishTask, TopicCompression
+from millrace.schemas.documents.model import progress_topic_of
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.view.view import Mask, MaskKind, TableRule, View
 from tests.kit.apply.tables import integer, table, text
 from tests.kit.apply.topic import RecordStream, TopicWriter
 from tests.kit.publish.local import LocalPublisher, publish_task

@@ -6,7 +6,7 @@ import struct
 import pytest
 
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
-from schemas.place import Coordinates
+from millrace.schemas.place import Coordinates
 from tests.fixtures.dump import NAME, Dump, end_of, rotate_to
 from tests.kit.binlog.plain_files import BinlogFile, artificial
 from tests.kit.relay.relay import read_everything

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from deploy.servers import KafkaServer
 from millrace.client import Place, ResolvedRecord, RowRecord, Subscriber
-from schemas.record.avro_schema import SOURCE
-from schemas.record.control import CONTROL_SCHEMAS, RecordKind
-from schemas.record.framing import peek_kind
-from schemas.sql.statement import Kind
+from millrace.deploy.servers import KafkaServer
+from millrace.schemas.record.avro_schema import SOURCE
+from millrace.schemas.record.control import CONTROL_SCHEMAS, RecordKind
+from millrace.schemas.record.framing import peek_kind
+from millrace.schemas.sql.statement import Kind
 from tests.kit.document_programs import DOCUMENT, checked, example
 from tests.kit.paths import ROOT
 from tests.kit.publisher.rig import Rig

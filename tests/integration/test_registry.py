@@ -16,16 +16,16 @@ import urllib3
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from deploy.servers import KafkaServer
+from millrace.deploy.servers import KafkaServer
 from millrace.errors import Fatal, Fenced, Retryable
-from producer.publish.driver import Partition
-from producer.publish.topic_schemas import ASKED_MAX, SchemaIds
-from registry.catalog import Entry
-from registry.client import RegistryClient
-from registry.kafka import KafkaSchemaStore
-from schemas.documents import Brokers, Registry
-from schemas.record.avro_schema import AvroSchema, Json
-from schemas.record.control import DDL_SCHEMA, FENCE_SCHEMA, RESOLVED_SCHEMA
+from millrace.producer.publish.driver import Partition
+from millrace.producer.publish.topic_schemas import ASKED_MAX, SchemaIds
+from millrace.registry.catalog import Entry
+from millrace.registry.client import RegistryClient
+from millrace.registry.kafka import KafkaSchemaStore
+from millrace.schemas.documents import Brokers, Registry
+from millrace.schemas.record.avro_schema import AvroSchema, Json
+from millrace.schemas.record.control import DDL_SCHEMA, FENCE_SCHEMA, RESOLVED_SCHEMA
 from tests.kit.kafka_topics import make_topic
 from tests.kit.registry_process import command, started
 

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from deploy.servers import KafkaServer
-from deploy.servers.tls import Authority, tls_files
 from millrace.cli import run
 from millrace.cli.exits import ExitCode
+from millrace.deploy.servers import KafkaServer
+from millrace.deploy.servers.tls import Authority, tls_files
 from millrace.errors import Fatal, Retryable
-from registry.client import RegistryClient
-from registry.door import Door
-from schemas.documents import Registry, SecretPlace, SecretReference
-from schemas.record.control import DDL_SCHEMA
+from millrace.registry.client import RegistryClient
+from millrace.registry.door import Door
+from millrace.schemas.documents import Registry, SecretPlace, SecretReference
+from millrace.schemas.record.control import DDL_SCHEMA
 from tests.kit.registry_process import started
 
 TOKEN = "canary-of-the-registry"

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from deploy.servers import DatabaseServer, DatabaseSet
 from millrace import cli
-from schemas.gtid import Flavour, GtidSet, parse_gtid_set
+from millrace.deploy.servers import DatabaseServer, DatabaseSet
+from millrace.schemas.gtid import Flavour, GtidSet, parse_gtid_set
 from tests.kit.binlog.session import session
 from tests.kit.relay.compress import compress
 from tests.kit.relay.relay import flush_and_wait, position_of, receiving, run_mixed_workload

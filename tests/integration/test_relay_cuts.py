@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from deploy.servers import DatabaseServer, DatabaseSet
+from millrace.deploy.servers import DatabaseServer, DatabaseSet
 from millrace.errors import Retryable
-from producer.binlog.events import GTID, MARIADB_GTID
-from producer.relay.writer import RelayLog
-from producer.source.receive.receiver import RECONNECT_DELAYS_S
+from millrace.producer.binlog.events import GTID, MARIADB_GTID
+from millrace.producer.relay.writer import RelayLog
+from millrace.producer.source.receive.receiver import RECONNECT_DELAYS_S
 from tests.kit.binlog.packet_proxy import HEAD_BYTES, Cut, PacketProxy
 from tests.kit.binlog.session import session
 from tests.kit.relay.relay import (

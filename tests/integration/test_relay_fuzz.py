@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from producer.binlog import transactions
-from producer.binlog.packets import ARTIFICIAL
+from millrace.producer.binlog import transactions
+from millrace.producer.binlog.packets import ARTIFICIAL
 
 EVERY_DAY = {"MILLRACE_KERNEL_CHECKED": ""}
 CHECKED = {"MILLRACE_KERNEL_CHECKED": "1"}

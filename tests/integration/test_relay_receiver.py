@@ -11,14 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from deploy.servers import DatabaseServer, DatabaseSet
+from millrace.deploy.servers import DatabaseServer, DatabaseSet
 from millrace.errors import Fenced, Retryable
-from producer.binlog.events import GTID, MARIADB_GTID
-from producer.binlog.gtid_runs import new_runs
-from producer.relay import layout
-from producer.relay.reader import RelayReader
-from producer.relay.writer import RelayLog
-from schemas.gtid import Flavour, GtidPosition, MariadbGtidSet, parse_gtid_set
+from millrace.producer.binlog.events import GTID, MARIADB_GTID
+from millrace.producer.binlog.gtid_runs import new_runs
+from millrace.producer.relay import layout
+from millrace.producer.relay.reader import RelayReader
+from millrace.producer.relay.writer import RelayLog
+from millrace.schemas.gtid import Flavour, GtidPosition, MariadbGtidSet, parse_gtid_set
 from tests.fixtures.servers import NewServer, mostly
 from tests.kit.binlog.plain_files import BinlogFile
 from tests.kit.relay.relay import (

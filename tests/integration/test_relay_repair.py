@@ -2,11 +2,17 @@
 
 from pathlib import Path
 
-from deploy.servers import DatabaseSet
-from producer.source.set_stream import Site
-from producer.source.set_streams import Upstreams
-from schemas.documents import Account, SecretPlace, SecretReference, SetDocument, TableFilter
-from schemas.progress import Progress
+from millrace.deploy.servers import DatabaseSet
+from millrace.producer.source.set_stream import Site
+from millrace.producer.source.set_streams import Upstreams
+from millrace.schemas.documents import (
+    Account,
+    SecretPlace,
+    SecretReference,
+    SetDocument,
+    TableFilter,
+)
+from millrace.schemas.progress import Progress
 from tests.kit.capture.rig import MemoryCapture
 from tests.kit.relay.relay import UNVERIFIED, member_of, position_of
 from tests.kit.waiting import eventually

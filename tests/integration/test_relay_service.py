@@ -11,16 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from deploy.servers import DatabaseServer, KafkaServer
 from millrace.codes import CATALOGUE
+from millrace.deploy.servers import DatabaseServer, KafkaServer
+from millrace.producer.relay.files import DISK, Files
+from millrace.producer.source.set_stream import Site
+from millrace.producer.source.set_streams import Upstreams
+from millrace.producer.task import capture
+from millrace.producer.task.capture import CaptureRunner
+from millrace.schemas.gtid import parse_gtid_set
+from millrace.schemas.status import TaskState
 from millrace.wording import with_names
-from producer.relay.files import DISK, Files
-from producer.source.set_stream import Site
-from producer.source.set_streams import Upstreams
-from producer.task import capture
-from producer.task.capture import CaptureRunner
-from schemas.gtid import parse_gtid_set
-from schemas.status import TaskState
+from millrace.zk.tree.reports import read_status
+from millrace.zk.tree.store import Store
 from tests.fixtures.servers import FLAVOURS, NewServer
 from tests.fixtures.shell import Shell
 from tests.kit.capture.topic_rows import Ids
@@ -29,8 +31,6 @@ from tests.kit.faults.failing_disk import FailingDisk, Trouble
 from tests.kit.publisher.rig import Rig, topic_named
 from tests.kit.relay.relay import dump_threads, flush, position_of, purge_to
 from tests.kit.waiting import eventually
-from zk.tree.reports import read_status
-from zk.tree.store import Store
 
 NEEDED = r"needed +by shop: \S+/\S+\.\d+"
 

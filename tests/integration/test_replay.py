@@ -2,7 +2,7 @@
 
 import pytest
 
-from schemas.gtid import Flavour
+from millrace.schemas.gtid import Flavour
 from tests.fixtures.servers import FLAVOURS, Pool
 from tests.kit.replay import Report, Stage, reports
 

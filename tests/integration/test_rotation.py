@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from deploy.servers import DatabaseServer
-from drivers.mysql.primary import primary_member
-from producer.source.set_stream import Site
-from producer.source.set_streams import Upstreams
-from schemas.documents import (
+from millrace.deploy.servers import DatabaseServer
+from millrace.drivers.mysql.primary import primary_member
+from millrace.producer.source.set_stream import Site
+from millrace.producer.source.set_streams import Upstreams
+from millrace.schemas.documents import (
     Account,
     SecretPlace,
     SecretReference,
@@ -17,14 +17,14 @@ from schemas.documents import (
     UpstreamRules,
     Work,
 )
-from schemas.gtid import Flavour
-from schemas.status import TaskState
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.status import TaskState
+from millrace.zk.run.runner import HeldLease
 from tests.fixtures.servers import NewServer
 from tests.kit.control.control import ScriptedRunner, a_capture
 from tests.kit.control.stage import Stage
 from tests.kit.relay.relay import UNVERIFIED, kill_dumps, member_of, position_of
 from tests.kit.waiting import eventually
-from zk.run.runner import HeldLease
 
 NEW = "another-secret"
 

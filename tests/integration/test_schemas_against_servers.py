@@ -7,14 +7,14 @@ from uuid import UUID
 
 import pytest
 
-from deploy.servers import DatabaseServer
-from schemas.gtid import Flavour, Gtid, GtidSet
-from schemas.gtid.binary import decode_previous
-from schemas.table.charset import TABLE_CHARSETS, characters, decode_text
-from schemas.table.collation_ids import CHARSET_BY_COLLATION_ID, character_bytes_max
-from schemas.table.structure import TableSchema
-from schemas.table.table_map import parse_table_map
-from schemas.table.type_text import type_text
+from millrace.deploy.servers import DatabaseServer
+from millrace.schemas.gtid import Flavour, Gtid, GtidSet
+from millrace.schemas.gtid.binary import decode_previous
+from millrace.schemas.table.charset import TABLE_CHARSETS, characters, decode_text
+from millrace.schemas.table.collation_ids import CHARSET_BY_COLLATION_ID, character_bytes_max
+from millrace.schemas.table.structure import TableSchema
+from millrace.schemas.table.table_map import parse_table_map
+from millrace.schemas.table.type_text import type_text
 
 pytestmark = pytest.mark.both_flavours
 

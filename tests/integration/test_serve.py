@@ -12,11 +12,11 @@ from pathlib import Path
 import pymysql
 import pytest
 
-from deploy.servers import DatabaseServer, DatabaseSet
-from producer.relay.layout import parse_subdir
-from producer.serve.catalogue import served_name
-from schemas.documents import TlsMode
-from schemas.gtid import Flavour
+from millrace.deploy.servers import DatabaseServer, DatabaseSet
+from millrace.producer.relay.layout import parse_subdir
+from millrace.producer.serve.catalogue import served_name
+from millrace.schemas.documents import TlsMode
+from millrace.schemas.gtid import Flavour
 from tests.kit.relay.compress import compress
 from tests.kit.relay.relay import (
     Reception,

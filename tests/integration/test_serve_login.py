@@ -14,13 +14,13 @@ import pymysql
 import pytest
 from pymysql.constants import ER
 
-from deploy.servers import DatabaseServer, ServerOptions
-from deploy.servers.tls import tls_files
 from millrace import cli
+from millrace.deploy.servers import DatabaseServer, ServerOptions
+from millrace.deploy.servers.tls import tls_files
 from millrace.errors import Fatal
-from producer.serve import clients, session
-from producer.serve.login import ServedAccount
-from schemas.gtid import Flavour
+from millrace.producer.serve import clients, session
+from millrace.producer.serve.login import ServedAccount
+from millrace.schemas.gtid import Flavour
 from tests.fixtures.servers import FLAVOURS, SMALL, NewServer
 from tests.kit.relay.relay import receiving
 from tests.kit.relay.serving import (

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.servers import DatabaseServer, ServerOptions
-from schemas.gtid import Flavour
+from millrace.deploy.servers import DatabaseServer, ServerOptions
+from millrace.schemas.gtid import Flavour
 from tests.fixtures.servers import SMALL, NewServer, in_turn
 from tests.kit.relay.relay import flush_and_wait, receiving, run_mixed_workload
 from tests.kit.relay.serving import (

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from consumer.compare import Ends, compare_sets
-from deploy.servers import DatabaseServer, DatabaseSet, ServerOptions, start_set
-from deploy.servers.programs import MARIADB_SUITES
-from drivers.mysql.preflight import check_settings
+from millrace.consumer.compare import Ends, compare_sets
+from millrace.deploy.servers import DatabaseServer, DatabaseSet, ServerOptions, start_set
+from millrace.deploy.servers.programs import MARIADB_SUITES
+from millrace.drivers.mysql.preflight import check_settings
 from millrace.errors import Fatal
-from producer.source.choose.choice import choose
-from producer.source.choose.chooser import ask_members
-from producer.source.connection import connect_member
-from schemas.gtid import Flavour, GtidPosition
-from schemas.server_version import ServerVersion
+from millrace.producer.source.choose.choice import choose
+from millrace.producer.source.choose.chooser import ask_members
+from millrace.producer.source.connection import connect_member
+from millrace.schemas.gtid import Flavour, GtidPosition
+from millrace.schemas.server_version import ServerVersion
 from tests.fixtures.servers import FLAVOURS, SERVICE, SMALL, NewServer
 from tests.kit.apply.local import apply_task, endpoint_of, run_once
 from tests.kit.apply.topic import RecordStream

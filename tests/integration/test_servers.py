@@ -8,7 +8,7 @@ from pathlib import Path
 import pymysql
 import pytest
 
-from deploy.servers import (
+from millrace.deploy.servers import (
     DatabaseServer,
     DatabaseSet,
     KafkaServer,
@@ -16,15 +16,15 @@ from deploy.servers import (
     ZooKeeperServer,
     sql,
 )
-from deploy.servers.client import client_command
-from deploy.servers.kafka_users import KafkaUsers
-from deploy.servers.process import session_members
-from drivers.kafka.acls import apply_acls
+from millrace.deploy.servers.client import client_command
+from millrace.deploy.servers.kafka_users import KafkaUsers
+from millrace.deploy.servers.process import session_members
+from millrace.drivers.kafka.acls import apply_acls
 from millrace.errors import Fatal
 from millrace.home_folder import ENVIRONMENT as HOME_VARIABLE
 from millrace.home_folder import home
-from schemas.documents import Brokers
-from schemas.gtid import Flavour
+from millrace.schemas.documents import Brokers
+from millrace.schemas.gtid import Flavour
 from tests.fixtures.servers import NewServer
 from tests.kit.waiting import eventually
 

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from deploy.servers import DatabaseServer, DatabaseSet, ServerOptions
 from millrace import cli
+from millrace.deploy.servers import DatabaseServer, DatabaseSet, ServerOptions
 from millrace.errors import Fatal, MillraceError, Retryable
-from producer.convert.xa import XaGroups
-from producer.source import set_stream
-from producer.source.set_stream import Site, Upstream
-from producer.source.set_streams import Upstreams
-from producer.task.capture import wait_for_start
-from schemas.documents import (
+from millrace.producer.convert.xa import XaGroups
+from millrace.producer.source import set_stream
+from millrace.producer.source.set_stream import Site, Upstream
+from millrace.producer.source.set_streams import Upstreams
+from millrace.producer.task.capture import wait_for_start
+from millrace.schemas.documents import (
     Account,
     Compression,
     RelayRules,
@@ -26,9 +26,9 @@ from schemas.documents import (
     TableFilter,
     UpstreamRules,
 )
-from schemas.gtid import Flavour, parse_gtid_set
-from schemas.place import Coordinates
-from schemas.progress import Progress
+from millrace.schemas.gtid import Flavour, parse_gtid_set
+from millrace.schemas.place import Coordinates
+from millrace.schemas.progress import Progress
 from tests.fixtures.servers import FLAVOURS, NewServer
 from tests.kit.binlog.session import session
 from tests.kit.capture.rig import MemoryCapture
@@ -357,7 +357,7 @@ def test_compressed_relay_files_are_the_servers_files(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Closed files are compressed beside the stream; a reader gets the server's bytes, also after a restart."""
-    monkeypatch.setattr("producer.relay.compression.INTERVAL_S", 0.02)
+    monkeypatch.setattr("millrace.producer.relay.compression.INTERVAL_S", 0.02)
     zstd = replace(document, relay=RelayRules(compress=Compression.ZSTD))
     before = position_of(source_set.primary)
     source_set.execute("FLUSH BINARY LOGS")

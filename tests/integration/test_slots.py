@@ -10,9 +10,9 @@ import confluent_kafka
 import numpy as np
 import pytest
 
-from consumer.publish.mark import Definition, Description
-from consumer.publish.slot import Slot
-from deploy.servers import KafkaServer
+from millrace.consumer.publish.mark import Definition, Description
+from millrace.consumer.publish.slot import Slot
+from millrace.deploy.servers import KafkaServer
 from millrace.errors import Fatal, Fenced, MillraceError
 from tests.kit.kafka_topics import ANSWER_S, make_topic, remove_records_before
 from tests.kit.publish.rig import DESCRIPTION, PATIENT, SlotRig, position

@@ -4,17 +4,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from deploy.servers import DatabaseServer
-from schemas.documents import Snapshot
-from schemas.requests.snapshot_request import SnapshotRequest
+from millrace.deploy.servers import DatabaseServer
+from millrace.schemas.documents import Snapshot
+from millrace.schemas.requests.snapshot_request import SnapshotRequest
+from millrace.zk.client.session import Session
+from millrace.zk.ensemble import Ensemble
+from millrace.zk.tree.store import Store
 from tests.kit.capture.cluster import CaptureCluster
 from tests.kit.capture.snapshot_scene import assert_equal, begin, create, verified
 from tests.kit.capture.topic_copy import TopicCopy
 from tests.kit.control.control import scheduled
 from tests.kit.waiting import eventually
-from zk.client.session import Session
-from zk.ensemble import Ensemble
-from zk.tree.store import Store
 
 
 @pytest.fixture

@@ -2,9 +2,9 @@
 
 from contextlib import closing
 
-from deploy.servers import DatabaseServer
-from drivers.mysql.catalog import read_table
-from producer.source.connection import connect_member
+from millrace.deploy.servers import DatabaseServer
+from millrace.drivers.mysql.catalog import read_table
+from millrace.producer.source.connection import connect_member
 from tests.kit.relay.relay import login_of, member_of
 
 DATABASE = "cataloged"

@@ -5,12 +5,17 @@ from dataclasses import replace
 
 import pytest
 
-from deploy.servers import DatabaseServer
-from schemas.plain import to_plain
-from schemas.requests.snapshot_request import REQUESTS_MAX, EndedSnapshot, SnapshotRequest, Span
+from millrace.deploy.servers import DatabaseServer
+from millrace.schemas.plain import to_plain
+from millrace.schemas.requests.snapshot_request import (
+    REQUESTS_MAX,
+    EndedSnapshot,
+    SnapshotRequest,
+    Span,
+)
+from millrace.zk.client.session import Session
+from millrace.zk.tree.store import Store
 from tests.fixtures.shell import CAPTURE, Shell
-from zk.client.session import Session
-from zk.tree.store import Store
 
 SET = """
 set: shop

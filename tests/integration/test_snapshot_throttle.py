@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from deploy.servers import DatabaseServer
-from producer.convert.table_filter import NameFilter
-from producer.snapshot.chunk_read import ReadChunk
-from producer.snapshot.insertion_plan import Answer
-from producer.snapshot.reader import ChunkReader, SnapshotSource
-from producer.snapshot.task import Throttle
-from schemas.documents import SnapshotLimits, TableFilter
+from millrace.deploy.servers import DatabaseServer
+from millrace.producer.convert.table_filter import NameFilter
+from millrace.producer.snapshot.chunk_read import ReadChunk
+from millrace.producer.snapshot.insertion_plan import Answer
+from millrace.producer.snapshot.reader import ChunkReader, SnapshotSource
+from millrace.producer.snapshot.task import Throttle
+from millrace.schemas.documents import SnapshotLimits, TableFilter
 from tests.kit.capture.snapshot_rows import origin_of, request_for, session_on
 from tests.kit.relay.relay import login_of, member_of
 from tests.kit.waiting import eventually

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import pymysql
 import pytest
 
-from deploy.servers import DatabaseServer
-from producer.snapshot.chunk_read import ReadChunk
-from schemas.gtid import Flavour
-from schemas.record.record import KnownSchemas, RowRecord, decode_record
+from millrace.deploy.servers import DatabaseServer
+from millrace.producer.snapshot.chunk_read import ReadChunk
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.record.record import KnownSchemas, RowRecord, decode_record
 from tests.kit.binlog.session import LoggedSession, logged
 from tests.kit.capture.converter import raw_records
 from tests.kit.capture.snapshot_rows import head_of, request_for, session_on, stamped

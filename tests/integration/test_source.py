@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from deploy.servers import DatabaseServer, DatabaseSet, sql
-from drivers.mysql.connection import Endpoint, connect
-from drivers.mysql.members import ask_identity
+from millrace.deploy.servers import DatabaseServer, DatabaseSet, sql
+from millrace.drivers.mysql.connection import Endpoint, connect
+from millrace.drivers.mysql.members import ask_identity
 from millrace.errors import Fatal, MillraceError, Retryable
-from producer.source.choose.choice import choose
-from producer.source.choose.chooser import ask_flavour, ask_members
-from producer.source.connection import Login, connect_member
-from schemas.documents import Member, Tls, TlsMode
-from schemas.gtid import Flavour, parse_gtid_set
+from millrace.producer.source.choose.choice import choose
+from millrace.producer.source.choose.chooser import ask_flavour, ask_members
+from millrace.producer.source.connection import Login, connect_member
+from millrace.schemas.documents import Member, Tls, TlsMode
+from millrace.schemas.gtid import Flavour, parse_gtid_set
 from tests.kit.relay.relay import PLAIN, login_of, member_of, members_of, position_of, receiving
 from tests.kit.waiting import eventually
 

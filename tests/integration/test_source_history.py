@@ -7,18 +7,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from deploy.servers import DatabaseServer, sql
-from drivers.mysql.members import Replication
-from drivers.mysql.start_file import find_start_file, previous_gtids
+from millrace.deploy.servers import DatabaseServer, sql
+from millrace.drivers.mysql.members import Replication
+from millrace.drivers.mysql.start_file import find_start_file, previous_gtids
 from millrace.errors import Fatal, Retryable
-from producer.binlog.gtid_runs import new_runs
-from producer.relay.reader import RelayReader
-from producer.relay.writer import RelayLog
-from producer.source.choose.choice import choose
-from producer.source.choose.chooser import ask_members
-from producer.source.connection import connect_member
-from schemas.documents.model import Member
-from schemas.gtid import Flavour, GtidPosition, parse_gtid_set, unite
+from millrace.producer.binlog.gtid_runs import new_runs
+from millrace.producer.relay.reader import RelayReader
+from millrace.producer.relay.writer import RelayLog
+from millrace.producer.source.choose.choice import choose
+from millrace.producer.source.choose.chooser import ask_members
+from millrace.producer.source.connection import connect_member
+from millrace.schemas.documents.model import Member
+from millrace.schemas.gtid import Flavour, GtidPosition, parse_gtid_set, unite
 from tests.fixtures.servers import FLAVOURS, NewServer
 from tests.kit.relay.relay import login_of, member_of, position_of, purge_to, receiving
 from tests.kit.waiting import eventually

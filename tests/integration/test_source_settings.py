@@ -5,12 +5,12 @@ from contextlib import contextmanager
 
 import pytest
 
-from deploy.servers import DatabaseServer, DatabaseSet, ServerOptions
-from drivers.mysql.preflight import Finding, check_settings
+from millrace.deploy.servers import DatabaseServer, DatabaseSet, ServerOptions
+from millrace.drivers.mysql.preflight import Finding, check_settings
 from millrace.errors import Fatal
-from producer.source.choose.choice import choose
-from producer.source.choose.chooser import ask_members
-from schemas.gtid import Flavour
+from millrace.producer.source.choose.choice import choose
+from millrace.producer.source.choose.chooser import ask_members
+from millrace.schemas.gtid import Flavour
 from tests.fixtures.servers import NewSet, mostly
 from tests.kit.relay.relay import login_of, member_of, members_of
 

@@ -11,7 +11,7 @@ from tests.kit.paths import ROOT
 
 _DRIVER = """
 import os
-from consumer.spark.session import SparkDriver
+from millrace.consumer.spark.session import SparkDriver
 
 driver = SparkDriver(master="local[1]")
 driver.session.range(1).mapInArrow(lambda batches: batches, "id long").collect()

@@ -5,20 +5,27 @@ from pathlib import Path
 
 import pytest
 
-from deploy.servers import DatabaseSet
-from producer.source.set_stream import Site
-from producer.source.set_streams import Upstreams
-from schemas import stall
-from schemas.documents import Account, Directives, SecretPlace, SecretReference, SetDocument, Work
-from schemas.gtid import Flavour
-from schemas.stall import with_stall
-from schemas.status import TaskReport, TaskState
+from millrace.deploy.servers import DatabaseSet
+from millrace.producer.source.set_stream import Site
+from millrace.producer.source.set_streams import Upstreams
+from millrace.schemas import stall
+from millrace.schemas.documents import (
+    Account,
+    Directives,
+    SecretPlace,
+    SecretReference,
+    SetDocument,
+    Work,
+)
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.stall import with_stall
+from millrace.schemas.status import TaskReport, TaskState
+from millrace.zk.run.runner import HeldLease
+from millrace.zk.tree import reports
 from tests.kit.control.control import ScriptedRunner, a_capture
 from tests.kit.control.stage import Stage
 from tests.kit.relay.relay import UNVERIFIED, member_of
 from tests.kit.waiting import eventually
-from zk.run.runner import HeldLease
-from zk.tree import reports
 
 
 def _hang(_task: Work, _lease: HeldLease, stop: threading.Event) -> None:

@@ -13,23 +13,23 @@ from itertools import count, islice
 
 import pytest
 
-from consumer.compare import chunk as work
-from consumer.compare.chunk import Job, compare_chunk
-from consumer.compare.repair import repair
-from consumer.compare.sides import Ends, Sides
-from consumer.compare.table import pair_of
-from consumer.copy import TablePair, copy_chunk
-from consumer.target.progress import Mark, create_tables, insert_mark
-from deploy.servers import DatabaseServer
-from drivers.mysql.catalog import CatalogTable, Inventory, read_inventory
-from drivers.mysql.chunks.borders import chunks, next_border
-from drivers.mysql.chunks.chunk import Chunk
-from drivers.mysql.chunks.key import ChunkKey, chunk_key
-from drivers.mysql.connection import connect
-from producer.snapshot.chunk_read import ReadChunk
-from schemas.documents import ConflictPolicy
-from schemas.gtid import Flavour
-from schemas.sql.quoting import table_name
+from millrace.consumer.compare import chunk as work
+from millrace.consumer.compare.chunk import Job, compare_chunk
+from millrace.consumer.compare.repair import repair
+from millrace.consumer.compare.sides import Ends, Sides
+from millrace.consumer.compare.table import pair_of
+from millrace.consumer.copy import TablePair, copy_chunk
+from millrace.consumer.target.progress import Mark, create_tables, insert_mark
+from millrace.deploy.servers import DatabaseServer
+from millrace.drivers.mysql.catalog import CatalogTable, Inventory, read_inventory
+from millrace.drivers.mysql.chunks.borders import chunks, next_border
+from millrace.drivers.mysql.chunks.chunk import Chunk
+from millrace.drivers.mysql.chunks.key import ChunkKey, chunk_key
+from millrace.drivers.mysql.connection import connect
+from millrace.producer.snapshot.chunk_read import ReadChunk
+from millrace.schemas.documents import ConflictPolicy
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.sql.quoting import table_name
 from tests.fixtures.servers import FLAVOURS, Pool
 from tests.kit.apply.keyed_tables import KeyedTable, keyed_tables
 from tests.kit.apply.local import apply_task, endpoint_of, run_once

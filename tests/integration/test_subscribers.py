@@ -11,13 +11,13 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from deploy.servers import KafkaServer
-from drivers.kafka.access import Settings
-from drivers.kafka.acls import commands, publish_acls, watch_acls
-from drivers.kafka.partitions import Topics
-from drivers.kafka.reader import READING
-from drivers.kafka.subscribers import SubscriberMeter
-from schemas.documents import (
+from millrace.deploy.servers import KafkaServer
+from millrace.drivers.kafka.access import Settings
+from millrace.drivers.kafka.acls import commands, publish_acls, watch_acls
+from millrace.drivers.kafka.partitions import Topics
+from millrace.drivers.kafka.reader import READING
+from millrace.drivers.kafka.subscribers import SubscriberMeter
+from millrace.schemas.documents import (
     Brokers,
     Mechanism,
     PublishTask,
@@ -26,8 +26,8 @@ from schemas.documents import (
     plain_task,
     yaml_from_plain,
 )
-from schemas.documents.subscriber import Subscriber
-from schemas.stages import GroupState, SubscriberStage
+from millrace.schemas.documents.subscriber import Subscriber
+from millrace.schemas.stages import GroupState, SubscriberStage
 from tests.fixtures.shell import Shell
 from tests.kit.control.control import ScriptedRunner
 from tests.kit.kafka_topics import ANSWER_S, make_topic, remove_records_before

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from consumer.target import fence
-from consumer.target.sessions import Sessions
-from deploy.servers import DatabaseServer
-from drivers.mysql.connection import connect
-from drivers.mysql.primary import sources_of
+from millrace.consumer.target import fence
+from millrace.consumer.target.sessions import Sessions
+from millrace.deploy.servers import DatabaseServer
+from millrace.drivers.mysql.connection import connect
+from millrace.drivers.mysql.primary import sources_of
 from millrace.errors import Fatal
-from schemas.gtid import Flavour
+from millrace.schemas.gtid import Flavour
 from tests.kit.apply.faults import Supervised
 from tests.kit.apply.granted import privileged_stream
 from tests.kit.apply.local import apply_task, endpoint_of

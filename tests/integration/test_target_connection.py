@@ -7,9 +7,9 @@ from time import monotonic
 
 import pytest
 
-from deploy.servers import DatabaseServer
-from drivers.mysql import connection as connections
-from drivers.mysql.connection import Endpoint, connect
+from millrace.deploy.servers import DatabaseServer
+from millrace.drivers.mysql import connection as connections
+from millrace.drivers.mysql.connection import Endpoint, connect
 from millrace.errors import Retryable
 from tests.kit.apply.local import endpoint_of
 from tests.kit.sockets import connections_to, duplicate

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from consumer.target import sessions
-from consumer.target.fence import take_turn
-from consumer.target.progress import check_fence
-from consumer.target.sessions import Sessions
-from consumer.turn import driver
-from deploy.servers import DatabaseServer
-from drivers.mysql.connection import Endpoint
+from millrace.consumer.target import sessions
+from millrace.consumer.target.fence import take_turn
+from millrace.consumer.target.progress import check_fence
+from millrace.consumer.target.sessions import Sessions
+from millrace.consumer.turn import driver
+from millrace.deploy.servers import DatabaseServer
+from millrace.drivers.mysql.connection import Endpoint
 from millrace.errors import Fatal
 from tests.kit.apply.local import LocalRecords, apply_task, endpoint_of, ignore, started_at
 from tests.kit.apply.tables import integer, table

@@ -2,10 +2,10 @@
 
 import pytest
 
-from consumer.topic.beginning import topic_begin
-from deploy.servers import KafkaServer
+from millrace.consumer.topic.beginning import topic_begin
+from millrace.deploy.servers import KafkaServer
 from millrace.errors import Retryable
-from schemas.documents import Brokers, TopicAddress
+from millrace.schemas.documents import Brokers, TopicAddress
 from tests.kit.apply.tables import integer, table
 from tests.kit.apply.topic import RecordStream, TopicWriter
 from tests.kit.waiting import answered

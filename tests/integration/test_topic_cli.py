@@ -7,10 +7,10 @@ import time
 import confluent_kafka
 import pytest
 
-from deploy.servers import KafkaServer
 from millrace.cli import run
-from registry.client import RegistryClient
-from schemas.record.control import CONTROL_SCHEMAS, RecordKind
+from millrace.deploy.servers import KafkaServer
+from millrace.registry.client import RegistryClient
+from millrace.schemas.record.control import CONTROL_SCHEMAS, RecordKind
 from tests.kit.capture.topic_rows import Ids
 from tests.kit.publisher.rig import Rig
 

@@ -6,9 +6,9 @@ from contextlib import closing
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from deploy.servers import KafkaServer
-from drivers.kafka.access import GivenAccess
-from drivers.kafka.reader import Retention, TopicIdentity
+from millrace.deploy.servers import KafkaServer
+from millrace.drivers.kafka.access import GivenAccess
+from millrace.drivers.kafka.reader import Retention, TopicIdentity
 from millrace.errors import MillraceError, Retryable
 from tests.kit.apply.tables import integer, table
 from tests.kit.apply.topic import RecordStream, TopicWriter

@@ -15,16 +15,16 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from deploy.servers import DatabaseServer, KafkaServer, ServerOptions
 from millrace.cli.trial.trial import CONTINUES
+from millrace.deploy.servers import DatabaseServer, KafkaServer, ServerOptions
 from millrace.errors import Fatal
 from millrace.home_folder import home
-from producer.trial.trial import Trial, TrialOrder
-from schemas.documents import TableFilter
-from schemas.gtid import Flavour
-from schemas.record.control import DdlRecord, RecordKind
-from schemas.record.framing import peek_kind
-from schemas.record.record import KnownSchemas, RowRecord, decode_record
+from millrace.producer.trial.trial import Trial, TrialOrder
+from millrace.schemas.documents import TableFilter
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.record.control import DdlRecord, RecordKind
+from millrace.schemas.record.framing import peek_kind
+from millrace.schemas.record.record import KnownSchemas, RowRecord, decode_record
 from tests.fixtures.servers import NewServer, mostly
 from tests.kit.binlog.session import Cursor, session
 from tests.kit.relay.relay import login_of, member_of

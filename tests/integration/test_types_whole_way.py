@@ -13,11 +13,11 @@ from itertools import count
 
 import pytest
 
-from consumer.compare import Ends, compare_sets
-from consumer.tables.table_plans import TablePlans
-from consumer.write import row_writer
-from deploy.servers import DatabaseServer
-from schemas.gtid import Flavour
+from millrace.consumer.compare import Ends, compare_sets
+from millrace.consumer.tables.table_plans import TablePlans
+from millrace.consumer.write import row_writer
+from millrace.deploy.servers import DatabaseServer
+from millrace.schemas.gtid import Flavour
 from tests.fixtures.servers import in_turn
 from tests.fixtures.sweep import Sweep
 from tests.kit.apply.local import apply_task, endpoint_of, run_once

@@ -8,17 +8,17 @@ from itertools import groupby
 
 import pytest
 
-from consumer.target.progress import Mark, decide_intent
-from consumer.task.runner import followed, same_topic
-from consumer.task.start import take_over
-from deploy.servers import DatabaseServer, KafkaServer, sql
-from drivers.kafka.reader import TopicIdentity, TopicReader, TopicRecord
-from drivers.mysql.connection import connect
+from millrace.consumer.target.progress import Mark, decide_intent
+from millrace.consumer.task.runner import followed, same_topic
+from millrace.consumer.task.start import take_over
+from millrace.deploy.servers import DatabaseServer, KafkaServer, sql
+from millrace.drivers.kafka.reader import TopicIdentity, TopicReader, TopicRecord
+from millrace.drivers.mysql.connection import connect
 from millrace.errors import Fatal, Retryable
-from schemas.documents import ApplyTask, Brokers, SetDocument
-from schemas.gtid import Flavour, GtidSet
-from schemas.record.gap import Gap
-from schemas.status import TaskReport, TaskState
+from millrace.schemas.documents import ApplyTask, Brokers, SetDocument
+from millrace.schemas.gtid import Flavour, GtidSet
+from millrace.schemas.record.gap import Gap
+from millrace.schemas.status import TaskReport, TaskState
 from tests.fixtures.servers import NewServer
 from tests.fixtures.shell import Shell
 from tests.kit.apply.local import (

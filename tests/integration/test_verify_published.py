@@ -9,11 +9,11 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from consumer.topic.published import topics_of, verify_topics
-from consumer.topic.verify_published import Check
-from deploy.servers import KafkaServer
-from drivers.kafka.access import GivenAccess
 from millrace.cli import run
+from millrace.consumer.topic.published import topics_of, verify_topics
+from millrace.consumer.topic.verify_published import Check
+from millrace.deploy.servers import KafkaServer
+from millrace.drivers.kafka.access import GivenAccess
 from tests.kit.kafka_topics import ANSWER_S, make_topic
 from tests.kit.publish.rig import SlotRig
 from tests.kit.waiting import eventually

@@ -10,21 +10,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from consumer.kernel.conditions import TRUE
-from consumer.kernel.walk import FIRST_CELL
-from consumer.view.conditions import evaluate, make_program
-from deploy.servers import DatabaseServer
-from drivers.mysql.catalog import read_collations
-from drivers.mysql.connection import MySqlSession, connect
-from drivers.mysql.weights import read_weights
-from schemas.gtid import Flavour
-from schemas.sql.quoting import string
-from schemas.table.charset import encode_text
-from schemas.table.collation_ids import charset_of, exact_collation
-from schemas.table.structure import TableSchema, TextEncoding
-from schemas.view.collation import CollationWeights, Weights
-from schemas.view.condition import Condition, compile_condition
-from schemas.view.expression import Refused, parse
+from millrace.consumer.kernel.conditions import TRUE
+from millrace.consumer.kernel.walk import FIRST_CELL
+from millrace.consumer.view.conditions import evaluate, make_program
+from millrace.deploy.servers import DatabaseServer
+from millrace.drivers.mysql.catalog import read_collations
+from millrace.drivers.mysql.connection import MySqlSession, connect
+from millrace.drivers.mysql.weights import read_weights
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.sql.quoting import string
+from millrace.schemas.table.charset import encode_text
+from millrace.schemas.table.collation_ids import charset_of, exact_collation
+from millrace.schemas.table.structure import TableSchema, TextEncoding
+from millrace.schemas.view.collation import CollationWeights, Weights
+from millrace.schemas.view.condition import Condition, compile_condition
+from millrace.schemas.view.expression import Refused, parse
 from tests.fixtures.sweep import Sweep
 from tests.kit.apply.collations import TABLE, TextRows, adversarial_texts, collations_of
 from tests.kit.apply.local import endpoint_of

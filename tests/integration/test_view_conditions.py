@@ -11,19 +11,19 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from consumer.kernel.conditions import FALSE, TRUE, UNKNOWN, UNREADABLE
-from consumer.kernel.walk import FIRST_CELL, OK
-from consumer.records.row_schemas import RowSchemas, make_programs
-from consumer.records.rows import Rows, walk_values
-from consumer.view.conditions import evaluate, make_program
-from deploy.servers import DatabaseServer
-from drivers.mysql.connection import connect
-from drivers.mysql.weights import read_weights
-from schemas.gtid import Flavour
-from schemas.table.structure import TableSchema
-from schemas.view.collation import CollationWeights
-from schemas.view.condition import Condition, compile_condition, weighed_literals
-from schemas.view.expression import Refused, canonical, parse
+from millrace.consumer.kernel.conditions import FALSE, TRUE, UNKNOWN, UNREADABLE
+from millrace.consumer.kernel.walk import FIRST_CELL, OK
+from millrace.consumer.records.row_schemas import RowSchemas, make_programs
+from millrace.consumer.records.rows import Rows, walk_values
+from millrace.consumer.view.conditions import evaluate, make_program
+from millrace.deploy.servers import DatabaseServer
+from millrace.drivers.mysql.connection import connect
+from millrace.drivers.mysql.weights import read_weights
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.table.structure import TableSchema
+from millrace.schemas.view.collation import CollationWeights
+from millrace.schemas.view.condition import Condition, compile_condition, weighed_literals
+from millrace.schemas.view.expression import Refused, canonical, parse
 from tests.kit.apply.local import endpoint_of
 from tests.kit.apply.values import values_of
 from tests.kit.binlog.session import LoggedSession, logged

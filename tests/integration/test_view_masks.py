@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from consumer.kernel.walk import OK
-from consumer.records.numbers import RecordNumbers
-from consumer.records.row_schemas import RowSchemas, make_programs
-from consumer.records.rows import walk_values
-from consumer.view.changes import AFTER, make_changes
-from consumer.view.program import make_view_program, view_of
-from deploy.servers import DatabaseServer
+from millrace.consumer.kernel.walk import OK
+from millrace.consumer.records.numbers import RecordNumbers
+from millrace.consumer.records.row_schemas import RowSchemas, make_programs
+from millrace.consumer.records.rows import walk_values
+from millrace.consumer.view.changes import AFTER, make_changes
+from millrace.consumer.view.program import make_view_program, view_of
+from millrace.deploy.servers import DatabaseServer
 from tests.kit.apply.values import values_of
 from tests.kit.apply.view_rows import image, view_from
 from tests.kit.binlog.session import LoggedSession, logged

@@ -10,13 +10,13 @@ from itertools import count
 import pytest
 from structlog.testing import capture_logs
 
-from consumer.target import wait_procedure
-from consumer.target.progress import Mark, insert_mark
-from consumer.target.wait_procedure import COMMENT, create_procedure
-from deploy.servers import DatabaseServer
-from drivers.mysql.connection import Endpoint, MySqlSession, connect
+from millrace.consumer.target import wait_procedure
+from millrace.consumer.target.progress import Mark, insert_mark
+from millrace.consumer.target.wait_procedure import COMMENT, create_procedure
+from millrace.deploy.servers import DatabaseServer
+from millrace.drivers.mysql.connection import Endpoint, MySqlSession, connect
 from millrace.errors import Fatal
-from schemas.gtid import Flavour, GtidSet, MariadbGtidSet
+from millrace.schemas.gtid import Flavour, GtidSet, MariadbGtidSet
 from tests.kit.apply.local import LocalRecords, apply_task, endpoint_of, ignore, started, started_at
 from tests.kit.apply.tables import integer, table
 from tests.kit.apply.topic import RecordStream

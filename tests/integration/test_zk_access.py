@@ -16,12 +16,17 @@ from pathlib import Path
 import pytest
 from kazoo.exceptions import NoAuthError
 
-from deploy.servers import ZooKeeperServer
-from deploy.servers.tls import TlsFiles
 from millrace.cli import run
 from millrace.cli.exits import ExitCode
+from millrace.deploy.servers import ZooKeeperServer
+from millrace.deploy.servers.tls import TlsFiles
 from millrace.errors import Fatal
-from schemas.status import TaskState
+from millrace.schemas.status import TaskState
+from millrace.zk.client.session import CONNECT_TIMEOUT_S
+from millrace.zk.ensemble import Ensemble
+from millrace.zk.tree.paths import ROOT
+from millrace.zk.tree.store import Store
+from millrace.zk.view import read_cluster, views
 from tests.kit import canaries
 from tests.kit.certificates import Authority
 from tests.kit.control.control import a_capture, a_set, ensemble_of
@@ -29,11 +34,6 @@ from tests.kit.control.process import launched
 from tests.kit.control.secured import PASSWORDS, READER, WRITER, SecuredZooKeeper, acls
 from tests.kit.forked import fork
 from tests.kit.waiting import PATIENCE_S, eventually
-from zk.client.session import CONNECT_TIMEOUT_S
-from zk.ensemble import Ensemble
-from zk.tree.paths import ROOT
-from zk.tree.store import Store
-from zk.view import read_cluster, views
 
 Shell = Callable[..., str]
 

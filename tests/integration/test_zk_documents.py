@@ -6,15 +6,15 @@ from dataclasses import replace
 import pytest
 
 from millrace.errors import Fatal, MillraceError, Retryable
-from schemas.documents import CaptureTask, Directives, Member, TableFilter
+from millrace.schemas.documents import CaptureTask, Directives, Member, TableFilter
+from millrace.zk.client.session import Session
+from millrace.zk.ensemble import Ensemble
+from millrace.zk.tree import history, store
+from millrace.zk.tree.documents import DocumentKey, Edit, plain_document, set_key, task_key
+from millrace.zk.tree.entries import Desired, task_content
+from millrace.zk.tree.history import Author
+from millrace.zk.tree.store import Outcome, Store
 from tests.kit.control.control import a_capture, a_set, an_apply
-from zk.client.session import Session
-from zk.ensemble import Ensemble
-from zk.tree import history, store
-from zk.tree.documents import DocumentKey, Edit, plain_document, set_key, task_key
-from zk.tree.entries import Desired, task_content
-from zk.tree.history import Author
-from zk.tree.store import Outcome, Store
 
 ANN = Author("ann@host", "task create")
 

@@ -9,15 +9,15 @@ import pytest
 from millrace.cli.status.json_form import as_plain
 from millrace.cli.status.status import text_of
 from millrace.errors import Retryable
-from schemas.documents import CaptureTask, Work
-from schemas.status import TaskState
+from millrace.schemas.documents import CaptureTask, Work
+from millrace.schemas.status import TaskState
+from millrace.zk.lease.lease import acquire
+from millrace.zk.run.runner import HeldLease
+from millrace.zk.tree.paths import FOLDERS
+from millrace.zk.view import read_cluster, views
 from tests.kit.control.control import ScriptedRunner, a_capture, a_set
 from tests.kit.control.stage import Stage
 from tests.kit.waiting import eventually
-from zk.lease.lease import acquire
-from zk.run.runner import HeldLease
-from zk.tree.paths import FOLDERS
-from zk.view import read_cluster, views
 
 CONTENTS = {
     "empty": b"",

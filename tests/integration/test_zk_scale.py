@@ -14,9 +14,16 @@ from pathlib import Path
 
 import pytest
 
-from deploy.servers import ZooKeeperServer
-from schemas.documents import Work
-from schemas.status import TaskReport, TaskState
+from millrace.deploy.servers import ZooKeeperServer
+from millrace.schemas.documents import Work
+from millrace.schemas.status import TaskReport, TaskState
+from millrace.zk.client.session import Session
+from millrace.zk.ensemble import Ensemble
+from millrace.zk.run.backoff import Pace
+from millrace.zk.run.runner import HeldLease, Report
+from millrace.zk.tree.entries import Desired, task_content
+from millrace.zk.tree.store import Store
+from millrace.zk.view import read_cluster, read_tasks, views
 from tests.kit.control.control import (
     a_capture,
     a_set,
@@ -27,13 +34,6 @@ from tests.kit.control.control import (
 )
 from tests.kit.control.process import ControlProcess, launched
 from tests.kit.waiting import eventually
-from zk.client.session import Session
-from zk.ensemble import Ensemble
-from zk.run.backoff import Pace
-from zk.run.runner import HeldLease, Report
-from zk.tree.entries import Desired, task_content
-from zk.tree.store import Store
-from zk.view import read_cluster, read_tasks, views
 
 EACH = 10  # tasks of a worker
 WORKERS = [5, pytest.param(20, marks=pytest.mark.chaos)]

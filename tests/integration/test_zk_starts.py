@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from millrace.errors import Fatal
-from schemas.status import TaskState
+from millrace.schemas.status import TaskState
+from millrace.zk.lease.starts import KILLS_MAX, Start, Starts, start_of
 from tests.kit.control.control import QUICK, ScriptedRunner, a_capture, supervised
 from tests.kit.control.stage import Stage
 from tests.kit.waiting import eventually
-from zk.lease.starts import KILLS_MAX, Start, Starts, start_of
 
 
 def _process(stage: Stage, name: str) -> Starts:

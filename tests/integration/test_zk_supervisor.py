@@ -7,13 +7,16 @@ from typing import NoReturn
 
 import pytest
 
-import zk.lease.lease
-import zk.run.slot
 from millrace.errors import Fatal, Fenced, Retryable
 from millrace.metrics import PROCESS
-from schemas.documents import Brokers, RelayTask, TaskKind, Work, address_of
-from schemas.stages import Applied
-from schemas.status import TaskState
+from millrace.schemas.documents import Brokers, RelayTask, TaskKind, Work, address_of
+from millrace.schemas.stages import Applied
+from millrace.schemas.status import TaskState
+from millrace.zk.lease.lease import Lease
+from millrace.zk.run.runner import HeldLease, Report
+from millrace.zk.run.slot import Slot
+from millrace.zk.tree.reports import read_status
+from millrace.zk.view import read_cluster
 from tests.kit.control.control import (
     QUICK,
     ScriptedRunner,
@@ -26,11 +29,6 @@ from tests.kit.control.control import (
 from tests.kit.control.stage import Stage
 from tests.kit.faults.starved import no_thread_left
 from tests.kit.waiting import eventually
-from zk.lease.lease import Lease
-from zk.run.runner import HeldLease, Report
-from zk.run.slot import Slot
-from zk.tree.reports import read_status
-from zk.view import read_cluster
 
 
 def test_task_waits_with_a_reason_until_it_runs(stage: Stage) -> None:
@@ -165,7 +163,7 @@ def test_unexpected_error_while_taking_a_lease_is_reported(
     def fail(*_: object, **__: object) -> NoReturn:
         raise error
 
-    monkeypatch.setattr(zk.run.slot, "acquire", fail)
+    monkeypatch.setattr("millrace.zk.run.slot.acquire", fail)
     stage.scheduler()
     with supervised(stage.new_session(), stage.tree, ScriptedRunner()) as supervisor:
         stage.store.create_task(a_capture())
@@ -477,7 +475,7 @@ def test_failed_lease_release_is_retried_later(
         stage.reaches("shop-capture", TaskState.RUNNING)
         monkeypatch.setattr(Lease, "release", away)
     else:
-        monkeypatch.setattr(zk.lease.lease, "generation_of", away)
+        monkeypatch.setattr("millrace.zk.lease.lease.generation_of", away)
         stage.store.create_task(a_capture())
         eventually(lambda: stage.session.get(owner) is not None)
     stage.store.pause("shop-capture", by="ann")

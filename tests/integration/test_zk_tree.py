@@ -9,24 +9,24 @@ from functools import partial
 import pytest
 
 from millrace.errors import Fatal, Fenced, Retryable
-from schemas.documents import CaptureTask, TaskDocument, TaskKind
-from schemas.status import TaskReport, TaskState
+from millrace.schemas.documents import CaptureTask, TaskDocument, TaskKind
+from millrace.schemas.status import TaskReport, TaskState
+from millrace.zk.client.mirror import Mirror
+from millrace.zk.client.session import Check, Create, Delete, Put, Session, SessionState
+from millrace.zk.ensemble import Ensemble
+from millrace.zk.lease.election import leader_of, try_to_lead
+from millrace.zk.lease.epoch import generation_of, raise_generation
+from millrace.zk.lease.lease import acquire
+from millrace.zk.lease.membership import RELAYS_S, Membership, WorkerIdentity, registered
+from millrace.zk.tree.entries import TaskEntry, UnreadableEntry
+from millrace.zk.tree.paths import Tree, create_tree
+from millrace.zk.tree.reports import Offered, StatusWriter, read_status
+from millrace.zk.tree.store import Outcome, Store
 from tests.kit.control.control import a_capture, a_set, an_apply
 from tests.kit.control.line import Line
 from tests.kit.faults.starved import no_descriptor_left
 from tests.kit.sockets import connections_to, duplicate
 from tests.kit.waiting import answered, eventually
-from zk.client.mirror import Mirror
-from zk.client.session import Check, Create, Delete, Put, Session, SessionState
-from zk.ensemble import Ensemble
-from zk.lease.election import leader_of, try_to_lead
-from zk.lease.epoch import generation_of, raise_generation
-from zk.lease.lease import acquire
-from zk.lease.membership import RELAYS_S, Membership, WorkerIdentity, registered
-from zk.tree.entries import TaskEntry, UnreadableEntry
-from zk.tree.paths import Tree, create_tree
-from zk.tree.reports import Offered, StatusWriter, read_status
-from zk.tree.store import Outcome, Store
 
 REQUEST_TIMEOUT_S = (
     2.0  # also asked for as session timeout, but the ensemble grants a longer session

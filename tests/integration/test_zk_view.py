@@ -3,12 +3,12 @@
 import threading
 
 from millrace.errors import Fatal
-from schemas.documents import Work
-from schemas.status import TaskState
+from millrace.schemas.documents import Work
+from millrace.schemas.status import TaskState
+from millrace.zk.run.runner import HeldLease
+from millrace.zk.view import read_cluster, read_tasks, status_of
 from tests.kit.control.control import ScriptedRunner, a_capture, an_apply
 from tests.kit.control.stage import Stage
-from zk.run.runner import HeldLease
-from zk.view import read_cluster, read_tasks, status_of
 
 
 def test_few_nodes_show_a_task_as_the_whole_cluster_does(stage: Stage) -> None:

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Mapping
 
-from schemas.documents import Directives, TaskDocument
-from schemas.requests.decision import Decision
-from schemas.requests.snapshot_request import SnapshotRequests
-from schemas.status import TaskReport
+from millrace.schemas.documents import Directives, TaskDocument
+from millrace.schemas.requests.decision import Decision
+from millrace.schemas.requests.snapshot_request import SnapshotRequests
+from millrace.schemas.status import TaskReport
 
 
 class Alone:

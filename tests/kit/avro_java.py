@@ -6,7 +6,7 @@ from typing import Any
 
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
-from deploy.servers.programs import pyspark_jars
+from millrace.deploy.servers.programs import pyspark_jars
 from millrace.jvm import java_program
 
 _JARS = ("avro-1.*", "jackson-*", "commons-compress-*", "slf4j-api-*", "py4j-*")

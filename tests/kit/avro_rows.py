@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from consumer.format.encoded import PART, SEQ, Encoded
-from consumer.format.formats import make_format
-from consumer.records.numbers import RecordNumbers
-from consumer.view.changes import make_changes
-from consumer.view.program import make_view_program, view_of
-from schemas.table.structure import TableSchema
-from schemas.view.format_options import FormatOptions
-from schemas.view.view import View
+from millrace.consumer.format.encoded import PART, SEQ, Encoded
+from millrace.consumer.format.formats import make_format
+from millrace.consumer.records.numbers import RecordNumbers
+from millrace.consumer.view.changes import make_changes
+from millrace.consumer.view.program import make_view_program, view_of
+from millrace.schemas.table.structure import TableSchema
+from millrace.schemas.view.format_options import FormatOptions
+from millrace.schemas.view.view import View
 from tests.kit.apply.topic import RecordStream
 from tests.kit.format_rows import ALL, NAMES, Sent, walked
 from tests.kit.memory_registry import MemoryRegistry, read_one

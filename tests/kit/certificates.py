@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from deploy.servers.tls import TlsFiles
+from millrace.deploy.servers.tls import TlsFiles
 
 _KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
 

@@ -3,7 +3,7 @@
 import pymysql
 from pymysql.constants import ER
 
-from deploy.servers import DatabaseServer
+from millrace.deploy.servers import DatabaseServer
 
 
 def kill_session(server: DatabaseServer, number: object) -> bool:

@@ -15,8 +15,8 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
-from deploy.servers import die_with_parent
 from millrace import faults
+from millrace.deploy.servers import die_with_parent
 from tests.kit.waiting import eventually
 
 PRELOADED = (

@@ -16,7 +16,7 @@ from decimal import Decimal
 import numpy as np
 from hypothesis import strategies as st
 
-from schemas.table.structure import ColumnType, TextEncoding, TypeCode
+from millrace.schemas.table.structure import ColumnType, TextEncoding, TypeCode
 
 UTF8, BINARY = TextEncoding("utf8mb4", 45), TextEncoding("binary", 63)
 EPOCH = datetime.fromisoformat("1970-01-01")

@@ -5,21 +5,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from consumer.format.encoded import PART, SEQ, Encoded
-from consumer.format.formats import make_format
-from consumer.format.table_format import FormatNames, TableFormat
-from consumer.kernel import walk
-from consumer.records.numbers import RecordNumbers
-from consumer.records.row_schemas import RowSchemas, make_programs
-from consumer.records.rows import Rows, walk_values
-from consumer.view.changes import make_changes
-from consumer.view.program import make_view_program, view_of
-from schemas.record.avro_schema import envelope_schema
-from schemas.record.row_layout import RowLayout
-from schemas.table.structure import TableSchema
-from schemas.view.format_options import FormatOptions
-from schemas.view.table_view import apply_view
-from schemas.view.view import TableRule, View
+from millrace.consumer.format.encoded import PART, SEQ, Encoded
+from millrace.consumer.format.formats import make_format
+from millrace.consumer.format.table_format import FormatNames, TableFormat
+from millrace.consumer.kernel import walk
+from millrace.consumer.records.numbers import RecordNumbers
+from millrace.consumer.records.row_schemas import RowSchemas, make_programs
+from millrace.consumer.records.rows import Rows, walk_values
+from millrace.consumer.view.changes import make_changes
+from millrace.consumer.view.program import make_view_program, view_of
+from millrace.schemas.record.avro_schema import envelope_schema
+from millrace.schemas.record.row_layout import RowLayout
+from millrace.schemas.table.structure import TableSchema
+from millrace.schemas.view.format_options import FormatOptions
+from millrace.schemas.view.table_view import apply_view
+from millrace.schemas.view.view import TableRule, View
 from tests.kit.apply.topic import SET, RecordStream
 from tests.kit.apply.values import values_of
 from tests.kit.memory_registry import MemoryRegistry, read_one

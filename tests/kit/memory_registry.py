@@ -8,7 +8,7 @@ from typing import Any
 
 import fastavro
 
-from schemas.record.framing import unframe
+from millrace.schemas.record.framing import unframe
 
 FIRST_ID = 0x01020304  # four bytes that differ
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from registry.catalog import Entry
+from millrace.registry.catalog import Entry
 
 
 class MemoryStore:

@@ -337,7 +337,7 @@ PROVOCATIONS: Mapping[str, str] = {
     "MR-7031": "test_secure_names_processes_without_the_login",
     "MR-7032": "test_program_gives_a_secret_only_if_allowed",
     "MR-7033": "test_failing_program_of_a_secret_is_named_without_its_output",
-    "MR-8001": "test_package_of_another_root_is_named",
+    "MR-8001": "test_checkout_without_links_names_the_parts",
     "MR-8002": "test_missing_java_is_reported_with_the_install_command",
     "MR-8003": "test_failed_download_reports_its_last_output",
     "MR-8004": "test_server_that_cannot_start_reports_why",

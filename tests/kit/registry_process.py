@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from deploy.servers import KafkaServer
+from millrace.deploy.servers import KafkaServer
 from tests.kit.forked import ending_with_us
 
 

@@ -17,11 +17,11 @@ from functools import cached_property
 from pathlib import Path
 from secrets import token_hex
 
-from deploy.servers import DatabaseServer, DatabaseSet
-from deploy.servers.client import client_command
+from millrace.deploy.servers import DatabaseServer, DatabaseSet
+from millrace.deploy.servers.client import client_command
 from millrace.errors import MillraceError
-from schemas.gtid import Flavour
-from schemas.table.table_filter import SYSTEM_DATABASES
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.table.table_filter import SYSTEM_DATABASES
 from tests.kit.apply.local import apply_task, run_once
 from tests.kit.apply.topic import RecordStream
 from tests.kit.binlog.session import LoggedSession, session

@@ -21,10 +21,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from deploy.servers import KafkaSecurity, KafkaServer
-from deploy.servers.kafka_users import KafkaUsers
-from deploy.servers.tls import Authority, TlsFiles
-from schemas.documents import (
+from millrace.deploy.servers import KafkaSecurity, KafkaServer
+from millrace.deploy.servers.kafka_users import KafkaUsers
+from millrace.deploy.servers.tls import Authority, TlsFiles
+from millrace.schemas.documents import (
     Brokers,
     ClientCertificate,
     Mechanism,

@@ -8,7 +8,7 @@ from collections.abc import Collection, Hashable
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
-from schemas.gtid import Flavour
+from millrace.schemas.gtid import Flavour
 
 D = TypeVar("D", bound=Hashable)  # a kind of difference
 D_contra = TypeVar("D_contra", contravariant=True)

@@ -32,6 +32,12 @@ def python_files() -> Iterator[Path]:
     return (path for folder in folders for path in sorted(folder.rglob("*.py")))
 
 
+def module_name(path: Path) -> str:
+    """The name that imports a module: the folders of the product are parts of ``millrace``."""
+    name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    return name if name.startswith(("millrace.", "tests.")) else f"millrace.{name}"
+
+
 def functions(path: Path) -> Iterator[ast.FunctionDef]:
     """The functions of a module, without methods."""
     return (node for node in parsed(path).body if isinstance(node, ast.FunctionDef))

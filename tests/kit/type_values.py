@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
-from schemas.gtid import Flavour
+from millrace.schemas.gtid import Flavour
 
 _MARK = re.compile(r'("(?:[^"\\]|\\.)*")| +(?=[,\]}]|\Z)')
 BOTH = (Flavour.MYSQL, Flavour.MARIADB)

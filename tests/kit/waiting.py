@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from deploy.servers import DatabaseServer
+from millrace.deploy.servers import DatabaseServer
 
 Answer = TypeVar("Answer")
 

@@ -1,9 +1,9 @@
 """Guards of an operator's decision that are removed: in ``producer.publish.decision``."""
 
 from millrace.errors import Fatal
-from producer.publish import decision, opening
-from schemas.progress import Progress
-from schemas.requests.decision import Decision
+from millrace.producer.publish import decision, opening
+from millrace.schemas.progress import Progress
+from millrace.schemas.requests.decision import Decision
 from tests.mutants.mutant import Mutant, Patch
 
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
+from millrace.zk.client.session import Change, Put, Session
 from tests.mutants.mutant import Mutant, Patch
-from zk.client.session import Change, Put, Session
 
 
 def _without(patch: Patch, is_left_out: Callable[[Change], bool]) -> None:

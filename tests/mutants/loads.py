@@ -3,15 +3,15 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from consumer.backfill import join
-from consumer.compare import settle
-from consumer.compare.settle import Looked, States, Suspect
-from consumer.target.load_range import Fate, LoadRange
-from consumer.target.loads import LoadStream
-from consumer.target.progress import Mark
-from drivers.mysql import snapshot_position
-from drivers.mysql.catalog import TableKey
-from schemas.gtid import AnyGtid, GtidSet
+from millrace.consumer.backfill import join
+from millrace.consumer.compare import settle
+from millrace.consumer.compare.settle import Looked, States, Suspect
+from millrace.consumer.target.load_range import Fate, LoadRange
+from millrace.consumer.target.loads import LoadStream
+from millrace.consumer.target.progress import Mark
+from millrace.drivers.mysql import snapshot_position
+from millrace.drivers.mysql.catalog import TableKey
+from millrace.schemas.gtid import AnyGtid, GtidSet
 from tests.mutants.mutant import Mutant, Patch
 
 

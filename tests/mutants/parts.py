@@ -8,33 +8,33 @@ from typing import Any
 
 import yaml
 
-from consumer.spark import session as driver
-from consumer.target import fence
-from consumer.target.progress import Owner, delete_applied, delete_earlier
-from consumer.task import runner
-from consumer.topic.decode import TopicLookUp
-from consumer.topic.verify import Check, TopicVerifier
-from consumer.window import window
-from consumer.write import target_transaction
-from deploy.servers import process
-from drivers.mysql import grants, members
-from drivers.mysql.connection import MySqlSession
+from millrace.consumer.spark import session as driver
+from millrace.consumer.target import fence
+from millrace.consumer.target.progress import Owner, delete_applied, delete_earlier
+from millrace.consumer.task import runner
+from millrace.consumer.topic.decode import TopicLookUp
+from millrace.consumer.topic.verify import Check, TopicVerifier
+from millrace.consumer.window import window
+from millrace.consumer.write import target_transaction
+from millrace.deploy.servers import process
+from millrace.drivers.mysql import grants, members
+from millrace.drivers.mysql.connection import MySqlSession
 from millrace.errors import Fatal
-from producer.publish.audit import Audit
-from producer.relay import layout, reader
-from producer.relay.notes import SubdirNotes
-from producer.relay.reader import RelayReader
-from producer.relay.writer import RelayLog
-from producer.source.choose import choice, judge
-from producer.source.set_streams import Upstreams
-from registry import service
-from schemas.documents import text as document_text
-from schemas.place import Coordinates
+from millrace.producer.publish.audit import Audit
+from millrace.producer.relay import layout, reader
+from millrace.producer.relay.notes import SubdirNotes
+from millrace.producer.relay.reader import RelayReader
+from millrace.producer.relay.writer import RelayLog
+from millrace.producer.source.choose import choice, judge
+from millrace.producer.source.set_streams import Upstreams
+from millrace.registry import service
+from millrace.schemas.documents import text as document_text
+from millrace.schemas.place import Coordinates
+from millrace.zk.client.session import Change
+from millrace.zk.lease.election import LeaderTerm
+from millrace.zk.tree.reports import SavedReport
 from tests.kit.equal_to_all import AnyText
 from tests.mutants.mutant import Mutant, Patch
-from zk.client.session import Change
-from zk.lease.election import LeaderTerm
-from zk.tree.reports import SavedReport
 
 NOT_RAISED = r"DID NOT RAISE (Fatal|Retryable)"
 
@@ -183,8 +183,8 @@ def boots_not_compared(patch: Patch) -> None:
 
 def names_not_checked(patch: Patch) -> None:
     """Any text becomes part of a path."""
-    patch.setattr("zk.tree.store.is_name", lambda _: True)
-    patch.setattr("zk.lease.membership.is_name", lambda _: True)
+    patch.setattr("millrace.zk.tree.store.is_name", lambda _: True)
+    patch.setattr("millrace.zk.lease.membership.is_name", lambda _: True)
 
 
 def earlier_schema_records_not_read(patch: Patch) -> None:

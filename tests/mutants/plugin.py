@@ -13,7 +13,7 @@ from contextlib import suppress
 import pymysql
 import pytest
 
-from deploy.servers import DatabaseServer
+from millrace.deploy.servers import DatabaseServer
 from tests.mutants.catalogue import LEVELS
 from tests.mutants.mutant import Mutant
 

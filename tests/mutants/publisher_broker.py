@@ -2,19 +2,19 @@
 
 from dataclasses import replace
 
-from drivers.kafka import errors
-from drivers.kafka.bulk import Bounds, Octets
-from drivers.kafka.errors import Kind
-from drivers.kafka.topic import TopicAdmin, TopicSettings
+from millrace.drivers.kafka import errors
+from millrace.drivers.kafka.bulk import Bounds, Octets
+from millrace.drivers.kafka.errors import Kind
+from millrace.drivers.kafka.topic import TopicAdmin, TopicSettings
 from millrace.errors import Retryable
-from producer.publish import kafka, opening, tail
-from producer.publish.audit import Audit
-from producer.publish.config import PublisherLimits
-from producer.publish.driver import Transactions
-from producer.publish.opening import Basis, Opener
-from producer.publish.positions import ChangeRecord, progress_after
-from producer.publish.publisher import Publisher
-from schemas.progress import Progress
+from millrace.producer.publish import kafka, opening, tail
+from millrace.producer.publish.audit import Audit
+from millrace.producer.publish.config import PublisherLimits
+from millrace.producer.publish.driver import Transactions
+from millrace.producer.publish.opening import Basis, Opener
+from millrace.producer.publish.positions import ChangeRecord, progress_after
+from millrace.producer.publish.publisher import Publisher
+from millrace.schemas.progress import Progress
 from tests.kit.publisher.rig import Rig
 from tests.mutants.mutant import Mutant, Patch
 

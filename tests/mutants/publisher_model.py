@@ -3,13 +3,13 @@
 from contextlib import suppress
 from dataclasses import replace
 
-from drivers.kafka.reader import TopicRecord
+from millrace.drivers.kafka.reader import TopicRecord
 from millrace.errors import Fatal, Retryable
-from producer.publish import opening, tail
-from producer.publish.audit import Audit
-from producer.publish.opening import Opener, TailHint
-from producer.publish.positions import Codec
-from producer.publish.publisher import Publisher
+from millrace.producer.publish import opening, tail
+from millrace.producer.publish.audit import Audit
+from millrace.producer.publish.opening import Opener, TailHint
+from millrace.producer.publish.positions import Codec
+from millrace.producer.publish.publisher import Publisher
 from tests.mutants.mutant import Mutant, Patch
 
 

@@ -9,17 +9,17 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from producer.binlog import file_head, packets, transactions
-from producer.binlog.events import CHECKSUM_BYTES, EVENT_BYTES_MIN, HEADER_BYTES
-from producer.binlog.walk import walk_events
-from producer.relay import layout, reader, recovery
-from producer.relay import writer as relay_log
-from producer.relay.files import Files
-from producer.relay.layout import Meta
-from producer.relay.open_file import OpenFile
-from producer.relay.recovery import WalkResult, walk_file
-from producer.relay.writer import RelayLog
-from schemas.gtid import Flavour
+from millrace.producer.binlog import file_head, packets, transactions
+from millrace.producer.binlog.events import CHECKSUM_BYTES, EVENT_BYTES_MIN, HEADER_BYTES
+from millrace.producer.binlog.walk import walk_events
+from millrace.producer.relay import layout, reader, recovery
+from millrace.producer.relay import writer as relay_log
+from millrace.producer.relay.files import Files
+from millrace.producer.relay.layout import Meta
+from millrace.producer.relay.open_file import OpenFile
+from millrace.producer.relay.recovery import WalkResult, walk_file
+from millrace.producer.relay.writer import RelayLog
+from millrace.schemas.gtid import Flavour
 from tests.kit.relay.disk import FaultyFiles
 from tests.mutants.mutant import Mutant, Patch
 

@@ -6,30 +6,37 @@ from typing import Any
 
 import pytest
 
-from consumer.compare import tables as compare_plan
-from consumer.tables import row_statements, table_plans
-from consumer.tables.table_plan import TablePlan, plan_table
-from consumer.target import fence, progress
-from consumer.target.sessions import Sessions
-from consumer.turn import applier, turn
-from consumer.write import conflict, ddl, ddl_outcome, ddl_session, row_writer, target_transaction
-from consumer.write.row_writer import RowWriter
-from drivers.mysql import connection as connections
-from drivers.mysql import start_file
-from drivers.mysql.catalog import Inventory
-from drivers.mysql.connection import MySqlSession
-from producer.convert import statements
-from producer.convert.kernel import state as s
-from producer.convert.statements import EventHandler
-from producer.relay import layout
-from producer.source.receive.overlap import Overlap
-from producer.source.receive.receiver import Receiver
-from schemas.gtid import parse_gtid_set
-from schemas.record.control import DdlRecord
-from schemas.record.row_layout import RowLayout
-from schemas.sql.quoting import quoted
-from schemas.sql.statement import Kind, Statement, classify
-from schemas.table import table_map
+from millrace.consumer.compare import tables as compare_plan
+from millrace.consumer.tables import row_statements, table_plans
+from millrace.consumer.tables.table_plan import TablePlan, plan_table
+from millrace.consumer.target import fence, progress
+from millrace.consumer.target.sessions import Sessions
+from millrace.consumer.turn import applier, turn
+from millrace.consumer.write import (
+    conflict,
+    ddl,
+    ddl_outcome,
+    ddl_session,
+    row_writer,
+    target_transaction,
+)
+from millrace.consumer.write.row_writer import RowWriter
+from millrace.drivers.mysql import connection as connections
+from millrace.drivers.mysql import start_file
+from millrace.drivers.mysql.catalog import Inventory
+from millrace.drivers.mysql.connection import MySqlSession
+from millrace.producer.convert import statements
+from millrace.producer.convert.kernel import state as s
+from millrace.producer.convert.statements import EventHandler
+from millrace.producer.relay import layout
+from millrace.producer.source.receive.overlap import Overlap
+from millrace.producer.source.receive.receiver import Receiver
+from millrace.schemas.gtid import parse_gtid_set
+from millrace.schemas.record.control import DdlRecord
+from millrace.schemas.record.row_layout import RowLayout
+from millrace.schemas.sql.quoting import quoted
+from millrace.schemas.sql.statement import Kind, Statement, classify
+from millrace.schemas.table import table_map
 from tests.kit.equal_to_all import AnyCount
 from tests.mutants.mutant import Mutant, Patch
 

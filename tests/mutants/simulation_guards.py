@@ -14,28 +14,28 @@ from unittest import mock
 
 import numpy as np
 
-from consumer.kernel import hashes
-from consumer.records.numbers import NO_SEQS, Ints, Seqs
-from consumer.tables import table_plans
-from consumer.tables.causality_keys import key_lines
-from consumer.target import progress
-from consumer.target.bitmap import not_applied
-from consumer.task import start as apply_start
-from consumer.turn import applier, lane_planner
-from consumer.window import window
-from consumer.write import ddl, ddl_outcome, target_transaction
+from millrace.consumer.kernel import hashes
+from millrace.consumer.records.numbers import NO_SEQS, Ints, Seqs
+from millrace.consumer.tables import table_plans
+from millrace.consumer.tables.causality_keys import key_lines
+from millrace.consumer.target import progress
+from millrace.consumer.target.bitmap import not_applied
+from millrace.consumer.task import start as apply_start
+from millrace.consumer.turn import applier, lane_planner
+from millrace.consumer.window import window
+from millrace.consumer.write import ddl, ddl_outcome, target_transaction
 from millrace.errors import Retryable
-from producer.binlog import file_head
-from producer.convert.converter import Converter
-from producer.publish import opening
-from producer.publish.config import PublisherLimits
-from producer.publish.opening import Opener
-from producer.publish.publisher import Publisher
-from producer.relay import writer as relay_log
-from producer.relay.files import DISK, Files
-from producer.relay.recovery import WalkResult, walk_file
-from producer.relay.writer import RelayLog
-from schemas.gtid import Flavour, GtidPosition, MariadbGtidSet, binary
+from millrace.producer.binlog import file_head
+from millrace.producer.convert.converter import Converter
+from millrace.producer.publish import opening
+from millrace.producer.publish.config import PublisherLimits
+from millrace.producer.publish.opening import Opener
+from millrace.producer.publish.publisher import Publisher
+from millrace.producer.relay import writer as relay_log
+from millrace.producer.relay.files import DISK, Files
+from millrace.producer.relay.recovery import WalkResult, walk_file
+from millrace.producer.relay.writer import RelayLog
+from millrace.schemas.gtid import Flavour, GtidPosition, MariadbGtidSet, binary
 from tests.simulation.model_kafka import ModelTransactions
 
 Patch = tuple[Any, str, Any]

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from consumer.kernel.partitions import assign_numbers
-from consumer.publish.mark import Position, Tail
-from consumer.publish.outputs import Outputs
-from consumer.publish.slot import Slot
-from drivers.kafka.partitions import HeaderedRecord, Place
+from millrace.consumer.kernel.partitions import assign_numbers
+from millrace.consumer.publish.mark import Position, Tail
+from millrace.consumer.publish.outputs import Outputs
+from millrace.consumer.publish.slot import Slot
+from millrace.drivers.kafka.partitions import HeaderedRecord, Place
 from tests.mutants.mutant import Mutant, Patch
 
 HISTORY = "tests/property/test_slot_model.py"
@@ -74,7 +74,7 @@ def topic_ids_not_compared(patch: Patch) -> None:
 def order_not_checked(patch: Patch) -> None:
     """Records out of order are taken for repeated ones."""
     patch.setattr(
-        "consumer.publish.slot.assign_numbers", lambda *given: abs(assign_numbers(*given))
+        "millrace.consumer.publish.slot.assign_numbers", lambda *given: abs(assign_numbers(*given))
     )
 
 

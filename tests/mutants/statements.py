@@ -2,8 +2,8 @@
 
 import math
 
-from consumer.tables import digest
-from consumer.target import running_statement
+from millrace.consumer.tables import digest
+from millrace.consumer.target import running_statement
 from tests.mutants.mutant import Mutant, Patch
 
 

@@ -2,21 +2,21 @@
 
 from typing import Any
 
-from consumer.compare import repair
-from consumer.compare.sides import Sides
-from consumer.copy import columns, form, outgoing
-from consumer.kernel import walk
-from consumer.kernel.merge import CHANGE_OP, MOVES
-from consumer.load import copy_order, prepare_again, remaining
-from consumer.records.numbers import Ints
-from consumer.records.rows import Rows
-from consumer.window import overlap as load_range
-from consumer.window import unlogged_cascades
-from consumer.write import changes, row_writer
-from consumer.write.changes import repeatable
-from consumer.write.row_writer import RowWriter
-from drivers.mysql.connection import MySqlSession
-from schemas.gtid import GtidPosition
+from millrace.consumer.compare import repair
+from millrace.consumer.compare.sides import Sides
+from millrace.consumer.copy import columns, form, outgoing
+from millrace.consumer.kernel import walk
+from millrace.consumer.kernel.merge import CHANGE_OP, MOVES
+from millrace.consumer.load import copy_order, prepare_again, remaining
+from millrace.consumer.records.numbers import Ints
+from millrace.consumer.records.rows import Rows
+from millrace.consumer.window import overlap as load_range
+from millrace.consumer.window import unlogged_cascades
+from millrace.consumer.write import changes, row_writer
+from millrace.consumer.write.changes import repeatable
+from millrace.consumer.write.row_writer import RowWriter
+from millrace.drivers.mysql.connection import MySqlSession
+from millrace.schemas.gtid import GtidPosition
 from tests.mutants.mutant import Mutant, Patch
 
 

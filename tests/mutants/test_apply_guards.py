@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from consumer.kernel import hashes
-from consumer.kernel.groups import bind_groups
-from consumer.records import source_transactions
-from consumer.records.numbers import Ints
-from consumer.records.pieces import Taken
-from consumer.tables import causality_keys
-from consumer.target.progress import Owner, delete_applied
-from consumer.turn import applier, lane_planner
-from consumer.window import window
-from consumer.window.units import units_of
-from consumer.write import large_transaction, target_transaction
-from drivers.mysql.connection import MySqlSession
+from millrace.consumer.kernel import hashes
+from millrace.consumer.kernel.groups import bind_groups
+from millrace.consumer.records import source_transactions
+from millrace.consumer.records.numbers import Ints
+from millrace.consumer.records.pieces import Taken
+from millrace.consumer.tables import causality_keys
+from millrace.consumer.target.progress import Owner, delete_applied
+from millrace.consumer.turn import applier, lane_planner
+from millrace.consumer.window import window
+from millrace.consumer.window.units import units_of
+from millrace.consumer.write import large_transaction, target_transaction
+from millrace.drivers.mysql.connection import MySqlSession
 from millrace.errors import MillraceError
 from tests.kit.apply.model import whole_turn
 from tests.kit.apply.model_run import OTHER_ROWS, REFUSED, TORN, run_history
@@ -78,7 +78,7 @@ def _flights_under_way(patch: pytest.MonkeyPatch) -> None:
 def _further_unique_keys(patch: pytest.MonkeyPatch) -> None:
     made = causality_keys.key_lines
     patch.setattr(
-        "consumer.tables.table_plans.key_lines",
+        "millrace.consumer.tables.table_plans.key_lines",
         lambda *given: tuple(line for line in made(*given) if line.kind != hashes.UNIQUE),
     )
 
@@ -98,7 +98,7 @@ def _cascades(patch: pytest.MonkeyPatch) -> None:
 def _bags(patch: pytest.MonkeyPatch) -> None:
     made = causality_keys.key_lines
     patch.setattr(
-        "consumer.tables.table_plans.key_lines",
+        "millrace.consumer.tables.table_plans.key_lines",
         lambda *given: tuple(line for line in made(*given) if line.kind != hashes.BAG),
     )
 

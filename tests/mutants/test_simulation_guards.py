@@ -8,7 +8,7 @@ import structlog
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
-from schemas.gtid import Flavour
+from millrace.schemas.gtid import Flavour
 from tests.mutants.simulation_guards import GUARDS, Guard
 from tests.simulation.judges import ViolationError
 from tests.simulation.machine import (

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from consumer.records.numbers import LaneNumbers
-from consumer.target import claims
-from consumer.turn import spread_applier, spread_turn
-from consumer.turn.lane_planner import LanePlanner, Load
-from consumer.turn.order import ShareEnd, Step
-from consumer.turn.spread_applier import SpreadApplier
+from millrace.consumer.records.numbers import LaneNumbers
+from millrace.consumer.target import claims
+from millrace.consumer.turn import spread_applier, spread_turn
+from millrace.consumer.turn.lane_planner import LanePlanner, Load
+from millrace.consumer.turn.order import ShareEnd, Step
+from millrace.consumer.turn.spread_applier import SpreadApplier
 from millrace.errors import MillraceError
 from tests.kit.apply import model_spread
 from tests.kit.apply.model import DriverDiedError

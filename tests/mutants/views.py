@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from consumer.kernel import masks as kernel
-from consumer.kernel.changes import put_changes
-from consumer.view import mask_keys, masks, program
+from millrace.consumer.kernel import masks as kernel
+from millrace.consumer.kernel.changes import put_changes
+from millrace.consumer.view import mask_keys, masks, program
 from tests.mutants.mutant import Mutant, Patch
 
 
@@ -16,7 +16,7 @@ def condition_not_evaluated(patch: Patch) -> None:
     def without_condition(records: Any, numbers: Any, width: int, _: Any, *more: Any) -> Any:
         return put_changes(records, numbers, width, np.empty((0, 0), np.int64), *more)
 
-    patch.setattr("consumer.view.changes.put_changes", without_condition)
+    patch.setattr("millrace.consumer.view.changes.put_changes", without_condition)
 
 
 def masks_left_out(patch: Patch) -> None:

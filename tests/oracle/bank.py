@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from deploy.local.services import TOPIC
-from deploy.workload.shop import Connection
+from millrace.deploy.local.services import TOPIC
+from millrace.deploy.workload.shop import Connection
 from tests.fixtures.stack import FaultStack
 from tests.kit.workload.bank import create_bank, open_bank
 from tests.oracle.books import BooksOracle

@@ -17,7 +17,7 @@ from pymysqlreplication.constants import FIELD_TYPE
 from pymysqlreplication.event import GtidEvent, MariadbGtidEvent, QueryEvent
 from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent
 
-from deploy.servers import DatabaseServer
+from millrace.deploy.servers import DatabaseServer
 from tests.oracle.books import is_about
 from tests.oracle.record import Change, Ddl, Image, Message, harm
 

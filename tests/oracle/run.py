@@ -15,10 +15,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 
-from deploy.local.services import TOPIC
-from deploy.servers import DatabaseServer
-from deploy.servers.programs import mysql_programs
-from deploy.workload.shop import Connection
+from millrace.deploy.local.services import TOPIC
+from millrace.deploy.servers import DatabaseServer
+from millrace.deploy.servers.programs import mysql_programs
+from millrace.deploy.workload.shop import Connection
 from tests.fixtures.stack import FaultStack
 from tests.kit.waiting import eventually
 from tests.kit.workload.ledger import DDL_INTERVAL_S, create_ledger, run_ledger

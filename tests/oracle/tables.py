@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from deploy.servers import DatabaseServer
+from millrace.deploy.servers import DatabaseServer
 from tests.oracle.books import Table, check_rows
 
 Sums = Mapping[str, object]

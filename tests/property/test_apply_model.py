@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.gtid import Flavour
+from millrace.schemas.gtid import Flavour
 from tests.kit.apply.history import Tables, make_history
 from tests.kit.apply.model import one_turn, whole_turn
 from tests.kit.apply.model_run import run_history

@@ -11,9 +11,13 @@ from dataclasses import dataclass, field
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from consumer.tables.cascades import followers, why_change_is_inexact, why_deletion_is_inexact
-from drivers.mysql.actions import Action, Actions
-from drivers.mysql.catalog import ForeignKey
+from millrace.consumer.tables.cascades import (
+    followers,
+    why_change_is_inexact,
+    why_deletion_is_inexact,
+)
+from millrace.drivers.mysql.actions import Action, Actions
+from millrace.drivers.mysql.catalog import ForeignKey
 
 TABLES, COLUMNS = "abc", ("up", "side")
 IDS, CHANGES = 3, 25

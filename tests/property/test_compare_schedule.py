@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer.compare.schedule import LOOK_S, RETRY_S_MAX, Last, next_step, retry_s
+from millrace.consumer.compare.schedule import LOOK_S, RETRY_S_MAX, Last, next_step, retry_s
 
 HOUR_S = 3600.0
 TICK_S = 1e-3  # a clock moves

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.documents import TableFilter
-from schemas.record.control import RecordKind
-from schemas.record.framing import peek_kind
+from millrace.schemas.documents import TableFilter
+from millrace.schemas.record.control import RecordKind
+from millrace.schemas.record.framing import peek_kind
 from tests.kit.binlog.builder import BinlogBuilder
 from tests.kit.capture.converter import Conversion, FileReader, MemoryRegistry, raw_records
 from tests.kit.examples import examples

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.gtid import Flavour, GtidPosition, GtidSet, MariadbGtidSet, parse_gtid
-from schemas.progress import Progress
-from schemas.requests.decision import Approval, Decision, DecisionKind, is_forward
+from millrace.schemas.gtid import Flavour, GtidPosition, GtidSet, MariadbGtidSet, parse_gtid
+from millrace.schemas.progress import Progress
+from millrace.schemas.requests.decision import Approval, Decision, DecisionKind, is_forward
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 NUMBERS = st.frozensets(st.integers(1, 12), min_size=1)

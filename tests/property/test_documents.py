@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millrace.errors import Fatal
-from schemas.documents import (
+from millrace.schemas.documents import (
     Account,
     ApplyRules,
     ApplyTask,
@@ -56,8 +56,8 @@ from schemas.documents import (
     plain_set,
     plain_task,
 )
-from schemas.documents.json_schema import set_schema, task_schema
-from schemas.view.format_options import (
+from millrace.schemas.documents.json_schema import set_schema, task_schema
+from millrace.schemas.view.format_options import (
     DecimalMode,
     FormatName,
     FormatOptions,
@@ -65,9 +65,9 @@ from schemas.view.format_options import (
     Types,
     ZeroDates,
 )
-from schemas.view.view import Mask, MaskKind, TableRule, View, view_of_filter
+from millrace.schemas.view.view import Mask, MaskKind, TableRule, View, view_of_filter
+from millrace.zk.tree.documents import Document, plain_document
 from tests.kit.json_schema import accepts
-from zk.tree.documents import Document, plain_document
 
 T = TypeVar("T")
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,20}", fullmatch=True)

@@ -7,8 +7,8 @@ import numpy.typing as npt
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer.kernel.literals import put_literal
-from consumer.kernel.walk import DOUBLE, FLOAT
+from millrace.consumer.kernel.literals import put_literal
+from millrace.consumer.kernel.walk import DOUBLE, FLOAT
 
 SHORT = st.builds(
     lambda whole, scale: whole / 10**scale, st.integers(-(10**15), 10**15), st.integers(0, 6)

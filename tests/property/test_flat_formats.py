@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.table.structure import Column, TableSchema
-from schemas.view.format_options import DecimalMode, FormatName, FormatOptions, KeyChanges
+from millrace.schemas.table.structure import Column, TableSchema
+from millrace.schemas.view.format_options import DecimalMode, FormatName, FormatOptions, KeyChanges
 from tests.kit.apply.tables import integer, table
 from tests.kit.apply.topic import RecordStream
 from tests.kit.format_cases import CASES

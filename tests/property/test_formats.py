@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.table.structure import Column, TableSchema
-from schemas.view.format_options import FormatName, FormatOptions, Types, ZeroDates
+from millrace.schemas.table.structure import Column, TableSchema
+from millrace.schemas.view.format_options import FormatName, FormatOptions, Types, ZeroDates
 from tests.kit.apply.tables import integer, table
 from tests.kit.apply.topic import COMMIT_MS, SET, UUID, RecordStream
 from tests.kit.avro_rows import avro_records, read_avro

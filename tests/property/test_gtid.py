@@ -5,7 +5,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.gtid import (
+from millrace.schemas.gtid import (
     Flavour,
     Gtid,
     GtidSet,
@@ -14,7 +14,7 @@ from schemas.gtid import (
     parse_gtid,
     parse_gtid_set,
 )
-from schemas.gtid.binary import decode_previous_gtids
+from millrace.schemas.gtid.binary import decode_previous_gtids
 
 gtids = st.builds(
     Gtid,

@@ -16,15 +16,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from producer.convert.charset_tables import CharsetTables
-from producer.convert.kernel import charsets, temporal
-from producer.convert.kernel.avro import long_size, write_long
-from producer.convert.kernel.decimals import LIMBS, packed_size, write_decimal, write_unsigned_bytes
-from producer.convert.kernel.doubles import write_json_double
-from producer.convert.kernel.inflate import inflate
-from producer.convert.kernel.json_binary import BROKEN, STACK, write_json
-from producer.convert.kernel.memory import Bytes
-from schemas.table.charset import TABLE_CHARSETS, decode_text
+from millrace.producer.convert.charset_tables import CharsetTables
+from millrace.producer.convert.kernel import charsets, temporal
+from millrace.producer.convert.kernel.avro import long_size, write_long
+from millrace.producer.convert.kernel.decimals import (
+    LIMBS,
+    packed_size,
+    write_decimal,
+    write_unsigned_bytes,
+)
+from millrace.producer.convert.kernel.doubles import write_json_double
+from millrace.producer.convert.kernel.inflate import inflate
+from millrace.producer.convert.kernel.json_binary import BROKEN, STACK, write_json
+from millrace.producer.convert.kernel.memory import Bytes
+from millrace.schemas.table.charset import TABLE_CHARSETS, decode_text
 
 OUT = np.zeros(1 << 16, np.uint8)
 NUMBERS = np.zeros(max(STACK, LIMBS), np.int64)

@@ -11,15 +11,15 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consumer.kernel.groups import pack_lanes
-from consumer.kernel.walk import OP, SEQ, SLOT
-from consumer.records.numbers import RecordNumbers, Slots
-from consumer.records.row_schemas import RowSchemas
-from consumer.records.rows import Rows, walk_values
-from consumer.tables.causality_keys import KeyEntries, find_keys
-from consumer.tables.table_plans import Catalogue, TablePlans, slots_of
-from drivers.mysql.catalog import CatalogColumn, CatalogTable, Inventory, UniqueKey
-from schemas.record.avro_schema import envelope_schema
+from millrace.consumer.kernel.groups import pack_lanes
+from millrace.consumer.kernel.walk import OP, SEQ, SLOT
+from millrace.consumer.records.numbers import RecordNumbers, Slots
+from millrace.consumer.records.row_schemas import RowSchemas
+from millrace.consumer.records.rows import Rows, walk_values
+from millrace.consumer.tables.causality_keys import KeyEntries, find_keys
+from millrace.consumer.tables.table_plans import Catalogue, TablePlans, slots_of
+from millrace.drivers.mysql.catalog import CatalogColumn, CatalogTable, Inventory, UniqueKey
+from millrace.schemas.record.avro_schema import envelope_schema
 from tests.kit.apply.folds import general_fold
 from tests.kit.apply.tables import accounts
 from tests.kit.apply.topic import SET, RecordStream

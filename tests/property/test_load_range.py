@@ -5,10 +5,18 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer.target.load_range import WHOLE, Copied, Fate, LoadRange, view_of
-from consumer.target.loads import COPIED, COPIES, FOLLOWS, WAITS, LoadStream, LoadTable, Reach
-from consumer.target.progress import Mark
-from schemas.gtid import Flavour, parse_gtid, parse_gtid_set
+from millrace.consumer.target.load_range import WHOLE, Copied, Fate, LoadRange, view_of
+from millrace.consumer.target.loads import (
+    COPIED,
+    COPIES,
+    FOLLOWS,
+    WAITS,
+    LoadStream,
+    LoadTable,
+    Reach,
+)
+from millrace.consumer.target.progress import Mark
+from millrace.schemas.gtid import Flavour, parse_gtid, parse_gtid_set
 from tests.kit.apply.topic import UUID
 
 TRANSACTIONS = 40

@@ -12,22 +12,20 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from consumer.records.row_schemas import RowSchemas, make_programs
+from millrace.consumer.records.row_schemas import RowSchemas, make_programs
 from millrace.errors import Fatal, MillraceError
-from producer.relay import layout
-from schemas.documents import plain_from_yaml
-from schemas.gtid import Flavour, parse_gtid, parse_gtid_set
-from schemas.gtid.binary import decode_gtid_list, decode_previous_gtids
-from schemas.place import Coordinates
-from schemas.record.avro_codec import check_schema, decode
-from schemas.record.avro_schema import AvroSchema, envelope_schema
-from schemas.record.row_layout import parse_row_layout
-from schemas.sql.statement import classify
-from schemas.status import TaskReport, TaskState, report_from_json, report_to_plain
-from tests.kit.control.control import a_capture, a_set
-from tests.kit.fuzz.record import EVERYTHING
-from zk.client.session import Node
-from zk.tree.entries import (
+from millrace.producer.relay import layout
+from millrace.schemas.documents import plain_from_yaml
+from millrace.schemas.gtid import Flavour, parse_gtid, parse_gtid_set
+from millrace.schemas.gtid.binary import decode_gtid_list, decode_previous_gtids
+from millrace.schemas.place import Coordinates
+from millrace.schemas.record.avro_codec import check_schema, decode
+from millrace.schemas.record.avro_schema import AvroSchema, envelope_schema
+from millrace.schemas.record.row_layout import parse_row_layout
+from millrace.schemas.sql.statement import classify
+from millrace.schemas.status import TaskReport, TaskState, report_from_json, report_to_plain
+from millrace.zk.client.session import Node
+from millrace.zk.tree.entries import (
     Desired,
     SetEntry,
     TaskEntry,
@@ -36,8 +34,10 @@ from zk.tree.entries import (
     task_content,
     task_entry,
 )
-from zk.tree.paths import decode as decode_node
-from zk.tree.reports import saved_report_of
+from millrace.zk.tree.paths import decode as decode_node
+from millrace.zk.tree.reports import saved_report_of
+from tests.kit.control.control import a_capture, a_set
+from tests.kit.fuzz.record import EVERYTHING
 
 ODD = st.one_of(
     st.none(),

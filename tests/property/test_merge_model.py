@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer.kernel import merge
-from consumer.kernel.walk import OP_CREATE, OP_DELETE, SLOT
-from consumer.records.numbers import Ints, RecordNumbers
-from consumer.records.row_schemas import RowSchemas
-from consumer.records.rows import Rows, walk_values
-from consumer.tables.merge_rules import merge_rule
-from consumer.tables.table_plans import Catalogue, TablePlans
-from consumer.write.changes import leveled
-from drivers.mysql.catalog import Inventory
-from schemas.record.avro_schema import envelope_schema
+from millrace.consumer.kernel import merge
+from millrace.consumer.kernel.walk import OP_CREATE, OP_DELETE, SLOT
+from millrace.consumer.records.numbers import Ints, RecordNumbers
+from millrace.consumer.records.row_schemas import RowSchemas
+from millrace.consumer.records.rows import Rows, walk_values
+from millrace.consumer.tables.merge_rules import merge_rule
+from millrace.consumer.tables.table_plans import Catalogue, TablePlans
+from millrace.consumer.write.changes import leveled
+from millrace.drivers.mysql.catalog import Inventory
+from millrace.schemas.record.avro_schema import envelope_schema
 from tests.kit.apply.history import (
     IDS,
     Change,

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millrace.errors import MillraceError
-from schemas.moving import read_configuration
-from schemas.moving.patterns import Inexpressible, patterns_of
-from schemas.table.table_filter import TableFilter
+from millrace.schemas.moving import read_configuration
+from millrace.schemas.moving.patterns import Inexpressible, patterns_of
+from millrace.schemas.table.table_filter import TableFilter
 
 LETTERS = st.sampled_from("ab_")
 NAMES = st.text("ab_c", min_size=1, max_size=4)

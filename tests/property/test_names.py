@@ -5,7 +5,7 @@ import re
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from schemas.record.names import escape_name
+from millrace.schemas.record.names import escape_name
 
 ESCAPED = re.compile(r"_u([0-9a-f]{4,6})_")
 

@@ -3,11 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.status import TaskReport, TaskState
+from millrace.schemas.status import TaskReport, TaskState
+from millrace.zk.changes.changes import make_plan
+from millrace.zk.tree.documents import Document, DocumentKey
 from tests.kit.control.control import a_capture, a_set, an_apply
 from tests.kit.control.tree import documents_of, wanted_of
-from zk.changes.changes import make_plan
-from zk.tree.documents import Document, DocumentKey
 
 SETS = st.sampled_from(["s", "t"])
 TOPICS = st.sampled_from(["x", "y"])

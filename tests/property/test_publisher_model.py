@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from millrace.errors import Fenced, Retryable
-from producer.publish.opening import Basis
-from producer.publish.positions import ProgressRecord
-from producer.publish.publisher import Publisher
+from millrace.producer.publish.opening import Basis
+from millrace.producer.publish.positions import ProgressRecord
+from millrace.producer.publish.publisher import Publisher
 from tests.kit.examples import examples
 from tests.kit.publisher.model import (
     START,

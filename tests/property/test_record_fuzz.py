@@ -7,13 +7,13 @@ from decimal import Decimal
 
 import pytest
 
-from consumer.kernel import walk
-from consumer.records.row_schemas import RowSchemas, make_programs
-from consumer.records.rows import walk_values
+from millrace.consumer.kernel import walk
+from millrace.consumer.records.row_schemas import RowSchemas, make_programs
+from millrace.consumer.records.rows import walk_values
 from millrace.errors import Fatal
-from schemas.record.avro_codec import decode, encode
-from schemas.record.avro_schema import envelope_schema
-from schemas.record.framing import frame
+from millrace.schemas.record.avro_codec import decode, encode
+from millrace.schemas.record.avro_schema import envelope_schema
+from millrace.schemas.record.framing import frame
 from tests.kit.apply.topic import SET, RecordStream
 from tests.kit.apply.values import values_of
 from tests.kit.fuzz.record import EVERYTHING, SIMPLE, read, row
@@ -131,7 +131,7 @@ def long_decimal_is_read() -> None:
 def test_decimal_without_its_bound_is_written_past_an_array(is_bound: bool) -> None:
     """Plain Python detects the write; with the bound the record is refused."""
     program = (
-        "from consumer.kernel import walk\n"
+        "from millrace.consumer.kernel import walk\n"
         f"walk.DECIMAL_BYTES_MAX = {'walk.DECIMAL_BYTES_MAX' if is_bound else 1 << 20}\n"
         "from tests.property.test_record_fuzz import long_decimal_is_read\n"
         "long_decimal_is_read()\n"

@@ -6,9 +6,9 @@ import fastavro
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.record.avro_schema import envelope_schema, key_schema
-from schemas.record.row_layout import RowLayout, parse_row_layout
-from schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
+from millrace.schemas.record.avro_schema import envelope_schema, key_schema
+from millrace.schemas.record.row_layout import RowLayout, parse_row_layout
+from millrace.schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
 
 names = st.text(
     st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=12

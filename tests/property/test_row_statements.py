@@ -7,13 +7,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from consumer.tables.row_statements import delete_template, insert_template, update_template
-from consumer.tables.table_plan import TablePlan, check_names_row, plan_table
-from drivers.mysql.catalog import CatalogColumn, CatalogTable, Inventory, UniqueKey
+from millrace.consumer.tables.row_statements import (
+    delete_template,
+    insert_template,
+    update_template,
+)
+from millrace.consumer.tables.table_plan import TablePlan, check_names_row, plan_table
+from millrace.drivers.mysql.catalog import CatalogColumn, CatalogTable, Inventory, UniqueKey
 from millrace.errors import Fatal
-from schemas.gtid import Flavour
-from schemas.record.row_layout import RowLayout
-from schemas.sql.quoting import hex_bytes, number, quoted, string
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.record.row_layout import RowLayout
+from millrace.schemas.sql.quoting import hex_bytes, number, quoted, string
 from tests.kit.apply.tables import integer, table
 from tests.kit.apply.topic import SET
 

@@ -18,7 +18,7 @@ import structlog
 from hypothesis import HealthCheck, seed, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
-from schemas.gtid import Flavour
+from millrace.schemas.gtid import Flavour
 from tests.kit.examples import examples
 from tests.simulation.capture import Portion
 from tests.simulation.gate import Fate, Plan

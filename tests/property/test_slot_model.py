@@ -6,8 +6,8 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer.publish.slot import Slot
 from millrace import faults
+from millrace.consumer.publish.slot import Slot
 from millrace.errors import Fenced, Retryable
 from tests.kit.examples import examples
 from tests.kit.publish.model import Fate, ModelBroker, patched

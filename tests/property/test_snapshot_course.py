@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from producer.snapshot.chunk_read import ReadChunk, ReadRequest, Refused
-from producer.snapshot.encoder import EncodedRows
-from producer.snapshot.insertion_plan import Answer, Course, Insertion, NamesRequest
-from schemas.gtid import Flavour, GtidPosition, parse_gtid_set
-from schemas.record.control import SnapshotStep
-from schemas.snapshot import Name, SnapshotState, TablePlace, initial_state
+from millrace.producer.snapshot.chunk_read import ReadChunk, ReadRequest, Refused
+from millrace.producer.snapshot.encoder import EncodedRows
+from millrace.producer.snapshot.insertion_plan import Answer, Course, Insertion, NamesRequest
+from millrace.schemas.gtid import Flavour, GtidPosition, parse_gtid_set
+from millrace.schemas.record.control import SnapshotStep
+from millrace.schemas.snapshot import Name, SnapshotState, TablePlace, initial_state
 
 TABLES: tuple[Name, ...] = (("d", "a"), ("d", "b"))
 KEYS = 12

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drivers.mysql.catalog import CatalogTable
+from millrace.drivers.mysql.catalog import CatalogTable
 from millrace.errors import Fatal, Retryable
-from producer.snapshot.images import read_images
-from producer.snapshot.select_list import Selection
-from schemas.table.structure import (
+from millrace.producer.snapshot.images import read_images
+from millrace.producer.snapshot.select_list import Selection
+from millrace.schemas.table.structure import (
     BINARY,
     BINARY_COLLATION_ID,
     Column,

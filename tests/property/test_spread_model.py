@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.gtid import Flavour
+from millrace.schemas.gtid import Flavour
 from tests.kit.apply.model_spread import run_spread_history
 from tests.kit.examples import examples
 

@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millrace.errors import Fatal
-from schemas.gtid import Flavour
-from schemas.table.structure import TableSchema
-from schemas.table.table_map import parse_table_map
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.table.structure import TableSchema
+from millrace.schemas.table.table_map import parse_table_map
 from tests.kit.binlog.table_map_vectors import LOGGED
 
 REFUSALS = ("MR-6003", "MR-6004", "MR-6005", "MR-6006")

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer.copy.columns import CopyColumn, Kind
-from consumer.copy.form import Form, insert_form, load_form
-from consumer.kernel.text_rows import (
+from millrace.consumer.copy.columns import CopyColumn, Kind
+from millrace.consumer.copy.form import Form, insert_form, load_form
+from millrace.consumer.kernel.text_rows import (
     DOCUMENT,
     FULL,
     MARK,

@@ -7,22 +7,22 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consumer.format.json_format import make_json_format
-from consumer.format.transactions import (
+from millrace.consumer.format.json_format import make_json_format
+from millrace.consumer.format.transactions import (
     CountedTransaction,
     TableChanges,
     TransactionFormat,
     make_transaction_format,
     number_events,
 )
-from consumer.kernel import walk
-from consumer.records.numbers import RecordNumbers
-from consumer.records.row_schemas import RowSchemas, make_programs
-from consumer.records.rows import walk_values
-from consumer.view.changes import make_changes
-from consumer.view.program import make_view_program, view_of
-from schemas.record.avro_schema import envelope_schema
-from schemas.view.format_options import FormatName, FormatOptions
+from millrace.consumer.kernel import walk
+from millrace.consumer.records.numbers import RecordNumbers
+from millrace.consumer.records.row_schemas import RowSchemas, make_programs
+from millrace.consumer.records.rows import walk_values
+from millrace.consumer.view.changes import make_changes
+from millrace.consumer.view.program import make_view_program, view_of
+from millrace.schemas.record.avro_schema import envelope_schema
+from millrace.schemas.view.format_options import FormatName, FormatOptions
 from tests.kit.apply.tables import integer, table
 from tests.kit.apply.topic import COMMIT_MS, SET, UUID, RecordStream
 from tests.kit.apply.values import values_of

@@ -14,9 +14,9 @@ from decimal import Decimal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer.view.changes import AFTER, BEFORE, OP, SEQ
-from schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
-from schemas.view.view import View
+from millrace.consumer.view.changes import AFTER, BEFORE, OP, SEQ
+from millrace.schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
+from millrace.schemas.view.view import View
 from tests.kit.apply.tables import integer, table
 from tests.kit.apply.view_rows import ABSENT, Row, changes_of, image, view_from, walked
 

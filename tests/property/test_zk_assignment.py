@@ -7,9 +7,16 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.documents import TaskKind
+from millrace.schemas.documents import TaskKind
+from millrace.zk.placement.assignment import (
+    NO_WISHES,
+    Assignment,
+    Candidate,
+    Placeable,
+    Placed,
+    assign,
+)
 from tests.kit.examples import examples
-from zk.placement.assignment import NO_WISHES, Assignment, Candidate, Placeable, Placed, assign
 
 MANY = 1000
 NO_LABELS: frozenset[str] = frozenset()

@@ -13,17 +13,17 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from millrace.errors import Fenced, Retryable
-from schemas.documents import TaskKind
+from millrace.schemas.documents import TaskKind
+from millrace.zk.client.mirror import REFRESH_S, Mirror
+from millrace.zk.client.session import Change, Check, Create, Delete, Node, Put, Session, Watch
+from millrace.zk.lease.election import LeaderTerm
+from millrace.zk.placement.assignment import assign
+from millrace.zk.placement.nodes import assignments_of, workers_of
+from millrace.zk.placement.scheduler import Snapshot, candidates, placeables, plan
+from millrace.zk.tree.entries import Desired, task_content, task_entries
+from millrace.zk.tree.paths import Tree, encode
 from tests.kit.control.control import a_capture
 from tests.kit.examples import examples
-from zk.client.mirror import REFRESH_S, Mirror
-from zk.client.session import Change, Check, Create, Delete, Node, Put, Session, Watch
-from zk.lease.election import LeaderTerm
-from zk.placement.assignment import assign
-from zk.placement.nodes import assignments_of, workers_of
-from zk.placement.scheduler import Snapshot, candidates, placeables, plan
-from zk.tree.entries import Desired, task_content, task_entries
-from zk.tree.paths import Tree, encode
 
 FOLDER = "/f"
 NAMES = ("a", "b", "c")

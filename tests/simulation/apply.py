@@ -11,23 +11,23 @@ from typing import Any
 
 import numpy as np
 
-from consumer.records.pieces import Size, Taken
-from consumer.task.start import take_over
-from consumer.turn.context import Limits, Tools
-from consumer.turn.driver import BatchApplier
-from consumer.turn.order import Outcome, TurnOrder, guarded, result_of
-from consumer.turn.resident import forget, resident_of, residents
-from consumer.turn.turn import run_turn
-from consumer.write.lanes import Done, Work
-from drivers.kafka.reader import TopicRecord
-from drivers.mysql.connection import Endpoint, connect
+from millrace.consumer.records.pieces import Size, Taken
+from millrace.consumer.task.start import take_over
+from millrace.consumer.turn.context import Limits, Tools
+from millrace.consumer.turn.driver import BatchApplier
+from millrace.consumer.turn.order import Outcome, TurnOrder, guarded, result_of
+from millrace.consumer.turn.resident import forget, resident_of, residents
+from millrace.consumer.turn.turn import run_turn
+from millrace.consumer.write.lanes import Done, Work
+from millrace.drivers.kafka.reader import TopicRecord
+from millrace.drivers.mysql.connection import Endpoint, connect
 from millrace.errors import Fenced, Retryable
-from schemas.documents import ApplyRules, ApplyTask, Brokers, Start, TopicAddress
+from millrace.schemas.documents import ApplyRules, ApplyTask, Brokers, Start, TopicAddress
+from millrace.zk.lease.lease import Lease, acquire
 from tests.kit.apply.local import ALL, InlineLanes, OneExecutor
 from tests.kit.apply.values import values_of
 from tests.simulation.gate import Process, current
 from tests.simulation.model_zookeeper import TREE, ModelEnsemble, ModelSession
-from zk.lease.lease import Lease, acquire
 
 TASK = "shop-to-target"
 LANES = 3

@@ -12,7 +12,7 @@ import struct
 from typing import Protocol
 from uuid import UUID
 
-from schemas.gtid import Flavour
+from millrace.schemas.gtid import Flavour
 from tests.kit.binlog.builder import SERVER_ID, SOURCE_UUID, BinlogBuilder
 
 Events = list[tuple[int, bytes]]  # type, body

@@ -12,38 +12,38 @@ from pathlib import Path
 from typing import cast
 from unittest import mock
 
-from producer.convert.converter import Converter, ConverterSource
-from producer.publish.codec import RecordCodec
-from producer.publish.config import PublisherConfig, PublisherLimits
-from producer.publish.opening import Basis, TailHint
-from producer.publish.publisher import Publisher
-from producer.relay.durable_end import SyncPolicy
-from producer.relay.reader import RelayReader
-from producer.relay.writer import RelayLog
-from producer.source.connection import Login
-from producer.source.receive import receiver as receiving
-from producer.source.receive.dump import ReplicaIdentity
-from producer.source.receive.receiver import Receiver, ReceiverSource
-from producer.source.set_stream import Upstream
-from producer.task.capture import (
+from millrace.producer.convert.converter import Converter, ConverterSource
+from millrace.producer.publish.codec import RecordCodec
+from millrace.producer.publish.config import PublisherConfig, PublisherLimits
+from millrace.producer.publish.opening import Basis, TailHint
+from millrace.producer.publish.publisher import Publisher
+from millrace.producer.relay.durable_end import SyncPolicy
+from millrace.producer.relay.reader import RelayReader
+from millrace.producer.relay.writer import RelayLog
+from millrace.producer.source.connection import Login
+from millrace.producer.source.receive import receiver as receiving
+from millrace.producer.source.receive.dump import ReplicaIdentity
+from millrace.producer.source.receive.receiver import Receiver, ReceiverSource
+from millrace.producer.source.set_stream import Upstream
+from millrace.producer.task.capture import (
     converter_factory,
     resume_open_transaction,
     start_at_first_file,
     wait_for_start,
 )
-from schemas.documents import Brokers, TableFilter, Tls, TlsMode
-from schemas.documents.model import Member
-from schemas.gtid import Flavour, GtidPosition, parse_gtid_set
-from schemas.place import Coordinates
-from schemas.progress import Progress
-from schemas.record.control import CONTROL_SCHEMAS
-from schemas.server_version import ServerVersion
+from millrace.schemas.documents import Brokers, TableFilter, Tls, TlsMode
+from millrace.schemas.documents.model import Member
+from millrace.schemas.gtid import Flavour, GtidPosition, parse_gtid_set
+from millrace.schemas.place import Coordinates
+from millrace.schemas.progress import Progress
+from millrace.schemas.record.control import CONTROL_SCHEMAS
+from millrace.schemas.server_version import ServerVersion
+from millrace.zk.lease.lease import Lease, acquire
 from tests.kit.capture.converter import MemoryRegistry
 from tests.simulation.gate import Process
 from tests.simulation.model_kafka import ModelDriver, ModelTopic
 from tests.simulation.model_zookeeper import TREE, ModelEnsemble, ModelSession
 from tests.simulation.source import ModelSource
-from zk.lease.lease import Lease, acquire
 
 TASK, TOPIC, SET = "shop-capture", "shop", "shop"
 LIMITS = PublisherLimits(

@@ -9,7 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from random import Random
 
-from producer.relay import layout
+from millrace.producer.relay import layout
 
 
 class Loss(StrEnum):

@@ -16,12 +16,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from consumer.target.bitmap import from_bitmaps
-from consumer.topic.verify import TopicVerifier
-from drivers.kafka.reader import TopicRecord
-from schemas.place import Coordinates
-from schemas.record.control import DdlRecord, FenceRecord, ResolvedRecord
-from schemas.record.record import KnownSchemas, RowRecord, decode_record
+from millrace.consumer.target.bitmap import from_bitmaps
+from millrace.consumer.topic.verify import TopicVerifier
+from millrace.drivers.kafka.reader import TopicRecord
+from millrace.schemas.place import Coordinates
+from millrace.schemas.record.control import DdlRecord, FenceRecord, ResolvedRecord
+from millrace.schemas.record.record import KnownSchemas, RowRecord, decode_record
 from tests.simulation.binlog import Binlog, last_number
 from tests.simulation.model_kafka import ModelTopic
 from tests.simulation.model_target import Contents, ModelServer

@@ -14,7 +14,7 @@ from typing import ClassVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from schemas.gtid import Flavour
+from millrace.schemas.gtid import Flavour
 from tests.simulation import apply, capture
 from tests.simulation.apply import Cut
 from tests.simulation.capture import Portion

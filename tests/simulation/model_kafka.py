@@ -13,9 +13,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from drivers.kafka.bulk import Bounds, Octets
-from drivers.kafka.reader import Ends, TopicRecord
-from drivers.kafka.topic import TopicSettings
+from millrace.drivers.kafka.bulk import Bounds, Octets
+from millrace.drivers.kafka.reader import Ends, TopicRecord
+from millrace.drivers.kafka.topic import TopicSettings
 from millrace.errors import Fenced, Retryable
 from tests.simulation.gate import Process
 

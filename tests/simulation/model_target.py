@@ -23,7 +23,7 @@ from typing import Any
 import pymysql
 from pymysql.converters import escape_item
 
-from consumer.target.progress import DATABASE as OURS
+from millrace.consumer.target.progress import DATABASE as OURS
 from tests.simulation.binlog import DATABASE
 from tests.simulation.gate import Process, current
 from tests.simulation.source import Table, make_tables

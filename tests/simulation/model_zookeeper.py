@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from millrace.errors import Retryable
+from millrace.zk.client.session import Node, Session, SessionState, Watch
+from millrace.zk.tree.paths import Tree, create_tree
 from tests.simulation.gate import Process
-from zk.client.session import Node, Session, SessionState, Watch
-from zk.tree.paths import Tree, create_tree
 
 TREE = Tree("model")
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from random import Random
 
-from schemas.gtid import Flavour
+from millrace.schemas.gtid import Flavour
 from tests.kit.binlog.builder import BinlogBuilder, format_body
 from tests.kit.binlog.plain_files import artificial, packet
 from tests.simulation.binlog import BINLOGS, DATABASE, Answer

@@ -7,12 +7,12 @@ user's tables are numbers.
 import re
 from collections.abc import Callable, Iterable
 
-from consumer.target.fence import HOLDERS_SQL
-from consumer.target.progress import DATABASE as OURS
-from consumer.target.running_statement import LIST_SQL, MARIADB_LIST_SQL
-from consumer.target.table_state import SERVER_SQL
-from consumer.target.wait_procedure import COMMENT
-from drivers.mysql import catalog
+from millrace.consumer.target.fence import HOLDERS_SQL
+from millrace.consumer.target.progress import DATABASE as OURS
+from millrace.consumer.target.running_statement import LIST_SQL, MARIADB_LIST_SQL
+from millrace.consumer.target.table_state import SERVER_SQL
+from millrace.consumer.target.wait_procedure import COMMENT
+from millrace.drivers.mysql import catalog
 from tests.simulation.binlog import DATABASE
 from tests.simulation.model_target import (
     CatalogTable,

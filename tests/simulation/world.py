@@ -16,14 +16,15 @@ from pathlib import Path
 from random import Random
 from unittest import mock
 
-from consumer.target import fence
-from consumer.turn import resident
+from millrace.consumer.target import fence
+from millrace.consumer.turn import resident
 from millrace.errors import Fatal, Fenced, Retryable
-from producer.convert import converter, output
-from producer.source.receive import receiver
-from schemas.documents import TaskKind
-from schemas.gtid import Flavour, parse_gtid_set
-from schemas.record.control import FenceRecord, ResolvedRecord
+from millrace.producer.convert import converter, output
+from millrace.producer.source.receive import receiver
+from millrace.schemas.documents import TaskKind
+from millrace.schemas.gtid import Flavour, parse_gtid_set
+from millrace.schemas.record.control import FenceRecord, ResolvedRecord
+from millrace.zk.placement.assignment import Assignment, Candidate, Placeable, assign
 from tests.kit.capture.converter import MemoryRegistry
 from tests.simulation import apply, capture, disk
 from tests.simulation.apply import ApplyProcess, Cut, DriverGoneError, Residents
@@ -43,7 +44,6 @@ from tests.simulation.model_target import ModelServer
 from tests.simulation.model_zookeeper import ModelEnsemble
 from tests.simulation.source import Change, ModelSource
 from tests.simulation.target_statements import STATEMENTS
-from zk.placement.assignment import Assignment, Candidate, Placeable, assign
 
 CAPTURE_WORKERS = ("w1", "w2")
 APPLY_WORKERS = ("a1", "a2")

@@ -12,9 +12,9 @@ import signal
 
 import pytest
 
-from deploy.local.services import APPLY_TASK, CAPTURE_TASK
-from schemas.gtid import Flavour
-from schemas.status import TaskState
+from millrace.deploy.local.services import APPLY_TASK, CAPTURE_TASK
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.status import TaskState
 from tests.fixtures.stack import FaultStack, on
 from tests.kit.faults.campaign import IN_A_LANE, kill_at, lead_to
 from tests.kit.waiting import eventually

@@ -11,9 +11,9 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 
-from deploy.servers import DatabaseServer, DatabaseSet, KafkaServer, ZooKeeperServer
-from deploy.servers.process import ProcessSpec, ServerProcess, free_port
-from schemas.gtid import Flavour
+from millrace.deploy.servers import DatabaseServer, DatabaseSet, KafkaServer, ZooKeeperServer
+from millrace.deploy.servers.process import ProcessSpec, ServerProcess, free_port
+from millrace.schemas.gtid import Flavour
 from tests.fixtures.servers import NewServer, NewSet
 from tests.kit.paths import ROOT
 from tests.kit.readme import PROGRAM, README, blocks, replaced, shell

@@ -29,13 +29,17 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 from kazoo.handlers.threading import KazooTimeoutError
 
-from consumer.spark.scratch import PREFIX
-from deploy.local.background import records
-from deploy.local.services import APPLY_TASK, CAPTURE_TASK, SERVICES
-from deploy.servers.process import is_running, session_members
 from millrace.cli.status.json_form import as_plain
+from millrace.consumer.spark.scratch import PREFIX
+from millrace.deploy.local.background import records
+from millrace.deploy.local.services import APPLY_TASK, CAPTURE_TASK, SERVICES
+from millrace.deploy.servers.process import is_running, session_members
 from millrace.home_folder import STACK, home, local_stack_folder
-from schemas.documents import PublishTask, parse_task
+from millrace.schemas.documents import PublishTask, parse_task
+from millrace.zk.client.session import Session
+from millrace.zk.ensemble import Ensemble
+from millrace.zk.tree.paths import Tree
+from millrace.zk.view import read_cluster, views
 from tests.fixtures.servers import FLAVOURS
 from tests.kit import canaries
 from tests.kit.control.page import Scrape, fetched
@@ -43,10 +47,6 @@ from tests.kit.local_stack import metrics_address, run_forked, run_millrace
 from tests.kit.publish.local import published
 from tests.kit.readme import script_of_a_stack, shell
 from tests.kit.waiting import eventually
-from zk.client.session import Session
-from zk.ensemble import Ensemble
-from zk.tree.paths import Tree
-from zk.view import read_cluster, views
 
 NAME = "stack-test"
 SERVERS = 6  # source primary and two replicas, target, Kafka, ZooKeeper

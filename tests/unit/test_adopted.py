@@ -4,16 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from consumer.target.progress import Mark, MarkTopic
-from consumer.topic.adoption import Beginning, Continuation, beginning_of, continuation
-from drivers.kafka.reader import TopicRecord
+from millrace.consumer.target.progress import Mark, MarkTopic
+from millrace.consumer.topic.adoption import Beginning, Continuation, beginning_of, continuation
+from millrace.drivers.kafka.reader import TopicRecord
 from millrace.errors import Fatal
-from schemas.gtid import Flavour, GtidPosition, parse_gtid_set
-from schemas.progress import Progress
-from schemas.record.control import FenceRecord
-from schemas.record.gap import gap_record
-from schemas.record.record import encode_control
-from schemas.requests.decision import Approval, Decision, DecisionKind
+from millrace.schemas.gtid import Flavour, GtidPosition, parse_gtid_set
+from millrace.schemas.progress import Progress
+from millrace.schemas.record.control import FenceRecord
+from millrace.schemas.record.gap import gap_record
+from millrace.schemas.record.record import encode_control
+from millrace.schemas.requests.decision import Approval, Decision, DecisionKind
 from tests.kit.apply.tables import integer, table
 from tests.kit.apply.topic import RecordStream
 

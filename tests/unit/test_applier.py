@@ -6,21 +6,21 @@ from types import SimpleNamespace
 
 import pytest
 
-from consumer.records.numbers import Seqs
-from consumer.records.pieces import Size
-from consumer.records.row_schemas import RowSchemas
-from consumer.tables.table_plans import Catalogue, TablePlans
-from consumer.target.bitmap import from_bitmaps, to_bitmap
-from consumer.target.progress import Owner
-from consumer.turn import applier
-from consumer.turn.applier import FLIGHTS_MAX, Applier
-from consumer.turn.context import Limits, Position, Tools
-from consumer.turn.order import Assignment, Rules, TurnOrder
-from consumer.write.ddl import DdlPlace, Passed
-from consumer.write.lanes import Done
-from consumer.write.target_transaction import Writing
+from millrace.consumer.records.numbers import Seqs
+from millrace.consumer.records.pieces import Size
+from millrace.consumer.records.row_schemas import RowSchemas
+from millrace.consumer.tables.table_plans import Catalogue, TablePlans
+from millrace.consumer.target.bitmap import from_bitmaps, to_bitmap
+from millrace.consumer.target.progress import Owner
+from millrace.consumer.turn import applier
+from millrace.consumer.turn.applier import FLIGHTS_MAX, Applier
+from millrace.consumer.turn.context import Limits, Position, Tools
+from millrace.consumer.turn.order import Assignment, Rules, TurnOrder
+from millrace.consumer.write.ddl import DdlPlace, Passed
+from millrace.consumer.write.lanes import Done
+from millrace.consumer.write.target_transaction import Writing
 from millrace.errors import Retryable
-from schemas.documents import Brokers, ConflictPolicy, Consistency, TopicAddress
+from millrace.schemas.documents import Brokers, ConflictPolicy, Consistency, TopicAddress
 from tests.kit.apply.history import History, inventory, schemas
 from tests.kit.apply.local import ALL, InlineLanes, ListSource
 from tests.kit.apply.model import ENDPOINT, ModelTarget, model_patched, sessions_on

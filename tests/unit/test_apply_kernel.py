@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 from pymysql.converters import escape_string
 
-from consumer.kernel import walk
-from consumer.kernel.groups import bind_groups, hold_keys, pack_lanes
-from consumer.records.numbers import Seqs
-from consumer.records.row_schemas import RowSchemas, make_programs
-from consumer.records.rows import Rows, walk_values
-from consumer.tables.causality_keys import KeyEntries
-from consumer.tables.table_plan import AFTER, compared, make_shape
-from consumer.target.bitmap import from_bitmaps, not_applied, to_bitmap
-from schemas.record.avro_schema import envelope_schema
-from schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
+from millrace.consumer.kernel import walk
+from millrace.consumer.kernel.groups import bind_groups, hold_keys, pack_lanes
+from millrace.consumer.records.numbers import Seqs
+from millrace.consumer.records.row_schemas import RowSchemas, make_programs
+from millrace.consumer.records.rows import Rows, walk_values
+from millrace.consumer.tables.causality_keys import KeyEntries
+from millrace.consumer.tables.table_plan import AFTER, compared, make_shape
+from millrace.consumer.target.bitmap import from_bitmaps, not_applied, to_bitmap
+from millrace.schemas.record.avro_schema import envelope_schema
+from millrace.schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
 from tests.kit.apply.tables import accounts, integer, table
 from tests.kit.apply.topic import SET, RecordStream
 from tests.kit.apply.values import values_of

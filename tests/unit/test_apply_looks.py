@@ -7,15 +7,15 @@ from typing import cast
 
 import pytest
 
-from consumer.spark.session import FIRST_OFFSET, SparkDriver
-from consumer.target.progress import Mark, MarkTopic
-from consumer.target.running_statement import RunningStatement
-from consumer.task import runner
-from consumer.task.runner import ApplyRun
-from consumer.turn.driver import BatchApplier, Figures
+from millrace.consumer.spark.session import FIRST_OFFSET, SparkDriver
+from millrace.consumer.target.progress import Mark, MarkTopic
+from millrace.consumer.target.running_statement import RunningStatement
+from millrace.consumer.task import runner
+from millrace.consumer.task.runner import ApplyRun
+from millrace.consumer.turn.driver import BatchApplier, Figures
 from millrace.errors import MillraceError, Retryable
-from schemas.documents import ApplyTask
-from schemas.status import TaskReport, TaskState
+from millrace.schemas.documents import ApplyTask
+from millrace.schemas.status import TaskReport, TaskState
 from tests.kit.apply.local import KnownTopic
 from tests.kit.apply.run import (
     CountingApplier,

@@ -6,18 +6,18 @@ from typing import cast
 
 import pytest
 
-from consumer.spark.session import FIRST_OFFSET, SparkDriver
-from consumer.tables.table_plans import Notes
-from consumer.target.progress import Mark, MarkTopic, Owner
-from consumer.task import runner
-from consumer.task.report import why_running
-from consumer.task.runner import ApplyRun, same_topic
-from consumer.turn.driver import BatchApplier, Figures
-from consumer.turn.order import Counts, Outcome, TurnOrder
-from drivers.kafka.reader import NoTopic
+from millrace.consumer.spark.session import FIRST_OFFSET, SparkDriver
+from millrace.consumer.tables.table_plans import Notes
+from millrace.consumer.target.progress import Mark, MarkTopic, Owner
+from millrace.consumer.task import runner
+from millrace.consumer.task.report import why_running
+from millrace.consumer.task.runner import ApplyRun, same_topic
+from millrace.consumer.turn.driver import BatchApplier, Figures
+from millrace.consumer.turn.order import Counts, Outcome, TurnOrder
+from millrace.drivers.kafka.reader import NoTopic
 from millrace.errors import Fatal, MillraceError, Retryable
-from schemas.documents import ApplyTask
-from schemas.status import TaskReport, TaskState
+from millrace.schemas.documents import ApplyTask
+from millrace.schemas.status import TaskReport, TaskState
 from tests.kit.apply.local import KnownTopic, OneExecutor
 from tests.kit.apply.run import (
     GIVEN,

@@ -6,19 +6,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from consumer.kernel import walk
-from consumer.records.numbers import NO_SEQS
-from consumer.records.row_schemas import RowSchemas
-from consumer.tables.table_plans import Catalogue, TablePlans
-from consumer.target.progress import Mark
-from consumer.turn.executor import look_up_at
-from consumer.window.window import LookUp, Window, read_window
+from millrace.consumer.kernel import walk
+from millrace.consumer.records.numbers import NO_SEQS
+from millrace.consumer.records.row_schemas import RowSchemas
+from millrace.consumer.tables.table_plans import Catalogue, TablePlans
+from millrace.consumer.target.progress import Mark
+from millrace.consumer.turn.executor import look_up_at
+from millrace.consumer.window.window import LookUp, Window, read_window
 from millrace.errors import Fatal
-from schemas.documents import Registry
-from schemas.gtid import Flavour, parse_gtid_set
-from schemas.progress import OpenTransaction, Progress
-from schemas.record.avro_schema import envelope_schema
-from schemas.record.control import ResolvedRecord
+from millrace.schemas.documents import Registry
+from millrace.schemas.gtid import Flavour, parse_gtid_set
+from millrace.schemas.progress import OpenTransaction, Progress
+from millrace.schemas.record.avro_schema import envelope_schema
+from millrace.schemas.record.control import ResolvedRecord
 from tests.kit.apply.tables import accounts, integer, table, text
 from tests.kit.apply.topic import SET, UUID, RecordStream
 from tests.kit.apply.values import values_of
@@ -273,7 +273,7 @@ def test_wide_rows_end_a_window_early(
     if is_looked_up:
         del values[0]
     for cells_max, most in ((600, 3), (1, 1)):
-        monkeypatch.setattr("consumer.records.rows.CELLS_MAX", cells_max)
+        monkeypatch.setattr("millrace.consumer.records.rows.CELLS_MAX", cells_max)
         seen, first, seqs, learned, ends = Mark(0, 0), 0, list[int](), dict[int, str](), 0
         while first < len(values):
             window = _read(values[first:], seen, look_up=lambda _: known)

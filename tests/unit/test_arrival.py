@@ -11,12 +11,19 @@ from millrace.cli.control import Control
 from millrace.cli.task import wait
 from millrace.cli.task.wait import capture_task_of, source_set_of, wait_until_arrived
 from millrace.errors import Fatal, MillraceError
-from schemas.documents import ApplyTask, Brokers, CaptureTask, Directives, TaskKind, TopicAddress
-from schemas.gtid import Flavour, History, parse_binlog_state, parse_gtid_set
-from schemas.status import TaskReport, TaskState
-from zk.tree.entries import Desired, TaskEntry
-from zk.tree.reports import SavedReport
-from zk.view import Cluster
+from millrace.schemas.documents import (
+    ApplyTask,
+    Brokers,
+    CaptureTask,
+    Directives,
+    TaskKind,
+    TopicAddress,
+)
+from millrace.schemas.gtid import Flavour, History, parse_binlog_state, parse_gtid_set
+from millrace.schemas.status import TaskReport, TaskState
+from millrace.zk.tree.entries import Desired, TaskEntry
+from millrace.zk.tree.reports import SavedReport
+from millrace.zk.view import Cluster
 
 
 def _capture(name: str, bootstrap: str) -> CaptureTask:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from drivers.mysql.connection import Endpoint, connect
+from millrace.drivers.mysql.connection import Endpoint, connect
 from millrace.errors import Fatal, Retryable
-from producer.source.connection import Login, connect_member
-from schemas.documents import Member, Tls, TlsMode
+from millrace.producer.source.connection import Login, connect_member
+from millrace.schemas.documents import Member, Tls, TlsMode
 
 Connect = Callable[[str], object]
 

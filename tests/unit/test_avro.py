@@ -6,12 +6,17 @@ import fastavro
 import pytest
 
 from millrace.errors import Fatal
-from schemas.gtid import Flavour
-from schemas.record.avro_schema import AvroSchema, column_branches, envelope_schema, key_schema
-from schemas.record.row_layout import RowLayout, parse_row_layout
-from schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
-from schemas.table.table_map import parse_table_map
-from schemas.table.type_text import type_text
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.record.avro_schema import (
+    AvroSchema,
+    column_branches,
+    envelope_schema,
+    key_schema,
+)
+from millrace.schemas.record.row_layout import RowLayout, parse_row_layout
+from millrace.schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
+from millrace.schemas.table.table_map import parse_table_map
+from millrace.schemas.table.type_text import type_text
 from tests.kit.binlog.table_map_vectors import (
     MARIADB_COMPRESSED,
     MARIADB_TEXTS,

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from consumer.format.avro_data import AvroSchemas, full_name
-from consumer.format.connect_schema import Schema
-from consumer.format.encoded import NEW_KEY, OLD_KEY
+from millrace.consumer.format.avro_data import AvroSchemas, full_name
+from millrace.consumer.format.connect_schema import Schema
+from millrace.consumer.format.encoded import NEW_KEY, OLD_KEY
 from millrace.errors import Fatal
-from schemas.record.framing import unframe
-from schemas.table.structure import Column, ColumnType, TextEncoding, TypeCode
-from schemas.view.format_options import (
+from millrace.schemas.record.framing import unframe
+from millrace.schemas.table.structure import Column, ColumnType, TextEncoding, TypeCode
+from millrace.schemas.view.format_options import (
     BinaryMode,
     DecimalMode,
     FormatName,
@@ -23,7 +23,7 @@ from schemas.view.format_options import (
     Undecodable,
     ZeroDates,
 )
-from schemas.view.view import TableRule, View
+from millrace.schemas.view.view import TableRule, View
 from tests.kit.apply.tables import integer, table, text
 from tests.kit.apply.topic import RecordStream
 from tests.kit.avro_rows import avro_records, read_avro

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from deploy.workload.beats import Arrivals, percentile, watch_target, write_beats
+from millrace.deploy.workload.beats import Arrivals, percentile, watch_target, write_beats
 
 DEADLINE_S = 20.0
 

@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from deploy.bench.apply.sink.connect import (
+from millrace.deploy.bench.apply.sink.connect import (
     IVY_FILE,
     ConnectWorker,
     SinkJars,
@@ -23,15 +23,15 @@ from deploy.bench.apply.sink.connect import (
     failure_of,
     is_stopped,
 )
-from deploy.bench.apply.sink.peer import SINK, fetch_sink
-from deploy.bench.apply.sink.records import VERSION, SinkTable
-from deploy.bench.figure import Figure, Group, Size, run_groups
+from millrace.deploy.bench.apply.sink.peer import SINK, fetch_sink
+from millrace.deploy.bench.apply.sink.records import VERSION, SinkTable
+from millrace.deploy.bench.figure import Figure, Group, Size, run_groups
 from millrace.errors import Fatal
-from schemas.gtid import Flavour
-from schemas.record.control import EventPlace, Origin, RecordSource, RecordTransaction
-from schemas.record.record import RowChange, RowRecord
-from schemas.record.row_layout import RowLayout
-from schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.record.control import EventPlace, Origin, RecordSource, RecordTransaction
+from millrace.schemas.record.record import RowChange, RowRecord
+from millrace.schemas.record.row_layout import RowLayout
+from millrace.schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
 
 _FAKE_IVY = """#!{python}
 import pathlib, sys, tarfile
@@ -285,7 +285,9 @@ def test_request_without_an_answer_is_repeated(
     jars = SinkJars("", tmp_path)
     server = HTTPServer(("127.0.0.1", 0), _SlowConnect)
     server.asked = []  # type: ignore[attr-defined]
-    monkeypatch.setattr("deploy.bench.apply.sink.connect.free_port", lambda: server.server_port)
+    monkeypatch.setattr(
+        "millrace.deploy.bench.apply.sink.connect.free_port", lambda: server.server_port
+    )
     worker = ConnectWorker(tmp_path, jars, "")
     monkeypatch.setattr(ConnectWorker, "process", SimpleNamespace(is_alive=lambda: True))
     serving = threading.Thread(target=server.serve_forever, daemon=True)

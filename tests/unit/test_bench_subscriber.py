@@ -6,7 +6,7 @@ from typing import cast
 import pytest
 from confluent_kafka import Message
 
-from deploy.bench.subscriber import Counted
+from millrace.deploy.bench.subscriber import Counted
 from millrace.errors import Fatal
 
 

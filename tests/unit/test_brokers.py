@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from consumer.spark.kafka_source import source_options, token_url
+from millrace.consumer.spark.kafka_source import source_options, token_url
 from millrace.errors import Fatal
-from schemas.documents import (
+from millrace.schemas.documents import (
     Brokers,
     Mechanism,
     Sasl,
@@ -22,7 +22,7 @@ from schemas.documents import (
     plain_brokers,
     plain_from_yaml,
 )
-from schemas.documents.brokers import expiry_of
+from millrace.schemas.documents.brokers import expiry_of
 
 LOGIN = "sasl: {mechanism: SCRAM-SHA-512, user: m, password: env:KAFKA_TEST_PASSWORD}"
 OWN = "tls_cert: /c.pem\ntls_key: env:KAFKA_TEST_KEY\ntls_key_password: env:KAFKA_TEST_PASSWORD\n"

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from producer.task.lag import Pace, reader_lag_s
+from millrace.producer.task.lag import Pace, reader_lag_s
 from tests.kit.control.reports import FULL_CAPTURE
 
 COMMIT_MS = 1_764_000_000_000

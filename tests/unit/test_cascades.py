@@ -2,9 +2,9 @@
 
 import pytest
 
-from consumer.tables.cascades import inexact, why_deletion_is_inexact
-from drivers.mysql.actions import NO_ACTIONS, Action, Actions
-from drivers.mysql.catalog import ForeignKey
+from millrace.consumer.tables.cascades import inexact, why_deletion_is_inexact
+from millrace.drivers.mysql.actions import NO_ACTIONS, Action, Actions
+from millrace.drivers.mysql.catalog import ForeignKey
 
 DELETES, NULLS = Actions(on_delete=Action.CASCADE), Actions(on_delete=Action.SET_NULL)
 MOVES = Actions(on_update=Action.CASCADE)

@@ -3,8 +3,8 @@
 import pytest
 
 from millrace.errors import Fatal
-from schemas.table.charset import decode_text, gb18030_character
-from schemas.table.collation_ids import CHARSETS, character_bytes_max, charset_of
+from millrace.schemas.table.charset import decode_text, gb18030_character
+from millrace.schemas.table.collation_ids import CHARSETS, character_bytes_max, charset_of
 
 
 @pytest.mark.parametrize(

@@ -8,23 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from consumer.checks.publish import judge_output_settings
-from consumer.checks.target import (
-    Settings,
-    TargetUse,
-    judge_grants,
-    judge_safe_mode,
-    judge_schemas,
-    judge_settings,
-    judge_tables,
-    written_databases,
-)
-from drivers.kafka.reader import Ends
-from drivers.kafka.topic import TopicSettings
-from drivers.mysql.actions import Action, Actions
-from drivers.mysql.catalog import CatalogColumn, CatalogTable, ForeignKey, Inventory, UniqueKey
-from drivers.mysql.grants import Role, needed_grants, parse_grants
-from drivers.mysql.members import Identity, MemberBinlog, MemberFacts, Replication
 from millrace.checks.areas import Check, run_checks
 from millrace.checks.clock import Clock, judge_clock
 from millrace.checks.host import (
@@ -41,20 +24,43 @@ from millrace.checks.requirement import Area, Level, Requirement, Subject
 from millrace.checks.retention import judge_loss
 from millrace.cli.check.subscribers import judge_subscriber
 from millrace.codes import PAGE
+from millrace.consumer.checks.publish import judge_output_settings
+from millrace.consumer.checks.target import (
+    Settings,
+    TargetUse,
+    judge_grants,
+    judge_safe_mode,
+    judge_schemas,
+    judge_settings,
+    judge_tables,
+    written_databases,
+)
+from millrace.drivers.kafka.reader import Ends
+from millrace.drivers.kafka.topic import TopicSettings
+from millrace.drivers.mysql.actions import Action, Actions
+from millrace.drivers.mysql.catalog import (
+    CatalogColumn,
+    CatalogTable,
+    ForeignKey,
+    Inventory,
+    UniqueKey,
+)
+from millrace.drivers.mysql.grants import Role, needed_grants, parse_grants
+from millrace.drivers.mysql.members import Identity, MemberBinlog, MemberFacts, Replication
 from millrace.errors import Fatal, Retryable
 from millrace.pages import page_tables
-from producer.checks.answers import Answers, Tables
-from producer.checks.source import (
+from millrace.producer.checks.answers import Answers, Tables
+from millrace.producer.checks.source import (
     SourceUse,
     judge_answers,
     judge_logged,
     judge_server_ids,
     judge_set,
 )
-from producer.checks.source import (
+from millrace.producer.checks.source import (
     judge_tables as judge_source_tables,
 )
-from producer.checks.topic import (
+from millrace.producer.checks.topic import (
     judge_open,
     judge_operations,
     judge_planned,
@@ -64,9 +70,9 @@ from producer.checks.topic import (
     trial_creation,
     watch_ends,
 )
-from producer.source.choose.choice import verdicts_of
-from registry.checks import judge_compatibility, judge_mode
-from schemas.documents import (
+from millrace.producer.source.choose.choice import verdicts_of
+from millrace.registry.checks import judge_compatibility, judge_mode
+from millrace.schemas.documents import (
     Account,
     ApplyTask,
     Brokers,
@@ -83,18 +89,18 @@ from schemas.documents import (
     TopicAddress,
     TopicOptions,
 )
-from schemas.gtid import Flavour, GtidSet
-from schemas.record.avro_schema import envelope_schema
-from schemas.stages import GroupState, SubscriberStage
+from millrace.schemas.gtid import Flavour, GtidSet
+from millrace.schemas.record.avro_schema import envelope_schema
+from millrace.schemas.stages import GroupState, SubscriberStage
+from millrace.zk.checks import judge_acls, judge_documents, judge_servers, judge_timeout
+from millrace.zk.client.access import OPEN, WORLD, Policy
+from millrace.zk.tree.acls import NodeAcl
+from millrace.zk.tree.entries import UnreadableEntry
 from tests.kit.apply.local import apply_task
 from tests.kit.capture.recorded import SETTINGS
 from tests.kit.capture.topic_rows import TABLE
 from tests.kit.control.control import a_publish
 from tests.kit.paths import ROOT
-from zk.checks import judge_acls, judge_documents, judge_servers, judge_timeout
-from zk.client.access import OPEN, WORLD, Policy
-from zk.tree.acls import NodeAcl
-from zk.tree.entries import UnreadableEntry
 
 SUBJECT = Subject(Area.SOURCE, "db1:3306")
 POLICY = Policy((replace(WORLD, scheme="sasl", id="millrace"),))

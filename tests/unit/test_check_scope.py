@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from drivers.mysql.grants import Role, each, needed_grants, parse_grants
 from millrace.cli.check.scope import Known, databases_of, parse_files, scope_of
 from millrace.cli.grants import statements
+from millrace.drivers.mysql.grants import Role, each, needed_grants, parse_grants
 from millrace.errors import Fatal
-from schemas.documents import (
+from millrace.schemas.documents import (
     Account,
     ApplyRules,
     ApplyTask,
@@ -24,7 +24,7 @@ from schemas.documents import (
     TableFilter,
     TopicAddress,
 )
-from schemas.gtid import Flavour
+from millrace.schemas.gtid import Flavour
 
 REFERENCE = SecretReference.parse("env:MILLRACE_TEST_PASSWORD")
 assert REFERENCE is not None

@@ -22,11 +22,11 @@ from millrace.cli.status import status
 from millrace.cli.topic import registry_for
 from millrace.codes import CATALOGUE
 from millrace.errors import Fatal, Retryable
-from schemas.documents import ApplyTask, Brokers, CaptureTask, TaskDocument, TopicAddress
+from millrace.schemas.documents import ApplyTask, Brokers, CaptureTask, TaskDocument, TopicAddress
+from millrace.zk.tree.entries import Desired, TaskEntry
+from millrace.zk.tree.paths import Tree
+from millrace.zk.view import Cluster
 from tests.kit.sample_command import give
-from zk.tree.entries import Desired, TaskEntry
-from zk.tree.paths import Tree
-from zk.view import Cluster
 
 
 def test_help_lists_commands_without_importing_them(capsys: pytest.CaptureFixture[str]) -> None:

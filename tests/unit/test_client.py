@@ -14,10 +14,10 @@ from millrace.client import (
     RowRecord,
 )
 from millrace.errors import Fatal
-from schemas.gtid import Flavour
-from schemas.record.control import RecordKind
-from schemas.record.framing import peek_kind
-from schemas.record.record import KnownSchemas, decode_control
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.record.control import RecordKind
+from millrace.schemas.record.framing import peek_kind
+from millrace.schemas.record.record import KnownSchemas, decode_control
 from tests.kit.capture.topic_text import TopicText, whole
 from tests.kit.subscriber import run_as_subscriber
 
@@ -113,7 +113,7 @@ def test_client_needs_only_confluent_kafka_and_fastavro(tmp_path: Path) -> None:
     code = """
 import sys
 import millrace.client
-ours = {"__main__", "millrace", "schemas", "drivers", "consumer"}
+ours = {"__main__", "millrace"}
 print(*sorted({name.partition(".")[0] for name in sys.modules} - sys.stdlib_module_names - ours))
 """
     done = run_as_subscriber(code, folder=tmp_path)

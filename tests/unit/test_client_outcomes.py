@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from schemas.view.format_options import FormatName
+from millrace.schemas.view.format_options import FormatName
 from tests.kit.clients.client import ClientTopic
 from tests.kit.clients.outcome import WITHOUT, Outcomes, differences
 from tests.kit.clients.program import ProgramRun

@@ -10,19 +10,19 @@ from cloudevents.core.base import BaseCloudEvent
 from cloudevents.core.bindings.kafka import KafkaMessage, from_kafka
 from cloudevents.core.formats.json import JSONFormat
 
-from consumer.format.cloud_events import constant_headers
-from consumer.kernel.cloud_events import put_time
-from consumer.publish import outgoing
-from consumer.publish.conversion import convert
-from consumer.publish.outgoing import Outgoing
-from consumer.publish.plans import PublishPlans
-from consumer.records.numbers import RecordNumbers
-from consumer.records.row_schemas import RowSchemas
-from consumer.records.rows import walk_values
-from drivers.kafka.headers import HeaderedRecords
-from schemas.documents import Brokers, OutputTopics, PublishTask, TopicAddress
-from schemas.record.avro_schema import envelope_schema
-from schemas.view.format_options import OPTIONS, FormatName, FormatOptions, KeyChanges
+from millrace.consumer.format.cloud_events import constant_headers
+from millrace.consumer.kernel.cloud_events import put_time
+from millrace.consumer.publish import outgoing
+from millrace.consumer.publish.conversion import convert
+from millrace.consumer.publish.outgoing import Outgoing
+from millrace.consumer.publish.plans import PublishPlans
+from millrace.consumer.records.numbers import RecordNumbers
+from millrace.consumer.records.row_schemas import RowSchemas
+from millrace.consumer.records.rows import walk_values
+from millrace.drivers.kafka.headers import HeaderedRecords
+from millrace.schemas.documents import Brokers, OutputTopics, PublishTask, TopicAddress
+from millrace.schemas.record.avro_schema import envelope_schema
+from millrace.schemas.view.format_options import OPTIONS, FormatName, FormatOptions, KeyChanges
 from tests.kit.apply.tables import integer, table, text
 from tests.kit.apply.topic import COMMIT_MS, SET, RecordStream
 from tests.kit.apply.values import values_of

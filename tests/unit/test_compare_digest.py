@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from consumer.compare.table import pair_of
-from consumer.tables.digest import table_digest
-from drivers.mysql.catalog import CatalogColumn, CatalogTable, UniqueKey
-from schemas.gtid import Flavour
+from millrace.consumer.compare.table import pair_of
+from millrace.consumer.tables.digest import table_digest
+from millrace.drivers.mysql.catalog import CatalogColumn, CatalogTable, UniqueKey
+from millrace.schemas.gtid import Flavour
 
 PRIMARY = UniqueKey("PRIMARY", ("id",), is_whole=True)
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from consumer.compare import settle
-from consumer.compare.chunk import unmatched_rows
-from consumer.compare.settle import States, Suspect
-from consumer.compare.table import Name
+from millrace.consumer.compare import settle
+from millrace.consumer.compare.chunk import unmatched_rows
+from millrace.consumer.compare.settle import States, Suspect
+from millrace.consumer.compare.table import Name
 
 NAME: Name = ("1",)
 

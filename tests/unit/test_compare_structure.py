@@ -2,8 +2,8 @@
 
 import pytest
 
-from consumer.compare.structure import Words, differences, same_collation
-from schemas.gtid import Flavour
+from millrace.consumer.compare.structure import Words, differences, same_collation
+from millrace.schemas.gtid import Flavour
 
 MYSQL, MARIADB = (Words(flavour, is_mixed=True) for flavour in (Flavour.MYSQL, Flavour.MARIADB))
 # base type, default and EXTRA of MySQL, default of MariaDB: as both servers print them

@@ -6,21 +6,21 @@ from typing import cast
 
 import pytest
 
-from consumer.compare import compare as run
-from consumer.compare import pool
-from consumer.compare.chunk import ChunkResult, Job
-from consumer.compare.gaps import Gap
-from consumer.compare.members import ReadMember
-from consumer.compare.result import SHOWN_MAX, Comparison, Difference, Part, RowTexts, What
-from consumer.compare.settle import Suspect
-from consumer.compare.show import note_of, with_left
-from consumer.compare.sides import Ends
-from consumer.compare.structure import Change
-from consumer.compare.table import pair_of
-from consumer.compare.tables import WHOLE_TABLE
-from drivers.mysql.catalog import CatalogColumn, CatalogTable, UniqueKey
-from drivers.mysql.connection import Endpoint
 from millrace.cli.compare.text import print_text
+from millrace.consumer.compare import compare as run
+from millrace.consumer.compare import pool
+from millrace.consumer.compare.chunk import ChunkResult, Job
+from millrace.consumer.compare.gaps import Gap
+from millrace.consumer.compare.members import ReadMember
+from millrace.consumer.compare.result import SHOWN_MAX, Comparison, Difference, Part, RowTexts, What
+from millrace.consumer.compare.settle import Suspect
+from millrace.consumer.compare.show import note_of, with_left
+from millrace.consumer.compare.sides import Ends
+from millrace.consumer.compare.structure import Change
+from millrace.consumer.compare.table import pair_of
+from millrace.consumer.compare.tables import WHOLE_TABLE
+from millrace.drivers.mysql.catalog import CatalogColumn, CatalogTable, UniqueKey
+from millrace.drivers.mysql.connection import Endpoint
 from millrace.errors import Fatal
 
 ORIGIN = ReadMember(cast(Endpoint, None))

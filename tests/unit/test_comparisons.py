@@ -9,15 +9,15 @@ from typing import cast
 
 import pytest
 
-from consumer.compare import schedule
-from consumer.compare.chunk import ChunkResult, Job
-from consumer.compare.result import Part
-from consumer.compare.schedule import Last
-from consumer.compare.tables import admitted
-from consumer.compare.task_comparison import Comparing, Comparisons
+from millrace.consumer.compare import schedule
+from millrace.consumer.compare.chunk import ChunkResult, Job
+from millrace.consumer.compare.result import Part
+from millrace.consumer.compare.schedule import Last
+from millrace.consumer.compare.tables import admitted
+from millrace.consumer.compare.task_comparison import Comparing, Comparisons
 from millrace.errors import Fatal, Retryable
-from schemas.documents import CompareRules, HeartbeatRules, StructureRule, TableFilter
-from schemas.stages import ComparedCounts, ComparedResult
+from millrace.schemas.documents import CompareRules, HeartbeatRules, StructureRule, TableFilter
+from millrace.schemas.stages import ComparedCounts, ComparedResult
 from tests.kit.control.control import a_capture, a_set, an_apply
 from tests.kit.waiting import eventually
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from consumer.target.progress import Mark, Owner
-from consumer.turn.context import TURN_S
-from consumer.turn.order import (
+from millrace.consumer.target.progress import Mark, Owner
+from millrace.consumer.turn.context import TURN_S
+from millrace.consumer.turn.order import (
     Assignment,
     Offsets,
     Rules,
@@ -17,10 +17,16 @@ from consumer.turn.order import (
     Step,
     TurnOrder,
 )
-from consumer.turn.spread_turn import BACKLOG_MIN, SOLO_S, STEPS_MIN, Conductor, common_steps
-from drivers.mysql.connection import Endpoint
+from millrace.consumer.turn.spread_turn import (
+    BACKLOG_MIN,
+    SOLO_S,
+    STEPS_MIN,
+    Conductor,
+    common_steps,
+)
+from millrace.drivers.mysql.connection import Endpoint
 from millrace.errors import Fatal
-from schemas.documents import Brokers, ConflictPolicy, Consistency, TopicAddress
+from millrace.schemas.documents import Brokers, ConflictPolicy, Consistency, TopicAddress
 
 ASSIGNMENT = Assignment(
     endpoint=Endpoint("t1", 0, "", ""),

@@ -3,9 +3,9 @@
 import pytest
 
 from millrace.errors import Fatal
-from schemas.gtid import Flavour, parse_gtid_set
-from schemas.place import Coordinates
-from schemas.progress import Progress
+from millrace.schemas.gtid import Flavour, parse_gtid_set
+from millrace.schemas.place import Coordinates
+from millrace.schemas.progress import Progress
 from tests.kit.binlog.plain_files import SERVER, BinlogFile
 from tests.kit.capture.converter import Conversion, FileReader, FileSpan
 

@@ -7,22 +7,22 @@ import pyarrow as pa
 import pytest
 
 from millrace.errors import Fatal, Retryable
-from producer.binlog import events as t
-from producer.convert.arrays import KernelArrays
-from producer.convert.charset_tables import CharsetTables
-from producer.convert.column_program import ColumnProgram, column_sizes
-from producer.convert.event_sources import PayloadEvents
-from producer.convert.kernel import program as p
-from producer.convert.kernel import state as s
-from producer.convert.position import load_position, read_position
-from producer.convert.query import parse_query, sql_mode_text
-from producer.convert.rows_head import UPDATE, read_rows_head, row_bounds
-from producer.convert.xa import xid_of_prepare, xid_of_statement
-from schemas.documents import TableFilter
-from schemas.gtid import Flavour, parse_gtid_set
-from schemas.place import Coordinates
-from schemas.server_version import ServerVersion
-from schemas.table.table_map import parse_table_map
+from millrace.producer.binlog import events as t
+from millrace.producer.convert.arrays import KernelArrays
+from millrace.producer.convert.charset_tables import CharsetTables
+from millrace.producer.convert.column_program import ColumnProgram, column_sizes
+from millrace.producer.convert.event_sources import PayloadEvents
+from millrace.producer.convert.kernel import program as p
+from millrace.producer.convert.kernel import state as s
+from millrace.producer.convert.position import load_position, read_position
+from millrace.producer.convert.query import parse_query, sql_mode_text
+from millrace.producer.convert.rows_head import UPDATE, read_rows_head, row_bounds
+from millrace.producer.convert.xa import xid_of_prepare, xid_of_statement
+from millrace.schemas.documents import TableFilter
+from millrace.schemas.gtid import Flavour, parse_gtid_set
+from millrace.schemas.place import Coordinates
+from millrace.schemas.server_version import ServerVersion
+from millrace.schemas.table.table_map import parse_table_map
 from tests.kit.binlog.table_map_vectors import (
     MARIADB_NUMBERS,
     MARIADB_TEXTS,

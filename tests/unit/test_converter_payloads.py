@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import pytest
 
 from millrace.errors import Fatal
-from producer.convert import event_sources
-from producer.convert.event_sources import WINDOW_BYTES, Stream
-from schemas.place import Coordinates
-from schemas.progress import Progress
-from schemas.record.record import RowRecord
+from millrace.producer.convert import event_sources
+from millrace.producer.convert.event_sources import WINDOW_BYTES, Stream
+from millrace.schemas.place import Coordinates
+from millrace.schemas.progress import Progress
+from millrace.schemas.record.record import RowRecord
 from tests.kit.binlog.builder import BinlogBuilder
 from tests.kit.binlog.payload import KIND, STORED, ZSTD, inner_events, zstd_body
 from tests.kit.capture.converter import UUID_TEXT, FileReader, convert, mysql_progress

@@ -5,8 +5,8 @@ import struct
 import pytest
 
 from millrace.errors import Fatal
-from schemas.documents import TableFilter
-from schemas.gtid import Flavour
+from millrace.schemas.documents import TableFilter
+from millrace.schemas.gtid import Flavour
 from tests.kit.binlog.builder import SOURCE_UUID, BinlogBuilder
 from tests.kit.capture.converter import (
     convert,

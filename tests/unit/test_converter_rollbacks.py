@@ -7,16 +7,16 @@ from dataclasses import replace
 import pytest
 
 from millrace.errors import Fatal
-from producer.convert.arrays import Bytes, Numbers
-from producer.convert.batch import RecordBatch
-from producer.convert.converter import Converter, ConverterSource
-from producer.convert.interleave import Sink
-from producer.convert.tables import KnownTables
-from schemas.documents import TableFilter
-from schemas.gtid import Flavour, GtidPosition, parse_gtid_set
-from schemas.progress import OpenTransaction, Progress
-from schemas.record.control import DdlRecord, SchemaRecord
-from schemas.record.record import KnownSchemas, Record, RowRecord, seq_of
+from millrace.producer.convert.arrays import Bytes, Numbers
+from millrace.producer.convert.batch import RecordBatch
+from millrace.producer.convert.converter import Converter, ConverterSource
+from millrace.producer.convert.interleave import Sink
+from millrace.producer.convert.tables import KnownTables
+from millrace.schemas.documents import TableFilter
+from millrace.schemas.gtid import Flavour, GtidPosition, parse_gtid_set
+from millrace.schemas.progress import OpenTransaction, Progress
+from millrace.schemas.record.control import DdlRecord, SchemaRecord
+from millrace.schemas.record.record import KnownSchemas, Record, RowRecord, seq_of
 from tests.kit.binlog.builder import BinlogBuilder
 from tests.kit.capture.converter import Conversion, MemoryRegistry, convert, decoded, raw_records
 

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import pytest
 
 from millrace.errors import Fatal
-from producer.convert import arrays, tables
-from producer.convert import converter as converting
-from producer.convert.output import ROOM_BYTES
-from schemas.documents import TableFilter
-from schemas.record.control import SchemaRecord
-from schemas.record.record import KnownSchemas, RowRecord, decode_record
+from millrace.producer.convert import arrays, tables
+from millrace.producer.convert import converter as converting
+from millrace.producer.convert.output import ROOM_BYTES
+from millrace.schemas.documents import TableFilter
+from millrace.schemas.record.control import SchemaRecord
+from millrace.schemas.record.record import KnownSchemas, RowRecord, decode_record
 from tests.kit.binlog.builder import BinlogBuilder, shop_table_map
 from tests.kit.capture.converter import (
     MemoryRegistry,

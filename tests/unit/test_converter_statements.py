@@ -5,10 +5,10 @@ import struct
 import pytest
 
 from millrace.errors import Fatal
-from schemas.documents import TableFilter
-from schemas.record.control import DdlRecord
-from schemas.record.record import RowRecord
-from schemas.sql.statement import Kind
+from millrace.schemas.documents import TableFilter
+from millrace.schemas.record.control import DdlRecord
+from millrace.schemas.record.record import RowRecord
+from millrace.schemas.sql.statement import Kind
 from tests.kit.binlog.builder import BinlogBuilder
 from tests.kit.capture.converter import (
     convert,

@@ -6,13 +6,13 @@ from types import SimpleNamespace
 import pytest
 
 from millrace.errors import Fatal
-from producer.convert import converter as converting
-from producer.convert import event_sources, output
-from schemas.documents import TableFilter
-from schemas.place import Coordinates
-from schemas.progress import OpenTransaction, Progress
-from schemas.record.control import CONTROL_SCHEMAS
-from schemas.record.record import KnownSchemas, RowRecord
+from millrace.producer.convert import converter as converting
+from millrace.producer.convert import event_sources, output
+from millrace.schemas.documents import TableFilter
+from millrace.schemas.place import Coordinates
+from millrace.schemas.progress import OpenTransaction, Progress
+from millrace.schemas.record.control import CONTROL_SCHEMAS
+from millrace.schemas.record.record import KnownSchemas, RowRecord
 from tests.kit.binlog.builder import SOURCE_UUID, TIME_S, BinlogBuilder
 from tests.kit.capture.converter import (
     UUID_TEXT,

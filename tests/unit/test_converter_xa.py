@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from millrace.errors import Fatal
-from producer.convert import xa
-from schemas.place import Coordinates
-from schemas.progress import OpenTransaction
+from millrace.producer.convert import xa
+from millrace.schemas.place import Coordinates
+from millrace.schemas.progress import OpenTransaction
 from tests.kit.binlog.builder import BinlogBuilder, Row
 from tests.kit.capture.converter import (
     SUBDIR,

@@ -3,7 +3,7 @@
 import pytest
 
 from millrace.errors import Fatal
-from schemas.place import Coordinates
+from millrace.schemas.place import Coordinates
 
 
 def test_coordinates_are_ordered_by_number_not_by_text() -> None:

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from consumer.copy import TablePair
-from consumer.copy.chunk import document_insert
-from consumer.copy.columns import CopyColumn, Kind, copy_column
-from drivers.mysql.catalog import CatalogColumn, CatalogTable, Inventory
+from millrace.consumer.copy import TablePair
+from millrace.consumer.copy.chunk import document_insert
+from millrace.consumer.copy.columns import CopyColumn, Kind, copy_column
+from millrace.drivers.mysql.catalog import CatalogColumn, CatalogTable, Inventory
 from millrace.errors import Fatal
 
 INVENTORY = Inventory(allows_load_data=True)

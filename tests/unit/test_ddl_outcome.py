@@ -2,8 +2,8 @@
 
 import pytest
 
-from consumer.write.ddl_outcome import DONE, EXECUTE, UNDECIDED, State, decide
-from schemas.sql.statement import classify
+from millrace.consumer.write.ddl_outcome import DONE, EXECUTE, UNDECIDED, State, decide
+from millrace.schemas.sql.statement import classify
 
 T = """CREATE TABLE `t` (
   `id` int NOT NULL,

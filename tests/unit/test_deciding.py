@@ -7,9 +7,9 @@ import pytest
 
 from millrace.cli.unsafe.decision import Situation
 from millrace.errors import Fatal
-from schemas.gtid import Flavour, parse_gtid_set
-from schemas.progress import Progress
-from schemas.status import TaskReport, TaskState
+from millrace.schemas.gtid import Flavour, parse_gtid_set
+from millrace.schemas.progress import Progress
+from millrace.schemas.status import TaskReport, TaskState
 
 PROGRESS = Progress(parse_gtid_set(Flavour.MARIADB, "0-1-6"), None, 7)
 PAUSED = TaskReport(TaskState.PAUSED)

@@ -6,8 +6,15 @@ from functools import partial
 import pytest
 
 from millrace.errors import Fatal
-from producer.publish.decision import TopicLook, adopt, adopted_progress, must_execute, reset, skip
-from schemas.gtid import (
+from millrace.producer.publish.decision import (
+    TopicLook,
+    adopt,
+    adopted_progress,
+    must_execute,
+    reset,
+    skip,
+)
+from millrace.schemas.gtid import (
     Flavour,
     GtidSet,
     History,
@@ -16,11 +23,11 @@ from schemas.gtid import (
     parse_gtid,
     parse_gtid_set,
 )
-from schemas.progress import OpenTransaction, Progress
-from schemas.record.control import DdlRecord, RecordKind
-from schemas.record.gap import gap_of, gap_record
-from schemas.record.record import decode_control, encode_control
-from schemas.requests.decision import (
+from millrace.schemas.progress import OpenTransaction, Progress
+from millrace.schemas.record.control import DdlRecord, RecordKind
+from millrace.schemas.record.gap import gap_of, gap_record
+from millrace.schemas.record.record import decode_control, encode_control
+from millrace.schemas.requests.decision import (
     Approval,
     Decision,
     DecisionKind,
@@ -28,7 +35,7 @@ from schemas.requests.decision import (
     decision_to_plain,
     missing_between,
 )
-from schemas.sql.statement import Kind, classify
+from millrace.schemas.sql.statement import Kind, classify
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 APPROVAL = Approval("ann@db-ops", "logged without its rows", 1_790_000_000_000)

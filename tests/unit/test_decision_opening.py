@@ -6,17 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from consumer.topic.verify import Summary, TopicVerifier
 from millrace import faults
 from millrace.client import DdlRecord, Place, RecordStream
+from millrace.consumer.topic.verify import Summary, TopicVerifier
 from millrace.errors import Fatal, Retryable
-from producer.publish.codec import RecordCodec
-from producer.publish.opening import NO_END, Basis, TailHint
-from producer.publish.publisher import Publisher
-from schemas.gtid import Flavour, parse_gtid_set
-from schemas.progress import Progress
-from schemas.record.gap import Gap, gap_of
-from schemas.requests.decision import Approval, Decision, DecisionKind
+from millrace.producer.publish.codec import RecordCodec
+from millrace.producer.publish.opening import NO_END, Basis, TailHint
+from millrace.producer.publish.publisher import Publisher
+from millrace.schemas.gtid import Flavour, parse_gtid_set
+from millrace.schemas.progress import Progress
+from millrace.schemas.record.gap import Gap, gap_of
+from millrace.schemas.requests.decision import Approval, Decision, DecisionKind
 from tests.kit.capture.topic_rows import UUID, Ids, RowStream, start_of
 from tests.kit.publisher.model import ModelDriver, ModelTopic, Outcome, model_config
 

@@ -4,9 +4,9 @@ import time
 
 import pytest
 
-from deploy.demo.run import stage_of
-from deploy.workload.beats import Arrivals
-from schemas.status import TaskReport, TaskState
+from millrace.deploy.demo.run import stage_of
+from millrace.deploy.workload.beats import Arrivals
+from millrace.schemas.status import TaskReport, TaskState
 
 
 def test_age_of_a_stalled_stage_grows(monkeypatch: pytest.MonkeyPatch) -> None:

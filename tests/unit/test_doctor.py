@@ -20,12 +20,12 @@ from millrace.cli.doctor.bundle import (
 from millrace.cli.doctor.doctor import lines_of
 from millrace.cli.doctor.troubles import LOSS_S, open_doors, troubles_of
 from millrace.errors import Fatal
-from schemas.documents import TaskKind
-from schemas.stages import Backlog
-from schemas.status import TaskReport, TaskState
+from millrace.schemas.documents import TaskKind
+from millrace.schemas.stages import Backlog
+from millrace.schemas.status import TaskReport, TaskState
+from millrace.zk.client.access import Access
+from millrace.zk.view import Cluster, TaskView
 from tests.kit.control.reports import DELIVERED, FULL_CAPTURE, FULL_PUBLISH
-from zk.client.access import Access
-from zk.view import Cluster, TaskView
 
 CANARY = "canary-5f2d"
 QUIET = replace(FULL_CAPTURE, warnings=())

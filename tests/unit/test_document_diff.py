@@ -2,7 +2,7 @@
 
 import pytest
 
-from schemas.documents import (
+from millrace.schemas.documents import (
     field_changes,
     parse_set,
     parse_task,

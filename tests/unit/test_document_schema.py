@@ -5,8 +5,8 @@ import json
 import pytest
 
 from millrace import cli
-from schemas.documents import plain_from_yaml
-from schemas.documents.json_schema import set_schema, task_schema
+from millrace.schemas.documents import plain_from_yaml
+from millrace.schemas.documents.json_schema import set_schema, task_schema
 from tests.kit.json_schema import accepts
 from tests.kit.paths import ROOT
 

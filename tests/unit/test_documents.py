@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from millrace.errors import Fatal, Retryable
-from schemas.documents import (
+from millrace.schemas.documents import (
     ApplyTask,
     CaptureRules,
     CaptureTask,

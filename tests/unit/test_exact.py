@@ -4,8 +4,8 @@ from typing import cast
 
 import pytest
 
-from consumer.tables.exact_text import Exact, Form, literals
-from drivers.mysql.connection import MySqlSession
+from millrace.consumer.tables.exact_text import Exact, Form, literals
+from millrace.drivers.mysql.connection import MySqlSession
 
 
 @pytest.mark.parametrize(

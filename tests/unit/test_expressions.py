@@ -2,7 +2,7 @@
 
 import pytest
 
-from schemas.sql.expressions import Operand, depends_on_session
+from millrace.schemas.sql.expressions import Operand, depends_on_session
 
 COLUMNS = [
     Operand(name, type_text, type_text.split("(")[0].split()[0], generated)

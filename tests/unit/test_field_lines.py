@@ -3,7 +3,7 @@
 import pytest
 
 from millrace.cli.history import field_line
-from schemas.documents import FieldChange
+from millrace.schemas.documents import FieldChange
 
 LONG = [f"shop.table_{number}" for number in range(20)]
 

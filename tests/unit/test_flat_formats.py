@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from millrace.errors import Fatal
-from schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
-from schemas.view.format_options import (
+from millrace.schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
+from millrace.schemas.view.format_options import (
     BootstrapType,
     FormatName,
     FormatOptions,
@@ -19,7 +19,7 @@ from schemas.view.format_options import (
     Undecodable,
     ZeroDates,
 )
-from schemas.view.view import TableRule, View
+from millrace.schemas.view.view import TableRule, View
 from tests.kit.apply.tables import integer, table, text
 from tests.kit.apply.topic import COMMIT_MS, UUID, RecordStream
 from tests.kit.format_rows import encoded, sent

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from deploy.servers import DatabaseServer, ServerOptions, fetch
-from deploy.servers.programs import check_mysql, mysql_programs
+from millrace.deploy.servers import DatabaseServer, ServerOptions, fetch
+from millrace.deploy.servers.programs import check_mysql, mysql_programs
 from millrace.errors import Fatal
 from tests.kit.paths import ROOT
 

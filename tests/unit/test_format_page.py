@@ -6,8 +6,8 @@ from decimal import Decimal
 
 import pytest
 
-from schemas.table.structure import Column
-from schemas.view.format_options import FormatName, FormatOptions
+from millrace.schemas.table.structure import Column
+from millrace.schemas.view.format_options import FormatName, FormatOptions
 from tests.kit.apply.tables import integer, table, text
 from tests.kit.apply.topic import RecordStream
 from tests.kit.format_cases import CASES

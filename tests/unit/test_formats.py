@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from consumer.format.encoded import NEW_KEY, OLD_KEY
+from millrace.consumer.format.encoded import NEW_KEY, OLD_KEY
 from millrace.errors import Fatal
-from schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
-from schemas.view.format_options import (
+from millrace.schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
+from millrace.schemas.view.format_options import (
     BigintUnsigned,
     BinaryMode,
     DecimalMode,

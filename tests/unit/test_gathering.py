@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from producer.task import batching
-from producer.task.batching import Published, publish_together
-from schemas.gtid import Flavour, parse_gtid_set
-from schemas.progress import OpenTransaction, Progress
+from millrace.producer.task import batching
+from millrace.producer.task.batching import Published, publish_together
+from millrace.schemas.gtid import Flavour, parse_gtid_set
+from millrace.schemas.progress import OpenTransaction, Progress
 
 ROWS = 10
 COMMIT_MS = 1_764_000_000_000

@@ -3,9 +3,9 @@
 import pymysql
 import pytest
 
-from drivers.mysql.connection import Endpoint, Side, connect, translated
-from drivers.mysql.grants import privilege_fix
 from millrace.codes import CATALOGUE
+from millrace.drivers.mysql.connection import Endpoint, Side, connect, translated
+from millrace.drivers.mysql.grants import privilege_fix
 from millrace.errors import Retryable
 
 NEEDS = "Access denied; you need (at least one of) the {} privilege(s) for this operation"

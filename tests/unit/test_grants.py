@@ -2,7 +2,8 @@
 
 import pytest
 
-from drivers.mysql.grants import (
+from millrace.codes import CATALOGUE
+from millrace.drivers.mysql.grants import (
     DATABASE_PRIVILEGES,
     EVERYWHERE,
     GRANT_OPTION,
@@ -16,8 +17,7 @@ from drivers.mysql.grants import (
     needed_grants,
     parse_grants,
 )
-from millrace.codes import CATALOGUE
-from schemas.gtid import Flavour
+from millrace.schemas.gtid import Flavour
 from tests.kit.paths import ROOT
 
 # as MySQL 9.7 and MariaDB 11.4 print them

@@ -3,7 +3,7 @@
 import pytest
 
 from millrace.errors import Fatal
-from schemas.gtid import (
+from millrace.schemas.gtid import (
     Flavour,
     Gtid,
     GtidSet,
@@ -14,7 +14,7 @@ from schemas.gtid import (
     parse_binlog_state,
     parse_gtid_set,
 )
-from schemas.gtid.binary import decode_previous
+from millrace.schemas.gtid.binary import decode_previous
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 

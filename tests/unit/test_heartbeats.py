@@ -8,14 +8,14 @@ from random import Random
 
 import pytest
 
-from consumer.format.heartbeats import make_heartbeat_format
-from consumer.publish import slot as slots
-from drivers.kafka.partitions import HeaderedRecord, Place
 from millrace import faults
+from millrace.consumer.format.heartbeats import make_heartbeat_format
+from millrace.consumer.publish import slot as slots
+from millrace.drivers.kafka.partitions import HeaderedRecord, Place
 from millrace.errors import Retryable
-from schemas.documents import Brokers, OutputTopics, PublishTask, TopicAddress
-from schemas.view.format_options import HEARTBEAT_MS_MAX, FormatName, FormatOptions
-from schemas.view.view import TableRule, View
+from millrace.schemas.documents import Brokers, OutputTopics, PublishTask, TopicAddress
+from millrace.schemas.view.format_options import HEARTBEAT_MS_MAX, FormatName, FormatOptions
+from millrace.schemas.view.view import TableRule, View
 from tests.kit.apply.topic import COMMIT_MS
 from tests.kit.memory_registry import MemoryRegistry, read_one
 from tests.kit.publish.model import ModelBroker

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from deploy.local.description import ServerAddress, ServiceAddresses, StackDescription
 from millrace import cli
 from millrace.cli.control import operator
+from millrace.deploy.local.description import ServerAddress, ServiceAddresses, StackDescription
 from millrace.errors import Fatal
 from millrace.home_folder import STACK, home, local_stack_environment, local_stack_folder
 
@@ -117,10 +117,11 @@ def test_invalid_stack_name_is_a_usage_error(
     """Exit code 2 before any action. Both functions are replaced, because the real ones remove folders."""
     asked: list[str] = []
     monkeypatch.setattr(
-        "deploy.local.background.start_background", lambda name, *_, **__: asked.append(name)
+        "millrace.deploy.local.background.start_background",
+        lambda name, *_, **__: asked.append(name),
     )
     monkeypatch.setattr(
-        "deploy.local.background.end_background", lambda name, **_: asked.append(name)
+        "millrace.deploy.local.background.end_background", lambda name, **_: asked.append(name)
     )
     assert cli.run([command, f"--name={name}"]) == 2
     assert "is not a valid stack name" in " ".join(capsys.readouterr().err.replace("│", "").split())

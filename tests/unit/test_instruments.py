@@ -11,12 +11,12 @@ from starlette.types import Message
 
 from millrace.errors import Retryable
 from millrace.metrics import METRICS, PROCESS
-from producer.relay.quarantine import find_damage, set_aside
-from producer.serve.clients import Clients
-from registry.door import Door
-from registry.server import Counted, Pulse, application
-from registry.service import RegistryService
-from schemas.place import Coordinates
+from millrace.producer.relay.quarantine import find_damage, set_aside
+from millrace.producer.serve.clients import Clients
+from millrace.registry.door import Door
+from millrace.registry.server import Counted, Pulse, application
+from millrace.registry.service import RegistryService
+from millrace.schemas.place import Coordinates
 from tests.kit.memory_store import MemoryStore
 from tests.kit.publisher.model import ModelTopic, Outcome, batch_after
 from tests.kit.publisher.opened import opened, running
@@ -129,7 +129,7 @@ def test_event_loop_that_does_not_run_is_hung(monkeypatch: pytest.MonkeyPatch) -
     pulse = Pulse()
     asyncio.run(pulse.beat())
     assert pulse.probes().hung() == ""
-    monkeypatch.setattr("registry.server.HUNG_S", -1.0)
+    monkeypatch.setattr("millrace.registry.server.HUNG_S", -1.0)
     assert "event loop" in pulse.probes().hung()
 
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer.kernel.json_numbers import MARKS, NO_MARKS, SIGN_MARKS, find_inexact
-from consumer.kernel.walk import CELL_WIDTH, FIRST_CELL, RECORD_WIDTH, STRING
-from consumer.tables.json_documents import by_expression, is_read_exactly, unmarked
-from producer.convert.kernel.doubles import TEXT_BYTES_MAX, write_json_double
+from millrace.consumer.kernel.json_numbers import MARKS, NO_MARKS, SIGN_MARKS, find_inexact
+from millrace.consumer.kernel.walk import CELL_WIDTH, FIRST_CELL, RECORD_WIDTH, STRING
+from millrace.consumer.tables.json_documents import by_expression, is_read_exactly, unmarked
+from millrace.producer.convert.kernel.doubles import TEXT_BYTES_MAX, write_json_double
 
 
 def _is_found(text: bytes, marks: int = NO_MARKS) -> bool:

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from millrace.errors import Retryable
-from producer.source.choose.judge import Look, find_reason
-from producer.source.choose.lag import SAMPLES_MAX, LagMeter, Still
-from producer.source.choose.probe import Pulse
-from schemas.documents.model import Directives, Member, UpstreamRules
-from schemas.gtid import Flavour, parse_gtid_set
+from millrace.producer.source.choose.judge import Look, find_reason
+from millrace.producer.source.choose.lag import SAMPLES_MAX, LagMeter, Still
+from millrace.producer.source.choose.probe import Pulse
+from millrace.schemas.documents.model import Directives, Member, UpstreamRules
+from millrace.schemas.gtid import Flavour, parse_gtid_set
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 RULES = UpstreamRules()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from drivers.kafka.acls import (
+from millrace.drivers.kafka.acls import (
     Grants,
     capture_acls,
     commands,
@@ -11,7 +11,7 @@ from drivers.kafka.acls import (
     subscriber_acls,
 )
 from millrace.errors import Fatal, MillraceError, Retryable
-from schemas.documents import Brokers, Mechanism, Sasl, SecretPlace, SecretReference
+from millrace.schemas.documents import Brokers, Mechanism, Sasl, SecretPlace, SecretReference
 
 BROKERS = Brokers(
     "127.0.0.1:1",

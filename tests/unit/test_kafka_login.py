@@ -2,7 +2,7 @@
 
 import pytest
 
-from drivers.kafka.login import scram
+from millrace.drivers.kafka.login import scram
 
 # RFC 7677, section 3
 NONCE = "rOprNGfwEbeRWgbNEkqO"

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from consumer.kernel import hashes
-from consumer.records.numbers import RecordNumbers
-from consumer.records.row_schemas import RowSchemas
-from consumer.records.rows import walk_values
-from consumer.tables.causality_keys import find_keys
-from consumer.tables.table_plans import Catalogue, TablePlans
-from drivers.mysql.catalog import (
+from millrace.consumer.kernel import hashes
+from millrace.consumer.records.numbers import RecordNumbers
+from millrace.consumer.records.row_schemas import RowSchemas
+from millrace.consumer.records.rows import walk_values
+from millrace.consumer.tables.causality_keys import find_keys
+from millrace.consumer.tables.table_plans import Catalogue, TablePlans
+from millrace.drivers.mysql.catalog import (
     CatalogColumn,
     CatalogTable,
     ForeignKey,
@@ -18,8 +18,8 @@ from drivers.mysql.catalog import (
     TableKey,
     UniqueKey,
 )
-from schemas.record.avro_schema import envelope_schema
-from schemas.table.structure import Column, ColumnType, TableSchema, TypeCode
+from millrace.schemas.record.avro_schema import envelope_schema
+from millrace.schemas.table.structure import Column, ColumnType, TableSchema, TypeCode
 from tests.kit.apply.folds import general_fold
 from tests.kit.apply.tables import UTF8, integer, table, text
 from tests.kit.apply.topic import SET, RecordStream

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from consumer.write.lanes import Done, ThreadLanes
+from millrace.consumer.write.lanes import Done, ThreadLanes
 from millrace.errors import Retryable
 from tests.kit.faults.starved import no_thread_left
 

@@ -3,7 +3,7 @@
 import pytest
 
 from millrace.errors import Fatal
-from schemas.documents import (
+from millrace.schemas.documents import (
     ApplyTask,
     LoadRules,
     Start,

@@ -7,21 +7,21 @@ from typing import Self, cast
 
 import pytest
 
-from consumer.copy import TablePair
-from consumer.load import copies
-from consumer.load.copies import Group, Job
-from consumer.load.copy_order import CopyOrder, CopyTable, Sites
-from consumer.load.plan import Ends
-from consumer.load.remaining import groups_left
-from consumer.load.tables import Admission, SourceTable
-from consumer.target import loads
-from consumer.target.loads import Amount, LoadChunk, LoadTable, Reach
-from consumer.target.progress import Owner
-from drivers.mysql.catalog import CatalogTable, TableKey
-from drivers.mysql.chunks.chunk import Border, Chunk
-from drivers.mysql.connection import Endpoint
+from millrace.consumer.copy import TablePair
+from millrace.consumer.load import copies
+from millrace.consumer.load.copies import Group, Job
+from millrace.consumer.load.copy_order import CopyOrder, CopyTable, Sites
+from millrace.consumer.load.plan import Ends
+from millrace.consumer.load.remaining import groups_left
+from millrace.consumer.load.tables import Admission, SourceTable
+from millrace.consumer.target import loads
+from millrace.consumer.target.loads import Amount, LoadChunk, LoadTable, Reach
+from millrace.consumer.target.progress import Owner
+from millrace.drivers.mysql.catalog import CatalogTable, TableKey
+from millrace.drivers.mysql.chunks.chunk import Border, Chunk
+from millrace.drivers.mysql.connection import Endpoint
 from millrace.errors import Fatal, Retryable
-from schemas.documents import LoadRules
+from millrace.schemas.documents import LoadRules
 from tests.kit.waiting import PATIENCE_S, eventually
 
 NOWHERE = Endpoint("nowhere", 0, "", "")

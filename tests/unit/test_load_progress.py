@@ -4,18 +4,18 @@ from dataclasses import replace
 
 import pytest
 
-from consumer.backfill.steps import Loads
-from consumer.load.copies import ROWS_FIRST, ChunkSize
-from consumer.load.copy_order import BYTES_MAX
-from consumer.load.progress import Progress
-from consumer.target.loads import COPIED, COPIES, WAITS, Amount, LoadTable, Reach
-from consumer.target.progress import Mark
-from consumer.task.report import loading_report, running_report
-from consumer.turn.driver import Figures
-from schemas.documents import LoadRules
-from schemas.stages import Applied
-from schemas.status import TaskState
-from schemas.throttle import SILENT, Measured, why_paused
+from millrace.consumer.backfill.steps import Loads
+from millrace.consumer.load.copies import ROWS_FIRST, ChunkSize
+from millrace.consumer.load.copy_order import BYTES_MAX
+from millrace.consumer.load.progress import Progress
+from millrace.consumer.target.loads import COPIED, COPIES, WAITS, Amount, LoadTable, Reach
+from millrace.consumer.target.progress import Mark
+from millrace.consumer.task.report import loading_report, running_report
+from millrace.consumer.turn.driver import Figures
+from millrace.schemas.documents import LoadRules
+from millrace.schemas.stages import Applied
+from millrace.schemas.status import TaskState
+from millrace.schemas.throttle import SILENT, Measured, why_paused
 
 TABLE = LoadTable(("shop", "t"), COPIES, Reach("0-1-1"), "PRIMARY", "", expected=1000)
 

@@ -4,13 +4,13 @@ from typing import cast
 
 import pytest
 
-from consumer.load.source import Wanted, choose, why_not
-from drivers.mysql.connection import MySqlSession
-from drivers.mysql.members import Identity, MemberBinlog, MemberFacts, Replication
-from drivers.mysql.snapshot_position import begin_snapshot, read_begin, read_end
+from millrace.consumer.load.source import Wanted, choose, why_not
+from millrace.drivers.mysql.connection import MySqlSession
+from millrace.drivers.mysql.members import Identity, MemberBinlog, MemberFacts, Replication
+from millrace.drivers.mysql.snapshot_position import begin_snapshot, read_begin, read_end
 from millrace.errors import Retryable
-from schemas.documents import Directives, Member
-from schemas.gtid import Flavour, GtidSet, MariadbGtidSet
+from millrace.schemas.documents import Directives, Member
+from millrace.schemas.gtid import Flavour, GtidSet, MariadbGtidSet
 from tests.kit.capture.recorded import SETTINGS
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"

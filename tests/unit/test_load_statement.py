@@ -2,11 +2,11 @@
 
 import pytest
 
-from consumer.tables.load_data import load_statement
-from consumer.tables.table_plan import plan_table
-from drivers.mysql.catalog import CatalogColumn, CatalogTable, Inventory, UniqueKey
-from schemas.record.row_layout import RowLayout
-from schemas.table.structure import Column, ColumnType, TextEncoding, TypeCode
+from millrace.consumer.tables.load_data import load_statement
+from millrace.consumer.tables.table_plan import plan_table
+from millrace.drivers.mysql.catalog import CatalogColumn, CatalogTable, Inventory, UniqueKey
+from millrace.schemas.record.row_layout import RowLayout
+from millrace.schemas.table.structure import Column, ColumnType, TextEncoding, TypeCode
 from tests.kit.apply.tables import integer, table
 
 PLACE = ("shop", "t")

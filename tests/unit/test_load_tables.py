@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from consumer.load.linked_tables import linked_apart
-from consumer.load.requested_tables import Known, chosen
-from consumer.load.tables import (
+from millrace.consumer.load.linked_tables import linked_apart
+from millrace.consumer.load.requested_tables import Known, chosen
+from millrace.consumer.load.tables import (
     Admission,
     SourceTable,
     check_same,
@@ -17,10 +17,16 @@ from consumer.load.tables import (
     why_snapshot,
     with_linked,
 )
-from drivers.mysql.actions import NO_ACTIONS, Action, Actions
-from drivers.mysql.catalog import CatalogColumn, CatalogTable, ForeignKey, Inventory, UniqueKey
+from millrace.drivers.mysql.actions import NO_ACTIONS, Action, Actions
+from millrace.drivers.mysql.catalog import (
+    CatalogColumn,
+    CatalogTable,
+    ForeignKey,
+    Inventory,
+    UniqueKey,
+)
 from millrace.errors import Fatal
-from schemas.documents import TableFilter
+from millrace.schemas.documents import TableFilter
 
 PRIMARY = UniqueKey("PRIMARY", ("id",), is_whole=True)
 

@@ -8,14 +8,22 @@ from typing import Any, cast
 import pytest
 from pyspark.serializers import AutoBatchedSerializer, CPickleSerializer
 
-from consumer.spark.session import Records, SparkDriver
-from consumer.tables.table_plans import Notes
-from consumer.target.progress import Mark, MarkTopic, Owner
-from consumer.turn.order import Assignment, Counts, Failure, Outcome, Rules, TurnOrder, guarded
-from consumer.write.incidents import Tally
-from drivers.mysql.connection import Endpoint
+from millrace.consumer.spark.session import Records, SparkDriver
+from millrace.consumer.tables.table_plans import Notes
+from millrace.consumer.target.progress import Mark, MarkTopic, Owner
+from millrace.consumer.turn.order import (
+    Assignment,
+    Counts,
+    Failure,
+    Outcome,
+    Rules,
+    TurnOrder,
+    guarded,
+)
+from millrace.consumer.write.incidents import Tally
+from millrace.drivers.mysql.connection import Endpoint
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
-from schemas.documents import Brokers, ConflictPolicy, TopicAddress
+from millrace.schemas.documents import Brokers, ConflictPolicy, TopicAddress
 
 _ORDER = TurnOrder(
     owner=Owner("task", 1, 1),

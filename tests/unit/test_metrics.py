@@ -6,7 +6,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from millrace.metrics import METRICS, Exposition
-from schemas.stages import (
+from millrace.schemas.stages import (
     CONFLICT_KINDS,
     Applied,
     AppliedCounts,
@@ -21,11 +21,11 @@ from schemas.stages import (
     Rates,
     SubscriberStage,
 )
-from schemas.stall import STALL_S
-from schemas.status import TaskReport, TaskState
+from millrace.schemas.stall import STALL_S
+from millrace.schemas.status import TaskReport, TaskState
+from millrace.zk.run.probes import HUNG_S_MIN, hung
+from millrace.zk.run.task_metrics import add_tasks
 from tests.kit.control.reports import FULL_CAPTURE, FULL_PUBLISH
-from zk.run.probes import HUNG_S_MIN, hung
-from zk.run.task_metrics import add_tasks
 
 FULL_APPLY = TaskReport(
     TaskState.BLOCKED,

@@ -8,10 +8,10 @@ import pytest
 
 from millrace.cli import run
 from millrace.errors import Fatal
-from schemas.documents import parse_set, parse_task, plains_from_yaml
-from schemas.moving import Draft, read_configuration
-from schemas.moving.draft import BROKERS, NO_TABLE
-from schemas.moving.properties import read_properties
+from millrace.schemas.documents import parse_set, parse_task, plains_from_yaml
+from millrace.schemas.moving import Draft, read_configuration
+from millrace.schemas.moving.draft import BROKERS, NO_TABLE
+from millrace.schemas.moving.properties import read_properties
 
 CONNECTOR = {
     "connector.class": "io.debezium.connector.mysql.MySqlConnector",

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from drivers.mysql.connection import Endpoint, MySqlSession
-from schemas.server_version import ServerVersion
+from millrace.drivers.mysql.connection import Endpoint, MySqlSession
+from millrace.schemas.server_version import ServerVersion
 from tests.kit.waiting import eventually
 
 

@@ -8,10 +8,10 @@ import pytest
 
 from millrace import cli
 from millrace.errors import Fatal
-from zk.ensemble import Ensemble
-from zk.lease import membership
-from zk.tree.paths import Tree
-from zk.tree.store import Store
+from millrace.zk.ensemble import Ensemble
+from millrace.zk.lease import membership
+from millrace.zk.tree.paths import Tree
+from millrace.zk.tree.store import Store
 
 NO_NAMES = (
     ".",
@@ -89,9 +89,10 @@ def test_process_with_an_invalid_name_is_not_started(
     started: list[object] = []
     monkeypatch.setenv("MILLRACE_ZOOKEEPER", "127.0.0.1:1")
     monkeypatch.setattr(
-        "consumer.spark.session.SparkDriver.__init__", lambda *_, **__: started.append("a JVM")
+        "millrace.consumer.spark.session.SparkDriver.__init__",
+        lambda *_, **__: started.append("a JVM"),
     )
-    monkeypatch.setattr("consumer.spark.session.SparkDriver.stop", lambda _: None)
+    monkeypatch.setattr("millrace.consumer.spark.session.SparkDriver.stop", lambda _: None)
     monkeypatch.setattr("signal.signal", lambda *_: None)
     monkeypatch.setattr(Ensemble, "open", lambda *_, **__: started.append("a session"))
     for name in NO_NAMES:

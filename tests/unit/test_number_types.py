@@ -2,16 +2,23 @@
 
 from typing import TYPE_CHECKING
 
-from consumer.records.numbers import NO_SEQS
-from consumer.target.bitmap import not_applied, to_bitmap
+from millrace.consumer.records.numbers import NO_SEQS
+from millrace.consumer.target.bitmap import not_applied, to_bitmap
 
 if TYPE_CHECKING:
-    from consumer.records.numbers import Groups, LaneNumbers, RecordNumbers, Seqs, Slots, Units
-    from consumer.records.rows import Rows
-    from consumer.tables.causality_keys import KeyEntries, KeyPrograms, find_keys
-    from consumer.tables.table_plans import slots_of
-    from consumer.turn.lane_planner import HeldKeys
-    from consumer.window.units import owned_by
+    from millrace.consumer.records.numbers import (
+        Groups,
+        LaneNumbers,
+        RecordNumbers,
+        Seqs,
+        Slots,
+        Units,
+    )
+    from millrace.consumer.records.rows import Rows
+    from millrace.consumer.tables.causality_keys import KeyEntries, KeyPrograms, find_keys
+    from millrace.consumer.tables.table_plans import slots_of
+    from millrace.consumer.turn.lane_planner import HeldKeys
+    from millrace.consumer.window.units import owned_by
 
     def _mix_ups(rows: Rows, numbers: RecordNumbers, seqs: Seqs, slots: Slots) -> None:
         """Each line is an error. mypy reports an ``ignore`` that is not needed, so that `make check` fails."""

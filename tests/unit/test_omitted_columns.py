@@ -2,9 +2,9 @@
 
 import pytest
 
-from producer.convert.tables import are_generated
-from schemas.gtid import Flavour
-from schemas.table.structure import Column, ColumnType, TableSchema, TypeCode
+from millrace.producer.convert.tables import are_generated
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.table.structure import Column, ColumnType, TableSchema, TypeCode
 
 INT, TEXT = ColumnType(TypeCode.LONG), ColumnType(TypeCode.BLOB, 2)
 

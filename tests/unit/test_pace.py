@@ -2,10 +2,10 @@
 
 import pytest
 
-from consumer.target.progress import Mark
-from consumer.task.lag import End, Look, Pace
+from millrace.consumer.target.progress import Mark
+from millrace.consumer.task.lag import End, Look, Pace
 from millrace.metrics.rates import LONG_S
-from schemas.stages import Backlog, Rates
+from millrace.schemas.stages import Backlog, Rates
 
 
 def _look(

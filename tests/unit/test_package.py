@@ -14,7 +14,7 @@ import pytest
 
 from millrace import cli
 from millrace.cli import COMMANDS
-from millrace.process.installation import MODULES, Extra
+from millrace.process.installation import MODULES, PARTS, Extra
 from tests.kit.paths import ROOT
 from tests.kit.wheel import built_wheel
 
@@ -48,23 +48,14 @@ def _base_only(*lines: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_wheel_holds_the_product_and_no_tests(wheel: Path) -> None:
-    """The wheel has every Python file of the seven packages and the data files that they read, but no benchmarks."""
+    """It installs one name, with every Python file of the product and the data that they read, but no benchmarks."""
     names = set(zipfile.ZipFile(wheel).namelist())
-    packages = {name.split("/")[0] for name in names if ".dist-info" not in name}
-    assert packages == {
-        "millrace",
-        "schemas",
-        "drivers",
-        "registry",
-        "zk",
-        "producer",
-        "consumer",
-        "deploy",
-    }
+    assert {name.split("/")[0] for name in names if ".dist-info" not in name} == {"millrace"}
     sources = {
-        str(path.relative_to(ROOT))
-        for folder in packages
-        for path in (ROOT / folder).rglob("*.py")
+        str(Path("millrace") / path.relative_to(root))
+        for root, folders in ((ROOT / "millrace", (".",)), (ROOT, PARTS))
+        for folder in folders
+        for path in (root / folder).rglob("*.py")
         if not path.is_relative_to(ROOT / "deploy/bench")
     }
     data = {
@@ -73,19 +64,19 @@ def test_wheel_holds_the_product_and_no_tests(wheel: Path) -> None:
         "deploy/prometheus/alerts.yml",
         "deploy/servers/ivy.xml",
         "deploy/servers/fetch-debian",
-        "millrace/docs/errors.md",
-        "millrace/docs/metrics.md",
-        "millrace/py.typed",
-        "schemas/py.typed",
+        "docs/errors.md",
+        "docs/metrics.md",
+        "py.typed",
     }
-    assert {name for name in names if ".dist-info" not in name} == sources | data
+    found = {name for name in names if ".dist-info" not in name}
+    assert found == sources | {f"millrace/{name}" for name in data}
 
 
 def test_bench_outside_a_checkout_is_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """MR-8012, before anything is started: a wheel has no benchmarks."""
-    monkeypatch.setitem(sys.modules, "deploy.bench", None)
+    monkeypatch.setitem(sys.modules, "millrace.deploy.bench", None)
     assert cli.run(["bench"]) == 4
     assert capsys.readouterr().err.startswith("MR-8012 this installation")
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from consumer.kernel.partitions import assign_numbers, murmur2, partitions_of
+from millrace.consumer.kernel.partitions import assign_numbers, murmur2, partitions_of
 
 # org.apache.kafka.common.utils.UtilsTest.testMurmur2
 HASHES = {

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from millrace.errors import Retryable
-from producer.convert.batch import RecordBatch
-from producer.convert.converter import Converter
-from producer.task.pipeline import Pipeline
-from schemas.place import Coordinates
-from schemas.record.record import KnownSchemas, RowRecord
+from millrace.producer.convert.batch import RecordBatch
+from millrace.producer.convert.converter import Converter
+from millrace.producer.task.pipeline import Pipeline
+from millrace.schemas.place import Coordinates
+from millrace.schemas.record.record import KnownSchemas, RowRecord
 from tests.kit.binlog.builder import BinlogBuilder
 from tests.kit.capture.converter import Conversion, FileReader, FileSpan, decoded
 from tests.kit.waiting import PATIENCE_S, eventually

@@ -6,8 +6,8 @@ import pytest
 
 from millrace.codes import CATALOGUE
 from millrace.errors import Fatal, naming
+from millrace.schemas.documents import RelayTask, names_of
 from millrace.wording import PLACES, with_names
-from schemas.documents import RelayTask, names_of
 from tests.kit.control.control import a_capture, an_apply
 
 # Places that the operator fills: a file, an address, another task, a subscriber.

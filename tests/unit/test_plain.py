@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 from millrace.errors import Fatal
-from producer.relay.control import PurgeRequest
-from producer.relay.evictions import Eviction
-from schemas.plain import Dataclass, from_plain, to_plain
-from schemas.requests.snapshot_request import SnapshotRequests
-from schemas.stages import PurgeAnswer
-from schemas.status import TaskReport, report_from_json, report_to_plain
+from millrace.producer.relay.control import PurgeRequest
+from millrace.producer.relay.evictions import Eviction
+from millrace.schemas.plain import Dataclass, from_plain, to_plain
+from millrace.schemas.requests.snapshot_request import SnapshotRequests
+from millrace.schemas.stages import PurgeAnswer
+from millrace.schemas.status import TaskReport, report_from_json, report_to_plain
+from millrace.zk.lease.starts import Start
+from millrace.zk.tree.paths import encode
 from tests.kit.control import reports
-from zk.lease.starts import Start
-from zk.tree.paths import encode
 
 # each by its name: the text that the code wrote before it had ``schemas.plain``
 WRITTEN: dict[str, str] = json.loads((Path(reports.__file__).parent / "written.json").read_text())

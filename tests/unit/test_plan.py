@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from millrace.cli.documents.plan import lines_of
-from schemas.documents import (
+from millrace.schemas.documents import (
     ApplyRules,
     Brokers,
     CaptureRules,
@@ -23,12 +23,12 @@ from schemas.documents import (
     TableFilter,
     TopicCompression,
 )
-from schemas.status import TaskReport, TaskState
-from schemas.view.view import TableRule, View
+from millrace.schemas.status import TaskReport, TaskState
+from millrace.schemas.view.view import TableRule, View
+from millrace.zk.changes.changes import Action, Plan, Problem, make_plan
+from millrace.zk.tree.documents import Document
 from tests.kit.control.control import a_capture, a_set, an_apply
 from tests.kit.control.tree import documents_of, wanted_of
-from zk.changes.changes import Action, Plan, Problem, make_plan
-from zk.tree.documents import Document
 
 SHOP, WAREHOUSE = a_set(), a_set("warehouse")
 CAPTURE = a_capture(topic="shop")

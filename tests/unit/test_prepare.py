@@ -12,8 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from deploy.local import prepare, wheel
-from deploy.local.prepare import DEV, LOCAL, Failed, Preparation, Step, steps_for, uv_settings
+from millrace.deploy.local import prepare, wheel
+from millrace.deploy.local.prepare import (
+    DEV,
+    LOCAL,
+    Failed,
+    Preparation,
+    Step,
+    steps_for,
+    uv_settings,
+)
 from tests.kit.paths import ROOT
 
 DEADLINE_S = 60.0
@@ -52,7 +60,7 @@ def test_steps_need_only_earlier_steps(goal: str, has_packages: bool) -> None:
 def test_prepare_imports_nothing_but_pythons_library() -> None:
     """It runs before the first package is installed."""
     code = (
-        "import sys; import deploy.local.prepare;"
+        "import sys; import millrace.deploy.local.prepare;"
         "print([name for name in sys.modules if 'site-packages' in"
         " str(getattr(sys.modules[name], '__file__', ''))])"
     )
@@ -129,7 +137,7 @@ def test_interrupted_preparation_ends_its_steps(tmp_path: Path) -> None:
     script = f"echo $$ > {child}.new; mv {child}.new {child}; sleep 1000"
     code = (
         "import signal, sys; from pathlib import Path;"
-        "from deploy.local.prepare import Preparation, Step;"
+        "from millrace.deploy.local.prepare import Preparation, Step;"
         "signal.signal(signal.SIGTERM, lambda *_: sys.exit(143));"
         f"Preparation([Step('one', ('bash', '-c', {script!r}), 1)], Path({str(tmp_path)!r})).run()"
     )

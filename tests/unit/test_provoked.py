@@ -15,25 +15,25 @@ from confluent_kafka import KafkaError, KafkaException
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from consumer.spark.session import SparkDriver, TopicQuery
-from deploy.local.background import KEEPER, start_background
-from deploy.local.description import ServiceAddresses, StackDescription
-from deploy.local.stack import StackOptions
-from deploy.servers import fetch, programs
-from deploy.servers.process import ProcessSpec, ServerProcess
-from drivers.kafka.producer import WRITING
-from drivers.kafka.reader import READING
-from drivers.mysql.connection import translated
+from millrace.consumer.spark.session import SparkDriver, TopicQuery
+from millrace.deploy.local.background import KEEPER, start_background
+from millrace.deploy.local.description import ServiceAddresses, StackDescription
+from millrace.deploy.local.stack import StackOptions
+from millrace.deploy.servers import fetch, programs
+from millrace.deploy.servers.process import ProcessSpec, ServerProcess
+from millrace.drivers.kafka.producer import WRITING
+from millrace.drivers.kafka.reader import READING
+from millrace.drivers.mysql.connection import translated
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.home_folder import local_stack_folder
 from millrace.jvm import java_program
-from producer.publish.opening import Basis
-from producer.publish.publisher import Publisher
-from producer.relay.reader import RelayReader
-from producer.relay.writer import RelayLog
-from schemas.documents import Brokers, TopicAddress
-from schemas.gtid import Flavour
-from schemas.place import Coordinates
+from millrace.producer.publish.opening import Basis
+from millrace.producer.publish.publisher import Publisher
+from millrace.producer.relay.reader import RelayReader
+from millrace.producer.relay.writer import RelayLog
+from millrace.schemas.documents import Brokers, TopicAddress
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.place import Coordinates
 from tests.kit.binlog.builder import BinlogBuilder
 from tests.kit.capture.converter import Conversion, FileReader
 from tests.kit.publisher.model import (
@@ -139,7 +139,7 @@ def test_commits_that_cannot_be_read_back_end_the_publisher(
     """Commits that the audit cannot confirm in time, because a reader hangs, are not trusted."""
     topic, answered = ModelTopic(), threading.Event()
     publisher = _opened(topic)
-    monkeypatch.setattr("producer.publish.publisher.VERDICT_S", 0.0)
+    monkeypatch.setattr("millrace.producer.publish.publisher.VERDICT_S", 0.0)
     monkeypatch.setattr(ModelPartition, "next_record", lambda *_, **__: answered.wait(60) and None)
     publisher.publish(batch_after(publisher.progress, 3))
     with pytest.raises(Retryable) as caught:

@@ -3,18 +3,18 @@
 import numpy as np
 import pytest
 
-from consumer.format.table_format import ALL_PARTITIONS
-from consumer.kernel import walk
-from consumer.kernel.compiled import Bytes
-from consumer.publish import outgoing
-from consumer.publish.conversion import convert
-from consumer.publish.outgoing import Outgoing
-from consumer.publish.outputs import slot_of
-from consumer.publish.plans import PublishPlans
-from consumer.records.numbers import RecordNumbers
-from consumer.records.row_schemas import RowSchemas
-from consumer.records.rows import walk_values
-from schemas.documents import (
+from millrace.consumer.format.table_format import ALL_PARTITIONS
+from millrace.consumer.kernel import walk
+from millrace.consumer.kernel.compiled import Bytes
+from millrace.consumer.publish import outgoing
+from millrace.consumer.publish.conversion import convert
+from millrace.consumer.publish.outgoing import Outgoing
+from millrace.consumer.publish.outputs import slot_of
+from millrace.consumer.publish.plans import PublishPlans
+from millrace.consumer.records.numbers import RecordNumbers
+from millrace.consumer.records.row_schemas import RowSchemas
+from millrace.consumer.records.rows import walk_values
+from millrace.schemas.documents import (
     Brokers,
     OutputTopics,
     PartitionBy,
@@ -22,9 +22,9 @@ from schemas.documents import (
     PublishTask,
     TopicAddress,
 )
-from schemas.record.avro_schema import envelope_schema
-from schemas.view.format_options import FormatName, FormatOptions
-from schemas.view.view import TableRule, View
+from millrace.schemas.record.avro_schema import envelope_schema
+from millrace.schemas.view.format_options import FormatName, FormatOptions
+from millrace.schemas.view.view import TableRule, View
 from tests.kit.apply.tables import integer, table, text
 from tests.kit.apply.topic import SET, RecordStream
 from tests.kit.apply.values import values_of

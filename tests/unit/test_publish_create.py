@@ -5,19 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from consumer.checks.publish import check_secrets
-from consumer.topic import structures
 from millrace.checks.requirement import Level
 from millrace.cli.task.outputs import check_outputs, check_snapshot, notes_of
+from millrace.consumer.checks.publish import check_secrets
+from millrace.consumer.topic import structures
 from millrace.errors import Fatal, Retryable
-from producer.snapshot import request_check
-from producer.snapshot.request_check import CheckedRequest
-from schemas.documents import PublishTask, Start, TopicAddress
-from schemas.requests.snapshot_request import SnapshotRequest
-from schemas.table.structure import Column, ColumnType, TableSchema, TypeCode
-from schemas.view.view import Mask, MaskKind, TableRule, View
+from millrace.producer.snapshot import request_check
+from millrace.producer.snapshot.request_check import CheckedRequest
+from millrace.schemas.documents import PublishTask, Start, TopicAddress
+from millrace.schemas.requests.snapshot_request import SnapshotRequest
+from millrace.schemas.table.structure import Column, ColumnType, TableSchema, TypeCode
+from millrace.schemas.view.view import Mask, MaskKind, TableRule, View
+from millrace.zk.tree.documents import Document, DocumentKey
 from tests.kit.control.control import a_capture, a_publish, a_set
-from zk.tree.documents import Document, DocumentKey
 
 SHOP, CAPTURE = a_set(), a_capture(topic="shop")
 DOCUMENTS: dict[DocumentKey, Document | Fatal] = {

@@ -3,9 +3,15 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from consumer.publish.definitions import Definitions, as_continued, content_of, describe, weights_in
-from consumer.publish.mark import Definition, Description
-from schemas.documents import (
+from millrace.consumer.publish.definitions import (
+    Definitions,
+    as_continued,
+    content_of,
+    describe,
+    weights_in,
+)
+from millrace.consumer.publish.mark import Definition, Description
+from millrace.schemas.documents import (
     Brokers,
     OnChange,
     OutputSettings,
@@ -14,8 +20,8 @@ from schemas.documents import (
     TopicAddress,
     TopicCompression,
 )
-from schemas.view.collation import CharacterRange, CollationWeights
-from schemas.view.view import Mask, MaskKind, TableRule, View
+from millrace.schemas.view.collation import CharacterRange, CollationWeights
+from millrace.schemas.view.view import Mask, MaskKind, TableRule, View
 
 SECRET = "file:/run/secrets/salt"
 MASKED = View((TableRule("shop.*", masks=(("mail", Mask(MaskKind.HMAC, SECRET)),)),))

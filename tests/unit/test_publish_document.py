@@ -3,7 +3,7 @@
 import pytest
 
 from millrace.errors import Fatal
-from schemas.documents import (
+from millrace.schemas.documents import (
     OutputTopics,
     PartitionBy,
     PartitionRule,
@@ -13,14 +13,14 @@ from schemas.documents import (
     plain_from_yaml,
     plain_task,
 )
-from schemas.view.format_options import (
+from millrace.schemas.view.format_options import (
     LATER,
     DecimalMode,
     FormatName,
     FormatOptions,
     ZeroDates,
 )
-from schemas.view.view import ALL_TABLES
+from millrace.schemas.view.view import ALL_TABLES
 
 MINIMAL = """
 task: shop-public

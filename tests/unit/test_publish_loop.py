@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from millrace.errors import Retryable
-from producer.task.capture import PublishLoop
-from schemas.gtid import Flavour, parse_gtid_set
-from schemas.progress import Progress
-from schemas.stages import Captured, SourceView
-from schemas.status import TaskReport
+from millrace.producer.task.capture import PublishLoop
+from millrace.schemas.gtid import Flavour, parse_gtid_set
+from millrace.schemas.progress import Progress
+from millrace.schemas.stages import Captured, SourceView
+from millrace.schemas.status import TaskReport
 from tests.kit.waiting import PATIENCE_S
 
 START = Progress(parse_gtid_set(Flavour.MARIADB, "0-1-100"), None, 0)
@@ -182,8 +182,8 @@ def test_filter_without_match_is_in_status() -> None:
 
 def test_frozen_broker_is_reported_while_a_commit_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """The loop itself can't report then. The lag grows from the batch that waits."""
-    monkeypatch.setattr("producer.task.capture.WAIT_S", 0.0)
-    monkeypatch.setattr("producer.task.capture.WAIT_LOOK_S", 0.001)
+    monkeypatch.setattr("millrace.producer.task.capture.WAIT_S", 0.0)
+    monkeypatch.setattr("millrace.producer.task.capture.WAIT_LOOK_S", 0.001)
     seen, stop = threading.Event(), threading.Event()
 
     class Noting(list[TaskReport]):
@@ -223,7 +223,7 @@ def test_status_claims_caught_up_only_at_the_relay_logs_end(
 
     source = Silent()
     source.is_caught_up = is_caught_up
-    monkeypatch.setattr("producer.task.capture.REPORT_S", 0.0)
+    monkeypatch.setattr("millrace.producer.task.capture.REPORT_S", 0.0)
     stop, reports = threading.Event(), list[TaskReport]()
     publisher = _Publisher(stop.set)
     publisher.idle = stop.set  # type: ignore[method-assign]

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from consumer.checks.outputs import Outputs, outputs_of
+from millrace.consumer.checks.outputs import Outputs, outputs_of
 from millrace.errors import Fatal
-from schemas.documents import PartitionRule, PublishTask
-from schemas.table.structure import Column, ColumnType, TableSchema, TypeCode
-from schemas.view.view import Mask, MaskKind, TableRule, View
+from millrace.schemas.documents import PartitionRule, PublishTask
+from millrace.schemas.table.structure import Column, ColumnType, TableSchema, TypeCode
+from millrace.schemas.view.view import Mask, MaskKind, TableRule, View
 from tests.kit.control.control import a_publish
 
 _NUMBER = ColumnType(TypeCode.LONG)

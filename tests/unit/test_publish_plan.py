@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from schemas.documents import (
+from millrace.schemas.documents import (
     Brokers,
     OnChange,
     OutputTopics,
@@ -15,15 +15,15 @@ from schemas.documents import (
     TaskKind,
     TopicCompression,
 )
-from schemas.documents.topic_names import may_be_equal
-from schemas.status import TaskReport, TaskState
-from schemas.view.format_options import FormatName, FormatOptions
-from schemas.view.view import TableRule, View
+from millrace.schemas.documents.topic_names import may_be_equal
+from millrace.schemas.status import TaskReport, TaskState
+from millrace.schemas.view.format_options import FormatName, FormatOptions
+from millrace.schemas.view.view import TableRule, View
+from millrace.zk.changes.changes import Plan, make_plan
+from millrace.zk.placement.assignment import Placeable, placeable
+from millrace.zk.tree.documents import Document
 from tests.kit.control.control import a_capture, a_publish, a_set, an_apply
 from tests.kit.control.tree import documents_of, wanted_of
-from zk.changes.changes import Plan, make_plan
-from zk.placement.assignment import Placeable, placeable
-from zk.tree.documents import Document
 
 SHOP, CAPTURE, PUBLISH = a_set(), a_capture(topic="shop"), a_publish()
 RUNNING = TaskReport(TaskState.RUNNING, gtid_set="0-1-7", seq=7)

@@ -3,11 +3,17 @@
 import numpy as np
 import pytest
 
-from consumer.publish.plans import PublishPlans, last_met
-from consumer.records.row_schemas import RowSchemas
+from millrace.consumer.publish.plans import PublishPlans, last_met
+from millrace.consumer.records.row_schemas import RowSchemas
 from millrace.errors import Fatal
-from schemas.documents import Brokers, OutputTopics, PartitionRule, PublishTask, TopicAddress
-from schemas.record.avro_schema import envelope_schema
+from millrace.schemas.documents import (
+    Brokers,
+    OutputTopics,
+    PartitionRule,
+    PublishTask,
+    TopicAddress,
+)
+from millrace.schemas.record.avro_schema import envelope_schema
 from tests.kit.apply.tables import integer, table, text
 
 ORDERS = table("shop", "orders", integer("id"), text("name"))

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from consumer.publish import executor
-from drivers.kafka.partitions import Place
+from millrace.consumer.publish import executor
+from millrace.drivers.kafka.partitions import Place
 from millrace.errors import Fatal, Retryable
-from schemas.documents import Brokers, OutputTopics, PublishTask, Registry, TopicAddress
-from schemas.record.framing import unframe
-from schemas.view.format_options import FormatName, FormatOptions
+from millrace.schemas.documents import Brokers, OutputTopics, PublishTask, Registry, TopicAddress
+from millrace.schemas.record.framing import unframe
+from millrace.schemas.view.format_options import FormatName, FormatOptions
 from tests.kit.apply.tables import integer, table, text
 from tests.kit.memory_registry import MemoryRegistry, read_one
 from tests.kit.publish.model import ModelBroker

@@ -6,16 +6,16 @@ from dataclasses import replace
 from millrace.cli.status.detail import detail_of
 from millrace.cli.status.line import lines_of
 from millrace.metrics import Exposition
-from schemas.documents import TaskKind, address_of
-from schemas.stages import Applied, Backlog, Delivered, Rates, SlotPlace
-from schemas.stall import with_stall
-from schemas.status import TaskReport, TaskState, report_from_json, report_to_plain
+from millrace.schemas.documents import TaskKind, address_of
+from millrace.schemas.stages import Applied, Backlog, Delivered, Rates, SlotPlace
+from millrace.schemas.stall import with_stall
+from millrace.schemas.status import TaskReport, TaskState, report_from_json, report_to_plain
+from millrace.zk.run.task_metrics import add_tasks
+from millrace.zk.tree.entries import Desired, TaskEntry
+from millrace.zk.tree.reports import SavedReport, work_of
+from millrace.zk.view import Cluster, TaskView, views
 from tests.kit.control.control import a_capture, a_publish
 from tests.kit.control.reports import DELIVERED, FULL_PUBLISH
-from zk.run.task_metrics import add_tasks
-from zk.tree.entries import Desired, TaskEntry
-from zk.tree.reports import SavedReport, work_of
-from zk.view import Cluster, TaskView, views
 
 VIEW = TaskView(
     name="shop-public",

@@ -6,12 +6,12 @@ from random import Random
 
 import pytest
 
-from consumer.publish.mark import Mark, Position
-from drivers.kafka.partitions import HeaderedRecord, Place
+from millrace.consumer.publish.mark import Mark, Position
+from millrace.drivers.kafka.partitions import HeaderedRecord, Place
 from millrace.errors import Fatal
-from schemas.documents import Brokers, OutputTopics, PublishTask, TopicAddress
-from schemas.gtid import parse_any_gtid_set
-from schemas.view.format_options import FormatName, FormatOptions
+from millrace.schemas.documents import Brokers, OutputTopics, PublishTask, TopicAddress
+from millrace.schemas.gtid import parse_any_gtid_set
+from millrace.schemas.view.format_options import FormatName, FormatOptions
 from tests.kit.publish.model import Entry, ModelBroker
 from tests.kit.publish.scene import Scene, SetTopic, on_the_model
 

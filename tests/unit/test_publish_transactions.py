@@ -5,17 +5,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from consumer.publish.definitions import Definitions
-from consumer.publish.mark import Mark, Position
-from consumer.publish.order import PublishOrder
-from consumer.publish.outgoing import TOPIC, VALUE_END, VALUE_START, Outgoing
-from consumer.publish.outputs import TaskOrder
-from consumer.publish.plans import PublishPlans
-from consumer.publish.turn import PublishTurn, Tools
-from consumer.records.row_schemas import RowSchemas
-from schemas.documents import Brokers, OutputTopics, PublishTask, TopicAddress
-from schemas.view.format_options import FormatName, FormatOptions
-from schemas.view.view import ALL_TABLES, TableRule, View
+from millrace.consumer.publish.definitions import Definitions
+from millrace.consumer.publish.mark import Mark, Position
+from millrace.consumer.publish.order import PublishOrder
+from millrace.consumer.publish.outgoing import TOPIC, VALUE_END, VALUE_START, Outgoing
+from millrace.consumer.publish.outputs import TaskOrder
+from millrace.consumer.publish.plans import PublishPlans
+from millrace.consumer.publish.turn import PublishTurn, Tools
+from millrace.consumer.records.row_schemas import RowSchemas
+from millrace.schemas.documents import Brokers, OutputTopics, PublishTask, TopicAddress
+from millrace.schemas.view.format_options import FormatName, FormatOptions
+from millrace.schemas.view.view import ALL_TABLES, TableRule, View
 from tests.kit.apply.local import ListSource
 from tests.kit.apply.tables import integer, table
 from tests.kit.apply.topic import RecordStream

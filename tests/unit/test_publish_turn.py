@@ -6,19 +6,19 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from consumer.publish.definitions import Definitions
-from consumer.publish.mark import Mark, Position
-from consumer.publish.order import PublishOrder
-from consumer.publish.outgoing import SEQ, TOPIC, VALUE_END, VALUE_START, Outgoing
-from consumer.publish.plans import PublishPlans
-from consumer.publish.turn import PublishTurn, Tools, schema_texts
-from consumer.records.row_schemas import RowSchemas
-from consumer.task.publish_start import task_order
+from millrace.consumer.publish.definitions import Definitions
+from millrace.consumer.publish.mark import Mark, Position
+from millrace.consumer.publish.order import PublishOrder
+from millrace.consumer.publish.outgoing import SEQ, TOPIC, VALUE_END, VALUE_START, Outgoing
+from millrace.consumer.publish.plans import PublishPlans
+from millrace.consumer.publish.turn import PublishTurn, Tools, schema_texts
+from millrace.consumer.records.row_schemas import RowSchemas
+from millrace.consumer.task.publish_start import task_order
 from millrace.errors import Fatal
-from schemas.documents import Brokers, PublishTask, TopicAddress
-from schemas.table.structure import Column, ColumnType, TypeCode
-from schemas.view.format_options import FormatName, FormatOptions
-from schemas.view.view import Mask, MaskKind, TableRule, View
+from millrace.schemas.documents import Brokers, PublishTask, TopicAddress
+from millrace.schemas.table.structure import Column, ColumnType, TypeCode
+from millrace.schemas.view.format_options import FormatName, FormatOptions
+from millrace.schemas.view.view import Mask, MaskKind, TableRule, View
 from tests.kit.apply.local import ListSource
 from tests.kit.apply.tables import integer, table, text
 from tests.kit.apply.topic import COMMIT_MS, RecordStream

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from consumer.publish.snapshot_rows import without_rows_of_others
-from consumer.records.numbers import RecordNumbers
-from consumer.records.row_schemas import RowSchemas, make_programs
-from consumer.records.rows import walk_values
-from schemas.record.avro_schema import envelope_schema
+from millrace.consumer.publish.snapshot_rows import without_rows_of_others
+from millrace.consumer.records.numbers import RecordNumbers
+from millrace.consumer.records.row_schemas import RowSchemas, make_programs
+from millrace.consumer.records.rows import walk_values
+from millrace.schemas.record.avro_schema import envelope_schema
 from tests.kit.apply.tables import integer, table
 from tests.kit.apply.topic import SET, RecordStream
 from tests.kit.apply.values import values_of

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from millrace.errors import Fatal, Fenced, Retryable
-from producer.publish.audit import Audit, Commit
-from producer.publish.opening import NO_END, Basis, TailHint
-from producer.publish.publisher import Publisher
-from schemas.gtid import Flavour, parse_gtid_set
-from schemas.progress import Progress
+from millrace.producer.publish.audit import Audit, Commit
+from millrace.producer.publish.opening import NO_END, Basis, TailHint
+from millrace.producer.publish.publisher import Publisher
+from millrace.schemas.gtid import Flavour, parse_gtid_set
+from millrace.schemas.progress import Progress
 from tests.kit.faults.starved import no_thread_left
 from tests.kit.publisher.model import (
     START,
@@ -272,7 +272,7 @@ def test_idle_writes_progress_without_records(monkeypatch: pytest.MonkeyPatch) -
         moved = Progress(parse_gtid_set(Flavour.MARIADB, "0-1-150"), None, 0)
         batch = batch_after(publisher.progress, 0)
         later_s = time.monotonic() + 1.0
-        monkeypatch.setattr("producer.publish.publisher.time.monotonic", lambda: later_s)
+        monkeypatch.setattr("millrace.producer.publish.publisher.time.monotonic", lambda: later_s)
         publisher.publish(type(batch)(batch.buffer, batch.bounds, moved))
         assert publisher.progress == moved
         publisher.idle()

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from drivers.kafka.reader import TopicRecord
+from millrace.drivers.kafka.reader import TopicRecord
 from millrace.errors import Fatal
-from producer.publish import audit
-from producer.publish import publisher as publishing
-from producer.publish.audit import Audit, Commit
-from producer.publish.config import PublisherLimits
-from producer.publish.opening import Basis
-from producer.publish.publisher import Publisher
+from millrace.producer.publish import audit
+from millrace.producer.publish import publisher as publishing
+from millrace.producer.publish.audit import Audit, Commit
+from millrace.producer.publish.config import PublisherLimits
+from millrace.producer.publish.opening import Basis
+from millrace.producer.publish.publisher import Publisher
 from tests.kit.publisher.model import (
     START,
     Entry,

@@ -9,9 +9,9 @@ import pytest
 
 from millrace.errors import Fatal, MillraceError
 from millrace.faults import registered
-from producer.publish import opening, publisher
-from producer.publish.opening import TailHint
-from producer.publish.publisher import Publisher
+from millrace.producer.publish import opening, publisher
+from millrace.producer.publish.opening import TailHint
+from millrace.producer.publish.publisher import Publisher
 from tests.kit.publisher.model import Outcome
 from tests.kit.publisher.model_rig import ModelRig
 

@@ -16,15 +16,15 @@ import numpy as np
 import pytest
 from confluent_kafka import KafkaError, KafkaException, cimpl
 
-from drivers.kafka import bulk, producer
-from drivers.kafka.access import GivenAccess, Settings
-from drivers.kafka.errors import BRANCHES, KINDS, LOST, REFUSALS, Kind
-from drivers.kafka.producer import WRITING, TransactionalProducer
-from drivers.kafka.reader import READING
-from drivers.kafka.topic import TopicAdmin
 from millrace.codes import CATALOGUE
+from millrace.drivers.kafka import bulk, producer
+from millrace.drivers.kafka.access import GivenAccess, Settings
+from millrace.drivers.kafka.errors import BRANCHES, KINDS, LOST, REFUSALS, Kind
+from millrace.drivers.kafka.producer import WRITING, TransactionalProducer
+from millrace.drivers.kafka.reader import READING
+from millrace.drivers.kafka.topic import TopicAdmin
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
-from registry.broker import ERRORS as REGISTRY
+from millrace.registry.broker import ERRORS as REGISTRY
 from tests.kit.hidden import hide
 from tests.kit.waiting import PATIENCE_S
 
@@ -103,7 +103,7 @@ def test_topic_unknown_to_one_broker_does_not_exist_yet(monkeypatch: pytest.Monk
         list_topics=lambda *_: SimpleNamespace(topics={"shop": known}),
         describe_configs=lambda resources, **_: {resources[0]: future},
     )
-    monkeypatch.setattr("drivers.kafka.topic.AdminClient", lambda *_, **__: client)
+    monkeypatch.setattr("millrace.drivers.kafka.topic.AdminClient", lambda *_, **__: client)
     admin = TopicAdmin(GivenAccess("h:1"), "shop", errors=WRITING)
     assert admin.settings() is None
 

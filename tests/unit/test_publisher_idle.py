@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import pytest
 
 from millrace.errors import Fatal, Fenced, Retryable
-from producer.publish import audit
-from producer.publish import publisher as publishing
-from producer.publish.opening import Basis
-from producer.publish.publisher import Publisher
+from millrace.producer.publish import audit
+from millrace.producer.publish import publisher as publishing
+from millrace.producer.publish.opening import Basis
+from millrace.producer.publish.publisher import Publisher
 from tests.kit.publisher.model import (
     START,
     Entry,

@@ -9,11 +9,11 @@ import pytest
 from confluent_kafka import KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from drivers.kafka import reader
-from drivers.kafka.producer import WRITING
-from drivers.kafka.reader import TopicReader
+from millrace.drivers.kafka import reader
+from millrace.drivers.kafka.producer import WRITING
+from millrace.drivers.kafka.reader import TopicReader
 from millrace.errors import Retryable
-from schemas.documents import Brokers
+from millrace.schemas.documents import Brokers
 from tests.kit.kafka_topics import log_end
 
 LOW, STABLE = 50, 60
@@ -157,7 +157,7 @@ def test_missing_answer_about_the_end_is_an_error(
             answer.set_result(SimpleNamespace(offset=offset))
             return dict.fromkeys(asked, answer)
 
-    monkeypatch.setattr("drivers.kafka.reader.AdminClient", Admin)
+    monkeypatch.setattr("millrace.drivers.kafka.reader.AdminClient", Admin)
     partition, _ = reading()
     if offset > 0:
         assert partition.all_ends().high == offset

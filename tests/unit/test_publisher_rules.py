@@ -9,8 +9,8 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from millrace.errors import Fatal, Fenced, Retryable
-from producer.publish.opening import Basis, TailHint
-from producer.publish.publisher import Publisher
+from millrace.producer.publish.opening import Basis, TailHint
+from millrace.producer.publish.publisher import Publisher
 from tests.kit.publisher.model import (
     START,
     Entry,

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from millrace.errors import Fatal
-from producer.publish.opening import NO_END, Basis, TailHint
-from producer.publish.publisher import Publisher
-from schemas.documents import TopicOptions
-from schemas.gtid import Flavour, parse_gtid_set
-from schemas.progress import Progress
+from millrace.producer.publish.opening import NO_END, Basis, TailHint
+from millrace.producer.publish.publisher import Publisher
+from millrace.schemas.documents import TopicOptions
+from millrace.schemas.gtid import Flavour, parse_gtid_set
+from millrace.schemas.progress import Progress
 from tests.kit.publisher.model import (
     START,
     ModelCodec,

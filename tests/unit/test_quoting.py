@@ -2,7 +2,7 @@
 
 import pytest
 
-from schemas.sql.quoting import characters, charset_name
+from millrace.schemas.sql.quoting import characters, charset_name
 
 
 @pytest.mark.parametrize(

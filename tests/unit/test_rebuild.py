@@ -6,14 +6,14 @@ from random import Random
 
 import pytest
 
-from consumer.publish.definitions import as_continued
-from consumer.publish.mark import Position
-from consumer.topic.published import history_of
-from drivers.kafka.partitions import Place
+from millrace.consumer.publish.definitions import as_continued
+from millrace.consumer.publish.mark import Position
+from millrace.consumer.topic.published import history_of
+from millrace.drivers.kafka.partitions import Place
 from millrace.errors import Fatal
-from schemas.documents import Brokers, OnChange, OutputTopics, PublishTask, TopicAddress
-from schemas.view.format_options import FormatName, FormatOptions
-from schemas.view.view import Mask, MaskKind, TableRule, View
+from millrace.schemas.documents import Brokers, OnChange, OutputTopics, PublishTask, TopicAddress
+from millrace.schemas.view.format_options import FormatName, FormatOptions
+from millrace.schemas.view.view import Mask, MaskKind, TableRule, View
 from tests.kit.publish.model import ModelBroker
 from tests.kit.publish.scene import Content, Scene, SetTopic, on_the_model
 

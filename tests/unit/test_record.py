@@ -7,11 +7,11 @@ from decimal import Decimal
 import pytest
 
 from millrace.errors import Fatal
-from schemas.gtid import Flavour, GtidSet, MariadbGtidSet
-from schemas.progress import OpenTransaction, Progress
-from schemas.record.avro_codec import Plain, encode
-from schemas.record.avro_schema import AvroSchema, envelope_schema, key_schema
-from schemas.record.control import (
+from millrace.schemas.gtid import Flavour, GtidSet, MariadbGtidSet
+from millrace.schemas.progress import OpenTransaction, Progress
+from millrace.schemas.record.avro_codec import Plain, encode
+from millrace.schemas.record.avro_schema import AvroSchema, envelope_schema, key_schema
+from millrace.schemas.record.control import (
     CONTROL_SCHEMAS,
     ControlRecord,
     DdlRecord,
@@ -30,16 +30,16 @@ from schemas.record.control import (
     SnapshotTable,
     kind_of,
 )
-from schemas.record.framing import frame, peek_kind, unframe
-from schemas.record.record import (
+from millrace.schemas.record.framing import frame, peek_kind, unframe
+from millrace.schemas.record.record import (
     KnownSchemas,
     RowRecord,
     decode_control,
     decode_record,
     encode_control,
 )
-from schemas.snapshot import SnapshotState, TablePlace
-from schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
+from millrace.schemas.snapshot import SnapshotState, TablePlace
+from millrace.schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 TABLE = TableSchema(

@@ -8,11 +8,11 @@ from collections.abc import Callable
 import pytest
 import urllib3
 
-from consumer.turn.executor import look_up_at
+from millrace.consumer.turn.executor import look_up_at
 from millrace.errors import Fatal, Retryable
-from registry import client
-from schemas.documents import Registry
-from schemas.record.control import DDL_SCHEMA
+from millrace.registry import client
+from millrace.schemas.documents import Registry
+from millrace.schemas.record.control import DDL_SCHEMA
 
 ADDRESS = "http://registry:8081"
 SHORT = b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n"

@@ -8,12 +8,12 @@ import confluent_kafka
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from drivers.kafka import reader, topic
+from millrace.drivers.kafka import reader, topic
 from millrace.errors import Fatal, Fenced, Retryable
-from registry.catalog import Entry
-from registry.kafka import KafkaSchemaStore
-from schemas.documents import Brokers
-from schemas.record.control import DDL_SCHEMA
+from millrace.registry.catalog import Entry
+from millrace.registry.kafka import KafkaSchemaStore
+from millrace.schemas.documents import Brokers
+from millrace.schemas.record.control import DDL_SCHEMA
 from tests.kit.hidden import hide
 
 TOPIC, END = "schemas", 7

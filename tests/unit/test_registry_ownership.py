@@ -9,9 +9,9 @@ import pytest
 from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException
 
 from millrace.errors import Fatal, Retryable
-from registry import ownership
-from registry.ownership import Ownership
-from schemas.documents import Brokers
+from millrace.registry import ownership
+from millrace.registry.ownership import Ownership
+from millrace.schemas.documents import Brokers
 
 OWN, OTHER = "here/127.0.0.1:8081", "there/127.0.0.1:8081"
 REBALANCING = ConsumerGroupState.PREPARING_REBALANCING

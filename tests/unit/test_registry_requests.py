@@ -11,11 +11,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from registry import door
-from registry.door import Door
-from registry.server import BODY_BYTES_MAX, application
-from registry.service import RegistryService
-from schemas.record.control import DDL_SCHEMA
+from millrace.registry import door
+from millrace.registry.door import Door
+from millrace.registry.server import BODY_BYTES_MAX, application
+from millrace.registry.service import RegistryService
+from millrace.schemas.record.control import DDL_SCHEMA
 from tests.kit.examples import examples
 from tests.kit.memory_store import MemoryStore
 

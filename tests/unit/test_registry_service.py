@@ -9,11 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from millrace.errors import Fatal, Fenced, Retryable
-from registry.catalog import Catalog, Entry
-from registry.kafka import first_id_of
-from registry.server import listen
-from registry.service import Refusal, RegistryService
-from schemas.record.control import DDL_SCHEMA, FENCE_SCHEMA, RESOLVED_SCHEMA
+from millrace.registry.catalog import Catalog, Entry
+from millrace.registry.kafka import first_id_of
+from millrace.registry.server import listen
+from millrace.registry.service import Refusal, RegistryService
+from millrace.schemas.record.control import DDL_SCHEMA, FENCE_SCHEMA, RESOLVED_SCHEMA
 from tests.kit.memory_store import MemoryStore
 from tests.kit.waiting import eventually
 

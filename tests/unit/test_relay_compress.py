@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 
 from millrace.errors import Fatal, Retryable
-from producer.relay.files import DISK
-from producer.relay.purge import PurgePolicy, purge_before, purge_due
-from producer.relay.reader import RelayReader
-from producer.relay.stored_file import FRAME_BYTES, PackedFile, open_stored, read_stored
-from producer.relay.writer import RelayLog
-from schemas.gtid import Flavour
-from schemas.place import Coordinates
+from millrace.producer.relay.files import DISK
+from millrace.producer.relay.purge import PurgePolicy, purge_before, purge_due
+from millrace.producer.relay.reader import RelayReader
+from millrace.producer.relay.stored_file import FRAME_BYTES, PackedFile, open_stored, read_stored
+from millrace.producer.relay.writer import RelayLog
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.place import Coordinates
 from tests.fixtures.sweep import Sweep
 from tests.kit.relay.compress import compress, log_of_files, names_in
 from tests.kit.relay.disk import Fault, FaultyFiles

@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from millrace.errors import Fatal, MillraceError, Retryable
-from producer.relay import files as seam
-from producer.relay import layout
-from producer.relay.control import REQUEST_NAME, PurgeRequest, find_file, request_purge
-from producer.relay.durable_end import SyncPolicy, SyncThread
-from producer.relay.layout import Meta
-from producer.relay.purge import purge_before
-from producer.relay.reader import RelayReader
-from producer.relay.writer import RelayLog
-from schemas.gtid import Flavour, parse_gtid_set
-from schemas.place import Coordinates
+from millrace.producer.relay import files as seam
+from millrace.producer.relay import layout
+from millrace.producer.relay.control import REQUEST_NAME, PurgeRequest, find_file, request_purge
+from millrace.producer.relay.durable_end import SyncPolicy, SyncThread
+from millrace.producer.relay.layout import Meta
+from millrace.producer.relay.purge import purge_before
+from millrace.producer.relay.reader import RelayReader
+from millrace.producer.relay.writer import RelayLog
+from millrace.schemas.gtid import Flavour, parse_gtid_set
+from millrace.schemas.place import Coordinates
 from tests.fixtures.sweep import Sweep
 from tests.kit.binlog.plain_files import SERVER
 from tests.kit.faults.starved import no_thread_left

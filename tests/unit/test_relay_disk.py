@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from millrace.errors import Retryable
-from producer.relay import layout
-from producer.relay.durable_end import SyncPolicy
-from producer.relay.files import DISK
-from producer.relay.writer import RelayLog
-from schemas.gtid import Flavour
-from schemas.place import Coordinates
+from millrace.producer.relay import layout
+from millrace.producer.relay.durable_end import SyncPolicy
+from millrace.producer.relay.files import DISK
+from millrace.producer.relay.writer import RelayLog
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.place import Coordinates
 from tests.kit.binlog.plain_files import BinlogFile
 from tests.kit.relay.disk import Fault, FaultyFiles
 from tests.kit.relay.lay import grow_file, write_file

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from producer.relay.durable_end import DURABLE_NAME, NOTE_BYTES, note_durable, read_durable
-from schemas.place import Coordinates
+from millrace.producer.relay.durable_end import DURABLE_NAME, NOTE_BYTES, note_durable, read_durable
+from millrace.schemas.place import Coordinates
 
 AT = Coordinates("3e11fa47-71ca-11e1-9e33-c80aa9429562.000001", "mysql-bin.000017", 1234)
 

@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from millrace.errors import Fatal
-from producer.relay.evictions import (
+from millrace.producer.relay.evictions import (
     RECORD_NAME,
     mark_reported,
     read_evictions,
     record_evictions,
     report_eviction,
 )
-from producer.relay.reader import RelayReader
+from millrace.producer.relay.reader import RelayReader
 from tests.kit.binlog.plain_files import SERVER
 from tests.kit.relay.evict import at, four_files, purge
 

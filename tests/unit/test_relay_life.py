@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from drivers.mysql.members import MemberFacts
+from millrace.drivers.mysql.members import MemberFacts
 from millrace.errors import Fatal
-from producer.source.relay_status import describe_loss, time_to_loss_s
-from schemas.documents import (
+from millrace.producer.source.relay_status import describe_loss, time_to_loss_s
+from millrace.schemas.documents import (
     Directives,
     Member,
     Placement,
@@ -21,14 +21,13 @@ from schemas.documents import (
     parse_set,
     plain_set,
 )
-from schemas.plain import to_plain
-from schemas.stages import BinlogEnd, PurgeAnswer, Relayed
-from schemas.status import TaskReport, TaskState, report_from_json, report_to_plain
-from tests.kit.control.control import a_capture, a_set
-from zk.client.session import Node
-from zk.placement.assignment import Candidate, assign, placeable
-from zk.run.slot import AssignedTask
-from zk.tree.entries import (
+from millrace.schemas.plain import to_plain
+from millrace.schemas.stages import BinlogEnd, PurgeAnswer, Relayed
+from millrace.schemas.status import TaskReport, TaskState, report_from_json, report_to_plain
+from millrace.zk.client.session import Node
+from millrace.zk.placement.assignment import Candidate, assign, placeable
+from millrace.zk.run.slot import AssignedTask
+from millrace.zk.tree.entries import (
     Desired,
     SetEntry,
     TaskEntry,
@@ -39,7 +38,8 @@ from zk.tree.entries import (
     set_content,
     work_entries,
 )
-from zk.view import Cluster, status_of, views
+from millrace.zk.view import Cluster, status_of, views
+from tests.kit.control.control import a_capture, a_set
 
 STAGE = Relayed(
     stage="receives",

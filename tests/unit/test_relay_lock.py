@@ -4,8 +4,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from millrace.errors import Retryable
-from producer.relay.writer import RelayLog
-from schemas.gtid import Flavour
+from millrace.producer.relay.writer import RelayLog
+from millrace.schemas.gtid import Flavour
 from tests.kit.binlog.plain_files import BinlogFile
 from tests.kit.relay.lay import NAME, grow_file, write_file
 

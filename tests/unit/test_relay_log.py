@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from millrace.errors import Fatal, Retryable
-from producer.binlog.file_head import read_file_head
-from producer.relay import layout
-from producer.relay.layout import Meta, Subdir
-from producer.relay.reader import RelayReader
-from producer.relay.recovery import recover_file
-from producer.relay.writer import RelayLog
-from schemas.gtid import Flavour, parse_gtid_set
-from schemas.place import Coordinates
+from millrace.producer.binlog.file_head import read_file_head
+from millrace.producer.relay import layout
+from millrace.producer.relay.layout import Meta, Subdir
+from millrace.producer.relay.reader import RelayReader
+from millrace.producer.relay.recovery import recover_file
+from millrace.producer.relay.writer import RelayLog
+from millrace.schemas.gtid import Flavour, parse_gtid_set
+from millrace.schemas.place import Coordinates
 from tests.fixtures.sweep import Sweep
 from tests.kit.binlog.plain_files import MAGIC, SERVER, BinlogFile, event
 from tests.kit.relay.disk import FaultyFiles

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from producer.binlog import packets, transactions
-from producer.binlog.compiled import SOURCES
-from producer.binlog.crc import TABLES, crc32, crc32_tables
-from producer.binlog.gtid_runs import new_runs
+from millrace.producer.binlog import packets, transactions
+from millrace.producer.binlog.compiled import SOURCES
+from millrace.producer.binlog.crc import TABLES, crc32, crc32_tables
+from millrace.producer.binlog.gtid_runs import new_runs
 from tests.kit.binlog.plain_files import BinlogFile, artificial, event, packet
 from tests.kit.examples import examples
 from tests.kit.fuzz.relay import TAGGED

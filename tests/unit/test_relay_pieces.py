@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from millrace.errors import Fatal, Retryable
-from producer.binlog import transactions
-from producer.relay import large_event, recovery
-from producer.relay.reader import RelayReader
-from producer.relay.recovery import WalkResult, walk_file
-from producer.relay.writer import RelayLog
-from schemas.gtid import Flavour
-from schemas.place import Coordinates
+from millrace.producer.binlog import transactions
+from millrace.producer.relay import large_event, recovery
+from millrace.producer.relay.reader import RelayReader
+from millrace.producer.relay.recovery import WalkResult, walk_file
+from millrace.producer.relay.writer import RelayLog
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.place import Coordinates
 from tests.kit.binlog.plain_files import BinlogFile
 from tests.kit.relay.compress import compress
 from tests.kit.relay.lay import NAME, lay_file, write_file

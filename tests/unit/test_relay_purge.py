@@ -8,23 +8,23 @@ from unittest import mock
 import pytest
 
 from millrace.errors import Fatal
-from producer.relay.evictions import record_evictions
-from producer.relay.layout import Subdir
-from producer.relay.purge import PurgePolicy, PurgeSchedule, purge_before, purge_due
-from producer.relay.reader import RelayReader
-from producer.relay.summary import summarize
-from producer.relay.survey import Survey
-from producer.relay.writer import RelayLog
-from producer.task.relay_task import needed_positions
-from schemas.documents import PurgeRules
-from schemas.gtid import Flavour, parse_gtid_set
-from schemas.place import Coordinates
+from millrace.producer.relay.evictions import record_evictions
+from millrace.producer.relay.layout import Subdir
+from millrace.producer.relay.purge import PurgePolicy, PurgeSchedule, purge_before, purge_due
+from millrace.producer.relay.reader import RelayReader
+from millrace.producer.relay.summary import summarize
+from millrace.producer.relay.survey import Survey
+from millrace.producer.relay.writer import RelayLog
+from millrace.producer.task.relay_task import needed_positions
+from millrace.schemas.documents import PurgeRules
+from millrace.schemas.gtid import Flavour, parse_gtid_set
+from millrace.schemas.place import Coordinates
+from millrace.zk.run.runner import SetSource
+from millrace.zk.tree.entries import UnreadableEntry
+from millrace.zk.tree.paths import Tree
+from millrace.zk.tree.store import Store
 from tests.kit.binlog.plain_files import SERVER, BinlogFile
 from tests.kit.relay.lay import write_file
-from zk.run.runner import SetSource
-from zk.tree.entries import UnreadableEntry
-from zk.tree.paths import Tree
-from zk.tree.store import Store
 
 NAME = "mysql-bin.000001"
 
@@ -145,7 +145,7 @@ def test_schedule_checks_age_by_interval_and_space_every_minute(
 ) -> None:
     """A file that expires between two checks stays; low space is noticed a minute later; unknown needs are retried."""
     now_s = 1000.0
-    monkeypatch.setattr("producer.relay.purge.time.monotonic", lambda: now_s)
+    monkeypatch.setattr("millrace.producer.relay.purge.time.monotonic", lambda: now_s)
     relay = make_three_files(tmp_path)
     free_bytes = 1 << 60
     monkeypatch.setattr(type(relay.disk), "free_bytes", lambda *_: free_bytes)
@@ -168,7 +168,7 @@ def test_schedule_purges_expired_files_after_its_interval(
 ) -> None:
     """The second check comes one interval after the first."""
     now_s = 0.0
-    monkeypatch.setattr("producer.relay.purge.time.monotonic", lambda: now_s)
+    monkeypatch.setattr("millrace.producer.relay.purge.time.monotonic", lambda: now_s)
     relay = make_three_files(tmp_path)
     schedule = PurgeSchedule(PurgeRules(interval_s=7200, expires_h=1, remain_gb=0))
     assert schedule.run(relay, dict) == []

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from millrace.errors import Fatal, Retryable
-from producer.relay.quarantine import find_damage, set_aside, set_aside_damaged
-from producer.relay.reader import RelayReader
-from schemas.gtid import Flavour, parse_gtid_set
-from schemas.place import Coordinates
+from millrace.producer.relay.quarantine import find_damage, set_aside, set_aside_damaged
+from millrace.producer.relay.reader import RelayReader
+from millrace.schemas.gtid import Flavour, parse_gtid_set
+from millrace.schemas.place import Coordinates
 from tests.kit.binlog.plain_files import SERVER
 from tests.kit.relay.compress import compress, names_in
 from tests.kit.relay.damaged import NAMES, flip, lay_log, open_log

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from producer.relay.damage import Damage
-from producer.relay.layout import Meta, write_meta
-from producer.relay.survey import Survey
+from millrace.producer.relay.damage import Damage
+from millrace.producer.relay.layout import Meta, write_meta
+from millrace.producer.relay.survey import Survey
 from tests.kit.binlog.plain_files import SERVER
 from tests.kit.relay.compress import compress
 from tests.kit.relay.damaged import NAMES, PER_FILE, flip, lay_log, open_log

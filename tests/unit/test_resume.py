@@ -6,14 +6,14 @@ from dataclasses import dataclass
 import pytest
 
 from millrace.errors import Retryable
-from producer.convert.converter import Converter
-from producer.task.resume import Resumed, resume_inside
-from schemas.documents import TableFilter
-from schemas.gtid import Flavour, parse_gtid_set
-from schemas.place import FIRST_POS, Coordinates
-from schemas.progress import OpenTransaction, Progress
-from schemas.record.control import RecordKind
-from schemas.record.framing import peek_kind
+from millrace.producer.convert.converter import Converter
+from millrace.producer.task.resume import Resumed, resume_inside
+from millrace.schemas.documents import TableFilter
+from millrace.schemas.gtid import Flavour, parse_gtid_set
+from millrace.schemas.place import FIRST_POS, Coordinates
+from millrace.schemas.progress import OpenTransaction, Progress
+from millrace.schemas.record.control import RecordKind
+from millrace.schemas.record.framing import peek_kind
 from tests.kit.binlog.builder import BinlogBuilder
 from tests.kit.capture.converter import Conversion, FileReader, MemoryRegistry, raw_records
 

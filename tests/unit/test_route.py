@@ -1,8 +1,8 @@
 """The tables of a topic that an apply task applies."""
 
-from consumer.tables.filter import Route
-from schemas.documents import TableFilter
-from schemas.sql.statement import classify
+from millrace.consumer.tables.filter import Route
+from millrace.schemas.documents import TableFilter
+from millrace.schemas.sql.statement import classify
 
 
 def _route(*exclude: str, folds: bool = False) -> Route:

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from consumer.publish import executor
-from consumer.publish import slot as slots
 from millrace import faults
+from millrace.consumer.publish import executor
+from millrace.consumer.publish import slot as slots
 from millrace.errors import MillraceError, Retryable
-from schemas.documents import Brokers, OutputTopics, PublishTask, Registry, TopicAddress
-from schemas.gtid import Flavour
-from schemas.record.control import (
+from millrace.schemas.documents import Brokers, OutputTopics, PublishTask, Registry, TopicAddress
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.record.control import (
     DdlRecord,
     DdlStatement,
     EventPlace,
@@ -23,9 +23,9 @@ from schemas.record.control import (
     RecordSource,
     RecordTransaction,
 )
-from schemas.view.format_options import FormatName, FormatOptions
-from schemas.view.structure_changes import changes_of
-from schemas.view.view import Mask, MaskKind, TableRule, View
+from millrace.schemas.view.format_options import FormatName, FormatOptions
+from millrace.schemas.view.structure_changes import changes_of
+from millrace.schemas.view.view import Mask, MaskKind, TableRule, View
 from tests.kit.apply.tables import integer, table, text
 from tests.kit.memory_registry import MemoryRegistry, read_one
 from tests.kit.publish.model import ModelBroker

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from millrace.errors import Fatal, MillraceError, Retryable
-from schemas.documents import SecretReference, resolve_secret
-from schemas.documents import secret as module
-from schemas.documents.secret import AskedSecret
+from millrace.schemas.documents import SecretReference, resolve_secret
+from millrace.schemas.documents import secret as module
+from millrace.schemas.documents.secret import AskedSecret
 from tests.kit.waiting import eventually
 
 

@@ -10,15 +10,15 @@ from uuid import UUID
 
 import pytest
 
-from producer.relay import layout
-from producer.relay.durable_end import note_durable
-from producer.relay.layout import Subdir
-from producer.serve.catalogue import Catalogue
-from producer.serve.dump import Dump
-from producer.serve.requests import DumpRequest
-from producer.serve.wire import Refusal, Wire
-from schemas.gtid import Flavour, GtidPosition, GtidSet, MariadbGtidSet
-from schemas.place import Coordinates
+from millrace.producer.relay import layout
+from millrace.producer.relay.durable_end import note_durable
+from millrace.producer.relay.layout import Subdir
+from millrace.producer.serve.catalogue import Catalogue
+from millrace.producer.serve.dump import Dump
+from millrace.producer.serve.requests import DumpRequest
+from millrace.producer.serve.wire import Refusal, Wire
+from millrace.schemas.gtid import Flavour, GtidPosition, GtidSet, MariadbGtidSet
+from millrace.schemas.place import Coordinates
 from tests.kit.binlog.plain_files import SERVER, BinlogFile, packet
 from tests.kit.relay.lay import lay_file
 

@@ -12,19 +12,19 @@ from pymysql._auth import scramble_caching_sha2, scramble_native_password
 
 from millrace.cli.relay.serve import parse_address
 from millrace.errors import Fatal
-from producer.relay.layout import Subdir
-from producer.relay.notes import read_source_note, write_source_note
-from producer.serve.artificial import sign_of_life
-from producer.serve.catalogue import served_name
-from producer.serve.login import NATIVE, SHA2, ServedAccount, new_scramble, scrambled
-from producer.serve.requests import (
+from millrace.producer.relay.layout import Subdir
+from millrace.producer.relay.notes import read_source_note, write_source_note
+from millrace.producer.serve.artificial import sign_of_life
+from millrace.producer.serve.catalogue import served_name
+from millrace.producer.serve.login import NATIVE, SHA2, ServedAccount, new_scramble, scrambled
+from millrace.producer.serve.requests import (
     check_capability,
     parse_dump,
     parse_gtid_dump,
     parse_registration,
 )
-from producer.serve.server import ServeOptions, check_exposure, tls_context
-from producer.serve.statements import (
+from millrace.producer.serve.server import ServeOptions, check_exposure, tls_context
+from millrace.producer.serve.statements import (
     Assign,
     Call,
     Expression,
@@ -38,10 +38,10 @@ from producer.serve.statements import (
     is_like,
     parse_statement,
 )
-from producer.serve.variables import printed
-from producer.serve.wire import Disconnected, Refusal, packed_number, take_packed_number
-from schemas.documents.secret import SecretReference
-from schemas.gtid import Flavour, GtidSet, MariadbGtidSet, parse_gtid_set
+from millrace.producer.serve.variables import printed
+from millrace.producer.serve.wire import Disconnected, Refusal, packed_number, take_packed_number
+from millrace.schemas.documents.secret import SecretReference
+from millrace.schemas.gtid import Flavour, GtidSet, MariadbGtidSet, parse_gtid_set
 from tests.kit.relay.stream import dump_request, encoded_gtids, gtid_request
 
 PASSWORD = "pässword".encode()

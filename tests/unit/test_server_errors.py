@@ -5,8 +5,8 @@ from typing import Any, Never, cast
 import pymysql
 import pytest
 
-from drivers.mysql.connection import Endpoint, MySqlSession, translated
-from drivers.mysql.errors import CAPTURE_CODES
+from millrace.drivers.mysql.connection import Endpoint, MySqlSession, translated
+from millrace.drivers.mysql.errors import CAPTURE_CODES
 from millrace.errors import Fatal, MillraceError, Retryable
 
 ERRORS = {

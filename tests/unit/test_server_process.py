@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from deploy.local.background import end_background
-from deploy.local.keeper import CALM_S, PAUSE_FIRST_S, PAUSE_MAX_S, Keeper, next_death
-from deploy.servers.process import (
+from millrace.deploy.local.background import end_background
+from millrace.deploy.local.keeper import CALM_S, PAUSE_FIRST_S, PAUSE_MAX_S, Keeper, next_death
+from millrace.deploy.servers.process import (
     PORT_FIRST,
     RECORD_NAME,
     ProcessRecord,
@@ -107,7 +107,7 @@ def test_failed_process_start_reports_the_last_log_lines(tmp_path: Path) -> None
 def test_server_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
     """A killed test run leaves no server."""
     program = (
-        "import sys, time; from pathlib import Path; from deploy.servers.process import *\n"
+        "import sys, time; from pathlib import Path; from millrace.deploy.servers.process import *\n"
         "command = (sys.executable, '-c', 'import time; time.sleep(600)')\n"
         f"spec = ProcessSpec('sample', command, Path({str(tmp_path)!r}) / 'log')\n"
         "process = ServerProcess(spec); process.launch(); print('up', flush=True); time.sleep(600)\n"
@@ -156,7 +156,7 @@ def test_process_that_ends_before_it_is_recorded_has_a_record(
         return made
 
     really = subprocess.Popen
-    monkeypatch.setattr("deploy.servers.process.subprocess.Popen", popen)
+    monkeypatch.setattr("millrace.deploy.servers.process.subprocess.Popen", popen)
     process = ServerProcess(_spec(tmp_path, "pass"))
     process.launch()
     assert ProcessRecord.read(tmp_path / "sample" / RECORD_NAME).identity == process.identity
@@ -179,7 +179,7 @@ def test_missing_program_is_reported_as_a_failed_start(tmp_path: Path) -> None:
 def test_chosen_port_is_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before its server listens, neither another call nor bind(0) returns it."""
     drawn = (number // 2 for number in count())  # each twice
-    monkeypatch.setattr("deploy.servers.process.secrets.randbelow", lambda _: next(drawn))
+    monkeypatch.setattr("millrace.deploy.servers.process.secrets.randbelow", lambda _: next(drawn))
     first, second = free_port(), free_port()
     assert first != second
     of_system = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
@@ -308,8 +308,8 @@ def test_full_disk_does_not_end_the_keeper(tmp_path: Path, monkeypatch: pytest.M
         write(record)
 
     monkeypatch.setattr(ProcessRecord, "write", write_when_there_is_room)
-    monkeypatch.setattr("deploy.local.keeper.PAUSE_FIRST_S", 0.1)
-    monkeypatch.setattr("deploy.local.keeper.POLL_S", 0.05)
+    monkeypatch.setattr("millrace.deploy.local.keeper.PAUSE_FIRST_S", 0.1)
+    monkeypatch.setattr("millrace.deploy.local.keeper.POLL_S", 0.05)
     watching = threading.Thread(target=keeper.run, args=(stop,))
     watching.start()
     record = tmp_path / "sample" / RECORD_NAME

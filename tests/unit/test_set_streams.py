@@ -8,12 +8,12 @@ from types import SimpleNamespace
 import pytest
 
 from millrace.errors import Retryable
-from producer.relay.writer import RelayLog
-from producer.source import feed, set_stream, set_streams
-from producer.source.choose.chooser import Chooser
-from producer.source.set_stream import Site, Upstream
-from producer.source.set_streams import Upstreams
-from schemas.documents import (
+from millrace.producer.relay.writer import RelayLog
+from millrace.producer.source import feed, set_stream, set_streams
+from millrace.producer.source.choose.chooser import Chooser
+from millrace.producer.source.set_stream import Site, Upstream
+from millrace.producer.source.set_streams import Upstreams
+from millrace.schemas.documents import (
     Account,
     Member,
     SecretPlace,
@@ -22,7 +22,7 @@ from schemas.documents import (
     Tls,
     TlsMode,
 )
-from schemas.gtid import Flavour
+from millrace.schemas.gtid import Flavour
 from tests.kit.faults.starved import no_thread_left
 
 DEADLINE_S = 120.0

@@ -102,7 +102,7 @@ def test_environment_is_made_once_for_a_stamp(tmp_path: Path) -> None:
         shutil.rmtree(tmp_path / "bin")
     install, *steps = (tmp_path / "calls").read_text().splitlines()
     assert install.endswith("--constraint constraints.txt uv")
-    assert steps == ["-m deploy.local.prepare local --packages stamp"] * 2
+    assert steps == ["-m millrace.deploy.local.prepare local --packages stamp"] * 2
 
 
 def test_failed_virtual_environment_is_reported(tmp_path: Path) -> None:

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from consumer.backfill import join
-from consumer.target.loads import LoadStream
-from consumer.target.progress import Mark
-from schemas.gtid import Flavour
+from millrace.consumer.backfill import join
+from millrace.consumer.target.loads import LoadStream
+from millrace.consumer.target.progress import Mark
+from millrace.schemas.gtid import Flavour
 
 MARK = Mark(9, 20, "0-1-7", "mariadb")
 OVER = LoadStream("0-1-3", "0-1-7", Flavour.MARIADB)

@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
-from consumer.publish.mark import Definition, Description, Mark, Position, Tail
-from consumer.publish.slot import Slot
-from drivers.kafka.partitions import HeaderedRecord, Place
+from millrace.consumer.publish.mark import Definition, Description, Mark, Position, Tail
+from millrace.consumer.publish.slot import Slot
+from millrace.drivers.kafka.partitions import HeaderedRecord, Place
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 from tests.kit.publish.model import Entry, ModelBroker, patched
 from tests.kit.publish.rig import SlotRig, position

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from consumer.publish import writer as writers
-from consumer.publish.mark import Position
-from consumer.publish.outgoing import WIDTH, Outgoing
-from consumer.publish.writer import SlotWriter
-from consumer.records.pieces import Size
+from millrace.consumer.publish import writer as writers
+from millrace.consumer.publish.mark import Position
+from millrace.consumer.publish.outgoing import WIDTH, Outgoing
+from millrace.consumer.publish.writer import SlotWriter
+from millrace.consumer.records.pieces import Size
 from millrace.errors import Fatal, Retryable
 from tests.kit.waiting import PATIENCE_S
 

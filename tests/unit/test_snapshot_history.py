@@ -6,19 +6,19 @@ from dataclasses import replace
 
 import numpy as np
 
-from producer.snapshot.ended_snapshots import History
-from producer.snapshot.insertion_plan import Insertion
-from producer.snapshot.requests import TaskWishes
-from schemas.documents import ApplyTask, CaptureTask, SetDocument
-from schemas.plain import from_plain, to_plain
-from schemas.requests.snapshot_request import (
+from millrace.producer.snapshot.ended_snapshots import History
+from millrace.producer.snapshot.insertion_plan import Insertion
+from millrace.producer.snapshot.requests import TaskWishes
+from millrace.schemas.documents import ApplyTask, CaptureTask, SetDocument
+from millrace.schemas.plain import from_plain, to_plain
+from millrace.schemas.requests.snapshot_request import (
     ENDED_MAX,
     EndedSnapshot,
     SnapshotRequest,
     SnapshotRequests,
     Span,
 )
-from schemas.snapshot import SnapshotState, TablePlace
+from millrace.schemas.snapshot import SnapshotState, TablePlace
 from tests.kit.alone import Alone
 
 STATE = SnapshotState("s1", ("shop.*",), "a > 1")

@@ -2,10 +2,10 @@
 
 import pytest
 
-from drivers.mysql.catalog import CatalogColumn, CatalogTable, UniqueKey
+from millrace.drivers.mysql.catalog import CatalogColumn, CatalogTable, UniqueKey
 from millrace.errors import Fatal
+from millrace.producer.snapshot.request_check import unpublished, unreadable, wrong_condition
 from millrace.wording import near_names
-from producer.snapshot.request_check import unpublished, unreadable, wrong_condition
 
 COLUMNS = {
     name: CatalogColumn(name, "int", "int", "", "", nullable, False)

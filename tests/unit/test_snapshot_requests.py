@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from millrace.errors import Retryable
-from producer.snapshot.requests import TaskWishes
-from schemas.documents import ApplyTask, CaptureTask, SetDocument
-from schemas.requests.snapshot_request import SnapshotRequest, SnapshotRequests
-from schemas.snapshot import SnapshotState
+from millrace.producer.snapshot.requests import TaskWishes
+from millrace.schemas.documents import ApplyTask, CaptureTask, SetDocument
+from millrace.schemas.requests.snapshot_request import SnapshotRequest, SnapshotRequests
+from millrace.schemas.snapshot import SnapshotState
 from tests.kit.alone import Alone
 
 REQUEST = SnapshotRequest("s1", ("shop.t",))

@@ -3,24 +3,24 @@
 import numpy as np
 import pytest
 
-from drivers.mysql.catalog import CatalogColumn, CatalogTable, UniqueKey
+from millrace.drivers.mysql.catalog import CatalogColumn, CatalogTable, UniqueKey
 from millrace.errors import Fatal
-from producer.convert.arrays import KernelArrays
-from producer.convert.charset_tables import CharsetTables
-from producer.convert.column_program import ColumnProgram
-from producer.convert.kernel import program as p
-from producer.snapshot.encoder import EncodedRows, ReadPlace, RowEncoder
-from producer.snapshot.kernel.rows import changed_keys
-from producer.snapshot.select_list import Selection
-from producer.snapshot.structure import table_schema
-from schemas.gtid import Flavour
-from schemas.record.avro_codec import encode
-from schemas.record.avro_schema import envelope_schema, key_schema
-from schemas.record.control import Origin, RegisteredSchema, SchemaRecord
-from schemas.record.framing import frame
-from schemas.record.record import KnownSchemas, RowRecord, decode_record
-from schemas.record.row_end import read_place, read_row_end
-from schemas.table.structure import TableSchema
+from millrace.producer.convert.arrays import KernelArrays
+from millrace.producer.convert.charset_tables import CharsetTables
+from millrace.producer.convert.column_program import ColumnProgram
+from millrace.producer.convert.kernel import program as p
+from millrace.producer.snapshot.encoder import EncodedRows, ReadPlace, RowEncoder
+from millrace.producer.snapshot.kernel.rows import changed_keys
+from millrace.producer.snapshot.select_list import Selection
+from millrace.producer.snapshot.structure import table_schema
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.record.avro_codec import encode
+from millrace.schemas.record.avro_schema import envelope_schema, key_schema
+from millrace.schemas.record.control import Origin, RegisteredSchema, SchemaRecord
+from millrace.schemas.record.framing import frame
+from millrace.schemas.record.record import KnownSchemas, RowRecord, decode_record
+from millrace.schemas.record.row_end import read_place, read_row_end
+from millrace.schemas.table.structure import TableSchema
 from tests.kit.capture.images import images_of
 from tests.kit.capture.topic_rows import batch_of
 

@@ -3,20 +3,20 @@
 from collections import deque
 
 from millrace.cli.task.snapshot import progress_of
-from producer.snapshot.chunk_read import ReadRequest
-from producer.snapshot.ended_snapshots import History
-from producer.snapshot.insertion_plan import Answer, Course, NamesRequest
-from producer.snapshot.inserts import SnapshotInserts
-from producer.snapshot.reader import ChunkReader, SnapshotSource
-from producer.snapshot.requests import TaskWishes
-from producer.snapshot.task import TaskSnapshots
-from producer.source.connection import Login
-from schemas.documents import ApplyTask, CaptureTask, Member, SetDocument, TableFilter
-from schemas.gtid import Flavour, parse_gtid_set
-from schemas.plain import from_plain, to_plain
-from schemas.record.control import Origin
-from schemas.snapshot import Name, SnapshotState, TablePlace
-from schemas.stages import SnapshotStage
+from millrace.producer.snapshot.chunk_read import ReadRequest
+from millrace.producer.snapshot.ended_snapshots import History
+from millrace.producer.snapshot.insertion_plan import Answer, Course, NamesRequest
+from millrace.producer.snapshot.inserts import SnapshotInserts
+from millrace.producer.snapshot.reader import ChunkReader, SnapshotSource
+from millrace.producer.snapshot.requests import TaskWishes
+from millrace.producer.snapshot.task import TaskSnapshots
+from millrace.producer.source.connection import Login
+from millrace.schemas.documents import ApplyTask, CaptureTask, Member, SetDocument, TableFilter
+from millrace.schemas.gtid import Flavour, parse_gtid_set
+from millrace.schemas.plain import from_plain, to_plain
+from millrace.schemas.record.control import Origin
+from millrace.schemas.snapshot import Name, SnapshotState, TablePlace
+from millrace.schemas.stages import SnapshotStage
 from tests.kit.alone import Alone
 from tests.kit.relay.relay import UNVERIFIED
 

@@ -5,7 +5,7 @@ from typing import Never
 
 import pytest
 
-from drivers.mysql.members import (
+from millrace.drivers.mysql.members import (
     Identity,
     MemberBinlog,
     MemberFacts,
@@ -13,19 +13,19 @@ from drivers.mysql.members import (
     ask_member,
     find_errant,
 )
-from drivers.mysql.preflight import check_settings
+from millrace.drivers.mysql.preflight import check_settings
 from millrace.errors import Fatal, MillraceError, Retryable
-from producer.source.choose import chooser
-from producer.source.choose.choice import (
+from millrace.producer.source.choose import chooser
+from millrace.producer.source.choose.choice import (
     LAG_TRANSACTIONS_MAX,
     Preferences,
     choose,
     count_missing,
 )
-from producer.source.choose.chooser import ask_flavour
-from producer.source.connection import Login
-from schemas.documents import Directives, Member, Tls, TlsMode
-from schemas.gtid import Flavour, parse_binlog_state, parse_gtid_set
+from millrace.producer.source.choose.chooser import ask_flavour
+from millrace.producer.source.connection import Login
+from millrace.schemas.documents import Directives, Member, Tls, TlsMode
+from millrace.schemas.gtid import Flavour, parse_binlog_state, parse_gtid_set
 from tests.kit.capture.recorded import SETTINGS, VERSIONS, RecordedServer
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"

@@ -6,20 +6,20 @@ from unittest import mock
 import pymysql
 import pytest
 
-from drivers.mysql.connection import Endpoint, MySqlSession, NamedRow
-from drivers.mysql.dump_errors import decode_error_packet, explain_dump_error
-from drivers.mysql.errors import CAPTURE_CODES
-from drivers.mysql.start_file import binlog_events, parse_gtid_list
+from millrace.drivers.mysql.connection import Endpoint, MySqlSession, NamedRow
+from millrace.drivers.mysql.dump_errors import decode_error_packet, explain_dump_error
+from millrace.drivers.mysql.errors import CAPTURE_CODES
+from millrace.drivers.mysql.start_file import binlog_events, parse_gtid_list
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
-from producer.source.receive.dump import (
+from millrace.producer.source.receive.dump import (
     HOST,
     ReplicaIdentity,
     ask_replica_ids,
     dump_payload,
     register_payload,
 )
-from schemas.documents.model import Member
-from schemas.server_version import ServerVersion
+from millrace.schemas.documents.model import Member
+from millrace.schemas.server_version import ServerVersion
 
 HERE = Member("db", 3306)
 

@@ -12,11 +12,11 @@ from unittest import mock
 import pytest
 from py4j.protocol import Py4JJavaError, Py4JNetworkError
 
-from consumer.spark import session as driver
-from consumer.spark.jvm import Jvm
-from consumer.spark.session import Records, SparkDriver, TopicQuery
+from millrace.consumer.spark import session as driver
+from millrace.consumer.spark.jvm import Jvm
+from millrace.consumer.spark.session import Records, SparkDriver, TopicQuery
 from millrace.errors import Retryable
-from schemas.documents import Brokers, TopicAddress
+from millrace.schemas.documents import Brokers, TopicAddress
 from tests.kit.waiting import eventually
 
 SHOP = TopicAddress(topic="shop", brokers=Brokers("k1:9092"))

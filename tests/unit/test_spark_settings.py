@@ -12,9 +12,9 @@ from typing import Self
 
 import pytest
 
-from consumer.spark import scratch
-from consumer.spark import session as driver
-from consumer.spark.session import SparkDriver
+from millrace.consumer.spark import scratch
+from millrace.consumer.spark import session as driver
+from millrace.consumer.spark.session import SparkDriver
 
 _Usage = namedtuple("_Usage", "total used free")
 

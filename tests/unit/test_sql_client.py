@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from deploy.local.description import ServerAddress, ServiceAddresses, StackDescription
-from deploy.servers.process import ProcessSpec, ServerProcess
 from millrace import cli
+from millrace.deploy.local.description import ServerAddress, ServiceAddresses, StackDescription
+from millrace.deploy.servers.process import ProcessSpec, ServerProcess
 from millrace.home_folder import local_stack_folder
 
 Executed = list[tuple[str, tuple[str, ...], dict[str, str]]]

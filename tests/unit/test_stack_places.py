@@ -7,18 +7,18 @@ from unittest import mock
 
 import pytest
 
-from deploy.local import background
-from deploy.local.secret_files import SecretFiles
-from deploy.local.security import StackSecurity
-from deploy.local.services import PROGRAM, Endpoints, service_environment
-from deploy.local.stack import LocalStack, StackOptions, source_grants
-from deploy.servers.process import ProcessSpec, ServerProcess
-from deploy.servers.properties import property_value
-from deploy.servers.tls import TlsFiles
-from drivers.mysql.grants import EVERYWHERE, HeldGrants, Role, needed_grants
 from millrace.cli.exits import ExitCode
+from millrace.deploy.local import background
+from millrace.deploy.local.secret_files import SecretFiles
+from millrace.deploy.local.security import StackSecurity
+from millrace.deploy.local.services import PROGRAM, Endpoints, service_environment
+from millrace.deploy.local.stack import LocalStack, StackOptions, source_grants
+from millrace.deploy.servers.process import ProcessSpec, ServerProcess
+from millrace.deploy.servers.properties import property_value
+from millrace.deploy.servers.tls import TlsFiles
+from millrace.drivers.mysql.grants import EVERYWHERE, HeldGrants, Role, needed_grants
 from millrace.errors import Fatal
-from schemas.gtid import Flavour
+from millrace.schemas.gtid import Flavour
 from tests.kit.waiting import eventually
 
 
@@ -52,7 +52,7 @@ def test_keeper_ignores_packages_in_the_current_folder(
     monkeypatch.setattr(background, "service_environment", lambda _: {})
     monkeypatch.setattr(background, "ServerProcess", Recorder)
     background.start_background("local", StackOptions())
-    assert started[0].command[:4] == (sys.executable, "-P", "-m", "deploy.local.keeper")
+    assert started[0].command[:4] == (sys.executable, "-P", "-m", "millrace.deploy.local.keeper")
 
 
 def test_logins_of_other_servers_are_not_inherited() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from millrace.errors import Fatal
-from schemas.plain import to_plain
-from schemas.stages import (
+from millrace.schemas.plain import to_plain
+from millrace.schemas.stages import (
     Applied,
     AppliedCounts,
     Backlog,
@@ -21,7 +21,7 @@ from schemas.stages import (
     Published,
     Rates,
 )
-from schemas.status import TaskReport, TaskState, report_from_json, report_to_plain
+from millrace.schemas.status import TaskReport, TaskState, report_from_json, report_to_plain
 from tests.kit.control.reports import FULL_CAPTURE
 
 APPLIED = Applied(

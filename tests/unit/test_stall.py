@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from schemas.stages import Applied, Captured, Published, SourceView
-from schemas.stall import REPORT_AGE_S_MAX, STALL_S, with_stall
-from schemas.status import TaskReport, TaskState
+from millrace.schemas.stages import Applied, Captured, Published, SourceView
+from millrace.schemas.stall import REPORT_AGE_S_MAX, STALL_S, with_stall
+from millrace.schemas.status import TaskReport, TaskState
 from tests.kit.control.reports import FULL_CAPTURE
 
 LONG_S = STALL_S + 1

@@ -2,11 +2,11 @@
 
 import pytest
 
-from drivers.mysql.actions import Action, Actions
-from schemas.server_version import NO_NUMBERS, ServerVersion
-from schemas.sql.overlaps import has_period
-from schemas.sql.statement import Kind, changed_table, classify
-from schemas.sql.tokens import SqlMode, plain_text, tokenize
+from millrace.drivers.mysql.actions import Action, Actions
+from millrace.schemas.server_version import NO_NUMBERS, ServerVersion
+from millrace.schemas.sql.overlaps import has_period
+from millrace.schemas.sql.statement import Kind, changed_table, classify
+from millrace.schemas.sql.tokens import SqlMode, plain_text, tokenize
 from tests.kit import canaries
 
 

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from consumer.target import running_statement
-from consumer.target.running_statement import (
+from millrace.consumer.target import running_statement
+from millrace.consumer.target.running_statement import (
     LIST_SQL,
     STAGES_SQL,
     RunningStatement,
@@ -19,9 +19,9 @@ from consumer.target.running_statement import (
     progress_of_stages,
     watched,
 )
-from drivers.mysql.connection import Endpoint
+from millrace.drivers.mysql.connection import Endpoint
 from millrace.errors import Fatal, Retryable
-from schemas.gtid import Flavour
+from millrace.schemas.gtid import Flavour
 from tests.kit.waiting import PATIENCE_S
 
 RUNNING = RunningStatement("t1:3306", 7, "ALTER TABLE t ADD INDEX (v)", "altering table", 90)

@@ -7,7 +7,7 @@ import pytest
 from millrace.cli.status.detail import detail_of
 from millrace.cli.status.line import lines_of
 from millrace.cli.texts import duration, size
-from schemas.stages import (
+from millrace.schemas.stages import (
     Applied,
     Backlog,
     Compared,
@@ -17,9 +17,9 @@ from schemas.stages import (
     LoadedTable,
     Rates,
 )
-from schemas.status import TaskReport, TaskState
+from millrace.schemas.status import TaskReport, TaskState
+from millrace.zk.view import TaskView
 from tests.kit.control.reports import FULL_CAPTURE
-from zk.view import TaskView
 
 QUIET = replace(FULL_CAPTURE, warnings=())
 APPLY = TaskReport(

@@ -4,13 +4,13 @@ from collections.abc import Iterable
 
 import pytest
 
-from consumer.tables.filter import Route
-from consumer.target.load_range import Copied, LoadRange
-from consumer.write.ddl_scope import Place, Way, verdict
-from drivers.mysql.catalog import TableKey
-from schemas.documents import TableFilter
-from schemas.gtid import Flavour, parse_gtid, parse_gtid_set
-from schemas.sql.statement import classify
+from millrace.consumer.tables.filter import Route
+from millrace.consumer.target.load_range import Copied, LoadRange
+from millrace.consumer.write.ddl_scope import Place, Way, verdict
+from millrace.drivers.mysql.catalog import TableKey
+from millrace.schemas.documents import TableFilter
+from millrace.schemas.gtid import Flavour, parse_gtid, parse_gtid_set
+from millrace.schemas.sql.statement import classify
 
 MAIN, MORE, OTHER, COVERED = ("s", "main"), ("s", "more"), ("s", "other"), ("s", "covered")
 RANGE = LoadRange(

@@ -4,15 +4,24 @@ import threading
 
 import pytest
 
-from consumer.backfill.steps import Step, as_shown, next_step, text_of
-from consumer.tables.filter import Route
-from consumer.tables.related import related, with_related
-from consumer.target.load_range import side_of
-from consumer.target.loads import COPIED, COPIES, FIRST, FOLLOWS, WAITS, LoadTable, Reach, task_of
-from consumer.turn.turn_gate import TurnGate
-from drivers.mysql.catalog import ForeignKey
-from schemas.documents import TableFilter
-from schemas.stages import Loaded, LoadedTable
+from millrace.consumer.backfill.steps import Step, as_shown, next_step, text_of
+from millrace.consumer.tables.filter import Route
+from millrace.consumer.tables.related import related, with_related
+from millrace.consumer.target.load_range import side_of
+from millrace.consumer.target.loads import (
+    COPIED,
+    COPIES,
+    FIRST,
+    FOLLOWS,
+    WAITS,
+    LoadTable,
+    Reach,
+    task_of,
+)
+from millrace.consumer.turn.turn_gate import TurnGate
+from millrace.drivers.mysql.catalog import ForeignKey
+from millrace.schemas.documents import TableFilter
+from millrace.schemas.stages import Loaded, LoadedTable
 from tests.kit.waiting import PATIENCE_S
 
 

@@ -8,25 +8,25 @@ from typing import cast
 
 import pytest
 
-from drivers.kafka.acls import Resource, group_acls
+from millrace.drivers.kafka.acls import Resource, group_acls
 from millrace.errors import Fatal, Retryable
-from schemas.documents import OnChange, PublishTask, TaskDocument
-from schemas.documents.subscriber import (
+from millrace.schemas.documents import OnChange, PublishTask, TaskDocument
+from millrace.schemas.documents.subscriber import (
     Subscriber,
     TopicRange,
     check_subscriber,
     is_topic_of,
     topic_ranges,
 )
-from schemas.plain import to_plain
-from schemas.stages import GroupState, SubscriberStage
+from millrace.schemas.plain import to_plain
+from millrace.schemas.stages import GroupState, SubscriberStage
+from millrace.zk.client.session import Node, Session
+from millrace.zk.run.subscriber_watch import SubscriberWatch
+from millrace.zk.tree.paths import Tree, encode
+from millrace.zk.tree.subscribers import SubscriberEntry, read_subscriber
 from tests.kit.control.control import a_capture, a_publish, an_apply
 from tests.kit.paths import ROOT
 from tests.kit.sources import python_files
-from zk.client.session import Node, Session
-from zk.run.subscriber_watch import SubscriberWatch
-from zk.tree.paths import Tree, encode
-from zk.tree.subscribers import SubscriberEntry, read_subscriber
 
 REPORTS = Subscriber(name="reports", tasks=("shop-public",), group="g", principal="User:reports")
 

@@ -5,9 +5,9 @@ import struct
 import pytest
 
 from millrace.errors import Fatal
-from schemas.gtid import Flavour
-from schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
-from schemas.table.table_map import parse_table_map
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
+from millrace.schemas.table.table_map import parse_table_map
 from tests.kit.binlog.table_map_vectors import (
     LOGGED,
     MARIADB_COMPRESSED,

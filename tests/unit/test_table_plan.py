@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from consumer.tables.table_plan import plan_table
-from drivers.mysql.catalog import CatalogTable, Inventory
 from millrace.codes import CATALOGUE
+from millrace.consumer.tables.table_plan import plan_table
+from millrace.drivers.mysql.catalog import CatalogTable, Inventory
 from millrace.errors import Fatal
-from schemas.gtid import Flavour
+from millrace.schemas.gtid import Flavour
 from tests.kit.apply.tables import integer, table
 
 SEQUENCE = (

@@ -3,10 +3,10 @@
 import random
 import tracemalloc
 
-from consumer.records.row_schemas import RowSchemas
-from consumer.tables.table_plans import Catalogue, TablePlans
-from drivers.mysql.catalog import CatalogColumn, CatalogTable, Inventory, UniqueKey
-from schemas.record.avro_schema import envelope_schema
+from millrace.consumer.records.row_schemas import RowSchemas
+from millrace.consumer.tables.table_plans import Catalogue, TablePlans
+from millrace.drivers.mysql.catalog import CatalogColumn, CatalogTable, Inventory, UniqueKey
+from millrace.schemas.record.avro_schema import envelope_schema
 from tests.kit.apply.tables import integer, table
 from tests.kit.apply.topic import SET
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from consumer.target.fence import raise_fence, take_turn
-from consumer.target.progress import Owner
+from millrace.consumer.target.fence import raise_fence, take_turn
+from millrace.consumer.target.progress import Owner
 from millrace.errors import Fenced
 
 

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from drivers.mysql import primary
-from drivers.mysql.connection import Endpoint
-from drivers.mysql.primary import primary_member
+from millrace.drivers.mysql import primary
+from millrace.drivers.mysql.connection import Endpoint
+from millrace.drivers.mysql.primary import primary_member
 from millrace.errors import Retryable
-from schemas.documents import Account, Member, SecretReference, SetDocument, Tls
-from schemas.gtid import Flavour
-from schemas.server_version import ServerVersion
+from millrace.schemas.documents import Account, Member, SecretReference, SetDocument, Tls
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.server_version import ServerVersion
 
 PRIMARY, AWAY = "primary", "away"
 

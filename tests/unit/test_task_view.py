@@ -6,17 +6,17 @@ import pytest
 
 from millrace.cli.replica import origin_text
 from millrace.cli.status.line import lines_of
-from schemas.documents import TaskDocument, TaskKind, address_of
-from schemas.gtid import Flavour, parse_gtid_set
-from schemas.progress import Progress
-from schemas.requests.decision import Approval, Decision, DecisionKind
-from schemas.stages import Applied, Backlog
-from schemas.status import TaskReport, TaskState
+from millrace.schemas.documents import TaskDocument, TaskKind, address_of
+from millrace.schemas.gtid import Flavour, parse_gtid_set
+from millrace.schemas.progress import Progress
+from millrace.schemas.requests.decision import Approval, Decision, DecisionKind
+from millrace.schemas.stages import Applied, Backlog
+from millrace.schemas.status import TaskReport, TaskState
+from millrace.zk.tree.entries import Desired, TaskEntry
+from millrace.zk.tree.reports import SavedReport, work_of
+from millrace.zk.view import Cluster, TaskView, views
 from tests.kit.control.control import a_capture, an_apply
 from tests.kit.control.reports import FULL_CAPTURE
-from zk.tree.entries import Desired, TaskEntry
-from zk.tree.reports import SavedReport, work_of
-from zk.view import Cluster, TaskView, views
 
 DECISION = Decision(
     id="d1",

@@ -6,11 +6,11 @@ import pytest
 from rich.console import Console
 
 from millrace.cli.status.top import COLUMNS, columns_for, screen
-from schemas.documents import TaskKind
-from schemas.stages import Applied, Backlog, Rates
-from schemas.status import TaskReport, TaskState
+from millrace.schemas.documents import TaskKind
+from millrace.schemas.stages import Applied, Backlog, Rates
+from millrace.schemas.status import TaskReport, TaskState
+from millrace.zk.view import Cluster, TaskView
 from tests.kit.control.reports import FULL_CAPTURE
-from zk.view import Cluster, TaskView
 
 CLUSTER = Cluster(
     tasks={},

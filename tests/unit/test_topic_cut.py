@@ -7,8 +7,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer.records.pieces import Size, Taken, joined
-from consumer.records.transaction_cut import Cutter
+from millrace.consumer.records.pieces import Size, Taken, joined
+from millrace.consumer.records.transaction_cut import Cutter
 from tests.kit.apply.values import values_of
 
 

@@ -6,13 +6,13 @@ from typing import cast
 
 import pytest
 
-from consumer.topic.decode import TopicLookUp
-from drivers.kafka.reader import Ends, TopicReader, TopicRecord
+from millrace.consumer.topic.decode import TopicLookUp
+from millrace.drivers.kafka.reader import Ends, TopicReader, TopicRecord
 from millrace.errors import Fatal
-from schemas.record.avro_schema import AvroSchema, envelope_schema
-from schemas.record.control import RegisteredSchema, SchemaRecord
-from schemas.record.record import encode_control
-from schemas.record.row_layout import parse_row_layout
+from millrace.schemas.record.avro_schema import AvroSchema, envelope_schema
+from millrace.schemas.record.control import RegisteredSchema, SchemaRecord
+from millrace.schemas.record.record import encode_control
+from millrace.schemas.record.row_layout import parse_row_layout
 from tests.kit.capture.topic_rows import SET, TABLE
 
 REGISTRY = envelope_schema(SET, replace(TABLE, table="of_the_registry"))

@@ -5,13 +5,13 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from consumer.target.progress import Mark, MarkTopic
-from consumer.task.lag import End, Look
-from consumer.task.loss import ASK_S, TimeToLoss
-from drivers.kafka.reader import Retention, TopicSample
-from drivers.kafka.retention import Growth, time_to_loss_s
+from millrace.consumer.target.progress import Mark, MarkTopic
+from millrace.consumer.task.lag import End, Look
+from millrace.consumer.task.loss import ASK_S, TimeToLoss
+from millrace.drivers.kafka.reader import Retention, TopicSample
+from millrace.drivers.kafka.retention import Growth, time_to_loss_s
 from millrace.errors import Fatal
-from schemas.stages import Applied, Backlog
+from millrace.schemas.stages import Applied, Backlog
 
 NOW_MS = time.time_ns() // 1_000_000
 HOUR_S = 3600.0

@@ -6,18 +6,18 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from drivers.kafka.reader import Ends, TopicRecord
+from millrace.drivers.kafka.reader import Ends, TopicRecord
 from millrace.errors import Fatal, Retryable
-from producer.publish import topic_schemas
-from producer.publish.codec import RecordCodec
-from producer.publish.topic_schemas import SchemaIds, find_schemas
-from registry.client import RegistryClient
-from schemas.documents import Registry
-from schemas.gtid import Flavour, parse_gtid_set
-from schemas.progress import Progress
-from schemas.record.avro_schema import AvroSchema
-from schemas.record.control import CONTROL_SCHEMAS, RegisteredSchema, SchemaRecord
-from schemas.record.record import encode_control
+from millrace.producer.publish import topic_schemas
+from millrace.producer.publish.codec import RecordCodec
+from millrace.producer.publish.topic_schemas import SchemaIds, find_schemas
+from millrace.registry.client import RegistryClient
+from millrace.schemas.documents import Registry
+from millrace.schemas.gtid import Flavour, parse_gtid_set
+from millrace.schemas.progress import Progress
+from millrace.schemas.record.avro_schema import AvroSchema
+from millrace.schemas.record.control import CONTROL_SCHEMAS, RegisteredSchema, SchemaRecord
+from millrace.schemas.record.record import encode_control
 from tests.kit.publisher.model import model_config
 
 NOWHERE = "http://127.0.0.1:1"

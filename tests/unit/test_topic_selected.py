@@ -4,14 +4,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from consumer.topic.selection import Selected, Wanted
-from drivers.kafka.reader import TopicRecord
-from schemas.record.avro_codec import encode
-from schemas.record.avro_schema import envelope_schema
-from schemas.record.control import RegisteredSchema, SchemaRecord
-from schemas.record.framing import frame
-from schemas.record.record import KnownSchemas, encode_control
-from schemas.table.structure import Column, ColumnType, TableSchema, TypeCode
+from millrace.consumer.topic.selection import Selected, Wanted
+from millrace.drivers.kafka.reader import TopicRecord
+from millrace.schemas.record.avro_codec import encode
+from millrace.schemas.record.avro_schema import envelope_schema
+from millrace.schemas.record.control import RegisteredSchema, SchemaRecord
+from millrace.schemas.record.framing import frame
+from millrace.schemas.record.record import KnownSchemas, encode_control
+from millrace.schemas.table.structure import Column, ColumnType, TableSchema, TypeCode
 
 GTID = "3e11fa47-71ca-11e1-9e33-c80aa9429562:7"
 SOURCE: dict[str, object] = {

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
 
-from consumer.records.pieces import Size
-from consumer.records.stream import CHUNK_RECORDS, TopicStream
-from drivers.kafka import reader as reading
+from millrace.consumer.records.pieces import Size
+from millrace.consumer.records.stream import CHUNK_RECORDS, TopicStream
+from millrace.drivers.kafka import reader as reading
 from millrace.errors import Retryable
-from schemas.documents import Brokers
-from schemas.record.framing import frame
+from millrace.schemas.documents import Brokers
+from millrace.schemas.record.framing import frame
 
 LARGE = Size(1 << 20, 1 << 30)
 

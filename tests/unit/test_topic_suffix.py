@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millrace.errors import Fatal
-from schemas.record.avro_codec import Plain, encode
-from schemas.record.row_end import RowEnd, read_content, read_row_end
+from millrace.schemas.record.avro_codec import Plain, encode
+from millrace.schemas.record.row_end import RowEnd, read_content, read_row_end
 
 _SCHEMA = """{"type":"record","name":"Suffix","fields":[
 {"name":"flags","type":"int"},{"name":"seq","type":"long"},{"name":"op","type":"string"},{"name":"ts_ms","type":"long"},

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from consumer.topic.verify import Check
-from schemas.gtid import Flavour
-from schemas.progress import OpenTransaction, Progress
-from schemas.record.control import RecordKind
-from schemas.record.framing import peek_kind
+from millrace.consumer.topic.verify import Check
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.progress import OpenTransaction, Progress
+from millrace.schemas.record.control import RecordKind
+from millrace.schemas.record.framing import peek_kind
 from tests.kit.capture.topic_rows import RowStream, start_of
 from tests.kit.capture.topic_text import TopicText, whole
 

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from millrace.errors import Fatal
-from producer.binlog import transactions
-from producer.binlog.compiled import Words
-from producer.binlog.crc import TABLES
-from producer.binlog.gtid_runs import advance_position, empty_position, new_runs
-from producer.binlog.walk import walk_events
-from schemas.gtid import Flavour, GtidPosition
+from millrace.producer.binlog import transactions
+from millrace.producer.binlog.compiled import Words
+from millrace.producer.binlog.crc import TABLES
+from millrace.producer.binlog.gtid_runs import advance_position, empty_position, new_runs
+from millrace.producer.binlog.walk import walk_events
+from millrace.schemas.gtid import Flavour, GtidPosition
 from tests.kit.binlog.builder import BinlogBuilder
 from tests.kit.capture.converter import Conversion, FileReader
 

@@ -4,7 +4,7 @@ import pytest
 
 from millrace.cli.trial.address import ServerAddress
 from millrace.errors import Fatal
-from schemas.documents import Member, Tls, TlsMode
+from millrace.schemas.documents import Member, Tls, TlsMode
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from consumer.topic.verify_published import Check, PartitionSummary, PartitionVerifier
+from millrace.consumer.topic.verify_published import Check, PartitionSummary, PartitionVerifier
 
 Record = dict[str, bytes]
 

@@ -5,17 +5,17 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from consumer.topic.verify import Check
-from schemas.progress import Progress
-from schemas.record.control import (
+from millrace.consumer.topic.verify import Check
+from millrace.schemas.progress import Progress
+from millrace.schemas.record.control import (
     CONTROL_SCHEMAS,
     RecordKind,
     SnapshotRecord,
     SnapshotStep,
     SnapshotTable,
 )
-from schemas.record.record import encode_control
-from schemas.snapshot import SnapshotState, TablePlace
+from millrace.schemas.record.record import encode_control
+from millrace.schemas.snapshot import SnapshotState, TablePlace
 from tests.kit.capture.topic_text import TopicText, whole
 
 TABLE = SnapshotTable("initial", "shop", "orders", "")

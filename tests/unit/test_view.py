@@ -2,11 +2,11 @@
 
 import pytest
 
-from schemas.documents.fields import Fields, Problem
-from schemas.documents.view import take_view
-from schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
-from schemas.view.table_view import RuleProblem, TableView, apply_view
-from schemas.view.view import View, plain_view
+from millrace.schemas.documents.fields import Fields, Problem
+from millrace.schemas.documents.view import take_view
+from millrace.schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
+from millrace.schemas.view.table_view import RuleProblem, TableView, apply_view
+from millrace.schemas.view.view import View, plain_view
 
 UTF8_GENERAL, UTF8_BIN, UTF8_NOPAD_BIN = 45, 46, 1070
 

@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from drivers.kafka.partitions import HeaderedRecord
-from schemas.documents import Brokers, OutputTopics, PublishTask, TopicAddress
-from schemas.view.format_options import FormatName, FormatOptions
-from schemas.view.view import Mask, MaskKind, TableRule, View
+from millrace.drivers.kafka.partitions import HeaderedRecord
+from millrace.schemas.documents import Brokers, OutputTopics, PublishTask, TopicAddress
+from millrace.schemas.view.format_options import FormatName, FormatOptions
+from millrace.schemas.view.view import Mask, MaskKind, TableRule, View
 from tests.kit.publish.model import ModelBroker
 from tests.kit.publish.scene import ORDERS, SetTopic, on_the_model, row
 

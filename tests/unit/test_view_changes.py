@@ -2,11 +2,11 @@
 
 import pytest
 
-from consumer.view.changes import AFTER, BEFORE, OP, RECORD, SEQ, Changes
-from consumer.view.program import view_of
+from millrace.consumer.view.changes import AFTER, BEFORE, OP, RECORD, SEQ, Changes
+from millrace.consumer.view.program import view_of
 from millrace.errors import Fatal
-from schemas.record.row_layout import RowLayout
-from schemas.table.structure import Column, ColumnType, TextEncoding, TypeCode
+from millrace.schemas.record.row_layout import RowLayout
+from millrace.schemas.table.structure import Column, ColumnType, TextEncoding, TypeCode
 from tests.kit.apply.tables import integer, table, text
 from tests.kit.apply.topic import SET
 from tests.kit.apply.view_rows import Row, changes_of, view_from, walked

@@ -2,10 +2,10 @@
 
 import pytest
 
-from consumer.view.ddl import check_statement
+from millrace.consumer.view.ddl import check_statement
 from millrace.errors import Fatal
-from schemas.gtid import Flavour
-from schemas.record.control import (
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.record.control import (
     DdlRecord,
     DdlStatement,
     EventPlace,
@@ -13,11 +13,11 @@ from schemas.record.control import (
     RecordSource,
     RecordTransaction,
 )
-from schemas.sql.alter_clauses import OPTIONS
-from schemas.sql.statement import classify
-from schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
-from schemas.view.ddl import DdlEffect, effect_of
-from schemas.view.view import Mask, MaskKind, TableRule, View
+from millrace.schemas.sql.alter_clauses import OPTIONS
+from millrace.schemas.sql.statement import classify
+from millrace.schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
+from millrace.schemas.view.ddl import DdlEffect, effect_of
+from millrace.schemas.view.view import Mask, MaskKind, TableRule, View
 
 UTF8 = TextEncoding("utf8mb4", 46)
 TEXT = ColumnType(TypeCode.VARCHAR, 160, text=UTF8)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
-from schemas.view.differences import changed_patterns, differences
-from schemas.view.view import Mask, MaskKind, TableRule, View
+from millrace.schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
+from millrace.schemas.view.differences import changed_patterns, differences
+from millrace.schemas.view.view import Mask, MaskKind, TableRule, View
 
 TEXT = ColumnType(TypeCode.VARCHAR, 160, text=TextEncoding("utf8mb4", 255))
 COLUMNS = (Column("id", ColumnType(TypeCode.LONG), False), Column("mail", TEXT, True))

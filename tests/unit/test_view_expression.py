@@ -2,7 +2,7 @@
 
 import pytest
 
-from schemas.view.expression import (
+from millrace.schemas.view.expression import (
     DEPTH_MAX,
     ColumnName,
     Octets,

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from consumer.kernel.sha256 import LANES
-from consumer.view.changes import AFTER, BEFORE, Changes
-from consumer.view.mask_keys import MaskKeys
-from consumer.view.program import make_view_program, view_of
+from millrace.consumer.kernel.sha256 import LANES
+from millrace.consumer.view.changes import AFTER, BEFORE, Changes
+from millrace.consumer.view.mask_keys import MaskKeys
+from millrace.consumer.view.program import make_view_program, view_of
 from millrace.errors import Fatal
-from schemas.record.row_layout import RowLayout
-from schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
-from schemas.view.format_options import FormatName, FormatOptions
+from millrace.schemas.record.row_layout import RowLayout
+from millrace.schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
+from millrace.schemas.view.format_options import FormatName, FormatOptions
 from tests.kit.apply.tables import integer, table, text
 from tests.kit.apply.topic import SET, RecordStream
 from tests.kit.apply.view_rows import ABSENT, Row, changes_of, image, view_from, walked

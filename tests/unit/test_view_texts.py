@@ -6,23 +6,23 @@ from dataclasses import replace
 
 import pytest
 
-from consumer.kernel.conditions import FALSE, TRUE
-from consumer.kernel.walk import FIRST_CELL
-from consumer.records.rows import Rows
-from consumer.view.conditions import evaluate, make_program
-from schemas.plain import from_plain, to_plain
-from schemas.table.charset import TABLE_CHARSETS, UNICODE_CODECS, characters, encode_text
-from schemas.table.collation_ids import CHARSET_BY_COLLATION_ID
-from schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
-from schemas.view.collation import (
+from millrace.consumer.kernel.conditions import FALSE, TRUE
+from millrace.consumer.kernel.walk import FIRST_CELL
+from millrace.consumer.records.rows import Rows
+from millrace.consumer.view.conditions import evaluate, make_program
+from millrace.schemas.plain import from_plain, to_plain
+from millrace.schemas.table.charset import TABLE_CHARSETS, UNICODE_CODECS, characters, encode_text
+from millrace.schemas.table.collation_ids import CHARSET_BY_COLLATION_ID
+from millrace.schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
+from millrace.schemas.view.collation import (
     CharacterRange,
     CollationWeights,
     WeighedTogether,
     blocking_sequence,
     is_part,
 )
-from schemas.view.condition import compile_condition, weighed_literals
-from schemas.view.expression import Refused, parse
+from millrace.schemas.view.condition import compile_condition, weighed_literals
+from millrace.schemas.view.expression import Refused, parse
 from tests.kit.apply.collations import TABLE, TextRows
 
 GENERAL_CI = 45  # utf8mb4_general_ci

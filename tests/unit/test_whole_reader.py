@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from consumer.records.numbers import Units
-from consumer.records.pieces import Size, Taken
-from consumer.records.source_transactions import WholeReader, first_end, last_end
-from consumer.window.units import cut, numbered
+from millrace.consumer.records.numbers import Units
+from millrace.consumer.records.pieces import Size, Taken
+from millrace.consumer.records.source_transactions import WholeReader, first_end, last_end
+from millrace.consumer.window.units import cut, numbered
 from millrace.errors import Retryable
 from tests.kit.apply.local import ListSource
 from tests.kit.apply.tables import integer, table

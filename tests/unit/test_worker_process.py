@@ -9,7 +9,10 @@ RUN_S = 60
 
 def _ran(body: str) -> "subprocess.CompletedProcess[str]":
     """Run a separate process that has ``worker``."""
-    text = "import os, signal, threading, time\nfrom zk.run import worker\n" + textwrap.dedent(body)
+    text = (
+        "import os, signal, threading, time\nfrom millrace.zk.run import worker\n"
+        + textwrap.dedent(body)
+    )
     return subprocess.run(
         [sys.executable, "-c", text], capture_output=True, text=True, timeout=RUN_S, check=False
     )

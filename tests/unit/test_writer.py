@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from consumer.records.numbers import RecordNumbers
-from consumer.records.row_schemas import RowSchemas
-from consumer.records.rows import walk_values
-from consumer.tables.table_plans import Catalogue, TablePlans
-from consumer.write.row_writer import ConflictRule, RowWriter
-from consumer.write.statements import STATEMENT_ROWS_MAX, byte_parts
-from drivers.mysql.catalog import CatalogColumn, CatalogTable, Inventory, UniqueKey
-from drivers.mysql.connection import LENIENT_MODE, STRICT_MODE
+from millrace.consumer.records.numbers import RecordNumbers
+from millrace.consumer.records.row_schemas import RowSchemas
+from millrace.consumer.records.rows import walk_values
+from millrace.consumer.tables.table_plans import Catalogue, TablePlans
+from millrace.consumer.write.row_writer import ConflictRule, RowWriter
+from millrace.consumer.write.statements import STATEMENT_ROWS_MAX, byte_parts
+from millrace.drivers.mysql.catalog import CatalogColumn, CatalogTable, Inventory, UniqueKey
+from millrace.drivers.mysql.connection import LENIENT_MODE, STRICT_MODE
 from millrace.errors import Fatal, MillraceError, Retryable
-from schemas.documents import ConflictPolicy
-from schemas.gtid import Flavour
-from schemas.record.avro_schema import envelope_schema
-from schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
+from millrace.schemas.documents import ConflictPolicy
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.record.avro_schema import envelope_schema
+from millrace.schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
 from tests.kit.apply.tables import UTF8, integer, table
 from tests.kit.apply.topic import SET, RecordStream
 from tests.kit.apply.values import values_of

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from millrace.errors import Fatal, Retryable
-from schemas.documents import SecretPlace, SecretReference
-from tests.kit.certificates import Authority
-from zk.client import wire
-from zk.client.access import (
+from millrace.schemas.documents import SecretPlace, SecretReference
+from millrace.zk.client import wire
+from millrace.zk.client.access import (
     EVERYTHING,
     OPEN,
     READING,
@@ -23,8 +22,9 @@ from zk.client.access import (
     Policy,
     TlsAccess,
 )
-from zk.client.driver import KazooThreads, grant_of, kazoo_acl
-from zk.tree.acls import NodeAcl, differing
+from millrace.zk.client.driver import KazooThreads, grant_of, kazoo_acl
+from millrace.zk.tree.acls import NodeAcl, differing
+from tests.kit.certificates import Authority
 
 PASSWORD = {"USER": "millrace", "PASSWORD": "env:WORD"}
 FILES = {"TLS_CA": "/ca", "TLS_CERT": "/c", "TLS_KEY": "/k"}

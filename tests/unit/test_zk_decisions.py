@@ -8,23 +8,23 @@ from dataclasses import replace
 import pytest
 
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
-from schemas.documents import Brokers, SetDocument, TaskDocument, TaskKind, TopicAddress
-from schemas.status import TaskReport, TaskState
+from millrace.schemas.documents import Brokers, SetDocument, TaskDocument, TaskKind, TopicAddress
+from millrace.schemas.status import TaskReport, TaskState
+from millrace.zk.client.session import Create, Delete, Node, Put
+from millrace.zk.lease.epoch import epoch_of
+from millrace.zk.lease.membership import Registered, registered
+from millrace.zk.placement.assignment import Assignment
+from millrace.zk.placement.nodes import assignment_content, assignments_of, wishes_of
+from millrace.zk.placement.scheduler import Snapshot, plan, runnable
+from millrace.zk.run.backoff import Failures, Pace, after, wait_s_after
+from millrace.zk.run.slot import AssignedTask
+from millrace.zk.run.supervisor import Action, SlotState, decide
+from millrace.zk.tree.entries import Desired, TaskEntry, UnreadableEntry
+from millrace.zk.tree.paths import Tree, encode
+from millrace.zk.tree.reports import SavedReport
+from millrace.zk.view import Cluster, status_of, views
 from tests.kit.control.control import a_capture, a_set
 from tests.kit.faults.starved import no_thread_left
-from zk.client.session import Create, Delete, Node, Put
-from zk.lease.epoch import epoch_of
-from zk.lease.membership import Registered, registered
-from zk.placement.assignment import Assignment
-from zk.placement.nodes import assignment_content, assignments_of, wishes_of
-from zk.placement.scheduler import Snapshot, plan, runnable
-from zk.run.backoff import Failures, Pace, after, wait_s_after
-from zk.run.slot import AssignedTask
-from zk.run.supervisor import Action, SlotState, decide
-from zk.tree.entries import Desired, TaskEntry, UnreadableEntry
-from zk.tree.paths import Tree, encode
-from zk.tree.reports import SavedReport
-from zk.view import Cluster, status_of, views
 
 S = TaskState
 

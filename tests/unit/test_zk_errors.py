@@ -10,9 +10,9 @@ from kazoo import retry
 from kazoo.client import KazooState
 
 from millrace.errors import Fatal, MillraceError, Retryable
-from zk.client import session as zk_session
-from zk.client.driver import translated
-from zk.client.session import Check, Create, Delete, Put, Session
+from millrace.zk.client import session as zk_session
+from millrace.zk.client.driver import translated
+from millrace.zk.client.session import Check, Create, Delete, Put, Session
 
 AWAY = {
     "ConnectionLoss",

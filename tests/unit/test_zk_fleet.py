@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from millrace.cli.worker import age, takes_more
-from schemas.documents import TaskKind
-from zk.lease.membership import Registered
-from zk.placement.assignment import Placeable
-from zk.placement.fleet import Fleet, WorkerView, worker_views
+from millrace.schemas.documents import TaskKind
+from millrace.zk.lease.membership import Registered
+from millrace.zk.placement.assignment import Placeable
+from millrace.zk.placement.fleet import Fleet, WorkerView, worker_views
 
 ONE = WorkerView(
     name="w1",

@@ -11,9 +11,9 @@ import pytest
 from kazoo import exceptions as zke
 from kazoo.client import KazooState
 
-from zk.client import session as zk_session
-from zk.client.mirror import REFRESH_S, Mirror
-from zk.client.session import Session
+from millrace.zk.client import session as zk_session
+from millrace.zk.client.mirror import REFRESH_S, Mirror
+from millrace.zk.client.session import Session
 
 FOLDER = "/folder"
 Watcher = Callable[[object], None]

@@ -9,9 +9,9 @@ from uuid import UUID
 import pytest
 
 from millrace.errors import Fatal
-from schemas.stages import Compared
-from schemas.status import ALLOWED, TaskReport, TaskState, report_from_json
-from zk.client.session import (
+from millrace.schemas.stages import Compared
+from millrace.schemas.status import ALLOWED, TaskReport, TaskState, report_from_json
+from millrace.zk.client.session import (
     REQUEST_BYTES_MAX,
     Create,
     Delete,
@@ -20,8 +20,8 @@ from zk.client.session import (
     Session,
     check_size,
 )
-from zk.tree.paths import Tree
-from zk.tree.reports import (
+from millrace.zk.tree.paths import Tree
+from millrace.zk.tree.reports import (
     PROGRESS_S,
     REPEAT_S,
     REST_S,

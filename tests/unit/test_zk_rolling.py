@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from schemas.documents import TaskKind
-from zk.placement.assignment import Assignment, Candidate, Placeable, assign
-from zk.placement.scheduler import ROUND_S, moves_max
-from zk.placement.settling import FORGET_S, SETTLE_S, WAIT_S_MAX, Arrival, arrivals_after
+from millrace.schemas.documents import TaskKind
+from millrace.zk.placement.assignment import Assignment, Candidate, Placeable, assign
+from millrace.zk.placement.scheduler import ROUND_S, moves_max
+from millrace.zk.placement.settling import FORGET_S, SETTLE_S, WAIT_S_MAX, Arrival, arrivals_after
 
 FLEETS = [(8, 40), pytest.param((20, 200), marks=pytest.mark.chaos)]  # workers, sets
 RELAYS_LATE_S = 10.0  # a worker names its new relay logs so late

@@ -11,14 +11,14 @@ import pytest
 
 from millrace import log
 from millrace.errors import Fatal, Retryable
-from schemas.documents import TaskKind
-from zk.client.mirror import Mirror
-from zk.client.session import Session
-from zk.ensemble import Ensemble
-from zk.lease.membership import Membership, WorkerIdentity
-from zk.run.supervisor import Supervisor
-from zk.tree.paths import Tree
-from zk.tree.reports import StatusWriter
+from millrace.schemas.documents import TaskKind
+from millrace.zk.client.mirror import Mirror
+from millrace.zk.client.session import Session
+from millrace.zk.ensemble import Ensemble
+from millrace.zk.lease.membership import Membership, WorkerIdentity
+from millrace.zk.run.supervisor import Supervisor
+from millrace.zk.tree.paths import Tree
+from millrace.zk.tree.reports import StatusWriter
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def rounds(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], None]], Su
     """Return a supervisor of an empty tree that calls a function in each round, to register its worker."""
 
     def make(register: Callable[[], None]) -> Supervisor:
-        monkeypatch.setattr("zk.run.supervisor.create_tree", lambda *_: None)
+        monkeypatch.setattr("millrace.zk.run.supervisor.create_tree", lambda *_: None)
         monkeypatch.setattr(Mirror, "snapshot", lambda _: {})
         monkeypatch.setattr(Membership, "ensure", lambda _: register())
         return Supervisor(
@@ -110,7 +110,7 @@ def test_name_in_use_is_reported_once(
     """ZooKeeper is reachable, and one line per second would hide everything else."""
     log.configure(json=False, level="info")
     monkeypatch.setattr(StatusWriter, "run", lambda *_: None)
-    monkeypatch.setattr("zk.run.supervisor.ROUND_S", 0.0)
+    monkeypatch.setattr("millrace.zk.run.supervisor.ROUND_S", 0.0)
     stop, reported = threading.Event(), list[str]()
     answers = iter([True, True, True, False, True])
 

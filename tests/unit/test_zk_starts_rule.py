@@ -5,8 +5,16 @@ import json
 import pytest
 
 from millrace.errors import Fatal
-from zk.client.session import Node
-from zk.lease.starts import KILLS_S, Kill, Start, kills_max_from, kills_seen, recent, start_of
+from millrace.zk.client.session import Node
+from millrace.zk.lease.starts import (
+    KILLS_S,
+    Kill,
+    Start,
+    kills_max_from,
+    kills_seen,
+    recent,
+    start_of,
+)
 
 
 def _node(content: bytes, modified_ms: int = 5000) -> Node:

@@ -10,16 +10,16 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from millrace.errors import Fatal, MillraceError
-from schemas.documents import (
+from millrace.schemas.documents import (
     FieldChange,
     SetDocument,
     TaskDocument,
     field_changes,
     set_of,
 )
-from schemas.status import TaskReport, TaskState
-from zk.changes import effects
-from zk.tree.documents import (
+from millrace.schemas.status import TaskReport, TaskState
+from millrace.zk.changes import effects
+from millrace.zk.tree.documents import (
     Document,
     DocumentKey,
     DocumentKind,

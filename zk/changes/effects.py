@@ -7,7 +7,7 @@ or applied yet, so a new field needs no code here.
 from collections.abc import Collection, Iterator
 
 from millrace.errors import Fatal
-from schemas.documents import (
+from millrace.schemas.documents import (
     ApplyTask,
     CaptureTask,
     FieldChange,
@@ -19,9 +19,9 @@ from schemas.documents import (
     set_of,
     stream_of,
 )
-from schemas.documents.fields import shortened
-from schemas.status import TaskReport
-from zk.changes.publish_effects import (
+from millrace.schemas.documents.fields import shortened
+from millrace.schemas.status import TaskReport
+from millrace.zk.changes.publish_effects import (
     left_topics,
     no_start_topic,
     of_changed_publish,

@@ -7,9 +7,9 @@ are. The slots, the set topic and the brokers of a task with progress are not ch
 from collections.abc import Callable, Collection, Iterator
 
 from millrace.errors import Fatal
-from schemas.documents import OnChange, PublishTask
-from schemas.status import TaskReport
-from schemas.view.differences import changed_patterns
+from millrace.schemas.documents import OnChange, PublishTask
+from millrace.schemas.status import TaskReport
+from millrace.schemas.view.differences import changed_patterns
 
 PATTERNS_NAMED = 5
 _OF_VIEW = ("tables", "include", "exclude")

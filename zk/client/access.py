@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from millrace.errors import Fatal
-from schemas.documents import SecretReference, TlsMode
+from millrace.schemas.documents import SecretReference, TlsMode
 
 EVERYTHING = "cdrwa"  # create and delete children, read, write, administer: ZooKeeper's letters
 READING = "r"

@@ -13,8 +13,8 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.security import ACL, Id, Permissions
 
 from millrace.errors import Fatal, MillraceError, Retryable
-from zk.client import wire
-from zk.client.access import Acl, Grant, Identity, TlsAccess
+from millrace.zk.client import wire
+from millrace.zk.client.access import Acl, Grant, Identity, TlsAccess
 
 _PERMISSIONS = {  # the letters of `access.EVERYTHING`, in its order
     "c": Permissions.CREATE,

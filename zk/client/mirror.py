@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from zk.client.session import Node, Session
+from millrace.zk.client.session import Node, Session
 
 REFRESH_S = 300.0  # 20 workers with 200 sets and tasks: 40 reads a second for all of them
 

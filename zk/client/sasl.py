@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from puresasl import QOP, SASLProtocolException, mechanisms
 
 from millrace.errors import MillraceError
-from schemas.documents import resolve_secret
-from zk.client.access import Login
+from millrace.schemas.documents import resolve_secret
+from millrace.zk.client.access import Login
 
 MECHANISM = "DIGEST-MD5"
 

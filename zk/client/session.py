@@ -33,10 +33,10 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KeeperState
 
 from millrace.errors import Fatal, MillraceError, Retryable
-from zk.client import wire
-from zk.client.access import OPEN, Access, Acl
-from zk.client.driver import LOGIN_REFUSED, KazooThreads, grant_of, kazoo_acl, translated
-from zk.client.sasl import SaslLogin
+from millrace.zk.client import wire
+from millrace.zk.client.access import OPEN, Access, Acl
+from millrace.zk.client.driver import LOGIN_REFUSED, KazooThreads, grant_of, kazoo_acl, translated
+from millrace.zk.client.sasl import SaslLogin
 
 # a dead worker's tasks move after this; a shorter pause of a live worker moves none
 SESSION_TIMEOUT_S = 10.0

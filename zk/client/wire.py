@@ -19,7 +19,7 @@ from millrace.tls import (
     unverified,
     verifying,
 )
-from zk.client.access import TlsAccess
+from millrace.zk.client.access import TlsAccess
 
 PROBE_S_MAX = 2.0  # of one server; a server that needs longer is slow and not misconfigured
 

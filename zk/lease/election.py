@@ -14,8 +14,8 @@ an older leader.
 from collections.abc import Sequence
 
 from millrace.errors import Fatal, Fenced, Retryable
-from zk.client.session import Change, Check, Put, Session, Watch
-from zk.tree.paths import Tree, decode, encode, text_field
+from millrace.zk.client.session import Change, Check, Put, Session, Watch
+from millrace.zk.tree.paths import Tree, decode, encode, text_field
 
 
 class LeaderTerm:

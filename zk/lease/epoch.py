@@ -15,8 +15,8 @@ supervisor then blocks it with MR-4006.
 """
 
 from millrace.errors import Fatal
-from zk.client.session import Session
-from zk.tree.paths import Tree, decode, encode
+from millrace.zk.client.session import Session
+from millrace.zk.tree.paths import Tree, decode, encode
 
 COUNTER_BITS = 32
 LEADER_BITS = 20

@@ -15,9 +15,9 @@ The fences of Kafka and the target protect the rows.
 from dataclasses import dataclass
 
 from millrace.errors import Fatal, Fenced, Retryable
-from zk.client.session import Node, Session
-from zk.lease.epoch import epoch_of, generation_of
-from zk.tree.paths import Tree, encode, text_field
+from millrace.zk.client.session import Node, Session
+from millrace.zk.lease.epoch import epoch_of, generation_of
+from millrace.zk.tree.paths import Tree, encode, text_field
 
 
 class Lease:

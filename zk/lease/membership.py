@@ -14,9 +14,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from millrace.errors import Fatal, Retryable
-from schemas.documents import NAME_WANTED, TaskKind, is_name
-from zk.client.session import Node, Session
-from zk.tree.paths import Tree, decode, encode
+from millrace.schemas.documents import NAME_WANTED, TaskKind, is_name
+from millrace.zk.client.session import Node, Session
+from millrace.zk.tree.paths import Tree, decode, encode
 
 RELAYS_MAX = 1000  # with names of at most 63 bytes: 64 KiB; ZooKeeper accepts 1 MiB
 RELAYS_S = 10.0  # between two looks at the relay logs: one directory is listed

@@ -31,10 +31,10 @@ from dataclasses import dataclass, replace
 from typing import Annotated
 
 from millrace.errors import Fatal, Retryable
+from millrace.schemas.plain import Wire, from_plain, to_plain
 from millrace.wording import counted
-from schemas.plain import Wire, from_plain, to_plain
-from zk.client.session import Node, Session
-from zk.tree.paths import Tree, decode, encode
+from millrace.zk.client.session import Node, Session
+from millrace.zk.tree.paths import Tree, decode, encode
 
 KILLS_MAX = 3
 KILLS_S = 600.0

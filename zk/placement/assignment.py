@@ -33,7 +33,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from schemas.documents import Placement, Reader, TaskKind, Work
+from millrace.schemas.documents import Placement, Reader, TaskKind, Work
 
 NO_WISHES: Mapping[str, str] = MappingProxyType({})
 NO_LABELS: frozenset[str] = frozenset()

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from millrace.errors import Fatal
-from zk.client.session import Node, Session
-from zk.lease.election import unsettled_of
-from zk.lease.lease import holder_of
-from zk.lease.membership import Registered, registered
-from zk.placement.assignment import UNITS, Placeable, listed
-from zk.placement.nodes import workers_of
-from zk.placement.scheduler import Snapshot, placeables
-from zk.tree.entries import WORK_FOLDERS, work_entries
-from zk.tree.paths import Tree
+from millrace.zk.client.session import Node, Session
+from millrace.zk.lease.election import unsettled_of
+from millrace.zk.lease.lease import holder_of
+from millrace.zk.lease.membership import Registered, registered
+from millrace.zk.placement.assignment import UNITS, Placeable, listed
+from millrace.zk.placement.nodes import workers_of
+from millrace.zk.placement.scheduler import Snapshot, placeables
+from millrace.zk.tree.entries import WORK_FOLDERS, work_entries
+from millrace.zk.tree.paths import Tree
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

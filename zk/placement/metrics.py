@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from millrace.metrics import counter, gauge
-from schemas.documents import TaskKind
+from millrace.schemas.documents import TaskKind
 
 LEADING = gauge("millrace_scheduler_leading")
 ROUNDS = counter("millrace_scheduler_rounds_total")

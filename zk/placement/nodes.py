@@ -13,9 +13,9 @@ from collections.abc import Mapping
 
 from millrace.errors import Fatal
 from millrace.log import get_logger
-from zk.client.session import Node
-from zk.placement.assignment import Assignment
-from zk.tree.paths import decode, encode, text_field
+from millrace.zk.client.session import Node
+from millrace.zk.placement.assignment import Assignment
+from millrace.zk.tree.paths import decode, encode, text_field
 
 log = get_logger("zk.placement.nodes")
 

@@ -18,17 +18,17 @@ from dataclasses import dataclass
 from millrace.errors import Fenced, Retryable
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
-from schemas.documents import (
+from millrace.schemas.documents import (
     CaptureTask,
     Placement,
     Reader,
     TopicAddress,
 )
-from zk.client.mirror import Mirror
-from zk.client.session import Change, Create, Delete, Node, Put, Session, SessionState
-from zk.lease.election import LeaderTerm, try_to_lead
-from zk.lease.membership import Registered, registered
-from zk.placement.assignment import (
+from millrace.zk.client.mirror import Mirror
+from millrace.zk.client.session import Change, Create, Delete, Node, Put, Session, SessionState
+from millrace.zk.lease.election import LeaderTerm, try_to_lead
+from millrace.zk.lease.membership import Registered, registered
+from millrace.zk.placement.assignment import (
     Assignment,
     Candidate,
     Placeable,
@@ -37,10 +37,10 @@ from zk.placement.assignment import (
     unit_of,
     unit_of_set,
 )
-from zk.placement.metrics import ASSIGNMENTS, note_round, note_tasks, note_workers
-from zk.placement.nodes import assignment_content, assignments_of, wishes_of
-from zk.placement.settling import SETTLE_S, Arrival, arrivals_after
-from zk.tree.entries import (
+from millrace.zk.placement.metrics import ASSIGNMENTS, note_round, note_tasks, note_workers
+from millrace.zk.placement.nodes import assignment_content, assignments_of, wishes_of
+from millrace.zk.placement.settling import SETTLE_S, Arrival, arrivals_after
+from millrace.zk.tree.entries import (
     WORK_FOLDERS,
     SetEntry,
     UnreadableEntry,
@@ -48,7 +48,7 @@ from zk.tree.entries import (
     set_entries,
     work_entries,
 )
-from zk.tree.paths import Tree, create_tree
+from millrace.zk.tree.paths import Tree, create_tree
 
 ROUND_S = 2.0  # the longest pause between two rounds; a watch ends it early
 MOVES_MIN = 2

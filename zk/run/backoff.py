@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 from millrace.codes import CATALOGUE
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable, defect
 from millrace.process.shortage import shortage_of
-from schemas.status import TaskState
-from zk.lease.starts import KILLS_MAX
-from zk.tree.reports import PROGRESS_S
+from millrace.schemas.status import TaskState
+from millrace.zk.lease.starts import KILLS_MAX
+from millrace.zk.tree.reports import PROGRESS_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,9 +12,9 @@ from typing import Protocol
 
 from millrace.http import Probes
 from millrace.metrics import Exposition
-from schemas.status import TaskReport
-from zk.client.session import Session, SessionState
-from zk.run.task_metrics import add_tasks
+from millrace.schemas.status import TaskReport
+from millrace.zk.client.session import Session, SessionState
+from millrace.zk.run.task_metrics import add_tasks
 
 HUNG_S_MIN = 60.0
 HUNG_TIMEOUTS = 3  # of the session

@@ -13,10 +13,10 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from schemas.documents import ApplyTask, CaptureTask, SetDocument, TaskDocument, Work
-from schemas.requests.decision import Decision
-from schemas.requests.snapshot_request import SnapshotRequests
-from schemas.status import TaskReport
+from millrace.schemas.documents import ApplyTask, CaptureTask, SetDocument, TaskDocument, Work
+from millrace.schemas.requests.decision import Decision
+from millrace.schemas.requests.snapshot_request import SnapshotRequests
+from millrace.schemas.status import TaskReport
 
 Report = Callable[[TaskReport], None]
 

@@ -29,18 +29,18 @@ from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
 from millrace.metrics import counter
+from millrace.schemas.documents import RelayTask, SetDocument, Work, address_of, names_of, stream_of
+from millrace.schemas.stages import SubscriberStage
+from millrace.schemas.status import TaskReport, TaskState
 from millrace.wording import with_names
-from schemas.documents import RelayTask, SetDocument, Work, address_of, names_of, stream_of
-from schemas.stages import SubscriberStage
-from schemas.status import TaskReport, TaskState
-from zk.client.session import Session
-from zk.lease.lease import Lease, acquire
-from zk.lease.starts import Starts
-from zk.run.backoff import Failures, NextStep, Pace, after
-from zk.run.runner import TaskRunner
-from zk.tree.entries import WorkEntry
-from zk.tree.paths import Tree
-from zk.tree.reports import Offered, StatusWriter, read_status, work_of
+from millrace.zk.client.session import Session
+from millrace.zk.lease.lease import Lease, acquire
+from millrace.zk.lease.starts import Starts
+from millrace.zk.run.backoff import Failures, NextStep, Pace, after
+from millrace.zk.run.runner import TaskRunner
+from millrace.zk.tree.entries import WorkEntry
+from millrace.zk.tree.paths import Tree
+from millrace.zk.tree.reports import Offered, StatusWriter, read_status, work_of
 
 LEASE_RETRY_S = 0.2  # between two attempts to acquire the lease
 

@@ -14,13 +14,13 @@ from typing import Protocol
 
 from millrace.errors import Fatal, MillraceError
 from millrace.log import get_logger
-from schemas.documents import TaskDocument
-from schemas.documents.subscriber import Subscriber
-from schemas.stages import SubscriberStage
-from zk.client.mirror import Mirror
-from zk.client.session import Session
-from zk.tree.paths import Tree
-from zk.tree.subscribers import FOLDER, SubscriberEntry, read_subscriber, subscribers_of
+from millrace.schemas.documents import TaskDocument
+from millrace.schemas.documents.subscriber import Subscriber
+from millrace.schemas.stages import SubscriberStage
+from millrace.zk.client.mirror import Mirror
+from millrace.zk.client.session import Session
+from millrace.zk.tree.paths import Tree
+from millrace.zk.tree.subscribers import FOLDER, SubscriberEntry, read_subscriber, subscribers_of
 
 MEASURE_S = 60.0
 TICK_S = 2.0  # a task that has begun to run is measured so soon
@@ -46,7 +46,9 @@ class _Task:
 
 def kafka_meter(task: TaskDocument) -> Meter:
     """Asks the task's brokers."""
-    from drivers.kafka.subscribers import SubscriberMeter  # only where there are subscribers
+    from millrace.drivers.kafka.subscribers import (
+        SubscriberMeter,  # only where there are subscribers
+    )
 
     return SubscriberMeter(task)
 

@@ -27,21 +27,27 @@ from millrace.codes import CATALOGUE
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger
 from millrace.process.shortage import shortage_of
-from schemas.documents import RelayTask, TaskDocument, set_of
-from schemas.status import TaskReport, TaskState
-from zk.client.mirror import Mirror
-from zk.client.session import Session, SessionState
-from zk.lease.lease import release_leftover
-from zk.lease.membership import Membership, WorkerIdentity
-from zk.lease.starts import Starts
-from zk.placement.nodes import workers_of
-from zk.run.backoff import Pace
-from zk.run.runner import TaskRunner
-from zk.run.slot import AssignedTask, Slot, WorkerContext
-from zk.run.subscriber_watch import SubscriberWatch
-from zk.tree.entries import WORK_FOLDERS, SetEntry, UnreadableEntry, set_entries, work_entries
-from zk.tree.paths import Tree, create_tree
-from zk.tree.reports import Offered, StatusWriter, read_status, work_of
+from millrace.schemas.documents import RelayTask, TaskDocument, set_of
+from millrace.schemas.status import TaskReport, TaskState
+from millrace.zk.client.mirror import Mirror
+from millrace.zk.client.session import Session, SessionState
+from millrace.zk.lease.lease import release_leftover
+from millrace.zk.lease.membership import Membership, WorkerIdentity
+from millrace.zk.lease.starts import Starts
+from millrace.zk.placement.nodes import workers_of
+from millrace.zk.run.backoff import Pace
+from millrace.zk.run.runner import TaskRunner
+from millrace.zk.run.slot import AssignedTask, Slot, WorkerContext
+from millrace.zk.run.subscriber_watch import SubscriberWatch
+from millrace.zk.tree.entries import (
+    WORK_FOLDERS,
+    SetEntry,
+    UnreadableEntry,
+    set_entries,
+    work_entries,
+)
+from millrace.zk.tree.paths import Tree, create_tree
+from millrace.zk.tree.reports import Offered, StatusWriter, read_status, work_of
 
 WATCHER_END_S = 10.0  # it writes nothing, so the process may end before it
 ROUND_S = 1.0  # the longest pause between two rounds; a watch ends it early

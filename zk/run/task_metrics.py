@@ -6,7 +6,7 @@ Nothing is counted here. A value that a report does not have gives no series.
 from collections.abc import Mapping
 
 from millrace.metrics import Exposition
-from schemas.stages import (
+from millrace.schemas.stages import (
     CONFLICT_KINDS,
     Applied,
     Captured,
@@ -17,8 +17,8 @@ from schemas.stages import (
     Relayed,
     SubscriberStage,
 )
-from schemas.stall import with_stall
-from schemas.status import TaskReport, TaskState
+from millrace.schemas.stall import with_stall
+from millrace.schemas.status import TaskReport, TaskState
 
 
 def add_tasks(found: Exposition, reports: Mapping[str, TaskReport]) -> None:

@@ -21,16 +21,16 @@ from millrace.errors import MillraceError, Retryable
 from millrace.http import Page
 from millrace.log import get_logger
 from millrace.process.signals import stop_on_signals
-from zk.client.session import Session
-from zk.ensemble import Ensemble
-from zk.lease.membership import WorkerIdentity, process_name
-from zk.lease.starts import kills_max_from
-from zk.placement.scheduler import Scheduler
-from zk.run.backoff import Pace
-from zk.run.probes import probes_of
-from zk.run.runner import TaskRunner
-from zk.run.supervisor import Supervisor
-from zk.tree.store import Store
+from millrace.zk.client.session import Session
+from millrace.zk.ensemble import Ensemble
+from millrace.zk.lease.membership import WorkerIdentity, process_name
+from millrace.zk.lease.starts import kills_max_from
+from millrace.zk.placement.scheduler import Scheduler
+from millrace.zk.run.backoff import Pace
+from millrace.zk.run.probes import probes_of
+from millrace.zk.run.runner import TaskRunner
+from millrace.zk.run.supervisor import Supervisor
+from millrace.zk.tree.store import Store
 
 EXIT_STUCK = 70  # a task did not stop, or the loop failed
 CONNECT_TRY_S = 3.0  # one attempt to reach the ensemble; a signal takes effect between two

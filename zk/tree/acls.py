@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 from millrace.errors import Fatal, Retryable
 from millrace.faults import fault_point, register
-from zk.client.access import READING, WORLD, Acl, Policy
-from zk.client.session import Session
-from zk.tree.paths import ROOT, Tree
+from millrace.zk.client.access import READING, WORLD, Acl, Policy
+from millrace.zk.client.session import Session
+from millrace.zk.tree.paths import ROOT, Tree
 
 PASSES_MAX = 5  # a pass finds only what was created during the one before it
 NAMED_MAX = 20  # of the paths in an error

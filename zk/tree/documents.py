@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from enum import StrEnum
 
 from millrace.errors import Fatal
-from schemas.documents import (
+from millrace.schemas.documents import (
     ApplyTask,
     CaptureTask,
     PublishTask,
@@ -22,9 +22,9 @@ from schemas.documents import (
     plain_task,
     set_of,
 )
-from schemas.documents.topic_names import may_be_equal, written_topics
-from zk.client.session import Node
-from zk.tree.entries import SetEntry, TaskEntry, UnreadableEntry, set_entry, task_entry
+from millrace.schemas.documents.topic_names import may_be_equal, written_topics
+from millrace.zk.client.session import Node
+from millrace.zk.tree.entries import SetEntry, TaskEntry, UnreadableEntry, set_entry, task_entry
 
 Document = SetDocument | TaskDocument
 Entry = SetEntry | TaskEntry | UnreadableEntry

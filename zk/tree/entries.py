@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 from millrace.errors import Fatal
 from millrace.log import get_logger
-from schemas.documents import (
+from millrace.schemas.documents import (
     Directives,
     Member,
     RelayMode,
@@ -28,10 +28,10 @@ from schemas.documents import (
     plain_set,
     plain_task,
 )
-from schemas.json_input import load_json
-from schemas.requests.decision import Decision, decision_of, decision_to_plain
-from zk.client.session import Node
-from zk.tree.paths import decode, encode
+from millrace.schemas.json_input import load_json
+from millrace.schemas.requests.decision import Decision, decision_of, decision_to_plain
+from millrace.zk.client.session import Node
+from millrace.zk.tree.paths import decode, encode
 
 ENTRIES_MAX = 4096  # parsed nodes kept, about 1 kB each: each round of a worker or scheduler reads all of them
 NODE_BYTES_MAX = 512 * 1024  # half of ZooKeeper's default limit

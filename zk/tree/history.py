@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 from millrace.errors import Fatal
 from millrace.log import get_logger
-from zk.client.session import Change, Create, Delete, Node, Put, Session
-from zk.tree.documents import Document, DocumentKey, DocumentKind, plain_document
-from zk.tree.paths import Tree, decode, encode
+from millrace.zk.client.session import Change, Create, Delete, Node, Put, Session
+from millrace.zk.tree.documents import Document, DocumentKey, DocumentKind, plain_document
+from millrace.zk.tree.paths import Tree, decode, encode
 
 REVISIONS_MAX = 20  # of one document, each at most half a MiB
 DELETED_MAX = 100  # deleted documents whose history is kept

@@ -27,9 +27,9 @@ import json
 from dataclasses import dataclass
 
 from millrace.errors import Fatal
-from schemas.documents import NAME_WANTED, is_name
-from schemas.json_input import load_json
-from zk.client.session import Session
+from millrace.schemas.documents import NAME_WANTED, is_name
+from millrace.schemas.json_input import load_json
+from millrace.zk.client.session import Session
 
 TREE_FORMAT = 1
 ROOT = "/millrace"

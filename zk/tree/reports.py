@@ -31,11 +31,11 @@ from dataclasses import dataclass, replace
 
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger
-from schemas.documents import Brokers, RelayTask, Work, address_of, set_of
-from schemas.status import STAGES, TaskReport, TaskState, report_from_json, report_to_plain
-from zk.client.session import REQUEST_BYTES_MAX, Node, Session
-from zk.tree.entries import NODE_BYTES_MAX
-from zk.tree.paths import Tree
+from millrace.schemas.documents import Brokers, RelayTask, Work, address_of, set_of
+from millrace.schemas.status import STAGES, TaskReport, TaskState, report_from_json, report_to_plain
+from millrace.zk.client.session import REQUEST_BYTES_MAX, Node, Session
+from millrace.zk.tree.entries import NODE_BYTES_MAX
+from millrace.zk.tree.paths import Tree
 
 PROGRESS_S = 5.0
 REST_S = 1.0  # between two reports that the progress has come to rest

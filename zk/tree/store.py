@@ -21,7 +21,7 @@ from uuid import uuid4
 
 from millrace.errors import Fatal, Retryable
 from millrace.faults import fault_point, register
-from schemas.documents import (
+from millrace.schemas.documents import (
     CaptureTask,
     Directives,
     Reader,
@@ -31,12 +31,12 @@ from schemas.documents import (
     names_of,
     set_of,
 )
-from schemas.plain import from_plain, to_plain
-from schemas.requests.decision import Decision
-from schemas.requests.snapshot_request import SnapshotRequests
-from schemas.status import TaskReport
-from zk.client.session import Change, Create, Delete, Node, Put, Session
-from zk.tree.documents import (
+from millrace.schemas.plain import from_plain, to_plain
+from millrace.schemas.requests.decision import Decision
+from millrace.schemas.requests.snapshot_request import SnapshotRequests
+from millrace.schemas.status import TaskReport
+from millrace.zk.client.session import Change, Create, Delete, Node, Put, Session
+from millrace.zk.tree.documents import (
     Document,
     DocumentKey,
     DocumentKind,
@@ -48,7 +48,7 @@ from zk.tree.documents import (
     set_key,
     task_key,
 )
-from zk.tree.entries import (
+from millrace.zk.tree.entries import (
     NODE_BYTES_MAX,
     Desired,
     SetEntry,
@@ -66,9 +66,9 @@ from zk.tree.entries import (
     task_entries,
     task_entry,
 )
-from zk.tree.history import Author, History, Revision
-from zk.tree.paths import Tree, decode, encode, text_field
-from zk.tree.reports import read_status
+from millrace.zk.tree.history import Author, History, Revision
+from millrace.zk.tree.paths import Tree, decode, encode, text_field
+from millrace.zk.tree.reports import read_status
 
 WRITE_TRIES = 10  # one is lost for each document that is written between our check and our write
 COMMIT_BYTES_MAX = 1_000_000  # ZooKeeper's default limit of a request is 1,048,575 bytes

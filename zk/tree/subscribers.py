@@ -17,12 +17,12 @@ from difflib import get_close_matches
 from functools import lru_cache
 
 from millrace.errors import Fatal, Retryable
-from schemas.documents import is_name
-from schemas.documents.subscriber import GrantedRight, Subscriber, check_subscriber
-from schemas.plain import from_plain, to_plain
-from zk.client.session import Change, Create, Delete, Node, Put, Session
-from zk.tree.paths import Tree, decode, encode
-from zk.tree.store import Outcome, retried
+from millrace.schemas.documents import is_name
+from millrace.schemas.documents.subscriber import GrantedRight, Subscriber, check_subscriber
+from millrace.schemas.plain import from_plain, to_plain
+from millrace.zk.client.session import Change, Create, Delete, Node, Put, Session
+from millrace.zk.tree.paths import Tree, decode, encode
+from millrace.zk.tree.store import Outcome, retried
 
 FOLDER = "subscribers"
 _READ_MAX = 1024  # parsed nodes kept, about 1 kB each

@@ -16,14 +16,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from statistics import median
 
-from deploy.bench.apply import workloads
-from deploy.bench.apply.sink.connect import connector_jars
-from deploy.bench.apply.sink.peer import SINK, fetch_sink, sink_rates
-from deploy.bench.apply.workloads import Workload
-from deploy.bench.figure import Figure, Size, announced_rounds, say
-from deploy.bench.peers import REPLICA_WORKERS
-from deploy.bench.scene import Scene, open_scene
-from deploy.servers.spark import SparkCluster, driver_settings
+from millrace.deploy.bench.apply import workloads
+from millrace.deploy.bench.apply.sink.connect import connector_jars
+from millrace.deploy.bench.apply.sink.peer import SINK, fetch_sink, sink_rates
+from millrace.deploy.bench.apply.workloads import Workload
+from millrace.deploy.bench.figure import Figure, Size, announced_rounds, say
+from millrace.deploy.bench.peers import REPLICA_WORKERS
+from millrace.deploy.bench.scene import Scene, open_scene
+from millrace.deploy.servers.spark import SparkCluster, driver_settings
 
 BULK, OVERHEAD, CLUSTER = "apply.bulk", "apply.overhead", "apply.cluster"
 SMALL = ("apply.small", "apply.small.durable")

@@ -17,9 +17,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from deploy.servers import DatabaseServer
-from deploy.servers.database import BINLOG_NAME
 from millrace.background import sampled
+from millrace.deploy.servers import DatabaseServer
+from millrace.deploy.servers.database import BINLOG_NAME
 from millrace.errors import Fatal
 
 POLL_S = 0.005

@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median
 
-from deploy.bench.apply.backlogs import REPLICA
-from deploy.bench.apply.clock import binlog_clock
-from deploy.bench.apply.workloads import create_tables, fill_tables
-from deploy.bench.figure import Figure, Size, announced_rounds, say
-from deploy.bench.scene import WAIT_S, Scene, open_scene
-from deploy.local.services import APPLY_TASK
-from deploy.servers import DatabaseServer
 from millrace.background import Background
+from millrace.deploy.bench.apply.backlogs import REPLICA
+from millrace.deploy.bench.apply.clock import binlog_clock
+from millrace.deploy.bench.apply.workloads import create_tables, fill_tables
+from millrace.deploy.bench.figure import Figure, Size, announced_rounds, say
+from millrace.deploy.bench.scene import WAIT_S, Scene, open_scene
+from millrace.deploy.local.services import APPLY_TASK
+from millrace.deploy.servers import DatabaseServer
 from millrace.errors import Fatal
 
 LINES = ("apply.ddl", "apply.ddl.last")

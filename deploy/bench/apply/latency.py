@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 
-from deploy.bench.beats import ARRIVE_S, SHARES, Latencies, create_beats, write_beats
-from deploy.bench.figure import Figure, Size
-from deploy.bench.scene import open_scene
-from deploy.servers import sql
-from deploy.workload.beats import POLL_S
-from deploy.workload.shop import Connect
 from millrace.background import Background
+from millrace.deploy.bench.beats import ARRIVE_S, SHARES, Latencies, create_beats, write_beats
+from millrace.deploy.bench.figure import Figure, Size
+from millrace.deploy.bench.scene import open_scene
+from millrace.deploy.servers import sql
+from millrace.deploy.workload.beats import POLL_S
+from millrace.deploy.workload.shop import Connect
 from millrace.errors import Fatal
 
 DATABASE = "bench_latency"

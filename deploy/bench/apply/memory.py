@@ -8,9 +8,9 @@ largest Python worker. Peaks are the kernel's, since each process began.
 from collections.abc import Iterator
 from contextlib import closing
 
-from deploy.bench.apply.processes import Part, use_watch
-from deploy.bench.figure import Figure, Size, say
-from deploy.bench.scene import Scene, open_scene
+from millrace.deploy.bench.apply.processes import Part, use_watch
+from millrace.deploy.bench.figure import Figure, Size, say
+from millrace.deploy.bench.scene import Scene, open_scene
 
 LINES = ("apply.rss.driver", "apply.rss.driver.jvm", "apply.rss.driver.python", "apply.rss.worker")
 DATABASE = "bench_rss"

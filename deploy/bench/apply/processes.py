@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from deploy.servers.process import ServerProcess, session_members
 from millrace.background import sampled
+from millrace.deploy.servers.process import ServerProcess, session_members
 
 POLL_S = 0.5
 _TICKS_S = os.sysconf("SC_CLK_TCK")

@@ -19,8 +19,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 
-from deploy.bench import load
-from deploy.workload.shop import Connect, Connection
+from millrace.deploy.bench import load
+from millrace.deploy.workload.shop import Connect, Connection
 
 WRITERS = 4
 STEP = 6_000  # whole transactions and whole patterns of every writer of every workload

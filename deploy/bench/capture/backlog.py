@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
-from deploy.bench.apply.clock import Pace
-from deploy.bench.apply.workloads import Workload
-from deploy.bench.figure import say
-from deploy.bench.scene import Scene
-from deploy.local.services import CAPTURE_TASK, TOPIC
-from drivers.kafka.reader import TopicReader
 from millrace.background import sampled
+from millrace.deploy.bench.apply.clock import Pace
+from millrace.deploy.bench.apply.workloads import Workload
+from millrace.deploy.bench.figure import say
+from millrace.deploy.bench.scene import Scene
+from millrace.deploy.local.services import CAPTURE_TASK, TOPIC
+from millrace.drivers.kafka.reader import TopicReader
 from millrace.errors import Fatal, MillraceError
-from schemas.documents import Brokers
+from millrace.schemas.documents import Brokers
 
 POLL_S = 0.01
 END_S = 600.0

@@ -14,19 +14,19 @@ from statistics import median
 
 import numpy as np
 
-from deploy.bench.apply import workloads
-from deploy.bench.capture.backlog import Backlog, capture_backlog, end_clock, write_backlog
-from deploy.bench.capture.debezium.peer import PEER as DEBEZIUM
-from deploy.bench.capture.debezium.peer import Debezium, debezium, debezium_jars, topics_of
-from deploy.bench.capture.topics import RECORD_BYTES_MAX, create_topic
-from deploy.bench.figure import Figure, Size, announced_rounds, say
-from deploy.bench.scene import Scene, open_capture
-from deploy.local.services import TOPIC
-from drivers.kafka.bulk import Bounds, Octets
-from drivers.kafka.reader import TopicReader
-from schemas.documents import Brokers
-from schemas.record.control import RecordKind
-from schemas.record.framing import peek_kind
+from millrace.deploy.bench.apply import workloads
+from millrace.deploy.bench.capture.backlog import Backlog, capture_backlog, end_clock, write_backlog
+from millrace.deploy.bench.capture.debezium.peer import PEER as DEBEZIUM
+from millrace.deploy.bench.capture.debezium.peer import Debezium, debezium, debezium_jars, topics_of
+from millrace.deploy.bench.capture.topics import RECORD_BYTES_MAX, create_topic
+from millrace.deploy.bench.figure import Figure, Size, announced_rounds, say
+from millrace.deploy.bench.scene import Scene, open_capture
+from millrace.deploy.local.services import TOPIC
+from millrace.drivers.kafka.bulk import Bounds, Octets
+from millrace.drivers.kafka.reader import TopicReader
+from millrace.schemas.documents import Brokers
+from millrace.schemas.record.control import RecordKind
+from millrace.schemas.record.framing import peek_kind
 
 BULK, SMALL = "capture.bulk", "capture.small"
 SIZE = 4  # the load's own size gives five Kafka transactions, too few to time

@@ -8,14 +8,14 @@ import time
 from collections.abc import Iterator
 from statistics import median
 
-from deploy.bench.beats import SHARES, Latencies, Round, create_beats, print_stamps
-from deploy.bench.figure import Figure, Size
-from deploy.bench.scene import Scene, open_capture
-from deploy.local.services import TOPIC
-from drivers.kafka.reader import TopicReader
-from schemas.documents import Brokers
-from schemas.record.control import SchemaRecord
-from schemas.record.record import KnownSchemas, RowRecord, decode_record
+from millrace.deploy.bench.beats import SHARES, Latencies, Round, create_beats, print_stamps
+from millrace.deploy.bench.figure import Figure, Size
+from millrace.deploy.bench.scene import Scene, open_capture
+from millrace.deploy.local.services import TOPIC
+from millrace.drivers.kafka.reader import TopicReader
+from millrace.schemas.documents import Brokers
+from millrace.schemas.record.control import SchemaRecord
+from millrace.schemas.record.record import KnownSchemas, RowRecord, decode_record
 
 DATABASE = "bench_latency"
 LINES = tuple(f"capture.latency.p{share * 100:.0f}" for share in SHARES)

@@ -26,18 +26,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from deploy.bench.figure import Figure, Size, bench_folder, say
-from deploy.bench.peers import make_account
-from deploy.servers import Account, DatabaseServer, sql
-from deploy.servers.programs import MARIADB_SUITES, mariadb_programs, mysql_programs
+from millrace.deploy.bench.figure import Figure, Size, bench_folder, say
+from millrace.deploy.bench.peers import make_account
+from millrace.deploy.servers import Account, DatabaseServer, sql
+from millrace.deploy.servers.programs import MARIADB_SUITES, mariadb_programs, mysql_programs
 from millrace.errors import Fatal
-from producer.relay.writer import RelayLog
-from producer.source.connection import Login, connect_member
-from producer.source.receive.dump import ReplicaIdentity
-from producer.source.receive.receiver import Receiver, ReceiverSource
-from producer.task.warm_up import warm
-from schemas.documents import Member, Tls, TlsMode
-from schemas.gtid import Flavour
+from millrace.producer.relay.writer import RelayLog
+from millrace.producer.source.connection import Login, connect_member
+from millrace.producer.source.receive.dump import ReplicaIdentity
+from millrace.producer.source.receive.receiver import Receiver, ReceiverSource
+from millrace.producer.task.warm_up import warm
+from millrace.schemas.documents import Member, Tls, TlsMode
+from millrace.schemas.gtid import Flavour
 
 LINES = ("relay.write", "relay.cpu", "relay.write.tls", "relay.cpu.tls")
 BINLOG_BYTES = 1 << 30

@@ -7,14 +7,14 @@ capture.snapshot.latency.p…     the transactions of ``latency``, while snapsho
 from collections.abc import Iterator
 from statistics import median
 
-from deploy.bench import load
-from deploy.bench.beats import SHARES
-from deploy.bench.capture.backlog import end_clock
-from deploy.bench.capture.debezium.peer import PEER, debezium_jars, snapshot_rate
-from deploy.bench.capture.latency import latency_round
-from deploy.bench.figure import Figure, Size, announced_rounds, say
-from deploy.bench.scene import Scene, open_capture
-from deploy.local.services import CAPTURE_TASK, TOPIC
+from millrace.deploy.bench import load
+from millrace.deploy.bench.beats import SHARES
+from millrace.deploy.bench.capture.backlog import end_clock
+from millrace.deploy.bench.capture.debezium.peer import PEER, debezium_jars, snapshot_rate
+from millrace.deploy.bench.capture.latency import latency_round
+from millrace.deploy.bench.figure import Figure, Size, announced_rounds, say
+from millrace.deploy.bench.scene import Scene, open_capture
+from millrace.deploy.local.services import CAPTURE_TASK, TOPIC
 
 SNAPSHOT = "capture.snapshot"
 LATENCIES = tuple(f"{SNAPSHOT}.latency.p{share * 100:.0f}" for share in SHARES)

@@ -1,10 +1,10 @@
 """Topics of the peers: one partition, one copy, records of any size."""
 
-from drivers.kafka.names import transactional_id
-from producer.publish.config import PublisherConfig
-from producer.publish.kafka import KafkaDriver
-from schemas.documents import Brokers, TopicOptions
-from schemas.gtid import Flavour
+from millrace.drivers.kafka.names import transactional_id
+from millrace.producer.publish.config import PublisherConfig
+from millrace.producer.publish.kafka import KafkaDriver
+from millrace.schemas.documents import Brokers, TopicOptions
+from millrace.schemas.gtid import Flavour
 
 RECORD_BYTES_MAX = 64 << 20
 

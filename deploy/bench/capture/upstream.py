@@ -19,16 +19,16 @@ from contextlib import closing, contextmanager
 from datetime import datetime
 from statistics import median
 
-from deploy.bench.figure import Figure, Size, say
-from deploy.bench.scene import POLL_S, Scene, open_capture
-from deploy.local.readiness import task_report
-from deploy.local.services import CAPTURE_TASK, SOURCE_SET
-from deploy.servers import DatabaseServer
 from millrace.background import Background
+from millrace.deploy.bench.figure import Figure, Size, say
+from millrace.deploy.bench.scene import POLL_S, Scene, open_capture
+from millrace.deploy.local.readiness import task_report
+from millrace.deploy.local.services import CAPTURE_TASK, SOURCE_SET
+from millrace.deploy.servers import DatabaseServer
 from millrace.errors import Fatal
-from schemas.documents.model import UpstreamRules
-from schemas.gtid import Flavour
-from schemas.stages import Captured, SwitchView
+from millrace.schemas.documents.model import UpstreamRules
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.stages import Captured, SwitchView
 
 DATABASE = "bench_upstream"
 RATE = 200.0

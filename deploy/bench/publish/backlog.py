@@ -18,15 +18,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
-from deploy.bench.apply import workloads
-from deploy.bench.capture.backlog import capture_backlog
-from deploy.bench.capture.debezium.peer import PEER as DEBEZIUM
-from deploy.bench.capture.debezium.peer import Debezium, debezium, debezium_jars, topics_of
-from deploy.bench.figure import Figure, Size, announced_rounds, say
-from deploy.bench.publish.tasks import PARTITIONS, BenchTask, open_publish
-from deploy.bench.scene import Scene
-from deploy.local.services import CAPTURE_TASK
-from schemas.view.format_options import FormatName
+from millrace.deploy.bench.apply import workloads
+from millrace.deploy.bench.capture.backlog import capture_backlog
+from millrace.deploy.bench.capture.debezium.peer import PEER as DEBEZIUM
+from millrace.deploy.bench.capture.debezium.peer import Debezium, debezium, debezium_jars, topics_of
+from millrace.deploy.bench.figure import Figure, Size, announced_rounds, say
+from millrace.deploy.bench.publish.tasks import PARTITIONS, BenchTask, open_publish
+from millrace.deploy.bench.scene import Scene
+from millrace.deploy.local.services import CAPTURE_TASK
+from millrace.schemas.view.format_options import FormatName
 
 DEBEZIUM_JSON, JSON, CPU = "publish.debezium-json", "publish.json", "publish.cpu"
 CPU_LINES = ("publish.cpu.where", "publish.cpu.columns", "publish.cpu.mask")

@@ -6,15 +6,15 @@ The peer is the same backlog with the tasks paused. A backlog keeps all of them 
 from collections.abc import Iterator
 from statistics import median
 
-from deploy.bench.apply import workloads
-from deploy.bench.apply.processes import use_watch
-from deploy.bench.capture.backlog import clock_of
-from deploy.bench.figure import Figure, Size, announced_rounds, say
-from deploy.bench.publish.tasks import SAMPLE_S, BenchTask, open_publish
-from deploy.bench.scene import Scene
-from deploy.bench.subscriber import Topics
-from deploy.local.services import CAPTURE_TASK
-from deploy.local.services import TOPIC as SET_TOPIC
+from millrace.deploy.bench.apply import workloads
+from millrace.deploy.bench.apply.processes import use_watch
+from millrace.deploy.bench.capture.backlog import clock_of
+from millrace.deploy.bench.figure import Figure, Size, announced_rounds, say
+from millrace.deploy.bench.publish.tasks import SAMPLE_S, BenchTask, open_publish
+from millrace.deploy.bench.scene import Scene
+from millrace.deploy.bench.subscriber import Topics
+from millrace.deploy.local.services import CAPTURE_TASK
+from millrace.deploy.local.services import TOPIC as SET_TOPIC
 
 LINE = "publish.capture.cpu"
 DATABASE = "bench_beside"

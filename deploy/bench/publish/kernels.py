@@ -18,21 +18,21 @@ from statistics import median
 import numpy as np
 import numpy.typing as npt
 
-from consumer.format.formats import make_format
-from consumer.format.table_format import FormatNames
-from consumer.records.numbers import RecordNumbers
-from consumer.records.row_schemas import Programs, RowSchemas, make_programs
-from consumer.records.rows import Values, walk_values
-from consumer.view.changes import make_changes
-from consumer.view.program import make_view_program, view_of
-from deploy.bench.figure import Figure, Size, announced_rounds, bench_folder
+from millrace.consumer.format.formats import make_format
+from millrace.consumer.format.table_format import FormatNames
+from millrace.consumer.records.numbers import RecordNumbers
+from millrace.consumer.records.row_schemas import Programs, RowSchemas, make_programs
+from millrace.consumer.records.rows import Values, walk_values
+from millrace.consumer.view.changes import make_changes
+from millrace.consumer.view.program import make_view_program, view_of
+from millrace.deploy.bench.figure import Figure, Size, announced_rounds, bench_folder
 from millrace.process.memory import keep_freed_memory
-from schemas.record.avro_codec import encode
-from schemas.record.avro_schema import envelope_schema
-from schemas.record.framing import frame
-from schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
-from schemas.view.format_options import FormatName, FormatOptions
-from schemas.view.view import Mask, MaskKind, TableRule, View
+from millrace.schemas.record.avro_codec import encode
+from millrace.schemas.record.avro_schema import envelope_schema
+from millrace.schemas.record.framing import frame
+from millrace.schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
+from millrace.schemas.view.format_options import FormatName, FormatOptions
+from millrace.schemas.view.view import Mask, MaskKind, TableRule, View
 
 ALONE = "publish.kernels"
 WHERE, MASK, COLUMNS = f"{ALONE}.where", f"{ALONE}.mask", f"{ALONE}.columns"

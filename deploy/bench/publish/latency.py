@@ -8,12 +8,12 @@ while the publish task runs, too.
 from collections.abc import Iterator
 from statistics import median
 
-from deploy.bench import subscriber
-from deploy.bench.beats import SHARES, Latencies, Round, create_beats
-from deploy.bench.capture.latency import latency_round
-from deploy.bench.figure import Figure, Size, say
-from deploy.bench.publish.tasks import PARTITIONS, BenchTask, open_publish
-from deploy.bench.scene import Scene
+from millrace.deploy.bench import subscriber
+from millrace.deploy.bench.beats import SHARES, Latencies, Round, create_beats
+from millrace.deploy.bench.capture.latency import latency_round
+from millrace.deploy.bench.figure import Figure, Size, say
+from millrace.deploy.bench.publish.tasks import PARTITIONS, BenchTask, open_publish
+from millrace.deploy.bench.scene import Scene
 
 DATABASE = "bench_beats"
 LINES = tuple(f"publish.latency.p{share * 100:.0f}" for share in SHARES)

@@ -5,16 +5,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from deploy.bench.apply.clock import Pace
-from deploy.bench.apply.processes import Part, use_watch
-from deploy.bench.capture.backlog import EndClock, clock_of
-from deploy.bench.figure import say
-from deploy.bench.scene import Scene, open_scene
-from deploy.bench.subscriber import Topics, check
-from deploy.local.readiness import wait_for_tasks
-from deploy.local.services import TOPIC
+from millrace.deploy.bench.apply.clock import Pace
+from millrace.deploy.bench.apply.processes import Part, use_watch
+from millrace.deploy.bench.capture.backlog import EndClock, clock_of
+from millrace.deploy.bench.figure import say
+from millrace.deploy.bench.scene import Scene, open_scene
+from millrace.deploy.bench.subscriber import Topics, check
+from millrace.deploy.local.readiness import wait_for_tasks
+from millrace.deploy.local.services import TOPIC
 from millrace.errors import Fatal
-from schemas.documents import yaml_from_plain
+from millrace.schemas.documents import yaml_from_plain
 
 PARTITIONS = 8
 SAMPLE_S = 0.1  # a catch-up takes some seconds, and its CPU is measured to a percent

@@ -6,8 +6,8 @@ was asked for, but the chunks of a table still cover each key exactly once. The 
 
 from collections.abc import Callable, Iterator, Sequence
 
-from drivers.mysql.chunks.chunk import EVERYTHING, Border, Chunk
-from drivers.mysql.chunks.key import FORCED, ChunkKey
+from millrace.drivers.mysql.chunks.chunk import EVERYTHING, Border, Chunk
+from millrace.drivers.mysql.chunks.key import FORCED, ChunkKey
 
 Query = Callable[[str], Sequence[Sequence[object]]]  # runs one statement and returns its rows
 

@@ -14,7 +14,7 @@ Pure.
 import json
 from dataclasses import dataclass
 
-from drivers.mysql.chunks.key import NOTHING, ChunkKey
+from millrace.drivers.mysql.chunks.key import NOTHING, ChunkKey
 
 EVERYTHING = "TRUE"
 

@@ -26,8 +26,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
-from drivers.mysql.catalog import CatalogColumn, UniqueKey
-from schemas.sql.quoting import characters, charset_name, hex_bytes, number, quoted, string
+from millrace.drivers.mysql.catalog import CatalogColumn, UniqueKey
+from millrace.schemas.sql.quoting import characters, charset_name, hex_bytes, number, quoted, string
 
 _LONG = {"tinytext", "text", "mediumtext", "longtext"}
 _LONG |= {"tinyblob", "blob", "mediumblob", "longblob", "json", "vector"}

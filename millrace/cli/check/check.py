@@ -13,7 +13,6 @@ from pathlib import Path
 
 import typer
 
-from drivers.mysql.grants import Role
 from millrace.checks.areas import LIMIT_S, Check, run_checks
 from millrace.checks.host import HostUse, check_host
 from millrace.checks.requirement import (
@@ -30,8 +29,9 @@ from millrace.cli.check.scope import Scope, parse_files, scope_of, stored_docume
 from millrace.cli.check.subscribers import check_subscribers
 from millrace.cli.control import print_json
 from millrace.codes import CATALOGUE
+from millrace.drivers.mysql.grants import Role
 from millrace.errors import Fatal, MillraceError
-from schemas.documents import (
+from millrace.schemas.documents import (
     ApplyTask,
     CaptureTask,
     Directives,
@@ -43,15 +43,15 @@ from schemas.documents import (
     address_of,
     names_of,
 )
-from zk.ensemble import Ensemble
-from zk.tree.documents import capture_task_among
+from millrace.zk.ensemble import Ensemble
+from millrace.zk.tree.documents import capture_task_among
 
 CONNECT_S = 5.0
 PAUSE_H = 72.0
 _KERNELS = {
-    CaptureTask: "producer.convert.kernel.compiled",
-    ApplyTask: "consumer.kernel.compiled",
-    PublishTask: "consumer.kernel.compiled",
+    CaptureTask: "millrace.producer.convert.kernel.compiled",
+    ApplyTask: "millrace.consumer.kernel.compiled",
+    PublishTask: "millrace.consumer.kernel.compiled",
 }
 
 
@@ -103,7 +103,7 @@ def find_requirements(
     """All requirements of the scope, by area. ``error``: why the documents in ZooKeeper are not known."""
     checks = []
     if ensemble is not None:
-        from zk.checks import check_ensemble
+        from millrace.zk.checks import check_ensemble
 
         zookeeper = Subject(Area.ZOOKEEPER, "ensemble")
         checks.append(Check(zookeeper, functools.partial(check_ensemble, ensemble)))
@@ -152,7 +152,7 @@ def _no_set(name: str) -> Iterator[Requirement]:
 
 
 def _check_source(scope: Scope, document: SetDocument, pause_s: float) -> Iterator[Requirement]:
-    from producer.checks.source import SourceUse, check_set
+    from millrace.producer.checks.source import SourceUse, check_set
 
     tasks = scope.captures(document.name)
     positions = {task.name: scope.position_of(task) for task in tasks}
@@ -164,7 +164,7 @@ def _check_source(scope: Scope, document: SetDocument, pause_s: float) -> Iterat
 
 
 def _check_target(scope: Scope, document: SetDocument) -> Iterator[Requirement]:
-    from consumer.checks.target import TargetUse, check_target
+    from millrace.consumer.checks.target import TargetUse, check_target
 
     tasks = scope.applies(document.name)
     other_grants = functools.partial(scope.grants_besides, document.name, Role.TARGET)
@@ -175,7 +175,7 @@ def _check_target(scope: Scope, document: SetDocument) -> Iterator[Requirement]:
 
 def _source_folds(scope: Scope, tasks: list[ApplyTask]) -> bool | None:
     """Whether the source of one of the tasks stores names in lower case; None if none is known or answers."""
-    from producer.checks.source import folds_names
+    from millrace.producer.checks.source import folds_names
 
     for task in tasks:
         for capture in scope.feeds(task):
@@ -190,7 +190,7 @@ def _task_checks(scope: Scope, pause_s: float) -> Iterator[Check]:
     for task in scope.tasks:
         topic = Subject(Area.KAFKA, f"topic {address_of(task).topic}")
         if isinstance(task, Reader):
-            from consumer.checks.target import check_readable
+            from millrace.consumer.checks.target import check_readable
 
             find = functools.partial(check_readable, task, creator=_creator(scope, task))
             yield Check(topic, find, "can be read", names_of(task))
@@ -207,7 +207,7 @@ def _task_checks(scope: Scope, pause_s: float) -> Iterator[Check]:
             yield from _publish_checks(scope, task, pause_s)
         if not isinstance(task, CaptureTask):
             continue
-        from producer.checks.topic import check_topic_of
+        from millrace.producer.checks.topic import check_topic_of
 
         find = functools.partial(check_topic_of, task, pause_s=pause_s)
         yield Check(topic, find, names=names_of(task))
@@ -221,7 +221,7 @@ def _check_loss(topic: Subject, task: str, left_s: float, pause_s: float) -> Ite
 
 
 def _publish_checks(scope: Scope, task: PublishTask, pause_s: float) -> Iterator[Check]:
-    from consumer.checks.publish import check_outputs, check_secrets, check_source
+    from millrace.consumer.checks.publish import check_outputs, check_secrets, check_source
 
     source = Subject(Area.KAFKA, f"topic {task.source.topic}")
     find = functools.partial(check_source, task, pause_s=pause_s)
@@ -245,8 +245,8 @@ def _source_of(scope: Scope, task: Reader) -> SetDocument:
 
 def _rows_checks(scope: Scope, task: ApplyTask) -> Iterator[Check]:
     """None without `start: load` and `compare`, or if the capture task or a set is not known: others report that."""
-    from consumer.checks.compare import check_compare
-    from consumer.checks.load import RowsUse, check_load
+    from millrace.consumer.checks.compare import check_compare
+    from millrace.consumer.checks.load import RowsUse, check_load
 
     sets = scope.known.sets
     capture = next(iter(scope.feeds(task)), None)
@@ -285,8 +285,8 @@ def _creator(scope: Scope, task: Reader) -> str:
 
 
 def _check_rows(task: CaptureTask, document: SetDocument) -> Iterator[Requirement]:
-    from producer.checks.source import widest_row
-    from producer.checks.topic import judge_row_size, topic_limit_bytes, topic_subject
+    from millrace.producer.checks.source import widest_row
+    from millrace.producer.checks.topic import judge_row_size, topic_limit_bytes, topic_subject
 
     try:
         tables, limit_bytes = widest_row(document, task.tables), topic_limit_bytes(task)
@@ -296,8 +296,8 @@ def _check_rows(task: CaptureTask, document: SetDocument) -> Iterator[Requiremen
 
 
 def _check_registry(registry: Registry, *, is_written: bool) -> Iterator[Requirement]:
-    from registry.checks import check_registry
-    from registry.client import RegistryClient
+    from millrace.registry.checks import check_registry
+    from millrace.registry.client import RegistryClient
 
     yield from check_registry(RegistryClient(registry), is_written=is_written)
 

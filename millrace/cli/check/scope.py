@@ -8,10 +8,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 
-from drivers.mysql.grants import EVERY_DATABASE, Grant, Role, as_grant_pattern, needed_grants
 from millrace.cli.documents.files import read_documents, refusal
+from millrace.drivers.mysql.grants import (
+    EVERY_DATABASE,
+    Grant,
+    Role,
+    as_grant_pattern,
+    needed_grants,
+)
 from millrace.errors import Fatal, MillraceError
-from schemas.documents import (
+from millrace.schemas.documents import (
     ApplyTask,
     CaptureTask,
     Directives,
@@ -22,13 +28,13 @@ from schemas.documents import (
     address_of,
     set_of,
 )
-from schemas.documents.subscriber import Subscriber
-from schemas.gtid import Flavour
-from zk.ensemble import Ensemble
-from zk.tree.entries import SetEntry, TaskEntry
-from zk.tree.store import Store
-from zk.tree.subscribers import Subscribers, subscribers_of
-from zk.view import read_cluster, views
+from millrace.schemas.documents.subscriber import Subscriber
+from millrace.schemas.gtid import Flavour
+from millrace.zk.ensemble import Ensemble
+from millrace.zk.tree.entries import SetEntry, TaskEntry
+from millrace.zk.tree.store import Store
+from millrace.zk.tree.subscribers import Subscribers, subscribers_of
+from millrace.zk.view import read_cluster, views
 
 
 @dataclass(frozen=True, slots=True)

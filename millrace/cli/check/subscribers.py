@@ -4,17 +4,17 @@ import time
 from collections.abc import Iterator, Sequence
 
 from millrace.checks.requirement import Requirement, Subject
+from millrace.schemas.documents import TaskDocument
+from millrace.schemas.documents.subscriber import Subscriber
+from millrace.schemas.stages import GroupState, SubscriberStage
 from millrace.wording import counted
-from schemas.documents import TaskDocument
-from schemas.documents.subscriber import Subscriber
-from schemas.stages import GroupState, SubscriberStage
 
 
 def check_subscribers(
     subject: Subject, task: TaskDocument, subscribers: Sequence[Subscriber], pause_s: float
 ) -> Iterator[Requirement]:
     """MR-4190 and MR-4191. Asks the task's brokers now."""
-    from drivers.kafka.subscribers import SubscriberMeter
+    from millrace.drivers.kafka.subscribers import SubscriberMeter
 
     now_ms = time.time_ns() // 1_000_000
     for stage in SubscriberMeter(task).measure(subscribers):

@@ -13,7 +13,7 @@ from millrace.cli.apply import Conf
 from millrace.cli.compare.text import print_plain, print_text
 from millrace.cli.control import Control, control
 from millrace.errors import Fatal, naming
-from schemas.documents import (
+from millrace.schemas.documents import (
     ApplyTask,
     PublishTask,
     SetDocument,
@@ -21,14 +21,14 @@ from schemas.documents import (
     TaskDocument,
     address_of,
 )
-from zk.tree.entries import TaskEntry
+from millrace.zk.tree.entries import TaskEntry
 
 if TYPE_CHECKING:
-    from consumer.compare import Comparison, Ends, Work
-    from consumer.compare.members import ReadMember, Wishes
-    from consumer.compare.pool import Pool
-    from consumer.compare.tables import Admits
-    from drivers.mysql.connection import Endpoint
+    from millrace.consumer.compare import Comparison, Ends, Work
+    from millrace.consumer.compare.members import ReadMember, Wishes
+    from millrace.consumer.compare.pool import Pool
+    from millrace.consumer.compare.tables import Admits
+    from millrace.drivers.mysql.connection import Endpoint
 
 Timeout = Annotated[
     float,
@@ -84,7 +84,7 @@ def compare(
     conf: Conf = [],  # noqa: B006 - Typer copies it
 ) -> None:
     """Compare every row of an apply task's source and target set. A capture task stands for its only apply task."""
-    from consumer.compare import Throttle, Work
+    from millrace.consumer.compare import Throttle, Work
 
     if now and (repair or resume):
         raise Fatal("MR-5125", f"--now and --{'repair' if repair else 'resume'} are given")
@@ -141,9 +141,9 @@ class _Scope:
 
 
 def _scope(cluster: Control, name: str) -> _Scope:
-    from consumer.compare.tables import admitted
-    from drivers.mysql.primary import primary_member
     from millrace.cli.task.wait import capture_task_of
+    from millrace.consumer.compare.tables import admitted
+    from millrace.drivers.mysql.primary import primary_member
 
     document = apply_task_of(cluster, cluster.store.task_entry(name).document)
     captured = capture_task_of(cluster, document)
@@ -180,8 +180,8 @@ def _wait(cluster: Control, found: _Scope, timeout_s: float) -> None:
 
 def _blocking_tables(found: _Scope) -> list[str]:
     """The tables whose changes block the task, as the source names them."""
-    from consumer.target.conflicts import STOP, read_tables
-    from drivers.mysql.connection import connect
+    from millrace.consumer.target.conflicts import STOP, read_tables
+    from millrace.drivers.mysql.connection import connect
 
     with closing(connect(found.target)) as session:
         return read_tables(session, found.task.name, decision=STOP)
@@ -192,12 +192,12 @@ def _pools(
     task: str, count: int, master: str, conf: Sequence[str]
 ) -> Iterator[Callable[["Ends"], "Pool"]]:
     """Makes a pool for two sides: threads of this process, or executors of this master."""
-    from consumer.compare import Executors, Threads
+    from millrace.consumer.compare import Executors, Threads
 
     if not master:
         yield lambda ends: Threads(ends, count)
         return
-    from consumer.spark.session import SparkDriver, settings_of
+    from millrace.consumer.spark.session import SparkDriver, settings_of
 
     driver = SparkDriver(master=master, settings=settings_of(conf), name="millrace-compare")
     try:
@@ -210,8 +210,8 @@ def _compared(
     found: _Scope, asked: _Asked, pool: Callable[["Ends"], "Pool"]
 ) -> tuple["ReadMember", "Comparison"]:
     """The member of the source set that was read, and the result."""
-    from consumer.compare import Ends, Rules, State, compare_sets
-    from consumer.compare.members import Watch, from_members
+    from millrace.consumer.compare import Ends, Rules, State, compare_sets
+    from millrace.consumer.compare.members import Watch, from_members
 
     def compare(origin: "ReadMember") -> tuple["ReadMember", "Comparison"]:
         task = found.task.name if asked.waits else ""

@@ -8,9 +8,9 @@ from millrace.cli.control import console, print_json
 from millrace.wording import counted
 
 if TYPE_CHECKING:
-    from consumer.compare import Change, Comparison
-    from consumer.compare.members import ReadMember
-    from consumer.compare.result import Difference
+    from millrace.consumer.compare import Change, Comparison
+    from millrace.consumer.compare.members import ReadMember
+    from millrace.consumer.compare.result import Difference
 
 NOT_WAITED = (
     "Compared without waiting: a change that the task has not applied yet is a difference. Execute a statement below"
@@ -23,7 +23,7 @@ def print_plain(
     task: str, origin: "ReadMember", found: "Comparison", *, has_waited: bool = True
 ) -> None:
     """Print one JSON object. ``has_waited``: see ``note_of``."""
-    from consumer.compare.show import note_of
+    from millrace.consumer.compare.show import note_of
 
     plain = {
         "task": task,
@@ -65,8 +65,8 @@ def print_plain(
 
 
 def print_text(origin: "ReadMember", found: "Comparison", *, has_waited: bool = True) -> None:
-    from consumer.compare.show import note_of
-    from consumer.topic.tail import printable
+    from millrace.consumer.compare.show import note_of
+    from millrace.consumer.topic.tail import printable
 
     out = console()
     lines = [f"The primary {origin.name} is read: {origin.why}"] if origin.why else []

@@ -24,10 +24,10 @@ from millrace.cli.exits import ExitCode
 from millrace.cli.status.json_form import as_plain as status_as_plain
 from millrace.errors import MillraceError
 from millrace.home_folder import local_stack_folder, local_stack_name
+from millrace.schemas.documents import plain_set, plain_task, yaml_from_plain
 from millrace.wording import counted
-from schemas.documents import plain_set, plain_task, yaml_from_plain
-from zk.ensemble import Ensemble
-from zk.view import Cluster, TaskView, read_cluster, views
+from millrace.zk.ensemble import Ensemble
+from millrace.zk.view import Cluster, TaskView, read_cluster, views
 
 CONNECT_S = 5.0
 WIDTH = 80

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 
 from millrace.checks.requirement import Area, Level, Requirement
 from millrace.cli.texts import duration
-from schemas.documents import TaskKind
-from schemas.status import TaskState
-from zk.view import Cluster, TaskView
+from millrace.schemas.documents import TaskKind
+from millrace.schemas.status import TaskState
+from millrace.zk.view import Cluster, TaskView
 
 LOSS_S = 24 * 3600  # time for an operator to act
 _RANKS = {TaskState.BLOCKED: 2, TaskState.STALLED: 3, TaskState.DEGRADED: 5}

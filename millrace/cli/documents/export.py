@@ -8,8 +8,8 @@ import typer
 from millrace.cli.control import control
 from millrace.cli.documents.files import print_documents, write_documents
 from millrace.wording import counted
-from zk.tree.documents import plain_document
-from zk.tree.entries import UnreadableEntry
+from millrace.zk.tree.documents import plain_document
+from millrace.zk.tree.entries import UnreadableEntry
 
 
 def export(

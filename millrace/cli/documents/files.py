@@ -14,16 +14,16 @@ from tempfile import mkdtemp
 
 from millrace.cli.control import origin_of, text_from_file
 from millrace.errors import Fatal, MillraceError
-from millrace.wording import counted
-from schemas.documents import (
+from millrace.schemas.documents import (
     parse_set,
     parse_task,
     plains_from_yaml,
     yaml_from_plain,
 )
-from schemas.documents.fields import PROBLEMS_MAX
-from zk.changes.changes import Problem, Wanted
-from zk.tree.documents import Document, DocumentKey, set_key, task_key
+from millrace.schemas.documents.fields import PROBLEMS_MAX
+from millrace.wording import counted
+from millrace.zk.changes.changes import Problem, Wanted
+from millrace.zk.tree.documents import Document, DocumentKey, set_key, task_key
 
 Plain = dict[str, object]
 SUFFIXES = (".yaml", ".yml")

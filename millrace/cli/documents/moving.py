@@ -9,10 +9,10 @@ import typer
 from millrace.cli.control import origin_of, print_json, text_from_file
 from millrace.cli.documents.files import print_documents, write_documents
 from millrace.errors import MillraceError
+from millrace.schemas.documents import parse_set, parse_task
+from millrace.schemas.moving import Draft, read_configuration
+from millrace.schemas.moving.draft import Plain
 from millrace.wording import counted
-from schemas.documents import parse_set, parse_task
-from schemas.moving import Draft, read_configuration
-from schemas.moving.draft import Plain
 
 app = typer.Typer()
 

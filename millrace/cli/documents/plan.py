@@ -13,10 +13,10 @@ from millrace.cli.history import field_line, plain_field
 from millrace.cli.task.outputs import notes_of
 from millrace.cli.task.start import check_start
 from millrace.errors import Fatal
-from schemas.documents import PublishTask, Reader
-from zk.changes.changes import Action, Plan, Problem, Step, make_plan
-from zk.tree.documents import Documents
-from zk.view import read_cluster, views
+from millrace.schemas.documents import PublishTask, Reader
+from millrace.zk.changes.changes import Action, Plan, Problem, Step, make_plan
+from millrace.zk.tree.documents import Documents
+from millrace.zk.view import read_cluster, views
 
 SIGNS = {
     Action.CREATE: "+",

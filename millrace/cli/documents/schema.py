@@ -10,7 +10,7 @@ Kind = Annotated[str, typer.Argument(metavar="set|task", help="The kind of docum
 
 def schema(kind: Kind) -> None:
     """Print the JSON Schema of a set or task document (docs/schema/)."""
-    from schemas.documents.json_schema import set_schema, task_schema
+    from millrace.schemas.documents.json_schema import set_schema, task_schema
 
     if kind not in ("set", "task"):
         raise typer.BadParameter(f"{kind!r} is not set or task")

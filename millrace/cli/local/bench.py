@@ -63,12 +63,12 @@ def bench(
 
     It needs a checkout of Millrace.
     """
-    if find_spec("deploy.bench") is None:
+    if find_spec("millrace.deploy.bench") is None:
         raise Fatal("MR-8012", "this installation of Millrace has no benchmarks")
-    from deploy.bench import run
-    from deploy.bench.figure import Size, run_groups
-    from deploy.bench.load import CHANGES
-    from schemas.gtid import Flavour as ServerFlavour
+    from millrace.deploy.bench import run
+    from millrace.deploy.bench.figure import Size, run_groups
+    from millrace.deploy.bench.load import CHANGES
+    from millrace.schemas.gtid import Flavour as ServerFlavour
 
     kinds = (
         (apply, run.APPLY),

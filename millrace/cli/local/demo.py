@@ -21,10 +21,10 @@ def demo(
     seed: Seed = 1,
 ) -> None:
     """Start everything, change rows, watch them arrive, compare. Exit code 1 on any difference."""
-    from deploy.demo.run import run_demo
-    from deploy.local.stack import StackOptions
-    from deploy.servers.programs import MYSQLD_ENVIRONMENT
-    from schemas.gtid import Flavour as ServerFlavour
+    from millrace.deploy.demo.run import run_demo
+    from millrace.deploy.local.stack import StackOptions
+    from millrace.deploy.servers.programs import MYSQLD_ENVIRONMENT
+    from millrace.schemas.gtid import Flavour as ServerFlavour
 
     if mysqld is not None:
         os.environ[MYSQLD_ENVIRONMENT] = str(mysqld.absolute())

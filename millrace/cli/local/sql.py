@@ -18,9 +18,9 @@ Execute = Annotated[
 
 def sql(where: Where, *, execute: Execute = "", name: Name = "local") -> None:
     """Run an SQL client on a server of the local stack, as its administrator. It needs no installed client."""
-    from deploy.local.background import server_program
-    from deploy.local.description import StackDescription
-    from deploy.servers.client import client_command
+    from millrace.deploy.local.background import server_program
+    from millrace.deploy.local.description import StackDescription
+    from millrace.deploy.servers.client import client_command
     from millrace.errors import Fatal
     from millrace.home_folder import local_stack_folder
 

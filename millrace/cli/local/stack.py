@@ -60,10 +60,10 @@ def up(
 
     A keeper process restarts every process of the stack that ends. `millrace down` stops all of them.
     """
-    from deploy.local.background import start_background
-    from deploy.local.stack import StackOptions
-    from deploy.servers.programs import MYSQLD_ENVIRONMENT
-    from schemas.gtid import Flavour as ServerFlavour
+    from millrace.deploy.local.background import start_background
+    from millrace.deploy.local.stack import StackOptions
+    from millrace.deploy.servers.programs import MYSQLD_ENVIRONMENT
+    from millrace.schemas.gtid import Flavour as ServerFlavour
 
     if mysqld is not None:
         os.environ[MYSQLD_ENVIRONMENT] = str(mysqld.absolute())
@@ -82,6 +82,6 @@ def up(
 
 def down(*, name: Name = "local", keep: Keep = False) -> None:
     """Stop a local stack and delete all its files."""
-    from deploy.local.background import end_background
+    from millrace.deploy.local.background import end_background
 
     typer.echo("stopped" if end_background(name, keep=keep) else "nothing was running")

@@ -18,9 +18,9 @@ from millrace.errors import Fatal
 from millrace.wording import counted
 
 if TYPE_CHECKING:
-    from producer.convert.dump import EventHead
-    from producer.relay.survey import ListedFile, Survey
-    from schemas.place import Coordinates
+    from millrace.producer.convert.dump import EventHead
+    from millrace.producer.relay.survey import ListedFile, Survey
+    from millrace.schemas.place import Coordinates
 
 SetName = Annotated[str, typer.Argument(metavar="SET", help="The set.", show_default=False)]
 RelayDir = Annotated[
@@ -88,7 +88,7 @@ def purge(
 
     The worker that runs the set's tasks deletes them. If a file is needed again, it is read from the source.
     """
-    from producer.relay.control import PurgeRequest, request_purge
+    from millrace.producer.relay.control import PurgeRequest, request_purge
 
     if sum((bool(filename or sub_dir), inactive, older_than_h is not None)) > 1:
         message = "--filename or --sub-dir, --inactive, and --older-than-h exclude each other"
@@ -125,8 +125,8 @@ def list_(set_name: SetName, *, relay_dir: RelayDir, as_json: Json = False) -> N
 
     The tasks are known if MILLRACE_ZOOKEEPER is set.
     """
-    from producer.relay.evictions import read_evictions
-    from producer.relay.survey import Survey
+    from millrace.producer.relay.evictions import read_evictions
+    from millrace.producer.relay.survey import Survey
 
     survey = Survey(relay_dir / set_name)
     listed = survey.list_files()
@@ -154,7 +154,7 @@ def list_(set_name: SetName, *, relay_dir: RelayDir, as_json: Json = False) -> N
 @app.command()
 def verify(set_name: SetName, *, relay_dir: RelayDir, as_json: Json = False) -> None:
     """Verify every event of every file. Names each damaged place and the GTIDs that it affects, and exits with 1."""
-    from producer.relay.survey import Survey
+    from millrace.producer.relay.survey import Survey
 
     verdict = Survey(relay_dir / set_name).verify()
     bad = len(verdict.damages) + len(verdict.problems)
@@ -210,9 +210,9 @@ def dump(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
 ) -> None:
     """Print the events: position, type, server id, GTID, table and row count, as mysqlbinlog's heads."""
-    from producer.convert.dump import Bounds, event_heads, raw_bytes
-    from producer.relay.survey import Survey
-    from schemas.gtid import Flavour, parse_gtid, parse_gtid_set
+    from millrace.producer.convert.dump import Bounds, event_heads, raw_bytes
+    from millrace.producer.relay.survey import Survey
+    from millrace.schemas.gtid import Flavour, parse_gtid, parse_gtid_set
 
     survey = Survey(relay_dir / set_name)
     wanted = parse_gtid_set(survey.flavour, gtid) if gtid else None
@@ -250,7 +250,7 @@ def _positions(set_name: str) -> dict[str, str]:
 def _plain_file(
     survey: "Survey", file: "ListedFile", needed: dict[str, str]
 ) -> dict[str, "str | int | bool | list[str]"]:
-    from producer.relay.damage import GtidInterval
+    from millrace.producer.relay.damage import GtidInterval
 
     name = f"{file.at.subdir}/{file.at.file}"
     is_known = file.before is not None and file.through is not None
@@ -269,7 +269,7 @@ def _plain_file(
 
 
 def _place(survey: "Survey", text: str) -> "Coordinates":
-    from producer.relay.control import find_file
+    from millrace.producer.relay.control import find_file
 
     name, colon, pos = text.rpartition(":")
     if not colon:

@@ -15,7 +15,7 @@ from millrace.process.privacy import keep_private
 from millrace.process.signals import stop_on_signals
 
 if TYPE_CHECKING:
-    from schemas.documents.secret import SecretReference
+    from millrace.schemas.documents.secret import SecretReference
 
 _PORT_MAX = 65535
 
@@ -49,8 +49,8 @@ def serve(
 ) -> None:
     """Serve the relay log over the MySQL replication protocol: replicas and mysqlbinlog leave the source alone."""
     from millrace.http import Probes, open_page
-    from producer.serve.login import ServedAccount
-    from producer.serve.server import RelayServer, ServeOptions
+    from millrace.producer.serve.login import ServedAccount
+    from millrace.producer.serve.server import RelayServer, ServeOptions
 
     keep_private()
     host, port = parse_address(listen)
@@ -83,7 +83,7 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def _secret(text: str) -> "SecretReference | None":
-    from schemas.documents.secret import SecretReference, resolve_secret
+    from millrace.schemas.documents.secret import SecretReference, resolve_secret
 
     if not text:
         return None

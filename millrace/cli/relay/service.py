@@ -13,13 +13,13 @@ import typer
 from millrace.cli.control import Control, control, operator, print_json
 from millrace.cli.texts import duration, size
 from millrace.errors import Fatal
-from schemas.documents import Directives, RelayMode, SetDocument, parse_set, plain_set
-from schemas.plain import to_plain
-from schemas.stages import BinlogEnd, PurgeAnswer, Relayed
-from zk.view import TaskView, read_cluster, views_of_set
+from millrace.schemas.documents import Directives, RelayMode, SetDocument, parse_set, plain_set
+from millrace.schemas.plain import to_plain
+from millrace.schemas.stages import BinlogEnd, PurgeAnswer, Relayed
+from millrace.zk.view import TaskView, read_cluster, views_of_set
 
 if TYPE_CHECKING:
-    from producer.relay.control import PurgeRequest
+    from millrace.producer.relay.control import PurgeRequest
 
 POLL_S = 0.2
 OLD_S = 3.0  # workers repeat a report every 5 s
@@ -100,7 +100,7 @@ def request_purge_from_afar(set_name: str, request: "PurgeRequest") -> PurgeAnsw
 
     Fatal MR-4104; MR-2012 if no worker receives the set or none answers; the errors of ``check_answer``.
     """
-    from producer.relay.control import ASK_TIMEOUT_S, check_answer
+    from millrace.producer.relay.control import ASK_TIMEOUT_S, check_answer
 
     text = request.to_text()
 
@@ -156,9 +156,9 @@ def _find(now: Control, set_name: str) -> _Found | None:
 
 def _at_rest(stage: Relayed, document: SetDocument, paused_by: str) -> Relayed:
     """The last stage of a relay that does not run, with the time that the members keep their binlogs now."""
-    from producer.source.choose.chooser import Chooser
-    from producer.source.relay_status import time_to_loss_s
-    from producer.source.set_stream import resolve_login
+    from millrace.producer.source.choose.chooser import Chooser
+    from millrace.producer.source.relay_status import time_to_loss_s
+    from millrace.producer.source.set_stream import resolve_login
 
     chooser = Chooser(document, resolve_login(document), lambda _: Directives())
     chooser.look_again(None)

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 
 from millrace.cli.status.line import backlog_text, notes_of
 from millrace.cli.texts import duration, size
-from millrace.wording import counted
-from schemas.stages import (
+from millrace.schemas.stages import (
     Applied,
     Captured,
     Compared,
@@ -19,8 +18,9 @@ from schemas.stages import (
     SnapshotStage,
     SubscriberStage,
 )
-from schemas.status import TaskReport
-from zk.view import TaskView
+from millrace.schemas.status import TaskReport
+from millrace.wording import counted
+from millrace.zk.view import TaskView
 
 SWITCHES_SHOWN = 3
 TABLES_SHOWN = 10

@@ -2,11 +2,11 @@
 
 import time
 
-from schemas.documents import TaskKind
-from schemas.plain import to_plain
-from schemas.stages import Applied, Delivered, Published, SubscriberStage
-from schemas.status import TaskReport, TaskState, report_to_plain
-from zk.view import Cluster, TaskView
+from millrace.schemas.documents import TaskKind
+from millrace.schemas.plain import to_plain
+from millrace.schemas.stages import Applied, Delivered, Published, SubscriberStage
+from millrace.schemas.status import TaskReport, TaskState, report_to_plain
+from millrace.zk.view import Cluster, TaskView
 
 _STAGES = (
     "captured",

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from millrace.cli.texts import duration, shortened, size
+from millrace.schemas.stages import Applied, Compared, Delivered
+from millrace.schemas.status import TaskReport, TaskState
 from millrace.wording import counted
-from schemas.stages import Applied, Compared, Delivered
-from schemas.status import TaskReport, TaskState
-from zk.view import TaskView
+from millrace.zk.view import TaskView
 
 SEPARATOR = " | "
 NAME_CHARACTERS_MAX = 28

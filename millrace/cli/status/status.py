@@ -15,7 +15,7 @@ from millrace.cli.status.detail import detail_of
 from millrace.cli.status.json_form import as_plain
 from millrace.cli.status.line import NAME_CHARACTERS_MAX, lines_of
 from millrace.errors import Fatal, Retryable
-from zk.view import Cluster, TaskView, read_cluster, views
+from millrace.zk.view import Cluster, TaskView, read_cluster, views
 
 WATCH_S = 1.0
 

@@ -18,8 +18,8 @@ from millrace.cli.status.line import NAME_CHARACTERS_MAX, TROUBLED, backlog_text
 from millrace.cli.status.status import head_of, read_tasks
 from millrace.cli.texts import duration, shortened, size
 from millrace.errors import Retryable
-from schemas.status import TaskState
-from zk.view import Cluster, TaskView
+from millrace.schemas.status import TaskState
+from millrace.zk.view import Cluster, TaskView
 
 EVERY_S = 1.0
 COLUMNS = ("TASK", "STATE", "LAG", "WAITS", "ROWS/S", "MEMBER", "SEQ", "WHY")

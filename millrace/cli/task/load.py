@@ -9,12 +9,12 @@ import typer
 
 from millrace.cli.control import Control, control, operator, print_json
 from millrace.errors import Fatal
-from schemas.documents import ApplyTask
+from millrace.schemas.documents import ApplyTask
 
 if TYPE_CHECKING:
-    from consumer.load.request import Request
-    from consumer.load.tables import Admission
-    from drivers.mysql.connection import Endpoint
+    from millrace.consumer.load.request import Request
+    from millrace.consumer.load.tables import Admission
+    from millrace.drivers.mysql.connection import Endpoint
 
 
 def load(
@@ -39,8 +39,8 @@ def load(
 
     The task may run, or be paused. A running task begins within seconds; see docs/load.md.
     """
-    from consumer.load.request import check_progress, prepare, read_known, store
-    from drivers.mysql.connection import connect
+    from millrace.consumer.load.request import check_progress, prepare, read_known, store
+    from millrace.drivers.mysql.connection import connect
 
     names = [part.strip() for part in tables.split(",") if part.strip()]
     if every == bool(names):
@@ -82,9 +82,9 @@ class _Sides:
 
 def _sides(now: Control, name: str) -> _Sides:
     """Fatal MR-4203 if this cluster does not capture the topic: without its source nothing can be loaded."""
-    from consumer.load.tables import Admission
-    from drivers.mysql.primary import primary_member
     from millrace.cli.task.wait import capture_task_of
+    from millrace.consumer.load.tables import Admission
+    from millrace.drivers.mysql.primary import primary_member
 
     task = now.store.task_entry(name).document
     if not isinstance(task, ApplyTask):

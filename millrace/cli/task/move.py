@@ -7,11 +7,11 @@ import typer
 
 from millrace.cli.control import Control, control, operator
 from millrace.errors import Retryable
-from schemas.status import TaskState
-from zk.placement.assignment import unit_of
-from zk.placement.fleet import check_move, read_fleet
-from zk.placement.nodes import wish_content
-from zk.view import read_tasks, status_of
+from millrace.schemas.status import TaskState
+from millrace.zk.placement.assignment import unit_of
+from millrace.zk.placement.fleet import check_move, read_fleet
+from millrace.zk.placement.nodes import wish_content
+from millrace.zk.view import read_tasks, status_of
 
 POLL_S = 0.1
 AT_REST = (TaskState.PAUSED, TaskState.BLOCKED)

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping
 
 from millrace.cli.task.start import source_of
 from millrace.errors import Fatal, MillraceError
-from schemas.documents import PublishTask
-from schemas.requests.snapshot_request import SnapshotRequest
-from schemas.table.structure import TableSchema
-from schemas.view.differences import differences
-from zk.tree.documents import Document, DocumentKey
+from millrace.schemas.documents import PublishTask
+from millrace.schemas.requests.snapshot_request import SnapshotRequest
+from millrace.schemas.table.structure import TableSchema
+from millrace.schemas.view.differences import differences
+from millrace.zk.tree.documents import Document, DocumentKey
 
 TABLES_NAMED = 10
 
@@ -27,8 +27,8 @@ def check_outputs(
     Returns a note if the topic could not be read, or the source that conditions need; else which tables get other rows
     than ``before``, or "".
     """
-    from consumer.checks.conditions import compared_with_source
-    from consumer.topic.structures import topic_tables
+    from millrace.consumer.checks.conditions import compared_with_source
+    from millrace.consumer.topic.structures import topic_tables
 
     try:
         tables = topic_tables(task.source)
@@ -73,7 +73,7 @@ def check_snapshot(task: PublishTask, documents: Mapping[DocumentKey, Document |
     Fatal MR-1005 if the account of the source must not read a table: the server hides it, so no note can name it.
     Returns a note that names the others that it can't read, or why that is not known; else "".
     """
-    from producer.snapshot.request_check import check_request
+    from millrace.producer.snapshot.request_check import check_request
 
     try:
         capture, document = source_of(task, documents)

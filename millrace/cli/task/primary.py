@@ -8,14 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from drivers.mysql.connection import MySqlSession
-from drivers.mysql.members import ask_each, ask_position, ask_replications
-from drivers.mysql.start_file import ask_binlog_state, next_logged
+from millrace.drivers.mysql.connection import MySqlSession
+from millrace.drivers.mysql.members import ask_each, ask_position, ask_replications
+from millrace.drivers.mysql.start_file import ask_binlog_state, next_logged
 from millrace.errors import Fatal, MillraceError, Retryable
-from producer.source.connection import Login, connect_member
-from schemas.documents import SetDocument
-from schemas.documents.model import Member
-from schemas.gtid import Flavour, History, MariadbGtid, MariadbGtidSet, missing
+from millrace.producer.source.connection import Login, connect_member
+from millrace.schemas.documents import SetDocument
+from millrace.schemas.documents.model import Member
+from millrace.schemas.gtid import Flavour, History, MariadbGtid, MariadbGtidSet, missing
 
 T = TypeVar("T")
 

@@ -9,10 +9,9 @@ from millrace.cli.control import Control, console, control, new_table, operator,
 from millrace.cli.history import shown_time
 from millrace.cli.texts import duration
 from millrace.errors import Fatal
-from millrace.wording import counted
-from schemas.documents import CaptureTask
-from schemas.plain import to_plain
-from schemas.requests.snapshot_request import (
+from millrace.schemas.documents import CaptureTask
+from millrace.schemas.plain import to_plain
+from millrace.schemas.requests.snapshot_request import (
     REQUESTS_MAX,
     TABLES_MAX,
     WHERE_CHARACTERS_MAX,
@@ -20,9 +19,10 @@ from schemas.requests.snapshot_request import (
     SnapshotRequest,
     SnapshotRequests,
 )
-from schemas.snapshot import INITIAL
-from schemas.stages import SnapshotStage
-from zk.view import read_cluster, views
+from millrace.schemas.snapshot import INITIAL
+from millrace.schemas.stages import SnapshotStage
+from millrace.wording import counted
+from millrace.zk.view import read_cluster, views
 
 
 def snapshot(
@@ -79,7 +79,7 @@ def _request(tables: str, where: str | None) -> SnapshotRequest:
 
 
 def _ask(now: Control, task: CaptureTask, request: SnapshotRequest, *, json: bool) -> None:
-    from producer.snapshot.request_check import check_request
+    from millrace.producer.snapshot.request_check import check_request
 
     document = now.store.set_entry(task.set_name).document
     checked = check_request(task, document, request)

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 
 from millrace.cli.task.primary import primary_history
 from millrace.errors import Fatal, MillraceError
-from schemas.documents import CaptureTask, Reader, SetDocument
-from schemas.gtid import beyond, parse_any_gtid_set
-from zk.tree.documents import Document, DocumentKey, capture_task_among, set_key
+from millrace.schemas.documents import CaptureTask, Reader, SetDocument
+from millrace.schemas.gtid import beyond, parse_any_gtid_set
+from millrace.zk.tree.documents import Document, DocumentKey, capture_task_among, set_key
 
 
 def check_start(task: Reader, documents: Mapping[DocumentKey, Document | Fatal]) -> str:

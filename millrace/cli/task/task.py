@@ -19,7 +19,7 @@ from millrace.cli.history import add_history, former_document
 from millrace.cli.task.load import load
 from millrace.cli.task.move import move
 from millrace.cli.task.snapshot import snapshot
-from schemas.documents import (
+from millrace.schemas.documents import (
     PublishTask,
     Reader,
     SetDocument,
@@ -28,12 +28,12 @@ from schemas.documents import (
     plain_task,
     yaml_from_plain,
 )
-from schemas.status import report_to_plain
-from zk.changes.effects import start_note, topic_refusal
-from zk.tree.documents import Edit, task_key
-from zk.tree.entries import TaskEntry
-from zk.tree.store import Outcome
-from zk.view import TaskView, read_cluster, views
+from millrace.schemas.status import report_to_plain
+from millrace.zk.changes.effects import start_note, topic_refusal
+from millrace.zk.tree.documents import Edit, task_key
+from millrace.zk.tree.entries import TaskEntry
+from millrace.zk.tree.store import Outcome
+from millrace.zk.view import TaskView, read_cluster, views
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -23,17 +23,17 @@ from dataclasses import dataclass
 from millrace.cli.control import Control
 from millrace.cli.task.primary import halted_replicas, primary_history
 from millrace.errors import Fatal, Retryable
-from schemas.documents import (
+from millrace.schemas.documents import (
     CaptureTask,
     Reader,
     SetDocument,
     TaskDocument,
 )
-from schemas.gtid import GtidPosition, History, missing, parse_gtid_set
-from schemas.status import TaskReport, TaskState
-from zk.tree.documents import capture_task_among
-from zk.tree.entries import TaskEntry
-from zk.view import Cluster, read_tasks, status_of
+from millrace.schemas.gtid import GtidPosition, History, missing, parse_gtid_set
+from millrace.schemas.status import TaskReport, TaskState
+from millrace.zk.tree.documents import capture_task_among
+from millrace.zk.tree.entries import TaskEntry
+from millrace.zk.view import Cluster, read_tasks, status_of
 
 ROUND_S = 1.0  # the longest pause between two reads of the task's nodes; a change ends it early
 ASK_AGAIN_S = 0.5

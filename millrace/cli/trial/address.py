@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from millrace.errors import Fatal
-from schemas.documents import Member, Tls, TlsMode, yaml_from_plain
+from millrace.schemas.documents import Member, Tls, TlsMode, yaml_from_plain
 
 PORT = 3306
 SET = "mine"  # in the documents

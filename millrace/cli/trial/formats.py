@@ -12,21 +12,28 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from consumer.publish.definitions import Definitions
-from consumer.publish.mark import Position
-from consumer.publish.order import PublishOrder
-from consumer.publish.outgoing import KEY_END, KEY_START, TOPIC, VALUE_END, VALUE_START, Outgoing
-from consumer.publish.plans import PublishPlans
-from consumer.publish.turn import PublishTurn, Tools
-from consumer.records.pieces import Size, Taken
-from consumer.records.row_schemas import RowSchemas
-from consumer.records.rows import Values
-from consumer.target.progress import Mark, MarkTopic
-from consumer.task.publish_start import task_order
+from millrace.consumer.publish.definitions import Definitions
+from millrace.consumer.publish.mark import Position
+from millrace.consumer.publish.order import PublishOrder
+from millrace.consumer.publish.outgoing import (
+    KEY_END,
+    KEY_START,
+    TOPIC,
+    VALUE_END,
+    VALUE_START,
+    Outgoing,
+)
+from millrace.consumer.publish.plans import PublishPlans
+from millrace.consumer.publish.turn import PublishTurn, Tools
+from millrace.consumer.records.pieces import Size, Taken
+from millrace.consumer.records.row_schemas import RowSchemas
+from millrace.consumer.records.rows import Values
+from millrace.consumer.target.progress import Mark, MarkTopic
+from millrace.consumer.task.publish_start import task_order
 from millrace.errors import Fatal
-from producer.trial.trial import RawRecords
-from schemas.documents import Brokers, OutputTopics, PublishTask, TopicAddress
-from schemas.view.format_options import FormatName, FormatOptions
+from millrace.producer.trial.trial import RawRecords
+from millrace.schemas.documents import Brokers, OutputTopics, PublishTask, TopicAddress
+from millrace.schemas.view.format_options import FormatName, FormatOptions
 
 NAME = "try"
 

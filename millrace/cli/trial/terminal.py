@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import MappingProxyType
 
-from consumer.topic.tail import printable, shown_change, shown_value
-from schemas.record.control import DdlRecord, RecordTransaction
-from schemas.record.record import Image, RowRecord
+from millrace.consumer.topic.tail import printable, shown_change, shown_value
+from millrace.schemas.record.control import DdlRecord, RecordTransaction
+from millrace.schemas.record.record import Image, RowRecord
 
 _SIGNS = MappingProxyType({"c": "+", "u": "~", "d": "-", "r": "+"})
 _COLORS = MappingProxyType({"+": "32", "~": "33", "-": "31", "!": "36"})

@@ -4,9 +4,9 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from drivers.kafka.partitions import Topics
-from drivers.kafka.producer import WRITING, TransactionalProducer, compression
-from schemas.documents import Brokers
+from millrace.drivers.kafka.partitions import Topics
+from millrace.drivers.kafka.producer import WRITING, TransactionalProducer, compression
+from millrace.schemas.documents import Brokers
 
 _TIMEOUT_S = 30.0
 

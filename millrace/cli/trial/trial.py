@@ -21,9 +21,9 @@ from millrace.wording import counted
 
 if TYPE_CHECKING:
     from millrace.cli.trial.address import ServerAddress
-    from producer.trial.trial import RawRecords, Trial
-    from schemas.record.control import DdlRecord
-    from schemas.record.record import RowRecord
+    from millrace.producer.trial.trial import RawRecords, Trial
+    from millrace.schemas.record.control import DdlRecord
+    from millrace.schemas.record.record import RowRecord
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -117,7 +117,7 @@ def try_(
 
 def _check_format(name: str, *, as_json: bool) -> None:
     """Refuse what is no format, or needs a registry."""
-    from schemas.view.format_options import FormatName
+    from millrace.schemas.view.format_options import FormatName
 
     without_registry = [each.value for each in FormatName if not each.is_avro]
     if name and name not in without_registry:
@@ -157,7 +157,7 @@ class Look:
 
     def note(self, record: "RowRecord | DdlRecord") -> None:
         """Count a record."""
-        from schemas.record.record import RowRecord
+        from millrace.schemas.record.record import RowRecord
 
         if not isinstance(record, RowRecord):
             self.statements += 1
@@ -236,10 +236,10 @@ def _sending(request: Request) -> "Iterator[Send]":
 
 def _show_rows(batches: "Iterator[RawRecords]", look: Look, request: Request, send: Send) -> None:
     """Rows and statements as lines or JSON objects."""
-    from consumer.topic.tail import plain_record
     from millrace.cli.trial.terminal import Lines, has_colors
-    from schemas.record.control import DdlRecord
-    from schemas.record.record import KnownSchemas, RowRecord, decode_record
+    from millrace.consumer.topic.tail import plain_record
+    from millrace.schemas.record.control import DdlRecord
+    from millrace.schemas.record.record import KnownSchemas, RowRecord, decode_record
 
     lines, known = Lines(has_colors()), KnownSchemas()
     for batch in batches:
@@ -266,7 +266,7 @@ def _show_records(
 ) -> None:
     """Records of a publish task as JSON objects."""
     from millrace.cli.trial.formats import Sent, publish
-    from schemas.view.format_options import FormatName
+    from millrace.schemas.view.format_options import FormatName
 
     def show(records: "Iterator[Sent]") -> bool:
         shown = []
@@ -285,9 +285,9 @@ def _show_records(
 @contextmanager
 def _opened(address: "ServerAddress", password: str, look: Look, after: str) -> "Iterator[Trial]":
     """The best member. Without a mode in the URL, a server on this machine may be without TLS."""
-    from producer.source.connection import Login
-    from producer.trial.trial import Trial, TrialOrder, TrialPlace
-    from schemas.documents import TableFilter, Tls, TlsMode
+    from millrace.producer.source.connection import Login
+    from millrace.producer.trial.trial import Trial, TrialOrder, TrialPlace
+    from millrace.schemas.documents import TableFilter, Tls, TlsMode
 
     tables = TableFilter(include=(address.tables,))
     place = TrialPlace(look.file, look.pos, look.position) if look.file else None
@@ -310,7 +310,7 @@ def _opened(address: "ServerAddress", password: str, look: Look, after: str) -> 
 
 def _introduce(trial: "Trial") -> None:
     """Say which member is read and why, and what a capture task would need."""
-    from drivers.mysql.preflight import PERSIST
+    from millrace.drivers.mysql.preflight import PERSIST
 
     chosen = trial.choice.member
     for verdict in sorted(trial.choice.verdicts, key=lambda each: each.member != chosen):

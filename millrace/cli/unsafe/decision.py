@@ -8,17 +8,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from uuid import uuid4
 
-from drivers.mysql.members import MemberFacts
 from millrace.cli.control import Control, operator
+from millrace.drivers.mysql.members import MemberFacts
 from millrace.errors import Fatal, MillraceError
-from millrace.wording import counted
-from producer.publish.config import publisher_config
-from producer.publish.decision import TopicLook, look_at_topic
-from producer.publish.kafka import KafkaDriver
-from producer.source.choose.chooser import ask_flavour, ask_members
-from producer.source.set_stream import resolve_login
-from producer.task.capture import tail_hint
-from schemas.documents import (
+from millrace.producer.publish.config import publisher_config
+from millrace.producer.publish.decision import TopicLook, look_at_topic
+from millrace.producer.publish.kafka import KafkaDriver
+from millrace.producer.source.choose.chooser import ask_flavour, ask_members
+from millrace.producer.source.set_stream import resolve_login
+from millrace.producer.task.capture import tail_hint
+from millrace.schemas.documents import (
     ApplyTask,
     CaptureTask,
     PublishTask,
@@ -26,12 +25,18 @@ from schemas.documents import (
     SetDocument,
     address_of,
 )
-from schemas.gtid import Flavour, GtidPosition
-from schemas.progress import Progress
-from schemas.requests.decision import REASON_CHARACTERS_MAX, Approval, Decision, DecisionKind
-from schemas.status import TaskReport, TaskState
-from zk.tree.entries import TaskEntry
-from zk.view import read_cluster, status_of
+from millrace.schemas.gtid import Flavour, GtidPosition
+from millrace.schemas.progress import Progress
+from millrace.schemas.requests.decision import (
+    REASON_CHARACTERS_MAX,
+    Approval,
+    Decision,
+    DecisionKind,
+)
+from millrace.schemas.status import TaskReport, TaskState
+from millrace.wording import counted
+from millrace.zk.tree.entries import TaskEntry
+from millrace.zk.view import read_cluster, status_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

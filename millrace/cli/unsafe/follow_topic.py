@@ -9,17 +9,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from consumer.target.progress import Owner, add_missing_columns
-from consumer.target.sessions import open_session
-from consumer.task.follow_topic import NewTopic, find_new_topic, follow_decided
-from drivers.kafka.reader import TopicIdentity
-from drivers.mysql.connection import MySqlSession
-from drivers.mysql.primary import primary_member
 from millrace.cli.control import Control, operator
 from millrace.cli.unsafe.decision import stopped_entry
+from millrace.consumer.target.progress import Owner, add_missing_columns
+from millrace.consumer.target.sessions import open_session
+from millrace.consumer.task.follow_topic import NewTopic, find_new_topic, follow_decided
+from millrace.drivers.kafka.reader import TopicIdentity
+from millrace.drivers.mysql.connection import MySqlSession
+from millrace.drivers.mysql.primary import primary_member
 from millrace.errors import Fatal
-from schemas.documents import ApplyTask
-from zk.tree.entries import TaskEntry
+from millrace.schemas.documents import ApplyTask
+from millrace.zk.tree.entries import TaskEntry
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import typer
 
 from millrace.cli.control import Control, control, print_json
 from millrace.errors import Fatal, naming
-from schemas.requests.decision import Decision, DecisionKind
+from millrace.schemas.requests.decision import Decision, DecisionKind
 
 if TYPE_CHECKING:
     from millrace.cli.unsafe.decision import Situation
@@ -47,8 +47,8 @@ def skip_gtid(
     """Leave out one source transaction: its rows, or the rest of them, will not be in the topic."""
     from millrace.cli.task.primary import next_transaction, primary_history
     from millrace.cli.unsafe.decision import decision_on
-    from producer.publish.decision import skip
-    from schemas.gtid import MariadbGtid, MariadbGtidSet, parse_gtid
+    from millrace.producer.publish.decision import skip
+    from millrace.schemas.gtid import MariadbGtid, MariadbGtidSet, parse_gtid
 
     with control() as now, naming(task=task):
         found = _look(now, task)
@@ -75,8 +75,8 @@ def reset_position(
     """Continue at a later GTID set: the transactions in between will not be in the topic."""
     from millrace.cli.task.primary import primary_history
     from millrace.cli.unsafe.decision import decision_on, refusals
-    from producer.publish.decision import reset
-    from schemas.gtid import parse_gtid_set
+    from millrace.producer.publish.decision import reset
+    from millrace.schemas.gtid import parse_gtid_set
 
     with control() as now, naming(task=task):
         found = _look(now, task)
@@ -107,9 +107,9 @@ def adopt_topic(
 ) -> None:
     """Continue in a topic that lost all its records, after the progress in the task's status."""
     from millrace.cli.unsafe.decision import decision_on
-    from producer.publish.decision import adopt
-    from schemas.gtid import parse_gtid_set
-    from schemas.progress import Progress
+    from millrace.producer.publish.decision import adopt
+    from millrace.schemas.gtid import parse_gtid_set
+    from millrace.schemas.progress import Progress
 
     with control() as now, naming(task=task):
         found = _look(now, task)

@@ -6,8 +6,8 @@ bytes       length as long, then the bytes; a string has the same encoding, in U
 
 import numpy as np
 
-from producer.convert.kernel.compiled import compiled
-from producer.convert.kernel.memory import Bytes, copy, signed, store_u8
+from millrace.producer.convert.kernel.compiled import compiled
+from millrace.producer.convert.kernel.memory import Bytes, copy, signed, store_u8
 
 
 @compiled

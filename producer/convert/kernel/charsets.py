@@ -16,8 +16,8 @@ Guarantees: the output is valid UTF-8 (no surrogates, nothing above U+10FFFF). O
 import numpy as np
 from numpy.typing import NDArray
 
-from producer.convert.kernel.compiled import compiled
-from producer.convert.kernel.memory import (
+from millrace.producer.convert.kernel.compiled import compiled
+from millrace.producer.convert.kernel.memory import (
     Bytes,
     load_i64,
     load_u8,

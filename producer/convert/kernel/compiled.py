@@ -11,7 +11,7 @@ from pathlib import Path
 
 from millrace import doubles
 from millrace.compiled import IS_INTERPRETED, kernel_compiler
-from producer.binlog.compiled import SOURCES
+from millrace.producer.binlog.compiled import SOURCES
 
 CHECKED = os.environ.get("MILLRACE_KERNEL_CHECKED", "") == "1"
 INTERPRETED = IS_INTERPRETED

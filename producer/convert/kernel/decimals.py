@@ -13,9 +13,9 @@ bytes as hold the sign, at least one.
 import numpy as np
 from numpy.typing import NDArray
 
-from producer.convert.kernel.avro import write_long
-from producer.convert.kernel.compiled import compiled
-from producer.convert.kernel.memory import Bytes, load_u8, store_u8
+from millrace.producer.convert.kernel.avro import write_long
+from millrace.producer.convert.kernel.compiled import compiled
+from millrace.producer.convert.kernel.memory import Bytes, load_u8, store_u8
 
 DIGITS_MAX = 65
 LIMBS = 8  # of 32 bits: 10**65 needs 216 bits

@@ -7,8 +7,8 @@ the exponent.
 
 from millrace.characters import MINUS, POINT, ZERO
 from millrace.doubles import shortest
-from producer.convert.kernel.compiled import compiled
-from producer.convert.kernel.memory import Bytes, store_u8
+from millrace.producer.convert.kernel.compiled import compiled
+from millrace.producer.convert.kernel.memory import Bytes, store_u8
 
 TEXT_BYTES_MAX = 32
 

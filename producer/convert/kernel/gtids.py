@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millrace.characters import COLON, MINUS
-from producer.binlog.gtid_events import (
+from millrace.producer.binlog.gtid_events import (
     COMMITTED_US,
     FLAGS,
     TAG_BYTES_MAX,
@@ -16,11 +16,11 @@ from producer.binlog.gtid_events import (
     XA_PREPARED_FLAG,
     read_gtid_event,
 )
-from producer.convert.kernel import state as s
-from producer.convert.kernel.avro import write_long
-from producer.convert.kernel.compiled import compiled
-from producer.convert.kernel.json_binary import write_integer
-from producer.convert.kernel.memory import (
+from millrace.producer.convert.kernel import state as s
+from millrace.producer.convert.kernel.avro import write_long
+from millrace.producer.convert.kernel.compiled import compiled
+from millrace.producer.convert.kernel.json_binary import write_integer
+from millrace.producer.convert.kernel.memory import (
     Bytes,
     copy,
     load_i64,

@@ -11,17 +11,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millrace.characters import COMMA
-from producer.convert.kernel import program as p
-from producer.convert.kernel.avro import long_size, write_bytes, write_long
-from producer.convert.kernel.charsets import UTF8MB4, Codes, ascii_length, convert_text, is_utf8
-from producer.convert.kernel.compiled import compiled
-from producer.convert.kernel.decimals import (
+from millrace.producer.convert.kernel import program as p
+from millrace.producer.convert.kernel.avro import long_size, write_bytes, write_long
+from millrace.producer.convert.kernel.charsets import (
+    UTF8MB4,
+    Codes,
+    ascii_length,
+    convert_text,
+    is_utf8,
+)
+from millrace.producer.convert.kernel.compiled import compiled
+from millrace.producer.convert.kernel.decimals import (
     write_decimal,
     write_unsigned_bytes,
 )
-from producer.convert.kernel.inflate import inflate
-from producer.convert.kernel.json_binary import write_json
-from producer.convert.kernel.memory import (
+from millrace.producer.convert.kernel.inflate import inflate
+from millrace.producer.convert.kernel.json_binary import write_json
+from millrace.producer.convert.kernel.memory import (
     Bytes,
     copy,
     load_i64,
@@ -31,7 +37,7 @@ from producer.convert.kernel.memory import (
     move,
     store_u8,
 )
-from producer.convert.kernel.temporal import (
+from millrace.producer.convert.kernel.temporal import (
     write_date,
     write_datetime2,
     write_old_datetime,

@@ -12,8 +12,8 @@ bits.
 import numpy as np
 from numpy.typing import NDArray
 
-from producer.convert.kernel.compiled import compiled
-from producer.convert.kernel.memory import Bytes, load_u8, load_u16, load_u32be, store_u8
+from millrace.producer.convert.kernel.compiled import compiled
+from millrace.producer.convert.kernel.memory import Bytes, load_u8, load_u16, load_u32be, store_u8
 
 LENGTH_BASE = np.array(
     [*range(3, 11), *(2**bits * step + 3 for bits in range(1, 6) for step in (4, 5, 6, 7)), 258],

@@ -25,16 +25,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millrace.characters import BACKSLASH, COLON, COMMA, MINUS, POINT, QUOTE, SPACE, ZERO
-from producer.convert.kernel.compiled import compiled
-from producer.convert.kernel.decimals import (
+from millrace.producer.convert.kernel.compiled import compiled
+from millrace.producer.convert.kernel.decimals import (
     DIGITS_MAX,
     GROUP_BYTES,
     POWERS_OF_TEN,
     _group,
     packed_size,
 )
-from producer.convert.kernel.doubles import write_json_double
-from producer.convert.kernel.memory import (
+from millrace.producer.convert.kernel.doubles import write_json_double
+from millrace.producer.convert.kernel.memory import (
     Bytes,
     copy,
     load_i64,
@@ -44,7 +44,11 @@ from producer.convert.kernel.memory import (
     signed,
     store_u8,
 )
-from producer.convert.kernel.temporal import write_clock_parts, write_date_parts, write_fraction
+from millrace.producer.convert.kernel.temporal import (
+    write_clock_parts,
+    write_date_parts,
+    write_fraction,
+)
 
 BROKEN, FULL = -1, -2
 DEPTH_MAX = 101

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from producer.convert.kernel.compiled import CHECKED, INTERPRETED
+from millrace.producer.convert.kernel.compiled import CHECKED, INTERPRETED
 
 Bytes = NDArray[np.uint8]
 
@@ -23,7 +23,7 @@ if sys.byteorder != "little":  # pragma: no cover
     raise ImportError("the kernel is written for little-endian machines")
 
 if TYPE_CHECKING or INTERPRETED:
-    from producer.convert.kernel.memory_plain import (
+    from millrace.producer.convert.kernel.memory_plain import (
         copy,
         load_i64,
         load_u8,
@@ -37,7 +37,7 @@ if TYPE_CHECKING or INTERPRETED:
         store_u8,
     )
 elif CHECKED:
-    from producer.convert.kernel.memory_checked import (
+    from millrace.producer.convert.kernel.memory_checked import (
         copy,
         load_i64,
         load_u8,
@@ -51,7 +51,7 @@ elif CHECKED:
         store_u8,
     )
 else:
-    from producer.convert.kernel.memory_machine import (
+    from millrace.producer.convert.kernel.memory_machine import (
         copy,
         load_i64,
         load_u8,

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from producer.convert.kernel import memory_machine
-from producer.convert.kernel.compiled import compiled
+from millrace.producer.convert.kernel import memory_machine
+from millrace.producer.convert.kernel.compiled import compiled
 
 Bytes = NDArray[np.uint8]
 

@@ -15,13 +15,13 @@ images take at most META_BYTES_MAX.
 import numpy as np
 from numpy.typing import NDArray
 
-from producer.convert.kernel import program as p
-from producer.convert.kernel import state as s
-from producer.convert.kernel.avro import write_long
-from producer.convert.kernel.charsets import Codes
-from producer.convert.kernel.compiled import compiled
-from producer.convert.kernel.images import FULL, SCRATCH, convert_image, skip_image
-from producer.convert.kernel.memory import Bytes, copy, signed, store_u8
+from millrace.producer.convert.kernel import program as p
+from millrace.producer.convert.kernel import state as s
+from millrace.producer.convert.kernel.avro import write_long
+from millrace.producer.convert.kernel.charsets import Codes
+from millrace.producer.convert.kernel.compiled import compiled
+from millrace.producer.convert.kernel.images import FULL, SCRATCH, convert_image, skip_image
+from millrace.producer.convert.kernel.memory import Bytes, copy, signed, store_u8
 
 Numbers = NDArray[np.int64]
 Table = NDArray[np.int64]  # two dimensions

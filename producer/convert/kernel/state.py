@@ -4,7 +4,7 @@ The walker is a function that returns when Python has work to do, and resumes wh
 remember is in this state. So it handles a chunk boundary, a full buffer and an event for Python in the same way.
 """
 
-from producer.binlog import gtid_events
+from millrace.producer.binlog import gtid_events
 
 (
     POS,  # offset in the span of the next event

@@ -17,8 +17,8 @@ TIMESTAMP is UTC. All writers return the offset after the text and write at most
 """
 
 from millrace.characters import COLON, MINUS, POINT, SPACE, ZERO
-from producer.convert.kernel.compiled import compiled
-from producer.convert.kernel.memory import (
+from millrace.producer.convert.kernel.compiled import compiled
+from millrace.producer.convert.kernel.memory import (
     Bytes,
     load_i64,
     load_u8,

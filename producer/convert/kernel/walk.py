@@ -11,8 +11,8 @@ structure. In a covered transaction only headers and group ends are read.
 import numpy as np
 from numpy.typing import NDArray
 
-from producer.binlog import events as t
-from producer.binlog.transactions import (
+from millrace.producer.binlog import events as t
+from millrace.producer.binlog.transactions import (
     BAD_BODY,
     COMMITS,
     GROUP_NOT_ENDED,
@@ -23,20 +23,26 @@ from producer.binlog.transactions import (
     state_after_gtid,
     transaction_step,
 )
-from producer.convert.kernel import program as p
-from producer.convert.kernel import state as s
-from producer.convert.kernel.charsets import Codes
-from producer.convert.kernel.compiled import compiled
-from producer.convert.kernel.gtids import (
+from millrace.producer.convert.kernel import program as p
+from millrace.producer.convert.kernel import state as s
+from millrace.producer.convert.kernel.charsets import Codes
+from millrace.producer.convert.kernel.compiled import compiled
+from millrace.producer.convert.kernel.gtids import (
     advance,
     is_covered,
     is_expected,
     read_gtid,
     write_transaction_head,
 )
-from producer.convert.kernel.inflate import inflate
-from producer.convert.kernel.memory import Bytes, load_u8, load_u16, load_u32, store_u8
-from producer.convert.kernel.rows import CREATE, DELETE, UPDATE, convert_rows, write_event_head
+from millrace.producer.convert.kernel.inflate import inflate
+from millrace.producer.convert.kernel.memory import Bytes, load_u8, load_u16, load_u32, store_u8
+from millrace.producer.convert.kernel.rows import (
+    CREATE,
+    DELETE,
+    UPDATE,
+    convert_rows,
+    write_event_head,
+)
 
 Numbers = NDArray[np.int64]
 Table = NDArray[np.int64]

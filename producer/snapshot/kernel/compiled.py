@@ -4,10 +4,10 @@ from pathlib import Path
 
 from millrace import doubles
 from millrace.compiled import kernel_compiler
+from millrace.producer.binlog.compiled import SOURCES
+from millrace.producer.convert import kernel
+from millrace.producer.convert.kernel.compiled import CHECKED
 from millrace.text_protocol import walk
-from producer.binlog.compiled import SOURCES
-from producer.convert import kernel
-from producer.convert.kernel.compiled import CHECKED
 
 _CONVERTER = Path(kernel.__file__).parent
 

@@ -19,11 +19,11 @@ before it begins.
 """
 
 from millrace.doubles import DIGITS_MAX, as_float, nearest
+from millrace.producer.binlog.compiled import int64
+from millrace.producer.convert.kernel.decimals import GROUP_BYTES
+from millrace.producer.snapshot.kernel.compiled import compiled
 from millrace.text_protocol import walk as w
 from millrace.text_protocol.walk import Bytes, Ints, next_row, value_at
-from producer.binlog.compiled import int64
-from producer.convert.kernel.decimals import GROUP_BYTES
-from producer.snapshot.kernel.compiled import compiled
 
 INTEGER, YEAR, FLOAT, DOUBLE, DECIMAL, BYTES, TEXT = range(7)
 OP, SIZE, PRECISION, SCALE = range(4)  # of a row of ``packs``

@@ -10,10 +10,10 @@ Guarantees: the caller gives room for every record and key.
 import numpy as np
 from numpy.typing import NDArray
 
-from producer.convert.kernel import program as p
-from producer.convert.kernel.avro import write_long
-from producer.convert.kernel.memory import Bytes, copy, load_u8, store_u8
-from producer.snapshot.kernel.compiled import compiled
+from millrace.producer.convert.kernel import program as p
+from millrace.producer.convert.kernel.avro import write_long
+from millrace.producer.convert.kernel.memory import Bytes, copy, load_u8, store_u8
+from millrace.producer.snapshot.kernel.compiled import compiled
 
 Numbers = NDArray[np.int64]
 Table = NDArray[np.int64]  # two dimensions

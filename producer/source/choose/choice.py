@@ -22,12 +22,11 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
-from drivers.mysql.members import MemberBinlog, MemberFacts, find_errant
-from drivers.mysql.preflight import PERSIST, Finding, check_settings
+from millrace.drivers.mysql.members import MemberBinlog, MemberFacts, find_errant
+from millrace.drivers.mysql.preflight import PERSIST, Finding, check_settings
 from millrace.errors import Fatal, MillraceError, Retryable
-from millrace.wording import counted
-from schemas.documents.model import Directives, Member
-from schemas.gtid import (
+from millrace.schemas.documents.model import Directives, Member
+from millrace.schemas.gtid import (
     Flavour,
     GtidPosition,
     GtidSet,
@@ -36,6 +35,7 @@ from schemas.gtid import (
     shortened,
     unite,
 )
+from millrace.wording import counted
 
 LAG_TRANSACTIONS_MAX = 1000
 

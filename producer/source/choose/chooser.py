@@ -7,16 +7,16 @@ a frozen member must not delay the switch to another.
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 
-from drivers.mysql import members
-from drivers.mysql.members import MemberFacts, ask_identity
+from millrace.drivers.mysql import members
+from millrace.drivers.mysql.members import MemberFacts, ask_identity
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger
-from producer.source.choose.choice import Choice, Preferences, Verdict, choose, verdicts_of
-from producer.source.choose.judge import Look
-from producer.source.connection import Login, connect_member
-from schemas.documents.model import Directives, Member, SetDocument
-from schemas.gtid import Flavour, GtidPosition
-from schemas.stages import MemberView
+from millrace.producer.source.choose.choice import Choice, Preferences, Verdict, choose, verdicts_of
+from millrace.producer.source.choose.judge import Look
+from millrace.producer.source.connection import Login, connect_member
+from millrace.schemas.documents.model import Directives, Member, SetDocument
+from millrace.schemas.gtid import Flavour, GtidPosition
+from millrace.schemas.stages import MemberView
 
 LIVE_ANSWER_S = 1.5
 

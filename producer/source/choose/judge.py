@@ -15,8 +15,8 @@ Pure: the same looks give the same reason.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from producer.source.choose.probe import Pulse
-from schemas.documents.model import Directives, Member, UpstreamRules
+from millrace.producer.source.choose.probe import Pulse
+from millrace.schemas.documents.model import Directives, Member, UpstreamRules
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from functools import reduce
 
-from producer.source.choose.probe import Pulse
-from schemas.gtid import GtidPosition, unite
+from millrace.producer.source.choose.probe import Pulse
+from millrace.schemas.gtid import GtidPosition, unite
 
 # at one a second, a quarter of an hour; beyond it, every second sample is dropped
 SAMPLES_MAX = 900

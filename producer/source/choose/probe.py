@@ -5,11 +5,11 @@ Needs REPLICATION CLIENT. A few statements on a connection that stays open.
 
 from dataclasses import dataclass
 
-from drivers.mysql.connection import MySqlSession, NamedRow
-from drivers.mysql.members import Identity, ask_position, ask_replications, greatest_lag_s
+from millrace.drivers.mysql.connection import MySqlSession, NamedRow
+from millrace.drivers.mysql.members import Identity, ask_position, ask_replications, greatest_lag_s
 from millrace.errors import MillraceError
-from schemas.documents.model import Member
-from schemas.gtid import GtidPosition
+from millrace.schemas.documents.model import Member
+from millrace.schemas.gtid import GtidPosition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

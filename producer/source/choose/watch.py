@@ -12,17 +12,17 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
-from drivers.mysql.connection import MySqlSession
-from drivers.mysql.members import Identity, ask_identity
+from millrace.drivers.mysql.connection import MySqlSession
+from millrace.drivers.mysql.members import Identity, ask_identity
 from millrace.errors import MillraceError, Retryable
 from millrace.log import get_logger
-from producer.source.choose.choice import count_missing
-from producer.source.choose.judge import Look
-from producer.source.choose.lag import LagMeter, Still
-from producer.source.choose.probe import Pulse, ask_pulse
-from producer.source.connection import Login, connect_member
-from schemas.documents.model import Member
-from schemas.gtid import GtidPosition
+from millrace.producer.source.choose.choice import count_missing
+from millrace.producer.source.choose.judge import Look
+from millrace.producer.source.choose.lag import LagMeter, Still
+from millrace.producer.source.choose.probe import Pulse, ask_pulse
+from millrace.producer.source.connection import Login, connect_member
+from millrace.schemas.documents.model import Member
+from millrace.schemas.gtid import GtidPosition
 
 ANSWER_S = 1.5  # a round waits no longer; a connection's own timeout ends the question later
 TIMEOUT_S = 2.0

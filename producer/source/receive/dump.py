@@ -23,10 +23,10 @@ from dataclasses import dataclass, replace
 from uuid import NAMESPACE_URL, uuid5
 from zlib import crc32
 
-from drivers.mysql.connection import MySqlSession
+from millrace.drivers.mysql.connection import MySqlSession
 from millrace.errors import Fatal
-from schemas.gtid import Flavour
-from schemas.server_version import ServerVersion
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.server_version import ServerVersion
 
 COM_BINLOG_DUMP = 0x12
 COM_REGISTER_SLAVE = 0x15

@@ -21,18 +21,18 @@ from typing import Protocol
 
 import numpy as np
 
-from drivers.mysql.dump_errors import decode_error_packet
+from millrace.drivers.mysql.dump_errors import decode_error_packet
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger
-from producer.binlog import events as t
-from producer.binlog import packets, transactions
-from producer.binlog.compiled import Bytes, Words
-from producer.binlog.crc import TABLES
-from producer.binlog.gtid_runs import new_runs
-from producer.relay import layout
-from schemas.documents.model import Member
-from schemas.gtid import Flavour
-from schemas.place import FIRST_POS
+from millrace.producer.binlog import events as t
+from millrace.producer.binlog import packets, transactions
+from millrace.producer.binlog.compiled import Bytes, Words
+from millrace.producer.binlog.crc import TABLES
+from millrace.producer.binlog.gtid_runs import new_runs
+from millrace.producer.relay import layout
+from millrace.schemas.documents.model import Member
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.place import FIRST_POS
 
 WIRE_BYTES = 4 << 20  # the size of the receive buffer, and of the output buffer
 POLL_S = 0.2  # how often ``stop`` and silence are checked while no bytes arrive

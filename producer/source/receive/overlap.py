@@ -12,10 +12,10 @@ import numpy as np
 
 from millrace.errors import Retryable
 from millrace.log import get_logger
-from producer.convert.canonical import checksums
-from producer.relay.reader import RelayReader
-from producer.relay.writer import RelayLog
-from schemas.gtid import GtidPosition, GtidSet
+from millrace.producer.convert.canonical import checksums
+from millrace.producer.relay.reader import RelayReader
+from millrace.producer.relay.writer import RelayLog
+from millrace.schemas.gtid import GtidPosition, GtidSet
 
 TAIL_BYTES = 1 << 20
 LAST_BYTES_MAX = 64 << 20

@@ -31,24 +31,35 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from drivers.mysql.connection import MySqlSession
-from drivers.mysql.members import Identity, ask_binlog, ask_identity, ask_position, find_errant
-from drivers.mysql.start_file import StartFile, find_start_file, list_binlog_files
+from millrace.drivers.mysql.connection import MySqlSession
+from millrace.drivers.mysql.members import (
+    Identity,
+    ask_binlog,
+    ask_identity,
+    ask_position,
+    find_errant,
+)
+from millrace.drivers.mysql.start_file import StartFile, find_start_file, list_binlog_files
 from millrace.errors import Fatal, Retryable
 from millrace.log import get_logger
-from producer.relay import layout
-from producer.relay.open_file import ResumePoint
-from producer.relay.quarantine import CORRUPTION
-from producer.relay.reader import RelayReader
-from producer.relay.writer import RelayLog
-from producer.source.connection import Login, connect_member
-from producer.source.receive.dump import POSITION_MAX, ReplicaIdentity, ask_replica_ids, start_dump
-from producer.source.receive.dump_stream import DumpStream, StreamFigures
-from producer.source.receive.overlap import Overlap
-from producer.source.receive.verification import Joint, Verifier
-from schemas.documents.model import Member
-from schemas.gtid import GtidPosition
-from schemas.place import FIRST_POS
+from millrace.producer.relay import layout
+from millrace.producer.relay.open_file import ResumePoint
+from millrace.producer.relay.quarantine import CORRUPTION
+from millrace.producer.relay.reader import RelayReader
+from millrace.producer.relay.writer import RelayLog
+from millrace.producer.source.connection import Login, connect_member
+from millrace.producer.source.receive.dump import (
+    POSITION_MAX,
+    ReplicaIdentity,
+    ask_replica_ids,
+    start_dump,
+)
+from millrace.producer.source.receive.dump_stream import DumpStream, StreamFigures
+from millrace.producer.source.receive.overlap import Overlap
+from millrace.producer.source.receive.verification import Joint, Verifier
+from millrace.schemas.documents.model import Member
+from millrace.schemas.gtid import GtidPosition
+from millrace.schemas.place import FIRST_POS
 
 SILENCE_S = 6.0
 HEARTBEATS_MISSED = 3  # in ``silence_s``

@@ -10,9 +10,9 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from producer.relay.layout import Subdir
-from producer.relay.writer import RelayLog
-from producer.source.receive.overlap import Overlap
+from millrace.producer.relay.layout import Subdir
+from millrace.producer.relay.writer import RelayLog
+from millrace.producer.source.receive.overlap import Overlap
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Self
 
-from deploy.servers import DatabaseServer, KafkaServer
-from schemas.documents import ApplyTask, Brokers, TopicAddress
+from millrace.deploy.servers import DatabaseServer, KafkaServer
+from millrace.schemas.documents import ApplyTask, Brokers, TopicAddress
 from tests.kit.apply.tables import integer, table
 from tests.kit.apply.topic import RecordStream, TopicWriter
 from tests.kit.waiting import eventually

@@ -11,15 +11,15 @@ from unicodedata import normalize
 
 import numpy as np
 
-from consumer.kernel import hashes
-from consumer.records.numbers import RecordNumbers
-from consumer.records.row_schemas import RowSchemas, make_programs
-from consumer.records.rows import Rows, walk_values
-from consumer.tables.causality_keys import KeyLine, find_keys, make_key_programs
-from drivers.mysql.collation import Fold, make_table
-from drivers.mysql.connection import MySqlSession
-from schemas.gtid import Flavour
-from schemas.record.avro_schema import envelope_schema
+from millrace.consumer.kernel import hashes
+from millrace.consumer.records.numbers import RecordNumbers
+from millrace.consumer.records.row_schemas import RowSchemas, make_programs
+from millrace.consumer.records.rows import Rows, walk_values
+from millrace.consumer.tables.causality_keys import KeyLine, find_keys, make_key_programs
+from millrace.drivers.mysql.collation import Fold, make_table
+from millrace.drivers.mysql.connection import MySqlSession
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.record.avro_schema import envelope_schema
 from tests.kit.apply.tables import table, text
 from tests.kit.apply.topic import SET, RecordStream
 from tests.kit.apply.values import values_of

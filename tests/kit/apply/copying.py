@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from consumer.copy import Copied, TablePair, copy_chunk
-from deploy.servers import DatabaseServer
-from drivers.mysql.catalog import read_inventory
-from drivers.mysql.connection import MySqlSession, Row, connect
+from millrace.consumer.copy import Copied, TablePair, copy_chunk
+from millrace.deploy.servers import DatabaseServer
+from millrace.drivers.mysql.catalog import read_inventory
+from millrace.drivers.mysql.connection import MySqlSession, Row, connect
 from tests.kit.apply.local import endpoint_of
 
 SOURCE, TARGET = "copy_source", "copy_target"  # on one server; on two, both have ``SOURCE``

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from consumer.turn.warm_up import warm
-from consumer.write.ddl import BEFORE_INTENT
-from drivers.mysql.connection import Endpoint, MySqlSession
 from millrace import faults
-from schemas.gtid import Flavour
+from millrace.consumer.turn.warm_up import warm
+from millrace.consumer.write.ddl import BEFORE_INTENT
+from millrace.drivers.mysql.connection import Endpoint, MySqlSession
+from millrace.schemas.gtid import Flavour
 from tests.kit.apply.local import LocalRecords, apply_task, ignore, started_at
 from tests.kit.apply.tables import integer, table
 from tests.kit.apply.topic import RecordStream

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from deploy.servers import DatabaseServer
-from schemas.documents import Account, Member, SecretReference, SetDocument, Tls, TlsMode
+from millrace.deploy.servers import DatabaseServer
+from millrace.schemas.documents import Account, Member, SecretReference, SetDocument, Tls, TlsMode
 
 
 def local_set(name: str, ports: Iterable[int], *, user: str, variable: str) -> SetDocument:

@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from drivers.mysql.connection import MySqlSession
+from millrace.drivers.mysql.connection import MySqlSession
 from millrace.errors import Fatal
-from schemas.table.structure import TableSchema
+from millrace.schemas.table.structure import TableSchema
 from tests.kit.apply.tables import integer, table
 from tests.kit.apply.topic import RecordStream
 

@@ -9,8 +9,8 @@ from itertools import count
 
 import pytest
 
-from deploy.servers import DatabaseServer
-from drivers.mysql.connection import Endpoint, MySqlSession, connect
+from millrace.deploy.servers import DatabaseServer
+from millrace.drivers.mysql.connection import Endpoint, MySqlSession, connect
 from millrace.errors import MillraceError
 from tests.kit.apply.faults import Supervised
 from tests.kit.apply.local import apply_task, endpoint_of

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import pairwise
 
-from consumer.write.incidents import Tally
-from deploy.servers import DatabaseServer
-from drivers.mysql.connection import Endpoint
+from millrace.consumer.write.incidents import Tally
+from millrace.deploy.servers import DatabaseServer
+from millrace.drivers.mysql.connection import Endpoint
 from millrace.errors import MillraceError, Retryable
-from schemas.documents import ApplyTask
+from millrace.schemas.documents import ApplyTask
 from tests.kit.apply.local import LocalApplier, LocalRecords, endpoint_of, ignore, started_at
 from tests.kit.apply.topic import RecordStream
 from tests.kit.faults.proxy import CHUNK_BYTES, Proxy

@@ -3,7 +3,7 @@
 import unicodedata
 from functools import cache
 
-from drivers.mysql.collation import PAGE, Fold, make_fold
+from millrace.drivers.mysql.collation import PAGE, Fold, make_fold
 
 
 @cache

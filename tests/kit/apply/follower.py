@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 
-from consumer.target.progress import Owner, check_fence
-from deploy.servers import DatabaseServer
-from drivers.mysql.connection import MySqlSession, connect
+from millrace.consumer.target.progress import Owner, check_fence
+from millrace.deploy.servers import DatabaseServer
+from millrace.drivers.mysql.connection import MySqlSession, connect
 from tests.kit.apply.local import apply_task, endpoint_of, started
 from tests.kit.waiting import eventually
 

@@ -1,6 +1,6 @@
 """A topic whose statements and rows need every privilege of an apply task on a database."""
 
-from schemas.gtid import Flavour
+from millrace.schemas.gtid import Flavour
 from tests.kit.apply.tables import integer, table, text
 from tests.kit.apply.topic import RecordStream
 

@@ -11,10 +11,16 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from drivers.mysql.actions import Action, Actions
-from drivers.mysql.catalog import CatalogColumn, CatalogTable, ForeignKey, Inventory, UniqueKey
-from schemas.gtid import Flavour
-from schemas.table.structure import Column, TableSchema
+from millrace.drivers.mysql.actions import Action, Actions
+from millrace.drivers.mysql.catalog import (
+    CatalogColumn,
+    CatalogTable,
+    ForeignKey,
+    Inventory,
+    UniqueKey,
+)
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.table.structure import Column, TableSchema
 from tests.kit.apply.folds import general_fold
 from tests.kit.apply.tables import ACCOUNTS_SQL, accounts, integer, table, text
 from tests.kit.apply.topic import RecordStream

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from schemas.gtid import Flavour
+from millrace.schemas.gtid import Flavour
 
 FEW = 200
 _LABELS = ",".join(f"'e{number}'" for number in range(250))

@@ -9,10 +9,10 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from consumer.backfill.backfill import LaterLoads, Parts
-from consumer.backfill.new_tables import note_filter
-from consumer.target.load_range import side_of
-from consumer.target.loads import (
+from millrace.consumer.backfill.backfill import LaterLoads, Parts
+from millrace.consumer.backfill.new_tables import note_filter
+from millrace.consumer.target.load_range import side_of
+from millrace.consumer.target.loads import (
     COPIED,
     COPIES,
     WAITS,
@@ -23,15 +23,15 @@ from consumer.target.loads import (
     stream_tables,
     task_of,
 )
-from consumer.target.progress import Owner, check_fence, create_tables
-from consumer.turn.resident import forget
-from deploy.servers import DatabaseServer
-from drivers.mysql.catalog import TableKey
-from drivers.mysql.connection import MySqlSession, connect
+from millrace.consumer.target.progress import Owner, check_fence, create_tables
+from millrace.consumer.turn.resident import forget
+from millrace.deploy.servers import DatabaseServer
+from millrace.drivers.mysql.catalog import TableKey
+from millrace.drivers.mysql.connection import MySqlSession, connect
 from millrace.errors import MillraceError
-from schemas.documents import ApplyTask
-from schemas.stages import Loaded
-from schemas.table.structure import TableSchema
+from millrace.schemas.documents import ApplyTask
+from millrace.schemas.stages import Loaded
+from millrace.schemas.table.structure import TableSchema
 from tests.kit.apply.local import LocalRecords, apply_task, backwards, endpoint_of, ignore, started
 from tests.kit.apply.tables import integer, table
 from tests.kit.apply.topic import RecordStream

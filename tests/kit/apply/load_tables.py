@@ -2,8 +2,8 @@
 
 from collections.abc import Collection
 
-from deploy.servers import DatabaseSet
-from schemas.gtid import Flavour
+from millrace.deploy.servers import DatabaseSet
+from millrace.schemas.gtid import Flavour
 
 COUNT = 500
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 from pymysql.err import OperationalError
 
-from consumer.spark.session import SparkDriver
-from consumer.task.runner import ApplyRunner
-from deploy.servers import DatabaseServer, DatabaseSet, sql
+from millrace.consumer.spark.session import SparkDriver
+from millrace.consumer.task.runner import ApplyRunner
+from millrace.deploy.servers import DatabaseServer, DatabaseSet, sql
 from millrace.errors import MillraceError
-from producer.source.set_stream import Site
-from producer.source.set_streams import Upstreams
-from producer.task.capture import CaptureRunner
-from schemas.documents import (
+from millrace.producer.source.set_stream import Site
+from millrace.producer.source.set_streams import Upstreams
+from millrace.producer.task.capture import CaptureRunner
+from millrace.schemas.documents import (
     ApplyRules,
     ApplyTask,
     Brokers,
@@ -27,8 +27,8 @@ from schemas.documents import (
     TableFilter,
     TopicAddress,
 )
-from schemas.gtid import parse_gtid_set
-from schemas.status import TaskReport
+from millrace.schemas.gtid import parse_gtid_set
+from millrace.schemas.status import TaskReport
 from tests.fixtures.spark import FixedLease, OneSet, RunningTask
 from tests.kit.alone import Alone
 from tests.kit.apply.loading import source_document

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 
 from pymysql.err import MySQLError
 
-from consumer.backfill.loader import LaterLoad
-from consumer.load.copy_order import CopyOrder, execute_copy
-from consumer.load.load import Destination, Load, RowSource, first_load
-from consumer.target.fence import raise_fence
-from consumer.target.load_range import side_of
-from consumer.target.loads import (
+from millrace.consumer.backfill.loader import LaterLoad
+from millrace.consumer.load.copy_order import CopyOrder, execute_copy
+from millrace.consumer.load.load import Destination, Load, RowSource, first_load
+from millrace.consumer.target.fence import raise_fence
+from millrace.consumer.target.load_range import side_of
+from millrace.consumer.target.loads import (
     COPIES,
     WAITS,
     Amount,
@@ -22,16 +22,16 @@ from consumer.target.loads import (
     read_tables,
     set_waiting,
 )
-from consumer.target.progress import Owner, create_tables
-from consumer.target.running_statement import await_statement
-from consumer.task.start import applier_of, end_load, has_to_load, owner_of
-from consumer.turn.order import Answer, result_of
-from consumer.turn.resident import forget
-from deploy.servers import Account, DatabaseServer, DatabaseSet, sql
-from drivers.mysql.catalog import TableKey
-from drivers.mysql.connection import Endpoint, connect
-from drivers.mysql.grants import Grant, Role, needed_grants
-from schemas.documents import (
+from millrace.consumer.target.progress import Owner, create_tables
+from millrace.consumer.target.running_statement import await_statement
+from millrace.consumer.task.start import applier_of, end_load, has_to_load, owner_of
+from millrace.consumer.turn.order import Answer, result_of
+from millrace.consumer.turn.resident import forget
+from millrace.deploy.servers import Account, DatabaseServer, DatabaseSet, sql
+from millrace.drivers.mysql.catalog import TableKey
+from millrace.drivers.mysql.connection import Endpoint, connect
+from millrace.drivers.mysql.grants import Grant, Role, needed_grants
+from millrace.schemas.documents import (
     ApplyRules,
     ApplyTask,
     Brokers,
@@ -43,8 +43,8 @@ from schemas.documents import (
     TableFilter,
     TopicAddress,
 )
-from schemas.gtid import GtidPosition
-from schemas.stages import Loaded
+from millrace.schemas.gtid import GtidPosition
+from millrace.schemas.stages import Loaded
 from tests.kit.apply.documents import local_set
 from tests.kit.apply.local import endpoint_of
 from tests.kit.database_sessions import kill_session

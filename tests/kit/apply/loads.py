@@ -2,10 +2,10 @@
 
 from collections.abc import Collection, Mapping
 
-from consumer.backfill.join import Owners, begin, follow
-from consumer.target.fence import raise_fence
-from consumer.target.load_range import side_of
-from consumer.target.loads import (
+from millrace.consumer.backfill.join import Owners, begin, follow
+from millrace.consumer.target.fence import raise_fence
+from millrace.consumer.target.load_range import side_of
+from millrace.consumer.target.loads import (
     COPIED,
     FIRST,
     FOLLOWS,
@@ -15,12 +15,12 @@ from consumer.target.loads import (
     set_waiting,
     stream_tables,
 )
-from consumer.target.progress import create_tables
-from consumer.turn.driver import BatchApplier
-from deploy.servers import DatabaseServer
-from drivers.mysql.catalog import TableKey
-from drivers.mysql.connection import connect
-from schemas.gtid import Flavour
+from millrace.consumer.target.progress import create_tables
+from millrace.consumer.turn.driver import BatchApplier
+from millrace.deploy.servers import DatabaseServer
+from millrace.drivers.mysql.catalog import TableKey
+from millrace.drivers.mysql.connection import connect
+from millrace.schemas.gtid import Flavour
 from tests.kit.apply.local import endpoint_of
 
 

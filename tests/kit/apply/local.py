@@ -11,28 +11,36 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from consumer.records.numbers import Seqs
-from consumer.records.pieces import Size, Taken
-from consumer.target.progress import Mark, read_position
-from consumer.target.sessions import Sessions
-from consumer.task.start import take_over
-from consumer.turn.context import Limits, Tools
-from consumer.turn.driver import BatchApplier
-from consumer.turn.executor import look_up_at
-from consumer.turn.order import Answer, Outcome, Share, ShareEnd, TurnOrder, guarded, result_of
-from consumer.turn.resident import forget, resident_of, residents
-from consumer.turn.spread_applier import run_share
-from consumer.turn.turn import run_turn
-from consumer.write.incidents import Tally
-from consumer.write.lanes import Done, Work
-from consumer.write.target_transaction import BEFORE_LANE_COMMIT
-from deploy.servers import DatabaseServer
-from drivers.kafka.reader import Retention, TopicSample
-from drivers.mysql.catalog import Inventory
-from drivers.mysql.connection import Endpoint, connect
 from millrace import faults
+from millrace.consumer.records.numbers import Seqs
+from millrace.consumer.records.pieces import Size, Taken
+from millrace.consumer.target.progress import Mark, read_position
+from millrace.consumer.target.sessions import Sessions
+from millrace.consumer.task.start import take_over
+from millrace.consumer.turn.context import Limits, Tools
+from millrace.consumer.turn.driver import BatchApplier
+from millrace.consumer.turn.executor import look_up_at
+from millrace.consumer.turn.order import (
+    Answer,
+    Outcome,
+    Share,
+    ShareEnd,
+    TurnOrder,
+    guarded,
+    result_of,
+)
+from millrace.consumer.turn.resident import forget, resident_of, residents
+from millrace.consumer.turn.spread_applier import run_share
+from millrace.consumer.turn.turn import run_turn
+from millrace.consumer.write.incidents import Tally
+from millrace.consumer.write.lanes import Done, Work
+from millrace.consumer.write.target_transaction import BEFORE_LANE_COMMIT
+from millrace.deploy.servers import DatabaseServer
+from millrace.drivers.kafka.reader import Retention, TopicSample
+from millrace.drivers.mysql.catalog import Inventory
+from millrace.drivers.mysql.connection import Endpoint, connect
 from millrace.errors import Retryable
-from schemas.documents import (
+from millrace.schemas.documents import (
     ApplyRules,
     ApplyTask,
     Brokers,

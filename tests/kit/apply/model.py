@@ -12,27 +12,27 @@ from typing import cast
 
 import pytest
 
-from consumer.kernel.walk import SEQ
-from consumer.records import rows
-from consumer.records.numbers import RecordNumbers
-from consumer.records.pieces import Size, Taken
-from consumer.records.row_schemas import RowSchemas
-from consumer.records.rows import Rows
-from consumer.tables.causality_keys import find_keys
-from consumer.tables.table_plans import Catalogue, TablePlans, slots_of
-from consumer.target.bitmap import from_bitmaps
-from consumer.target.progress import Mark, MarkTopic, Owner
-from consumer.target.sessions import COORDINATOR, Sessions
-from consumer.turn.applier import Applier
-from consumer.turn.context import Limits, Position, Tools
-from consumer.turn.order import Assignment, Offsets, Outcome, Rules, TurnOrder
-from consumer.write import large_transaction, target_transaction
-from consumer.write.lanes import Done, Work
-from consumer.write.target_transaction import Writing
-from drivers.mysql.connection import Endpoint
+from millrace.consumer.kernel.walk import SEQ
+from millrace.consumer.records import rows
+from millrace.consumer.records.numbers import RecordNumbers
+from millrace.consumer.records.pieces import Size, Taken
+from millrace.consumer.records.row_schemas import RowSchemas
+from millrace.consumer.records.rows import Rows
+from millrace.consumer.tables.causality_keys import find_keys
+from millrace.consumer.tables.table_plans import Catalogue, TablePlans, slots_of
+from millrace.consumer.target.bitmap import from_bitmaps
+from millrace.consumer.target.progress import Mark, MarkTopic, Owner
+from millrace.consumer.target.sessions import COORDINATOR, Sessions
+from millrace.consumer.turn.applier import Applier
+from millrace.consumer.turn.context import Limits, Position, Tools
+from millrace.consumer.turn.order import Assignment, Offsets, Outcome, Rules, TurnOrder
+from millrace.consumer.write import large_transaction, target_transaction
+from millrace.consumer.write.lanes import Done, Work
+from millrace.consumer.write.target_transaction import Writing
+from millrace.drivers.mysql.connection import Endpoint
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
-from schemas.documents import Brokers, ConflictPolicy, Consistency, TopicAddress
-from schemas.gtid import Flavour
+from millrace.schemas.documents import Brokers, ConflictPolicy, Consistency, TopicAddress
+from millrace.schemas.gtid import Flavour
 from tests.kit.apply.history import Change, History, RefusedError, Tables, inventory
 from tests.kit.apply.local import ALL, InlineLanes, ListSource
 

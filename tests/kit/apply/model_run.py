@@ -7,7 +7,7 @@ from itertools import count, pairwise
 
 import pytest
 
-from schemas.gtid import Flavour
+from millrace.schemas.gtid import Flavour
 from tests.kit.apply.history import History, make_history
 from tests.kit.apply.model import (
     ModelTarget,

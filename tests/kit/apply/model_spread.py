@@ -11,17 +11,17 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from consumer.records.numbers import Seqs
-from consumer.records.pieces import Size
-from consumer.tables.table_plans import Catalogue, TablePlans
-from consumer.target.bitmap import from_bitmaps
-from consumer.target.progress import Mark, Owner
-from consumer.turn import spread_applier, spread_turn, turn
-from consumer.turn.context import Limits, Tools
-from consumer.turn.order import Outcome, Share, ShareEnd, TurnOrder
-from consumer.turn.resident import Resident
-from consumer.write.lanes import Work
-from schemas.gtid import Flavour
+from millrace.consumer.records.numbers import Seqs
+from millrace.consumer.records.pieces import Size
+from millrace.consumer.tables.table_plans import Catalogue, TablePlans
+from millrace.consumer.target.bitmap import from_bitmaps
+from millrace.consumer.target.progress import Mark, Owner
+from millrace.consumer.turn import spread_applier, spread_turn, turn
+from millrace.consumer.turn.context import Limits, Tools
+from millrace.consumer.turn.order import Outcome, Share, ShareEnd, TurnOrder
+from millrace.consumer.turn.resident import Resident
+from millrace.consumer.write.lanes import Work
+from millrace.schemas.gtid import Flavour
 from tests.kit.apply.local import ALL
 from tests.kit.apply.model import (
     DriverDiedError,

@@ -15,10 +15,10 @@ import pymysql
 import pytest
 from pymysql.cursors import DictCursor
 
-from deploy.servers import DatabaseServer
-from drivers.mysql.connection import MySqlSession
+from millrace.deploy.servers import DatabaseServer
+from millrace.drivers.mysql.connection import MySqlSession
+from millrace.schemas.gtid import Flavour
 from millrace.text_protocol.arriving import RowPackets
-from schemas.gtid import Flavour
 
 _EXPLAINED = re.compile(r"\s*(?:SELECT|UPDATE|DELETE|INSERT\b.*\bSELECT)\b(?! HISTORY)", re.DOTALL)
 _TEXT_MAX = 300

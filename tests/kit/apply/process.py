@@ -3,10 +3,10 @@
 import sys
 import threading
 
-from consumer.spark.session import SparkDriver
-from consumer.task.runner import ApplyRunner
+from millrace.consumer.spark.session import SparkDriver
+from millrace.consumer.task.runner import ApplyRunner
 from millrace.errors import Fenced, Retryable
-from schemas.documents import (
+from millrace.schemas.documents import (
     ApplyTask,
     Brokers,
     CaptureTask,
@@ -14,7 +14,7 @@ from schemas.documents import (
     SetDocument,
     TopicAddress,
 )
-from schemas.status import TaskReport
+from millrace.schemas.status import TaskReport
 from tests.fixtures.spark import PASSWORD_VARIABLE, FixedLease
 from tests.kit.apply.documents import local_set
 

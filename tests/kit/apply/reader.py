@@ -4,13 +4,13 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import cast
 
-from consumer.spark.session import SparkDriver
-from consumer.task.runner import ApplyRunner
-from drivers.kafka.reader import TopicReader, TopicRecord
+from millrace.consumer.spark.session import SparkDriver
+from millrace.consumer.task.runner import ApplyRunner
+from millrace.drivers.kafka.reader import TopicReader, TopicRecord
 from millrace.errors import MillraceError
-from schemas.documents import TopicAddress
+from millrace.schemas.documents import TopicAddress
+from millrace.zk.tree.store import Store
 from tests.kit.apply.local import LocalRecords
-from zk.tree.store import Store
 
 Process = Callable[[LocalRecords], None]
 

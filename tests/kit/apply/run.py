@@ -4,14 +4,14 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from consumer.spark.session import FIRST_OFFSET
-from consumer.target.progress import Mark, Owner
-from consumer.turn.driver import Figures
-from consumer.turn.order import Assignment, Rules
-from consumer.write.incidents import Tally
-from drivers.mysql.connection import Endpoint
+from millrace.consumer.spark.session import FIRST_OFFSET
+from millrace.consumer.target.progress import Mark, Owner
+from millrace.consumer.turn.driver import Figures
+from millrace.consumer.turn.order import Assignment, Rules
+from millrace.consumer.write.incidents import Tally
+from millrace.drivers.mysql.connection import Endpoint
 from millrace.errors import MillraceError
-from schemas.documents import Brokers, ConflictPolicy, TopicAddress
+from millrace.schemas.documents import Brokers, ConflictPolicy, TopicAddress
 
 SHOP = TopicAddress(topic="shop", brokers=Brokers("broker:9092"))
 GIVEN = Assignment(

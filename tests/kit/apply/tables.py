@@ -1,6 +1,6 @@
 """Small table structures that tests of apply use, and the SQL that makes them."""
 
-from schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
+from millrace.schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
 
 UTF8 = TextEncoding("utf8mb4", 255)
 

@@ -13,11 +13,11 @@ from itertools import count
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from schemas.gtid import Flavour, parse_gtid_set
-from schemas.progress import OpenTransaction, Progress
-from schemas.record.avro_codec import encode
-from schemas.record.avro_schema import AvroSchema, envelope_schema
-from schemas.record.control import (
+from millrace.schemas.gtid import Flavour, parse_gtid_set
+from millrace.schemas.progress import OpenTransaction, Progress
+from millrace.schemas.record.avro_codec import encode
+from millrace.schemas.record.avro_schema import AvroSchema, envelope_schema
+from millrace.schemas.record.control import (
     ControlRecord,
     DdlRecord,
     DdlStatement,
@@ -32,11 +32,11 @@ from schemas.record.control import (
     SchemaRecord,
     kind_of,
 )
-from schemas.record.control_fields import source_to_plain, transaction_to_plain
-from schemas.record.framing import frame
-from schemas.record.record import encode_control
-from schemas.record.row_layout import RowLayout
-from schemas.table.structure import TableSchema
+from millrace.schemas.record.control_fields import source_to_plain, transaction_to_plain
+from millrace.schemas.record.framing import frame
+from millrace.schemas.record.record import encode_control
+from millrace.schemas.record.row_layout import RowLayout
+from millrace.schemas.table.structure import TableSchema
 from tests.kit.kafka_topics import make_topic, remove_records_before
 
 SET = "shop"

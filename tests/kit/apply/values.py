@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from consumer.records.rows import Values
+from millrace.consumer.records.rows import Values
 
 
 def values_of(values: Sequence[bytes]) -> Values:

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from consumer.kernel import walk
-from consumer.records.numbers import RecordNumbers
-from consumer.records.row_schemas import RowSchemas, make_programs
-from consumer.records.rows import Rows, walk_values
-from consumer.view.changes import Changes, make_changes
-from consumer.view.program import make_view_program, view_of
-from schemas.documents.fields import Fields
-from schemas.documents.view import take_view
-from schemas.record.avro_schema import envelope_schema
-from schemas.table.structure import TableSchema
-from schemas.view.view import View
+from millrace.consumer.kernel import walk
+from millrace.consumer.records.numbers import RecordNumbers
+from millrace.consumer.records.row_schemas import RowSchemas, make_programs
+from millrace.consumer.records.rows import Rows, walk_values
+from millrace.consumer.view.changes import Changes, make_changes
+from millrace.consumer.view.program import make_view_program, view_of
+from millrace.schemas.documents.fields import Fields
+from millrace.schemas.documents.view import take_view
+from millrace.schemas.record.avro_schema import envelope_schema
+from millrace.schemas.table.structure import TableSchema
+from millrace.schemas.view.view import View
 from tests.kit.apply.topic import SET, RecordStream
 from tests.kit.apply.values import values_of
 

@@ -1,6 +1,6 @@
 """The settings that make each flavour compress its binlog."""
 
-from schemas.gtid import Flavour
+from millrace.schemas.gtid import Flavour
 
 COMPRESSION = {
     Flavour.MYSQL: (

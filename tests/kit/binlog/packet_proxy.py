@@ -4,8 +4,8 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from producer.source.receive.dump import COM_BINLOG_DUMP
-from schemas.documents.model import Member
+from millrace.producer.source.receive.dump import COM_BINLOG_DUMP
+from millrace.schemas.documents.model import Member
 from tests.kit.faults.proxy import CHUNK_BYTES, Proxy, shut
 
 HEAD_BYTES = 4  # 3 length, 1 sequence

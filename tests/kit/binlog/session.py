@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import pymysql
 
-from deploy.servers import DatabaseServer
-from schemas.documents import TableFilter
-from schemas.place import FIRST_POS, Coordinates
+from millrace.deploy.servers import DatabaseServer
+from millrace.schemas.documents import TableFilter
+from millrace.schemas.place import FIRST_POS, Coordinates
 from tests.kit.capture.converter import SUBDIR, Conversion, FileReader, raw_records
 
 Cursor = pymysql.cursors.Cursor

@@ -3,7 +3,7 @@
 MySQL 9.7.4 and MariaDB 11.4.5 with binlog_row_metadata=FULL; the CREATE TABLE is beside each.
 """
 
-from schemas.gtid import Flavour
+from millrace.schemas.gtid import Flavour
 
 # CREATE TABLE tnum (a TINYINT UNSIGNED, y YEAR, b SMALLINT UNSIGNED, f FLOAT UNSIGNED, c MEDIUMINT, bb BIT(3),
 #   d INT UNSIGNED, e BIGINT, g DOUBLE, h DECIMAL(10,2) UNSIGNED, i BIGINT UNSIGNED, dt DATE, PRIMARY KEY (d, a))

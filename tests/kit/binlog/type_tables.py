@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from deploy.servers import DatabaseServer
+from millrace.deploy.servers import DatabaseServer
 from tests.kit.binlog.session import Cursor, logged
 from tests.kit.type_values import TypeCase
 

@@ -12,15 +12,15 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from consumer.topic.verify import TopicVerifier, Violation
-from deploy.servers import DatabaseServer, KafkaServer, sql
-from drivers.kafka.reader import TopicReader
 from millrace.cli import run as run_command
+from millrace.consumer.topic.verify import TopicVerifier, Violation
+from millrace.deploy.servers import DatabaseServer, KafkaServer, sql
+from millrace.drivers.kafka.reader import TopicReader
 from millrace.errors import MillraceError, Retryable
-from producer.source.set_stream import Site
-from producer.source.set_streams import Upstreams
-from producer.task.capture import CaptureRunner
-from schemas.documents import (
+from millrace.producer.source.set_stream import Site
+from millrace.producer.source.set_streams import Upstreams
+from millrace.producer.task.capture import CaptureRunner
+from millrace.schemas.documents import (
     Account,
     Brokers,
     CaptureTask,
@@ -36,20 +36,20 @@ from schemas.documents import (
     TopicAddress,
     Work,
 )
-from schemas.record.control import FenceRecord
-from schemas.record.gap import Gap
-from schemas.record.record import KnownSchemas, RowRecord, decode_record
-from schemas.status import TaskReport, TaskState
+from millrace.schemas.record.control import FenceRecord
+from millrace.schemas.record.gap import Gap
+from millrace.schemas.record.record import KnownSchemas, RowRecord, decode_record
+from millrace.schemas.status import TaskReport, TaskState
+from millrace.zk.client.session import Session, SessionState
+from millrace.zk.ensemble import Ensemble
+from millrace.zk.run.backoff import Pace
+from millrace.zk.run.runner import HeldLease, Report, TaskRunner
+from millrace.zk.run.supervisor import Supervisor
+from millrace.zk.tree.store import Store
+from millrace.zk.view import read_cluster, views
 from tests.kit.control.control import QUICK, supervised
 from tests.kit.forked import Fork, fork
 from tests.kit.waiting import eventually
-from zk.client.session import Session, SessionState
-from zk.ensemble import Ensemble
-from zk.run.backoff import Pace
-from zk.run.runner import HeldLease, Report, TaskRunner
-from zk.run.supervisor import Supervisor
-from zk.tree.store import Store
-from zk.view import read_cluster, views
 
 WRITE_EVERY_S = 0.01
 

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from producer.binlog.events import CHECKSUM_BYTES, HEADER_BYTES, TRANSACTION_PAYLOAD
-from producer.convert.batch import RecordBatch
-from producer.convert.converter import Converter, ConverterSource
-from producer.convert.event_sources import Stream
-from producer.convert.tables import Prepare
-from schemas.documents import TableFilter
-from schemas.gtid import Flavour, parse_gtid_set
-from schemas.place import FIRST_POS, Coordinates
-from schemas.progress import OpenTransaction, Progress
-from schemas.record.control import DdlRecord, SchemaRecord
-from schemas.record.record import KnownSchemas, Record, RowRecord, decode_record
+from millrace.producer.binlog.events import CHECKSUM_BYTES, HEADER_BYTES, TRANSACTION_PAYLOAD
+from millrace.producer.convert.batch import RecordBatch
+from millrace.producer.convert.converter import Converter, ConverterSource
+from millrace.producer.convert.event_sources import Stream
+from millrace.producer.convert.tables import Prepare
+from millrace.schemas.documents import TableFilter
+from millrace.schemas.gtid import Flavour, parse_gtid_set
+from millrace.schemas.place import FIRST_POS, Coordinates
+from millrace.schemas.progress import OpenTransaction, Progress
+from millrace.schemas.record.control import DdlRecord, SchemaRecord
+from millrace.schemas.record.record import KnownSchemas, Record, RowRecord, decode_record
 from tests.kit.binlog.builder import BinlogBuilder
 
 SUBDIR = "3e11fa47-71ca-11e1-9e33-c80aa9429562.000001"

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from producer.snapshot.images import Images, read_images
-from producer.snapshot.select_list import Selection
+from millrace.producer.snapshot.images import Images, read_images
+from millrace.producer.snapshot.select_list import Selection
 from tests.kit.text_protocol import EOF, FIRST, result
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from deploy.servers import DatabaseServer, DatabaseSet
+from millrace.deploy.servers import DatabaseServer, DatabaseSet
 from tests.kit.binlog.session import session
 from tests.kit.capture.rig import MemoryCapture
 from tests.kit.waiting import eventually

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from contextlib import closing
 
-from deploy.servers import Account as Login
-from deploy.servers import DatabaseServer, DatabaseSet, sql
-from schemas.gtid import Flavour
+from millrace.deploy.servers import Account as Login
+from millrace.deploy.servers import DatabaseServer, DatabaseSet, sql
+from millrace.schemas.gtid import Flavour
 
 LINK = Login("link", "link-secret")
 

@@ -9,10 +9,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from drivers.mysql.connection import MySqlSession, NamedRow, Value
+from millrace.drivers.mysql.connection import MySqlSession, NamedRow, Value
 from millrace.errors import Fatal
-from schemas.documents.model import Member
-from schemas.server_version import ServerVersion
+from millrace.schemas.documents.model import Member
+from millrace.schemas.server_version import ServerVersion
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 _FILTERS: NamedRow = {

@@ -4,7 +4,7 @@ import random
 import threading
 from dataclasses import dataclass, field
 
-from deploy.servers import DatabaseServer, sql
+from millrace.deploy.servers import DatabaseServer, sql
 from tests.kit.capture.topic_copy import Key, Row
 
 PAUSE_S = (

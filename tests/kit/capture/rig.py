@@ -5,19 +5,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from millrace.errors import MillraceError, Retryable
-from producer.convert.converter import ConverterSource
-from producer.relay.reader import RelayReader
-from producer.source.set_stream import Upstream
-from producer.source.set_streams import Upstreams
-from producer.task.capture import converter_factory, wait_for_start
-from producer.task.resume import resume_inside
-from schemas.documents import SetDocument, TableFilter
-from schemas.place import Coordinates
-from schemas.progress import Progress
-from schemas.record.control import RecordKind
-from schemas.record.framing import peek_kind
-from schemas.record.record import KnownSchemas, RowRecord
-from schemas.record.row_end import read_row_end
+from millrace.producer.convert.converter import ConverterSource
+from millrace.producer.relay.reader import RelayReader
+from millrace.producer.source.set_stream import Upstream
+from millrace.producer.source.set_streams import Upstreams
+from millrace.producer.task.capture import converter_factory, wait_for_start
+from millrace.producer.task.resume import resume_inside
+from millrace.schemas.documents import SetDocument, TableFilter
+from millrace.schemas.place import Coordinates
+from millrace.schemas.progress import Progress
+from millrace.schemas.record.control import RecordKind
+from millrace.schemas.record.framing import peek_kind
+from millrace.schemas.record.record import KnownSchemas, RowRecord
+from millrace.schemas.record.row_end import read_row_end
 from tests.kit.capture.converter import MemoryRegistry, decoded, raw_records
 
 PAUSE_S = 0.2

@@ -1,13 +1,13 @@
 """Rows of a snapshot beside the records that the binlog gives for the same rows."""
 
-from deploy.servers import DatabaseServer
-from producer.convert.column_program import avro_string
-from producer.snapshot.chunk_read import MemberSession, ReadChunk, ReadRequest
-from producer.snapshot.encoder import ReadPlace
-from schemas.documents import Member
-from schemas.gtid import parse_gtid_set
-from schemas.record.avro_schema import SOURCE_VERSION, envelope_schema, key_schema
-from schemas.record.control import Origin, RegisteredSchema
+from millrace.deploy.servers import DatabaseServer
+from millrace.producer.convert.column_program import avro_string
+from millrace.producer.snapshot.chunk_read import MemberSession, ReadChunk, ReadRequest
+from millrace.producer.snapshot.encoder import ReadPlace
+from millrace.schemas.documents import Member
+from millrace.schemas.gtid import parse_gtid_set
+from millrace.schemas.record.avro_schema import SOURCE_VERSION, envelope_schema, key_schema
+from millrace.schemas.record.control import Origin, RegisteredSchema
 from tests.kit.capture.converter import MemoryRegistry
 from tests.kit.relay.relay import login_of
 

@@ -2,15 +2,15 @@
 
 from dataclasses import replace
 
-from consumer.topic.verify import Summary, TopicVerifier
-from deploy.servers import DatabaseServer
-from drivers.kafka.reader import TopicReader
-from schemas.documents import Brokers, Snapshot
+from millrace.consumer.topic.verify import Summary, TopicVerifier
+from millrace.deploy.servers import DatabaseServer
+from millrace.drivers.kafka.reader import TopicReader
+from millrace.schemas.documents import Brokers, Snapshot
+from millrace.zk.tree.store import Store
 from tests.kit.capture.cluster import CaptureCluster, Source
 from tests.kit.capture.restless import TABLES, Restless
 from tests.kit.capture.topic_copy import TopicCopy
 from tests.kit.waiting import eventually
-from zk.tree.store import Store
 
 
 def begin(cluster: CaptureCluster, server: DatabaseServer, rows: int) -> tuple[Source, Restless]:

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from deploy.servers import DatabaseServer
+from millrace.deploy.servers import DatabaseServer
 from millrace.errors import Retryable
-from producer.source.set_stream import Site
-from producer.source.set_streams import Upstreams
-from producer.task import capture
-from producer.task.capture import CaptureRunner
-from schemas.documents import (
+from millrace.producer.source.set_stream import Site
+from millrace.producer.source.set_streams import Upstreams
+from millrace.producer.task import capture
+from millrace.producer.task.capture import CaptureRunner
+from millrace.schemas.documents import (
     Account,
     Brokers,
     CaptureTask,
@@ -29,17 +29,17 @@ from schemas.documents import (
     TopicAddress,
     Work,
 )
-from schemas.status import TaskReport, TaskState
+from millrace.schemas.status import TaskReport, TaskState
+from millrace.zk.client.session import Session
+from millrace.zk.ensemble import Ensemble
+from millrace.zk.run.runner import HeldLease, Report, TaskRunner
+from millrace.zk.tree.reports import read_status
+from millrace.zk.tree.store import Store
 from tests.kit.capture.topic_rows import Ids
 from tests.kit.control.control import QUICK, scheduled, supervised
 from tests.kit.publisher.rig import Rig
 from tests.kit.relay.relay import UNVERIFIED, member_of
 from tests.kit.waiting import eventually
-from zk.client.session import Session
-from zk.ensemble import Ensemble
-from zk.run.runner import HeldLease, Report, TaskRunner
-from zk.tree.reports import read_status
-from zk.tree.store import Store
 
 TASK = "shop-capture"
 

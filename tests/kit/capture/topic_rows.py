@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from schemas.gtid import Flavour, parse_gtid, parse_gtid_set
-from schemas.progress import OpenTransaction, Progress
-from schemas.record.avro_codec import encode
-from schemas.record.avro_schema import envelope_schema, key_schema
-from schemas.record.control import (
+from millrace.schemas.gtid import Flavour, parse_gtid, parse_gtid_set
+from millrace.schemas.progress import OpenTransaction, Progress
+from millrace.schemas.record.avro_codec import encode
+from millrace.schemas.record.avro_schema import envelope_schema, key_schema
+from millrace.schemas.record.control import (
     CONTROL_SCHEMAS,
     EventPlace,
     Origin,
@@ -23,10 +23,10 @@ from schemas.record.control import (
     RegisteredSchema,
     SchemaRecord,
 )
-from schemas.record.control_fields import source_to_plain, transaction_to_plain
-from schemas.record.framing import frame
-from schemas.record.record import encode_control
-from schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
+from millrace.schemas.record.control_fields import source_to_plain, transaction_to_plain
+from millrace.schemas.record.framing import frame
+from millrace.schemas.record.record import encode_control
+from millrace.schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
 
 SET = "shop"
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"

@@ -1,11 +1,11 @@
 """The records of a set topic in memory, as a publisher writes them."""
 
-from consumer.topic.verify import TopicVerifier, Violation
-from producer.publish.codec import RecordCodec
-from producer.publish.config import PublisherConfig
-from schemas.documents import Brokers
-from schemas.gtid import Flavour
-from schemas.progress import Progress
+from millrace.consumer.topic.verify import TopicVerifier, Violation
+from millrace.producer.publish.codec import RecordCodec
+from millrace.producer.publish.config import PublisherConfig
+from millrace.schemas.documents import Brokers
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.progress import Progress
 from tests.kit.capture.topic_rows import Ids, RowStream, start_of
 
 Record = tuple[bytes | None, bytes]

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from schemas.view.format_options import FormatName
+from millrace.schemas.view.format_options import FormatName
 from tests.kit.clients.client import Client
 from tests.kit.clients.flink import FlinkSql
 from tests.kit.clients.program import (

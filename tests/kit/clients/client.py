@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from schemas.view.format_options import FormatName
+from millrace.schemas.view.format_options import FormatName
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from deploy.servers.fetch import fetch_jars
-from schemas.view.format_options import FormatName
+from millrace.deploy.servers.fetch import fetch_jars
+from millrace.schemas.view.format_options import FormatName
 from tests.kit.clients.client import ClientTopic
 from tests.kit.clients.manifests import versions_of
 from tests.kit.debezium.flink import IVY_FILE, SIZE_MB, flink

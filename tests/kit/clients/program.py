@@ -23,7 +23,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from millrace.home_folder import home
-from schemas.view.format_options import FormatName
+from millrace.schemas.view.format_options import FormatName
 from tests.kit.clients.client import ClientTopic
 from tests.kit.clients.manifests import versions_of
 from tests.kit.forked import ending_with_us
@@ -185,7 +185,7 @@ def spark_program(name: str, folder: str, format_name: FormatName) -> ExamplePro
         f"{folder}/requirements.txt",
         format_name,
         needs=(),
-        build=((sys.executable, "-m", "deploy.servers.fetch", "spark"),),
+        build=((sys.executable, "-m", "millrace.deploy.servers.fetch", "spark"),),
         command=(
             *("env", "SPARK_LOCAL_IP=127.0.0.1", f"PYSPARK_SUBMIT_ARGS={options} pyspark-shell"),
             *(sys.executable, "program.py"),

@@ -20,13 +20,19 @@ from pathlib import Path
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from deploy.servers import DatabaseServer
-from drivers.kafka.partitions import HeaderedRecord, PartitionsReader, Place, Topics, places_of
-from drivers.kafka.producer import WRITING
+from millrace.deploy.servers import DatabaseServer
+from millrace.drivers.kafka.partitions import (
+    HeaderedRecord,
+    PartitionsReader,
+    Place,
+    Topics,
+    places_of,
+)
+from millrace.drivers.kafka.producer import WRITING
 from millrace.errors import Retryable
-from schemas.documents import Brokers, OutputTopics, Registry, TopicAddress
-from schemas.gtid import Flavour
-from schemas.view.format_options import DecimalMode, FormatName, FormatOptions
+from millrace.schemas.documents import Brokers, OutputTopics, Registry, TopicAddress
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.view.format_options import DecimalMode, FormatName, FormatOptions
 from tests.kit.binlog.session import logged
 from tests.kit.clients.client import ClientTopic
 from tests.kit.clients.tables import ORDERS, ORDERS_SELECT, SOURCE

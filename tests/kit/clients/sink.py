@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from deploy.bench.apply.sink import connect
-from deploy.servers import Account, DatabaseServer
-from schemas.gtid import Flavour
-from schemas.view.format_options import FormatName
+from millrace.deploy.bench.apply.sink import connect
+from millrace.deploy.servers import Account, DatabaseServer
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.view.format_options import FormatName
 from tests.kit.clients.client import ClientTopic
 from tests.kit.clients.manifests import versions_of
 from tests.kit.clients.tables import CREATE_ORDERS, ORDERS, ORDERS_SELECT, SOURCE

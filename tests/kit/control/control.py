@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from kazoo.client import KazooClient
 
-from schemas.documents import (
+from millrace.schemas.documents import (
     Account,
     ApplyTask,
     Brokers,
@@ -29,17 +29,17 @@ from schemas.documents import (
     TopicAddress,
     Work,
 )
-from schemas.stages import Applied
-from schemas.status import TaskReport, TaskState
+from millrace.schemas.stages import Applied
+from millrace.schemas.status import TaskReport, TaskState
+from millrace.zk.client.session import Session
+from millrace.zk.ensemble import Ensemble
+from millrace.zk.lease.membership import WorkerIdentity
+from millrace.zk.placement.scheduler import Scheduler
+from millrace.zk.run.backoff import Pace
+from millrace.zk.run.runner import HeldLease, Report, TaskRunner
+from millrace.zk.run.supervisor import Supervisor
+from millrace.zk.tree.paths import Tree
 from tests.kit.waiting import eventually
-from zk.client.session import Session
-from zk.ensemble import Ensemble
-from zk.lease.membership import WorkerIdentity
-from zk.placement.scheduler import Scheduler
-from zk.run.backoff import Pace
-from zk.run.runner import HeldLease, Report, TaskRunner
-from zk.run.supervisor import Supervisor
-from zk.tree.paths import Tree
 
 QUICK = Pace(  # a run that a machine delayed does not count as stable
     first_retry_s=0.05,

@@ -20,15 +20,15 @@ from pathlib import Path
 
 from millrace import log
 from millrace.http import OFF, Page, open_page
-from schemas.documents import TaskKind, Work
-from schemas.status import TaskReport, TaskState
+from millrace.schemas.documents import TaskKind, Work
+from millrace.schemas.status import TaskReport, TaskState
+from millrace.zk.ensemble import Ensemble
+from millrace.zk.lease.membership import WorkerIdentity
+from millrace.zk.run.runner import HeldLease, Report
+from millrace.zk.run.worker import run_scheduler, run_worker
 from tests.kit.control.control import QUICK
 from tests.kit.forked import Fork, fork
 from tests.kit.waiting import is_stopped
-from zk.ensemble import Ensemble
-from zk.lease.membership import WorkerIdentity
-from zk.run.runner import HeldLease, Report
-from zk.run.worker import run_scheduler, run_worker
 
 KILLER_LIVES_S = 0.3  # the others have started by then
 

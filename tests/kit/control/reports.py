@@ -1,6 +1,6 @@
 """Reports of tasks with every value set."""
 
-from schemas.stages import (
+from millrace.schemas.stages import (
     Backlog,
     BinlogEnd,
     Captured,
@@ -17,7 +17,7 @@ from schemas.stages import (
     SubscriberStage,
     SwitchView,
 )
-from schemas.status import TaskReport, TaskState
+from millrace.schemas.status import TaskReport, TaskState
 
 FULL_CAPTURE = TaskReport(
     TaskState.RUNNING,

@@ -10,11 +10,11 @@ from typing import Any
 
 from kazoo.client import KazooClient
 
-from deploy.servers import Protection, ZooKeeperServer
+from millrace.deploy.servers import Protection, ZooKeeperServer
+from millrace.zk.ensemble import Ensemble
+from millrace.zk.tree.paths import Tree
 from tests.kit.certificates import Authority
 from tests.kit.control.control import SESSION_TIMEOUT_S, ensemble_of
-from zk.ensemble import Ensemble
-from zk.tree.paths import Tree
 
 WRITER, READER = "millrace", "observer"
 PASSWORDS = {WRITER: "writers-secret", READER: "readers-secret"}

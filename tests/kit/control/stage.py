@@ -2,14 +2,14 @@
 
 from contextlib import ExitStack
 
-from schemas.documents import TaskKind
-from schemas.status import TaskReport, TaskState
+from millrace.schemas.documents import TaskKind
+from millrace.schemas.status import TaskReport, TaskState
+from millrace.zk.client.session import Session
+from millrace.zk.ensemble import Ensemble
+from millrace.zk.tree.store import Store
+from millrace.zk.view import read_cluster, views
 from tests.kit.control.control import ScriptedRunner, a_set, scheduled, supervised
 from tests.kit.waiting import eventually
-from zk.client.session import Session
-from zk.ensemble import Ensemble
-from zk.tree.store import Store
-from zk.view import read_cluster, views
 
 
 class Stage:

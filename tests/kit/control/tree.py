@@ -1,10 +1,10 @@
 """Documents as read from a tree and as wanted by an operator, without a session."""
 
-from schemas.documents import SetDocument
-from zk.changes.changes import Wanted
-from zk.client.session import Node
-from zk.tree.documents import Document, DocumentKey, Documents, set_key, task_key
-from zk.tree.entries import Desired, SetEntry, TaskEntry
+from millrace.schemas.documents import SetDocument
+from millrace.zk.changes.changes import Wanted
+from millrace.zk.client.session import Node
+from millrace.zk.tree.documents import Document, DocumentKey, Documents, set_key, task_key
+from millrace.zk.tree.entries import Desired, SetEntry, TaskEntry
 
 GUARD = Node(b"", version=3, czxid=1, mzxid=1, modified_ms=0, ephemeral_owner=0)
 

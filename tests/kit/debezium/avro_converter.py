@@ -18,7 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from deploy.servers.fetch import fetch_jars
+from millrace.deploy.servers.fetch import fetch_jars
 
 IVY_FILE = Path(__file__).with_name("avro-ivy.xml")
 SIZE_MB = 27

@@ -23,10 +23,10 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from deploy.bench.apply.sink.connect import ConnectWorker, SinkJars, fetch_connector
-from deploy.bench.capture.debezium.peer import fetch_debezium
-from deploy.servers import Account, DatabaseServer, KafkaServer
-from schemas.gtid import Flavour
+from millrace.deploy.bench.apply.sink.connect import ConnectWorker, SinkJars, fetch_connector
+from millrace.deploy.bench.capture.debezium.peer import fetch_debezium
+from millrace.deploy.servers import Account, DatabaseServer, KafkaServer
+from millrace.schemas.gtid import Flavour
 from tests.kit.debezium.avro_converter import SchemaStore, plugins, settings
 from tests.kit.debezium.parts import Parse, avro_parts, json_parts
 from tests.kit.waiting import PATIENCE_S, eventually

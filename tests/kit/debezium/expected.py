@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from schemas.gtid import Flavour
+from millrace.schemas.gtid import Flavour
 from tests.kit.debezium.comparison import Difference, Kind
 
 BOTH = (Flavour.MYSQL, Flavour.MARIADB)

@@ -6,7 +6,7 @@ A difference that no entry expects fails the comparison, and so does an entry wh
 import re
 from dataclasses import dataclass
 
-from schemas.gtid import Flavour
+from millrace.schemas.gtid import Flavour
 from tests.kit.debezium.structure_topics import Difference
 
 _DDL = "only the DDL says it, which Millrace does not parse"

@@ -15,8 +15,8 @@ from typing import Any
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JJavaError
 
-from deploy.servers.fetch import fetch_jars
-from deploy.servers.programs import pyspark_jars
+from millrace.deploy.servers.fetch import fetch_jars
+from millrace.deploy.servers.programs import pyspark_jars
 from millrace.jvm import java_program
 
 IVY_FILE = Path(__file__).with_name("flink-ivy.xml")

@@ -6,9 +6,9 @@ from typing import Any
 
 import urllib3
 
-from consumer.publish.rebuild import EVERY_SEQ
-from schemas.documents import Brokers, OutputTopics, Registry, TopicAddress
-from schemas.view.format_options import (
+from millrace.consumer.publish.rebuild import EVERY_SEQ
+from millrace.schemas.documents import Brokers, OutputTopics, Registry, TopicAddress
+from millrace.schemas.view.format_options import (
     BigintUnsigned,
     BinaryMode,
     DecimalMode,

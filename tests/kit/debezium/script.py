@@ -9,7 +9,7 @@ both images. ``story_script`` has keys of all kinds, transactions of several tab
 
 from collections.abc import Callable, Iterator, Sequence
 
-from schemas.gtid import Flavour
+from millrace.schemas.gtid import Flavour
 from tests.kit.type_values import TypeCase
 
 TYPES, STORY = "kinds", "story"

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from deploy.bench.apply.sink.connect import ConnectWorker, SinkJars, fetch_connector
-from deploy.servers import DatabaseServer
-from schemas.gtid import Flavour
+from millrace.deploy.bench.apply.sink.connect import ConnectWorker, SinkJars, fetch_connector
+from millrace.deploy.servers import DatabaseServer
+from millrace.schemas.gtid import Flavour
 from tests.kit.debezium.connectors import IVY_FILE, topic_records
 from tests.kit.waiting import eventually
 

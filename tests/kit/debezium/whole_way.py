@@ -7,7 +7,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from millrace.errors import Retryable
-from schemas.documents import PublishTask
+from millrace.schemas.documents import PublishTask
 from tests.kit.apply.topic import RecordStream
 from tests.kit.capture.converter import Conversion, raw_records
 from tests.kit.kafka_topics import make_topic

@@ -20,12 +20,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from deploy.local.services import APPLY_TASK, CAPTURE_TASK, SOURCE_SET
+from millrace.deploy.local.services import APPLY_TASK, CAPTURE_TASK, SOURCE_SET
 from millrace.faults import registered
+from millrace.process.installation import PARTS
 from tests.fixtures.stack import RUNNING_WORDS, FaultStack
 from tests.kit.waiting import eventually
 
-PACKAGES = ("schemas", "drivers", "registry", "zk", "producer", "consumer")
+PACKAGES = tuple(f"millrace.{part}" for part in PARTS if part != "deploy")
 VICTIMS = {  # by the longest prefix of a point's name
     "relay.after_eviction_record": "forked",  # tests/fault/test_relay_evictions.py kills it
     "relay.pack.": "forked",  # tests/fault/test_relay_compress.py kills these

@@ -5,7 +5,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from producer.relay.files import Files
+from millrace.producer.relay.files import Files
 
 
 @dataclass(frozen=True, slots=True)

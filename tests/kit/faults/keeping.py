@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from deploy.servers.process import ServerProcess
+from millrace.deploy.servers.process import ServerProcess
 from millrace.home_folder import home
 
 KEPT_MAX = 3

@@ -13,12 +13,12 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from drivers.kafka.access import GivenAccess
-from drivers.kafka.producer import TransactionalProducer
-from drivers.kafka.reader import TopicReader
+from millrace.drivers.kafka.access import GivenAccess
+from millrace.drivers.kafka.producer import TransactionalProducer
+from millrace.drivers.kafka.reader import TopicReader
 from millrace.errors import MillraceError, Retryable
-from producer.publish.publisher import MID_PRODUCE
-from schemas.documents import Brokers
+from millrace.producer.publish.publisher import MID_PRODUCE
+from millrace.schemas.documents import Brokers
 from tests.kit.publisher.rig import Rig, once_at
 from tests.kit.waiting import eventually
 

@@ -15,7 +15,7 @@ from typing import Any
 import pymysql
 from pymysql.constants import CR, ER
 
-from deploy.workload.shop import Connect, Connection
+from millrace.deploy.workload.shop import Connect, Connection
 from tests.kit.waiting import answered
 
 _LOST = (CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, ER.SERVER_SHUTDOWN)

@@ -25,8 +25,8 @@ from pathlib import Path
 
 from kazoo.handlers.threading import KazooTimeoutError
 
-from deploy.servers.process import ServerProcess, session_members
-from deploy.servers.server import Server
+from millrace.deploy.servers.process import ServerProcess, session_members
+from millrace.deploy.servers.server import Server
 from millrace.errors import Retryable
 from tests.fixtures.stack import RUNNING_WORDS, FaultStack
 from tests.kit.faults.campaign import POINTS, PROVOCATIONS, victim_of

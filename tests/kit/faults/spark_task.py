@@ -8,9 +8,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from deploy.servers import DatabaseServer, KafkaServer
-from deploy.servers.process import ProcessSpec, ServerProcess, last_lines
-from deploy.servers.spark import SparkCluster, cluster_environment
+from millrace.deploy.servers import DatabaseServer, KafkaServer
+from millrace.deploy.servers.process import ProcessSpec, ServerProcess, last_lines
+from millrace.deploy.servers.spark import SparkCluster, cluster_environment
 from tests.fixtures.spark import PASSWORD_VARIABLE
 from tests.fixtures.stack import stopped_in
 from tests.kit.apply.tables import integer, table

@@ -9,11 +9,11 @@ from typing import Any
 
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
-from deploy.servers.fetch import fetch_jars
-from deploy.servers.programs import pyspark_jars
+from millrace.deploy.servers.fetch import fetch_jars
+from millrace.deploy.servers.programs import pyspark_jars
 from millrace.jvm import java_program
-from producer.binlog.events import CHECKSUM_BYTES, HEADER_BYTES, TABLE_MAP
-from schemas.place import FIRST_POS
+from millrace.producer.binlog.events import CHECKSUM_BYTES, HEADER_BYTES, TABLE_MAP
+from millrace.schemas.place import FIRST_POS
 
 TYPE_AT = 4  # of an event
 IVY_FILE = Path(__file__).with_name("ivy.xml")

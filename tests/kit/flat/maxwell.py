@@ -13,7 +13,7 @@ from typing import Any
 from py4j.java_gateway import set_field
 from py4j.protocol import Py4JJavaError
 
-from schemas.view.format_options import FormatOptions, KeyFormat
+from millrace.schemas.view.format_options import FormatOptions, KeyFormat
 from tests.kit.flat.jvm import Judged, file_events, without_metadata
 
 _ROWS = ("WRITE_ROWS", "UPDATE_ROWS", "DELETE_ROWS")

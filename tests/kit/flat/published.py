@@ -6,16 +6,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from consumer.format.encoded import RECORD, SEQ
-from consumer.format.formats import make_format
-from consumer.format.table_format import FormatNames, TableFormat
-from consumer.kernel import walk
-from consumer.records.numbers import RecordNumbers
-from consumer.records.rows import Rows
-from consumer.view.changes import make_changes
-from consumer.view.program import ViewProgram, make_view_program, view_of
-from schemas.view.format_options import FormatOptions
-from schemas.view.view import ALL_TABLES
+from millrace.consumer.format.encoded import RECORD, SEQ
+from millrace.consumer.format.formats import make_format
+from millrace.consumer.format.table_format import FormatNames, TableFormat
+from millrace.consumer.kernel import walk
+from millrace.consumer.records.numbers import RecordNumbers
+from millrace.consumer.records.rows import Rows
+from millrace.consumer.view.changes import make_changes
+from millrace.consumer.view.program import ViewProgram, make_view_program, view_of
+from millrace.schemas.view.format_options import FormatOptions
+from millrace.schemas.view.view import ALL_TABLES
 from tests.kit.flat.jvm import Judged
 from tests.kit.flat.set_topic import SetTopic
 

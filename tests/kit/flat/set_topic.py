@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from consumer.kernel import walk
-from consumer.records.row_schemas import RowSchemas, make_programs
-from consumer.records.rows import Rows, Values, walk_values
-from schemas.record.control import SchemaRecord
-from schemas.record.record import KnownSchemas, decode_record
+from millrace.consumer.kernel import walk
+from millrace.consumer.records.row_schemas import RowSchemas, make_programs
+from millrace.consumer.records.rows import Rows, Values, walk_values
+from millrace.schemas.record.control import SchemaRecord
+from millrace.schemas.record.record import KnownSchemas, decode_record
 from tests.kit.capture.converter import Conversion, raw_records
 
 _ROWS = (0, 2)  # byte 5 of a row's value

@@ -20,8 +20,8 @@ from pathlib import Path
 
 import numpy as np
 
-from producer.convert.kernel.compiled import INTERPRETED
-from producer.convert.kernel.json_binary import BROKEN, FULL, STACK, write_json
+from millrace.producer.convert.kernel.compiled import INTERPRETED
+from millrace.producer.convert.kernel.json_binary import BROKEN, FULL, STACK, write_json
 from tests.kit.fuzz.guarded_memory import Area, Guarded, assert_guarded
 
 EDGE_BYTES = 64  # at the start of a document: its counts, sizes and offsets

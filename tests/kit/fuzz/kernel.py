@@ -23,20 +23,20 @@ import numpy as np
 import pyarrow as pa
 
 from millrace.errors import Fatal, MillraceError
-from producer.binlog.events import (
+from millrace.producer.binlog.events import (
     CHECKSUM_BYTES,
     EVENT_BYTES_MIN,
     HEADER_BYTES,
     TRANSACTION_PAYLOAD,
 )
-from producer.convert import converter, event_sources
-from producer.convert.event_sources import WINDOW_BYTES
-from producer.convert.kernel.compiled import CHECKED, INTERPRETED
-from producer.convert.kernel.memory import load_i64, load_u8, load_u32
-from producer.convert.kernel.walk import walk
-from schemas.byte_reader import ByteReader
-from schemas.gtid import Flavour
-from schemas.place import Coordinates
+from millrace.producer.convert import converter, event_sources
+from millrace.producer.convert.event_sources import WINDOW_BYTES
+from millrace.producer.convert.kernel.compiled import CHECKED, INTERPRETED
+from millrace.producer.convert.kernel.memory import load_i64, load_u8, load_u32
+from millrace.producer.convert.kernel.walk import walk
+from millrace.schemas.byte_reader import ByteReader
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.place import Coordinates
 from tests.kit.capture.converter import Conversion, FileReader, FileSpan
 from tests.kit.fuzz.guarded_memory import Guarded
 
@@ -157,7 +157,7 @@ def guarded_walk(*given: Any) -> Any:
 def assert_guarded() -> None:
     """Check the guards: a read before or after an array must be noticed."""
     assert CHECKED or INTERPRETED, (
-        "memory is not watched here: see producer.convert.kernel.compiled"
+        "memory is not watched here: see millrace.producer.convert.kernel.compiled"
     )
     octets = np.zeros(8, np.uint8)
     seen = 0

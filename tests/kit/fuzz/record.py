@@ -16,22 +16,22 @@ from typing import Any
 
 import numpy as np
 
-from consumer.kernel import walk
-from consumer.kernel.compiled import CHECKED
-from consumer.kernel.walk import SLOT
-from consumer.records.numbers import NO_SEQS, RecordNumbers
-from consumer.records.row_schemas import RowSchemas
-from consumer.records.rows import Values
-from consumer.tables.causality_keys import find_keys
-from consumer.tables.merge_rules import net_changes
-from consumer.tables.table_plans import Catalogue, TablePlans
-from consumer.target.progress import Mark
-from consumer.window.window import read_window
-from drivers.mysql.catalog import CatalogColumn, CatalogTable, Inventory, UniqueKey
 from millrace.compiled import IS_INTERPRETED
+from millrace.consumer.kernel import walk
+from millrace.consumer.kernel.compiled import CHECKED
+from millrace.consumer.kernel.walk import SLOT
+from millrace.consumer.records.numbers import NO_SEQS, RecordNumbers
+from millrace.consumer.records.row_schemas import RowSchemas
+from millrace.consumer.records.rows import Values
+from millrace.consumer.tables.causality_keys import find_keys
+from millrace.consumer.tables.merge_rules import net_changes
+from millrace.consumer.tables.table_plans import Catalogue, TablePlans
+from millrace.consumer.target.progress import Mark
+from millrace.consumer.window.window import read_window
+from millrace.drivers.mysql.catalog import CatalogColumn, CatalogTable, Inventory, UniqueKey
 from millrace.errors import Fatal, MillraceError
-from schemas.record.record import KnownSchemas, decode_record
-from schemas.table.structure import Column, ColumnType, TextEncoding, TypeCode
+from millrace.schemas.record.record import KnownSchemas, decode_record
+from millrace.schemas.table.structure import Column, ColumnType, TextEncoding, TypeCode
 from tests.kit.apply.tables import UTF8, integer, table, text
 from tests.kit.apply.topic import RecordStream
 from tests.kit.apply.values import values_of
@@ -227,7 +227,9 @@ def damaged(values: Sequence[bytes], chance: random.Random) -> list[bytes]:
 
 def assert_guarded() -> None:
     """Check the guards: a read after an array must be noticed, and one before it where the mode checks that."""
-    assert CHECKED or IS_INTERPRETED, "memory is not watched here: see consumer.kernel.compiled"
+    assert CHECKED or IS_INTERPRETED, (
+        "memory is not watched here: see millrace.consumer.kernel.compiled"
+    )
     endless = np.full(1, 0x80, np.uint8)
     reads = [(endless, 0, 2)]
     if IS_INTERPRETED:

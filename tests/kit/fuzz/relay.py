@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 
 from millrace.compiled import IS_INTERPRETED
-from producer.binlog import packets, transactions
-from producer.binlog.crc import TABLES
-from producer.binlog.events import CHECKSUM_BYTES, HEADER_BYTES
-from producer.binlog.gtid_runs import new_runs
-from producer.binlog.walk import scan_events, walk_events
-from schemas.place import FIRST_POS
+from millrace.producer.binlog import packets, transactions
+from millrace.producer.binlog.crc import TABLES
+from millrace.producer.binlog.events import CHECKSUM_BYTES, HEADER_BYTES
+from millrace.producer.binlog.gtid_runs import new_runs
+from millrace.producer.binlog.walk import scan_events, walk_events
+from millrace.schemas.place import FIRST_POS
 from tests.kit.binlog.plain_files import BinlogFile, packet
 from tests.kit.fuzz.guarded_memory import Area, Guarded, assert_guarded
 

@@ -24,25 +24,25 @@ from functools import partial
 
 import numpy as np
 
-from consumer.kernel import digits, literals, walk
-from consumer.records.row_schemas import RowSchemas, make_programs
-from consumer.records.rows import walk_values
+from millrace.consumer.kernel import digits, literals, walk
+from millrace.consumer.records.row_schemas import RowSchemas, make_programs
+from millrace.consumer.records.rows import walk_values
 from millrace.errors import MillraceError
-from producer.binlog import transactions
-from producer.binlog.crc import TABLES
-from producer.binlog.gtid_runs import new_runs
-from producer.binlog.walk import FOUND_WORDS, find_prepared, find_table_maps, walk_events
-from producer.convert import arrays, converter
-from producer.convert.kernel import program as p
-from producer.convert.kernel import state as s
-from producer.convert.kernel.compiled import INTERPRETED
-from producer.convert.kernel.inflate import inflate
-from producer.convert.kernel.json_binary import DEPTH_MAX
-from schemas.documents import TableFilter
-from schemas.place import FIRST_POS
-from schemas.progress import OpenTransaction
-from schemas.record.avro_schema import envelope_schema
-from schemas.record.row_layout import SCALE_MAX
+from millrace.producer.binlog import transactions
+from millrace.producer.binlog.crc import TABLES
+from millrace.producer.binlog.gtid_runs import new_runs
+from millrace.producer.binlog.walk import FOUND_WORDS, find_prepared, find_table_maps, walk_events
+from millrace.producer.convert import arrays, converter
+from millrace.producer.convert.kernel import program as p
+from millrace.producer.convert.kernel import state as s
+from millrace.producer.convert.kernel.compiled import INTERPRETED
+from millrace.producer.convert.kernel.inflate import inflate
+from millrace.producer.convert.kernel.json_binary import DEPTH_MAX
+from millrace.schemas.documents import TableFilter
+from millrace.schemas.place import FIRST_POS
+from millrace.schemas.progress import OpenTransaction
+from millrace.schemas.record.avro_schema import envelope_schema
+from millrace.schemas.record.row_layout import SCALE_MAX
 from tests.kit.apply.tables import integer, table
 from tests.kit.apply.topic import SET as TOPIC_SET
 from tests.kit.apply.topic import RecordStream

@@ -20,7 +20,7 @@ from enum import StrEnum
 from hashlib import sha256
 from pathlib import Path
 
-from deploy.servers.fetch import fetch_jars
+from millrace.deploy.servers.fetch import fetch_jars
 from tests.kit.clients.program import EXAMPLES, clients_home
 from tests.kit.forked import ending_with_us
 

@@ -16,8 +16,8 @@ from threading import Event
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from schemas.documents import OutputTopics, PublishTask
-from schemas.view.format_options import FormatName, FormatOptions
+from millrace.schemas.documents import OutputTopics, PublishTask
+from millrace.schemas.view.format_options import FormatName, FormatOptions
 from tests.kit.apply.topic import RecordStream
 from tests.kit.binlog.session import LoggedSession
 from tests.kit.capture.converter import raw_records

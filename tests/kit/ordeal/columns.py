@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from schemas.gtid import Flavour
+from millrace.schemas.gtid import Flavour
 from tests.kit.type_values import CHARSETS, TypeCase, every_case
 
 Draw = Callable[[random.Random], str]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import pymysql
 
-from deploy.servers import DatabaseServer
+from millrace.deploy.servers import DatabaseServer
 from tests.kit.ordeal.columns import Column, number_or_null, quoted
 from tests.kit.ordeal.tables import CASCADES, Maker, Table
 from tests.kit.ordeal.writes import GONE, Cursor, root, rows

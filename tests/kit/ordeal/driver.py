@@ -4,15 +4,15 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from consumer.load.copy_order import CopyOrder, execute_copy
-from consumer.target.loads import Amount
-from consumer.topic.beginning import begin_at
-from consumer.turn.executor import execute
-from consumer.turn.order import Outcome, Share, ShareEnd, TurnOrder, result_of
-from consumer.write.incidents import Tally
-from drivers.kafka.reader import TopicIdentity
+from millrace.consumer.load.copy_order import CopyOrder, execute_copy
+from millrace.consumer.target.loads import Amount
+from millrace.consumer.topic.beginning import begin_at
+from millrace.consumer.turn.executor import execute
+from millrace.consumer.turn.order import Outcome, Share, ShareEnd, TurnOrder, result_of
+from millrace.consumer.write.incidents import Tally
+from millrace.drivers.kafka.reader import TopicIdentity
 from millrace.errors import MillraceError, Retryable
-from schemas.documents import TopicAddress
+from millrace.schemas.documents import TopicAddress
 from tests.kit.apply.reader import ThreadQuery
 
 LOOK_S = 0.02

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pymysql
 
-from deploy.servers import DatabaseServer
+from millrace.deploy.servers import DatabaseServer
 from tests.kit.ordeal.columns import quoted
 from tests.kit.ordeal.writes import root
 

@@ -17,10 +17,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from consumer.backfill import new_tables
-from consumer.load import request
-from deploy.servers import DatabaseServer, DatabaseSet
-from schemas.gtid import parse_gtid_set
+from millrace.consumer.backfill import new_tables
+from millrace.consumer.load import request
+from millrace.deploy.servers import DatabaseServer, DatabaseSet
+from millrace.schemas.gtid import parse_gtid_set
 from tests.fixtures.spark import PASSWORD_VARIABLE as TARGET_PASSWORD
 from tests.kit.apply.loaded_topic import LoadedTopic
 from tests.kit.apply.loading import LOADER

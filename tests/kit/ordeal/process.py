@@ -7,15 +7,15 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from typing import Any, cast
 
-from consumer.backfill import backfill
-from consumer.load import request
-from consumer.load.tables import Admission
-from consumer.spark.session import SparkDriver
-from consumer.task.runner import ApplyRunner
-from drivers.mysql.connection import connect
-from drivers.mysql.primary import primary_member
+from millrace.consumer.backfill import backfill
+from millrace.consumer.load import request
+from millrace.consumer.load.tables import Admission
+from millrace.consumer.spark.session import SparkDriver
+from millrace.consumer.task.runner import ApplyRunner
+from millrace.drivers.mysql.connection import connect
+from millrace.drivers.mysql.primary import primary_member
 from millrace.errors import Fenced, MillraceError, Retryable
-from schemas.documents import (
+from millrace.schemas.documents import (
     ApplyTask,
     Brokers,
     CaptureTask,
@@ -26,7 +26,7 @@ from schemas.documents import (
     TableFilter,
     TopicAddress,
 )
-from schemas.status import TaskReport
+from millrace.schemas.status import TaskReport
 from tests.fixtures.spark import PASSWORD_VARIABLE as TARGET_PASSWORD
 from tests.fixtures.spark import FixedLease
 from tests.kit.apply.documents import local_set

@@ -2,8 +2,8 @@
 
 from collections import Counter
 
-from consumer.compare import Comparison, Ends, Rules, Work, compare_sets
-from consumer.compare.chunk import ChunkResult
+from millrace.consumer.compare import Comparison, Ends, Rules, Work, compare_sets
+from millrace.consumer.compare.chunk import ChunkResult
 from tests.kit.apply.loading import LoadRig
 from tests.kit.apply.local import endpoint_of
 from tests.kit.ordeal import oracle

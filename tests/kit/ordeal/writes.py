@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import pymysql
 
-from deploy.servers import DatabaseServer
+from millrace.deploy.servers import DatabaseServer
 from tests.kit.ordeal.columns import Column
 from tests.kit.ordeal.tables import Table
 

@@ -7,19 +7,32 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from consumer.publish.definitions import Definitions
-from consumer.publish.executor import close_slots, execute_publish
-from consumer.publish.opening import start_task
-from consumer.publish.order import PublishOrder
-from consumer.publish.outputs import SlotLimits
-from consumer.target.progress import Mark
-from consumer.task.publish_start import Documents, described, first_position, task_order
-from consumer.turn.order import result_of
-from drivers.kafka.partitions import HeaderedRecord, PartitionsReader, Place, Topics, places_of
-from drivers.kafka.producer import WRITING
-from drivers.kafka.reader import TopicIdentity
-from schemas.documents import Brokers, CaptureTask, PublishTask, Reader, SetDocument, TopicAddress
-from schemas.requests.snapshot_request import SnapshotRequests
+from millrace.consumer.publish.definitions import Definitions
+from millrace.consumer.publish.executor import close_slots, execute_publish
+from millrace.consumer.publish.opening import start_task
+from millrace.consumer.publish.order import PublishOrder
+from millrace.consumer.publish.outputs import SlotLimits
+from millrace.consumer.target.progress import Mark
+from millrace.consumer.task.publish_start import Documents, described, first_position, task_order
+from millrace.consumer.turn.order import result_of
+from millrace.drivers.kafka.partitions import (
+    HeaderedRecord,
+    PartitionsReader,
+    Place,
+    Topics,
+    places_of,
+)
+from millrace.drivers.kafka.producer import WRITING
+from millrace.drivers.kafka.reader import TopicIdentity
+from millrace.schemas.documents import (
+    Brokers,
+    CaptureTask,
+    PublishTask,
+    Reader,
+    SetDocument,
+    TopicAddress,
+)
+from millrace.schemas.requests.snapshot_request import SnapshotRequests
 
 
 class SetTopicAt(Protocol):

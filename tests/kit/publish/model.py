@@ -19,20 +19,20 @@ from random import Random
 
 import pytest
 
-from consumer.publish import outputs, producers
-from consumer.topic import published
-from drivers.kafka.access import KafkaAccess, Settings
-from drivers.kafka.errors import Errors
-from drivers.kafka.headers import NUMBERS, HeaderedRecords
-from drivers.kafka.partitions import (
+from millrace.consumer.publish import outputs, producers
+from millrace.consumer.topic import published
+from millrace.drivers.kafka.access import KafkaAccess, Settings
+from millrace.drivers.kafka.errors import Errors
+from millrace.drivers.kafka.headers import NUMBERS, HeaderedRecords
+from millrace.drivers.kafka.partitions import (
     HeaderedRecord,
     PartitionsReader,
     Place,
     Topics,
     TopicShape,
 )
-from drivers.kafka.reader import Ends
-from drivers.kafka.topic import TopicSettings
+from millrace.drivers.kafka.reader import Ends
+from millrace.drivers.kafka.topic import TopicSettings
 from millrace.errors import Fenced, Retryable
 
 SLOW_S = 5.0

@@ -12,15 +12,15 @@ import confluent_kafka
 import numpy as np
 from confluent_kafka.admin import AdminClient
 
-from consumer.kernel.partitions import partitions_of
-from consumer.publish.mark import Description, Position
-from consumer.publish.opening import Started, start_task
-from consumer.publish.outgoing import WIDTH, Outgoing
-from consumer.publish.outputs import OutputShape, SlotLimits, TaskOrder
-from consumer.publish.slot import Slot, SlotOrder
-from drivers.kafka.access import GivenAccess, KafkaAccess
-from drivers.kafka.partitions import PartitionsReader, Place, Topics, places_of
-from drivers.kafka.producer import WRITING
+from millrace.consumer.kernel.partitions import partitions_of
+from millrace.consumer.publish.mark import Description, Position
+from millrace.consumer.publish.opening import Started, start_task
+from millrace.consumer.publish.outgoing import WIDTH, Outgoing
+from millrace.consumer.publish.outputs import OutputShape, SlotLimits, TaskOrder
+from millrace.consumer.publish.slot import Slot, SlotOrder
+from millrace.drivers.kafka.access import GivenAccess, KafkaAccess
+from millrace.drivers.kafka.partitions import PartitionsReader, Place, Topics, places_of
+from millrace.drivers.kafka.producer import WRITING
 from millrace.errors import Retryable
 from tests.kit.waiting import answered
 

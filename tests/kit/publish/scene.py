@@ -10,18 +10,18 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pytest
 
-from consumer.publish import executor, rebuild
-from consumer.publish.definitions import Definitions, describe
-from consumer.publish.mark import Position
-from consumer.publish.opening import start_task
-from consumer.publish.order import PublishOrder
-from consumer.publish.outputs import TaskOrder
-from consumer.records.pieces import Size, Taken
-from consumer.task.publish_start import task_order
-from consumer.turn.order import result_of
-from drivers.kafka.partitions import HeaderedRecord, Place
-from drivers.kafka.reader import Ends, TopicRecord
-from schemas.documents import PublishTask
+from millrace.consumer.publish import executor, rebuild
+from millrace.consumer.publish.definitions import Definitions, describe
+from millrace.consumer.publish.mark import Position
+from millrace.consumer.publish.opening import start_task
+from millrace.consumer.publish.order import PublishOrder
+from millrace.consumer.publish.outputs import TaskOrder
+from millrace.consumer.records.pieces import Size, Taken
+from millrace.consumer.task.publish_start import task_order
+from millrace.consumer.turn.order import result_of
+from millrace.drivers.kafka.partitions import HeaderedRecord, Place
+from millrace.drivers.kafka.reader import Ends, TopicRecord
+from millrace.schemas.documents import PublishTask
 from tests.kit.apply.tables import integer, table, text
 from tests.kit.apply.topic import RecordStream
 from tests.kit.apply.values import values_of

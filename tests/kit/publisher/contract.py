@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
-from producer.publish.opening import NO_END
-from producer.publish.publisher import Publisher
+from millrace.producer.publish.opening import NO_END
+from millrace.producer.publish.publisher import Publisher
 from tests.kit.capture.topic_rows import RowStream
 from tests.kit.publisher.rig import Rig
 from tests.kit.waiting import eventually

@@ -12,17 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from drivers.kafka.bulk import Bounds, Octets
-from drivers.kafka.reader import Ends, TopicRecord
-from drivers.kafka.topic import TopicSettings
+from millrace.drivers.kafka.bulk import Bounds, Octets
+from millrace.drivers.kafka.reader import Ends, TopicRecord
+from millrace.drivers.kafka.topic import TopicSettings
 from millrace.errors import Fatal, Fenced, Retryable
-from producer.publish.config import PublisherConfig, PublisherLimits
-from producer.publish.positions import ChangeRecord, ProgressRecord
-from producer.publish.publisher import Publisher
-from schemas.documents import Brokers
-from schemas.gtid import Flavour, parse_gtid_set
-from schemas.progress import OpenTransaction, Progress
-from schemas.requests.decision import Decision
+from millrace.producer.publish.config import PublisherConfig, PublisherLimits
+from millrace.producer.publish.positions import ChangeRecord, ProgressRecord
+from millrace.producer.publish.publisher import Publisher
+from millrace.schemas.documents import Brokers
+from millrace.schemas.gtid import Flavour, parse_gtid_set
+from millrace.schemas.progress import OpenTransaction, Progress
+from millrace.schemas.requests.decision import Decision
 
 START = Progress(parse_gtid_set(Flavour.MARIADB, "0-1-100"), None, 0)
 

@@ -3,15 +3,15 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from consumer.topic.verify import Summary, TopicVerifier
+from millrace.consumer.topic.verify import Summary, TopicVerifier
 from millrace.errors import Retryable
-from producer.publish.codec import RecordCodec
-from producer.publish.config import PublisherLimits
-from producer.publish.opening import Basis, TailHint
-from producer.publish.publisher import Publisher
-from schemas.documents.model import TopicOptions
-from schemas.gtid import Flavour
-from schemas.requests.decision import Decision
+from millrace.producer.publish.codec import RecordCodec
+from millrace.producer.publish.config import PublisherLimits
+from millrace.producer.publish.opening import Basis, TailHint
+from millrace.producer.publish.publisher import Publisher
+from millrace.schemas.documents.model import TopicOptions
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.requests.decision import Decision
 from tests.kit.capture.topic_rows import start_of
 from tests.kit.publisher.model import Entry, KafkaTransaction, ModelDriver, ModelTopic, a_topic
 from tests.kit.publisher.rig import Rig

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from producer.publish.opening import Basis, TailHint
-from producer.publish.publisher import Publisher
+from millrace.producer.publish.opening import Basis, TailHint
+from millrace.producer.publish.publisher import Publisher
 from tests.kit.publisher.model import START, ModelCodec, ModelDriver, ModelTopic, model_config
 
 

@@ -11,22 +11,22 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-import producer.publish.publisher as publishing
-from consumer.topic.verify import Summary, TopicVerifier
-from drivers.kafka.access import GivenAccess, KafkaAccess
-from drivers.kafka.names import transactional_id
-from drivers.kafka.producer import TransactionalProducer
-from drivers.kafka.reader import Ends, TopicReader
+import millrace.producer.publish.publisher as publishing
+from millrace.consumer.topic.verify import Summary, TopicVerifier
+from millrace.drivers.kafka.access import GivenAccess, KafkaAccess
+from millrace.drivers.kafka.names import transactional_id
+from millrace.drivers.kafka.producer import TransactionalProducer
+from millrace.drivers.kafka.reader import Ends, TopicReader
 from millrace.errors import MillraceError, Retryable
-from producer.publish.codec import RecordCodec
-from producer.publish.config import PublisherConfig, PublisherLimits
-from producer.publish.kafka import KafkaDriver
-from producer.publish.opening import Basis, TailHint
-from producer.publish.publisher import Publisher
-from schemas.documents import Brokers, CaptureRules
-from schemas.documents.model import TopicOptions
-from schemas.gtid import Flavour
-from schemas.requests.decision import Decision
+from millrace.producer.publish.codec import RecordCodec
+from millrace.producer.publish.config import PublisherConfig, PublisherLimits
+from millrace.producer.publish.kafka import KafkaDriver
+from millrace.producer.publish.opening import Basis, TailHint
+from millrace.producer.publish.publisher import Publisher
+from millrace.schemas.documents import Brokers, CaptureRules
+from millrace.schemas.documents.model import TopicOptions
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.requests.decision import Decision
 from tests.kit.capture.topic_rows import SET, Ids, RowStream, start_of
 from tests.kit.kafka_topics import ANSWER_S, log_end, make_topic, remove_records_before
 from tests.kit.waiting import answered, eventually

@@ -6,7 +6,7 @@ python -m tests.kit.publisher.trusting worker --relay-dir DIR
 """
 
 from millrace.cli import main
-from producer.publish.config import PublisherLimits
+from millrace.producer.publish.config import PublisherLimits
 from tests.fixtures.publisher import TRUSTED_S
 
 QUIET_S = 3600.0

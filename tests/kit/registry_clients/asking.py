@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from schemas.record.avro_schema import Json
+from millrace.schemas.record.avro_schema import Json
 
 Answers = Mapping[str, Json]
 

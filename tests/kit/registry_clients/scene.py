@@ -6,11 +6,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from uuid import uuid4
 
-from deploy.servers import KafkaServer
-from registry.client import RegistryClient
-from schemas.documents import Registry
-from schemas.record.avro_codec import encode
-from schemas.record.framing import frame
+from millrace.deploy.servers import KafkaServer
+from millrace.registry.client import RegistryClient
+from millrace.schemas.documents import Registry
+from millrace.schemas.record.avro_codec import encode
+from millrace.schemas.record.framing import frame
 from tests.kit.registry_clients.asking import Answers, Question
 from tests.kit.registry_process import started
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import urllib3
 from urllib3.exceptions import HTTPError
 
-from deploy.servers.fetch import fetch_jars
-from deploy.servers.process import ProcessSpec, free_port
-from deploy.servers.server import Server
+from millrace.deploy.servers.fetch import fetch_jars
+from millrace.deploy.servers.process import ProcessSpec, free_port
+from millrace.deploy.servers.server import Server
 from tests.kit.clients.program import BuiltProgram, python_build
 from tests.kit.registry_clients.apicurio import IVY_FILE
 

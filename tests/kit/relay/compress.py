@@ -3,10 +3,10 @@
 import threading
 from pathlib import Path
 
-from producer.relay.compression import compress_closed
-from producer.relay.writer import RelayLog
-from schemas.gtid import Flavour
-from schemas.place import Coordinates
+from millrace.producer.relay.compression import compress_closed
+from millrace.producer.relay.writer import RelayLog
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.place import Coordinates
 from tests.kit.binlog.plain_files import BinlogFile
 from tests.kit.relay.lay import write_file
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from producer.relay.writer import RelayLog
-from schemas.gtid import Flavour
+from millrace.producer.relay.writer import RelayLog
+from millrace.schemas.gtid import Flavour
 from tests.kit.binlog.plain_files import BinlogFile
 from tests.kit.relay.lay import write_file
 

@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
-from producer.relay.files import Files
+from millrace.producer.relay.files import Files
 
 Tree: TypeAlias = Mapping[str, bytes | None]  # relative path -> content; None: a directory
 

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from producer.relay.control import REQUEST_NAME, PurgeRequest, answer_purge_request
-from producer.relay.purge import Positions
-from producer.relay.writer import RelayLog
-from schemas.gtid import Flavour, GtidPosition, parse_gtid_set
+from millrace.producer.relay.control import REQUEST_NAME, PurgeRequest, answer_purge_request
+from millrace.producer.relay.purge import Positions
+from millrace.producer.relay.writer import RelayLog
+from millrace.schemas.gtid import Flavour, GtidPosition, parse_gtid_set
 from tests.kit.binlog.plain_files import SERVER, BinlogFile
 from tests.kit.relay.lay import write_file
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from producer.binlog.gtid_runs import new_runs
-from producer.relay.writer import RelayLog
+from millrace.producer.binlog.gtid_runs import new_runs
+from millrace.producer.relay.writer import RelayLog
 from tests.kit.binlog.plain_files import BinlogFile
 
 NAME = "mysql-bin.000001"

@@ -9,15 +9,15 @@ from pathlib import Path
 import numpy as np
 
 from millrace.faults import watched
-from producer.binlog import transactions
-from producer.binlog.crc import TABLES
-from producer.binlog.gtid_runs import new_runs
-from producer.binlog.walk import walk_events
-from producer.relay.durable_end import SyncPolicy
-from producer.relay.purge import purge_before
-from producer.relay.writer import BEFORE_FSYNC, RelayLog
-from schemas.gtid import Flavour
-from schemas.place import FIRST_POS
+from millrace.producer.binlog import transactions
+from millrace.producer.binlog.crc import TABLES
+from millrace.producer.binlog.gtid_runs import new_runs
+from millrace.producer.binlog.walk import walk_events
+from millrace.producer.relay.durable_end import SyncPolicy
+from millrace.producer.relay.purge import purge_before
+from millrace.producer.relay.writer import BEFORE_FSYNC, RelayLog
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.place import FIRST_POS
 from tests.kit.waiting import eventually
 
 REFUSED = "server-x"

@@ -7,16 +7,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from deploy.servers import DatabaseServer, DatabaseSet
+from millrace.deploy.servers import DatabaseServer, DatabaseSet
 from millrace.errors import MillraceError
-from producer.relay.reader import RelayReader
-from producer.relay.writer import RelayLog
-from producer.source.connection import Login, connect_member
-from producer.source.receive.dump import ReplicaIdentity
-from producer.source.receive.receiver import Receiver, ReceiverSource
-from schemas.documents import Member, Tls, TlsMode
-from schemas.gtid import Flavour, GtidPosition, parse_gtid_set
-from schemas.place import Coordinates
+from millrace.producer.relay.reader import RelayReader
+from millrace.producer.relay.writer import RelayLog
+from millrace.producer.source.connection import Login, connect_member
+from millrace.producer.source.receive.dump import ReplicaIdentity
+from millrace.producer.source.receive.receiver import Receiver, ReceiverSource
+from millrace.schemas.documents import Member, Tls, TlsMode
+from millrace.schemas.gtid import Flavour, GtidPosition, parse_gtid_set
+from millrace.schemas.place import Coordinates
 from tests.kit.database_sessions import kill_session
 from tests.kit.faults.proxy import CHUNK_BYTES, Proxy
 from tests.kit.waiting import PATIENCE_S, eventually

@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from deploy.servers import Account, DatabaseServer
-from deploy.servers.programs import mariadb_programs, mysql_programs
 from millrace.cli import run
-from producer.serve.login import ServedAccount
-from producer.serve.server import RelayServer, ServeOptions
-from schemas.documents.secret import SecretReference
-from schemas.gtid import Flavour
+from millrace.deploy.servers import Account, DatabaseServer
+from millrace.deploy.servers.programs import mariadb_programs, mysql_programs
+from millrace.producer.serve.login import ServedAccount
+from millrace.producer.serve.server import RelayServer, ServeOptions
+from millrace.schemas.documents.secret import SecretReference
+from millrace.schemas.gtid import Flavour
 from tests.kit.forked import Fork, fork
 from tests.kit.relay.stream import Address
 from tests.kit.waiting import eventually
@@ -183,7 +183,7 @@ def replication_error(replica: DatabaseServer) -> str:
 
 def status_of(replica: DatabaseServer, word: str) -> dict[str, object]:
     """SHOW … STATUS."""
-    from deploy.servers import sql
+    from millrace.deploy.servers import sql
 
     (row,) = sql.execute_named(replica.socket, f"SHOW {word} STATUS")
     return row

@@ -9,8 +9,8 @@ from typing import Any
 
 import pymysql
 
-from producer.source.connection import Login, connect_member
-from schemas.documents import Member, Tls, TlsMode
+from millrace.producer.source.connection import Login, connect_member
+from millrace.schemas.documents import Member, Tls, TlsMode
 
 DUMP, DUMP_GTID = 0x12, 0x1E
 NON_BLOCKING = 1

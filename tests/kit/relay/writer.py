@@ -7,16 +7,16 @@ from pathlib import Path
 import numpy as np
 
 from millrace.errors import MillraceError
-from producer.binlog import transactions
-from producer.binlog.crc import TABLES
-from producer.binlog.gtid_runs import new_runs
-from producer.binlog.walk import walk_events
-from producer.relay.durable_end import SyncPolicy
-from producer.relay.files import DISK, Files
-from producer.relay.purge import purge_before
-from producer.relay.writer import RelayLog
-from schemas.gtid import Flavour
-from schemas.place import FIRST_POS
+from millrace.producer.binlog import transactions
+from millrace.producer.binlog.crc import TABLES
+from millrace.producer.binlog.gtid_runs import new_runs
+from millrace.producer.binlog.walk import walk_events
+from millrace.producer.relay.durable_end import SyncPolicy
+from millrace.producer.relay.files import DISK, Files
+from millrace.producer.relay.purge import purge_before
+from millrace.producer.relay.writer import RelayLog
+from millrace.schemas.gtid import Flavour
+from millrace.schemas.place import FIRST_POS
 from tests.kit.binlog.plain_files import BinlogFile
 
 NAMES = ("mysql-bin.000001", "mysql-bin.000002", "mysql-bin.000003")

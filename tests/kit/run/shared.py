@@ -14,8 +14,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from deploy.servers import KafkaServer, ZooKeeperServer
-from deploy.servers.process import ProcessSpec, ServerProcess
+from millrace.deploy.servers import KafkaServer, ZooKeeperServer
+from millrace.deploy.servers.process import ProcessSpec, ServerProcess
 
 SHARED_SERVERS = "MILLRACE_TEST_SERVERS"  # in the environment of a lane, as JSON
 KAFKA, ZOOKEEPER, REGISTRY = SHARED_NAMES = ("kafka", "zookeeper", "registry")

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from contextlib import ExitStack, closing
 from functools import partial
 
-from deploy.servers.sql import Overtaken, raising_overtaken
-from deploy.workload.shop import Connect, Connection
 from millrace.background import Background
+from millrace.deploy.servers.sql import Overtaken, raising_overtaken
+from millrace.deploy.workload.shop import Connect, Connection
 from tests.kit.workload.ledger import ACCOUNT_COUNT, OPENING
 
 TELLERS = 2

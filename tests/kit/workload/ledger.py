@@ -27,8 +27,8 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
-from deploy.servers.sql import Overtaken, raising_overtaken
-from deploy.workload.shop import Connect, Connection
+from millrace.deploy.servers.sql import Overtaken, raising_overtaken
+from millrace.deploy.workload.shop import Connect, Connection
 from tests.kit.workload.ledger_ddl import LedgerDdl
 from tests.kit.workload.ledger_parts import LedgerCounts, paced
 from tests.kit.workload.specimens import COLUMNS, WORDS, specimen

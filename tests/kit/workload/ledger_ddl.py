@@ -4,8 +4,8 @@ import random
 import threading
 from typing import Any
 
-from deploy.servers.sql import Overtaken, raising_overtaken
-from deploy.workload.shop import Connection
+from millrace.deploy.servers.sql import Overtaken, raising_overtaken
+from millrace.deploy.workload.shop import Connection
 from tests.kit.workload.ledger_parts import LedgerCounts, paced
 from tests.kit.workload.specimens import WORDS
 

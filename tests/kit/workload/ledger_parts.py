@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from deploy.workload.shop import Counts
+from millrace.deploy.workload.shop import Counts
 
 
 @dataclass(slots=True)

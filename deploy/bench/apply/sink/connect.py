@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from deploy.bench.figure import say
-from deploy.servers.fetch import fetch_jars
-from deploy.servers.process import ProcessSpec, free_port
-from deploy.servers.properties import property_value
-from deploy.servers.server import Server
+from millrace.deploy.bench.figure import say
+from millrace.deploy.servers.fetch import fetch_jars
+from millrace.deploy.servers.process import ProcessSpec, free_port
+from millrace.deploy.servers.properties import property_value
+from millrace.deploy.servers.server import Server
 from millrace.errors import Fatal
 from millrace.jvm import java_program
 

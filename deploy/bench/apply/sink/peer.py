@@ -13,19 +13,24 @@ import time
 from collections.abc import Mapping
 from contextlib import closing
 
-from deploy.bench.apply.clock import Pace, binlog_clock
-from deploy.bench.apply.sink.connect import IVY_FILE, ConnectWorker, SinkJars, fetch_connector
-from deploy.bench.apply.sink.records import VERSION
-from deploy.bench.apply.sink.topics import SinkTopic, write_topics
-from deploy.bench.apply.workloads import Workload
-from deploy.bench.figure import Size, announced_rounds, say
-from deploy.bench.scene import POLL_S, WAIT_S, Scene
-from deploy.local.services import APPLY_TASK, TOPIC
-from deploy.servers import DatabaseServer
-from drivers.kafka.reader import TopicReader
+from millrace.deploy.bench.apply.clock import Pace, binlog_clock
+from millrace.deploy.bench.apply.sink.connect import (
+    IVY_FILE,
+    ConnectWorker,
+    SinkJars,
+    fetch_connector,
+)
+from millrace.deploy.bench.apply.sink.records import VERSION
+from millrace.deploy.bench.apply.sink.topics import SinkTopic, write_topics
+from millrace.deploy.bench.apply.workloads import Workload
+from millrace.deploy.bench.figure import Size, announced_rounds, say
+from millrace.deploy.bench.scene import POLL_S, WAIT_S, Scene
+from millrace.deploy.local.services import APPLY_TASK, TOPIC
+from millrace.deploy.servers import DatabaseServer
+from millrace.drivers.kafka.reader import TopicReader
 from millrace.errors import Fatal
-from schemas.documents import Brokers
-from schemas.gtid import Flavour
+from millrace.schemas.documents import Brokers
+from millrace.schemas.gtid import Flavour
 
 SINK = f"debezium-jdbc {VERSION}, 1 task a table"
 DATABASE = "bench_sink"

@@ -19,9 +19,9 @@ from decimal import Decimal
 from typing import Any, TypeAlias
 
 from millrace.errors import Fatal
-from schemas.record.record import Image, RowRecord
-from schemas.record.row_layout import RowLayout
-from schemas.table.structure import Column, ColumnType, TypeCode
+from millrace.schemas.record.record import Image, RowRecord
+from millrace.schemas.record.row_layout import RowLayout
+from millrace.schemas.table.structure import Column, ColumnType, TypeCode
 
 Schema: TypeAlias = Mapping[str, object]  # Kafka Connect's, as JSON
 Convert: TypeAlias = Callable[[Any], object]

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from deploy.bench.apply.sink.records import SinkTable
-from drivers.kafka.access import Settings
-from drivers.kafka.reader import READING
 from millrace.client import Place, RowRecord, Subscriber
+from millrace.deploy.bench.apply.sink.records import SinkTable
+from millrace.drivers.kafka.access import Settings
+from millrace.drivers.kafka.reader import READING
 from millrace.errors import Fatal
 
 ANSWER_S = 600.0

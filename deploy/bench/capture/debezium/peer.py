@@ -14,16 +14,21 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from deploy.bench.apply.sink.connect import ConnectWorker, SinkJars, connector_jars, fetch_connector
-from deploy.bench.apply.workloads import Workload
-from deploy.bench.capture.backlog import clock_of, end_clock
-from deploy.bench.capture.topics import create_topic
-from deploy.bench.figure import say
-from deploy.bench.scene import Scene
-from deploy.bench.subscriber import Topics
-from deploy.servers import Account, DatabaseServer
+from millrace.deploy.bench.apply.sink.connect import (
+    ConnectWorker,
+    SinkJars,
+    connector_jars,
+    fetch_connector,
+)
+from millrace.deploy.bench.apply.workloads import Workload
+from millrace.deploy.bench.capture.backlog import clock_of, end_clock
+from millrace.deploy.bench.capture.topics import create_topic
+from millrace.deploy.bench.figure import say
+from millrace.deploy.bench.scene import Scene
+from millrace.deploy.bench.subscriber import Topics
+from millrace.deploy.servers import Account, DatabaseServer
 from millrace.errors import Fatal
-from schemas.gtid import Flavour
+from millrace.schemas.gtid import Flavour
 
 IVY_FILE = Path(__file__).with_name("ivy.xml")
 VERSION = "3.6.1.Final"
