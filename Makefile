@@ -9,6 +9,7 @@
 #               WITHOUT="cargo go" accepts that this machine does not have these programs
 # make mutants  guards taken away one by one: the test of each must go red
 # make soak     kills by seed: MINUTES=30, SEED=N replays one; its history is kept in $MILLRACE_HOME/soak
+# make site     the documentation as a site, in build/site; llms.txt lists its pages
 # make demo     prepares what it uses, then the main job: real servers, a workload, rows arriving, a comparison
 # make bench    figures beside peers, as JSON lines
 # make bench-capture  the same for capture alone; ONLY, SCALE and ROUNDS as below
@@ -30,7 +31,7 @@ endif
 QUICK := tests/unit tests/property tests/contracts
 TESTS := $(QUICK) tests/integration tests/fault tests/stack
 
-.PHONY: setup check quick test chaos clients mutants soak demo bench bench-capture bench-apply bench-load bench-compare bench-publish clean
+.PHONY: setup check quick test chaos clients mutants soak site demo bench bench-capture bench-apply bench-load bench-compare bench-publish clean
 
 setup:
 	@bash deploy/local/setup $(STAMP) dev
@@ -61,6 +62,10 @@ mutants: setup
 
 soak: setup
 	$(BIN)/python -m pytest tests/chaos/test_soak.py -s --chaos --soak-minutes=$(or $(MINUTES),30) $(if $(SEED),--soak-seed=$(SEED))
+
+site: setup
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict -q -f deploy/site/mkdocs.yml
+	@echo build/site/index.html
 
 demo: # needs less than setup
 	@bash deploy/local/setup $(STAMP) local

@@ -9,6 +9,7 @@ import pytest
 from millrace.cli import COMMANDS
 from millrace.deploy.servers.mariadb import MariadbDialect
 from millrace.deploy.servers.mysql import MysqlDialect
+from millrace.deploy.site import hooks
 from millrace.errors import Fatal
 from millrace.schemas.documents import (
     Compression,
@@ -25,7 +26,6 @@ from tests.kit.paths import ROOT, TESTS
 from tests.kit.sources import names_of_tests, parsed, python_files
 
 DOCUMENTS = ("README.md", "docs/guarantees.md")
-PAGES = tuple(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))
 MAPS = ("ARCHITECTURE.md", "CONTRIBUTING.md")  # they name files
 _OUR_NAME = re.compile(r"``((?:schemas|drivers|registry|zk|producer|consumer|deploy)(?:\.\w+)+)``")
 _ROW = re.compile(
@@ -84,11 +84,16 @@ def test_readme_grants_match_those_used_in_tests(
 
 
 def test_relative_links_resolve() -> None:
-    """The links are those between the project's documents."""
-    for document in (*DOCUMENTS, *PAGES, *MAPS, "SECURITY.md"):
-        path = ROOT / document
-        for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text()):
-            assert (path.parent / target).exists(), f"{document} → {target}"
+    """Each link between the project's pages leads to a file or folder, and its anchor to a heading."""
+    wrong = []
+    for page in (*(ROOT / "docs").rglob("*.md"), *hooks.PAGES.values()):
+        for target, anchor in hooks.links_of(page.read_text()):
+            path = page.parent / target if target else page
+            has_anchors = bool(anchor) and path.suffix == ".md" and path.exists()
+            anchors = hooks.anchors_of(path.read_text()) if has_anchors else {anchor}
+            if not path.exists() or anchor not in anchors:
+                wrong.append(f"{page.relative_to(ROOT)} → {target}#{anchor}")
+    assert wrong == []
 
 
 @pytest.mark.parametrize("document", MAPS)
