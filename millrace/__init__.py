@@ -4,4 +4,4 @@ This package holds the command line (``millrace.cli``) and the shared utilities:
 points, the home folder, the check of the installation. The utilities import no other Millrace package.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

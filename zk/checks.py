@@ -1,15 +1,19 @@
 """Checks the ensemble for `millrace check`: every server answers, and the documents can be read. Writes nothing."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 
+from millrace import __version__
 from millrace.checks.requirement import Area, Requirement, Subject
 from millrace.errors import Fatal, MillraceError
 from millrace.wording import counted
 from millrace.zk.client.access import Policy
 from millrace.zk.ensemble import Ensemble
+from millrace.zk.placement.assignment import listed
+from millrace.zk.placement.fleet import BEFORE_VERSIONS, read_versions
 from millrace.zk.tree.acls import NodeAcl, differing, not_secured, read_acls
 from millrace.zk.tree.entries import UnreadableEntry
 from millrace.zk.tree.store import Store
@@ -69,6 +73,7 @@ def _documents(ensemble: Ensemble) -> Iterator[Requirement]:
         )
         if (policy := ensemble.access.policy) is not None:
             yield judge_acls(subject, read_acls(session, ensemble.tree), policy)
+        yield judge_versions(subject, read_versions(session, ensemble.tree))
         store = Store(session, ensemble.tree)
         for kind, entries in (("sets", store.sets()), ("tasks", store.tasks())):
             yield from judge_documents(subject, kind, entries)
@@ -77,6 +82,17 @@ def _documents(ensemble: Ensemble) -> Iterator[Requirement]:
                 store.directives(name)
             except Fatal as error:
                 yield subject.error(f"directives of {name}", error)
+
+
+def judge_versions(subject: Subject, versions: Mapping[str, str]) -> Requirement:
+    """MR-4192 if the processes of the cluster, with this one, have several versions. ``versions`` by name."""
+    names: defaultdict[str, list[str]] = defaultdict(list)
+    for name, version in sorted({**versions, "this command": __version__}.items()):
+        names[version or BEFORE_VERSIONS].append(name)
+    found = "; ".join(f"{version}: {listed(its)}" for version, its in sorted(names.items()))
+    if len(names) > 1:
+        return subject.warn("MR-4192", "versions", found=found, wanted="one")
+    return subject.ok("versions", found)
 
 
 def judge_acls(subject: Subject, nodes: Iterable[NodeAcl], policy: Policy) -> Requirement:

@@ -15,6 +15,7 @@ from millrace.schemas.documents import TaskKind
 from millrace.zk.lease.membership import WorkerIdentity, process_name
 from millrace.zk.placement.assignment import listed
 from millrace.zk.placement.fleet import (
+    BEFORE_VERSIONS,
     WorkerView,
     check_drain,
     read_fleet,
@@ -104,7 +105,10 @@ def list_workers(json: Json = False) -> None:
     if json:
         print_json([_as_plain(member) for member in found])
         return
-    table = new_table("WORKER", "KIND", "HOST", "SINCE", "UNITS", "TASKS", "LABELS", "TAKES MORE")
+    table = new_table(
+        *("WORKER", "KIND", "HOST", "VERSION", "SINCE"),
+        *("UNITS", "TASKS", "LABELS", "TAKES MORE"),
+    )
     for member in found:
         its = member.worker
         labels = ", ".join(sorted(its.labels)) if its else ""
@@ -113,6 +117,7 @@ def list_workers(json: Json = False) -> None:
             member.name,
             its.kind.value if its else "-",
             its.host if its else "-",
+            (its.version or BEFORE_VERSIONS) if its else "-",
             age(now_ms - its.since_ms) if its and its.since_ms else "-",
             f"{member.units}{capacity}",
             str(member.tasks),
@@ -188,6 +193,7 @@ def _as_plain(member: WorkerView) -> dict[str, object]:
         "worker": member.name,
         "kind": its.kind.value if its else None,
         "host": its.host if its else None,
+        "version": (its.version or None) if its else None,
         "since_ms": its.since_ms if its else None,
         "labels": sorted(its.labels) if its else [],
         "capacity": its.capacity if its else None,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from millrace import __version__
 from millrace.cli.exits import ExitCode
 from millrace.schemas.documents import TaskKind, parse_set, plain_from_yaml
 from millrace.schemas.status import TaskState
@@ -104,6 +105,7 @@ def test_pending_task_names_the_missing_label_and_the_full_worker(crew: Crew) ->
     eventually(lambda: crew.owners() == {"s1-capture": "w2", "s2-capture": "w3"})
     rows = crew.listed()
     assert (rows["w2"]["labels"], rows["w2"]["capacity"]) == (["zone=a"], 1)
+    assert rows["w2"]["version"] == __version__
     assert (rows["w1"]["units"], rows["w3"]["units"], rows["w3"]["tasks"]) == (0, 1, 1)
     assert "no: full" in crew.shell("worker", "list")
 

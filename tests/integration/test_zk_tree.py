@@ -8,13 +8,14 @@ from functools import partial
 
 import pytest
 
+from millrace import __version__
 from millrace.errors import Fatal, Fenced, Retryable
 from millrace.schemas.documents import CaptureTask, TaskDocument, TaskKind
 from millrace.schemas.status import TaskReport, TaskState
 from millrace.zk.client.mirror import Mirror
 from millrace.zk.client.session import Check, Create, Delete, Put, Session, SessionState
 from millrace.zk.ensemble import Ensemble
-from millrace.zk.lease.election import leader_of, try_to_lead
+from millrace.zk.lease.election import leader_of, leader_version, try_to_lead
 from millrace.zk.lease.epoch import generation_of, raise_generation
 from millrace.zk.lease.lease import acquire
 from millrace.zk.lease.membership import RELAYS_S, Membership, WorkerIdentity, registered
@@ -278,6 +279,7 @@ def test_one_scheduler_leads_and_an_older_one_cannot_write(
     second = try_to_lead(other, tree, name="s2", watch=woken.set)
     assert second is not None
     assert leader_of(session, tree) == "s2"
+    assert leader_version(session, tree) == ("s2", __version__)
     with pytest.raises(Fenced) as caught:
         first.commit([Create(tree.assignment("b"), b"")])
     assert caught.value.code == "MR-4008"
@@ -286,6 +288,7 @@ def test_one_scheduler_leads_and_an_older_one_cannot_write(
     assert leader_of(session, tree) == "s2"
     second.resign()
     assert leader_of(session, tree) == ""
+    assert leader_version(session, tree) is None
 
 
 def test_worker_name_belongs_to_one_session(

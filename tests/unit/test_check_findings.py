@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from millrace import __version__
 from millrace.checks.areas import Check, run_checks
 from millrace.checks.clock import Clock, judge_clock
 from millrace.checks.host import (
@@ -92,7 +93,13 @@ from millrace.schemas.documents import (
 from millrace.schemas.gtid import Flavour, GtidSet
 from millrace.schemas.record.avro_schema import envelope_schema
 from millrace.schemas.stages import GroupState, SubscriberStage
-from millrace.zk.checks import judge_acls, judge_documents, judge_servers, judge_timeout
+from millrace.zk.checks import (
+    judge_acls,
+    judge_documents,
+    judge_servers,
+    judge_timeout,
+    judge_versions,
+)
 from millrace.zk.client.access import OPEN, WORLD, Policy
 from millrace.zk.tree.acls import NodeAcl
 from millrace.zk.tree.entries import UnreadableEntry
@@ -273,6 +280,8 @@ CASES: tuple[tuple[str, Level, Callable[[], Iterable[Requirement]]], ...] = (
     ("MR-4169", Level.WARN, lambda: [judge_servers(SUBJECT, {"z1": "", "z2": "", "z3": "refused"})]),
     ("MR-4001", Level.FAIL, lambda: [judge_servers(SUBJECT, {"z1": "refused"})]),
     ("MR-4170", Level.WARN, lambda: [judge_timeout(SUBJECT, 600.0, 40.0)]),
+    ("MR-4192", Level.WARN, lambda: [judge_versions(SUBJECT, {"w1": ""})]),
+    ("MR-4192", Level.WARN, lambda: [judge_versions(SUBJECT, {"w1": "0.0.7", "s1": __version__})]),
     ("MR-7030", Level.WARN, lambda: [judge_acls(SUBJECT, [NodeAcl("/m/c", OPEN, 0)], POLICY)]),
     ("MR-4011", Level.FAIL, lambda: judge_documents(SUBJECT, "sets", {"s": UNREADABLE})),
     ("MR-4171", Level.WARN, lambda: judge_settings(SUBJECT, Settings(0, 20, 0), TargetUse())),
@@ -339,6 +348,7 @@ def test_every_condition_of_a_check_has_its_code(
         lambda: judge_safe_mode(SUBJECT, SAFE, Inventory()),
         lambda: [judge_servers(SUBJECT, {"z1": ""})],
         lambda: [judge_timeout(SUBJECT, 10.0, 10.0)],
+        lambda: [judge_versions(SUBJECT, {"w1": __version__})],
         lambda: [judge_open_files(SUBJECT, OPEN_FILES_MIN)],
         lambda: [judge_memory(SUBJECT, -1, GIB)],
         lambda: [judge_clock(SUBJECT, Clock(1.5, 0.6))],

@@ -301,7 +301,7 @@ def test_worker_node_names_relays_labels_and_capacity() -> None:
     nodes = {
         "w1": a_node(encode({"kind": "capture", "relays": ["shop", "crm"], "capacity": 20})),
         "w2": a_node(encode({"kind": "capture", "labels": ["zone=a"], "host": "h", "since_ms": 7})),
-        "w3": a_node(encode({"kind": "capture"})),
+        "w3": a_node(encode({"kind": "capture", "version": "0.2.0"})),
         "w4": a_node(encode({"kind": "capture", "relays": 7, "capacity": "x", "since_ms": True})),
         "w5": a_node(b"hostile"),
         "w6": a_node(encode({"kind": "dancing"})),
@@ -309,7 +309,7 @@ def test_worker_node_names_relays_labels_and_capacity() -> None:
     assert registered(nodes) == {
         "w1": replace(capture, relays=frozenset({"shop", "crm"}), capacity=20),
         "w2": replace(capture, labels=frozenset({"zone=a"}), host="h", since_ms=7),
-        "w3": capture,
+        "w3": replace(capture, version="0.2.0"),
         "w4": capture,
     }
 

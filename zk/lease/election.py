@@ -13,6 +13,7 @@ an older leader.
 
 from collections.abc import Sequence
 
+from millrace import __version__
 from millrace.errors import Fatal, Fenced, Retryable
 from millrace.zk.client.session import Change, Check, Put, Session, Watch
 from millrace.zk.tree.paths import Tree, decode, encode, text_field
@@ -65,7 +66,7 @@ class LeaderTerm:
 def try_to_lead(session: Session, tree: Tree, *, name: str, watch: Watch) -> LeaderTerm | None:
     """The new term, or ``None`` while another leads; ``watch`` is called when that may have changed."""
     incarnation = session.incarnation
-    content = encode({"scheduler": name})
+    content = encode({"scheduler": name, "version": __version__})
     if session.create(tree.leader, content, ephemeral=True) is None:
         leader = session.get(tree.leader, watch=watch)
         if leader is None or leader.ephemeral_owner != session.id:
@@ -86,6 +87,16 @@ def unsettled_of(session: Session, tree: Tree) -> frozenset[str] | None:
     except Fatal:
         return None
     return frozenset(map(str, found)) if isinstance(found, list) else None
+
+
+def leader_version(session: Session, tree: Tree) -> tuple[str, str] | None:
+    """The leading scheduler and its version, "" if it is older than 0.2.0; None when none leads or can be read."""
+    node = session.get(tree.leader)
+    try:
+        plain = decode(node.content, tree.leader) if node is not None else None
+    except Fatal:
+        return None
+    return (str(plain.get("scheduler")), str(plain.get("version", ""))) if plain else None
 
 
 def leader_of(session: Session, tree: Tree) -> str:

@@ -1,6 +1,7 @@
 """The live workers: each registers an ephemeral node under its name.
 
-    {"format":1,"kind":"capture","relays":["shop"],"labels":["zone=a"],"capacity":20,"host":"h1","since_ms":…}
+    {"format":1,"kind":"capture","relays":["shop"],"labels":["zone=a"],"capacity":20,"host":"h1","since_ms":…,
+     "version":"0.2.0"}
 
 Guarantees: a name belongs to one session at a time (the second gets MR-4009). After a lost session ``ensure``
 registers again. The node names the relay logs that the worker has at most ``RELAYS_S`` late. ``since_ms`` is the
@@ -13,6 +14,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
+from millrace import __version__
 from millrace.errors import Fatal, Retryable
 from millrace.schemas.documents import NAME_WANTED, TaskKind, is_name
 from millrace.zk.client.session import Node, Session
@@ -97,13 +99,17 @@ class Membership:
             "capacity": self._worker.capacity,
             "host": socket.gethostname(),
             "since_ms": self._since_ms,
+            "version": __version__,
         }
         return encode(plain)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registered:
-    """A worker's node. ``relays``: the sets of which it has a relay log. ``since_ms`` is its own clock; 0: unknown."""
+    """A worker's node. ``relays``: the sets of which it has a relay log. ``since_ms`` is its own clock; 0: unknown.
+
+    ``version``: of Millrace; "" if it is older than 0.2.0.
+    """
 
     kind: TaskKind
     relays: frozenset[str] = frozenset()
@@ -111,6 +117,7 @@ class Registered:
     capacity: int | None = None
     host: str = ""
     since_ms: int = 0
+    version: str = ""
 
 
 def registered(nodes: Mapping[str, Node]) -> dict[str, Registered]:
@@ -129,6 +136,7 @@ def registered(nodes: Mapping[str, Node]) -> dict[str, Registered]:
             capacity=_count(plain.get("capacity")),
             host=str(plain.get("host", "")),
             since_ms=_count(plain.get("since_ms")) or 0,
+            version=str(plain.get("version", "")),
         )
     return found
 

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 
 from millrace.errors import Fatal
 from millrace.zk.client.session import Node, Session
-from millrace.zk.lease.election import unsettled_of
+from millrace.zk.lease.election import leader_version, unsettled_of
 from millrace.zk.lease.lease import holder_of
 from millrace.zk.lease.membership import Registered, registered
 from millrace.zk.placement.assignment import UNITS, Placeable, listed
@@ -18,6 +18,8 @@ from millrace.zk.placement.nodes import workers_of
 from millrace.zk.placement.scheduler import Snapshot, placeables
 from millrace.zk.tree.entries import WORK_FOLDERS, work_entries
 from millrace.zk.tree.paths import Tree
+
+BEFORE_VERSIONS = "< 0.2.0"  # of a process that does not name its version
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +75,14 @@ def read_fleet(session: Session, tree: Tree) -> Fleet:
         owners={task: holder_of(node, f"owners/{task}") for task, node in nodes["owners"].items()},
         unsettled=unsettled_of(session, tree),
     )
+
+
+def read_versions(session: Session, tree: Tree) -> dict[str, str]:
+    """The versions of the workers, apply drivers and the leading scheduler by name; "" before 0.2.0."""
+    leader = leader_version(session, tree)
+    versions = dict([leader] if leader else [])
+    workers = registered(session.folder(tree.folder("workers")))
+    return versions | {name: worker.version for name, worker in workers.items()}
 
 
 def worker_views(fleet: Fleet) -> list[WorkerView]:

@@ -17,7 +17,7 @@
     ├── subscribers              its version counts the writes of subscribers
     ├── subscribers/<subscriber> a consumer of topics that tasks write, see zk/tree/subscribers.py
     ├── snapshots/<task>         an operator's requests for snapshots, see schemas/requests/snapshot_request.py
-    ├── leader                   {"format":1,"scheduler":"…"}                 ephemeral: the scheduler that leads
+    ├── leader                   {"format":1,"scheduler":"…","version":"…"}   ephemeral: the scheduler that leads
     └── reign                    {"format":1,"scheduler":"…"}                 its version fences old leaders
 
 ZooKeeper is not on the data path: if all of it is lost, no row is lost.
