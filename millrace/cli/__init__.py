@@ -1,6 +1,6 @@
 """The command line: ``millrace COMMAND …``.
 
-``COMMANDS`` lists every command with its module and one line of help. A module is imported only when its command is
+``TOPICS`` lists every command with its module and one line of help. A module is imported only when its command is
 used: ``millrace --help`` loads no driver, and a broken module breaks no other command. A module provides a function
 with the command's name that Typer can run (``down``), or a ``typer.Typer`` named ``app``. Help and errors are plain
 text everywhere. ``millrace --install-completion`` completes commands and options in bash, zsh and fish.
@@ -37,7 +37,7 @@ from millrace.cli.exits import (
 )
 from millrace.errors import MillraceError
 from millrace.home_folder import STACK, local_stack_environment
-from millrace.process.installation import Extra, check_extra, check_parts
+from millrace.process.installation import Extra, check_extra, check_parts, missing_modules
 
 _ENSEMBLE = "MILLRACE_ZOOKEEPER"
 _HELP = ("--help", "-h")
@@ -52,100 +52,117 @@ class Command:
     extra: Extra | None = None
 
 
-COMMANDS: Mapping[str, Command] = MappingProxyType(
+# what a user does, in the order in which users begin with it
+TOPICS: Mapping[str, Mapping[str, Command]] = MappingProxyType(
     {
-        "try": Command(
-            "millrace.cli.trial.trial", "Show the rows of your own server as they commit."
-        ),
-        "demo": Command(
-            "millrace.cli.local.demo",
-            "Start everything, change rows, watch them arrive, compare.",
-            Extra.LOCAL,
-        ),
-        "up": Command(
-            "millrace.cli.local.stack", "Start a local stack in the background.", Extra.LOCAL
-        ),
-        "down": Command("millrace.cli.local.stack", "Stop the local stack."),
-        "sql": Command("millrace.cli.local.sql", "Open an SQL client on the local stack."),
-        "set": Command("millrace.cli.sets", "Manage sets: each is a primary and its replicas."),
-        "task": Command(
-            "millrace.cli.task.task",
-            "Manage tasks: capture a set to a topic, apply a topic to a set.",
-        ),
-        "plan": Command(
-            "millrace.cli.documents.plan",
-            "Show what documents will change; change it with --execute.",
-        ),
-        "export": Command("millrace.cli.documents.export", "Write all documents to files."),
-        "import": Command(
-            "millrace.cli.documents.moving",
-            "Turn the configuration of Debezium, Canal, Maxwell or DM into documents.",
-        ),
-        "schema": Command(
-            "millrace.cli.documents.schema", "Print the JSON Schema of set or task documents."
-        ),
-        "status": Command(
-            "millrace.cli.status.status",
-            "Show the state of every task, its figures, and why it waits.",
-        ),
-        "top": Command("millrace.cli.status.top", "Show the tasks live, in columns."),
-        "check": Command(
-            "millrace.cli.check.check", "Check every requirement of sets and tasks; change nothing."
-        ),
-        "grants": Command(
-            "millrace.cli.grants", "Print the SQL of the accounts with the least privileges."
-        ),
-        "doctor": Command(
-            "millrace.cli.doctor.doctor",
-            "Find what to fix first; collect a bundle for those who help.",
-        ),
-        "topic": Command("millrace.cli.topic", "Read a topic, or verify that it is complete."),
-        "compare": Command(
-            "millrace.cli.compare.compare", "Compare every row of a task's source and target."
-        ),
-        "replica": Command(
-            "millrace.cli.replica", "Show the members of a set; pin or drain one of them."
-        ),
-        "relay": Command(
-            "millrace.cli.relay.relay",
-            "List, verify, dump or purge a worker's relay log, on its machine.",
-        ),
-        "subscriber": Command(
-            "millrace.cli.subscriber",
-            "Give consumers of topics a name: their rights, lag, and time to loss.",
-        ),
-        "acl": Command("millrace.cli.acl", "Print the least rights that Millrace needs."),
-        "registry": Command("millrace.cli.registry", "Run the built-in schema registry."),
-        "cluster": Command(
-            "millrace.cli.cluster", "Show the generation; raise it after ZooKeeper was rebuilt."
-        ),
-        "explain": Command("millrace.cli.explain", "Explain an error code and how to fix it."),
-        "scheduler": Command(
-            "millrace.cli.scheduler", "Run a scheduler, which assigns tasks to workers."
-        ),
-        "worker": Command("millrace.cli.worker", "Run a capture worker; list or drain any worker."),
-        "apply": Command(
-            "millrace.cli.apply",
-            "Run an apply driver: from Kafka to target sets, on Spark.",
-            Extra.APPLY,
-        ),
-        "apply-ddl": Command(
-            "millrace.cli.apply_ddl", "Resolve a DDL statement that blocks an apply task."
-        ),
-        "conflict": Command(
-            "millrace.cli.conflict",
-            "Show changes that did not fit the target's row; replay or discard them.",
-        ),
-        "unsafe": Command(
-            "millrace.cli.unsafe.unsafe",
-            "Let a blocked capture task continue without changes that it can't publish.",
-        ),
-        "bench": Command(
-            "millrace.cli.local.bench",
-            "Measure Millrace and its peers; prints JSON lines.",
-            Extra.LOCAL,
-        ),
+        "Try": {
+            "try": Command(
+                "millrace.cli.trial.trial", "Show the rows of your own server as they commit."
+            ),
+            "demo": Command(
+                "millrace.cli.local.demo",
+                "Start everything, change rows, watch them arrive, compare.",
+                Extra.LOCAL,
+            ),
+            "up": Command(
+                "millrace.cli.local.stack", "Start a local stack in the background.", Extra.LOCAL
+            ),
+            "sql": Command("millrace.cli.local.sql", "Open an SQL client on the local stack."),
+            "down": Command("millrace.cli.local.stack", "Stop the local stack."),
+            "bench": Command(
+                "millrace.cli.local.bench",
+                "Measure Millrace and its peers; prints JSON lines.",
+                Extra.LOCAL,
+            ),
+        },
+        "Run": {
+            "worker": Command(
+                "millrace.cli.worker", "Run a capture worker; list or drain any worker."
+            ),
+            "scheduler": Command(
+                "millrace.cli.scheduler", "Run a scheduler, which assigns tasks to workers."
+            ),
+            "registry": Command("millrace.cli.registry", "Run the built-in schema registry."),
+            "apply": Command(
+                "millrace.cli.apply",
+                "Run an apply driver: from Kafka to target sets, on Spark.",
+                Extra.APPLY,
+            ),
+        },
+        "Look": {
+            "status": Command(
+                "millrace.cli.status.status",
+                "Show the state of every task, its figures, and why it waits.",
+            ),
+            "top": Command("millrace.cli.status.top", "Show the tasks live, in columns."),
+            "check": Command(
+                "millrace.cli.check.check",
+                "Check every requirement of sets and tasks; change nothing.",
+            ),
+            "doctor": Command(
+                "millrace.cli.doctor.doctor",
+                "Find what to fix first; collect a bundle for those who help.",
+            ),
+            "explain": Command("millrace.cli.explain", "Explain an error code and how to fix it."),
+            "topic": Command("millrace.cli.topic", "Read a topic, or verify that it is complete."),
+            "compare": Command(
+                "millrace.cli.compare.compare", "Compare every row of a task's source and target."
+            ),
+            "relay": Command(
+                "millrace.cli.relay.relay",
+                "List, verify, dump or purge a worker's relay log, on its machine.",
+            ),
+            "export": Command("millrace.cli.documents.export", "Write all documents to files."),
+            "schema": Command(
+                "millrace.cli.documents.schema", "Print the JSON Schema of set or task documents."
+            ),
+        },
+        "Change": {
+            "set": Command("millrace.cli.sets", "Manage sets: each is a primary and its replicas."),
+            "task": Command(
+                "millrace.cli.task.task",
+                "Manage tasks: capture a set to a topic, apply a topic to a set.",
+            ),
+            "plan": Command(
+                "millrace.cli.documents.plan",
+                "Show what documents will change; change it with --execute.",
+            ),
+            "import": Command(
+                "millrace.cli.documents.moving",
+                "Turn the configuration of Debezium, Canal, Maxwell or DM into documents.",
+            ),
+            "subscriber": Command(
+                "millrace.cli.subscriber",
+                "Give consumers of topics a name: their rights, lag, and time to loss.",
+            ),
+            "replica": Command(
+                "millrace.cli.replica", "Show the members of a set; pin or drain one of them."
+            ),
+            "grants": Command(
+                "millrace.cli.grants", "Print the SQL of the accounts with the least privileges."
+            ),
+            "acl": Command("millrace.cli.acl", "Print the least rights that Millrace needs."),
+            "cluster": Command(
+                "millrace.cli.cluster", "Show the generation; raise it after ZooKeeper was rebuilt."
+            ),
+        },
+        "Repair": {
+            "conflict": Command(
+                "millrace.cli.conflict",
+                "Show changes that did not fit the target's row; replay or discard them.",
+            ),
+            "apply-ddl": Command(
+                "millrace.cli.apply_ddl", "Resolve a DDL statement that blocks an apply task."
+            ),
+            "unsafe": Command(
+                "millrace.cli.unsafe.unsafe",
+                "Let a blocked capture task continue without changes that it can't publish.",
+            ),
+        },
     }
+)
+COMMANDS: Mapping[str, Command] = MappingProxyType(
+    {name: command for commands in TOPICS.values() for name, command in commands.items()}
 )
 
 
@@ -238,6 +255,22 @@ class _Commands(TyperGroup):
         for name, command in present_commands().items():
             self.add_command(TyperCommand(name, help=command.help, rich_markup_mode=None))
 
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 (as overridden)
+        """By topic. Commands that this installation cannot run come last, with the extra that they need."""
+        absent: dict[Extra, list[tuple[str, str]]] = {}
+        for topic, commands in TOPICS.items():
+            rows = []
+            for name, command in commands.items():
+                if name not in self.commands:
+                    continue
+                if command.extra is not None and missing_modules(command.extra):
+                    absent.setdefault(command.extra, []).append((name, command.help))
+                else:
+                    rows.append((name, command.help))
+            _write_section(formatter, topic, rows)
+        for extra, rows in absent.items():
+            _write_section(formatter, f"Not installed (extra {extra})", rows)
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, found, rest = super().resolve_command(ctx, args)
         if name is None or found is None:
@@ -246,6 +279,12 @@ class _Commands(TyperGroup):
         if extra is not None and not (ctx.resilient_parsing or set(_HELP) & set(rest)):
             check_extra(extra, user=f"millrace {name}")
         return name, load_command(name), rest
+
+
+def _write_section(formatter: Any, title: str, rows: list[tuple[str, str]]) -> None:
+    if rows:
+        with formatter.section(title):
+            formatter.write_dl(rows)
 
 
 def _run_commands(arguments: list[str]) -> None:

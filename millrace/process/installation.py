@@ -5,7 +5,7 @@ One name is installed, ``millrace``. The folders of the repository are its subpa
 without symbolic links loses them, so every entry point calls ``check_parts()`` first.
 
     millrace           a capture host: worker, scheduler, registry, status and every command about sets and tasks
-    millrace[apply]    the apply driver: PySpark and pandas
+    millrace[apply]    the apply driver: PySpark, pandas and Arrow
     millrace[local]    ``up``, ``demo``, ``bench``: apply, ZooKeeper and Ivy out of PySpark, and a peer to measure
     millrace[dev]      all of these and the tools for tests
 
@@ -49,22 +49,32 @@ class Extra(StrEnum):
     LOCAL = "local"
 
 
-_APPLY = ("pandas", "pyspark")
+_APPLY = ("pandas", "pyarrow", "pyspark")
 MODULES: Mapping[Extra, tuple[str, ...]] = MappingProxyType(
     {Extra.APPLY: _APPLY, Extra.LOCAL: (*_APPLY, "pymysqlreplication")}
 )
 
 
+def missing_modules(extra: Extra) -> list[str]:
+    """The modules of ``extra`` that are not installed."""
+    return [name for name in MODULES[extra] if find_spec(name) is None]
+
+
 def check_extra(extra: Extra, *, user: str) -> None:
     """Raise Fatal MR-8011 if a module of ``extra`` is not installed. ``user`` is the command that needs it."""
-    missing = [name for name in MODULES[extra] if find_spec(name) is None]
+    missing = missing_modules(extra)
     if missing:
         raise Fatal(
             "MR-8011",
-            f"{user} needs {' and '.join(missing)}, which this environment does not have",
+            f"{user} needs {_listed(missing)}, which this environment does not have",
             fix="In the folder with the wheel and `constraints.txt`: `pip install -c constraints.txt"
             f' "$(ls millrace-*.whl)[{extra}]"`. In a checkout: `make setup`.',
         )
+
+
+def _listed(names: list[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 if __name__ == "__main__":

@@ -12,17 +12,22 @@ Fields: 1 size of the data, 2 compression (0 zstd, 255 none), 3 size when inflat
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from io import IOBase
-from typing import Protocol, cast
+from typing import Protocol
 
 import numpy as np
-import pyarrow as pa
 
 from millrace.errors import Fatal
 from millrace.process.shortage import shortage_of
 from millrace.producer.binlog.events import CHECKSUM_ALGORITHM_CRC32, CHECKSUM_BYTES, HEADER_BYTES
 from millrace.producer.binlog.transactions import ROLLS_BACK, STAYS
 from millrace.producer.binlog.walk import find_group_end, find_table_maps
+from millrace.producer.binlog.zstd import (
+    READ_BYTES,
+    InflatedStream,
+    MemorySource,
+    Source,
+    ZstdError,
+)
 from millrace.producer.convert.arrays import RECORD_BYTES_MAX, Bytes
 from millrace.schemas.byte_reader import ByteReader
 from millrace.schemas.gtid import Flavour
@@ -35,12 +40,6 @@ _PAYLOAD_HEAD_BYTES_MAX = 4096  # three fields of a few bytes are usual
 _ZSTD, _STORED = 0, 255
 _MAPS_FOUND_MAX = 1024  # table maps that are found by one call of the kernel
 _NO_EVENTS: Bytes = np.zeros(0, np.uint8)
-
-
-class Stream(Protocol):
-    """A readable file."""
-
-    def read(self, count: int) -> bytes: ...
 
 
 class Span(Protocol):
@@ -63,7 +62,7 @@ class Reader(Protocol):
         """
         ...
 
-    def open_event(self, at: Coordinates) -> Stream:
+    def open_event(self, at: Coordinates) -> Source:
         """The bytes of the event at `at`, from its header to its checksum, as a stream."""
         ...
 
@@ -178,7 +177,7 @@ class PayloadEvents(EventSource):
         at: Coordinates,
         *,
         end_pos: int,
-        stream: Stream | None = None,
+        stream: Source | None = None,
     ) -> None:
         super().__init__(file_pos=0, fixed_pos=at.pos, checksum_bytes=0)
         head = bytes(body[:_PAYLOAD_HEAD_BYTES_MAX])
@@ -190,14 +189,13 @@ class PayloadEvents(EventSource):
                 method = value.packed()
         data_at = len(head) - reader.left
         if stream is None:
-            data: pa.NativeFile = pa.BufferReader(body[data_at:])
+            stream = MemorySource(body[data_at:])
         else:
             stream.read(data_at)
-            data = pa.PythonFile(cast(IOBase, stream), mode="r")
         if method == _ZSTD:
-            self._stream: pa.NativeFile = pa.CompressedInputStream(data, "zstd")
+            self._stream: Source = InflatedStream(stream)
         elif method == _STORED:
-            self._stream = data
+            self._stream = stream
         else:
             raise Fatal(
                 "MR-6502",
@@ -225,23 +223,26 @@ class PayloadEvents(EventSource):
             )
         window = np.empty(len(rest) + wanted, np.uint8)
         window[: len(rest)] = rest
+        count = len(rest)
         try:
-            count = self._stream.readinto(window[len(rest) :].data)
-        except (OSError, pa.ArrowException) as error:
+            while piece := self._stream.read(min(READ_BYTES, len(window) - count)):
+                window[count : count + len(piece)] = np.frombuffer(piece, np.uint8)
+                count += len(piece)
+        except (OSError, MemoryError, ZstdError) as error:
             raise shortage_of(error) or Fatal(
                 "MR-6003",
                 f"a payload cannot be inflated: {error}",
                 coordinates=self._coordinates,
             ) from error
-        if not count:
-            if len(rest):
+        if count == len(rest):
+            if count:
                 raise Fatal(
                     "MR-6003",
-                    f"a payload ends with {len(rest)} bytes of an incomplete event",
+                    f"a payload ends with {count} bytes of an incomplete event",
                     coordinates=self._coordinates,
                 )
             return False
-        self.window = window[: len(rest) + count]
+        self.window = window[:count]
         self.offset = 0
         return True
 

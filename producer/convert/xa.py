@@ -18,7 +18,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 
 from millrace.producer.binlog import events as t
 from millrace.producer.binlog.walk import (
@@ -28,6 +27,7 @@ from millrace.producer.binlog.walk import (
     FOUND_WORDS,
     find_prepared,
 )
+from millrace.producer.binlog.zstd import InflatedStream, MemorySource, ZstdError
 from millrace.producer.convert.event_sources import (
     WINDOW_BYTES,
     Reader,
@@ -45,7 +45,6 @@ FOUND_MAX = 8192  # events that the compiled walk collects before Python looks a
 XA_START_BYTES_MAX = 128 << 10
 _NO_END = 1 << 62
 _ZSTD = 0
-_CODEC = pa.Codec("zstd")
 
 _HEX = re.compile(r"[xX]'([0-9A-Fa-f]*)'")
 _FORMAT = re.compile(r",\s*(\d+)\s*$")
@@ -190,16 +189,13 @@ def _may_prepare(event: memoryview, row: list[int], checksum_bytes: int) -> bool
 
     The server writes XA START first. So only that part of a payload is inflated.
     """
-    method, plain_bytes, data_at = row[FOUND_METHOD:]
+    method, _, data_at = row[FOUND_METHOD:]
     if event[4] != t.TRANSACTION_PAYLOAD or method != _ZSTD or data_at < 0:
         return True
     is_whole = len(event) == row[FOUND_BYTES]
     data = event[data_at - row[FOUND_AT] : len(event) - (checksum_bytes if is_whole else 0)]
     try:
-        if 0 <= plain_bytes <= XA_START_BYTES_MAX:
-            head = _CODEC.decompress(data, decompressed_size=plain_bytes, asbytes=True)
-        else:
-            head = pa.CompressedInputStream(pa.BufferReader(data), "zstd").read(XA_START_BYTES_MAX)
-    except (OSError, pa.ArrowException):
+        head = InflatedStream(MemorySource(data)).read(XA_START_BYTES_MAX)
+    except ZstdError:
         return True  # `prepared_xids` names the damage
     return b"XA START" in head.upper()

@@ -28,7 +28,7 @@ def has_right_sum(fetch: Fetch, pos: int, size: int) -> bool:
 
 
 class EventStream:
-    """The bytes of an event without its checksum, as the readable file that Arrow expects."""
+    """The bytes of an event without its checksum, as a readable file."""
 
     def __init__(
         self, fetch: Fetch, pos: int, size: int, *, damage: Callable[[], Exception]
@@ -38,9 +38,8 @@ class EventStream:
         self._damage = damage
         self._piece: Bytes = np.zeros(0, np.uint8)
         self._left = size - CHECKSUM_BYTES
-        self.closed = False
 
-    def read(self, count: int) -> bytes:
+    def read(self, count: int, /) -> bytes:
         """The next ``count`` bytes, fewer only at the end."""
         found = bytearray()
         wanted = min(count, self._left)
@@ -53,10 +52,6 @@ class EventStream:
             found += taken.data
         self._left -= len(found)
         return bytes(found)
-
-    def close(self) -> None:
-        self._piece = np.zeros(0, np.uint8)
-        self.closed = True
 
 
 def _pieces(fetch: Fetch, pos: int, size: int) -> Iterator[tuple[Bytes, bool]]:

@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
-import pyarrow as pa
 
 from millrace.errors import Fatal
 from millrace.faults import fault_point, register
+from millrace.producer.binlog.zstd import ZstdError, compress, inflate
 from millrace.producer.relay.files import Files, fill, read_range, write_all
 from millrace.producer.relay.layout import NEW_SUFFIX, PACKED_SUFFIX, is_file_name
 
@@ -115,11 +115,10 @@ FRAMES_MAX = 1 << 20  # 1 TiB
 
 def packed_pieces(files: Files, fd: int, size: int) -> Iterator[bytes]:
     """The content of the compressed file of ``fd``, which has ``size`` bytes, in pieces."""
-    codec = pa.Codec("zstd", compression_level=LEVEL)
     entries: list[bytes] = []
     for begin in range(0, size, FRAME_BYTES):
         plain = read_range(files, fd, begin, min(begin + FRAME_BYTES, size))
-        frame: bytes = codec.compress(plain, asbytes=True)
+        frame = compress(plain, LEVEL)
         entries.append(_ENTRY.pack(len(frame), len(plain)))
         yield frame
     table = b"".join(entries) + _FOOT.pack(len(entries), 0, _SEEKABLE_MAGIC)
@@ -131,7 +130,6 @@ class PackedFile:
 
     def __init__(self, files: Files, fd: int, name: str) -> None:
         self._files, self._fd, self._name = files, fd, name
-        self._codec = pa.Codec("zstd")
         self._kept: tuple[int, memoryview] = (-1, memoryview(b""))
         try:
             self._stored_at, self._plain_at = self._read_table()
@@ -164,8 +162,8 @@ class PackedFile:
         wanted = int(self._plain_at[number + 1] - self._plain_at[number])
         content = read_range(self._files, self._fd, begin, end)
         try:
-            plain = memoryview(self._codec.decompress(content, decompressed_size=wanted)).cast("B")
-        except (OSError, pa.ArrowException) as error:
+            plain = memoryview(inflate(content, wanted + 1))
+        except ZstdError as error:
             raise self._damaged(
                 f"frame {number}, content {self._plain_at[number]}: {error}"
             ) from error

@@ -17,12 +17,10 @@ from itertools import count
 from tempfile import TemporaryFile
 from typing import IO
 
-import pyarrow as pa
-
 from millrace.errors import Fatal
 from millrace.producer.binlog.events import CHECKSUM_BYTES, HEADER_BYTES, TRANSACTION_PAYLOAD
+from millrace.producer.binlog.zstd import MemorySource, Source
 from millrace.producer.convert.arrays import Bytes
-from millrace.producer.convert.event_sources import Stream
 from millrace.schemas.gtid import Flavour
 from millrace.schemas.place import FIRST_POS, Coordinates
 
@@ -132,13 +130,12 @@ class PassingBinlog:
             content = self._bytes(file, at.pos, max(size, bytes_max))
         return Span(at, memoryview(content)[: _end_of_last(content)])
 
-    def open_event(self, at: Coordinates) -> Stream:
+    def open_event(self, at: Coordinates) -> Source:
         """The event without its checksum."""
         with self._changed:
             file = self._file(at)
             size = int.from_bytes(self._bytes(file, at.pos, HEADER_BYTES)[9:13], "little")
-            stream: Stream = pa.BufferReader(self._bytes(file, at.pos, size - CHECKSUM_BYTES))
-        return stream
+            return MemorySource(self._bytes(file, at.pos, size - CHECKSUM_BYTES))
 
     def wait(self, at: Coordinates, timeout_s: float) -> bool:
         """Wait for events after ``at``."""

@@ -1,13 +1,14 @@
 """The converter's small parts: filters, query events, positions, XA names, sizes of unpublished tables."""
 
 import struct
+from typing import NoReturn
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from millrace.errors import Fatal, Retryable
 from millrace.producer.binlog import events as t
+from millrace.producer.binlog.zstd import InflatedStream
 from millrace.producer.convert.arrays import KernelArrays
 from millrace.producer.convert.charset_tables import CharsetTables
 from millrace.producer.convert.column_program import ColumnProgram, column_sizes
@@ -23,6 +24,7 @@ from millrace.schemas.gtid import Flavour, parse_gtid_set
 from millrace.schemas.place import Coordinates
 from millrace.schemas.server_version import ServerVersion
 from millrace.schemas.table.table_map import parse_table_map
+from tests.kit.binlog.payload import ZSTD
 from tests.kit.binlog.table_map_vectors import (
     MARIADB_NUMBERS,
     MARIADB_TEXTS,
@@ -362,14 +364,13 @@ def test_event_of_no_size_ends_a_payload() -> None:
 def test_payload_that_exceeds_free_memory_is_retried(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Arrow's own memory error is covered too: Retryable MR-4014, and the same bytes are inflated later."""
+    """Retryable MR-4014: the same bytes are inflated later."""
 
-    class Starved:
-        def readinto(self, _: memoryview) -> int:
-            raise pa.ArrowMemoryError("malloc of size 4194304 failed")
+    def no_memory(*_: object) -> NoReturn:
+        raise MemoryError
 
-    monkeypatch.setattr(pa, "BufferReader", lambda _: Starved())
-    events = PayloadEvents(b"\0", Coordinates("a.000001", "b.000001", 4), end_pos=99)
+    monkeypatch.setattr(InflatedStream, "read", no_memory)
+    events = PayloadEvents(ZSTD, Coordinates("a.000001", "b.000001", 4), end_pos=99)
     with pytest.raises(Retryable) as caught:
         events.load_next()
     assert caught.value.code == "MR-4014"

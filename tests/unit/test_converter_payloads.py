@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import pytest
 
 from millrace.errors import Fatal
+from millrace.producer.binlog.zstd import Source
 from millrace.producer.convert import event_sources
-from millrace.producer.convert.event_sources import WINDOW_BYTES, Stream
+from millrace.producer.convert.event_sources import WINDOW_BYTES
 from millrace.schemas.place import Coordinates
 from millrace.schemas.progress import Progress
 from millrace.schemas.record.record import RowRecord
@@ -56,7 +57,7 @@ def _streams(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     opened: list[int] = []
     open_event = FileReader.open_event
 
-    def spied(self: FileReader, at: Coordinates) -> Stream:
+    def spied(self: FileReader, at: Coordinates) -> Source:
         opened.append(at.pos)
         return open_event(self, at)
 

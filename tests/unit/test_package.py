@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from millrace import cli
-from millrace.cli import COMMANDS
+from millrace.cli import COMMANDS, TOPICS
 from millrace.process.installation import MODULES, PARTS, Extra
 from tests.kit.paths import ROOT
 from tests.kit.wheel import built_wheel
@@ -117,14 +117,14 @@ def test_wheel_names_its_extras(wheel: Path) -> None:
 
 
 def _bounds(requirement: str) -> tuple[str, str]:
-    """The name of a required package, and its lower bound or ""."""
-    found = re.match(r"([\w-]+)(?:>=([\w.]+))?", requirement)
-    assert found is not None
-    return found[1], found[2] or ""
+    """The name of a required package, and its lower bound; it has an upper one, too."""
+    found = re.match(r"([\w.-]+)>=([\w.]+),<\d", requirement)
+    assert found is not None, requirement
+    return found[1], found[2]
 
 
 def test_package_requires_only_versions_that_are_tested() -> None:
-    """An older PyMySQL logs in without TLS, and answers an impostor, so no dependency is without a lower bound."""
+    """An older PyMySQL logs in without TLS; a later major version of anything may break an installation."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     required = [*project["dependencies"], *project["optional-dependencies"]["apply"]]
     lines = (ROOT / "constraints.txt").read_text().splitlines()
@@ -139,6 +139,31 @@ def test_every_command_has_help_without_extras() -> None:
     done = _base_only("--help", *(f"{name} --help" for name in COMMANDS))
     assert done.returncode == 0, done.stderr
     assert [name for name in COMMANDS if f"Usage: millrace {name}" not in done.stdout] == []
+
+
+def test_help_lists_commands_by_topic() -> None:
+    """Those that need an extra which is not installed come last, with its name."""
+    command = [sys.executable, "-m", "millrace", "--help"]
+    whole = subprocess.check_output(command, text=True, timeout=60)
+    assert _sections(whole) == {name: [*commands] for name, commands in TOPICS.items()}
+    base = _sections(_base_only("--help").stdout)
+    assert base.pop("Not installed (extra apply)") == ["apply"]
+    assert base.pop("Not installed (extra local)") == ["demo", "up", "bench"]
+    assert base == {
+        name: [one for one in commands if commands[one].extra is None]
+        for name, commands in TOPICS.items()
+    }
+
+
+def _sections(text: str) -> dict[str, list[str]]:
+    """The commands of each section that has any."""
+    found: dict[str, list[str]] = {}
+    for line in text.partition("Options:")[2].partition("Exit codes:")[0].splitlines():
+        if line.endswith(":"):
+            names = found[line.removesuffix(":")] = []
+        elif found and (named := re.match("  ([a-z-]+)  ", line)):
+            names.append(named[1])
+    return found
 
 
 def test_capture_host_runs_without_extras() -> None:
@@ -158,7 +183,7 @@ def test_command_without_its_extra_names_the_pip_command(
         monkeypatch.setitem(sys.modules, module, None)
     assert cli.run([name]) == 4
     printed = capsys.readouterr().err
-    assert printed.startswith(f"MR-8011 millrace {name} needs pandas and pyspark")
+    assert printed.startswith(f"MR-8011 millrace {name} needs pandas, pyarrow")
     assert (
         f'`pip install -c constraints.txt "$(ls millrace-*.whl)[{COMMANDS[name].extra}]"`'
         in printed

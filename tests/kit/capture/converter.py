@@ -4,12 +4,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pyarrow as pa
-
 from millrace.producer.binlog.events import CHECKSUM_BYTES, HEADER_BYTES, TRANSACTION_PAYLOAD
+from millrace.producer.binlog.zstd import MemorySource, Source
 from millrace.producer.convert.batch import RecordBatch
 from millrace.producer.convert.converter import Converter, ConverterSource
-from millrace.producer.convert.event_sources import Stream
 from millrace.producer.convert.tables import Prepare
 from millrace.schemas.documents import TableFilter
 from millrace.schemas.gtid import Flavour, parse_gtid_set
@@ -71,11 +69,10 @@ class FileReader:
             end += size
         return FileSpan(at, memoryview(content)[at.pos : end])
 
-    def open_event(self, at: Coordinates) -> Stream:
+    def open_event(self, at: Coordinates) -> Source:
         """The event without its checksum."""
         end = at.pos + self._event_bytes(at) - CHECKSUM_BYTES
-        stream: Stream = pa.BufferReader(memoryview(self._files[at.file])[at.pos : end])
-        return stream
+        return MemorySource(memoryview(self._files[at.file])[at.pos : end])
 
     def wait(self, at: Coordinates, timeout_s: float) -> bool:
         """No more data will come."""
