@@ -29,6 +29,7 @@ export MILLRACE_MYSQLD := $(abspath $(MYSQLD))
 endif
 
 QUICK := tests/unit tests/property tests/contracts
+SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict -q -f deploy/site/mkdocs.yml
 TESTS := $(QUICK) tests/integration tests/fault tests/stack
 
 .PHONY: setup check quick test chaos clients mutants soak site demo bench bench-capture bench-apply bench-load bench-compare bench-publish clean
@@ -43,6 +44,7 @@ check: setup
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.kit.english
 	$(BIN)/python -m millrace.process.installation
+	$(SITE)
 
 test: setup
 	@$(BIN)/python -m tests.kit.run $(addprefix --lanes ,$(LANES)) $(TESTS)
@@ -64,7 +66,7 @@ soak: setup
 	$(BIN)/python -m pytest tests/chaos/test_soak.py -s --chaos --soak-minutes=$(or $(MINUTES),30) $(if $(SEED),--soak-seed=$(SEED))
 
 site: setup
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict -q -f deploy/site/mkdocs.yml
+	$(SITE)
 	@echo build/site/index.html
 
 demo: # needs less than setup
