@@ -282,6 +282,9 @@ def parse_grants(lines: Iterable[str]) -> HeldGrants:
     for line in lines:
         if account == "" and (to := _ACCOUNT.search(line)) is not None:
             account = to["account"]
+        if (shown := _REPLICA_STATUS.match(line)) is not None:
+            rights = by_grantee.setdefault(shown["grantee"], {})
+            rights[EVERYWHERE] = rights.get(EVERYWHERE, frozenset()) | {"SLAVE MONITOR"}
         parsed = _LINE.match(line)
         if parsed is None:
             continue
@@ -300,6 +303,10 @@ def parse_grants(lines: Iterable[str]) -> HeldGrants:
 _LINE = re.compile(
     r"(?P<verb>GRANT|REVOKE) (?P<privileges>[A-Z_, ]+?) ON (?P<database>\*|`(?:[^`]|``)+`)\.\*"
     r" (?:TO|FROM) (?P<grantee>(?:`(?:[^`]|``)*`@?)+|\w+)"
+)
+# RDS for MariaDB grants it instead of SLAVE MONITOR, see ``cloud``
+_REPLICA_STATUS = re.compile(
+    r"GRANT EXECUTE ON PROCEDURE `mysql`\.`rds_replica_status` TO (?P<grantee>(?:`(?:[^`]|``)*`@?)+|\w+)"
 )
 _ACCOUNT = re.compile(r" (?:TO|FROM) (?P<account>`(?:[^`]|``)*`@`(?:[^`]|``)*`)")
 # MariaDB shows these privileges under another name than the one in GRANT.

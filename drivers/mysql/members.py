@@ -17,7 +17,19 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from millrace.drivers.mysql.cloud import (
+    CLOUD_VARIABLES,
+    RETENTION,
+    Cloud,
+    ask_replica_status,
+    ask_retention,
+    cloud_of,
+    hides_own_tables,
+    is_reader,
+    retained_s,
+)
 from millrace.drivers.mysql.connection import MySqlSession
+from millrace.drivers.mysql.errors import MISSING_PRIVILEGE
 from millrace.drivers.mysql.start_file import ask_binlog_state, find_start_file
 from millrace.errors import Fatal, MillraceError
 from millrace.schemas.documents.model import Member
@@ -52,6 +64,7 @@ VARIABLES = (
     "binlog_expire_logs_seconds",
     "binlog_expire_logs_auto_purge",
     "expire_logs_days",
+    *CLOUD_VARIABLES,
 )
 
 S = TypeVar("S")
@@ -110,8 +123,14 @@ class MemberFacts:
 
     @property
     def is_primary(self) -> bool:
-        """Whether the member answered and is not a replica."""
-        return self.error is None and not self.replications
+        """Whether the member answered and is not a replica. An Aurora replica replicates from no server."""
+        return self.error is None and not self.replications and not is_reader(self.variables)
+
+    @property
+    def cloud(self) -> Cloud | None:
+        """The provider that runs the server, if any."""
+        version = "" if self.identity is None else self.identity.version
+        return cloud_of(version, self.variables)
 
     @property
     def lag_s(self) -> float | None:
@@ -121,6 +140,8 @@ class MemberFacts:
     @property
     def kept_s(self) -> float | None:
         """How long the server keeps a binlog file before it purges it; None: without a limit in time, or unknown."""
+        if RETENTION in self.variables:
+            return retained_s(self.variables[RETENTION])
         if self.variables.get("binlog_expire_logs_auto_purge", "ON") != "ON":
             return None
         seconds = float(self.variables.get("binlog_expire_logs_seconds", 0))
@@ -212,6 +233,8 @@ def ask_member(
     """Query one member. Errors: those of the session, and Fatal MR-1020."""
     identity = ask_identity(session)
     variables = _ask_variables(session)
+    if cloud_of(identity.version, variables) in (Cloud.RDS, Cloud.AURORA):
+        variables[RETENTION] = ask_retention(session)
     replications = ask_replications(session)
     if replications:
         filters = tuple(ask_binlog_filters(session))
@@ -287,7 +310,13 @@ def ask_binlog(session: MySqlSession, *, wanted: GtidPosition | None = None) -> 
 
 def ask_replications(session: MySqlSession) -> tuple[Replication, ...]:
     """Query each connection of a replica, with the replica's own filters only; none if the server is no replica."""
-    return tuple(map(replication_of, session.named(session.version.replica_status)))
+    try:
+        rows = session.named(session.version.replica_status)
+    except MillraceError as refused:
+        if session.flavour is not Flavour.MARIADB or refused.errno != MISSING_PRIVILEGE:
+            raise
+        rows = ask_replica_status(session, refused)
+    return tuple(map(replication_of, rows))
 
 
 def replication_of(row: Mapping[str, object]) -> Replication:
@@ -303,7 +332,9 @@ def replication_of(row: Mapping[str, object]) -> Replication:
         tuple(
             f"{name}={_text(value)}"
             for name, value in row.items()
-            if name.startswith("Replicate_") and _text(value)
+            if name.startswith("Replicate_")
+            and _text(value)
+            and not hides_own_tables(name, _text(value))
         ),
         f"{status.get('Master_Host')}:{status.get('Master_Port')}",
         tuple(filter(None, stopped)),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from millrace.codes import CATALOGUE
+from millrace.drivers.mysql.cloud import Cloud, binlog_fix, is_reader, setting_fix
 from millrace.drivers.mysql.members import MemberFacts
 from millrace.schemas.gtid import Flavour
 from millrace.schemas.server_version import ServerVersion
@@ -49,12 +50,18 @@ def _check_version(facts: MemberFacts) -> Iterable[Finding]:
 
 def _check_binlog(facts: MemberFacts) -> Iterable[Finding]:
     variables = facts.variables
+    if is_reader(variables):
+        yield _finding("MR-1010", "it is an Aurora replica", binlog_fix(Cloud.AURORA))
+        return
     if variables.get("log_bin", "ON") != "ON":
-        yield _finding("MR-1010", "log_bin=OFF", "start the server with `log_bin=mysql-bin`")
+        fix = "start the server with `log_bin=mysql-bin`"
+        fix = binlog_fix(facts.cloud) if facts.cloud else fix
+        yield _finding("MR-1010", "log_bin=OFF", fix)
     logs = variables.get("log_replica_updates", variables.get("log_slave_updates", "ON"))
     if facts.replications and logs != "ON":
         name = _dialect(facts).variable("log_replica_updates")
-        yield _finding("MR-1011", f"{name}=OFF", f"start the replica with `{name}=ON`")
+        fix = binlog_fix(facts.cloud) if facts.cloud else f"start the replica with `{name}=ON`"
+        yield _finding("MR-1011", f"{name}=OFF", fix)
     if variables.get("binlog_checksum", "CRC32") != "CRC32":
         yield _setting_finding(facts, "MR-1019", "binlog_checksum", "CRC32")
 
@@ -77,7 +84,10 @@ def _check_gtids(facts: MemberFacts) -> Iterable[Finding]:
             yield _setting_finding(facts, "MR-1017", "gtid_strict_mode", "ON")
         return
     mode = facts.variables.get("gtid_mode", "ON")
-    if mode != "ON":
+    if mode != "ON" and facts.cloud:
+        fix = setting_fix(facts.cloud, {"enforce_gtid_consistency": "ON", "gtid_mode": "ON"})
+        yield _finding("MR-1016", f"gtid_mode={mode}", fix)
+    elif mode != "ON":
         steps = ["OFF", "OFF_PERMISSIVE", "ON_PERMISSIVE", "ON"]
         after = steps[steps.index(mode) + 1 :] if mode in steps else steps[-1:]
         statements = " ".join(f"SET GLOBAL gtid_mode = '{step}';" for step in after)
@@ -103,14 +113,16 @@ def _check_commit_order(facts: MemberFacts) -> Iterable[Finding]:
     workers = variables.get(workers_name, "0")
     if int(workers) > 1 and variables.get(order_name, "ON") != "ON":
         stop, start = f"STOP {server.replica} SQL_THREAD;", f"START {server.replica} SQL_THREAD;"
-        yield _finding(
-            "MR-1022",
-            f"{order_name}=OFF with {workers_name}={workers}",
-            f"{stop} SET GLOBAL {order_name} = ON; {start}{PERSIST}",
-        )
+        fix = f"{stop} SET GLOBAL {order_name} = ON; {start}{PERSIST}"
+        if facts.cloud:
+            fix = setting_fix(facts.cloud, {order_name: "ON"})
+        yield _finding("MR-1022", f"{order_name}=OFF with {workers_name}={workers}", fix)
 
 
 def _setting_finding(facts: MemberFacts, code: str, name: str, wanted: str) -> Finding:
+    if facts.cloud:
+        fix = setting_fix(facts.cloud, {name: wanted})
+        return _finding(code, f"{name}={facts.variables[name]}", fix)
     value = wanted if wanted == "ON" else f"'{wanted}'"
     fix = f"SET GLOBAL {name} = {value};"
     if name == "binlog_format" and facts.replications and _flavour(facts) is Flavour.MYSQL:

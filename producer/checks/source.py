@@ -11,6 +11,13 @@ from dataclasses import dataclass, field
 
 from millrace.checks.clock import judge_clock
 from millrace.checks.requirement import Area, Level, Requirement, Subject, shortened
+from millrace.drivers.mysql.cloud import (
+    AT_ONCE,
+    CONFIGURATION,
+    RETENTION,
+    UNREADABLE,
+    retention_fix,
+)
 from millrace.drivers.mysql.grants import (
     HEARTBEAT_PRIVILEGES,
     Grant,
@@ -191,7 +198,7 @@ def judge_answers(
         yield judge_logged(subject, got.binlog_filters)
         if document.heartbeat.database:
             yield judge_heartbeat(subject, got, document)
-    yield judge_expiry(subject, fact, use.pause_s)
+    yield judge_expiry(subject, fact, use.pause_s, account=got.grants.account)
     yield judge_clock(subject, got.clock)
 
 
@@ -241,20 +248,25 @@ def judge_heartbeat(subject: Subject, got: Answers, document: SetDocument) -> Re
     return subject.ok("heartbeat", f"database {name}")
 
 
-def judge_expiry(subject: Subject, fact: MemberFacts, pause_s: float) -> Requirement:
-    """MR-4162 if the server purges binlogs before the longest pause is over."""
+def judge_expiry(
+    subject: Subject, fact: MemberFacts, pause_s: float, *, account: str
+) -> Requirement:
+    """MR-4162 if the server purges binlogs before the longest pause is over. ``account``: as SQL, for the fix."""
     kept_s = fact.kept_s
-    if kept_s is not None and kept_s < pause_s:
-        assert fact.identity is not None
-        return subject.warn(
-            "MR-4162",
-            "binlogs are kept",
-            found=f"{kept_s / 3600:.1f} h",
-            wanted=f"at least {pause_s / 3600:g} h (--pause-h)",
-            fix=f"SET GLOBAL binlog_expire_logs_seconds = {round(pause_s)};",
-        )
-    return subject.ok(
-        "binlogs are kept", "without a limit" if kept_s is None else f"{kept_s / 3600:.1f} h"
+    retention = fact.variables.get(RETENTION, "")
+    found = "without a limit" if kept_s is None else f"{kept_s / 3600:.1f} h"
+    if retention == AT_ONCE:
+        found = f"`{RETENTION}` is NULL: the server purges them as soon as it can"
+    elif retention == UNREADABLE:
+        found = f"unknown: the account can't read {CONFIGURATION}"
+    if kept_s is None or kept_s >= pause_s:
+        return subject.ok("binlogs are kept", found)
+    return subject.warn(
+        "MR-4162",
+        "binlogs are kept",
+        found=found,
+        wanted=f"at least {pause_s / 3600:g} h (--pause-h)",
+        fix=retention_fix(fact.cloud, retention, pause_s, account),
     )
 
 
