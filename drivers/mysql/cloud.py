@@ -30,7 +30,7 @@ REPLICA_STATUS = "mysql.rds_replica_status"
 READER = "innodb_read_only"
 CLOUD_VARIABLES = ("aurora_version", "datadir", READER)
 
-_DATA = "/rdsdbdata"
+RDS_DATA = "/rdsdbdata"  # where its data directories are
 _REFUSED = frozenset({1044, 1142, 1143, 1146})  # no right to the table, or no such table
 # RDS keeps its own tables out of its read replicas: none of them is published
 _FILTERS = ("Replicate_Ignore_Table", "Replicate_Wild_Ignore_Table")
@@ -64,7 +64,7 @@ def cloud_of(version: str, variables: Mapping[str, str]) -> Cloud | None:
     """The provider of a server with these global variables; None for a server of one's own."""
     if "aurora_version" in variables:
         return Cloud.AURORA
-    if variables.get("datadir", "").startswith(_DATA):
+    if variables.get("datadir", "").startswith(RDS_DATA):
         return Cloud.RDS
     return Cloud.CLOUD_SQL if "-google" in version.lower() else None
 
@@ -87,9 +87,9 @@ def ask_retention(session: "MySqlSession") -> str:
 
 
 def ask_replica_status(session: "MySqlSession", refused: MillraceError) -> "list[NamedRow]":
-    """What RDS for MariaDB answers instead of SHOW ALL SLAVES STATUS, which it ``refused``. Raises that on others."""
+    """The rows of SHOW ALL SLAVES STATUS, which RDS for MariaDB has ``refused``. Raises that on other servers."""
     ((data,),) = session.query("SELECT @@datadir")
-    if not str(data).startswith(_DATA):
+    if not str(data).startswith(RDS_DATA):
         raise refused
     try:
         return session.named(f"CALL {REPLICA_STATUS}")

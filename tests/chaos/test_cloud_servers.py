@@ -50,7 +50,7 @@ DYNAMIC = "APPLICATION_PASSWORD_ADMIN, ROLE_ADMIN, XA_RECOVER_ADMIN"
 
 @dataclass(frozen=True)
 class Provider:
-    """What the master account gets: ``privileges`` on *.*, without those on ``mysql`` that are ``revoked``."""
+    """The master account gets ``privileges`` on *.*, without those on ``mysql`` that are ``revoked``."""
 
     name: str
     flavour: Flavour
@@ -87,7 +87,7 @@ def server(
     run = found.execute
     if provider is not CLOUD_SQL:
         ((data,),) = run("SELECT @@datadir")
-        monkeypatch.setattr(cloud, "_DATA", str(data))
+        monkeypatch.setattr(cloud, "RDS_DATA", str(data))
         run("CREATE TABLE mysql.rds_configuration (name VARCHAR(100), value VARCHAR(100))")
         run("INSERT INTO mysql.rds_configuration VALUES ('binlog retention hours', NULL)")
     if provider is RDS_MARIADB:
@@ -149,7 +149,7 @@ def document_of(server: DatabaseServer) -> SetDocument:
     )
 
 
-def test_source_is_checked_and_read_with_what_the_master_can_grant(
+def test_source_is_read_with_what_the_master_can_grant(
     server: DatabaseServer,
     provider: Provider,
     monkeypatch: pytest.MonkeyPatch,

@@ -15,7 +15,7 @@ from millrace.drivers.mysql import connection as target
 from millrace.drivers.mysql.connection import Endpoint
 from millrace.errors import Fatal, MillraceError
 from millrace.producer.source.connection import Login, connect_member
-from millrace.schemas.documents import Member, Tls, TlsMode
+from millrace.schemas.documents import Member, SecretPlace, SecretReference, Tls, TlsMode
 from tests.kit import canaries
 from tests.kit.certificates import Authority
 
@@ -180,6 +180,29 @@ def test_unverified_tls_hides_no_password_from_an_impostor(
         half(server.port, TlsMode.REQUIRE_UNVERIFIED)
     assert caught.value.code in ("MR-1008", "MR-5002")
     assert not any(canaries.shown(packet, {"password": PASSWORD}) for packet in server.packets)
+
+
+def test_each_login_over_verified_tls_gets_a_new_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a login by IAM does: the password is the output of a program, sent as it is, of 1.8 kB."""
+    authority = Authority(tmp_path / "ca")
+    files = authority.issue("server")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(files.certificate, files.key)
+    program = tmp_path / "token"
+    program.write_text('#!/bin/sh\necho >> "$0.runs"\nprintf "%0*d\\n" 1800 $(wc -l < "$0.runs")\n')
+    program.chmod(0o700)
+    monkeypatch.setenv("MILLRACE_SECRETS_EXEC", "allow")
+    secret = SecretReference(SecretPlace.PROGRAM, str(program))
+    login = Login(user="u", password=secret, tls=Tls(TlsMode.VERIFY_IDENTITY, str(authority.path)))
+    for number in (1, 2):
+        with (
+            impostor([*SCRIPTS["clear"], b"\0\0\0\2\0\0\0"], context) as server,
+            pytest.raises(MillraceError),  # it answers nothing after the login
+        ):
+            connect_member(Member("localhost", server.port), login, timeout_s=WAIT_S)
+        assert server.packets[1] == f"{number:01800d}".encode() + b"\0"
 
 
 @pytest.mark.parametrize("half", HALVES)

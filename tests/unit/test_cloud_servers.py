@@ -1,6 +1,7 @@
 """Servers of RDS, Aurora and Cloud SQL are recognized, and fixes name what can be changed there. Pure."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -26,15 +27,19 @@ SUBJECT = Subject(Area.SOURCE, "db1:3306")
 HOUR_S = 3600.0
 
 
-def member(cloud: Cloud, *, replica: bool = False, **variables: str) -> MemberFacts:
-    """A member that this provider runs, with all that capture needs, except ``variables``."""
+def member(cloud: Cloud, **variables: str) -> MemberFacts:
+    """A primary that this provider runs, with all that capture needs, except ``variables``."""
     version, own = CLOUDS[cloud]
     return MemberFacts(
         Member("db1", 3306),
         identity=Identity(Flavour.MYSQL, "server-1", version),
         variables={**GOOD, **own, **variables},
-        replications=(Replication(0.0),) if replica else (),
     )
+
+
+def replica(cloud: Cloud, **variables: str) -> MemberFacts:
+    """A replica that this provider runs."""
+    return replace(member(cloud, **variables), replications=(Replication(0.0),))
 
 
 def expiry(fact: MemberFacts, pause_h: float) -> Requirement:
@@ -73,9 +78,9 @@ def test_fix_of_a_setting_is_possible_there(cloud: Cloud, name: str, value: str,
 def test_fixes_of_replicas_name_the_parameter_group() -> None:
     """RDS has replicas with several workers, and such without backups, which log nothing."""
     unordered = {"replica_parallel_workers": "4", "replica_preserve_commit_order": "OFF"}
-    (order,) = check_settings(member(Cloud.RDS, replica=True, **unordered))
+    (order,) = check_settings(replica(Cloud.RDS, **unordered))
     assert "`replica_preserve_commit_order` to ON in the DB parameter group" in order.fix
-    (logs,) = check_settings(member(Cloud.RDS, replica=True, log_replica_updates="OFF"))
+    (logs,) = check_settings(replica(Cloud.RDS, log_replica_updates="OFF"))
     assert (logs.code, "automated backups" in logs.fix) == ("MR-1011", True)
 
 
