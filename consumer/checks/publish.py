@@ -22,6 +22,7 @@ from millrace.drivers.kafka.partitions import Place, Topics, places_of
 from millrace.drivers.kafka.producer import WRITING, TransactionalProducer
 from millrace.drivers.kafka.reader import READING, Ends
 from millrace.drivers.kafka.topic import TopicAdmin, TopicSettings
+from millrace.drivers.kafka.wire import require_transactions
 from millrace.errors import MillraceError
 from millrace.schemas.documents import PublishTask, SetDocument, TopicOptions
 from millrace.wording import counted
@@ -49,6 +50,7 @@ def check_outputs(task: PublishTask, source: Callable[[], SetDocument]) -> Itera
     ``source`` gives the document of the source set, which conditions on texts need.
     """
     subject = Subject(Area.KAFKA, f"topics of {task.name}")
+    require_transactions(task.source.brokers)
     tables = topic_tables(task.source)
     with suppress(
         MillraceError

@@ -193,8 +193,11 @@ class Grants:
             if command := self.fix(error.code):
                 fix = f"{command} (In all: {CATALOGUE[error.code].fix})"
                 raise type(error)(error.code, error.message, fix=fix, **error.context) from error
-            if error.code in _UNCLEAR and (refusal := find_refusal(self.brokers)) is not None:
-                raise refusal from error
+            if error.code in _UNCLEAR:
+                writes = any(acl.resource is Resource.TRANSACTIONAL_ID for acl in self.acls)
+                refusal = find_refusal(self.brokers, needs_transactions=writes)
+                if refusal is not None:
+                    raise refusal from error
             raise
 
     def fix(self, code: str) -> str:

@@ -47,6 +47,7 @@ from millrace.drivers.kafka.headers import (
 from millrace.drivers.kafka.headers import PARTITION as PARTITION_COLUMN
 from millrace.drivers.kafka.headers import TOPIC as TOPIC_COLUMN
 from millrace.drivers.kafka.reader import PARTITION, RecordRemoved
+from millrace.drivers.kafka.wire import refuse_event_hubs
 from millrace.errors import MillraceError
 
 # queued per call: at 200 B, 1.6 MB are copied before the sender threads see them
@@ -114,7 +115,7 @@ def compression(codec: str) -> Settings:
 
 
 class TransactionalProducer:
-    """One librdkafka producer. ``settings``: with ``client.id`` and ``transactional.id``.
+    """One librdkafka producer. ``settings``: with ``client.id`` and ``transactional.id``. Fatal MR-3023 for Event Hubs.
 
     ``add`` and ``add_slices`` write ``topic`` and ``partition``, ``add_headered`` the partitions of the records.
     """
@@ -129,6 +130,7 @@ class TransactionalProducer:
         timeout_s: float,
         partition: int = PARTITION,
     ) -> None:
+        refuse_event_hubs(brokers)
         self._topic, self._partition = topic, partition
         self._errors, self._timeout_s = errors, timeout_s
         self._last_error = LastError()

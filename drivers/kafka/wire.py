@@ -7,6 +7,10 @@ with a text that names no cause. ``find_refusal`` asks the brokers itself after 
     Retryable MR-7002   the certificate is not trusted         MR-7005   the client's certificate is refused
     Retryable MR-7003   the certificate is for another name    MR-7006   the listener wants another login, or none
     Fatal MR-7007       a TLS file can't be used
+    Fatal MR-3023       the broker has no transactions (``needs_transactions``)
+
+A broker answers 18 ApiVersions v0 with the requests that it knows: error, [api, first version, last version].
+librdkafka reports a missing InitProducerId or EndTxn with an error, but a missing AddPartitionsToTxn as silence.
 
     int32 size | int16 api | int16 version | int32 correlation | int16 size, client | body
 """
@@ -36,16 +40,67 @@ _ANSWER_BYTES_MAX = 1 << 20
 _CLIENT = b"millrace"
 
 
-def find_refusal(brokers: KafkaAccess) -> MillraceError | None:
+_API_VERSIONS = 18
+_TRANSACTIONS = {
+    10: "FindCoordinator",
+    22: "InitProducerId",
+    24: "AddPartitionsToTxn",
+    26: "EndTxn",
+}
+_EVENT_HUBS = ".servicebus.windows.net"
+
+
+def find_refusal(brokers: KafkaAccess, *, needs_transactions: bool = False) -> MillraceError | None:
     """The error of a broker that refuses this client; None if none does, or none can be reached. At most 15 s."""
     settings = brokers.settings()
     for host, port in list(addresses(brokers))[:_ADDRESSES_MAX]:
         try:
             with suppress(OSError, ValueError, struct.error):
                 connect(settings, host, port).close()
+            if needs_transactions and (missing := _missing(settings, host, port)):
+                return _without_transactions(f"{host}:{port}", f"it does not know {missing}")
         except MillraceError as refusal:
             return refusal
     return None
+
+
+def refuse_event_hubs(brokers: KafkaAccess) -> None:
+    """Fatal MR-3023 for Azure Event Hubs, whose transactions are a preview of some of its tiers."""
+    for host, port in addresses(brokers):
+        if host.lower().endswith(_EVENT_HUBS):
+            raise _without_transactions(f"{host}:{port}", "it is Azure Event Hubs")
+
+
+def require_transactions(brokers: KafkaAccess) -> None:
+    """Fatal MR-3023 if they are missing; see ``find_refusal`` for its other errors. Silent brokers raise nothing."""
+    refuse_event_hubs(brokers)
+    if (refusal := find_refusal(brokers, needs_transactions=True)) is not None:
+        raise refusal
+
+
+def _missing(settings: Mapping[str, Any], host: str, port: int) -> str:
+    """The requests of a transaction that the broker does not know; "" if it knows all, or does not answer.
+
+    It answers before a login.
+    """
+    context = _context(settings)
+    try:
+        with socket.create_connection((host, port), timeout=ANSWER_TIMEOUT_S) as plain:
+            connection = plain if context is None else _protected(plain, context, host, port)
+            with connection:
+                answer = _ask(connection, _API_VERSIONS, 0, b"")
+        error, count = struct.unpack_from(">hi", answer)
+        versions = answer[6 : 6 + 6 * count]
+        known = {api for api, _, _ in struct.iter_unpack(">hhh", versions)}
+    except (OSError, ValueError, struct.error):
+        return ""
+    if error or not known:
+        return ""
+    return ", ".join(name for api, name in _TRANSACTIONS.items() if api not in known)
+
+
+def _without_transactions(place: str, why: str) -> Fatal:
+    return Fatal("MR-3023", f"{place} has no Kafka transactions: {why}")
 
 
 def addresses(brokers: KafkaAccess) -> Iterator[tuple[str, int]]:

@@ -2,7 +2,8 @@
 
 The dry run makes a Kafka transaction without records and aborts it. A record, even an aborted one, would move the end
 of the topic, and the audit of a running task would stop it (MR-3015). Its transactional ID is the check's own, so that
-it fences no task. Whether records may be written is asked with the topic's permissions.
+it fences no task. It needs only some requests of a transaction, so the brokers are also asked which ones they know.
+Whether records may be written is asked with the topic's permissions.
 """
 
 import time
@@ -18,6 +19,7 @@ from millrace.drivers.kafka.names import check_id, transactional_id
 from millrace.drivers.kafka.open_transactions import find_open_writer
 from millrace.drivers.kafka.reader import Ends
 from millrace.drivers.kafka.topic import TopicSettings
+from millrace.drivers.kafka.wire import require_transactions
 from millrace.errors import Fatal, MillraceError
 from millrace.producer.checks.answers import Tables
 from millrace.producer.publish.config import PublisherConfig, publisher_config
@@ -42,6 +44,11 @@ def check_topic_of(task: CaptureTask, *, pause_s: float) -> Iterator[Requirement
     admin = driver.admin()
     settings = admin.settings()
     yield subject.ok("brokers", config.brokers.bootstrap)
+    try:
+        require_transactions(config.brokers)
+    except Fatal as error:
+        yield subject.error("Kafka transaction", error)
+        return
     if settings is None:
         yield trial_creation(subject, admin, config)
         yield from judge_planned(subject, admin, config, pause_s=pause_s)

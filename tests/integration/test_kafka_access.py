@@ -13,7 +13,7 @@ from millrace.deploy.servers.tls import tls_files
 from millrace.drivers.kafka.acls import capture_acls, commands, subscriber_acls
 from millrace.drivers.kafka.open_transactions import find_open_writer
 from millrace.drivers.kafka.reader import TopicReader
-from millrace.drivers.kafka.wire import find_refusal
+from millrace.drivers.kafka.wire import find_refusal, require_transactions
 from millrace.schemas.documents import (
     Brokers,
     ClientCertificate,
@@ -68,6 +68,7 @@ def test_publisher_and_readers_log_in(
         opened = rig.ends().stable
         assert find_open_writer(brokers, topic, offset=opened) == f"foreign-{topic}"
     assert find_refusal(brokers) is None
+    require_transactions(brokers)
 
 
 def _refused(kafka: SecureKafka, folder: Path) -> dict[str, tuple[str, Brokers]]:

@@ -7,7 +7,7 @@ import ctypes
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,8 +15,10 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
-from millrace.drivers.kafka.producer import WRITING
-from millrace.errors import MillraceError, Retryable
+from millrace.drivers.kafka.acls import Grants, capture_acls, subscriber_acls
+from millrace.drivers.kafka.producer import WRITING, TransactionalProducer
+from millrace.drivers.kafka.wire import require_transactions
+from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.producer.publish.config import PublisherConfig, PublisherLimits
 from millrace.producer.publish.driver import Transactions
 from millrace.producer.publish.kafka import KafkaDriver
@@ -25,7 +27,7 @@ from millrace.schemas.gtid import Flavour
 from tests.kit.kafka_topics import log_end
 from tests.kit.waiting import answered, eventually
 
-PRODUCE, INIT, ADD_PARTITIONS, END = 0, 22, 24, 26
+PRODUCE, FIND, INIT, ADD_PARTITIONS, END = 0, 10, 22, 24, 26
 NAMES = ("InitProducerId", "AddPartitionsToTxn", "Produce", "EndTxn")
 TRANSPORT = -195
 BROKER, NOBODY = 1, -1  # the cluster's only broker; the id that means no leader
@@ -86,6 +88,15 @@ class MockCluster:
             ctypes.c_int(delay_ms),
         )
         assert not failed, f"the mock refused the answer: {failed}"
+
+    def forget(self, api: int) -> None:
+        """From now on the broker does not know this kind of request."""
+        none = ctypes.c_int16(-1)
+        cluster = ctypes.c_void_p(self._cluster)
+        failed = self._library.rd_kafka_mock_set_apiversion(
+            cluster, ctypes.c_int16(api), none, none
+        )
+        assert not failed, f"the mock refused the version: {failed}"
 
     def count_left(self, api: int) -> int:
         """The number of set answers that were not requested yet."""
@@ -178,6 +189,66 @@ def transact(instance: Transactions) -> float:
     assert instance.add([(b"k", b"v")]) is None
     instance.flush()
     return instance.commit()
+
+
+@contextmanager
+def discarding(instance: Transactions) -> Iterator[None]:
+    """Discard it after the block."""
+    try:
+        yield
+    finally:
+        instance.discard()
+
+
+SHORT = PublisherLimits(publish_timeout_s=2.0)
+
+
+@pytest.mark.parametrize(
+    ("api", "name"),
+    [
+        (FIND, "FindCoordinator"),
+        (INIT, "InitProducerId"),
+        (ADD_PARTITIONS, "AddPartitionsToTxn"),
+        (END, "EndTxn"),
+    ],
+)
+def test_brokers_without_transactions_are_named(cluster: MockCluster, api: int, name: str) -> None:
+    """A task's start and the check. Readers need none. librdkafka reports the third as silence."""
+    cluster.forget(api)
+    brokers = Brokers(cluster.bootstrap)
+
+    def start() -> None:
+        transactions = instance_on(cluster, SHORT)
+        with discarding(transactions), Grants(brokers, capture_acls(TOPIC)).explained():
+            transactions.init()
+            transact(transactions)
+
+    def read() -> None:
+        with Grants(brokers, subscriber_acls(TOPIC)).explained():
+            raise Retryable("MR-3001", "no broker answers")
+
+    with pytest.raises(Fatal) as caught:
+        start()
+    assert (caught.value.code, name in caught.value.message) == ("MR-3023", True)
+    with pytest.raises(Fatal, match=f"has no Kafka transactions: it does not know {name}"):
+        require_transactions(brokers)
+    with pytest.raises(Retryable, match="no broker answers"):
+        read()
+
+
+def test_brokers_with_transactions_pass(cluster: MockCluster) -> None:
+    """The check of the mock as it is."""
+    require_transactions(Brokers(cluster.bootstrap))
+
+
+def test_event_hubs_are_refused_by_name() -> None:
+    """Without a connection, in every writer."""
+    brokers = Brokers("shop.servicebus.windows.net:9093")
+    with pytest.raises(Fatal, match="Azure Event Hubs") as caught:
+        TransactionalProducer(
+            brokers, TOPIC, errors=WRITING, settings={"client.id": "t"}, timeout_s=1.0
+        )
+    assert caught.value.code == "MR-3023"
 
 
 def test_commit_without_a_retry_is_fast(instance: Transactions) -> None:

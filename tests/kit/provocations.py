@@ -86,6 +86,7 @@ PROVOCATIONS: Mapping[str, str] = {
     "MR-3020": "test_topic_that_differs_from_the_document_is_refused",
     "MR-3021": "test_topic_that_can_lose_records_is_reported_unless_requested",
     "MR-3022": "test_stale_decision_writes_nothing",
+    "MR-3023": "test_brokers_without_transactions_are_named",
     "MR-3101": "test_unreadable_progress_of_a_publish_task_stops_it",
     "MR-3102": "test_foreign_record_in_an_output_topic_stops_the_task",
     "MR-3103": "test_deleted_topic_of_a_publish_task_stops_it",
