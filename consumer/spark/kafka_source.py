@@ -6,8 +6,10 @@ this user can read, and options refer to them. Kafka's client reads the files wh
 
     kafka.sasl.jaas.config = ${millrace:/dev/shm/…/secrets:jaas}
 
-The folder is in memory and is removed with the query. Java reads keys in PKCS #8 only: Fatal MR-7007 for others.
-Only the driver connects in this way, to ask for the end of the topic. Executors read the topic with librdkafka.
+The folder is in memory and is removed with the query. Java reads keys in PKCS #8 only (else Fatal MR-7007), and only
+JSON Web Tokens (else Fatal MR-7008). It reads a token once, so a query ends soon after its token has expired;
+the next query reads a new one. Only the driver connects in this way, to ask for the end of the topic. Executors read
+the topic with librdkafka.
 """
 
 import os
@@ -15,6 +17,7 @@ from pathlib import Path
 
 from millrace.errors import Fatal
 from millrace.schemas.documents import Brokers, Mechanism, TlsMode, resolve_secret
+from millrace.schemas.documents.brokers import expiry_of
 
 _PROVIDER = "org.apache.kafka.common.config.provider.DirectoryConfigProvider"
 _SECURITY = "org.apache.kafka.common.security"
@@ -102,6 +105,9 @@ def _login_options(brokers: Brokers, secrets: _Secrets) -> dict[str, str]:
     found = {"sasl.mechanism": sasl.mechanism.value}
     secret = resolve_secret(sasl.secret)
     if sasl.mechanism is Mechanism.OAUTHBEARER:
+        if expiry_of(secret.strip()) is None:
+            why = f"the token {sasl.secret} is no JSON Web Token with `exp`, which Kafka's Java client needs"
+            raise Fatal("MR-7008", why)
         secrets.kept("token", secret.strip())
         return found | {
             "sasl.jaas.config": f"{_BEARER_MODULE} required;",

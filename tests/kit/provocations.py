@@ -318,6 +318,7 @@ PROVOCATIONS: Mapping[str, str] = {
     "MR-7005": "test_each_refusal_has_its_code",
     "MR-7006": "test_each_refusal_has_its_code",
     "MR-7007": "test_each_refusal_has_its_code",
+    "MR-7008": "test_spark_takes_only_json_web_tokens",
     "MR-7010": "test_every_error_at_every_request_has_its_outcome",
     "MR-7011": "test_every_error_at_every_request_has_its_outcome",
     "MR-7012": "test_every_error_at_every_request_has_its_outcome",

@@ -149,6 +149,18 @@ def test_open_brokers_need_no_options(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_spark_takes_only_json_web_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """librdkafka takes any token, such as one of Amazon MSK."""
+    monkeypatch.setenv("KAFKA_TEST_TOKEN", "aHR0cHM6Ly9rYWZrYS4")
+    reference = SecretReference(SecretPlace.ENVIRONMENT, "KAFKA_TEST_TOKEN")
+    brokers = Brokers("h:1", sasl=Sasl(Mechanism.OAUTHBEARER, reference))
+    assert "oauth_cb" in brokers.settings()
+    with pytest.raises(Fatal) as refused:
+        source_options(brokers, tmp_path)
+    assert refused.value.code == "MR-7008"
+    assert "KAFKA_TEST_TOKEN" in refused.value.message
+
+
 def test_key_that_java_can_not_read_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
