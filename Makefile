@@ -10,12 +10,14 @@
 # make mutants  guards taken away one by one: the test of each must go red
 # make soak     kills by seed: MINUTES=30, SEED=N replays one; its history is kept in $MILLRACE_HOME/soak
 # make site     the documentation as a site, in build/site; llms.txt lists its pages
+# make bundle   wheels, jars and hashes that install on a host without network, in build/
 # make demo     prepares what it uses, then the main job: real servers, a workload, rows arriving, a comparison
 # make bench    figures beside peers, as JSON lines
 # make bench-capture  the same for capture alone; ONLY, SCALE and ROUNDS as below
 # make bench-load  the same for the copy of a table; FLAVOUR=mariadb measures MariaDB
 # make bench-apply  the same for apply: ONLY="apply.hot apply.text" prints these lines alone, SCALE=0.1 is a quick look
 # make bench-publish  the same for publish tasks; ONLY, SCALE and ROUNDS as above
+# make bench-start  from Enter to the first row, the size of the wheels, the demo; FLAVOUR, ONLY and ROUNDS as above
 # make bench-compare  the same for comparisons of 10M rows; FLAVOUR, ONLY, SCALE and ROUNDS as above
 # a stack whose test failed is kept in $MILLRACE_HOME/failed, the last three
 
@@ -32,7 +34,7 @@ QUICK := tests/unit tests/property tests/contracts
 SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict -q -f deploy/site/mkdocs.yml
 TESTS := $(QUICK) tests/integration tests/fault tests/stack
 
-.PHONY: setup check quick test chaos clients mutants soak site demo bench bench-capture bench-apply bench-load bench-compare bench-publish clean
+.PHONY: setup check quick test chaos clients mutants soak site bundle demo bench bench-capture bench-apply bench-load bench-compare bench-publish bench-start clean
 
 setup:
 	@bash deploy/local/setup $(STAMP) dev
@@ -69,6 +71,9 @@ site: setup
 	$(SITE)
 	@echo build/site/index.html
 
+bundle: setup
+	@$(BIN)/python -m millrace.deploy.package.bundle
+
 demo: # needs less than setup
 	@bash deploy/local/setup $(STAMP) local
 	@$(BIN)/millrace demo
@@ -96,6 +101,10 @@ bench-load:
 bench-publish:
 	@$(MAKE) --no-print-directory setup >&2
 	@$(BIN)/millrace bench --publish $(addprefix --only ,$(ONLY)) $(if $(SCALE),--scale $(SCALE)) $(if $(ROUNDS),--rounds $(ROUNDS))
+
+bench-start:
+	@$(MAKE) --no-print-directory setup >&2
+	@$(BIN)/millrace bench --start $(addprefix --flavour ,$(FLAVOUR)) $(addprefix --only ,$(ONLY)) $(if $(ROUNDS),--rounds $(ROUNDS))
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -6,7 +6,7 @@ Only JSON lines go to standard output. Progress goes to standard error.
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from millrace.deploy.bench import comparison, copy, whole_stack
+from millrace.deploy.bench import comparison, copy, start, whole_stack
 from millrace.deploy.bench.apply import backlogs, ddl, memory, workloads
 from millrace.deploy.bench.apply import latency as apply_latency
 from millrace.deploy.bench.capture import bulk, relay, snapshot, upstream
@@ -52,3 +52,8 @@ PUBLISH: Sequence[Group] = (
 )
 LOAD: Sequence[Group] = (Group(copy.LINES, copy.copy_figures),)
 COMPARE: Sequence[Group] = (Group(comparison.LINES, comparison.compare_figures),)
+START: Sequence[Group] = (
+    Group(start.ROW_LINES, start.first_row_figures),
+    Group((start.WHEEL,), start.wheel_figures),
+    Group((start.DEMO,), start.demo_figures),
+)

@@ -23,25 +23,28 @@ Compare = Annotated[bool, typer.Option("--compare", help="Measure comparisons in
 Publish = Annotated[
     bool, typer.Option("--publish", help="Measure publish tasks beside their peers instead.")
 ]
+Start = Annotated[
+    bool, typer.Option("--start", help="Measure how soon a new installation shows rows instead.")
+]
 Only = Annotated[
     list[str],
     typer.Option(
         "--only",
-        help="With --apply, --capture, --load, --compare or --publish: print this line alone; may be repeated.",
+        help="With one of the former options: print this line alone; may be repeated.",
     ),
 ]
 Scale = Annotated[
     float,
     typer.Option(
         min=0.0,
-        help="With --apply, --capture, --load, --compare or --publish: the factor of all workloads' sizes.",
+        help="With one of the former options: the factor of all workloads' sizes.",
     ),
 ]
 Rounds = Annotated[
     int,
     typer.Option(
         min=1,
-        help="With --apply, --capture, --load, --compare or --publish: a figure is the median of this many rounds.",
+        help="With one of the former options: a figure is the median of this many rounds.",
     ),
 ]
 
@@ -55,6 +58,7 @@ def bench(
     load: Load = False,
     compare: Compare = False,
     publish: Publish = False,
+    start: Start = False,
     only: Only = [],  # noqa: B006 - Typer copies it
     scale: Scale = 1.0,
     rounds: Rounds = 3,
@@ -76,6 +80,7 @@ def bench(
         (load, run.LOAD),
         (compare, run.COMPARE),
         (publish, run.PUBLISH),
+        (start, run.START),
     )
     for is_chosen, groups in kinds:
         if is_chosen:

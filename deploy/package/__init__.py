@@ -1,0 +1,1 @@
+"""The files that a checkout gives away: the wheel, and a bundle for hosts without network."""
