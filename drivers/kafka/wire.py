@@ -47,6 +47,7 @@ _TRANSACTIONS = {
     24: "AddPartitionsToTxn",
     26: "EndTxn",
 }
+_SILENT = (TimeoutError, ConnectionRefusedError, socket.gaierror)
 _EVENT_HUBS = ".servicebus.windows.net"
 
 
@@ -55,8 +56,13 @@ def find_refusal(brokers: KafkaAccess, *, needs_transactions: bool = False) -> M
     settings = brokers.settings()
     for host, port in list(addresses(brokers))[:_ADDRESSES_MAX]:
         try:
-            with suppress(OSError, ValueError, struct.error):
-                connect(settings, host, port).close()
+            try:
+                with suppress(ValueError, struct.error):
+                    connect(settings, host, port).close()
+            except _SILENT:
+                continue
+            except OSError:
+                pass  # such as a reset connection, after a request that the broker does not know
             if needs_transactions and (missing := _missing(settings, host, port)):
                 return _without_transactions(f"{host}:{port}", f"it does not know {missing}")
         except MillraceError as refusal:
