@@ -40,7 +40,7 @@ from millrace.producer.convert.position import (
 )
 from millrace.producer.convert.rows_head import read_present
 from millrace.producer.convert.savepoints import Mark
-from millrace.producer.convert.statements import EventHandler
+from millrace.producer.convert.statements import EventHandler, Look
 from millrace.producer.convert.table_filter import FoldedFilter, NameFilter
 from millrace.producer.convert.tables import (
     Describe,
@@ -79,7 +79,8 @@ _ALL_ROWS = 1 << 62  # ROWS_TO_SKIP of a source transaction that ends with ROLLB
 class ConverterSource:
     """A conversion's input: the set and its flavour, the names in the records, the table filter and its case rule.
 
-    ``is_look``: for ``millrace try``. A change in statement format becomes a record with its SQL, and does not end it.
+    ``look``: for ``millrace try``. A change in statement format becomes a record with its SQL, and does not end it. A
+    line reports an XA transaction that was prepared before the beginning.
     """
 
     set_name: str
@@ -89,7 +90,7 @@ class ConverterSource:
     filter: TableFilter = field(default_factory=TableFilter)
     # a statement may use capital letters where its rows use small letters
     folds_names: bool = False
-    is_look: bool = False
+    look: Look | None = None
 
 
 class Converter:
@@ -134,7 +135,7 @@ class Converter:
                 inserts, self._arrays, self._output, self._tables, self._append_control
             )
         self._handler = EventHandler(
-            self._arrays, origin=origin, filter_=wanted, reader=reader, is_look=source.is_look
+            self._arrays, origin=origin, filter_=wanted, reader=reader, look=source.look
         )
         self._start(progress)
 
@@ -216,6 +217,18 @@ class Converter:
     def is_caught_up(self) -> bool:
         """Whether the relay log had nothing more to read. Any thread may read it."""
         return self._is_caught_up
+
+    @property
+    def restart(self) -> Coordinates | None:
+        """Where another converter can begin with the progress of the last batch; None in a source transaction.
+
+        It is the start of the file with the oldest prepared XA transaction, if there is one.
+        """
+        if self._arrays.state[s.GROUP] != OUTSIDE:
+            return None
+        here = self._relay.here
+        needed = self._handler.needed_from(here)
+        return here if needed == here else needed.at(FIRST_POS)
 
     @property
     def filter_warning(self) -> str:

@@ -39,10 +39,6 @@ def kernel_error(state: Numbers, at: Coordinates) -> Fatal:
     if code == s.TYPE_REFUSED:
         if kind == t.PARTIAL_UPDATE_ROWS:
             return Fatal("MR-6505", "partial JSON values", coordinates=at)
-        if kind in (t.START_V3, *t.LOADED_ROWS):
-            return Fatal(
-                "MR-6501", f"event type {kind} loads rows that were not logged", coordinates=at
-            )
         if kind == t.INCIDENT:
             return Fatal("MR-6510", "the source reports that it lost events here", coordinates=at)
         return Fatal("MR-6502", f"event type {kind} is not supported", coordinates=at)

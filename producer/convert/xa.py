@@ -36,7 +36,7 @@ from millrace.producer.convert.event_sources import (
     writable,
 )
 from millrace.schemas.byte_reader import ByteReader
-from millrace.schemas.place import Coordinates
+from millrace.schemas.place import FIRST_POS, Coordinates
 
 Release = Callable[[], None]
 
@@ -112,6 +112,9 @@ class XaGroups:
         """The last one in a file. The walk is compiled; Python sees only events that may hold an XA PREPARE."""
         found: XaGroup | None = None
         at, group_pos, checksum_bytes = file, file.pos, 0
+        if file.pos > FIRST_POS:  # of ``producer.trial``, where a file may begin later
+            head = self._reader.read(file.at(FIRST_POS), bytes_max=t.HEADER_BYTES)
+            checksum_bytes = checksum_bytes_of(head.payload)
         end_pos = until.pos if (file.subdir, file.file) == (until.subdir, until.file) else _NO_END
         rows = np.zeros((FOUND_MAX, FOUND_WORDS), np.int64)
         while at.pos < end_pos:

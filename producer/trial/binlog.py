@@ -170,6 +170,11 @@ class PassingBinlog:
 
         return release
 
+    def whole(self, at: Coordinates) -> Coordinates:
+        """``at``, or the first byte here if the file begins later."""
+        with self._changed:
+            return at.at(max(at.pos, self._file(at).first))
+
     def close(self) -> None:
         """Delete the files. Repeated calls do nothing."""
         with self._changed:

@@ -4,24 +4,27 @@
         for records in trial.batches():
             …
 
-The dump starts at the end of the newest binlog file, or at the file with the first transaction after ``after``. The
+The dump starts at the end of the newest binlog file, or at the file with the first transaction after ``after``. After a
+lost connection it starts again where the look has ended, if the member is the same server; else at that file. The
 account needs REPLICATION SLAVE and REPLICATION CLIENT (MariaDB: BINLOG MONITOR); names from the catalogue also SELECT.
 All that the server gets is SHOW, SELECT and SET of session variables, and the dump request.
 """
 
+import math
 import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import chain, repeat
 from threading import Event
 from typing import TypeAlias
 
 from millrace.background import Background
 from millrace.drivers.mysql.connection import MySqlSession
-from millrace.drivers.mysql.members import ask_identity, with_unlogged
+from millrace.drivers.mysql.members import Identity, ask_identity, with_unlogged
 from millrace.drivers.mysql.preflight import Finding
-from millrace.drivers.mysql.start_file import find_start_file
+from millrace.drivers.mysql.start_file import find_start_file, list_binlog_files
 from millrace.errors import Fatal, Retryable
 from millrace.producer.convert.converter import Converter, ConverterSource
 from millrace.producer.source.choose.choice import Choice, Preferences, choose
@@ -44,23 +47,29 @@ HEARTBEAT_S = 5.0
 ROWS_MAX, BYTES_MAX = 1024, 1 << 20  # of a batch: it is shown at once
 POLL_S = 0.2
 # Statement format is shown as SQL, missing names come from the catalogue, and a look needs no other member's history.
-TOLERATED = frozenset({"MR-1012", "MR-1014", "MR-1017", "MR-1018", "MR-1022", "MR-1031"})
+_PURGED = "MR-1031"
+TOLERATED = frozenset({"MR-1012", "MR-1014", "MR-1017", "MR-1018", "MR-1022", _PURGED})
+RECONNECT_S = 60.0  # a server restarts in that time; a failover by an operator may take longer
+PAUSES_S = (0.5, 1.0, 2.0, 4.0)  # before each attempt; the last one again and again
+NOTES_COMPARED = 100
 
 
 @dataclass(frozen=True, slots=True)
 class TrialPlace:
-    """Between two source transactions of a member's binlog. ``position``: all before it."""
+    """Between two source transactions of a binlog. ``position``: all before it. ``server``: whose binlog it is."""
 
     file: str
     pos: int
     position: str
+    server: str
+    seq: int
 
 
 @dataclass(frozen=True, slots=True)
 class TrialOrder:
     """``after``: the GTID set that was seen already, as the servers write it; "": from now on; FIRST: all that is kept.
 
-    ``place``: where an earlier look at the same member has ended.
+    ``place``: where an earlier look has ended.
     """
 
     members: tuple[Member, ...]
@@ -78,59 +87,47 @@ class _Begin:
 
 
 class Trial:
-    """See the module. ``choice``: the member that is read.
+    """See the module. ``choice``: the member that is read. ``notes``: lines for the user, in their order."""
 
-    ``file``, ``pos``, ``position``: where another look can continue.
-    """
+    choice: Choice
+    _server: str
+    _place: Coordinates
+    _binlog: PassingBinlog
+    _receiver: Background
 
-    def __init__(
-        self, choice: Choice, begin: _Begin, binlog: PassingBinlog, order: TrialOrder
-    ) -> None:
-        self.choice = choice
-        self._progress = Progress(begin.position, None, 0)
-        self._place = Coordinates(SUBDIR, begin.file, begin.pos)
-        self._binlog, self._order = binlog, order
+    def __init__(self, order: TrialOrder) -> None:
+        self._order = order
+        self._progress: Progress | None = None
         self._names = CatalogueNames(
-            lambda: connect_member(choice.member, order.login, reads_tables=True)
+            lambda: connect_member(self.choice.member, order.login, reads_tables=True)
         )
+        self.notes: list[str] = []
         self._ids: dict[tuple[str, str], int] = {}
-        self._receiver: Background | None = None
-
-    @property
-    def file(self) -> str:
-        return self._place.file
-
-    @property
-    def pos(self) -> int:
-        return self._place.pos
-
-    @property
-    def position(self) -> GtidPosition:
-        return self._progress.gtid_set
+        self._connection = ExitStack()
+        self._connected_at_s = 0.0
+        self._lost_at_s = math.inf  # since when no connection has brought a record
 
     @classmethod
     @contextmanager
     def open(cls, order: TrialOrder) -> Iterator["Trial"]:
         """Choose the member and begin to receive. Errors of ``choose`` and of the session."""
-        after = None
-        if order.after not in ("", FIRST):
-            after = parse_gtid_set(ask_flavour(order.members, order.login), order.after)
-        facts = ask_members(order.members, order.login, wanted=after)
-        tolerated = TOLERATED if after is None else TOLERATED - {"MR-1031"}
-        choice = choose(facts, wanted=after, preferences=Preferences(tolerated=tolerated))
-        with ExitStack() as stack:
-            session = stack.enter_context(connect_member(choice.member, order.login))
-            begin = _begin(session, after, order)
-            binlog = PassingBinlog(choice.flavour, file=begin.file, pos=begin.pos)
-            stack.callback(binlog.close)
-            trial = cls(choice, begin, binlog, order)
-            stack.callback(trial._names.close)
-            stream = trial._stream(session, begin)
-            trial._receiver = stack.enter_context(stream)
-            stack.callback(
-                binlog.close
-            )  # ends an ``append`` that waits, before the thread is joined
+        trial = cls(order)
+        with trial._connection:
+            trial._connect(order.place)
             yield trial
+
+    @property
+    def position(self) -> GtidPosition:
+        """After the last record."""
+        assert self._progress is not None
+        return self._progress.gtid_set
+
+    @property
+    def place(self) -> TrialPlace:
+        """Where another look can continue."""
+        assert self._progress is not None
+        at, seq = self._place, self._progress.seq
+        return TrialPlace(at.file, at.pos, str(self.position), self._server, seq)
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -143,12 +140,48 @@ class Trial:
         """The tables whose columns are named by the catalogue of now."""
         return self._names.guessed
 
-    def _stream(self, session: MySqlSession, begin: _Begin) -> Background:
-        server = ask_identity(session).dialect
+    # ---- the connection --------------------------------------------------------------------------------
+
+    def _connect(self, place: TrialPlace | None) -> None:
+        """Choose the member and begin to receive, at the place or where the order begins."""
+        order = self._order
+        wanted, tolerated = None, TOLERATED
+        if place is not None or order.after not in ("", FIRST):
+            flavour = ask_flavour(order.members, order.login)
+            wanted = parse_gtid_set(flavour, place.position if place else order.after)
+            tolerated = TOLERATED - {_PURGED}
+        facts = ask_members(order.members, order.login, wanted=wanted)
+        choice = self.choice = choose(
+            facts, wanted=wanted, preferences=Preferences(tolerated=tolerated)
+        )
+        with ExitStack() as stack:
+            session = stack.enter_context(connect_member(choice.member, order.login))
+            identity = ask_identity(session)
+            begin = None
+            if place is not None and place.server == identity.server:
+                begin = _begin_at(session, place)
+            if begin is None:
+                begin = _begin(session, wanted, order)
+            binlog = PassingBinlog(choice.flavour, file=begin.file, pos=begin.pos)
+            stack.callback(binlog.close)
+            stack.callback(self._names.close)
+            receiver = stack.enter_context(self._stream(session, identity, binlog, begin))
+            # ends an ``append`` that waits, before the thread is joined
+            stack.callback(binlog.close)
+            self._connection.push(stack.pop_all())
+        self._server, self._binlog, self._receiver = identity.server, binlog, receiver
+        self._place = Coordinates(SUBDIR, begin.file, begin.pos)
+        self._connected_at_s = time.monotonic()
+        if self._progress is None:
+            self._progress = Progress(begin.position, None, place.seq if place else 0)
+
+    def _stream(
+        self, session: MySqlSession, identity: Identity, binlog: PassingBinlog, begin: _Begin
+    ) -> Background:
         replica = ReplicaIdentity.for_set(NAME, installation=str(uuid.uuid4()))
         socket = start_dump(
             session,
-            replica=replica.avoiding(ask_replica_ids(session, server)),
+            replica=replica.avoiding(ask_replica_ids(session, identity.dialect)),
             flavour=self.choice.flavour,
             file=begin.file,
             pos=begin.pos,
@@ -156,12 +189,12 @@ class Trial:
         )
         stream = DumpStream(
             socket,
-            self._binlog,
+            binlog,
             member=self.choice.member,
             silence_s=SILENCE_S,
             figures=StreamFigures(),
             verification=_NothingToCompare(),
-            on_format=self._binlog.note_format,
+            on_format=binlog.note_format,
         )
 
         def receive(stop: Event) -> None:
@@ -169,14 +202,59 @@ class Trial:
 
         return Background("try", receive, is_checked=True)
 
+    def _reconnect(self, error: Retryable) -> Iterator[RawRecords]:
+        """Connect again, to the best member of now, and continue after the last record.
+
+        Raises the last error ``RECONNECT_S`` after the connection was lost, if no later one has brought a record or
+        lasted for long.
+        """
+        now_s = time.monotonic()
+        if now_s - self._connected_at_s > SILENCE_S:
+            self._lost_at_s = now_s
+        self._lost_at_s = min(self._lost_at_s, now_s)
+        place = self.place
+        self._connection.close()
+        self.notes.append(f"{error.code} {error.message}: connects again for {RECONNECT_S:g} s")
+        for pause_s in chain(PAUSES_S, repeat(PAUSES_S[-1])):
+            if time.monotonic() + pause_s > self._lost_at_s + RECONNECT_S:
+                raise error
+            yield ()
+            end_s = time.monotonic() + pause_s
+            while time.monotonic() < end_s:
+                time.sleep(POLL_S)
+                yield ()
+            try:
+                self._connect(place)
+            except Retryable as again:
+                error = again
+                continue
+            self.notes.append(f"reads {self.choice.member} again, after the last row shown")
+            yield ()
+            return
+
+    def _note_once(self, line: str) -> None:
+        """Add a converter's line, unless an earlier converter has added it already."""
+        if line not in self.notes[-NOTES_COMPARED:]:
+            self.notes.append(line)
+
+    # ---- records ---------------------------------------------------------------------------------------
+
     def batches(self) -> Iterator[RawRecords]:
         """Key and value of each record, as in a set topic, batch by batch; an empty batch while nothing comes.
 
-        Raises the errors of the receiver and the converter, after the rows that precede them.
+        A connection that is lost is made again. Raises the errors of the receiver and the converter, after the rows
+        that precede them.
         """
-        assert self._receiver is not None
+        while True:
+            try:
+                yield from self._batches_of_connection()
+            except Retryable as error:
+                yield from self._reconnect(error)
+
+    def _batches_of_connection(self) -> Iterator[RawRecords]:
+        """The records that the connection brings; ends with its error."""
         self._wait_for_format()
-        converter, rows_max = self._converter(), ROWS_MAX
+        converter, rows_max, is_ended = self._converter(), ROWS_MAX, False
         release = self._binlog.hold(self._place)
         try:
             while True:
@@ -191,12 +269,15 @@ class Trial:
                     converter, rows_max = self._converter(), 1
                     continue
                 if batch is None:
-                    self._receiver.check()
+                    if is_ended and converter.is_caught_up:
+                        self._receiver.check()
+                    is_ended = not self._receiver.is_alive()
                     yield ()
                     continue
-                self._progress = batch.progress
-                if batch.progress.open is None:  # a converter starts between source transactions
-                    self._place = batch.coordinates
+                self._progress, self._lost_at_s = batch.progress, math.inf
+                restart = converter.restart
+                if batch.progress.open is None and restart is not None:
+                    self._place = self._binlog.whole(restart)
                     last, release = release, self._binlog.hold(self._place)
                     last()
                 octets = batch.buffer
@@ -211,6 +292,7 @@ class Trial:
     def _converter(self) -> Converter:
         """One that continues after the last batch."""
         choice, order = self.choice, self._order
+        assert self._progress is not None
         return Converter(
             source=ConverterSource(
                 NAME,
@@ -219,7 +301,7 @@ class Trial:
                 NAME,
                 order.filter,
                 folds_names=choice.folds_names,
-                is_look=True,
+                look=self._note_once,
             ),
             reader=self._binlog,
             register=lambda subject, text: self._ids.setdefault(
@@ -232,7 +314,6 @@ class Trial:
 
     def _wait_for_format(self) -> None:
         """Wait until the server has sent the format of the file. Retryable MR-1046."""
-        assert self._receiver is not None
         deadline_s = time.monotonic() + SILENCE_S
         while not self._binlog.has_format(within_s=POLL_S):
             self._receiver.check()
@@ -248,12 +329,17 @@ class _NothingToCompare:
     def appended(self) -> None: ...
 
 
+def _begin_at(session: MySqlSession, place: TrialPlace) -> _Begin | None:
+    """The place, unless the server's file is gone or shorter: it may have lost its end in a crash."""
+    if place.pos > list_binlog_files(session).get(place.file, 0):
+        return None
+    return _Begin(place.file, place.pos, parse_gtid_set(session.flavour, place.position))
+
+
 def _begin(session: MySqlSession, after: GtidPosition | None, order: TrialOrder) -> _Begin:
-    if (place := order.place) is not None:
-        return _Begin(place.file, place.pos, parse_gtid_set(session.flavour, place.position))
-    if order.after:
+    if after is not None or order.after:
         start = find_start_file(session, wanted=after)
-        return _Begin(start.file, FIRST_POS, after or start.before)
+        return _Begin(start.file, FIRST_POS, start.before if after is None else after)
     rows = session.named(session.version.binlog_status)
     if not rows:
         raise Fatal("MR-1010", f"{session.name} writes no binlog")

@@ -15,6 +15,7 @@ from millrace.producer.binlog import events as t
 from millrace.producer.binlog.transactions import (
     BAD_BODY,
     COMMITS,
+    ENDS,
     GROUP_NOT_ENDED,
     INSIDE,
     OPENS,
@@ -86,13 +87,17 @@ def _actions() -> NDArray[np.int64]:
         ),
         REFUSED: (
             t.START_V3,
-            *t.LOADED_ROWS,
             *t.PRE_GA_ROWS,
             t.INCIDENT,
             t.PARTIAL_UPDATE_ROWS,
         ),
         QUERY: (t.QUERY,),
-        TO_PYTHON: (t.FORMAT_DESCRIPTION, t.XA_PREPARE, t.MARIADB_QUERY_COMPRESSED),
+        TO_PYTHON: (
+            t.FORMAT_DESCRIPTION,
+            t.XA_PREPARE,
+            t.MARIADB_QUERY_COMPRESSED,
+            *t.LOADED_ROWS,
+        ),
         PAYLOAD: (t.TRANSACTION_PAYLOAD,),
         COMMIT: (t.XID,),
         MAP: (t.TABLE_MAP,),
@@ -497,7 +502,10 @@ def walk(
             if not load_u16(buf, pos + t.FLAGS_AT) & t.IGNORABLE_FLAG:
                 return _fail(st, s.ENCRYPTED, 0)
         elif action == REFUSED:
-            return _fail(st, s.TYPE_REFUSED, kind)
+            if not covered:
+                return _fail(st, s.TYPE_REFUSED, kind)
+            if step == ENDS:
+                status = end_transaction(st, intervals, out, bounds)
         else:
             return _fail(st, s.TYPE_UNKNOWN, kind)
         st[s.POS] = pos + size
