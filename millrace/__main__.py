@@ -1,5 +1,15 @@
-"""``python -m millrace``: the command line."""
+"""The ``millrace`` program: the command line. Ctrl-C ends it quietly, also while Python imports it."""
 
-from millrace.cli import main
+from millrace.process.signals import leave_at_interrupt
 
-main()
+
+def main() -> None:
+    """The entry point."""
+    leave_at_interrupt()
+    from millrace.cli import main as run
+
+    run()
+
+
+if __name__ == "__main__":
+    main()

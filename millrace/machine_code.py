@@ -49,8 +49,10 @@ def compile_in_background() -> "subprocess.Popen[bytes]":
     return subprocess.Popen(
         [
             sys.executable,
+            "-P",  # the folder of the user may have files with names of modules
             "-c",
-            f"import os; os.nice({_NICE}); from millrace.producer.task.warm_up import warm; warm()",
+            f"import os, sys; os.nice({_NICE}); sys.path[:] = {sys.path!r};"
+            " from millrace.producer.task.warm_up import warm; warm()",
         ],
         stdin=nothing,
         stdout=nothing,

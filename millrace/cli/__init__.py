@@ -17,7 +17,8 @@ import io
 import os
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, Any
@@ -30,14 +31,17 @@ from millrace import __version__, log
 from millrace.cli.exits import (
     ExitCode,
     Finding,
+    OutputClosed,
     exit_code_of,
     is_json_wanted,
+    is_output_closed,
     print_error,
     table,
 )
 from millrace.errors import MillraceError
 from millrace.home_folder import STACK, local_stack_environment
 from millrace.process.installation import Extra, check_extra, check_parts, missing_modules
+from millrace.process.signals import leave_at_interrupt, raise_at_interrupt
 
 _ENSEMBLE = "MILLRACE_ZOOKEEPER"
 _HELP = ("--help", "-h")
@@ -167,7 +171,7 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
 
 
 def main() -> None:
-    """The entry point of the ``millrace`` program."""
+    """Run the command line of this process, and exit."""
     for stream in (sys.stdout, sys.stderr):  # a character that the terminal can't encode is escaped
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -176,6 +180,7 @@ def main() -> None:
     except Exception:  # noqa: BLE001 - Python would exit with 1, which means a finding
         traceback.print_exc()
         code = ExitCode.DEFECT
+    leave_at_interrupt()
     sys.exit(code)
 
 
@@ -203,9 +208,14 @@ def run(arguments: list[str]) -> int:
         return print_error(error, exit_code_of(error), as_json=as_json)
     except Finding as found:
         return print_error(found.error, ExitCode.FINDING, as_json=as_json)
+    except OutputClosed:
+        _is_output_broken()
+        return ExitCode.CLOSED
     except OSError as error:
         if not _is_output_broken():
             raise
+        if isinstance(error, BrokenPipeError):
+            return ExitCode.CLOSED
         print(f"millrace: the output can't be written: {error.strerror}", file=sys.stderr)
         return ExitCode.OPERATOR
     except KeyboardInterrupt:
@@ -278,7 +288,28 @@ class _Commands(TyperGroup):
         extra = COMMANDS[name].extra
         if extra is not None and not (ctx.resilient_parsing or set(_HELP) & set(rest)):
             check_extra(extra, user=f"millrace {name}")
-        return name, load_command(name), rest
+        command = load_command(name)
+        raise_at_interrupt()
+        return name, command, rest
+
+    def make_context(self, *arguments: Any, **more: Any) -> Any:
+        with _closed_output():
+            return super().make_context(*arguments, **more)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _closed_output():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _closed_output() -> Iterator[None]:
+    """``OutputClosed`` instead of BrokenPipeError, which Typer would end with 1."""
+    try:
+        yield
+    except BrokenPipeError as error:
+        if not is_output_closed():
+            raise
+        raise OutputClosed from error
 
 
 def _write_section(formatter: Any, title: str, rows: list[tuple[str, str]]) -> None:

@@ -8,6 +8,7 @@ Credentials in URLs are cut out; contexts of errors never hold a secret.
 """
 
 import json
+import select
 import sys
 from collections.abc import Mapping
 from enum import IntEnum
@@ -27,6 +28,7 @@ class ExitCode(IntEnum):
     DEFECT = 70
     RESTART = 75  # EX_TEMPFAIL
     INTERRUPTED = 130  # 128 + SIGINT
+    CLOSED = 141  # 128 + SIGPIPE
 
 
 MEANINGS: Mapping[ExitCode, str] = MappingProxyType(
@@ -40,6 +42,7 @@ MEANINGS: Mapping[ExitCode, str] = MappingProxyType(
         ExitCode.DEFECT: "a defect of Millrace, or a service whose tasks do not stop",
         ExitCode.RESTART: "an apply driver without its JVM: start it again",
         ExitCode.INTERRUPTED: "interrupted with Ctrl-C",
+        ExitCode.CLOSED: "the program that reads the output has ended, such as `head`",
     }
 )
 
@@ -50,6 +53,20 @@ class Finding(Exception):
     def __init__(self, error: MillraceError) -> None:
         super().__init__(str(error))
         self.error = error
+
+
+class OutputClosed(Exception):
+    """Nothing reads standard output any more. Ends the command quietly with ``CLOSED``."""
+
+
+def is_output_closed() -> bool:
+    """Whether standard output is a pipe that nothing reads any more."""
+    poll = select.poll()
+    try:
+        poll.register(sys.stdout.fileno(), 0)
+    except (OSError, ValueError):  # no file
+        return False
+    return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
 def exit_code_of(error: MillraceError) -> ExitCode:

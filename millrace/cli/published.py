@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from millrace.cli.exits import Finding
+from millrace.cli.exits import Finding, is_output_closed
 from millrace.errors import Fatal
 from millrace.wording import counted
 
@@ -88,6 +88,8 @@ def tail_published(
         show(records[-last:] if last else records[: first or None])
         while follow and not first:
             show(tail.read())
+            if is_output_closed():
+                return
             time.sleep(_LOOK_S)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from millrace.cli.exits import Finding
+from millrace.cli.exits import Finding, is_output_closed
 from millrace.cli.options import Kafka, KafkaConfig, named_brokers
 from millrace.errors import Fatal, naming
 from millrace.wording import counted
@@ -193,7 +193,7 @@ def _wanted(tables: list[str], ops: list[str]) -> "Wanted":
 
 
 def _records(reader: "TopicReader", start: int, stop: int | None) -> "Iterator[TopicRecord]":
-    chunks = reader.follow(start, lambda: False) if stop is None else reader.chunks(start, stop)
+    chunks = reader.follow(start, is_output_closed) if stop is None else reader.chunks(start, stop)
     for chunk in chunks:
         yield from chunk
 

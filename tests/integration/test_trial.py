@@ -3,23 +3,28 @@
 `test_reading_commands.py` shows that the server gets nothing that changes it.
 """
 
+import fcntl
 import json
 import os
+import signal
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pymysql
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from millrace.cli.trial.trial import CONTINUES
 from millrace.deploy.servers import DatabaseServer, KafkaServer, ServerOptions
-from millrace.errors import Fatal
+from millrace.errors import Fatal, Retryable
 from millrace.home_folder import home
-from millrace.producer.trial.trial import Trial, TrialOrder
+from millrace.producer.trial import trial as trial_module
+from millrace.producer.trial.trial import RawRecords, Trial, TrialOrder
 from millrace.schemas.documents import TableFilter
 from millrace.schemas.gtid import Flavour
 from millrace.schemas.record.control import DdlRecord, RecordKind
@@ -28,7 +33,7 @@ from millrace.schemas.record.record import KnownSchemas, RowRecord, decode_recor
 from tests.fixtures.servers import NewServer, mostly
 from tests.kit.binlog.session import Cursor, session
 from tests.kit.relay.relay import login_of, member_of
-from tests.kit.waiting import PATIENCE_S
+from tests.kit.waiting import PATIENCE_S, eventually
 
 NAME = "looked_at"
 TABLE = (
@@ -62,9 +67,14 @@ def order(server: DatabaseServer, after: str = "") -> TrialOrder:
 
 def shown(trial: Trial, count: int) -> list[object]:
     """The first rows, as op and image, and the statements."""
-    known, found = KnownSchemas(), list[object]()
+    return shown_of(trial.batches(), count, KnownSchemas())
+
+
+def shown_of(batches: Iterator[RawRecords], count: int, known: KnownSchemas) -> list[object]:
+    """The next rows, as op and image, and the statements."""
+    found = list[object]()
     deadline_s = time.monotonic() + PATIENCE_S
-    for batch in trial.batches():
+    for batch in batches:
         for key, value in batch:
             record = decode_record(key, value, known)
             if isinstance(record, RowRecord):
@@ -77,6 +87,48 @@ def shown(trial: Trial, count: int) -> list[object]:
             return found
         assert time.monotonic() < deadline_s, found
     raise AssertionError(found)
+
+
+def shown_id(batches: Iterator[RawRecords], known: KnownSchemas) -> object:
+    """The id of the next row."""
+    (record,) = shown_of(batches, 1, known)
+    assert isinstance(record, tuple)
+    return record[1]["id"]
+
+
+@contextmanager
+def loading(server: DatabaseServer) -> Iterator[Cursor]:
+    """A session that may load a file of the client."""
+    with session(server) as cursor:
+        cursor.execute("SET GLOBAL local_infile = ON")
+        with pymysql.connect(
+            unix_socket=str(server.socket),
+            user="root",
+            autocommit=True,
+            ssl_disabled=True,
+            local_infile=True,
+        ) as loader:
+            yield loader.cursor()
+        cursor.execute("SET GLOBAL local_infile = DEFAULT")
+
+
+def begin_xa(cursor: Cursor, xid: str, number: int) -> None:
+    """Prepare an XA transaction with one row."""
+    cursor.execute(f"XA START '{xid}'")
+    cursor.execute(f"INSERT INTO {NAME}.t (id) VALUES ({number})")
+    cursor.execute(f"XA END '{xid}'")
+    cursor.execute(f"XA PREPARE '{xid}'")
+
+
+def end_dump(cursor: Cursor) -> int:
+    """End the dumps of the server that the look uses, as a network may; their number."""
+    cursor.execute(
+        "SELECT ID FROM information_schema.processlist WHERE COMMAND LIKE 'Binlog Dump%'"
+    )
+    dumps = [number for (number,) in cursor.fetchall()]
+    for number in dumps:
+        cursor.execute(f"KILL {number}")
+    return len(dumps)
 
 
 def is_row(value: bytes) -> bool:
@@ -189,6 +241,102 @@ def test_change_in_statement_format_is_shown_as_sql(single_server: DatabaseServe
     assert records[2:] == [statement, ("d", {**row(1), "v": "y"})]
 
 
+@pytest.mark.both_flavours
+def test_load_data_in_statement_format_is_shown(
+    single_server: DatabaseServer, tmp_path: Path
+) -> None:
+    """As its SQL; one that was seen already is skipped."""
+    path = tmp_path / "rows"
+    path.write_text("7\tx\t1\ta\n")
+    load = f"LOAD DATA LOCAL INFILE '{path}' INTO TABLE t"
+    with table(single_server) as cursor, loading(single_server) as loader:
+        after = single_server.gtid_position()
+        loader.execute("SET SESSION binlog_format = 'STATEMENT'")
+        loader.execute(f"USE {NAME}")
+        loader.execute(load)
+        loaded = single_server.gtid_position()
+        insert(cursor)
+        with Trial.open(order(single_server, after)) as trial:
+            statement, *rows = shown(trial, 3)
+        assert str(statement).startswith(f"LOAD DATA LOCAL INFILE '{path}' ")
+        assert rows == [("c", row(0)), ("c", row(1))]
+        with Trial.open(order(single_server, loaded)) as trial:
+            assert shown(trial, 2) == rows
+
+
+@pytest.mark.both_flavours
+def test_rows_prepared_before_the_look_are_reported_as_unknown(
+    single_server: DatabaseServer,
+) -> None:
+    """A line names the XA transaction. One that is prepared later is shown, also after a lost connection."""
+    with (
+        table(single_server) as cursor,
+        session(single_server) as early,
+        session(single_server) as late,
+    ):
+        begin_xa(early, "early", 8)
+        with Trial.open(order(single_server)) as trial:
+            begin_xa(late, "late", 9)
+            insert(cursor)
+            batches, known = trial.batches(), KnownSchemas()
+            assert shown_of(batches, 2, known) == [("c", row(0)), ("c", row(1))]
+            cursor.execute("FLUSH BINARY LOGS")
+            end_dump(cursor)
+            early.execute("XA COMMIT 'early'")
+            late.execute("XA COMMIT 'late'")
+            nine = {"id": "9", "v": None, "w": None, "e": None}
+            assert shown_of(batches, 1, known) == [("c", nine)]
+    (unknown,) = (line for line in trial.notes if "XA" in line)
+    assert unknown.endswith("was prepared before: its rows are unknown")
+
+
+@pytest.mark.both_flavours
+def test_lost_connection_is_made_again(single_server: DatabaseServer) -> None:
+    """At the place where the look was: in the middle of a file, and after the end of one. No row twice, none lost."""
+    with table(single_server) as cursor, Trial.open(order(single_server)) as trial:
+        batches, known, ids = trial.batches(), KnownSchemas(), list[object]()
+        for number in range(1, 5):
+            cursor.execute("INSERT INTO t (id) VALUES (%s)", (10 * number,))
+            ids.append(shown_id(batches, known))
+            assert end_dump(cursor) == 1
+            if number % 2:
+                cursor.execute("FLUSH BINARY LOGS")
+            cursor.execute("INSERT INTO t (id) VALUES (%s)", (10 * number + 1,))
+            ids.append(shown_id(batches, known))
+    assert ids == ["10", "11", "20", "21", "30", "31", "40", "41"]
+    again = [line for line in trial.notes if line.startswith("reads ")]
+    assert again == [f"reads {member_of(single_server)} again, after the last row shown"] * 4
+
+
+@mostly(Flavour.MARIADB)
+def test_look_continues_when_the_server_has_restarted(
+    flavour: Flavour, new_server: NewServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends with the error and the GTID set when the server stays away."""
+    server = new_server(flavour)
+    with session(server) as cursor:
+        cursor.execute(f"CREATE DATABASE {NAME}")
+        cursor.execute(f"CREATE TABLE {NAME}.{TABLE.removeprefix('CREATE TABLE ')}")
+    with Trial.open(order(server)) as trial:
+        batches, known = trial.batches(), KnownSchemas()
+        with session(server) as cursor:
+            cursor.execute(f"INSERT INTO {NAME}.t (id) VALUES (1)")
+        assert shown_id(batches, known) == "1"
+        server.stop()
+        assert next(batches) == ()
+        server.start()
+        with session(server) as cursor:
+            cursor.execute(f"INSERT INTO {NAME}.t (id) VALUES (2)")
+        assert shown_id(batches, known) == "2"
+        after = server.gtid_position()
+        monkeypatch.setattr(trial_module, "RECONNECT_S", 2.0)
+        server.stop()
+        with pytest.raises(Retryable) as caught:
+            shown_of(batches, 1, known)
+        assert caught.value.code in ("MR-1001", "MR-1006")
+        assert str(trial.position) == after
+
+
 def test_python_functions_show_what_machine_code_shows(single_server: DatabaseServer) -> None:
     """Line by line, for a person and as JSON; and the documents of a task at the end."""
     with table(single_server) as cursor:
@@ -207,6 +355,88 @@ def test_python_functions_show_what_machine_code_shows(single_server: DatabaseSe
     assert f"reads 127.0.0.1:{single_server.port} (primary" in said
     assert single_server.password not in said
     assert f"include:\n- {NAME}.*" in said
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.1, 0.3, 0.6, 1.0, 1.5, 3.0])
+def test_interrupt_ends_quietly_at_any_moment(
+    single_server: DatabaseServer, after_s: float
+) -> None:
+    """Also during imports. The documents are shown once the rows are."""
+    with trying(single_server, PYTHONPROFILEIMPORTTIME="1") as process:
+        assert process.stderr is not None
+        while "millrace.cli.exits" not in process.stderr.readline():
+            pass
+        time.sleep(after_s)
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=PATIENCE_S)
+    said = [line for line in errors.splitlines() if not line.startswith("import time:")]
+    is_reading = any(line.startswith("from ") for line in said)
+    assert output == ""
+    assert not any("Traceback" in line or "ignored" in line for line in said)
+    assert process.returncode in ((0, 130) if is_reading else (130,))
+    assert any(line == "kind: capture" for line in said) == (process.returncode == 0)
+
+
+def test_interrupt_in_the_password_prompt_restores_the_terminal(
+    single_server: DatabaseServer,
+) -> None:
+    """It shows again what is typed."""
+    leader, terminal = os.openpty()
+    url = f"mysql://{single_server.user}@127.0.0.1:{single_server.port}"
+    environment = {name: value for name, value in os.environ.items() if name != "MYSQL_PWD"}
+    process = subprocess.Popen(
+        (sys.executable, "-m", "millrace", "try", url),
+        env=environment,
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(terminal, termios.TIOCSCTTY, 0),  # noqa: PLW1509
+    )
+    printed = b""
+    while b"Password" not in printed:
+        printed += os.read(leader, 4096)
+    eventually(lambda: not termios.tcgetattr(terminal)[3] & termios.ECHO)
+    os.write(leader, b"\x03")
+    assert process.wait(PATIENCE_S) == 130
+    assert termios.tcgetattr(terminal)[3] & termios.ECHO
+    printed += os.read(leader, 4096)
+    assert b"Traceback" not in printed
+    os.close(leader)
+    os.close(terminal)
+
+
+def test_interrupt_waits_for_the_process_that_takes_over() -> None:
+    """It comes between the two, where Python would print a traceback."""
+    later = (
+        "from millrace.process.signals import *\n"
+        "with ending_at_interrupt(lambda: 7): release_interrupts()\n"
+    )
+    first = (
+        "import os, signal, sys\n"
+        "from millrace.process.signals import held_interrupts\n"
+        "with held_interrupts():\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        f"    os.execv(sys.executable, [sys.executable, '-c', {later!r}])\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", first], capture_output=True, check=False)
+    assert (ended.returncode, ended.stderr) == (7, b"")
+
+
+def test_closed_pipe_ends_the_look(single_server: DatabaseServer) -> None:
+    """At once, also if no further row comes. No documents are printed then."""
+    with table(single_server) as cursor:
+        after = single_server.gtid_position()
+        insert(cursor)
+        with trying(single_server, "--from", after) as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            assert process.stdout.readline()
+            process.stdout.close()
+            errors = process.stderr.read()
+            assert process.wait(PATIENCE_S) == 141
+    assert "Traceback" not in errors
+    assert "kind: capture" not in errors
 
 
 def test_process_with_machine_code_takes_over(

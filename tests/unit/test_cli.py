@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 import types
@@ -252,6 +253,22 @@ def test_terminal_of_another_encoding_shows_escapes() -> None:
     assert found.returncode == 0
     assert b"Traceback" not in found.stderr
     assert b"\\u2026" in found.stdout
+
+
+@pytest.mark.parametrize("words", [["--help"], ["explain", "--markdown"], ["schema", "set"]])
+def test_closed_pipe_ends_a_command_quietly(words: list[str]) -> None:
+    """As after `| head`; not with 1, which means a finding."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as output:
+        ended = subprocess.run(
+            [sys.executable, "-m", "millrace", *words],
+            stdout=output,
+            stderr=subprocess.PIPE,
+            check=False,
+            timeout=180,
+        )
+    assert (ended.returncode, ended.stderr) == (141, b"")
 
 
 @pytest.mark.parametrize("registry", ["http://ann:canary@h:8081", "h:8081", "ftp://h"])

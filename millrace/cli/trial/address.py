@@ -70,7 +70,11 @@ class ServerAddress:
             return of_environment
         if not sys.stdin.isatty():
             return ""
-        return getpass.getpass(f"Password of {self.user}: ")
+        try:
+            return getpass.getpass(f"Password of {self.user}: ")
+        except (EOFError, KeyboardInterrupt):
+            print(file=sys.stderr)
+            raise KeyboardInterrupt from None
 
 
 def documents(address: ServerAddress, position: str) -> str:

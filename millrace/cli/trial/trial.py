@@ -8,20 +8,29 @@ itself: the new one continues at the same place of the binlog.
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
 from millrace import machine_code
+from millrace.cli.exits import OutputClosed, is_output_closed
 from millrace.errors import MillraceError
+from millrace.process.signals import (
+    INTERRUPTED,
+    ending_at_interrupt,
+    held_interrupts,
+    noted_interrupts,
+    raising_at_interrupt,
+    release_interrupts,
+)
 from millrace.wording import counted
 
 if TYPE_CHECKING:
     from millrace.cli.trial.address import ServerAddress
-    from millrace.producer.trial.trial import RawRecords, Trial
+    from millrace.producer.trial.trial import RawRecords, Trial, TrialPlace
     from millrace.schemas.record.control import DdlRecord
     from millrace.schemas.record.record import RowRecord
 
@@ -29,15 +38,6 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 CONTINUES = "MILLRACE_TRY"  # what a process gives to the one that replaces it, as JSON
 _NO_TLS = "MR-1004"
-_AGAIN = "All before the error is shown; the same command with `--from`"
-_TLS = "Add `?tls=verify-ca&ca=FILE` with the server's CA to the URL, or another mode of a set document."
-_FIXES: Mapping[str, str] = {  # elsewhere the fix is in a set document
-    "MR-1001": "Check host and port of the URL, and that the server runs.",
-    "MR-1002": "Correct user and password of the URL.",
-    "MR-1003": _TLS,
-    _NO_TLS: "Add `?tls=disabled` to the URL: user name and rows then pass as plain text.",
-    "MR-1008": _TLS,
-}
 
 Url = Annotated[
     str,
@@ -91,28 +91,35 @@ def try_(
     Standard error shows which server is read, and what a capture task would need. Ctrl-C ends the command, which then
     prints the documents of a set and a capture task.
     """
-    from millrace.cli.trial.address import ServerAddress
-
-    address = ServerAddress.parse(url)
-    _check_format(as_format, as_json=as_json)
     look = Look.continued()
-    if as_format:  # its kernels take minutes to compile, and only publish tasks have them compiled
+    with ending_at_interrupt(look.end):
+        _try(url, look, Request(after, count, as_json, as_format, to_kafka, topic))
+
+
+def _try(url: str, look: "Look", request: "Request") -> None:
+    from millrace.cli.trial.address import ServerAddress
+    from millrace.cli.trial.fixes import continuation, fix_of
+
+    address = look.address = ServerAddress.parse(url)
+    release_interrupts()
+    _check_format(request.as_format, as_json=request.as_json)
+    # the kernels of a format take minutes to compile, and only publish tasks have them compiled
+    if request.as_format:
         machine_code.interpret()
     elif not machine_code.is_compiled() and machine_code.interpret():
         machine_code.compile_in_background()
-    request = Request(after, count, as_json, as_format, to_kafka, topic)
     try:
         _look(address, look, request)
     except KeyboardInterrupt:
-        pass
+        if not look.file:  # while the password is asked
+            raise
     except MillraceError as error:
-        fix = _FIXES.get(error.code, error.fix)
+        fix = fix_of(error)
         if look.file:
-            look.end(address)
-            fix = f"{_AGAIN} {look.position!r} shows what follows. {fix}"
+            look.end()
+            fix = " ".join(filter(None, (continuation(error, look.position), fix)))
         raise type(error)(error.code, error.message, fix=fix, **error.context) from error
-    if look.file:
-        look.end(address)
+    look.end()
 
 
 def _check_format(name: str, *, as_json: bool) -> None:
@@ -149,6 +156,10 @@ class Look:
     file: str = ""  # "" until the member is chosen
     pos: int = 0
     position: str = ""
+    server: str = ""
+    seq: int = 0
+    address: "ServerAddress | None" = None
+    is_ended: bool = False
 
     @classmethod
     def continued(cls) -> "Look":
@@ -176,30 +187,38 @@ class Look:
     def has_shown(self, count: int) -> bool:
         return 0 < count <= self.rows + self.statements
 
-    def replace_process(self, trial: "Trial", password: str) -> None:
+    def set_place(self, place: "TrialPlace") -> None:
+        """Where a process that replaces this one continues."""
+        self.file, self.pos, self.position = place.file, place.pos, place.position
+        self.server, self.seq = place.server, place.seq
+
+    def replace_process(self, password: str) -> None:
         """Continue in a process with machine code."""
         from millrace.cli.trial.address import PASSWORD_VARIABLE
 
-        self.file, self.pos, self.position = trial.file, trial.pos, str(trial.position)
         environment = {
             name: value for name, value in os.environ.items() if name != machine_code.INTERPRETED
         }
-        environment |= {CONTINUES: json.dumps(asdict(self)), PASSWORD_VARIABLE: password}
+        state = json.dumps(asdict(replace(self, address=None)))
+        environment |= {CONTINUES: state, PASSWORD_VARIABLE: password}
         sys.stdout.flush()
-        os.execve(sys.executable, [sys.executable, *_arguments()], environment)
+        with held_interrupts():
+            os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)
 
-    def end(self, address: "ServerAddress") -> None:
-        """Show the counts, and the documents of a task."""
+    def end(self) -> int:
+        """Show the counts, and the documents of a task, once; the exit code. Nothing before the member is chosen."""
+        if not self.file or self.address is None:
+            return INTERRUPTED
+        if self.is_ended:
+            return 0
+        self.is_ended = True
         from millrace.cli.trial.address import documents
 
         rows, statements = counted(self.rows, "row"), counted(self.statements, "statement")
         tables = counted(len(self.tables), "table")
         _say(f"\n{rows} of {tables}, {statements}. Documents to capture what follows:\n")
-        _say(documents(address, self.position))
-
-
-def _arguments() -> list[str]:
-    return ["-m", "millrace", *sys.argv[1:]]
+        _say(documents(self.address, self.position))
+        return 0
 
 
 def _say(text: str) -> None:
@@ -207,16 +226,24 @@ def _say(text: str) -> None:
 
 
 def _look(address: "ServerAddress", look: Look, request: Request) -> None:
-    password = address.ask_password()
+    with raising_at_interrupt():  # the terminal shows again what is typed
+        password = address.ask_password()
     with _opened(address, password, look, request.after) as trial, _sending(request) as send:
         if not look.file:
             _introduce(trial)
-        look.file = trial.file
-        batches = _batches(trial, look, password, is_for_good=bool(request.as_format))
-        if request.as_format:
-            _show_records(batches, look, request, send)
-        else:
-            _show_rows(batches, look, request, send)
+        look.set_place(trial.place)
+        with noted_interrupts() as is_interrupted:
+            batches = _batches(
+                trial,
+                look,
+                password,
+                is_for_good=bool(request.as_format),
+                is_interrupted=is_interrupted,
+            )
+            if request.as_format:
+                _show_records(batches, look, request, send)
+            else:
+                _show_rows(batches, look, request, send)
 
 
 Send: TypeAlias = "Callable[[Sequence[tuple[bytes | None, bytes | None]]], None]"
@@ -290,7 +317,9 @@ def _opened(address: "ServerAddress", password: str, look: Look, after: str) -> 
     from millrace.schemas.documents import TableFilter, Tls, TlsMode
 
     tables = TableFilter(include=(address.tables,))
-    place = TrialPlace(look.file, look.pos, look.position) if look.file else None
+    place = None
+    if look.file:
+        place = TrialPlace(look.file, look.pos, look.position, look.server, look.seq)
 
     def order(tls: Tls) -> TrialOrder:
         login = Login(user=address.user, password=password, tls=tls)
@@ -317,24 +346,37 @@ def _introduce(trial: "Trial") -> None:
         _say(f"{'reads' if verdict.member == chosen else 'does not read'} {verdict}")
     for finding in trial.findings:
         _say(f"a capture task would stop: {finding}\n  {finding.fix.removesuffix(PERSIST)}")
-    _say(f"from {trial.file}:{trial.pos} on, as it commits; Ctrl-C ends it\n")
+    _say(f"from {trial.place.file}:{trial.place.pos} on, as it commits; Ctrl-C ends it\n")
 
 
 def _batches(
-    trial: "Trial", look: Look, password: str, *, is_for_good: bool
+    trial: "Trial",
+    look: Look,
+    password: str,
+    *,
+    is_for_good: bool,
+    is_interrupted: Callable[[], bool],
 ) -> "Iterator[RawRecords]":
     """The records of a set topic as they come.
 
     In a quiet moment, a process with machine code takes over, unless this one is always interpreted.
     """
-    told, can_be_replaced = 0, machine_code.INTERPRETED in os.environ and not is_for_good
+    guessed, noted = 0, 0
+    can_be_replaced = machine_code.INTERPRETED in os.environ and not is_for_good
     for batch in trial.batches():
-        for name in trial.guessed[told:]:
-            told += 1
+        if is_interrupted():
+            raise KeyboardInterrupt
+        for name in trial.guessed[guessed:]:
+            guessed += 1
             _say(
                 f"{name}: names, labels and signs of columns are those of now; older rows may be wrong"
             )
-        look.position = str(trial.position)
+        for line in trial.notes[noted:]:
+            noted += 1
+            _say(line)
+        look.set_place(trial.place)
+        if not batch and is_output_closed():
+            raise OutputClosed
         if not batch and can_be_replaced and machine_code.is_compiled():
-            look.replace_process(trial, password)
+            look.replace_process(password)
         yield batch
