@@ -14,6 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from millrace.deploy.site.cast import Recording, Session, read, sessions_of, shape
+from millrace.home_folder import home
+
 if TYPE_CHECKING:  # the functions that read pages run without MkDocs
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
@@ -41,6 +44,7 @@ _LINK = re.compile(
 )
 _ERRORS = "errors.md"
 _ERROR_ROW = re.compile(r"^\| (MR-\d{4}) \|", re.MULTILINE)
+_LOADED = re.compile(r"<(?:script|link|img|iframe)[^>]+(?:src|href)=.?(?:https?:)?//[^ >]+")
 _PROSE = re.compile(r"[A-Z`\[*][^|]*")  # the begin of a paragraph, not a table, a list or code
 _SENTENCE = re.compile(r".+?\.(?= [A-Z`\[]|$)")
 
@@ -60,6 +64,11 @@ def on_files(files: "Files", config: "MkDocsConfig") -> "Files":
     for place, path in linked_pages().items():
         in_menu = InclusionLevel.UNDEFINED if is_in_menu(path) else InclusionLevel.NOT_IN_NAV
         files.append(File.generated(config, place, content=text_of(path), inclusion=in_menu))
+    for page in DOCS.glob("*.md"):
+        for session, recording in recordings_of(page.read_text()):
+            name = f"recordings/{session.name}"
+            files.append(File.generated(config, f"{name}.svg", content=recording.picture()))
+            files.append(File.generated(config, f"{name}.cast", content=recording.cast()))
     return files
 
 
@@ -75,10 +84,20 @@ def on_nav(nav: "Navigation", config: "MkDocsConfig", files: "Files") -> None:
 def on_page_markdown(markdown: str, page: "Page", config: "MkDocsConfig", **_: object) -> str:
     """Make the page's links those of the site, and keep its Markdown beside its HTML."""
     text = with_links_of_site(markdown, page.file.src_uri)
+    html = with_recordings(text)
     copy = Path(config.site_dir, page.file.src_uri)
     copy.parent.mkdir(parents=True, exist_ok=True)
     copy.write_text(text)
-    return text
+    return html
+
+
+def on_post_page(output: str, page: "Page", **_: object) -> None:
+    """Refuse a page that loads anything from another host.
+
+    Raises ValueError.
+    """
+    if found := _LOADED.search(output):
+        raise ValueError(f"{page.file.src_uri} loads {found[0]}")
 
 
 def _section(page: "Page") -> str:
@@ -207,6 +226,31 @@ def with_links_of_site(markdown: str, place: str) -> str:
     text = _LINK.sub(replaced, markdown)
     if place == _ERRORS:
         text = _ERROR_ROW.sub(lambda row: f'| <span id="{row[1].lower()}">{row[1]}</span> |', text)
+    return text
+
+
+# ---- recordings ----
+
+
+def recordings_of(text: str) -> Iterator[tuple[Session, Recording]]:
+    """The sessions of a page that a test has recorded in this home folder, with the commands that the page has now."""
+    for session in sessions_of(text):
+        cast = home() / "site" / f"{session.name}.cast"
+        if cast.exists():
+            recording = read(cast.read_text())
+            if list(map(shape, recording.commands())) == [shape(one) for one, _ in session.steps()]:
+                yield session, recording
+
+
+def with_recordings(text: str) -> str:
+    """The text with a picture before each session that was recorded. The session itself can be opened below."""
+    for session, _ in recordings_of(text):
+        picture = f"![The session as it was recorded](recordings/{session.name}.svg)"
+        cast = f"[The file for asciinema](recordings/{session.name}.cast)"
+        summary = "<summary>The same as text</summary>"
+        block = f"```console\n{session.block}```"
+        shown = f'{picture}\n\n<details markdown="1">{summary}\n\n{block}\n\n{cast}\n\n</details>\n'
+        text = text.replace(session.markdown, shown)
     return text
 
 
