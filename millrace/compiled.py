@@ -38,14 +38,14 @@ def kernel_compiler(
     ``allocates``: False for functions that make no array. They count no references: a call takes two atomic
     instructions for each array that it passes, which is most of the time of a small function.
     """
+    if IS_INTERPRETED:  # the key takes a third of a second
+        return lambda function: function
     cache_dir = home() / "kernels" / f"{name}-{_key(sources, is_checked=is_checked)}"
 
     cache_folders[name] = cache_dir
 
     def compiled(function: F) -> F:
         """``function`` as machine code, compiled at its first call or read from the cache."""
-        if IS_INTERPRETED:
-            return function
         _CONFIG.CACHE_DIR = str(cache_dir)
         options: dict[str, Any] = {"boundscheck": is_checked, "error_model": "numpy"}
         if not allocates:

@@ -4,6 +4,7 @@ A mark in the home folder names the code that was compiled: every Python file of
 and numba's version. Code without a mark may be compiled all the same; then compiling it again takes two seconds.
 """
 
+import fcntl
 import hashlib
 import os
 import subprocess
@@ -42,24 +43,31 @@ def interpret() -> bool:
     return True
 
 
-def compile_in_background() -> "subprocess.Popen[bytes]":
-    """Start a process that compiles the kernels; it survives this one, and gives way to it."""
+def compile_in_background() -> None:
+    """Start a process that compiles the kernels, unless one runs. It survives this one, and gives way to it."""
     environment = {name: value for name, value in os.environ.items() if name != INTERPRETED}
     nothing = subprocess.DEVNULL
-    return subprocess.Popen(
-        [
-            sys.executable,
-            "-P",  # the folder of the user may have files with names of modules
-            "-c",
-            f"import os, sys; os.nice({_NICE}); sys.path[:] = {sys.path!r};"
-            " from millrace.producer.task.warm_up import warm; warm()",
-        ],
-        stdin=nothing,
-        stdout=nothing,
-        stderr=nothing,
-        env=environment,
-        start_new_session=True,
-    )
+    _mark().parent.mkdir(parents=True, exist_ok=True)
+    with _mark().with_suffix(".lock").open("w") as lock:  # the new process holds it until its end
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return
+        subprocess.Popen(
+            [
+                sys.executable,
+                "-P",  # the folder of the user may have files with names of modules
+                "-c",
+                f"import os, sys; os.nice({_NICE}); sys.path[:] = {sys.path!r};"
+                " from millrace.producer.task.warm_up import warm; warm()",
+            ],
+            stdin=nothing,
+            stdout=nothing,
+            stderr=nothing,
+            env=environment,
+            start_new_session=True,
+            pass_fds=(lock.fileno(),),
+        )
 
 
 @cache

@@ -10,6 +10,7 @@ account needs REPLICATION SLAVE and REPLICATION CLIENT (MariaDB: BINLOG MONITOR)
 All that the server gets is SHOW, SELECT and SET of session variables, and the dump request.
 """
 
+import fnmatch
 import math
 import time
 import uuid
@@ -38,6 +39,7 @@ from millrace.schemas.documents import Member, TableFilter
 from millrace.schemas.gtid import Flavour, GtidPosition, parse_gtid_set
 from millrace.schemas.place import FIRST_POS, Coordinates
 from millrace.schemas.progress import Progress
+from millrace.schemas.table.table_filter import SYSTEM_DATABASES
 
 RawRecords: TypeAlias = Sequence[tuple[bytes | None, bytes]]  # key and value, as in a set topic
 FIRST = "first"
@@ -157,6 +159,8 @@ class Trial:
         with ExitStack() as stack:
             session = stack.enter_context(connect_member(choice.member, order.login))
             identity = ask_identity(session)
+            if self._progress is None and place is None:
+                self._note_missing_databases(session)
             begin = None
             if place is not None and place.server == identity.server:
                 begin = _begin_at(session, place)
@@ -174,6 +178,16 @@ class Trial:
         self._connected_at_s = time.monotonic()
         if self._progress is None:
             self._progress = Progress(begin.position, None, place.seq if place else 0)
+
+    def _note_missing_databases(self, session: MySqlSession) -> None:
+        """A name in the URL may be mistyped, and then no row ever comes. An account may see no database at all."""
+        rows = session.named("SHOW DATABASES")
+        databases = {str(row["Database"]).casefold() for row in rows} - SYSTEM_DATABASES
+        for pattern in self._order.filter.include:
+            name, _, _ = pattern.partition(".")
+            if databases and not fnmatch.filter(databases, name.casefold()):
+                what = f"no database {name} exists now, or the account may not see it"
+                self.notes.append(f"{what}: rows are shown when they come")
 
     def _stream(
         self, session: MySqlSession, identity: Identity, binlog: PassingBinlog, begin: _Begin

@@ -13,6 +13,7 @@ from millrace.schemas.gtid import parse_any_gtid_set, unite
 
 NEEDS_A_TASK = re.compile(
     r"millrace (?!try\b)[a-z]|\btasks?\b|\bset document|\brelay|\bworker|\bby itself|\bthe stream\b|Nothing to do"
+    r"|`tls|\btls_ca\b"
 )
 _TLS = (
     "Add `?tls=verify-ca&ca=FILE` with the server's CA to the URL; other modes are verify-identity,"

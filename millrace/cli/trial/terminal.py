@@ -24,8 +24,9 @@ _DIM = "2"
 
 
 def has_colors() -> bool:
-    """Whether standard output is a terminal, and NO_COLOR (no-color.org) is not set."""
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    """Whether standard output is a terminal that has them, and NO_COLOR (no-color.org) is not set."""
+    is_plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
+    return sys.stdout.isatty() and not is_plain
 
 
 @dataclass(slots=True)
@@ -40,7 +41,8 @@ class Lines:
         when = self._when(record.transaction, record.ts_ms)
         if isinstance(record, DdlRecord):
             sql = " ".join(record.statement.sql.split())
-            return self._joined(when, "!", f"{record.source.database}: {sql}", "")
+            database = record.source.database
+            return self._joined(when, "!", f"{database}: {sql}" if database else sql, "")
         source, change = record.source, record.change
         key: Image = record.key or {}
         named = "".join(f" {name}={shown_value(value)}" for name, value in key.items())

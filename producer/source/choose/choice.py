@@ -64,13 +64,23 @@ class Verdict:
         return not self.reasons
 
     def __str__(self) -> str:
+        good = "readable" if self.tolerated else "admissible"
+        return self._described("; ".join(map(str, self.reasons)) or good)
+
+    def without(self, code: str) -> str:
+        """As text where the code of its reasons is named already."""
+        return self._described(
+            "; ".join(
+                reason.message if reason.code == code else str(reason) for reason in self.reasons
+            )
+        )
+
+    def _described(self, why: str) -> str:
         lag = (
             ""
             if self.missing_count is None
             else f", {counted(self.missing_count, 'transaction')} behind"
         )
-        good = "readable" if self.tolerated else "admissible"
-        why = "; ".join(map(str, self.reasons)) or good
         return f"{self.member} ({self.role}{lag}): {why}"
 
 
@@ -286,16 +296,17 @@ def _check_lost_tail(facts: Sequence[MemberFacts], wanted: GtidPosition | None) 
 
 def _none_admissible(verdicts: Sequence[Verdict]) -> MillraceError:
     """One member: its own error. Several: MR-1030. Retryable if all findings about some member are transient."""
-    text = "; ".join(map(str, verdicts))
     first = verdicts[0].reasons[0]
     kind: type[MillraceError] = Fatal
     if any(all(reason.is_transient for reason in verdict.reasons) for verdict in verdicts):
         kind = Retryable
     if len(verdicts) == 1:
-        return verdicts[0].error or kind(first.code, str(verdicts[0]), fix=_fix_of_all(verdicts))
+        text = verdicts[0].without(first.code)
+        return verdicts[0].error or kind(first.code, text, fix=_fix_of_all(verdicts))
     if len({verdict.reasons[0].code for verdict in verdicts}) == 1:
+        text = "; ".join(verdict.without(first.code) for verdict in verdicts)
         return kind(first.code, text, fix=_fix_of_all(verdicts))
-    return kind("MR-1030", text, fix=_fix_of_all(verdicts))
+    return kind("MR-1030", "; ".join(map(str, verdicts)), fix=_fix_of_all(verdicts))
 
 
 def _fix_of_all(verdicts: Sequence[Verdict]) -> str:
