@@ -7,12 +7,13 @@ this user can read, and options refer to them. Kafka's client reads the files wh
     kafka.sasl.jaas.config = ${millrace:/dev/shm/…/secrets:jaas}
 
 The folder is in memory and is removed with the query. Java reads keys in PKCS #8 only (else Fatal MR-7007), and only
-JSON Web Tokens (else Fatal MR-7008). It reads a token once, so a query ends soon after its token has expired;
-the next query reads a new one. Only the driver connects in this way, to ask for the end of the topic. Executors read
-the topic with librdkafka.
+JSON Web Tokens (else Fatal MR-7008). It reads a token once, and keeps asking after that one has expired. So a query
+ends before (``token_end``), and the next one reads a new token. Only the driver connects in this way, to ask for the
+end of the topic. Executors read the topic with librdkafka.
 """
 
 import os
+import time
 from pathlib import Path
 
 from millrace.errors import Fatal
@@ -28,6 +29,7 @@ _MODULES = {
 }
 _BEARER_MODULE = f"{_SECURITY}.oauthbearer.OAuthBearerLoginModule"
 _BEARER_HANDLER = f"{_SECURITY}.oauthbearer.OAuthBearerLoginCallbackHandler"
+TOKEN_PART = 0.8  # as librdkafka and Kafka's client renew a login
 # a system property of Kafka's client
 ALLOWED_URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 _KEY_FORMS = ("-----BEGIN PRIVATE KEY-----", "-----BEGIN ENCRYPTED PRIVATE KEY-----")
@@ -53,6 +55,15 @@ def token_url(brokers: Brokers, folder: Path) -> str:
     """The URL from which Kafka's client reads the token of OAUTHBEARER; "" for other logins."""
     is_bearer = brokers.sasl is not None and brokers.sasl.mechanism is Mechanism.OAUTHBEARER
     return (folder / "token").as_uri() if is_bearer else ""
+
+
+def token_end(folder: Path) -> float | None:
+    """When the query must end, in Unix time: after four fifths of what its token has left. None without a token."""
+    path = folder / "token"
+    if not path.exists():
+        return None
+    expires_s, now_s = expiry_of(path.read_text()), time.time()
+    return None if expires_s is None else now_s + TOKEN_PART * (expires_s - now_s)
 
 
 class _Secrets:

@@ -38,7 +38,7 @@ from millrace.consumer.publish.executor import execute_publish
 from millrace.consumer.publish.order import PublishOrder
 from millrace.consumer.publish.warm_up import warm_publishing
 from millrace.consumer.spark.jvm import Jvm
-from millrace.consumer.spark.kafka_source import ALLOWED_URLS, source_options, token_url
+from millrace.consumer.spark.kafka_source import ALLOWED_URLS, source_options, token_end, token_url
 from millrace.consumer.spark.scratch import (
     folders_under,
     memory_folder,
@@ -266,9 +266,11 @@ class TopicQuery:
         secrets.mkdir(0o700)
         if url := token_url(address.brokers, secrets):
             self._driver.allow_url(url)
+        options = source_options(address.brokers, secrets)
+        self._token_end_s = token_end(secrets)
         source = self._driver.session.readStream.format("kafka").options(
             **{
-                **source_options(address.brokers, secrets),
+                **options,
                 "assign": f'{{"{address.topic}":[0]}}',
                 "startingOffsets": f'{{"{address.topic}":{{"0":{offset}}}}}',
                 "kafka.isolation.level": "read_committed",
@@ -289,7 +291,14 @@ class TopicQuery:
         self._process(Records(self._driver, end=_end_offset(self._checkpoint, number)))
 
     def wait(self, timeout_s: float) -> bool:
-        """True when the query has ended; Retryable MR-5050 or MR-5052 with the reason when it failed."""
+        """True when the query has ended; Retryable MR-5050 or MR-5052 with the reason when it failed.
+
+        Retryable MR-7001 before its token expires: only the next query reads a new one.
+        """
+        if self._token_end_s is not None and time.time() > self._token_end_s:
+            raise Retryable(
+                "MR-7001", "the token of Spark's query expires; the next query reads it again"
+            )
         with _translated_errors():
             return bool(self._query.awaitTermination(cast(int, timeout_s)))
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from millrace.consumer.spark.kafka_source import source_options, token_url
+from millrace.consumer.spark.kafka_source import source_options, token_end, token_url
 from millrace.errors import Fatal
 from millrace.schemas.documents import (
     Brokers,
@@ -159,6 +159,17 @@ def test_spark_takes_only_json_web_tokens(tmp_path: Path, monkeypatch: pytest.Mo
         source_options(brokers, tmp_path)
     assert refused.value.code == "MR-7008"
     assert "KAFKA_TEST_TOKEN" in refused.value.message
+
+
+def test_query_ends_before_its_token(tmp_path: Path) -> None:
+    """Spark's client reads a token once. A token that has expired ends the query at once."""
+    assert token_end(tmp_path) is None
+    for life_s in (1000, -1000):
+        claims = json.dumps({"exp": time.time() + life_s}).encode()
+        (tmp_path / "token").write_text(f"a.{base64.urlsafe_b64encode(claims).decode()}.b")
+        end_s = token_end(tmp_path)
+        assert end_s is not None
+        assert end_s - time.time() == pytest.approx(0.8 * life_s, abs=5)
 
 
 def test_key_that_java_can_not_read_is_refused(
