@@ -65,6 +65,7 @@ REHEARSAL_S = 120.0
 FIRST_OFFSET = -2  # Kafka's number for the beginning
 
 MASTERS = "local[N], spark://HOST:PORT, yarn, k8s://HOST:PORT"
+_CONNECTOR = re.compile(r"spark-sql-kafka-[\d-]+_[\d.]+-(\d.*)\.jar")
 _MASTER = re.compile(r"local(-cluster)?(\[[\d*, ]+\])?|spark://.+|yarn|k8s://.+")
 
 # Raised by calls into the JVM. OSError: the socket without a JVM, or a file without space or folder.
@@ -204,11 +205,8 @@ def settings_of(given: Sequence[str]) -> dict[str, str]:
 
 
 def _settings(scratch: Path, disk: Path, master: str) -> dict[str, str]:
-    jars = sorted((home() / "jars" / "spark").glob("*.jar"))
-    if not jars:
-        raise Fatal("MR-5051", f"there is no Kafka connector in {home() / 'jars' / 'spark'}")
     found = {
-        "spark.jars": ",".join(map(str, jars)),
+        "spark.jars": ",".join(map(str, _connector())),
         "spark.ui.enabled": "false",
         "spark.log.level": "ERROR",
         "spark.task.maxFailures": "1",
@@ -238,6 +236,19 @@ def _settings(scratch: Path, disk: Path, master: str) -> dict[str, str]:
     if master.startswith("local"):
         found |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     return found
+
+
+def _connector() -> list[Path]:
+    """The jars of the Kafka connector; Fatal MR-5051 if there are none, or of another minor version of Spark."""
+    folder = home() / "jars" / "spark"
+    jars = sorted(folder.glob("*.jar"))
+    if not jars:
+        raise Fatal("MR-5051", f"there is no Kafka connector in {folder}")
+    for version in [found[1] for jar in jars if (found := _CONNECTOR.fullmatch(jar.name))]:
+        if version.split(".")[:2] != pyspark.__version__.split(".")[:2]:
+            what = f"the Kafka connector in {folder} is of Spark {version}"
+            raise Fatal("MR-5051", f"{what}, PySpark is {pyspark.__version__}")
+    return jars
 
 
 class TopicQuery:

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pymysql
+import pyspark
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from pyspark.errors import PySparkException
@@ -245,6 +246,27 @@ def test_spark_without_its_connector_names_the_missing_jar(
         SparkDriver(master="local[1]")
     assert caught.value.code == "MR-5051"
     assert str(tmp_path / "jars" / "spark") in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("version", "is_refused"), [("4.0.1", True), ("3.5.0", True), (pyspark.__version__, False)]
+)
+def test_connector_of_another_spark_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, is_refused: bool
+) -> None:
+    """An upgrade of PySpark can leave the old one in the home folder."""
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP"):
+        monkeypatch.setenv(name, "")
+    monkeypatch.setenv("MILLRACE_HOME", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", _fails("gateway exited"))
+    connector = tmp_path / "jars" / "spark" / f"spark-sql-kafka-0-10_2.13-{version}.jar"
+    connector.parent.mkdir(parents=True)
+    connector.touch()
+    with pytest.raises(Fatal) as caught:
+        SparkDriver(master="local")
+    assert caught.value.code == "MR-5051"
+    assert (f"is of Spark {version}" in caught.value.message) == is_refused
 
 
 @pytest.mark.parametrize(
