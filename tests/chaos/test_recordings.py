@@ -70,7 +70,7 @@ def test_try_shows_the_lines_of_the_page(new_server: NewServer) -> None:
     record(SESSIONS["try"], {"3306": str(server.port)}, ("Ctrl-C ends it", change))
 
 
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3600)
 def test_stack_survives_the_kill_of_the_page() -> None:
     """One stack for both sessions; the second one ends it."""
     run_millrace("down", **{STACK: NAME})

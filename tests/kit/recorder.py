@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 from millrace.deploy.site.cast import HEIGHT, WIDTH, Recording
 
-COMMAND_S = 900.0
+COMMAND_S = 1200.0
 _CHARACTER_S = 0.03  # between two keys
 _READ_BYTES = 65_536
 
