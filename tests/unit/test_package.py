@@ -61,12 +61,16 @@ def test_wheel_holds_the_product_and_no_tests(wheel: Path) -> None:
     data = {
         "deploy/grafana/expert.json",
         "deploy/grafana/overview.json",
+        "deploy/grafana/provisioning/dashboards/millrace.yml",
+        "deploy/grafana/provisioning/datasources/prometheus.yml",
         "deploy/prometheus/alerts.yml",
+        "deploy/prometheus/prometheus.yml",
         "deploy/servers/ivy.xml",
         "deploy/servers/fetch-debian",
         "docs/errors.md",
         "docs/metrics.md",
         "py.typed",
+        *(f"deploy/systemd/{path.name}" for path in (ROOT / "deploy/systemd").iterdir()),
     }
     found = {name for name in names if ".dist-info" not in name}
     assert found == sources | {f"millrace/{name}" for name in data}

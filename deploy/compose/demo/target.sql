@@ -1,0 +1,4 @@
+-- The image has created the account `millrace` without rights.
+GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, CREATE ROUTINE, ALTER ROUTINE, EXECUTE ON millrace.* TO millrace;
+GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, DROP, INDEX, TRIGGER ON shop.* TO millrace;
+GRANT PROCESS, BINLOG MONITOR, SLAVE MONITOR ON *.* TO millrace;
