@@ -33,10 +33,10 @@ INSTALL = Path(__file__).with_name("install")
 _PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
 
 
-def build_wheel(folder: Path) -> Path:
-    """Build the wheel of this checkout into an empty ``folder``; its path. Needs no package index."""
+def build_wheel(folder: Path, *, source: Path = CHECKOUT) -> Path:
+    """Build the wheel of a checkout into an empty ``folder``; its path. Needs no package index."""
     command = (sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder))
-    subprocess.run(command, cwd=CHECKOUT, capture_output=True, check=True, timeout=BUILD_S)
+    subprocess.run(command, cwd=source, capture_output=True, check=True, timeout=BUILD_S)
     (built,) = folder.glob("*.whl")
     return built
 
