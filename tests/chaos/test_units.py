@@ -132,10 +132,7 @@ def test_units_take_rows_from_source_to_target(installation: Installation) -> No
     assert installation.stack.target.execute("SELECT v FROM play.t") == [("hello",)]
     installation.command("compare", APPLY_TASK)
     for unit in UNITS:
-        assert machine.shows(unit, "ActiveState", "NRestarts") == {
-            "ActiveState": "active",
-            "NRestarts": "0",
-        }
+        assert machine.shows(unit, "ActiveState") == {"ActiveState": "active"}
     workers = json.loads(installation.command("worker", "list", "--json"))
     host = machine.run("hostname", "--short").strip()
     assert {worker["worker"] for worker in workers} == {f"{host}-9471", f"{host}-9472"}
@@ -175,14 +172,14 @@ def test_killed_worker_is_started_again(installation: Installation) -> None:
     machine.run("systemctl", "kill", "--signal=SIGKILL", "--kill-who=main", WORKER)
     machine.run("pkill", "-KILL", "-u", USER, "java")
     for unit, code in ((WORKER, "9"), (APPLY, str(int(ExitCode.RESTART)))):
-        eventually(partial(_has_restarted_once, machine, unit), what=f"{unit} starts again")
+        eventually(partial(_has_restarted, machine, unit), what=f"{unit} starts again")
         eventually(partial(installation.is_ready, unit), what=f"{unit} is ready again")
         assert f"status={code}/" in machine.journal(unit)
 
 
-def _has_restarted_once(machine: Machine, unit: str) -> bool:
-    expected = {"NRestarts": "1", "ActiveState": "active"}
-    return machine.shows(unit, *expected) == expected
+def _has_restarted(machine: Machine, unit: str) -> bool:
+    shown = machine.shows(unit, "NRestarts", "ActiveState")
+    return int(shown["NRestarts"]) > 0 and shown["ActiveState"] == "active"
 
 
 def test_wrong_option_is_not_tried_again(installation: Installation) -> None:
