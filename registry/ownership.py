@@ -20,10 +20,10 @@ import threading
 import time
 from contextlib import suppress
 
-from confluent_kafka import Consumer, ConsumerGroupState, KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, KafkaException
 
 from millrace.drivers.kafka.access import KafkaAccess, Settings
+from millrace.drivers.kafka.group import describe_group
 from millrace.drivers.kafka.names import registry_id
 from millrace.errors import Fatal, Retryable
 from millrace.registry.broker import CLIENT, ERRORS
@@ -32,7 +32,6 @@ SESSION_S = 6.0  # the broker's default minimum
 HEARTBEAT_S = 1.0  # also how soon a live owner joins the rebalance of a start
 CLAIM_S = 120.0  # a broker that has just started loads its coordinator first
 LOOK_S = 0.2
-ANSWER_S = 10.0
 LEAVE_S = 5.0
 
 
@@ -56,15 +55,14 @@ class Ownership:
 
     def claim(self) -> None:
         """Join the group and return when this process may start. Fatal MR-6025, Retryable MR-6020."""
-        admin = ERRORS.call("creating a client", lambda: AdminClient(self._settings()))
-        has_predecessor_here = self._thread is None and self._is_own_name(admin)
+        has_predecessor_here = self._thread is None and self._is_own_name()
         self._join()
         if self._takes_over or has_predecessor_here:
             return
         deadline_s = time.monotonic() + CLAIM_S
         while not self._is_owner.wait(LOOK_S):
             try:
-                owner, is_stable = self._owner(admin)
+                owner, is_stable = self._owner()
             except Retryable:
                 if time.monotonic() > deadline_s:
                     raise
@@ -91,10 +89,10 @@ class Ownership:
     def _settings(self) -> Settings:
         return {**self._brokers.settings(), **CLIENT, "client.id": self._name}
 
-    def _is_own_name(self, admin: AdminClient) -> bool:
+    def _is_own_name(self) -> bool:
         """True if the owner has this name. Asked before the rebalance, which hides the owner until its session ends."""
         with suppress(Retryable):
-            return self._owner(admin)[0] == self._name
+            return self._owner()[0] == self._name
         return False
 
     def _join(self) -> None:
@@ -129,15 +127,9 @@ class Ownership:
         with suppress(KafkaException):
             consumer.close()
 
-    def _owner(self, admin: AdminClient) -> tuple[str, bool]:
+    def _owner(self) -> tuple[str, bool]:
         """(name of the member with the partition or "", True if a rebalance with this member has ended)."""
-        described = ERRORS.call(
-            "describing the registry's group",
-            lambda: admin.describe_consumer_groups([self._group], request_timeout=ANSWER_S)[
-                self._group
-            ].result(ANSWER_S),
-        )
-        owners = [m.client_id for m in described.members if m.assignment.topic_partitions]
-        has_joined = self._name in [m.client_id for m in described.members]
-        is_stable = described.state is ConsumerGroupState.STABLE and has_joined
-        return next(iter(owners), ""), is_stable
+        group = describe_group(self._brokers, self._group, code="MR-6020")
+        owners = [member.client_id for member in group.members if member.has_partitions]
+        has_joined = self._name in [member.client_id for member in group.members]
+        return next(iter(owners), ""), group.is_stable and has_joined

@@ -94,7 +94,7 @@ def _missing(settings: Mapping[str, Any], host: str, port: int) -> str:
         with socket.create_connection((host, port), timeout=ANSWER_TIMEOUT_S) as plain:
             connection = plain if context is None else _protected(plain, context, host, port)
             with connection:
-                answer = _ask(connection, _API_VERSIONS, 0, b"")
+                answer = ask(connection, _API_VERSIONS, 0, b"")
         error, count = struct.unpack_from(">hi", answer)
         versions = answer[6 : 6 + 6 * count]
         known = {api for api, _, _ in struct.iter_unpack(">hhh", versions)}
@@ -129,7 +129,7 @@ def connect(settings: Mapping[str, Any], host: str, port: int) -> socket.socket:
         protected = _protected(plain, context, host, port)
     with _closed_on_error(protected):
         try:
-            log_in(lambda *request: _ask(protected, *request), settings, place)
+            log_in(lambda *request: ask(protected, *request), settings, place)
         except ssl.SSLError as refused:  # TLS 1.3 reports it with the first answer
             raise Retryable("MR-7005", f"{place}: {_reason(refused)}") from refused
         return protected
@@ -148,7 +148,7 @@ def _log_in_plainly(
     plain: socket.socket, settings: Mapping[str, Any], host: str, port: int
 ) -> None:
     try:
-        log_in(lambda *request: _ask(plain, *request), settings, f"{host}:{port}")
+        log_in(lambda *request: ask(plain, *request), settings, f"{host}:{port}")
     except TimeoutError:  # of a broker that hangs, in any protocol
         raise
     except (OSError, ValueError, struct.error):
@@ -188,7 +188,7 @@ def _speaks_plainly(host: str, port: int) -> bool:
         suppress(OSError, ValueError, struct.error),
         socket.create_connection((host, port), ANSWER_TIMEOUT_S) as plain,
     ):
-        ask_for_offer(lambda *request: _ask(plain, *request), "PLAIN")
+        ask_for_offer(lambda *request: ask(plain, *request), "PLAIN")
         return True
     return False
 
@@ -228,7 +228,8 @@ def _reason(error: OSError) -> str:
     return str(getattr(error, "reason", "") or error.strerror or type(error).__name__)
 
 
-def _ask(connection: socket.socket, api: int, version: int, body: bytes) -> bytes:
+def ask(connection: socket.socket, api: int, version: int, body: bytes) -> bytes:
+    """The body of the answer to a request whose version has no compact encoding."""
     header = struct.pack(">hhih", api, version, 0, len(_CLIENT)) + _CLIENT
     connection.sendall(struct.pack(">i", len(header) + len(body)) + header + body)
     return receive(connection)[4:]  # without the correlation ID

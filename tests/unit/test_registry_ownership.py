@@ -2,21 +2,19 @@
 
 import itertools
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException
 
+from millrace.drivers.kafka.group import Group as Described
+from millrace.drivers.kafka.group import GroupMember
 from millrace.errors import Fatal, Retryable
 from millrace.registry import ownership
 from millrace.registry.ownership import Ownership
 from millrace.schemas.documents import Brokers
 
 OWN, OTHER = "here/127.0.0.1:8081", "there/127.0.0.1:8081"
-REBALANCING = ConsumerGroupState.PREPARING_REBALANCING
-STABLE = ConsumerGroupState.STABLE
-EMPTY = ConsumerGroupState.EMPTY
+REBALANCING, EMPTY, STABLE = "rebalancing", "empty", "stable"
 
 
 class Group:
@@ -25,17 +23,16 @@ class Group:
     The first look is before this process joins.
     """
 
-    def __init__(self, *looks: tuple[str, ConsumerGroupState]) -> None:
+    def __init__(self, *looks: tuple[str, str]) -> None:
         self._looks = itertools.chain(looks, itertools.repeat(looks[-1]))
         self._owner, self._state = "", REBALANCING
         self.has_left = False
 
-    def describe_consumer_groups(self, names: list[str], **_: object) -> Any:
+    def describe(self, *_: object, **__: object) -> Described:
         """The next look."""
         self._owner, self._state = next(self._looks)
-        members = [_member(OWN, owns=self._owner == OWN), _member(OTHER, owns=self._owner == OTHER)]
-        described = SimpleNamespace(members=members, state=self._state)
-        return {names[0]: SimpleNamespace(result=lambda _: described)}
+        members = tuple(GroupMember(name, self._owner == name) for name in (OWN, OTHER))
+        return Described(self._state == STABLE, members)
 
     def subscribe(self, _: list[str]) -> None:
         """Join: the group begins a rebalance."""
@@ -53,17 +50,11 @@ class Group:
         self.has_left = True
 
 
-def _member(name: str, *, owns: bool) -> Any:
-    return SimpleNamespace(
-        client_id=name, assignment=SimpleNamespace(topic_partitions=[object()] * owns)
-    )
-
-
 def _claim(
     group: Any, monkeypatch: pytest.MonkeyPatch, *, takes_over: bool = False, claim_s: float = 5.0
 ) -> None:
-    for client in ("AdminClient", "Consumer"):
-        monkeypatch.setattr(ownership, client, lambda *_, **__: group)
+    monkeypatch.setattr(ownership, "Consumer", lambda _: group)
+    monkeypatch.setattr(ownership, "describe_group", group.describe)
     monkeypatch.setattr(ownership, "LOOK_S", 0.001)
     monkeypatch.setattr(ownership, "CLAIM_S", claim_s)
     owned = Ownership(Brokers("127.0.0.1:1"), "schemas", name=OWN, takes_over=takes_over)
@@ -93,7 +84,7 @@ def test_live_owner_refuses_the_start_by_name(monkeypatch: pytest.MonkeyPatch) -
     ids=["alone", "after a look", "after a dead owner", "after a dead owner at this address"],
 )
 def test_start_without_a_live_owner_is_permitted(
-    looks: list[tuple[str, ConsumerGroupState]], monkeypatch: pytest.MonkeyPatch
+    looks: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A dead owner does not join the rebalance; one at this address has ended, because this process listens there."""
     group = Group(*looks)
@@ -115,14 +106,14 @@ def test_coordinator_that_does_not_answer_is_asked_again(
     """A broker that has just started has no coordinator yet; at the end of ``CLAIM_S`` it is Retryable."""
     failures: list[Callable[[], None]] = [_unavailable] * 3
     group = Group(("", EMPTY), (OWN, STABLE))
-    described = group.describe_consumer_groups
+    described = group.describe
 
-    def describe(names: list[str], **_: object) -> Any:
+    def describe(*_: object, **__: object) -> Described:
         if failures:
             failures.pop()()
-        return described(names)
+        return described()
 
-    monkeypatch.setattr(group, "describe_consumer_groups", describe)
+    monkeypatch.setattr(group, "describe", describe)
     if not is_over:
         _claim(group, monkeypatch)
         assert not failures
@@ -132,4 +123,4 @@ def test_coordinator_that_does_not_answer_is_asked_again(
 
 
 def _unavailable() -> None:
-    raise KafkaException(KafkaError(KafkaError.COORDINATOR_NOT_AVAILABLE))
+    raise Retryable("MR-6020", "Kafka's error 15")
