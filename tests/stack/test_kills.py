@@ -9,6 +9,7 @@ of each server alone, pairs of processes and long outages. ``tests/fault`` has e
 import os
 import re
 import signal
+from contextlib import suppress
 
 import pytest
 
@@ -85,10 +86,14 @@ def _stop_mid_commit(stack: FaultStack) -> None:
 
 
 def _signal_stopped(stack: FaultStack, number: signal.Signals) -> None:
-    """Send the signal to the Python workers that have stopped themselves."""
-    stopped = stack.stopped("apply")
-    for pid in stopped:
-        os.kill(pid, number)
-    eventually(
-        lambda: not set(stopped) & set(stack.stopped("apply")), what="they run again or are gone"
-    )
+    """Send the signal to the Python workers that have stopped themselves; again if one stops at another point."""
+    stopped = set(stack.stopped("apply"))
+
+    def are_running_or_gone() -> bool:
+        again = stopped & set(stack.stopped("apply"))
+        for pid in again:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+        return not again
+
+    eventually(are_running_or_gone, what="they run again or are gone")
