@@ -6,6 +6,10 @@
 A relay log keeps whole files from their first byte. Here a file begins where the dump began, so a look at the newest
 rows needs no older ones. A file is deleted once the converter is in a later one and holds nothing in it.
 
+A server without GTIDs begins each source transaction with ANONYMOUS_GTID, which has the layout of GTID (MySQL
+``control_events.h``): header 19 | flags 1 | source 16 | number 8. ``numbers_from`` makes GTIDs of them, with the source
+``schemas.gtid.NO_SERVER``. Their numbers count the source transactions of the look.
+
 At most ``WAITING_BYTES_MAX`` bytes of whole source transactions wait: then ``append`` does. So a look at an old binlog
 does not fill the disk. The converter sees a source transaction when all of it is here.
 """
@@ -17,8 +21,16 @@ from itertools import count
 from tempfile import TemporaryFile
 from typing import IO
 
+import numpy as np
+
 from millrace.errors import Fatal
-from millrace.producer.binlog.events import CHECKSUM_BYTES, HEADER_BYTES, TRANSACTION_PAYLOAD
+from millrace.producer.binlog.events import (
+    ANONYMOUS_GTID,
+    CHECKSUM_BYTES,
+    GTID,
+    HEADER_BYTES,
+    TRANSACTION_PAYLOAD,
+)
 from millrace.producer.binlog.zstd import MemorySource, Source
 from millrace.producer.convert.arrays import Bytes
 from millrace.schemas.gtid import Flavour
@@ -26,6 +38,7 @@ from millrace.schemas.place import FIRST_POS, Coordinates
 
 SUBDIR = "try.000001"
 WAITING_BYTES_MAX = 64 << 20
+_SOURCE_AT, _NUMBER_AT, _NUMBER_END = 20, 36, 44
 _LOOK_S = 0.2  # how often a waiting ``append`` looks whether it must end
 
 
@@ -40,9 +53,10 @@ class _File:
     format: bytes = b""  # of a file that begins later than its FORMAT_DESCRIPTION
     end: int = field(init=False)
     readable: int = field(init=False)
+    event_at: int = field(init=False)  # the next event that ``append`` looks at
 
     def __post_init__(self) -> None:
-        self.end = self.readable = self.first
+        self.end = self.readable = self.event_at = self.first
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +68,14 @@ class Span:
 
 
 class PassingBinlog:
-    """See the module. ``close`` it, which also ends a waiting ``append``."""
+    """See the module. ``close`` it, which also ends a waiting ``append``.
 
-    def __init__(self, flavour: Flavour, *, file: str, pos: int) -> None:
+    ``numbers_from``: the first number for a transaction without a GTID; 0 for a server with GTIDs.
+    """
+
+    def __init__(self, flavour: Flavour, *, file: str, pos: int, numbers_from: int = 0) -> None:
         self.flavour = flavour
+        self._number = numbers_from
         self._files = [self._new_file(file, pos)]
         self._at = Coordinates(SUBDIR, file, pos)  # where the converter is
         self._holds: dict[int, Coordinates] = {}
@@ -84,6 +102,8 @@ class PassingBinlog:
         """Add bytes to the newest file. To ``end``, its source transactions are whole."""
         with self._changed:
             file = self._files[-1]
+            if self._number:
+                payload = self._numbered(file, payload)
             file.content.seek(file.end - file.first)
             file.content.write(payload.data)
             file.end += len(payload)
@@ -91,6 +111,21 @@ class PassingBinlog:
             self._changed.notify_all()
             while not self._is_closed and self._waiting_bytes() > WAITING_BYTES_MAX:
                 self._changed.wait(_LOOK_S)
+
+    def _numbered(self, file: _File, payload: Bytes) -> Bytes:
+        """The bytes with GTIDs for anonymous transactions. An event may continue in the next bytes."""
+        numbered = payload.copy()
+        at = file.event_at - file.end
+        while at + HEADER_BYTES <= len(numbered):
+            if numbered[at + 4] == ANONYMOUS_GTID:
+                numbered[at + 4] = GTID
+                numbered[at + _SOURCE_AT : at + _NUMBER_AT] = 0
+                number = np.array([self._number], "<u8").view(np.uint8)
+                numbered[at + _NUMBER_AT : at + _NUMBER_END] = number
+                self._number += 1
+            at += int(numbered[at + 9 : at + 13].view("<u4")[0])
+        file.event_at = file.end + at
+        return numbered
 
     def begin_file(self, name: str) -> None:
         """The server continues in this file."""

@@ -36,7 +36,13 @@ from millrace.producer.source.receive.dump_stream import DumpStream, StreamFigur
 from millrace.producer.trial.binlog import SUBDIR, PassingBinlog
 from millrace.producer.trial.names import CatalogueNames
 from millrace.schemas.documents import Member, TableFilter
-from millrace.schemas.gtid import Flavour, GtidPosition, parse_gtid_set
+from millrace.schemas.gtid import (
+    NO_SERVER,
+    Flavour,
+    GtidPosition,
+    next_number,
+    parse_gtid_set,
+)
 from millrace.schemas.place import FIRST_POS, Coordinates
 from millrace.schemas.progress import Progress
 from millrace.schemas.table.table_filter import SYSTEM_DATABASES
@@ -49,8 +55,8 @@ HEARTBEAT_S = 5.0
 ROWS_MAX, BYTES_MAX = 1024, 1 << 20  # of a batch: it is shown at once
 POLL_S = 0.2
 # Statement format is shown as SQL, missing names come from the catalogue, and a look needs no other member's history.
-_PURGED = "MR-1031"
-TOLERATED = frozenset({"MR-1012", "MR-1014", "MR-1017", "MR-1018", "MR-1022", _PURGED})
+_PURGED, _NO_GTIDS = "MR-1031", "MR-1016"
+TOLERATED = frozenset({"MR-1012", "MR-1014", _NO_GTIDS, "MR-1017", "MR-1018", "MR-1022", _PURGED})
 RECONNECT_S = 60.0  # a server restarts in that time; a failover by an operator may take longer
 PAUSES_S = (0.5, 1.0, 2.0, 4.0)  # before each attempt; the last one again and again
 NOTES_COMPARED = 100
@@ -89,7 +95,10 @@ class _Begin:
 
 
 class Trial:
-    """See the module. ``choice``: the member that is read. ``notes``: lines for the user, in their order."""
+    """See the module. ``choice``: the member that is read. ``notes``: lines for the user, in their order.
+
+    ``can_continue``: another look can continue at ``place``. Not if it had to skip source transactions without a GTID.
+    """
 
     choice: Choice
     _server: str
@@ -108,6 +117,7 @@ class Trial:
         self._connection = ExitStack()
         self._connected_at_s = 0.0
         self._lost_at_s = math.inf  # since when no connection has brought a record
+        self.can_continue = True
 
     @classmethod
     @contextmanager
@@ -138,6 +148,10 @@ class Trial:
         return verdict.tolerated
 
     @property
+    def _has_no_gtids(self) -> bool:
+        return any(finding.code == _NO_GTIDS for finding in self.findings)
+
+    @property
     def guessed(self) -> Sequence[str]:
         """The tables whose columns are named by the catalogue of now."""
         return self._names.guessed
@@ -148,7 +162,8 @@ class Trial:
         """Choose the member and begin to receive, at the place or where the order begins."""
         order = self._order
         wanted, tolerated = None, TOLERATED
-        if place is not None or order.after not in ("", FIRST):
+        has_numbers = place is not None and NO_SERVER in place.position
+        if not has_numbers and (place is not None or order.after not in ("", FIRST)):
             flavour = ask_flavour(order.members, order.login)
             wanted = parse_gtid_set(flavour, place.position if place else order.after)
             tolerated = TOLERATED - {_PURGED}
@@ -164,9 +179,15 @@ class Trial:
             begin = None
             if place is not None and place.server == identity.server:
                 begin = _begin_at(session, place)
+            if begin is None and has_numbers:
+                what = f"{choice.member} has no GTIDs, and not the bytes that follow the last row"
+                raise Fatal(_NO_GTIDS, what)
             if begin is None:
                 begin = _begin(session, wanted, order)
-            binlog = PassingBinlog(choice.flavour, file=begin.file, pos=begin.pos)
+            numbers_from = next_number(str(begin.position)) if self._has_no_gtids else 0
+            binlog = PassingBinlog(
+                choice.flavour, file=begin.file, pos=begin.pos, numbers_from=numbers_from
+            )
             stack.callback(binlog.close)
             stack.callback(self._names.close)
             receiver = stack.enter_context(self._stream(session, identity, binlog, begin))
@@ -227,6 +248,8 @@ class Trial:
             self._lost_at_s = now_s
         self._lost_at_s = min(self._lost_at_s, now_s)
         place = self.place
+        if not self.can_continue:
+            raise error
         self._connection.close()
         self.notes.append(f"{error.code} {error.message}: connects again for {RECONNECT_S:g} s")
         for pause_s in chain(PAUSES_S, repeat(PAUSES_S[-1])):
@@ -291,6 +314,7 @@ class Trial:
                 self._progress, self._lost_at_s = batch.progress, math.inf
                 restart = converter.restart
                 if batch.progress.open is None and restart is not None:
+                    self.can_continue = restart == batch.coordinates or not self._has_no_gtids
                     self._place = self._binlog.whole(restart)
                     last, release = release, self._binlog.hold(self._place)
                     last()

@@ -20,7 +20,7 @@ from millrace.schemas.gtid.mariadb import (
     parse_binlog_state,
     unproven,
 )
-from millrace.schemas.gtid.mysql import Gtid, GtidSet
+from millrace.schemas.gtid.mysql import NO_SERVER, Gtid, GtidSet, next_number, without_numbers
 from millrace.schemas.gtid.position import AnyGtid, Flavour, GtidPosition
 
 SHOWN_MAX = 200

@@ -17,6 +17,8 @@ from uuid import UUID
 from millrace.errors import Fatal
 from millrace.schemas.gtid.position import Flavour, GtidPosition
 
+# `millrace try` numbers source transactions without a GTID, as those of this server
+NO_SERVER = "00000000-0000-0000-0000-000000000000"
 NUMBER_MAX = 2**63 - 2  # the last number that MySQL assigns; INT64_MAX itself marks the end
 
 Source: TypeAlias = tuple[UUID, str]  # server uuid and tag ("" without one)
@@ -228,3 +230,14 @@ def _parse_intervals(text: str) -> Iterator[tuple[Source, Interval]]:
 @lru_cache(maxsize=4096)
 def _uuid_text(uuid: UUID) -> str:
     return str(uuid)
+
+
+def next_number(position: str) -> int:
+    """The number of the next source transaction of ``NO_SERVER``, after a GTID set as text."""
+    found = re.search(rf"{NO_SERVER}:1(?:-([0-9]+))?(?:,|$)", position)
+    return int(found[1] or 1) + 1 if found else 1
+
+
+def without_numbers(position: str) -> str:
+    """A GTID set as text, without those of ``NO_SERVER``."""
+    return ",".join(part for part in position.split(",") if NO_SERVER not in part)

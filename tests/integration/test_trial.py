@@ -27,7 +27,7 @@ from millrace.home_folder import home
 from millrace.producer.trial import trial as trial_module
 from millrace.producer.trial.trial import RawRecords, Trial, TrialOrder
 from millrace.schemas.documents import TableFilter
-from millrace.schemas.gtid import Flavour
+from millrace.schemas.gtid import NO_SERVER, Flavour
 from millrace.schemas.record.control import DdlRecord, RecordKind
 from millrace.schemas.record.framing import peek_kind
 from millrace.schemas.record.record import KnownSchemas, RowRecord, decode_record
@@ -346,6 +346,33 @@ def test_look_continues_when_the_server_has_restarted(
             shown_of(batches, 1, known)
         assert caught.value.code in ("MR-1001", "MR-1006")
         assert str(trial.position) == after
+
+
+def test_server_without_gtids_is_shown(new_server: NewServer) -> None:
+    """As MySQL is by default. Another connection continues, also another process; no row twice, none lost."""
+    modes = ("--gtid-mode=OFF", "--enforce-gtid-consistency=OFF", "--binlog-row-metadata=MINIMAL")
+    server = new_server("mysql", options=ServerOptions(extra=modes))
+    with table(server) as cursor:
+        with Trial.open(order(server)) as trial:
+            insert(cursor)
+            assert shown(trial, 2) == [("c", row(0)), ("c", row(1))]
+            assert [finding.code for finding in trial.findings] == ["MR-1014", "MR-1016"]
+            batches, known = trial.batches(), KnownSchemas()
+            assert end_dump(cursor) == 1
+            cursor.execute("FLUSH BINARY LOGS")
+            cursor.execute("INSERT INTO t (id) VALUES (3)")
+            assert shown_id(batches, known) == "3"
+            assert trial.can_continue
+            place = trial.place
+        assert place.position == f"{NO_SERVER}:1-3"
+        cursor.execute("INSERT INTO t (id) VALUES (4)")
+        with Trial.open(replace(order(server), place=place)) as trial:
+            assert shown_id(trial.batches(), KnownSchemas()) == "4"
+            assert str(trial.position) == f"{NO_SERVER}:1-4"
+        cursor.execute("RESET BINARY LOGS AND GTIDS")
+        with pytest.raises(Fatal, match="not the bytes that follow") as caught:
+            Trial.open(replace(order(server), place=place)).__enter__()
+        assert caught.value.code == "MR-1016"
 
 
 def test_python_functions_show_what_machine_code_shows(single_server: DatabaseServer) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from millrace.errors import MillraceError
-from millrace.schemas.gtid import parse_any_gtid_set, unite
+from millrace.schemas.gtid import NO_SERVER, parse_any_gtid_set, unite
 
 NEEDS_A_TASK = re.compile(
     r"millrace (?!try\b)[a-z]|\btasks?\b|\bset document|\brelay|\bworker|\bby itself|\bthe stream\b|Nothing to do"
@@ -108,7 +108,7 @@ def continuation(error: MillraceError, position: str) -> str:
     if gtid := error.context.get("gtid", ""):
         failed = parse_any_gtid_set(gtid)
         after = str(unite(parse_any_gtid_set(position), failed) if position else failed)
-    if not after:
+    if not after or NO_SERVER in after:
         return ""
     what = "leaves this source transaction out" if gtid else "continues there"
     return f"All before the error is shown; the same command with `--from {after!r}` {what}."

@@ -213,11 +213,15 @@ class Look:
             return 0
         self.is_ended = True
         from millrace.cli.trial.address import documents
+        from millrace.schemas.gtid import without_numbers
 
         rows, statements = counted(self.rows, "row"), counted(self.statements, "statement")
         tables = counted(len(self.tables), "table")
         _say(f"\n{rows} of {tables}, {statements}. Documents to capture what follows:\n")
-        _say(documents(self.address, self.position))
+        position = without_numbers(self.position)
+        _say(documents(self.address, position))
+        if position != self.position:
+            _say("The server has no GTIDs: turn them on, and then begin after its `gtid_executed`.")
         return 0
 
 
@@ -377,6 +381,6 @@ def _batches(
         look.set_place(trial.place)
         if not batch and is_output_closed():
             raise OutputClosed
-        if not batch and can_be_replaced and machine_code.is_compiled():
+        if not batch and can_be_replaced and trial.can_continue and machine_code.is_compiled():
             look.replace_process(password)
         yield batch
