@@ -15,7 +15,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from millrace.consumer.spark.scratch import PREFIX
 from millrace.deploy.local.background import records
 from millrace.deploy.local.services import APPLY_TASK, CAPTURE_TASK, SERVICES
 from millrace.deploy.servers.process import is_running, session_members
+from millrace.errors import Retryable
 from millrace.home_folder import STACK, home, local_stack_folder
 from millrace.schemas.documents import PublishTask, parse_task
 from millrace.zk.client.session import Session
@@ -302,9 +303,10 @@ def _wait_for_rows(stack: Stack, task: PublishTask, table: str) -> None:
 
     def is_there() -> bool:
         selected = _asked(stack, stack["source"][0], f"SELECT id, mail, v FROM pub.{table}")
-        return state() == {
-            id_: {"id": id_, "mail": masked(mail), "v": v} for id_, mail, v in selected
-        }
+        wanted = {id_: {"id": id_, "mail": masked(mail), "v": v} for id_, mail, v in selected}
+        with suppress(Retryable):  # a partition that was just made has no leader yet
+            return state() == wanted
+        return False
 
     eventually(is_there, every_s=0.5, what=f"rows of {table}")
 
