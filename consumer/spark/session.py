@@ -36,7 +36,6 @@ from millrace.consumer.compare.compare_order import CompareOrder, execute_compar
 from millrace.consumer.load.copy_order import CopyOrder, execute_copy
 from millrace.consumer.publish.executor import execute_publish
 from millrace.consumer.publish.order import PublishOrder
-from millrace.consumer.publish.warm_up import warm_publishing
 from millrace.consumer.spark.jvm import Jvm
 from millrace.consumer.spark.kafka_source import ALLOWED_URLS, source_options, token_end, token_url
 from millrace.consumer.spark.scratch import (
@@ -478,6 +477,6 @@ def _first_line(exc: BaseException) -> str:
 if __name__ == "__main__":  # Spark's daemon, which forks the Python workers with the kernel loaded
     from pyspark.daemon import manager
 
+    # not the formats of publish tasks, which other tasks would wait for: a task's run has compiled its own
     warm()
-    warm_publishing()
     manager()
