@@ -9,7 +9,7 @@ import pytest
 import typer
 
 from millrace import cli
-from millrace.cli.exits import MEANINGS, ExitCode, Finding
+from millrace.cli.exits import MEANINGS, ExitCode, Finding, OutputClosed
 from millrace.errors import Fatal, Fenced, Retryable
 from tests.kit.paths import ROOT
 from tests.kit.sample_command import give
@@ -44,6 +44,7 @@ ENDS: dict[ExitCode, BaseException | None] = {
     ExitCode.DEFECT: RuntimeError("a defect"),
     ExitCode.RESTART: SystemExit(ExitCode.RESTART),
     ExitCode.INTERRUPTED: KeyboardInterrupt(),
+    ExitCode.CLOSED: OutputClosed(),
 }
 
 

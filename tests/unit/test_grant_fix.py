@@ -37,7 +37,7 @@ def test_fix_grants_exactly_the_missing_privileges(text: str, grant: str) -> Non
     """First comes the GRANT for this refusal, to the account that the server knows, then everything that is needed."""
     for account, grantee in (("m@%", "`m`@`%`"), ("m@x@10.0.0.%", "`m@x`@`10.0.0.%`"), ("", "`m`")):
         fix = privilege_fix("MR-1005", text, account=account, user="m")
-        assert fix.startswith(f"{grant} {grantee}; (In all: GRANT REPLICATION SLAVE")
+        assert fix.startswith(f"{grant} {grantee}; (In all: `GRANT REPLICATION SLAVE")
         assert fix.endswith("document, on the primary)")
 
 

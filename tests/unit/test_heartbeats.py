@@ -95,8 +95,8 @@ def test_idle_task_and_rows_outside_the_view_have_heartbeats(scene: Scene) -> No
     stream.commit()
     scene.publish()
     _assert_exact(scene)
-    for place, own in _beats(scene).items():
-        assert own[-1][:2] == (first[place][0] + 1, 0)
+    for place, own in _beats(scene).items():  # on a slow machine, another one may follow
+        assert (first[place][0] + 1, 0) in [beat[:2] for beat in own]
 
 
 def test_heartbeats_come_no_faster_than_their_interval(scene: Scene) -> None:
