@@ -1,4 +1,7 @@
-"""Compiles the kernels of publish tasks in advance, as ``consumer.turn.warm_up`` does for those of apply."""
+"""Compiles the kernels of publish tasks in advance. Apart: `make setup` runs it as a program.
+
+``consumer.turn.warm_up`` does so for those of apply.
+"""
 
 import sys
 from dataclasses import replace
