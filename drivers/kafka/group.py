@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from millrace.drivers.kafka.access import KafkaAccess
+from millrace.drivers.kafka.login import string
 from millrace.drivers.kafka.wire import addresses, ask, connect
 from millrace.errors import Retryable
 
@@ -53,7 +54,7 @@ def describe_group(brokers: KafkaAccess, group: str, *, code: str) -> Group:
 
 def _coordinator(settings: Mapping[str, Any], host: str, port: int, group: str) -> tuple[str, int]:
     with connect(settings, host, port) as connection:
-        answer = _Answer(ask(connection, _FIND_COORDINATOR, 0, _string(group)))
+        answer = _Answer(ask(connection, _FIND_COORDINATOR, 0, string(group)))
     answer.check()
     answer.take(4)  # the node's number
     return answer.string(), answer.number(4)
@@ -79,16 +80,11 @@ def _describe(settings: Mapping[str, Any], host: str, port: int, group: str) -> 
 
 
 def _groups(connection: socket.socket, group: str) -> bytes:
-    return ask(connection, _DESCRIBE_GROUPS, 0, struct.pack(">i", 1) + _string(group))
+    return ask(connection, _DESCRIBE_GROUPS, 0, struct.pack(">i", 1) + string(group))
 
 
 def _has_topics(assignment: bytes) -> bool:
     return len(assignment) >= 6 and int.from_bytes(assignment[2:6], "big") > 0
-
-
-def _string(text: str) -> bytes:
-    octets = text.encode()
-    return struct.pack(">h", len(octets)) + octets
 
 
 class _Answer:

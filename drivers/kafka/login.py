@@ -36,7 +36,7 @@ class Offer:
 
 def ask_for_offer(ask: Ask, mechanism: str) -> Offer:
     """Propose a mechanism. The listener's answer ends the connection unless it accepts."""
-    answer = ask(_HANDSHAKE, 1, _string(mechanism))
+    answer = ask(_HANDSHAKE, 1, string(mechanism))
     error, count = struct.unpack_from(">hi", answer)
     at, names = 6, []
     for _ in range(count):
@@ -140,6 +140,7 @@ def _authenticate(ask: Ask, message: bytes, place: str) -> bytes:
     return content
 
 
-def _string(text: str) -> bytes:
+def string(text: str) -> bytes:
+    """Kafka's string: a length of 2 bytes, and UTF-8."""
     encoded = text.encode()
     return struct.pack(">h", len(encoded)) + encoded

@@ -68,10 +68,8 @@ from millrace.schemas.sql.tokens import SqlMode, plain_text, with_plain_blanks
 
 _PREPARED, _PREPARED_AND_DONE = 1, 2  # IS_XA
 _INFLATED_BYTES_MAX = 1 << 30
-_QUERY_BYTES, _LOAD_BYTES = (
-    13,
-    13,
-)  # of a QUERY before its status, and what LOAD DATA has between the two
+_QUERY_BYTES = 13  # of a QUERY before its status variables
+_LOAD_BYTES = 13  # what LOAD DATA has between the two
 
 # For ``millrace try``: called with a line on what it can't show, where a task would stop.
 Look = Callable[[str], None]
