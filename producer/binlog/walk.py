@@ -30,10 +30,10 @@ from millrace.producer.binlog.transactions import (
     transaction_step,
 )
 
-# Columns of a row that ``find_prepared`` fills. Of a payload, the last three are from its head.
-FOUND_AT, FOUND_BYTES, FOUND_GROUP, FOUND_METHOD, FOUND_PLAIN_BYTES, FOUND_DATA_AT = range(6)
-FOUND_WORDS = 6
-_PAYLOAD_METHOD, _PAYLOAD_PLAIN_BYTES = 2, 3
+# Columns of a row that ``find_prepared`` fills. Of a payload, the last two are from its head.
+FOUND_AT, FOUND_BYTES, FOUND_GROUP, FOUND_METHOD, FOUND_DATA_AT = range(5)
+FOUND_WORDS = 5
+_PAYLOAD_METHOD = 2
 
 
 @compiled
@@ -133,7 +133,7 @@ def find_prepared(
         if kind in (t.XA_PREPARE, t.TRANSACTION_PAYLOAD, t.FORMAT_DESCRIPTION):
             row = found[count]
             row[FOUND_AT], row[FOUND_BYTES], row[FOUND_GROUP] = at, size, group_at
-            row[FOUND_METHOD], row[FOUND_PLAIN_BYTES], row[FOUND_DATA_AT] = -1, -1, -1
+            row[FOUND_METHOD], row[FOUND_DATA_AT] = -1, -1
             if kind == t.TRANSACTION_PAYLOAD:
                 _read_payload_head(row, buf, at + t.HEADER_BYTES, min(end, at + size))
             count += 1
@@ -180,20 +180,18 @@ def find_group_end(buf: Bytes, at: int, end: int, checksum_bytes: int) -> tuple[
 
 @compiled
 def _read_payload_head(row: Words, buf: Bytes, at: int, end: int) -> None:
-    """Method, inflated bytes and offset of the data; -1 where the head does not name them or is malformed."""
-    method = plain_bytes = -1
+    """Method and offset of the data; -1 where the head does not name them or is malformed."""
+    method = int64(-1)
     while at + 18 <= end:  # a field has at most two packed numbers of 9 bytes before its value
         kind, at = _packed(buf, at)
         if kind == 0:
-            row[FOUND_METHOD], row[FOUND_PLAIN_BYTES], row[FOUND_DATA_AT] = method, plain_bytes, at
+            row[FOUND_METHOD], row[FOUND_DATA_AT] = method, at
             return
         length, at = _packed(buf, at)
         if kind < 0 or length < 0 or length > end - at - 18:
             return
         if kind == _PAYLOAD_METHOD:
             method, _ = _packed(buf, at)
-        elif kind == _PAYLOAD_PLAIN_BYTES:
-            plain_bytes, _ = _packed(buf, at)
         at += length
 
 

@@ -192,7 +192,7 @@ def _may_prepare(event: memoryview, row: list[int], checksum_bytes: int) -> bool
 
     The server writes XA START first. So only that part of a payload is inflated.
     """
-    method, _, data_at = row[FOUND_METHOD:]
+    method, data_at = row[FOUND_METHOD:]
     if event[4] != t.TRANSACTION_PAYLOAD or method != _ZSTD or data_at < 0:
         return True
     is_whole = len(event) == row[FOUND_BYTES]
