@@ -44,7 +44,7 @@ from millrace.schemas.gtid import (
     parse_gtid_set,
 )
 from millrace.schemas.place import FIRST_POS, Coordinates
-from millrace.schemas.progress import Progress
+from millrace.schemas.progress import OpenTransaction, Progress
 from millrace.schemas.table.table_filter import SYSTEM_DATABASES
 
 RawRecords: TypeAlias = Sequence[tuple[bytes | None, bytes]]  # key and value, as in a set topic
@@ -64,13 +64,17 @@ NOTES_COMPARED = 100
 
 @dataclass(frozen=True, slots=True)
 class TrialPlace:
-    """Between two source transactions of a binlog. ``position``: all before it. ``server``: whose binlog it is."""
+    """Between two source transactions of a binlog. ``position``: all before it. ``server``: whose binlog it is.
+
+    ``open``: how much of the next source transaction was shown already.
+    """
 
     file: str
     pos: int
     position: str
     server: str
     seq: int
+    open: OpenTransaction | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,7 @@ class Trial:
     """See the module. ``choice``: the member that is read. ``notes``: lines for the user, in their order.
 
     ``can_continue``: another look can continue at ``place``. Not if it had to skip source transactions without a GTID.
+    ``is_behind``: the last batch was full, so rows may commit faster than they are shown.
     """
 
     choice: Choice
@@ -117,7 +122,7 @@ class Trial:
         self._connection = ExitStack()
         self._connected_at_s = 0.0
         self._lost_at_s = math.inf  # since when no connection has brought a record
-        self.can_continue = True
+        self.can_continue, self.is_behind = True, False
 
     @classmethod
     @contextmanager
@@ -138,8 +143,9 @@ class Trial:
     def place(self) -> TrialPlace:
         """Where another look can continue."""
         assert self._progress is not None
-        at, seq = self._place, self._progress.seq
-        return TrialPlace(at.file, at.pos, str(self.position), self._server, seq)
+        at, progress = self._place, self._progress
+        position = str(self.position)
+        return TrialPlace(at.file, at.pos, position, self._server, progress.seq, progress.open)
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -198,7 +204,8 @@ class Trial:
         self._place = Coordinates(SUBDIR, begin.file, begin.pos)
         self._connected_at_s = time.monotonic()
         if self._progress is None:
-            self._progress = Progress(begin.position, None, place.seq if place else 0)
+            seq, open_ = (place.seq, place.open) if place else (0, None)
+            self._progress = Progress(begin.position, open_, seq)
 
     def _note_missing_databases(self, session: MySqlSession) -> None:
         """A name in the URL may be mistyped, and then no row ever comes. An account may see no database at all."""
@@ -313,12 +320,17 @@ class Trial:
                     continue
                 self._progress, self._lost_at_s = batch.progress, math.inf
                 restart = converter.restart
-                if batch.progress.open is None and restart is not None:
-                    self.can_continue = restart == batch.coordinates or not self._has_no_gtids
+                is_whole = batch.progress.open is None and restart is not None
+                # without GTIDs, source transactions are counted from the place on
+                self.can_continue = not self._has_no_gtids or (
+                    is_whole and restart == batch.coordinates
+                )
+                if is_whole:
+                    assert restart is not None
                     self._place = self._binlog.whole(restart)
                     last, release = release, self._binlog.hold(self._place)
                     last()
-                octets = batch.buffer
+                octets, self.is_behind = batch.buffer, len(batch.bounds) >= ROWS_MAX
                 yield [
                     (octets[ks:ke].tobytes() if ks >= 0 else None, octets[vs:ve].tobytes())
                     for ks, ke, vs, ve in batch.bounds.tolist()

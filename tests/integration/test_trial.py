@@ -15,17 +15,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pymysql
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from millrace.cli.trial.trial import CONTINUES
+from millrace import machine_code
+from millrace.cli.trial import trial as command
+from millrace.cli.trial.trial import CONTINUES, Look
 from millrace.deploy.servers import DatabaseServer, KafkaServer, ServerOptions
 from millrace.errors import Fatal, Retryable
 from millrace.home_folder import home
 from millrace.producer.trial import trial as trial_module
-from millrace.producer.trial.trial import RawRecords, Trial, TrialOrder
+from millrace.producer.trial.trial import RawRecords, Trial, TrialOrder, TrialPlace
 from millrace.schemas.documents import TableFilter
 from millrace.schemas.gtid import NO_SERVER, Flavour
 from millrace.schemas.record.control import DdlRecord, RecordKind
@@ -509,6 +513,62 @@ def test_process_with_machine_code_takes_over(
         assert (process.returncode, output) == (0, ""), errors
     assert [json.loads(line)["after"]["id"] for line in lines] == [1, 2, 3]
     assert "3 rows of 1 table" in errors
+
+
+@pytest.mark.parametrize(
+    ("batch", "is_behind", "is_replaced"),
+    [((), False, True), ([(None, b"a row")], True, True), ([(None, b"a row")], False, False)],
+)
+def test_machine_code_takes_over_after_a_batch(
+    monkeypatch: pytest.MonkeyPatch,
+    batch: RawRecords,
+    is_behind: bool,
+    is_replaced: bool,
+) -> None:
+    """In a quiet moment, or if rows commit faster than they are shown; and not before the batch is shown."""
+    monkeypatch.setenv(machine_code.INTERPRETED, "1")
+    monkeypatch.setattr(machine_code, "is_compiled", lambda: True)
+    monkeypatch.setattr(command, "is_output_closed", lambda: False)
+    done = list[object]()
+    monkeypatch.setattr(Look, "replace_process", lambda _, password: done.append(password))
+    trial = SimpleNamespace(
+        batches=lambda: iter([batch]),
+        place=TrialPlace("binlog.000001", 4, "", "a server", 0),
+        guessed=(),
+        notes=(),
+        can_continue=True,
+        is_behind=is_behind,
+    )
+    for shown in command.batches(
+        cast("Trial", trial), Look(), "secret", is_for_good=False, is_interrupted=lambda: False
+    ):
+        done.append(shown)
+    assert done == ([batch, "secret"] if is_replaced else [batch])
+
+
+def test_look_continues_in_a_source_transaction(single_server: DatabaseServer) -> None:
+    """Another look, as of the process that takes over, shows no row of it again."""
+    known, count = KnownSchemas(), 8 * trial_module.ROWS_MAX
+    with table(single_server) as cursor:
+        asked = order(single_server, single_server.gtid_position())
+        values = ", ".join(f"({number})" for number in range(count))
+        cursor.execute(f"INSERT INTO t (id) VALUES {values}")
+        with Trial.open(asked) as trial:
+            first = next(ids for ids in _ids(trial.batches(), known) if ids)
+            place = trial.place
+            assert trial.is_behind
+        assert place.open is not None
+        with Trial.open(replace(asked, place=place)) as trial:
+            later = next(ids for ids in _ids(trial.batches(), known) if ids)
+    assert [*first, *later] == list(range(len(first) + len(later)))
+
+
+def _ids(batches: Iterator[RawRecords], known: KnownSchemas) -> Iterator[list[object]]:
+    """The ids of the rows of each batch."""
+    for batch in batches:
+        records = [decode_record(key, value, known) for key, value in batch]
+        rows = (record.change.after for record in records if isinstance(record, RowRecord))
+        yield [row["id"] for row in rows if row]
 
 
 def test_records_of_a_format_are_shown_and_sent(

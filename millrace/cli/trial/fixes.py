@@ -28,7 +28,8 @@ _LEAVE_OUT = "Name other tables in the URL, such as `/database.table`."
 FIXES: Mapping[str, str] = MappingProxyType(
     {
         "MR-1001": "Check host and port of the URL, and that the server runs.",
-        "MR-1002": "Correct user and password of the URL; in a URL, characters such as @ or / are %40, %2F.",
+        "MR-1002": "Correct user and password of the URL (in a URL, @ is %40 and / is %2F). If the server allows no"
+        " login from this host, let it: `CREATE USER 'user'@'host'`.",
         "MR-1003": _TLS,
         "MR-1004": "Add `?tls=disabled` to the URL: user name and rows then pass as plain text.",
         "MR-1005": "GRANT REPLICATION SLAVE, REPLICATION CLIENT (MariaDB also: SLAVE MONITOR) ON *.* TO the user.",

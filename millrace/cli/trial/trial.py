@@ -1,8 +1,8 @@
 """``millrace try URL``: the rows of a server as they commit, with nothing but that server.
 
 A new installation has no machine code of the kernels, and compiling takes a minute. Until then they run as plain
-Python, which shows a few hundred rows a second. At the first quiet moment after the compilation, the process replaces
-itself: the new one continues at the same place of the binlog.
+Python, which shows some thousand rows a second. After the compilation, in a quiet moment or when it falls behind, the
+process replaces itself: the new one continues at the same place of the binlog.
 """
 
 import json
@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, astuple, dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
@@ -158,6 +158,7 @@ class Look:
     position: str = ""
     server: str = ""
     seq: int = 0
+    open: "tuple[str, int] | None" = None  # as ``TrialPlace``
     address: "ServerAddress | None" = None
     is_ended: bool = False
 
@@ -191,6 +192,7 @@ class Look:
         """Where a process that replaces this one continues."""
         self.file, self.pos, self.position = place.file, place.pos, place.position
         self.server, self.seq = place.server, place.seq
+        self.open = astuple(place.open) if place.open else None
 
     def replace_process(self, password: str) -> None:
         """Continue in a process with machine code."""
@@ -237,7 +239,7 @@ def _look(address: "ServerAddress", look: Look, request: Request) -> None:
             _introduce(trial)
         look.set_place(trial.place)
         with noted_interrupts() as is_interrupted:
-            batches = _batches(
+            rows = batches(
                 trial,
                 look,
                 password,
@@ -245,9 +247,9 @@ def _look(address: "ServerAddress", look: Look, request: Request) -> None:
                 is_interrupted=is_interrupted,
             )
             if request.as_format:
-                _show_records(batches, look, request, send)
+                _show_records(rows, look, request, send)
             else:
-                _show_rows(batches, look, request, send)
+                _show_rows(rows, look, request, send)
 
 
 Send: TypeAlias = "Callable[[Sequence[tuple[bytes | None, bytes | None]]], None]"
@@ -319,11 +321,13 @@ def _opened(address: "ServerAddress", password: str, look: Look, after: str) -> 
     from millrace.producer.source.connection import Login
     from millrace.producer.trial.trial import Trial, TrialOrder, TrialPlace
     from millrace.schemas.documents import TableFilter, Tls, TlsMode
+    from millrace.schemas.progress import OpenTransaction
 
     tables = TableFilter(include=(address.tables,))
     place = None
     if look.file:
-        place = TrialPlace(look.file, look.pos, look.position, look.server, look.seq)
+        open_ = OpenTransaction(*look.open) if look.open else None
+        place = TrialPlace(look.file, look.pos, look.position, look.server, look.seq, open_)
 
     def order(tls: Tls) -> TrialOrder:
         login = Login(user=address.user, password=password, tls=tls)
@@ -353,7 +357,7 @@ def _introduce(trial: "Trial") -> None:
     _say(f"from {trial.place.file}:{trial.place.pos} on, as it commits; Ctrl-C ends it\n")
 
 
-def _batches(
+def batches(
     trial: "Trial",
     look: Look,
     password: str,
@@ -363,7 +367,8 @@ def _batches(
 ) -> "Iterator[RawRecords]":
     """The records of a set topic as they come.
 
-    In a quiet moment, a process with machine code takes over, unless this one is always interpreted.
+    In a quiet moment or after a full batch, a process with machine code takes over, unless this one is always
+    interpreted.
     """
     guessed, noted = 0, 0
     can_be_replaced = machine_code.INTERPRETED in os.environ and not is_for_good
@@ -381,6 +386,7 @@ def _batches(
         look.set_place(trial.place)
         if not batch and is_output_closed():
             raise OutputClosed
-        if not batch and can_be_replaced and trial.can_continue and machine_code.is_compiled():
-            look.replace_process(password)
         yield batch
+        is_due = can_be_replaced and (not batch or trial.is_behind)
+        if is_due and trial.can_continue and machine_code.is_compiled():
+            look.replace_process(password)
