@@ -27,14 +27,16 @@ from millrace.consumer.target.progress import DATABASE, Owner, check_fence
 from millrace.drivers.mysql.catalog import Inventory, TableKey, read_inventory
 from millrace.drivers.mysql.connection import MySqlSession
 from millrace.faults import fault_point, register
-from millrace.schemas.documents import ApplyTask, TableFilter
+from millrace.schemas.documents import ApplyTask
+from millrace.schemas.table.table_filter import TableFilter
+from millrace.schemas.view.view import View, view_of_filter
 
 BEFORE_GROWN = register("streams.before_grown")
 AFTER_GROWN = register("streams.after_grown")
 
 
 def grown(
-    before: TableFilter, after: TableFilter, on_source: Collection[TableKey], target: Inventory
+    before: View, after: View, on_source: Collection[TableKey], target: Inventory
 ) -> frozenset[TableKey]:
     """The tables of the source to load: admitted now, not admitted before, not on the target."""
     then, now = Route(before, target.folds_names), Route(after, target.folds_names)
@@ -49,7 +51,7 @@ def grown(
 class _Filter:
     """The filter of the last start. ``incomplete``: tables that it left out in the middle of their load."""
 
-    tables: TableFilter
+    view: View
     incomplete: frozenset[TableKey] = frozenset()
 
 
@@ -60,9 +62,9 @@ def note_filter(
 
     Tables that it does not admit any more leave their loads.
     """
-    before, tables = _read(session, owner.task), task.tables
+    before, view = _read(session, owner.task), task.view
     left_out = _left_out(session, task)
-    is_same = before is not None and before.tables == tables
+    is_same = before is not None and before.view == view
     if not left_out and (is_same or (before is not None and loader is None)):
         return
     found: frozenset[TableKey] = frozenset()
@@ -70,10 +72,10 @@ def note_filter(
     if before is not None and loader is not None:
         on_source = loader.tables()
         target = read_inventory(session, with_folds=False)
-        now = Route(tables, target.folds_names)
+        now = Route(view, target.folds_names)
         again = frozenset(name for name in incomplete & on_source if now.chooses(*name))
         if task.rules.load.new_tables:
-            found = again | grown(before.tables, tables, on_source, target)
+            found = again | grown(before.view, view, on_source, target)
             incomplete -= again
         found -= {table.key for table in stream_tables(session, owner.task)}
     check_fence(session, owner)
@@ -81,8 +83,12 @@ def note_filter(
     set_waiting(session, owner.task, found, detail=detail)
     forget_tables(session, owner.task, left_out)
     # without a loader, what the filter admits now is found at a later start
-    noted = tables if before is None or loader is not None else before.tables
-    plain = {"include": noted.include, "exclude": noted.exclude, "incomplete": sorted(incomplete)}
+    noted = view if before is None or loader is not None else before.view
+    plain = {
+        "include": noted.patterns,
+        "exclude": noted.left_out_patterns,
+        "incomplete": sorted(incomplete),
+    }
     session.query(
         f"REPLACE INTO {DATABASE}.load_filter (task, filter_text) VALUES (%s, %s)",
         (owner.task, json.dumps(plain)),
@@ -102,7 +108,7 @@ def _left_out(session: MySqlSession, task: ApplyTask) -> frozenset[TableKey]:
     if not tables:
         return frozenset()
     ((folds,),) = session.query("SELECT @@lower_case_table_names")
-    route = Route(task.tables, folds == 1)
+    route = Route(task.view, folds == 1)
     return frozenset(table.key for table in tables if not route.chooses(*table.key))
 
 
@@ -112,4 +118,5 @@ def _read(session: MySqlSession, task: str) -> _Filter | None:
         return None
     plain = json.loads(str(rows[0][0]))
     incomplete = frozenset((database, table) for database, table in plain.get("incomplete", ()))
-    return _Filter(TableFilter(tuple(plain["include"]), tuple(plain["exclude"])), incomplete)
+    tables = TableFilter(tuple(plain["include"]), tuple(plain["exclude"]))
+    return _Filter(view_of_filter(tables), incomplete)

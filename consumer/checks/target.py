@@ -35,6 +35,7 @@ from millrace.drivers.mysql.primary import primary_member
 from millrace.errors import Fatal, MillraceError
 from millrace.schemas.documents import ApplyTask, Reader, SetDocument, TableFilter
 from millrace.schemas.gtid import Flavour
+from millrace.schemas.view.view import ALL_TABLES, View
 from millrace.wording import counted
 
 _SETTINGS_SQL = "SELECT @@local_infile, @@innodb_lock_wait_timeout, @@lower_case_table_names"
@@ -77,8 +78,8 @@ def check_target(document: SetDocument, use: TargetUse) -> Iterator[Requirement]
         )
         grants = held_grants(session)
         inventory = read_inventory(session, with_folds=False)
-        filters = [task.tables for task in use.tasks] or [TableFilter()]
-        admitted = {key: table for key, table in inventory.tables.items() if _admits(filters, key)}
+        views = [task.view for task in use.tasks] or [ALL_TABLES]
+        admitted = {key: table for key, table in inventory.tables.items() if _admits(views, key)}
         texts = {task.name: _schemas(session, task) for task in use.tasks}
         seen = {key[0] for key in admitted}
         databases = seen.union(
@@ -87,7 +88,7 @@ def check_target(document: SetDocument, use: TargetUse) -> Iterator[Requirement]
         patterns = [as_grant_pattern(name) for name in sorted(databases)]
         needed = needed_grants(Role.TARGET, session.flavour, patterns)
         kept = needed
-        if any(name.partition(".")[0] == "*" for each in filters for name in each.include):
+        if any(name.partition(".")[0] == "*" for view in views for name in view.patterns):
             kept = needed_grants(Role.TARGET, session.flavour, [EVERY_DATABASE])
         others = use.other_grants(session.flavour)
         yield from judge_grants(subject, grants, needed, others, kept=kept)
@@ -104,12 +105,14 @@ def written_databases(
 
     It names them, has the schema of a table there (``texts``), or a capture task of its topic names them.
     """
-    captured = _named_databases(use.captured.get(task.name, ()))
+    captured = _named_databases(
+        pattern for tables in use.captured.get(task.name, ()) for pattern in tables.include
+    )
     tables = [layout.table for layout in map(layout_of, texts)]
     found = {
-        *_named_databases([task.tables]),
-        *(name for name in captured if _admits_a_table_of(task.tables, name)),
-        *(each.database for each in tables if task.tables.admits(each.database, each.table)),
+        *_named_databases(task.view.patterns),
+        *(name for name in captured if _admits_a_table_of(task.view, name)),
+        *(each.database for each in tables if task.view.admits(each.database, each.table)),
     }
     return {inventory.key(name, "")[0] for name in found}
 
@@ -237,7 +240,7 @@ def judge_schemas(
     known = [
         layout
         for key, layout in layouts.items()
-        if task.tables.admits(*key) and inventory.key(*key) in inventory.tables
+        if task.view.admits(*key) and inventory.key(*key) in inventory.tables
     ]
     what, wanted = (
         f"tables of {task.name}",
@@ -261,7 +264,7 @@ def judge_safe_mode(
     if not task.rules.safe_mode.until_gtid:
         return
     what = f"cascades in safe mode of {task.name}"
-    parents = [key for key in sorted(inventory.tables) if task.tables.admits(*key)]
+    parents = [key for key in sorted(inventory.tables) if task.view.admits(*key)]
     if found := inexact(inventory.foreign_keys, parents):
         wanted = "none, unless the source logs cascades (MySQL 9.6 and later)"
         yield subject.warn("MR-5025", what, found=shortened(found), wanted=wanted)
@@ -280,17 +283,17 @@ def _schemas(session: MySqlSession, task: ApplyTask) -> list[str]:
     return [known[schema_id] for schema_id in sorted(known)]
 
 
-def _admits(filters: Sequence[TableFilter], key: TableKey) -> bool:
-    return key[0] != DATABASE and any(tables.admits(*key) for tables in filters)
+def _admits(views: Sequence[View], key: TableKey) -> bool:
+    return key[0] != DATABASE and any(view.admits(*key) for view in views)
 
 
-def _admits_a_table_of(tables: TableFilter, database: str) -> bool:
-    return tables.admits_database(database) and f"{database}.*" not in tables.exclude
+def _admits_a_table_of(view: View, database: str) -> bool:
+    return view.admits_database(database) and f"{database}.*" not in view.left_out_patterns
 
 
-def _named_databases(filters: Iterable[TableFilter]) -> set[str]:
-    """The databases that the tasks name without a wildcard; they may be missing yet."""
-    names = {pattern.partition(".")[0] for tables in filters for pattern in tables.include}
+def _named_databases(patterns: Iterable[str]) -> set[str]:
+    """The databases that the patterns name without a wildcard; they may be missing yet."""
+    names = {pattern.partition(".")[0] for pattern in patterns}
     return {name for name in names if not set("*?") & set(name)}
 
 

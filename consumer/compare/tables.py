@@ -45,7 +45,7 @@ Admits = Callable[[str, str], bool]
 def admitted(source: SetDocument, capture: CaptureTask, task: ApplyTask) -> Admits:
     """Whether both tasks have a table of the source set; not the heartbeat's, unless a pattern names it."""
     captured = replace(capture.tables, hidden=source.heartbeat.table)
-    return lambda *key: captured.admits(*key) and task.tables.admits(*key)
+    return lambda *key: captured.admits(*key) and task.view.admits(*key)
 
 
 @dataclass(frozen=True, slots=True)

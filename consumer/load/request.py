@@ -77,7 +77,7 @@ def prepare(session: MySqlSession, task: ApplyTask, names: Sequence[str], known:
     if not asked:
         raise Fatal("MR-4236", f"the target has no table that {task.name} admits", task=task.name)
     target = known.target
-    route = Route(task.tables, target.folds_names)
+    route = Route(task.view, target.folds_names)
     with_them = related(asked, target.foreign_keys, route) - asked
     sizes = table_sizes(session)
     both = asked | with_them

@@ -28,6 +28,7 @@ from millrace.drivers.mysql.chunks.key import ChunkKey, chunk_key
 from millrace.drivers.mysql.grants import as_grant_pattern
 from millrace.errors import Fatal
 from millrace.schemas.documents import ApplyTask, CaptureTask, SetDocument, TableFilter
+from millrace.schemas.view.view import View
 
 DIFFERENCES_NAMED = 5
 CASCADES = "it is linked by a cascade that the source does not log"
@@ -59,21 +60,21 @@ class SourceTable:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """The filters of a load. ``captured`` has the heartbeat's table as ``hidden``."""
+    """A load's tables are those of both. ``captured`` has the heartbeat's table as ``hidden``."""
 
     captured: TableFilter
-    applied: TableFilter
+    applied: View
 
     @classmethod
     def of(cls, source: SetDocument, capture: CaptureTask, task: ApplyTask) -> "Admission":
-        """The filters of both tasks; ``source`` names the heartbeat's table."""
-        return cls(replace(capture.tables, hidden=source.heartbeat.table), task.tables)
+        """Those of both tasks; ``source`` names the heartbeat's table."""
+        return cls(replace(capture.tables, hidden=source.heartbeat.table), task.view)
 
     @property
     def databases(self) -> tuple[str, ...]:
-        """The databases that one of the filters names, as patterns of GRANT; none if both include all."""
-        for tables in (self.applied, self.captured):
-            names = [pattern.partition(".")[0] for pattern in tables.include]
+        """The databases that one of both names, as patterns of GRANT; none if both include all."""
+        for patterns in (self.applied.patterns, self.captured.include):
+            names = [pattern.partition(".")[0] for pattern in patterns]
             if "*" not in names:
                 return tuple(dict.fromkeys(map(as_grant_pattern, names)))
         return ()

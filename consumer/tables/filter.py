@@ -1,11 +1,11 @@
-"""Which tables of a topic an apply task applies: its ``include`` and ``exclude``.
+"""Which tables of a topic an apply task applies: those of its view.
 
     rows of a table that is left out      skipped; the mark moves over them
     a statement about such tables only    recorded in ``left_out``, not executed
     a statement about both kinds          blocks the task (MR-5042), because its effect on the target is not known
-    a statement about a database          executed if a pattern of ``include`` can match a table of it
+    a statement about a database          executed if the view can have a table of it
 
-The rules are those of a capture task. Names are compared as the topic has them, and in lower case if the target stores
+Names are compared as the topic has them, and in lower case if the target stores
 them so. Skipped rows stay skipped when the task admits the table again. If the target does not have it then, it is
 loaded (``consumer.backfill.new_tables``).
 
@@ -13,11 +13,11 @@ While tables are loaded, a stream of the task applies a part of the tables that 
 ``only``; ``consumer.target.load_range``). Rows of the others are skipped in the same way. Pure.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
-from millrace.schemas.documents import TableFilter
 from millrace.schemas.sql.statement import Statement
+from millrace.schemas.view.view import ALL_TABLES, View
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Route:
     names are as the target stores them.
     """
 
-    tables: TableFilter = field(default_factory=TableFilter)
+    view: View = ALL_TABLES
     folds_names: bool = False
     elsewhere: frozenset[tuple[str, str]] = frozenset()
     only: frozenset[tuple[str, str]] | None = None
@@ -41,7 +41,7 @@ class Route:
     @cached_property
     def chooses_all(self) -> bool:
         """Whether the document leaves out no table."""
-        return self.tables == TableFilter()
+        return self.view == ALL_TABLES
 
     def admits(self, database: str, table: str) -> bool:
         """Whether rows of this table are applied."""
@@ -54,11 +54,11 @@ class Route:
 
     def chooses(self, database: str, table: str) -> bool:
         """Whether the document admits this table."""
-        return self.chooses_all or self._compared.admits(*map(self._name, (database, table)))
+        return self.chooses_all or self.view.admits(database, table, folds=self.folds_names)
 
     def chooses_database(self, name: str) -> bool:
         """Whether the document admits a table of this database."""
-        return self.chooses_all or self._compared.admits_database(self._name(name))
+        return self.chooses_all or self.view.admits_database(name, folds=self.folds_names)
 
     def without(self, tables: frozenset[tuple[str, str]]) -> "Route":
         """The route of a stream that applies these tables no more."""
@@ -89,13 +89,3 @@ class Route:
 
     def _name(self, name: str) -> str:
         return name.lower() if self.folds_names else name
-
-    @cached_property
-    def _compared(self) -> TableFilter:
-        if not self.folds_names:
-            return self.tables
-        include, exclude = (
-            tuple(map(str.lower, patterns))
-            for patterns in (self.tables.include, self.tables.exclude)
-        )
-        return TableFilter(include, exclude)

@@ -1,7 +1,7 @@
 """The plan key: a hash of all that the lanes of a turn's rows depend on, beside the records.
 
 Processes with equal plan keys that read the same windows compute the same lanes. The key covers the version of
-Millrace, the target's structure and its folds, the row schemas, the tables that the task applies, and what the caller
+Millrace, the target's structure and its folds, the row schemas, the view of the task, and what the caller
 adds: mark, applied seqs, number of lanes.
 """
 
@@ -29,7 +29,7 @@ def plan_key(plans: TablePlans, *more: object) -> bytes:
     texts = sorted(plans.schemas.texts.items())
     route, only = plans.route, plans.route.only
     applied = (
-        *(route.tables, route.folds_names, sorted(route.elsewhere)),
+        *(route.view.hash, route.folds_names, sorted(route.elsewhere)),
         None if only is None else sorted(only),
     )
     return _hash(

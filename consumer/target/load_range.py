@@ -83,7 +83,7 @@ class LoadRange:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class StreamTables:
     """``elsewhere``: tables that this stream does not apply. ``only``: a side stream's tables; None for main."""
 
     elsewhere: frozenset[TableKey] = field(default_factory=frozenset)
@@ -91,7 +91,7 @@ class View:
     range: LoadRange | None = None
 
 
-WHOLE = View()  # of a task without loads
+WHOLE = StreamTables()  # of a task without loads
 
 
 def side_of(task: str) -> str:
@@ -109,8 +109,10 @@ def is_side(stream: str) -> bool:
     return stream.endswith(SIDE)
 
 
-def view_of(stream: str, tables: Iterable[LoadTable], load: LoadStream | None) -> View:
-    """The view of a stream. ``load``: the range that is stored for it."""
+def tables_of_stream(
+    stream: str, tables: Iterable[LoadTable], load: LoadStream | None
+) -> StreamTables:
+    """The tables that a stream applies. ``load``: the range that is stored for it."""
     mine, others = set[LoadTable](), set[TableKey]()
     for table in tables:
         if table.state == FOLLOWS and (table.batch != FIRST) == is_side(stream):
@@ -122,8 +124,8 @@ def view_of(stream: str, tables: Iterable[LoadTable], load: LoadStream | None) -
         end = parse_gtid_set(load.flavour, load.end)
         range_ = LoadRange(end, {table.key: _copied(table, load) for table in mine})
     if is_side(stream):
-        return View(only=frozenset(table.key for table in mine), range=range_)
-    return View(elsewhere=frozenset(others), range=range_)
+        return StreamTables(only=frozenset(table.key for table in mine), range=range_)
+    return StreamTables(elsewhere=frozenset(others), range=range_)
 
 
 def _copied(table: LoadTable, load: LoadStream) -> Copied:

@@ -15,7 +15,7 @@ Nothing here commits.
 
 from collections.abc import Mapping
 
-from millrace.consumer.target.load_range import View, streams_of, view_of
+from millrace.consumer.target.load_range import StreamTables, streams_of, tables_of_stream
 from millrace.consumer.target.loads import end_stream, read_stream, set_waiting, stream_tables
 from millrace.consumer.target.progress import DATABASE, Mark, Owner, check_fence
 from millrace.drivers.mysql.catalog import TableKey
@@ -40,23 +40,23 @@ def is_partial(connection: MySqlSession, stream: str) -> bool:
 def tables_in_loads(connection: MySqlSession, task: str) -> frozenset[TableKey]:
     """The tables that wait for a load, are copied, or follow in a side stream: main's progress is not about them."""
     tables = stream_tables(connection, task)
-    return view_of(task, tables, None).elsewhere
+    return tables_of_stream(task, tables, None).elsewhere
 
 
-def read_view(connection: MySqlSession, stream: str) -> View:
+def read_stream_tables(connection: MySqlSession, stream: str) -> StreamTables:
     """The tables of a stream, and its range."""
     tables = stream_tables(connection, stream)
-    return view_of(stream, tables, read_stream(connection, stream))
+    return tables_of_stream(stream, tables, read_stream(connection, stream))
 
 
-def current_view(connection: MySqlSession, owner: Owner, mark: Mark) -> View:
-    """The view of a stream at the begin of a turn. A range that the mark has passed is deleted."""
-    view = read_view(connection, owner.task)
-    if view.range is None or not view.range.is_over(mark):
-        return view
+def current_tables(connection: MySqlSession, owner: Owner, mark: Mark) -> StreamTables:
+    """The tables of a stream at the begin of a turn. A range that the mark has passed is deleted."""
+    found = read_stream_tables(connection, owner.task)
+    if found.range is None or not found.range.is_over(mark):
+        return found
     check_fence(connection, owner)
     end_stream(connection, owner)
-    return read_view(connection, owner.task)
+    return read_stream_tables(connection, owner.task)
 
 
 def set_unfit(connection: MySqlSession, task: str, unfit: Mapping[TableKey, str]) -> None:

@@ -93,7 +93,7 @@ def applier_of(
         consistency=task.rules.consistency,
         safe_until=task.rules.safe_mode.until_gtid,
     )
-    assignment = Assignment(endpoint=endpoint, source=task.source, rules=rules, tables=task.tables)
+    assignment = Assignment(endpoint=endpoint, source=task.source, rules=rules, view=task.view)
     return BatchApplier(assignment, owner, mark, is_partial=partial)
 
 

@@ -1,6 +1,6 @@
 """The driver's request to an executor, and the answer.
 
-    Assignment  the constants of a run: target, topic, rules, tables
+    Assignment  the constants of a run: target, topic, rules, view
     TurnOrder   apply the topic from the progress on the target, as the owner of the fence
     Outcome     how far it came
     Share       one Spark task's part of a spread turn, which several apply together
@@ -23,8 +23,9 @@ from millrace.consumer.target.progress import Mark, Owner
 from millrace.consumer.write.incidents import Tally
 from millrace.drivers.mysql.connection import Endpoint
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
-from millrace.schemas.documents import ConflictPolicy, Consistency, TableFilter, TopicAddress
+from millrace.schemas.documents import ConflictPolicy, Consistency, TopicAddress
 from millrace.schemas.stages import Incidents
+from millrace.schemas.view.view import ALL_TABLES, View
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +45,7 @@ class Assignment:
     endpoint: Endpoint
     source: TopicAddress
     rules: Rules
-    tables: TableFilter = field(default_factory=TableFilter)
+    view: View = ALL_TABLES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,10 +12,10 @@ from millrace.consumer.tables.filter import Route
 from millrace.consumer.tables.related import RELATED, related
 from millrace.consumer.tables.table_plans import Catalogue, TablePlans
 from millrace.consumer.target.fence import take_turn
-from millrace.consumer.target.load_range import WHOLE, View
+from millrace.consumer.target.load_range import WHOLE, StreamTables
 from millrace.consumer.target.loads import set_waiting
 from millrace.consumer.target.progress import Mark, Owner, check_fence, read_position, read_schemas
-from millrace.consumer.target.streams import current_view
+from millrace.consumer.target.streams import current_tables
 from millrace.consumer.turn.applier import Applier
 from millrace.consumer.turn.context import Position, Tools
 from millrace.consumer.turn.order import Outcome, TurnOrder
@@ -37,12 +37,12 @@ def run_turn(order: TurnOrder, tools: Tools, resident: Resident) -> Outcome:
     last, order = order.owner, replace(order, owner=take_turn(session, order.owner))
     fault_point(AFTER_TURN)
     begin = known_position(session, order)
-    view = current_view(session, order.owner, begin.mark) if order.is_partial else WHOLE
-    plans = known_plans(session, order, last_turn, last=last, mark=begin.mark, view=view)
+    part = current_tables(session, order.owner, begin.mark) if order.is_partial else WHOLE
+    plans = known_plans(session, order, last_turn, last=last, mark=begin.mark, part=part)
     plans = without_related(session, order.owner, plans)
     session.commit()
     safe_mode = SafeMode.of(order.assignment.rules.safe_until)
-    overlap = Overlap(safe_mode, view.range)
+    overlap = Overlap(safe_mode, part.range)
     applier = Applier(
         order, tools, writing=resident.writing(order), begin=begin, plans=plans, overlap=overlap
     )
@@ -73,7 +73,7 @@ def known_plans(
     *,
     last: Owner,
     mark: Mark,
-    view: View = WHOLE,
+    part: StreamTables = WHOLE,
 ) -> TablePlans:
     """The plans of this process if it executed the last turn, of owner ``last``, up to ``mark``; else new ones.
 
@@ -83,12 +83,12 @@ def known_plans(
         last_turn is not None
         and (last_turn.owner, last_turn.mark.next_offset) == (last, mark.next_offset)
         and alter_count(session) == last_turn.plans.inventory.alter_count
-        and last_turn.plans.route == _route(order, view, last_turn.plans.inventory)
+        and last_turn.plans.route == _route(order, part, last_turn.plans.inventory)
     ):
         return last_turn.plans
     inventory = read_inventory(session)
     schemas = read_schemas(session, order.owner.task)
-    return TablePlans(Catalogue("", schemas, inventory, _route(order, view, inventory)))
+    return TablePlans(Catalogue("", schemas, inventory, _route(order, part, inventory)))
 
 
 def without_related(session: MySqlSession, owner: Owner, plans: TablePlans) -> TablePlans:
@@ -104,5 +104,5 @@ def without_related(session: MySqlSession, owner: Owner, plans: TablePlans) -> T
     return plans.routed(route.without(more))
 
 
-def _route(order: TurnOrder, view: View, inventory: Inventory) -> Route:
-    return Route(order.assignment.tables, inventory.folds_names, view.elsewhere, view.only)
+def _route(order: TurnOrder, part: StreamTables, inventory: Inventory) -> Route:
+    return Route(order.assignment.view, inventory.folds_names, part.elsewhere, part.only)

@@ -30,7 +30,6 @@ from millrace.schemas.documents import (
     ApplyTask,
     Brokers,
     Start,
-    TableFilter,
     TopicAddress,
 )
 
@@ -102,7 +101,6 @@ def _opened(size: Size) -> Iterator[tuple[Pair, Ends]]:
             source=TopicAddress(topic=TASK, brokers=Brokers("")),
             target=TASK,
             start=Start(pair.source.gtid_position()),
-            tables=TableFilter(),
             rules=ApplyRules(),
         )
         with closing(connect(target)) as session:

@@ -21,8 +21,9 @@ from millrace.schemas.documents.model import (
     TaskDocument,
 )
 from millrace.schemas.documents.parse import FORMAT
-from millrace.schemas.documents.publish import plain_publish_view, plain_records, plain_topics
+from millrace.schemas.documents.publish import plain_records, plain_topics
 from millrace.schemas.documents.registry import plain_registry
+from millrace.schemas.documents.view import plain_task_view
 
 Plain = dict[str, object]
 
@@ -108,8 +109,7 @@ def _plain_apply(task: ApplyTask) -> Plain:
         **({"registry": plain_registry(task.source.registry)} if task.source.registry.url else {}),
         "target": task.target,
         "start": str(task.start),
-        "include": list(task.tables.include),
-        "exclude": list(task.tables.exclude),
+        **plain_task_view(task.view, with_exclude=True),
         "lanes": task.rules.lanes,
         "consistency": task.rules.consistency.value,
         "conflict": task.rules.conflict.value,
@@ -129,7 +129,7 @@ def _plain_publish(task: PublishTask) -> Plain:
         "kafka": plain_brokers(task.source.brokers),
         **({"registry": plain_registry(task.source.registry)} if task.source.registry.url else {}),
         "start": str(task.start),
-        **plain_publish_view(task.view),
+        **plain_task_view(task.view, with_exclude=False),
         **plain_topics(task.topics),
         **_part("topic_settings", task.topics.settings),
         "records": plain_records(task.format),

@@ -375,7 +375,7 @@ class ApplyTask:
     source: TopicAddress
     target: str
     start: Start = field(default_factory=Start)
-    tables: TableFilter = field(default_factory=TableFilter)
+    view: View = ALL_TABLES
     rules: ApplyRules = field(default_factory=ApplyRules)
     placement: Placement = field(default_factory=Placement)
 

@@ -59,7 +59,6 @@ from millrace.schemas.documents.model import (
 from millrace.schemas.documents.publish import (
     refuse_missing_registry,
     refuse_own_topics,
-    take_publish_view,
     take_records,
     take_topics,
 )
@@ -67,7 +66,9 @@ from millrace.schemas.documents.registry import take_registry
 from millrace.schemas.documents.secret import SecretPlace, SecretReference
 from millrace.schemas.documents.start import Start
 from millrace.schemas.documents.tls import Tls, TlsMode
+from millrace.schemas.documents.view import take_task_view
 from millrace.schemas.table.table_filter import TableFilter
+from millrace.schemas.view.view import view_of_filter
 
 FORMAT = 1  # of set and task documents; a change that old programs would misread raises it
 MEMBERS_MAX = 64
@@ -172,7 +173,7 @@ def _apply(fields: Fields) -> ApplyTask:
         ),
         target=fields.take("target", readers.name, ""),
         start=fields.take("start", readers.apply_start, Start(), needed=False),
-        tables=_tables(fields),
+        view=view_of_filter(_tables(fields)),
         rules=_take_fields(fields, ApplyRules),
         placement=_take_part(fields, "placement", Placement),
     )
@@ -187,7 +188,7 @@ def _publish(fields: Fields) -> PublishTask:
             registry=take_registry(fields, needed=False),
         ),
         start=fields.take("start", readers.publish_start, Start(), needed=False),
-        view=take_publish_view(fields),
+        view=take_task_view(fields),
         topics=take_topics(fields, _topic_settings(fields, OutputSettings)),
         format=take_records(fields),
         on_change=fields.take(

@@ -1,6 +1,5 @@
-"""The fields of a publish task that no other document has: its view, topics and format.
+"""The fields of a publish task that no other document has: its topics and the format of its records.
 
-    include/exclude, or tables: […]
     topics: "public.{database}.{table}"
     partitions: 8
     partition_by: key | table | [{table: shop.order*, columns: [customer]}]
@@ -34,8 +33,7 @@ from millrace.schemas.documents.model import (
 from millrace.schemas.documents.readers import TOPIC_CHARACTERS_MAX, described
 from millrace.schemas.documents.registry import EXAMPLE as REGISTRY_EXAMPLE
 from millrace.schemas.documents.topic_names import may_be_equal
-from millrace.schemas.documents.view import COLUMNS_MAX, RULES_MAX, column, take_view
-from millrace.schemas.table.table_filter import TableFilter
+from millrace.schemas.documents.view import COLUMNS_MAX, RULES_MAX, column
 from millrace.schemas.view.format_options import (
     HEARTBEAT_MS_MAX,
     LATER,
@@ -45,7 +43,7 @@ from millrace.schemas.view.format_options import (
     Types,
     ZeroDates,
 )
-from millrace.schemas.view.view import View, filled, places_of, plain_view, view_of_filter
+from millrace.schemas.view.view import filled, places_of
 
 Plain = dict[str, object]
 
@@ -58,19 +56,6 @@ _ENVELOPE_ONLY = (
     "transaction_topic",
     "schema_change_topic",
 )  # fields that only Debezium's JSON has
-
-
-def take_publish_view(fields: Fields) -> View:
-    """The view of a task: ``tables``, else what ``include`` and ``exclude`` admit."""
-    view = take_view(fields, needed=False)
-    include, exclude = (
-        fields.take_each(name, readers.table_pattern, needed=False, count_max=RULES_MAX)
-        for name in ("include", "exclude")
-    )
-    if view.rules and (include or exclude):
-        name = "include" if include else "exclude"
-        fields.refuse(name, f"{name} and tables", "one of them")
-    return view if view.rules else view_of_filter(TableFilter(include or ("*.*",), exclude))
 
 
 def take_topics(fields: Fields, settings: OutputSettings) -> OutputTopics:
@@ -161,14 +146,6 @@ def plain_topics(topics: OutputTopics) -> Plain:
         "slots": topics.slots,
         "compression": topics.compression.value,
     }
-
-
-def plain_publish_view(view: View) -> Plain:
-    """``include`` and ``exclude`` if they can say it, else ``tables``."""
-    if (tables := view.as_filter) is not None:
-        exclude = {"exclude": list(tables.exclude)} if tables.exclude else {}
-        return {"include": list(tables.include), **exclude}
-    return {"tables": plain_view(view)}
 
 
 def plain_records(options: FormatOptions) -> Plain:

@@ -1,4 +1,4 @@
-"""The list ``tables`` of a task: its view.
+"""The view of a task: the list ``tables``, or ``include`` and ``exclude``.
 
     tables:
       - from: shop_*.orders_*
@@ -18,6 +18,7 @@ from millrace.schemas.documents import readers
 from millrace.schemas.documents.fields import Fields, Unreadable, shortened, shown
 from millrace.schemas.documents.readers import described
 from millrace.schemas.documents.secret import SecretReference
+from millrace.schemas.table.table_filter import TableFilter
 from millrace.schemas.view.expression import Refused, canonical, parse
 from millrace.schemas.view.view import (
     SAME_NAME,
@@ -26,7 +27,9 @@ from millrace.schemas.view.view import (
     TableRule,
     View,
     places_of,
+    plain_view,
     star_count,
+    view_of_filter,
 )
 
 RULES_MAX = 1000
@@ -40,6 +43,29 @@ _LENGTH = re.compile(r"[1-9]\d{0,3}", re.ASCII)
 _MASK_WANTED = "redact, truncate(CHARACTERS) or hmac-sha256(file:/path/of/the/key)"
 
 T = TypeVar("T")
+
+
+def take_task_view(fields: Fields) -> View:
+    """The view of a task: ``tables``, else what ``include`` and ``exclude`` admit."""
+    view = take_view(fields, needed=False)
+    pattern = readers.table_pattern
+    include = fields.take_each("include", pattern, needed=False, count_max=RULES_MAX)
+    exclude = fields.take_each("exclude", pattern, default=(), count_max=RULES_MAX)
+    if view.rules and (include or exclude):
+        name = "include" if include else "exclude"
+        fields.refuse(name, f"{name} and tables", "one of them")
+    return view if view.rules else view_of_filter(TableFilter(include or ("*.*",), exclude))
+
+
+def plain_task_view(view: View, *, with_exclude: bool) -> dict[str, object]:
+    """``include`` and ``exclude`` if they can say it, else ``tables``.
+
+    ``with_exclude``: an empty ``exclude`` is written, too.
+    """
+    if (tables := view.as_filter) is not None:
+        exclude = {"exclude": list(tables.exclude)} if tables.exclude or with_exclude else {}
+        return {"include": list(tables.include), **exclude}
+    return {"tables": plain_view(view)}
 
 
 def take_view(fields: Fields, *, needed: bool = True) -> View:

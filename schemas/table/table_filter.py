@@ -43,24 +43,37 @@ class TableFilter:
     def admits_database(self, database: str) -> bool:
         """True if statements about this database are published, because a table of it may be."""
         return database.lower() not in SYSTEM_DATABASES and any(
-            _stars(p.partition(".")[0], database) is not None for p in self.include
+            database_matches(p, database) for p in self.include
         )
 
 
-def stars(pattern: str, database: str, table: str) -> tuple[str, ...] | None:
+def stars(
+    pattern: str, database: str, table: str, *, folds: bool = False
+) -> tuple[str, ...] | None:
     """The texts that the stars of a pattern match in a table's name; None if it does not match.
 
-    The pattern is split at its first dot; later dots belong to the table.
+    The pattern is split at its first dot; later dots belong to the table. With ``folds``, case does not matter; the
+    texts are as the names have them.
     """
     of_database, _, of_table = pattern.partition(".")
-    if (first := _stars(of_database, database)) is None:
+    if (first := _stars(of_database, database, folds)) is None:
         return None
-    second = _stars(of_table or "*", table)
+    second = _stars(of_table or "*", table, folds)
     return None if second is None else first + second
 
 
 @lru_cache(maxsize=4096)  # a few hundred bytes each; called once per table map
-def _stars(pattern: str, name: str) -> tuple[str, ...] | None:
-    parts = ("(.*)" if c == "*" else "." if c == "?" else re.escape(c) for c in pattern)
-    match = re.fullmatch("".join(parts), name, re.DOTALL)
-    return None if match is None else match.groups()
+def _stars(pattern: str, name: str, folds: bool = False) -> tuple[str, ...] | None:
+    compared, text = (pattern.lower(), name.lower()) if folds else (pattern, name)
+    parts = ("(.*)" if c == "*" else "." if c == "?" else re.escape(c) for c in compared)
+    match = re.fullmatch("".join(parts), text, re.DOTALL)
+    if match is None:
+        return None
+    if len(text) != len(name):  # a letter whose lower case has two characters
+        return match.groups()
+    return tuple(name[slice(*match.span(at))] for at in range(1, len(match.groups()) + 1))
+
+
+def database_matches(pattern: str, database: str, *, folds: bool = False) -> bool:
+    """Whether a pattern ``database.table`` can match a table of this database."""
+    return _stars(pattern.partition(".")[0], database, folds) is not None

@@ -24,7 +24,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from millrace.schemas.table.table_filter import SYSTEM_DATABASES, TableFilter, stars
+from millrace.schemas.table.table_filter import (
+    SYSTEM_DATABASES,
+    TableFilter,
+    database_matches,
+    stars,
+)
 from millrace.schemas.view.collation import CollationWeights
 
 SAME_NAME = "{database}.{table}"
@@ -104,26 +109,53 @@ class View:
     rules: tuple[TableRule, ...]
     collations: tuple[CollationWeights, ...] = ()
 
-    def match(self, database: str, table: str) -> Match | None:
-        """The rule that decides about a table; None if the table is not in the view."""
+    def match(self, database: str, table: str, *, folds: bool = False) -> Match | None:
+        """The rule that decides about a table; None if the table is not in the view.
+
+        With ``folds``, names are compared without their case. The texts keep it.
+        """
+        if (decided := self._decided(database, table, folds)) is None:
+            return None
+        rule, starred = decided
+        texts = {str(number): text for number, text in enumerate(starred, 1)}
+        texts |= {"database": database, "table": table}
+        return Match(rule, tuple(texts.items()))
+
+    def admits(self, database: str, table: str, *, folds: bool = False) -> bool:
+        """Whether the table is in the view. ``folds`` as in ``match``."""
+        return self._decided(database, table, folds) is not None
+
+    def admits_database(self, database: str, *, folds: bool = False) -> bool:
+        """Whether a table of this database may be in the view, so that statements about the database concern it."""
+        return database.lower() not in SYSTEM_DATABASES and any(
+            database_matches(pattern, database, folds=folds) for pattern in self.patterns
+        )
+
+    def _decided(
+        self, database: str, table: str, folds: bool
+    ) -> tuple[TableRule, tuple[str, ...]] | None:
+        """The rule, and the texts of its stars."""
         if database.lower() in SYSTEM_DATABASES:
             return None
         for rule in self.rules:
-            if (starred := stars(rule.source, database, table)) is not None:
-                if rule.is_left_out:
-                    return None
-                texts = {str(number): text for number, text in enumerate(starred, 1)}
-                texts |= {"database": database, "table": table}
-                return Match(rule, tuple(texts.items()))
+            if (starred := stars(rule.source, database, table, folds=folds)) is not None:
+                return None if rule.is_left_out else (rule, starred)
         return None
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """The patterns of the tables that are in the view, unless an earlier rule leaves them out."""
+        return tuple(rule.source for rule in self.rules if not rule.is_left_out)
+
+    @property
+    def left_out_patterns(self) -> tuple[str, ...]:
+        """The patterns of tables that are not in the view."""
+        return tuple(rule.source for rule in self.rules if rule.is_left_out)
 
     @property
     def as_filter(self) -> TableFilter | None:
         """The same choice of tables, if the view only chooses: all its rows are unchanged."""
-        tables = TableFilter(
-            tuple(rule.source for rule in self.rules if not rule.is_left_out),
-            tuple(rule.source for rule in self.rules if rule.is_left_out),
-        )
+        tables = TableFilter(self.patterns, self.left_out_patterns)
         return tables if view_of_filter(tables) == self else None
 
     @property

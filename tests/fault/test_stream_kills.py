@@ -86,7 +86,7 @@ def test_killed_request_lets_all_tables_wait_or_none(
     def ask() -> None:
         session = connect(endpoint_of(target_server))
         names = [f"{name}.t", f"{name}.bag"]
-        known = request.read_known(session, session, Admission(TableFilter(), live.task.tables))
+        known = request.read_known(session, session, Admission(TableFilter(), live.task.view))
         asked = request.prepare(session, live.task, names, known)
         request.store(session, name, asked, by="operator")
         session.close()

@@ -11,6 +11,7 @@ from millrace.deploy.servers import DatabaseServer
 from millrace.errors import Fatal
 from millrace.schemas.documents import TableFilter
 from millrace.schemas.stages import Applied
+from millrace.schemas.view.view import view_of_filter
 from tests.kit.apply.local import apply_task, run_once
 from tests.kit.apply.tables import integer, table
 from tests.kit.apply.topic import RecordStream
@@ -61,7 +62,7 @@ def test_status_warns_while_every_table_is_left_out(
 ) -> None:
     """Such as by a mistyped `include`; the next start knows it from the stored schemas once a turn has ended."""
     stream = _stream(name)
-    task = replace(apply_task(name), tables=TableFilter(("typo.*",)))
+    task = replace(apply_task(name), view=view_of_filter(TableFilter(("typo.*",))))
     applier = run_once(mariadb_server, task, stream)
     assert applier.figures.counts.rows == 0
     assert f"such as {name}.kept" in filter_warning(applier.figures)

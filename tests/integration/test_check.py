@@ -38,6 +38,7 @@ from millrace.schemas.documents import (
 )
 from millrace.schemas.gtid import Flavour, parse_gtid_set
 from millrace.schemas.status import TaskReport, TaskState
+from millrace.schemas.view.view import view_of_filter
 from millrace.zk.client.session import Session
 from millrace.zk.tree.reports import read_status
 from millrace.zk.tree.store import Store
@@ -288,7 +289,10 @@ def test_damaged_target_is_found(
     document = set_of((target_server,), monkeypatch)
     address = TopicAddress(topic="checked", brokers=Brokers("127.0.0.1:1"))
     task = ApplyTask(
-        name="checked", source=address, target="shop", tables=TableFilter((f"{DATABASE}.*",))
+        name="checked",
+        source=address,
+        target="shop",
+        view=view_of_filter(TableFilter((f"{DATABASE}.*",))),
     )
     use = TargetUse([task])
     assert set(findings(check_target(document, use))) == {

@@ -16,6 +16,7 @@ from millrace.deploy.servers import DatabaseServer
 from millrace.drivers.mysql.connection import connect
 from millrace.errors import Fatal, Fenced, Retryable
 from millrace.schemas.documents import LoadRules, TableFilter
+from millrace.schemas.view.view import ALL_TABLES, view_of_filter
 from tests.kit.apply.live import LiveTask, Source, rows_on, rows_wanted
 from tests.kit.apply.loads import states, waiting
 from tests.kit.apply.local import endpoint_of
@@ -167,12 +168,12 @@ def test_table_that_a_changed_filter_admits_is_loaded(live: LiveTask) -> None:
     source, server = live.source, live.server
     source.add("fresh")
     source.transactions(3)
-    kept = TableFilter(exclude=(f"{source.database}.fresh",))
-    live.task = replace(live.task, tables=kept)
+    kept = view_of_filter(TableFilter(exclude=(f"{source.database}.fresh",)))
+    live.task = replace(live.task, view=kept)
     live.run()
     assert states(server, live.task.name) == {}
     source.transactions(3)
-    live.task = replace(live.task, tables=TableFilter())
+    live.task = replace(live.task, view=ALL_TABLES)
     live.run(lambda: source.transactions(2), times=4)
     assert live.loader.loads == 1
     _assert_equal(live)
@@ -183,21 +184,21 @@ def test_table_that_is_left_out_again_leaves_its_load(live: LiveTask) -> None:
     source, server = live.source, live.server
     source.add("fresh")
     source.transactions(3)
-    without = TableFilter(exclude=(f"{source.database}.fresh",))
-    live.task = replace(live.task, tables=without)
+    without = view_of_filter(TableFilter(exclude=(f"{source.database}.fresh",)))
+    live.task = replace(live.task, view=without)
     live.run()
-    live.task = replace(live.task, tables=TableFilter())
+    live.task = replace(live.task, view=ALL_TABLES)
     live.loader.errors.append(Fenced("MR-5020", "the run ends here"))
     with pytest.raises(Fenced):
         live.run(lambda: source.transactions(1), times=3)
     assert [table.state for table in states(server, live.task.name).values()] == [COPIES]
     server.execute(source.create_sql("fresh"))  # it is there, without its rows
-    live.task = replace(live.task, tables=without)
+    live.task = replace(live.task, view=without)
     live.run(lambda: source.transactions(1), times=2)
     assert live.loads.shown.text == ""
     assert states(server, live.task.name) == {}
     assert server.execute(f"SELECT COUNT(*) FROM {source.database}.fresh") == [(0,)]
-    live.task = replace(live.task, tables=TableFilter())
+    live.task = replace(live.task, view=ALL_TABLES)
     live.run(lambda: source.transactions(2), times=4)
     _assert_equal(live)
 
@@ -206,10 +207,12 @@ def test_admitted_table_is_not_loaded_if_the_document_says_so(live: LiveTask) ->
     """Its later rows are applied as always to the table that the operator has created; a later start loads nothing."""
     source, server = live.source, live.server
     source.add("fresh")
-    live.task = replace(live.task, tables=TableFilter(exclude=(f"{source.database}.fresh",)))
+    live.task = replace(
+        live.task, view=view_of_filter(TableFilter(exclude=(f"{source.database}.fresh",)))
+    )
     live.run()
     load = LoadRules(new_tables=False)
-    live.task = replace(live.task, tables=TableFilter(), rules=replace(live.task.rules, load=load))
+    live.task = replace(live.task, view=ALL_TABLES, rules=replace(live.task.rules, load=load))
     server.execute(source.create_sql("fresh"))
     for _ in range(2):
         live.run(lambda: source.transactions(2), times=2)
@@ -224,9 +227,11 @@ def test_killed_start_finds_the_admitted_table(live: LiveTask, point: str) -> No
     """Before the commit the next start compares again; after it, the table waits."""
     source = live.source
     source.add("fresh")
-    live.task = replace(live.task, tables=TableFilter(exclude=(f"{source.database}.fresh",)))
+    live.task = replace(
+        live.task, view=view_of_filter(TableFilter(exclude=(f"{source.database}.fresh",)))
+    )
     live.run()
-    live.task = replace(live.task, tables=TableFilter())
+    live.task = replace(live.task, view=ALL_TABLES)
     killed_at(f"{point}:kill", live.run)
     assert set(states(live.server, live.task.name)) == (
         {"fresh"} if point == AFTER_GROWN else set()
@@ -238,8 +243,12 @@ def test_killed_start_finds_the_admitted_table(live: LiveTask, point: str) -> No
 def test_filter_that_grows_without_a_loader_is_noticed_later(live: LiveTask) -> None:
     """Meanwhile a table may leave its load. What the task admits again is found when the source can be asked."""
     database = live.source.database
-    narrow = replace(live.task, tables=TableFilter(include=(f"{database}.kept", f"{database}.t")))
-    wider = replace(live.task, tables=TableFilter(include=(f"{database}.kept", f"{database}.bag")))
+    narrow = replace(
+        live.task, view=view_of_filter(TableFilter(include=(f"{database}.kept", f"{database}.t")))
+    )
+    wider = replace(
+        live.task, view=view_of_filter(TableFilter(include=(f"{database}.kept", f"{database}.bag")))
+    )
     with closing(connect(endpoint_of(live.server))) as session:
         owner = raise_fence(session, task=live.task.name, epoch=1)
         session.query(f"DELETE FROM {DATABASE}.load_filter WHERE task = '{live.task.name}'")

@@ -25,6 +25,7 @@ from millrace.errors import Fatal, Fenced, Retryable
 from millrace.schemas.documents import Directives, LoadRules, TableFilter
 from millrace.schemas.gtid import Flavour
 from millrace.schemas.stages import Loaded
+from millrace.schemas.view.view import ALL_TABLES
 from tests.fixtures.load import load_rig, source_of_one
 from tests.fixtures.servers import Pool
 from tests.fixtures.spark import OneSet
@@ -150,7 +151,7 @@ def test_each_load_privilege_is_needed(small: LoadRig) -> None:
 
 def test_rights_are_known_if_no_filter_names_a_database(small: LoadRig) -> None:
     """As by default: each database with a table that is loaded needs them. MySQL locks tables without a key."""
-    everything = Admission(TableFilter(), TableFilter())
+    everything = Admission(TableFilter(), ALL_TABLES)
     locks = small.source.flavour is Flavour.MYSQL
     if locks:
         unlogged(small, f"REVOKE LOCK TABLES ON {NAME}.* FROM '{LOADER.user}'@'%'")

@@ -5,7 +5,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace.consumer.target.load_range import WHOLE, Copied, Fate, LoadRange, view_of
+from millrace.consumer.target.load_range import WHOLE, Copied, Fate, LoadRange, tables_of_stream
 from millrace.consumer.target.loads import (
     COPIED,
     COPIES,
@@ -75,7 +75,7 @@ def test_rows_read_at_any_moment_end_as_on_the_source(seed: int, flavour: Flavou
         LoadTable(EXACT, FOLLOWS, Reach("", exact=_set(flavour, snapshot)), "", ""),
     ]
     load = LoadStream(_set(flavour, begin), _set(flavour, end), flavour)
-    range_ = view_of("task", tables, load).range
+    range_ = tables_of_stream("task", tables, load).range
     assert range_ is not None
     for number in range(begin + 1, TRANSACTIONS + 1):
         gtid = parse_gtid(flavour, _gtid(flavour, number))
@@ -98,12 +98,15 @@ def test_rows_read_at_any_moment_end_as_on_the_source(seed: int, flavour: Flavou
 def test_each_table_is_applied_by_one_stream_at_most(state: str, batch: int) -> None:
     """Main leaves out exactly the tables that wait, are being copied, or follow with the side stream."""
     table = LoadTable(CHUNKED, state, Reach(""), "PRIMARY", "", batch)
-    main, side = view_of("task", [table], None), view_of("task#load", [table], None)
+    main, side = (
+        tables_of_stream("task", [table], None),
+        tables_of_stream("task#load", [table], None),
+    )
     assert side.only is not None
     of_side, of_main = CHUNKED in side.only, CHUNKED not in main.elsewhere
     assert not (of_side and of_main)
     assert (of_side or of_main) == (state == FOLLOWS)
-    assert view_of("task", [], None) == WHOLE
+    assert tables_of_stream("task", [], None) == WHOLE
 
 
 @given(st.integers(0, 9), st.integers(0, 9), st.sampled_from(Flavour))
@@ -117,7 +120,9 @@ def test_range_is_over_once_the_mark_is_past_its_end(end: int, at: int, flavour:
 def test_snapshot_of_a_source_without_gtids_is_exact() -> None:
     """Such as a dump that was restored without GTIDs: the set is empty, and no row of the topic is in it."""
     table = LoadTable(EXACT, FOLLOWS, Reach(""), "", "")
-    range_ = view_of("task", [table], LoadStream("", _set(Flavour.MYSQL, 5), Flavour.MYSQL)).range
+    range_ = tables_of_stream(
+        "task", [table], LoadStream("", _set(Flavour.MYSQL, 5), Flavour.MYSQL)
+    ).range
     assert range_ is not None
     assert range_.tables[EXACT] == Copied(parse_gtid_set(Flavour.MYSQL, ""), is_exact=True)
     assert range_.fate(EXACT, parse_gtid(Flavour.MYSQL, _gtid(Flavour.MYSQL, 1))) is Fate.APPLIED

@@ -93,6 +93,7 @@ from millrace.schemas.documents import (
 from millrace.schemas.gtid import Flavour, GtidSet
 from millrace.schemas.record.avro_schema import envelope_schema
 from millrace.schemas.stages import GroupState, SubscriberStage
+from millrace.schemas.view.view import view_of_filter
 from millrace.zk.checks import (
     judge_acls,
     judge_documents,
@@ -423,7 +424,10 @@ def test_missing_table_of_a_known_schema_is_named() -> None:
 def test_databases_that_the_account_cannot_see_need_a_grant() -> None:
     """They are known by name, by the topic's capture task, or by a schema that the task has stored."""
     task = ApplyTask(
-        name="shop-apply", source=ADDRESS, target="copy", tables=TableFilter(exclude=("hr.*",))
+        name="shop-apply",
+        source=ADDRESS,
+        target="copy",
+        view=view_of_filter(TableFilter(exclude=("hr.*",))),
     )
     captured = {"shop-apply": [TableFilter(("shop.*", "hr.*", "log_*.*"))]}
     use = TargetUse([task], captured=captured)
@@ -431,7 +435,7 @@ def test_databases_that_the_account_cannot_see_need_a_grant() -> None:
     assert written_databases(task, use, [known], Inventory()) == {"shop", "Applied"}
     assert written_databases(task, use, [known], Inventory(folds_names=True)) == {"shop", "applied"}
     assert written_databases(task, TargetUse([task]), [], Inventory()) == set()
-    named = replace(task, tables=TableFilter(("mine.*",)))
+    named = replace(task, view=view_of_filter(TableFilter(("mine.*",))))
     assert written_databases(named, use, [known], Inventory()) == {"mine"}
 
 

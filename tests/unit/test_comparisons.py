@@ -18,6 +18,7 @@ from millrace.consumer.compare.task_comparison import Comparing, Comparisons
 from millrace.errors import Fatal, Retryable
 from millrace.schemas.documents import CompareRules, HeartbeatRules, StructureRule, TableFilter
 from millrace.schemas.stages import ComparedCounts, ComparedResult
+from millrace.schemas.view.view import view_of_filter
 from tests.kit.control.control import a_capture, a_set, an_apply
 from tests.kit.waiting import eventually
 
@@ -175,7 +176,7 @@ def test_differences_are_a_warning_with_the_commands() -> None:
 def test_table_of_both_tasks_is_compared_and_no_heartbeat() -> None:
     """A pattern that names the heartbeat's table makes it one like the others."""
     document = replace(a_set("shop"), heartbeat=HeartbeatRules(database="ops"))
-    task = replace(an_apply(), tables=TableFilter(exclude=("shop.log",)))
+    task = replace(an_apply(), view=view_of_filter(TableFilter(exclude=("shop.log",))))
 
     def compared(*include: str) -> list[str]:
         captured = replace(a_capture(), tables=TableFilter(include=include, exclude=("crm.*",)))

@@ -27,6 +27,7 @@ from millrace.drivers.mysql.catalog import (
 )
 from millrace.errors import Fatal
 from millrace.schemas.documents import TableFilter
+from millrace.schemas.view.view import ALL_TABLES, view_of_filter
 
 PRIMARY = UniqueKey("PRIMARY", ("id",), is_whole=True)
 
@@ -60,7 +61,7 @@ def _sources(*names: str) -> list[SourceTable]:
     return [SourceTable(("shop", name), _table(name)) for name in names]
 
 
-ALL = Admission(TableFilter(), TableFilter())
+ALL = Admission(TableFilter(), ALL_TABLES)
 
 
 def test_tables_that_both_tasks_admit_are_loaded() -> None:
@@ -69,7 +70,8 @@ def test_tables_that_both_tasks_admit_are_loaded() -> None:
         _table("a"), _table("b"), _table("c"), _table("hb"), _table("user", database="mysql")
     )
     admission = Admission(
-        TableFilter(exclude=("shop.a",), hidden="shop.hb"), TableFilter(exclude=("shop.b",))
+        TableFilter(exclude=("shop.a",), hidden="shop.hb"),
+        view_of_filter(TableFilter(exclude=("shop.b",))),
     )
     found = tables_to_load(source, Inventory(), admission, logs_cascades=True)
     assert [table.name for table in found] == ["shop.c"]

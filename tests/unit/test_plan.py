@@ -24,7 +24,7 @@ from millrace.schemas.documents import (
     TopicCompression,
 )
 from millrace.schemas.status import TaskReport, TaskState
-from millrace.schemas.view.view import TableRule, View
+from millrace.schemas.view.view import TableRule, View, view_of_filter
 from millrace.zk.changes.changes import Action, Plan, Problem, make_plan
 from millrace.zk.tree.documents import Document
 from tests.kit.control.control import a_capture, a_set, an_apply
@@ -120,7 +120,7 @@ def test_blocked_task_of_a_changed_set_stays_blocked() -> None:
             " misses them",
         ),
         (
-            replace(APPLY, tables=TableFilter(exclude=("shop.t",))),
+            replace(APPLY, view=view_of_filter(TableFilter(exclude=("shop.t",)))),
             "`exclude`: rows of a table that is left out are skipped and not kept; a table that is admitted and not"
             " on the target is loaded, and with it all that foreign keys relate to it: readers miss their rows"
             " meanwhile. Any other one that is there misses the skipped rows",
@@ -138,7 +138,9 @@ def test_blocked_task_of_a_changed_set_stays_blocked() -> None:
             "`resolved_idle_s`: while nothing changes, a resolved record is written every 300 s at least",
         ),
         (
-            replace(APPLY, tables=TableFilter(exclude=("shop.t",)), rules=NOT_LOADING),
+            replace(
+                APPLY, view=view_of_filter(TableFilter(exclude=("shop.t",))), rules=NOT_LOADING
+            ),
             "no table that is admitted now is loaded (`load.new_tables`)",
         ),
         (

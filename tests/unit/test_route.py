@@ -3,10 +3,11 @@
 from millrace.consumer.tables.filter import Route
 from millrace.schemas.documents import TableFilter
 from millrace.schemas.sql.statement import classify
+from millrace.schemas.view.view import TableRule, View, view_of_filter
 
 
 def _route(*exclude: str, folds: bool = False) -> Route:
-    return Route(TableFilter(("shop.*",), exclude), folds)
+    return Route(view_of_filter(TableFilter(("shop.*",), exclude)), folds)
 
 
 def test_patterns_ignore_case_only_on_a_folding_target() -> None:
@@ -31,3 +32,12 @@ def test_statement_about_a_database_follows_include() -> None:
     assert not route.skips(classify("DROP DATABASE shop", ""))
     assert route.skips(classify("DROP DATABASE bank", ""))
     assert not Route().skips(classify("DROP DATABASE bank", ""))
+
+
+def test_texts_of_stars_keep_their_case_on_a_folding_target() -> None:
+    """They become names and values in a view: a load reads them from the source's catalogue."""
+    view = View((TableRule("shop_*.Orders", "w.{1}_{table}"),))
+    match = view.match("SHOP_Eu", "orders", folds=True)
+    assert match is not None
+    assert match.name == ("w", "Eu_orders")
+    assert view.match("SHOP_Eu", "orders") is None

@@ -11,6 +11,7 @@ from millrace.drivers.mysql.catalog import TableKey
 from millrace.schemas.documents import TableFilter
 from millrace.schemas.gtid import Flavour, parse_gtid, parse_gtid_set
 from millrace.schemas.sql.statement import classify
+from millrace.schemas.view.view import view_of_filter
 
 MAIN, MORE, OTHER, COVERED = ("s", "main"), ("s", "more"), ("s", "other"), ("s", "covered")
 RANGE = LoadRange(
@@ -20,7 +21,7 @@ RANGE = LoadRange(
         COVERED: Copied(parse_gtid_set(Flavour.MARIADB, "0-1-12"), is_exact=True),
     },
 )
-FILTER = TableFilter(("s.*",), ("s.left",))
+VIEW = view_of_filter(TableFilter(("s.*",), ("s.left",)))
 
 
 def _found(
@@ -32,7 +33,7 @@ def _found(
 
 
 def _main(elsewhere: Iterable[TableKey] = ()) -> Route:
-    return Route(FILTER, elsewhere=frozenset(elsewhere))
+    return Route(VIEW, elsewhere=frozenset(elsewhere))
 
 
 @pytest.mark.parametrize(
@@ -141,7 +142,7 @@ def test_main_leaves_statements_about_tables_of_others(sql: str, way: Way, aside
 )
 def test_side_stream_executes_only_what_is_its_own(sql: str, way: Way, aside: set[str]) -> None:
     """Main is ahead: it has executed or recorded everything else."""
-    route = Route(FILTER, only=frozenset({MAIN, OTHER}))
+    route = Route(VIEW, only=frozenset({MAIN, OTHER}))
     assert _found(sql, route, None, at=30) == (way, aside)
     if way is Way.AS_ALWAYS:
         assert _found(sql, route, RANGE, at=15)[0] is Way.SET_ASIDE

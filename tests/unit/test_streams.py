@@ -22,6 +22,7 @@ from millrace.consumer.turn.turn_gate import TurnGate
 from millrace.drivers.mysql.catalog import ForeignKey
 from millrace.schemas.documents import TableFilter
 from millrace.schemas.stages import Loaded, LoadedTable
+from millrace.schemas.view.view import view_of_filter
 from tests.kit.waiting import PATIENCE_S
 
 
@@ -120,7 +121,7 @@ def test_tables_related_by_foreign_keys_are_found_together() -> None:
 
     keys = [key("b", "a"), key("c", "b"), key("a", "c"), key("d", "left"), key("left", "a")]
     keys.append(key("e", "e"))
-    route = Route(TableFilter(exclude=("s.left",)))
+    route = Route(view_of_filter(TableFilter(exclude=("s.left",))))
     assert related([("s", "a")], keys, route) == {("s", "a"), ("s", "b"), ("s", "c")}
     assert related([("s", "e")], keys, route) == {("s", "e")}
     assert with_related({("s", "e"): "why"}, keys, route) == {("s", "e"): "why"}

@@ -239,7 +239,11 @@ def stored_documents(
 
 def databases_of(tasks: Iterable[CaptureTask | ApplyTask]) -> tuple[str, ...]:
     """The databases that the tasks include, as patterns of GRANT. Empty if a task includes all."""
-    names = [pattern.partition(".")[0] for task in tasks for pattern in task.tables.include]
+    names = [pattern.partition(".")[0] for task in tasks for pattern in _patterns(task)]
     if "*" in names:
         return ()
     return tuple(dict.fromkeys(map(as_grant_pattern, names)))
+
+
+def _patterns(task: CaptureTask | ApplyTask) -> tuple[str, ...]:
+    return task.tables.include if isinstance(task, CaptureTask) else task.view.patterns

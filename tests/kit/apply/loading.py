@@ -45,6 +45,7 @@ from millrace.schemas.documents import (
 )
 from millrace.schemas.gtid import GtidPosition
 from millrace.schemas.stages import Loaded
+from millrace.schemas.view.view import view_of_filter
 from tests.kit.apply.documents import local_set
 from tests.kit.apply.local import endpoint_of
 from tests.kit.database_sessions import kill_session
@@ -88,7 +89,7 @@ def load_task(
         source=TopicAddress(topic=name, brokers=Brokers("")),
         target="target",
         start=Start(is_load=True),
-        tables=tables or TableFilter(include=(f"{name}.*",)),
+        view=view_of_filter(tables or TableFilter(include=(f"{name}.*",))),
         rules=ApplyRules(load=rules or LoadRules()),
     )
 

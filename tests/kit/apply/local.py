@@ -53,6 +53,7 @@ from millrace.schemas.documents import (
     TlsMode,
     TopicAddress,
 )
+from millrace.schemas.view.view import view_of_filter
 from tests.kit.apply.topic import RecordStream
 from tests.kit.apply.values import values_of
 
@@ -305,7 +306,7 @@ def apply_task(
         source=TopicAddress(topic="local", brokers=Brokers("")),
         target="target",
         start=Start(start),
-        tables=TableFilter(exclude=exclude),
+        view=view_of_filter(TableFilter(exclude=exclude)),
         rules=ApplyRules(
             lanes=lanes,
             conflict=conflict,
