@@ -1,4 +1,4 @@
-"""Servers that a cloud provider runs: which one it is, and what differs there. Pure, but for ``ask_retention``.
+"""Servers that a cloud provider runs: which one it is, and what differs there. Pure, but for what a session answers.
 
     cloud       is recognized by           settings change in             binlogs are kept
     rds         datadir in /rdsdbdata      the DB parameter group         as the table mysql.rds_configuration says
@@ -86,15 +86,25 @@ def ask_retention(session: "MySqlSession") -> str:
     return AT_ONCE if value is None else str(value)
 
 
+def is_rds(session: "MySqlSession") -> bool:
+    """Whether Amazon RDS runs the server."""
+    ((data,),) = session.query("SELECT @@datadir")
+    return str(data).startswith(RDS_DATA)
+
+
+def replica_status_grant(grantee: str) -> str:
+    """The right that RDS for MariaDB grants instead of SLAVE MONITOR. ``grantee`` is an account as SQL."""
+    return f"GRANT EXECUTE ON PROCEDURE {REPLICA_STATUS} TO {grantee};"
+
+
 def ask_replica_status(session: "MySqlSession", refused: MillraceError) -> "list[NamedRow]":
     """The rows of SHOW ALL SLAVES STATUS, which RDS for MariaDB has ``refused``. Raises that on other servers."""
-    ((data,),) = session.query("SELECT @@datadir")
-    if not str(data).startswith(RDS_DATA):
+    if not is_rds(session):
         raise refused
     try:
         return session.named(f"CALL {REPLICA_STATUS}")
     except MillraceError as error:
-        fix = f"GRANT EXECUTE ON PROCEDURE {REPLICA_STATUS} TO the account, as the master user."
+        fix = f"{replica_status_grant('the account')} (as the master user)"
         raise Fatal(refused.code, error.message, fix=fix, **error.context) from error
 
 

@@ -42,6 +42,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from millrace.codes import CATALOGUE
+from millrace.drivers.mysql.cloud import is_rds, replica_status_grant
 from millrace.schemas.gtid import Flavour
 from millrace.schemas.sql.quoting import quoted
 
@@ -54,18 +55,19 @@ META_DATABASE = "millrace"
 ALL = "ALL PRIVILEGES"
 GRANT_OPTION = "GRANT OPTION"
 
-# Only MariaDB has SLAVE MONITOR, for SHOW ALL SLAVES STATUS.
+# Only MariaDB has it, for SHOW ALL SLAVES STATUS.
+SLAVE_MONITOR = "SLAVE MONITOR"
 SOURCE_PRIVILEGES = MappingProxyType(
     {
         Flavour.MYSQL: ("REPLICATION SLAVE", "REPLICATION CLIENT"),
-        Flavour.MARIADB: ("REPLICATION SLAVE", "REPLICATION CLIENT", "SLAVE MONITOR"),
+        Flavour.MARIADB: ("REPLICATION SLAVE", "REPLICATION CLIENT", SLAVE_MONITOR),
     }
 )
 # PROCESS: sessions that hold the fence, and the ids of tables. The other one: whether the member is a replica.
 TARGET_PRIVILEGES = MappingProxyType(
     {
         Flavour.MYSQL: ("PROCESS", "REPLICATION CLIENT"),
-        Flavour.MARIADB: ("PROCESS", "SLAVE MONITOR"),
+        Flavour.MARIADB: ("PROCESS", SLAVE_MONITOR),
     }
 )
 # MySQL locks a table without a usable key for the moment in which its snapshot begins; MariaDB locks none.
@@ -181,6 +183,7 @@ class Missing:
 
     grants: tuple[Grant, ...]
     account: str
+    is_on_rds: bool = False
 
     def __bool__(self) -> bool:
         return bool(self.grants)
@@ -190,7 +193,16 @@ class Missing:
 
     @property
     def fix(self) -> str:
-        return " ".join(grant.sql(self.account) for grant in self.grants)
+        """The statements. RDS for MariaDB has one of its own instead of SLAVE MONITOR."""
+        if not self.is_on_rds:
+            return " ".join(grant.sql(self.account) for grant in self.grants)
+        statements = []
+        for grant in self.grants:
+            if names := tuple(name for name in grant.privileges if name != SLAVE_MONITOR):
+                statements.append(replace(grant, privileges=names).sql(self.account))
+            if SLAVE_MONITOR in grant.privileges:
+                statements.append(replica_status_grant(self.account))
+        return " ".join(statements)
 
 
 Rights = Mapping[str, frozenset[str]]  # privileges by scope
@@ -198,12 +210,16 @@ Rights = Mapping[str, frozenset[str]]  # privileges by scope
 
 @dataclass(frozen=True, slots=True)
 class HeldGrants:
-    """The answer of SHOW GRANTS. ``account``: as SQL. ``revoked``: by database. ``of_roles``: of each active one."""
+    """The answer of SHOW GRANTS. ``account``: as SQL. ``revoked``: by database. ``of_roles``: of each active one.
+
+    ``is_on_rds``: on RDS for MariaDB.
+    """
 
     by_scope: Rights
     account: str = ""
     revoked: Rights = field(default_factory=dict)
     of_roles: tuple[Rights, ...] = ()
+    is_on_rds: bool = False
 
     def on(self, scope: str) -> frozenset[str]:
         """The privileges on a scope; see the module's docstring."""
@@ -220,7 +236,8 @@ class HeldGrants:
             replace(grant, privileges=self._unheld(grant), scope=self._counting(grant.scope))
             for grant in needed
         )
-        return Missing(tuple(grant for grant in grants if grant.privileges), self.account)
+        lacking = tuple(grant for grant in grants if grant.privileges)
+        return Missing(lacking, self.account, self.is_on_rds)
 
     def _unheld(self, grant: Grant) -> tuple[str, ...]:
         held = self.on(grant.scope)
@@ -271,7 +288,8 @@ class HeldGrants:
 
 def held_grants(session: "MySqlSession") -> HeldGrants:
     """The rights of the account of this session."""
-    return parse_grants(str(next(iter(row.values()))) for row in session.named("SHOW GRANTS"))
+    held = parse_grants(str(next(iter(row.values()))) for row in session.named("SHOW GRANTS"))
+    return replace(held, is_on_rds=session.flavour is Flavour.MARIADB and is_rds(session))
 
 
 def parse_grants(lines: Iterable[str]) -> HeldGrants:
@@ -284,7 +302,7 @@ def parse_grants(lines: Iterable[str]) -> HeldGrants:
             account = to["account"]
         if (shown := _REPLICA_STATUS.match(line)) is not None:
             rights = by_grantee.setdefault(shown["grantee"], {})
-            rights[EVERYWHERE] = rights.get(EVERYWHERE, frozenset()) | {"SLAVE MONITOR"}
+            rights[EVERYWHERE] = rights.get(EVERYWHERE, frozenset()) | {SLAVE_MONITOR}
         parsed = _LINE.match(line)
         if parsed is None:
             continue
@@ -310,7 +328,7 @@ _REPLICA_STATUS = re.compile(
 )
 _ACCOUNT = re.compile(r" (?:TO|FROM) (?P<account>`(?:[^`]|``)*`@`(?:[^`]|``)*`)")
 # MariaDB shows these privileges under another name than the one in GRANT.
-_RENAMED = {"BINLOG MONITOR": "REPLICATION CLIENT", "REPLICA MONITOR": "SLAVE MONITOR"}
+_RENAMED = {"BINLOG MONITOR": "REPLICATION CLIENT", "REPLICA MONITOR": SLAVE_MONITOR}
 
 
 def _current_name(text: str) -> str:

@@ -13,11 +13,13 @@ import pymysql
 import pytest
 
 from millrace.checks.requirement import Level
+from millrace.consumer.checks.target import TargetUse, check_target
 from millrace.deploy.servers import Account, DatabaseServer
 from millrace.drivers.mysql import cloud
 from millrace.drivers.mysql.connection import connect
 from millrace.drivers.mysql.grants import Role, needed_grants
 from millrace.drivers.mysql.members import ask_members
+from millrace.errors import MillraceError
 from millrace.producer.checks.source import SourceUse, check_set
 from millrace.producer.source.choose.choice import choose
 from millrace.producer.source.connection import Login, connect_member
@@ -174,6 +176,31 @@ def test_source_is_read_with_what_the_master_can_grant(
         found = [one for one in check_set(document_of(server), use) if one.code == "MR-4162"]
     assert found == []
     read(server, tmp_path)
+
+
+@pytest.mark.parametrize("provider", [RDS_MARIADB.name], indirect=True)
+def test_check_prints_only_what_the_master_can_grant(
+    server: DatabaseServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fixes for an account without a grant, run by the master one after the other, are enough for both roles."""
+    as_master(server, f"CREATE USER {SERVICE} IDENTIFIED BY '{PASSWORD}'")
+    monkeypatch.setenv(VARIABLE, PASSWORD)
+    document = document_of(server)
+
+    def missing() -> set[str]:
+        found = list(check_set(document, SourceUse()))
+        with suppress(MillraceError):  # the primary is not known without SHOW SLAVE STATUS
+            found += check_target(document, TargetUse())
+        refused = [one for one in found if one.code in ("MR-1005", "MR-5007")]
+        return {one.fix.partition(" (")[0] for one in refused}
+
+    printed: set[str] = set()
+    while fixes := missing():
+        assert fixes - printed, f"{fixes} did not help"
+        printed |= fixes
+        for fix in fixes:
+            as_master(server, *fix.replace("the account", SERVICE).split("; "))
+    assert any(cloud.REPLICA_STATUS in fix for fix in printed)
 
 
 def read(server: DatabaseServer, folder: Path) -> None:

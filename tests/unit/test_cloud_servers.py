@@ -7,7 +7,7 @@ import pytest
 
 from millrace.checks.requirement import Area, Level, Requirement, Subject
 from millrace.drivers.mysql.cloud import Cloud, cloud_of
-from millrace.drivers.mysql.grants import EVERYWHERE, parse_grants
+from millrace.drivers.mysql.grants import EVERYWHERE, Role, needed_grants, parse_grants
 from millrace.drivers.mysql.members import Identity, MemberFacts, Replication, replication_of
 from millrace.drivers.mysql.preflight import check_settings
 from millrace.producer.checks.source import judge_expiry
@@ -141,3 +141,14 @@ def test_procedure_of_rds_counts_as_slave_monitor() -> None:
     held = parse_grants([first, line]).on(EVERYWHERE)
     assert held == {"REPLICATION SLAVE", "REPLICATION CLIENT", "SLAVE MONITOR"}
     assert "SLAVE MONITOR" not in parse_grants([first]).on(EVERYWHERE)
+
+
+def test_missing_slave_monitor_is_the_procedure_of_rds() -> None:
+    """The statement that the master user of RDS for MariaDB can run; other servers get SLAVE MONITOR."""
+    held = parse_grants(["GRANT REPLICATION SLAVE ON *.* TO `m`@`%`"])
+    needed = needed_grants(Role.SOURCE, Flavour.MARIADB)
+    first = "GRANT REPLICATION CLIENT"
+    assert held.missing(needed).fix == f"{first}, SLAVE MONITOR ON *.* TO `m`@`%`;"
+    assert replace(held, is_on_rds=True).missing(needed).fix == (
+        f"{first} ON *.* TO `m`@`%`; GRANT EXECUTE ON PROCEDURE mysql.rds_replica_status TO `m`@`%`;"
+    )
