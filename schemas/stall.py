@@ -20,6 +20,10 @@ from millrace.wording import counted
 
 STALL_S = 30.0
 _AGAIN = "`millrace task pause TASK` and `millrace task resume TASK` start it again."
+_PROCESSES = (
+    "SHOW PROCESSLIST on the target shows the lock or the long statement that holds the task up."
+)
+_FIRST_TURN = " If it shows none, wait: before its first turn, a new installation compiles for a minute or two."
 REPORT_AGE_S_MAX = 15.0  # owners write a report every 5 s at least (``zk.tree.reports.REPEAT_S``)
 
 
@@ -64,7 +68,7 @@ def _find(report: TaskReport, age_s: float) -> tuple[str, str]:
     if applied is not None and applied.waits_s > STALL_S:
         return (
             f"nothing was applied for {applied.waits_s:.0f} s, and records wait in the topic",
-            "SHOW PROCESSLIST on the target shows the lock or the long statement that holds the task up.",
+            _PROCESSES if applied.counts.turns else _PROCESSES + _FIRST_TURN,
         )
     delivered = report.delivered
     if delivered is not None and delivered.waits_s > STALL_S:

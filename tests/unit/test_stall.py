@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from millrace.schemas.stages import Applied, Captured, Published, SourceView
+from millrace.schemas.stages import Applied, AppliedCounts, Captured, Published, SourceView
 from millrace.schemas.stall import REPORT_AGE_S_MAX, STALL_S, with_stall
 from millrace.schemas.status import TaskReport, TaskState
 from tests.kit.control.reports import FULL_CAPTURE
@@ -48,6 +48,15 @@ def test_task_that_does_not_move_is_stalled_with_the_reason(reason: str) -> None
     assert reason in stalled.why
     assert "waits for changes" in stalled.why
     assert (stalled.code, bool(stalled.fix)) == ("MR-4016", True)
+
+
+def test_fix_names_the_compiler_before_the_first_turn() -> None:
+    """Afterwards only the target can be the reason."""
+    for turns, compiles in ((0, True), (1, False)):
+        applied = Applied(waits_s=LONG_S, counts=AppliedCounts(turns=turns))
+        fix = with_stall(replace(RUNNING, applied=applied)).fix
+        assert "SHOW PROCESSLIST" in fix
+        assert ("compiles" in fix) is compiles
 
 
 @pytest.mark.parametrize("case", MOVING)
