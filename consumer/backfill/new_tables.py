@@ -63,6 +63,8 @@ def note_filter(
     Tables that it does not admit any more leave their loads.
     """
     before, view = _read(session, owner.task), task.view
+    if view.as_filter is None:  # no table of such a task is loaded
+        return
     left_out = _left_out(session, task)
     is_same = before is not None and before.view == view
     if not left_out and (is_same or (before is not None and loader is None)):

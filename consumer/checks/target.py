@@ -14,8 +14,10 @@ from millrace.checks.clock import CLOCK_SQL, judge_clock, read_clock
 from millrace.checks.requirement import Area, Level, Requirement, Subject, shortened
 from millrace.consumer.records.row_schemas import layout_of
 from millrace.consumer.tables.cascades import inexact
+from millrace.consumer.tables.filter import Route
 from millrace.consumer.tables.table_plan import plan_table
 from millrace.consumer.target.progress import DATABASE, read_schemas
+from millrace.consumer.view.layout import viewed_table
 from millrace.drivers.kafka.reader import NoTopic, TopicReader
 from millrace.drivers.mysql.catalog import CatalogTable, Inventory, TableKey, read_inventory
 from millrace.drivers.mysql.connection import LOCK_WAIT_S, MySqlSession, connect, text_of
@@ -88,7 +90,7 @@ def check_target(document: SetDocument, use: TargetUse) -> Iterator[Requirement]
         patterns = [as_grant_pattern(name) for name in sorted(databases)]
         needed = needed_grants(Role.TARGET, session.flavour, patterns)
         kept = needed
-        if any(name.partition(".")[0] == "*" for view in views for name in view.patterns):
+        if any(name.partition(".")[0] == "*" for view in views for name in view.target_patterns):
             kept = needed_grants(Role.TARGET, session.flavour, [EVERY_DATABASE])
         others = use.other_grants(session.flavour)
         yield from judge_grants(subject, grants, needed, others, kept=kept)
@@ -109,11 +111,14 @@ def written_databases(
         pattern for tables in use.captured.get(task.name, ()) for pattern in tables.include
     )
     tables = [layout.table for layout in map(layout_of, texts)]
+    route = Route(task.view, inventory.folds_names)
+    known = (route.target_of(each.database, each.table) for each in tables)
     found = {
-        *_named_databases(task.view.patterns),
-        *(name for name in captured if _admits_a_table_of(task.view, name)),
-        *(each.database for each in tables if task.view.admits(each.database, each.table)),
+        *_named_databases(task.view.target_patterns),
+        *(name[0] for name in known if name is not None),
     }
+    if route.only_chooses:
+        found |= {name for name in captured if _admits_a_table_of(task.view, name)}
     return {inventory.key(name, "")[0] for name in found}
 
 
@@ -237,10 +242,11 @@ def judge_schemas(
     layouts = {
         (layout.table.database, layout.table.table): layout for layout in map(layout_of, texts)
     }
+    route = Route(task.view, inventory.folds_names)
     known = [
         layout
         for key, layout in layouts.items()
-        if task.view.admits(*key) and inventory.key(*key) in inventory.tables
+        if (target := route.target_of(*key)) and inventory.key(*target) in inventory.tables
     ]
     what, wanted = (
         f"tables of {task.name}",
@@ -249,7 +255,9 @@ def judge_schemas(
     is_fit = True
     for layout in known:
         try:
-            plan_table(layout, inventory)
+            viewed = viewed_table(task.view, layout, folds=inventory.folds_names)
+            if viewed is not None:
+                plan_table(viewed, inventory)
         except MillraceError as error:
             is_fit = False
             yield replace(subject.error(what, error, wanted=wanted), level=Level.WARN)
@@ -264,7 +272,7 @@ def judge_safe_mode(
     if not task.rules.safe_mode.until_gtid:
         return
     what = f"cascades in safe mode of {task.name}"
-    parents = [key for key in sorted(inventory.tables) if task.view.admits(*key)]
+    parents = [key for key in sorted(inventory.tables) if _admits([task.view], key)]
     if found := inexact(inventory.foreign_keys, parents):
         wanted = "none, unless the source logs cascades (MySQL 9.6 and later)"
         yield subject.warn("MR-5025", what, found=shortened(found), wanted=wanted)
@@ -284,7 +292,8 @@ def _schemas(session: MySqlSession, task: ApplyTask) -> list[str]:
 
 
 def _admits(views: Sequence[View], key: TableKey) -> bool:
-    return key[0] != DATABASE and any(view.admits(*key) for view in views)
+    """Whether a task may write a table of the target."""
+    return key[0] != DATABASE and any(view.may_have(*key) for view in views)
 
 
 def _admits_a_table_of(view: View, database: str) -> bool:

@@ -25,6 +25,7 @@ from millrace.consumer.compare.structure import (
 )
 from millrace.consumer.compare.table import Pair, pair_of, shared_columns
 from millrace.consumer.records.row_schemas import layout_of
+from millrace.consumer.tables.filter import check_same_rows
 from millrace.consumer.target.progress import read_schemas
 from millrace.consumer.target.streams import tables_in_loads
 from millrace.drivers.mysql.catalog import CatalogTable, Inventory, TableKey, read_inventory
@@ -44,6 +45,7 @@ Admits = Callable[[str, str], bool]
 
 def admitted(source: SetDocument, capture: CaptureTask, task: ApplyTask) -> Admits:
     """Whether both tasks have a table of the source set; not the heartbeat's, unless a pattern names it."""
+    check_same_rows(task, "a comparison")
     captured = replace(capture.tables, hidden=source.heartbeat.table)
     return lambda *key: captured.admits(*key) and task.view.admits(*key)
 

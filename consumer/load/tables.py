@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from millrace.consumer.tables.filter import Route
+from millrace.consumer.tables.filter import Route, check_same_rows
 from millrace.drivers.mysql.catalog import (
     CatalogColumn,
     CatalogTable,
@@ -67,7 +67,8 @@ class Admission:
 
     @classmethod
     def of(cls, source: SetDocument, capture: CaptureTask, task: ApplyTask) -> "Admission":
-        """Those of both tasks; ``source`` names the heartbeat's table."""
+        """Those of both tasks; ``source`` names the heartbeat's table. Fatal MR-4116."""
+        check_same_rows(task, "a load")
         return cls(replace(capture.tables, hidden=source.heartbeat.table), task.view)
 
     @property

@@ -3,6 +3,8 @@
     rows of a table that is left out      skipped; the mark moves over them
     a statement about such tables only    recorded in ``left_out``, not executed
     a statement about both kinds          blocks the task (MR-5042), because its effect on the target is not known
+    a statement about a changed name          blocks the task (MR-5042): the view names the table otherwise, or another
+                                              table so, or changes its rows or columns
     a statement about a database          executed if the view can have a table of it
 
 Names are compared as the topic has them, and in lower case if the target stores
@@ -16,8 +18,16 @@ While tables are loaded, a stream of the task applies a part of the tables that 
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from millrace.errors import Fatal
+from millrace.schemas.documents import ApplyTask
 from millrace.schemas.sql.statement import Statement
 from millrace.schemas.view.view import ALL_TABLES, View
+
+
+def check_same_rows(task: ApplyTask, what: str) -> None:
+    """Fatal MR-4116 if the view of the task changes names, columns or rows: ``what`` does not know them yet."""
+    if task.view.as_filter is None:
+        raise Fatal("MR-4116", f"{what} of {task.name}", task=task.name)
 
 
 @dataclass(frozen=True)
@@ -37,6 +47,36 @@ class Route:
     def admits_all(self) -> bool:
         """Whether no table can be left out."""
         return self.chooses_all and not self.elsewhere and self.only is None
+
+    @cached_property
+    def only_chooses(self) -> bool:
+        """Whether the document changes no name, row, column or value."""
+        return self.view.as_filter is not None
+
+    def target_of(self, database: str, table: str) -> tuple[str, str] | None:
+        """The name of a table on the target, as the view has it; None if the document leaves the table out."""
+        if self.only_chooses:
+            return (database, table) if self.chooses(database, table) else None
+        match = self.view.match(database, table, folds=self.folds_names)
+        return None if match is None else match.name
+
+    def changed(self, statement: Statement) -> tuple[str, ...]:
+        """The names in a statement that mean something else on the target: it can't be executed there as it is."""
+        if self.only_chooses:
+            return ()
+        view, folds = self.view, self.folds_names
+        databases = (
+            name
+            for name in statement.databases
+            if view.changes_in(name, folds=folds) or view.may_name(name, folds=folds)
+        )
+        tables = (
+            f"{name.database}.{name.table}"
+            for name in (*statement.tables, *statement.references)
+            if view.changes(name.database, name.table, folds=folds)
+            or view.may_name(name.database, name.table, folds=folds)
+        )
+        return tuple(dict.fromkeys((*databases, *tables)))
 
     @cached_property
     def chooses_all(self) -> bool:

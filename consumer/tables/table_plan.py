@@ -14,7 +14,7 @@ literals by the lines of ``shape``. They name the image of each literal, because
 two records.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,6 +22,7 @@ import numpy as np
 from millrace.consumer.kernel import literals
 from millrace.consumer.kernel.json_numbers import MARKS, NO_MARKS, SIGN_MARKS
 from millrace.consumer.records.numbers import Ints
+from millrace.consumer.view.layout import ViewedTable
 from millrace.drivers.mysql.catalog import (
     HIDDEN_PERIOD,
     CatalogColumn,
@@ -33,7 +34,7 @@ from millrace.errors import Fatal
 from millrace.schemas.gtid import Flavour
 from millrace.schemas.record.row_layout import RowLayout
 from millrace.schemas.sql.quoting import charset_name, quoted, table_name
-from millrace.schemas.table.structure import INTEGER_CODES, Column, TableSchema, TypeCode
+from millrace.schemas.table.structure import INTEGER_CODES, Column, TypeCode
 
 BEFORE, AFTER = 0, 1
 Place = tuple[int, int, CatalogColumn | None]  # image, column of the record; the column written
@@ -88,6 +89,7 @@ class TablePlan:
     ``update`` and ``delete`` are None without an identity, or if it has columns that a join can not look up. Rows are
     then written one by one.
     ``verified``: the pairs of the stored columns that the target may compute otherwise than the source's session did.
+    ``shown``: the table's name for an operator. ``is_viewed``: a view changes it.
     """
 
     layout: RowLayout
@@ -99,6 +101,8 @@ class TablePlan:
     update: Pieces | None
     period: tuple[tuple[int, CatalogColumn], ...] = ()
     verified: tuple[tuple[int, CatalogColumn], ...] = ()
+    shown: str = ""
+    is_viewed: bool = False
 
     @property
     def name(self) -> bytes:
@@ -116,9 +120,19 @@ class TablePlan:
         """The columns that the target generates, as ``columns``."""
         found = (
             (index, target_column(self.target, column.name))
-            for index, column in enumerate(self.layout.table.columns)
+            for index, column in _visible(self.layout)
         )
         return tuple((index, column) for index, column in found if column and column.generated)
+
+    @property
+    def unwritten(self) -> list[CatalogColumn]:
+        """The plain columns of the target that no record has."""
+        written_names = {column.name for _, column in (*self.columns, *self.period)}
+        return [
+            column
+            for column in self.target.columns.values()
+            if not column.generated and column.name not in written_names
+        ]
 
     @property
     def is_identity_generated(self) -> bool:
@@ -178,55 +192,56 @@ def _sql(target: CatalogTable) -> str:
     return table_name(*target.key).decode()
 
 
-def plan_table(layout: RowLayout, inventory: Inventory) -> TablePlan:
+def _visible(layout: RowLayout) -> Iterator[tuple[int, Column]]:
+    """The columns of a record that the view of the task has, with their places."""
+    for index, column in enumerate(layout.table.columns):
+        if index not in layout.hidden:
+            yield index, column
+
+
+def plan_table(viewed: ViewedTable, inventory: Inventory) -> TablePlan:
     """The plan of a table.
 
     Fatal MR-5012 if the table is missing, MR-5013 if a column is, MR-5015 if the table's engine has no rollback,
-    MR-5028 for a sequence if the target is MySQL.
+    MR-5028 for a sequence if the target is MySQL, MR-5206 if a view does not give the target what it needs.
     """
+    layout, shown = viewed.layout, viewed.shown
     table = layout.table
     target = inventory.tables.get(inventory.key(table.database, table.table))
     is_sequence = {column.name for column in table.columns} == _OF_A_SEQUENCE
     if target is None:
-        raise _missing(table, inventory.flavour, is_sequence=is_sequence)
+        raise _missing(viewed, inventory.flavour, is_sequence=is_sequence)
     if target.is_sequence and not is_sequence:
-        what = f"{table.full_name} is a sequence on the target, and a table on the source"
-        raise Fatal("MR-5013", what, fix=_NO_SEQUENCE.format(_sql(target)), table=table.full_name)
+        what = f"{shown} is a sequence on the target, and a table on the source"
+        raise Fatal("MR-5013", what, fix=_NO_SEQUENCE.format(_sql(target)), table=shown)
     if not target.takes_rows:
         raise Fatal(
             "MR-5015",
-            f"{table.full_name} has the engine {target.engine}",
+            f"{shown} has the engine {target.engine}",
             fix=_OTHER_ENGINE.format(_sql(target)),
-            table=table.full_name,
+            table=shown,
             engine=target.engine,
         )
     period = _period(layout, target)
     columns, verified = [], []
-    for index, column in enumerate(table.columns):
+    for index, column in _visible(layout):
         if index in [at for at, _ in period]:
             continue
         found = target_column(target, column.name)
         if found is None and column.is_key_hash:
             continue
         if found is None:
-            raise Fatal(
-                "MR-5013",
-                f"{table.full_name} has no column {column.name}",
-                fix=_NOT_VERSIONED if column.name in HIDDEN_PERIOD else "",
-                table=table.full_name,
-                column=column.name,
-            )
+            raise _missing_column(viewed, target, column)
         if found.has_equal_labels:
-            name, labels = table.full_name, f"two labels of {column.name}"
-            what = f"{name}: {found.collation} calls {labels} equal"
-            raise Fatal("MR-5039", what, table=name, column=found.name)
+            what = f"{shown}: {found.collation} calls two labels of {column.name} equal"
+            raise Fatal("MR-5039", what, table=shown, column=found.name)
         if not found.generated:
             columns.append((index, found))
         elif found.by_session and found.is_stored:
             verified.append((index, found))
-    _check_omitted(table, target)
+    _check_omitted(viewed, target)
     identity = _identity(layout, target)
-    return TablePlan(
+    plan = TablePlan(
         layout,
         target,
         tuple(columns),
@@ -236,26 +251,68 @@ def plan_table(layout: RowLayout, inventory: Inventory) -> TablePlan:
         _update(layout, target, columns, identity, inventory.flavour),
         period,
         tuple(verified),
+        shown,
+        viewed.is_changed,
+    )
+    _check_filled(plan)
+    return plan
+
+
+def _missing_column(viewed: ViewedTable, target: CatalogTable, column: Column) -> Fatal:
+    """MR-5013, with the columns of the target that a rule could name."""
+    fix = _NOT_VERSIONED if column.name in HIDDEN_PERIOD else ""
+    if viewed.is_changed and not fix:
+        has = {each.name.lower() for _, each in _visible(viewed.layout)}
+        free = [name for name in target.columns if name.lower() not in has]
+        other = free[0] if len(free) == 1 else "NAME"
+        fix = (
+            f"Add the column to {target.name}, then `millrace task resume TASK`. Or map it in the rule of a new task:"
+            f" `columns: {{rename: {{{column.name}: {other}}}}}`, or `columns: {{drop: [{column.name}]}}`."
+            f" Columns of {target.name} without a value: {', '.join(free) or 'none'}."
+        )
+    return Fatal(
+        "MR-5013",
+        f"{viewed.shown} has no column {column.name}",
+        fix=fix,
+        table=viewed.shown,
+        column=column.name,
     )
 
 
-def _check_omitted(table: TableSchema, target: CatalogTable) -> None:
+def _check_filled(plan: TablePlan) -> None:
+    """Fatal MR-5206 if the target needs a value that the view does not give."""
+    for column in plan.unwritten if plan.is_viewed else ():
+        if not (column.nullable or column.has_default or column.is_auto_increment):
+            name = f"`{column.name}`"
+            raise Fatal(
+                "MR-5206",
+                f"{plan.shown}: {column.name} of the target is NOT NULL without a default, and the view has no column"
+                " of this name",
+                fix=f"ALTER TABLE {_sql(plan.target)} ALTER {name} SET DEFAULT …, or MODIFY it to NULL, on the target,"
+                " then `millrace task resume TASK`. Or map a column to it in the rule of a new task:"
+                f" `columns: {{rename: {{NAME: {column.name}}}}}`.",
+                table=plan.shown,
+                column=column.name,
+            )
+
+
+def _check_omitted(viewed: ViewedTable, target: CatalogTable) -> None:
     """Fatal MR-5013 if a column without logged values is plain here: an UPDATE would leave its old value."""
-    for name in table.omitted:
+    for name in viewed.layout.table.omitted:
         found = target_column(target, name)
         if found is not None and not found.generated:
             raise Fatal(
                 "MR-5013",
-                f"{table.full_name}: the source generates {name} and does not log its values, but on the target it"
+                f"{viewed.shown}: the source generates {name} and does not log its values, but on the target it"
                 " is a plain column",
                 fix=_GENERATED_ON_SOURCE.format(name=name),
-                table=table.full_name,
+                table=viewed.shown,
                 column=name,
             )
 
 
-def _missing(table: TableSchema, flavour: Flavour, *, is_sequence: bool) -> Fatal:
-    name = table.full_name
+def _missing(viewed: ViewedTable, flavour: Flavour, *, is_sequence: bool) -> Fatal:
+    name, table = viewed.shown, viewed.layout.table
     if not is_sequence:
         return Fatal("MR-5012", f"there is no table {name}", table=name)
     if flavour is Flavour.MYSQL:
@@ -286,9 +343,8 @@ def target_column(target: CatalogTable, name: str) -> CatalogColumn | None:
 
 def record_indexes(layout: RowLayout, names: tuple[str, ...]) -> tuple[int, ...] | None:
     """The indexes of these columns in the record; None if one is missing."""
-    columns = layout.table.columns
-    folded = {column.name.lower(): index for index, column in enumerate(columns)}
-    exact = {column.name: index for index, column in enumerate(columns)}
+    folded = {column.name.lower(): index for index, column in _visible(layout)}
+    exact = {column.name: index for index, column in _visible(layout)}
     found = [exact.get(name, folded.get(name.lower())) for name in names]
     return None if None in found else tuple(index for index in found if index is not None)
 

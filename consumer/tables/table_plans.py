@@ -41,6 +41,7 @@ from millrace.consumer.tables.row_statements import (
     verifying_pieces,
 )
 from millrace.consumer.tables.table_plan import BEFORE, Pieces, TablePlan, plan_table
+from millrace.consumer.view.layout import ViewedTable, viewed_table
 from millrace.drivers.mysql.catalog import CatalogTable, Inventory, TableKey
 from millrace.drivers.mysql.collation import Codes, make_table
 from millrace.errors import Fatal
@@ -78,6 +79,7 @@ class TablePlans:
         self.inventory = catalogue.inventory
         self.schemas = catalogue.schemas
         self.route = catalogue.route
+        self._viewed: dict[str, ViewedTable] = {}
         self._table_plans: dict[str, TablePlan] = {}
         self._key_lines: dict[str, tuple[KeyLine, ...]] = {}
         self._templates: dict[tuple[str, str], Template] = {}
@@ -87,6 +89,8 @@ class TablePlans:
         self._key_programs: tuple[frozenset[int], KeyPrograms] | None = None
         self._merge_rules: tuple[frozenset[int], tuple[MergeRule, ...], MergeRules] | None = None
         self._folds: Codes | None = None
+        # the source's tables by the names that the view gives them
+        self._names: dict[TableKey, set[TableKey]] | None = None
         self.programs = make_programs(self.schemas)
 
     def learned(self, texts: Mapping[int, str]) -> "TablePlans":
@@ -104,17 +108,55 @@ class TablePlans:
 
     def _like(self, schemas: RowSchemas, route: Route) -> "TablePlans":
         made = TablePlans(Catalogue("", schemas, self.inventory, route))
+        assert route.view == self.route.view  # what is known of a schema depends on it
+        made._viewed = self._viewed
         made._table_plans, made._key_lines = self._table_plans, self._key_lines
         made._templates, made._loads, made._folds = self._templates, self._loads, self._folds
         made._verifying = self._verifying
         return made
 
     def table_plan(self, slot: int) -> TablePlan:
-        """The plan of a slot's table; Fatal MR-5012, MR-5013, MR-5015."""
+        """The plan of a slot's table; Fatal MR-5012, MR-5013, MR-5015, MR-5201, MR-5206, MR-5207."""
         text = self._text(slot)
         if text not in self._table_plans:
-            self._table_plans[text] = plan_table(self.programs.layouts[slot], self.inventory)
+            viewed = self._viewed_table(slot)
+            self._check_alone(slot, viewed)
+            self._table_plans[text] = plan_table(viewed, self.inventory)
         return self._table_plans[text]
+
+    def _viewed_table(self, slot: int) -> ViewedTable:
+        """The table of a slot that the task admits, under its view. Fatal MR-5201, MR-5206."""
+        text, route = self._text(slot), self.route
+        if text not in self._viewed:
+            layout = self.programs.layouts[slot]
+            viewed = viewed_table(route.view, layout, folds=route.folds_names)
+            self._viewed[text] = viewed if viewed is not None else ViewedTable.of(layout)
+        return self._viewed[text]
+
+    def _check_alone(self, slot: int, viewed: ViewedTable) -> None:
+        """Fatal MR-5207 if the topic has rows of another table that the view gives the same name."""
+        if self.route.only_chooses:
+            return
+        if self._names is None:
+            names: dict[TableKey, set[TableKey]] = {}
+            for each in range(len(self.programs.ids)):
+                if (target := self._target_name(each)) is not None:
+                    names.setdefault(target, set()).add(self.state_name(each))
+            self._names = names
+        target = self.inventory.key(viewed.layout.table.database, viewed.layout.table.table)
+        others = sorted(self._names.get(target, set()) - {self.state_name(slot)})
+        if others:
+            named = ", ".join(".".join(other) for other in others)
+            what = (
+                f"the view names {viewed.source.full_name} {'.'.join(target)}, as it names {named}"
+            )
+            raise Fatal("MR-5207", what, table=viewed.source.full_name)
+
+    def _target_name(self, slot: int) -> TableKey | None:
+        """The name of a slot's table on the target; None if the document leaves the table out."""
+        table = self.programs.layouts[slot].table
+        name = self.route.target_of(table.database, table.table)
+        return None if name is None else self.inventory.key(*name)
 
     @property
     def admits_all(self) -> bool:
@@ -126,8 +168,8 @@ class TablePlans:
         table = self.programs.layouts[slot].table
         return self.route.admits(table.database, table.table)
 
-    def name_on_target(self, slot: int) -> TableKey:
-        """The name of a slot's table as the target stores it."""
+    def state_name(self, slot: int) -> TableKey:
+        """The source's name of a slot's table, in the case of the target: states of loads have it."""
         table = self.programs.layouts[slot].table
         return self.inventory.key(table.database, table.table)
 
@@ -223,12 +265,8 @@ class TablePlans:
         inventory = self.inventory
         if not inventory.triggers:
             return ()
-        shown = (self.programs.layouts[slot].table for slot in range(len(self.programs.ids)))
-        written = {
-            inventory.key(table.database, table.table)
-            for table in shown
-            if self.route.admits(table.database, table.table)
-        }
+        names = map(self._target_name, filter(self.admits, range(len(self.programs.ids))))
+        written = {name for name in names if name is not None}
         return tuple(
             ".".join((*key, name))
             for key in sorted(written)

@@ -29,8 +29,15 @@ SKIP = "skip"
 class Conflict:
     """One change of a source row; ``target_rows`` is JSON text, "" if unknown. ``table``: of the source.
 
-    ``schema_text``: of the record, if it may not be in ``record_schema`` yet.
+    ``schema_text``: of the record, if it may not be in ``record_schema`` yet. ``target_table``: the name that the
+    task's view gives the table, if the view changes it; ``record`` is then as the view has it.
     """
+
+    @property
+    def shown_table(self) -> str:
+        """The source's name, and the target's if that is another one."""
+        is_other = self.target_table not in ("", self.table)
+        return f"{self.table} ({self.target_table})" if is_other else self.table
 
     seq: int
     gtid: str
@@ -40,6 +47,7 @@ class Conflict:
     record: bytes
     target_rows: str
     schema_text: str = ""
+    target_table: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +74,12 @@ def store_conflict(
         sql = connection.with_arguments(
             f"REPLACE INTO {DATABASE}.conflict"
             " (task, seq, gtid, table_name, op, decision, detail, record, target_rows,"
-            " schema_text, at) VALUES (%s, %s, %s, %s, %s, %s, %s, _binary %s, %s, %s, UTC_TIMESTAMP(3))",
+            " schema_text, target_table, at)"
+            " VALUES (%s, %s, %s, %s, %s, %s, %s, _binary %s, %s, %s, %s, UTC_TIMESTAMP(3))",
             (
                 *(task, conflict.seq, conflict.gtid, conflict.table[:190], conflict.op, decision),
                 *(conflict.why, conflict.record, target_rows or None, conflict.schema_text or None),
+                conflict.target_table[:190] or None,
             ),
         )
         if len(sql) < bytes_max:
@@ -89,7 +99,7 @@ def forget_blocking(connection: MySqlSession, task: str) -> None:
     )
 
 
-_COLUMNS = "task, seq, gtid, table_name, op, detail, decision, at"
+_COLUMNS = "task, seq, gtid, table_name, op, detail, decision, at, target_table"
 
 
 def count_conflicts(connection: MySqlSession, streams: Sequence[str]) -> int:
@@ -139,10 +149,13 @@ def no_conflict(task: str, seq: int) -> Fatal:
 
 
 def _stored(row: Row) -> StoredConflict:
-    stream, seq, gtid, table, op, why, decision, at, record, target_rows = row
+    stream, seq, gtid, table, op, why, decision, at, target_table, record, target_rows = row
     assert isinstance(seq, int)
     assert isinstance(record, bytes)
-    found = Conflict(seq, str(gtid), str(table), str(op), str(why), record, str(target_rows or ""))
+    found = Conflict(
+        *(seq, str(gtid), str(table), str(op), str(why), record, str(target_rows or "")),
+        target_table=str(target_table or ""),
+    )
     return StoredConflict(found, str(decision), str(at or ""), str(stream))
 
 

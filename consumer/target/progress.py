@@ -15,6 +15,8 @@
     spread          task, run, place: plan_key    shares of a turn of several Spark tasks (``consumer.target.claims``)
     load_…          tables, chunks and range of a load (``consumer.target.loads``)
     load_filter     task: filter_text         ``include`` and ``exclude`` of the last start (``backfill.new_tables``)
+    view            task, begin_seq: content  the view of rows above this seq, if it changes more than the choice of
+                                              tables (``task.start``)
 
 Crash table: a target transaction commits entirely, with its row in ``applied`` or its move of ``progress``, or not at
 all. If the answer to a commit is lost, the next run finds the outcome: raising the fence waits for the transaction or
@@ -53,7 +55,8 @@ _TABLES = (
     f" state_text LONGTEXT NOT NULL, decision VARCHAR(16) NOT NULL, server {_SERVER}, PRIMARY KEY (task, seq))",
     "conflict (task VARCHAR(190) NOT NULL, seq BIGINT NOT NULL, gtid VARCHAR(190) NOT NULL, table_name VARCHAR(190)"
     " NOT NULL, op CHAR(1) NOT NULL, decision VARCHAR(16) NOT NULL, detail LONGTEXT NOT NULL, record LONGBLOB NOT NULL,"
-    " target_rows LONGTEXT NULL, schema_text LONGTEXT NULL, at DATETIME(3) NULL, PRIMARY KEY (task, seq))",
+    " target_rows LONGTEXT NULL, schema_text LONGTEXT NULL, at DATETIME(3) NULL, target_table VARCHAR(190) NULL,"
+    " PRIMARY KEY (task, seq))",
     "session (task VARCHAR(190) NOT NULL, id BIGINT UNSIGNED NOT NULL, run BIGINT UNSIGNED NOT NULL,"
     f" server {_SERVER}, PRIMARY KEY (task, id))",
     "left_out (task VARCHAR(190) NOT NULL, seq BIGINT NOT NULL, kind VARCHAR(32) NOT NULL, sql_text LONGTEXT NOT NULL,"
@@ -71,6 +74,8 @@ _TABLES = (
     "load_stream (task VARCHAR(190) NOT NULL PRIMARY KEY, begin_gtid LONGTEXT NOT NULL, end_gtid LONGTEXT NOT NULL,"
     " flavour VARCHAR(16) NOT NULL)",
     "load_filter (task VARCHAR(190) NOT NULL PRIMARY KEY, filter_text LONGTEXT NOT NULL)",
+    "view (task VARCHAR(190) NOT NULL, begin_seq BIGINT NOT NULL, content LONGTEXT NOT NULL,"
+    " PRIMARY KEY (task, begin_seq))",
 )
 
 
@@ -144,6 +149,7 @@ _ADDED = (
     ("conflict", "target_rows", "LONGTEXT NULL"),
     ("conflict", "schema_text", "LONGTEXT NULL"),
     ("conflict", "at", "DATETIME(3) NULL"),
+    ("conflict", "target_table", "VARCHAR(190) NULL"),
 )
 
 # Raising the fence writes it. No session keeps a lock on this table.

@@ -1,10 +1,17 @@
-"""The start of a run of an apply task on the target: the fence, and the progress from which it continues."""
+"""The start of a run of an apply task on the target: the fence, and the progress from which it continues.
+
+The view of a task that changes names, columns or rows is stored with its first mark. A later start with another view is
+refused: rows above the mark may have been applied under the one that is stored.
+"""
+
+import json
 
 from millrace.consumer.spark.session import FIRST_OFFSET, LANES_MAX
 from millrace.consumer.target.conflicts import forget_blocking
 from millrace.consumer.target.fence import raise_fence
 from millrace.consumer.target.loads import LoadStream, begin_stream
 from millrace.consumer.target.progress import (
+    DATABASE,
     Mark,
     MarkTopic,
     Owner,
@@ -22,8 +29,12 @@ from millrace.consumer.turn.order import Assignment, Rules
 from millrace.drivers.mysql.connection import Endpoint, MySqlSession
 from millrace.errors import Fatal
 from millrace.log import get_logger
-from millrace.schemas.documents import ApplyTask
+from millrace.schemas.documents import ApplyTask, canonical_json
 from millrace.schemas.gtid import parse_any_gtid_set
+from millrace.schemas.view.view import plain_view
+
+CONTENT_FORMAT = 1  # of ``millrace.view``
+SHOWN_CHARACTERS = 500
 
 _log = get_logger("apply")
 
@@ -77,7 +88,10 @@ def applier_of(
         mark = mark_after(task.start.gtid_set, task.source.topic)
         check_fence(session, owner)  # of two concurrent first starts, only one inserts the mark
         insert_mark(session, task.name, mark)
-    elif mark.topic.name != task.source.topic:
+        _insert_view(session, task, mark)
+    else:
+        _check_view(session, task)
+    if mark.topic.name != task.source.topic:
         raise Fatal(
             "MR-5022",
             f"the progress belongs to topic {mark.topic.name}, the task reads {task.source.topic}",
@@ -95,6 +109,34 @@ def applier_of(
     )
     assignment = Assignment(endpoint=endpoint, source=task.source, rules=rules, view=task.view)
     return BatchApplier(assignment, owner, mark, is_partial=partial)
+
+
+def _insert_view(session: MySqlSession, task: ApplyTask, mark: Mark) -> None:
+    """Store the view of a task that begins, if it is more than a choice of tables. Does not commit."""
+    if task.view.as_filter is None:
+        session.query(
+            f"REPLACE INTO {DATABASE}.view (task, begin_seq, content) VALUES (%s, %s, %s)",
+            (task.name, mark.seq, canonical_json(_content(task))),
+        )
+
+
+def _check_view(session: MySqlSession, task: ApplyTask) -> None:
+    """Fatal MR-5209 if rows were delivered under another view. Another choice of tables is possible."""
+    rows = session.query(f"SELECT content FROM {DATABASE}.view WHERE task = %s", (task.name,))
+    found = str(rows[0][0]) if rows else ""
+    wanted = canonical_json(_content(task)) if task.view.as_filter is None else ""
+    if found == wanted:
+        return
+    before = json.loads(found)["tables"] if found else "include and exclude"
+    raise Fatal(
+        "MR-5209",
+        f"{task.name} has applied rows under another view: {json.dumps(before)[:SHOWN_CHARACTERS]}",
+        task=task.name,
+    )
+
+
+def _content(task: ApplyTask) -> dict[str, object]:
+    return {"format": CONTENT_FORMAT, "tables": plain_view(task.view)}
 
 
 def mark_after(gtid_set: str, topic: str) -> Mark:

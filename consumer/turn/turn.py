@@ -36,6 +36,8 @@ def run_turn(order: TurnOrder, tools: Tools, resident: Resident) -> Outcome:
     session = resident.writing(order).sessions.for_lane(is_checked=True)
     last, order = order.owner, replace(order, owner=take_turn(session, order.owner))
     fault_point(AFTER_TURN)
+    if order.is_partial and order.assignment.view.as_filter is None:
+        raise Fatal("MR-4116", f"a load of {order.owner.task}", task=order.owner.task)
     begin = known_position(session, order)
     part = current_tables(session, order.owner, begin.mark) if order.is_partial else WHOLE
     plans = known_plans(session, order, last_turn, last=last, mark=begin.mark, part=part)

@@ -38,10 +38,10 @@ class ViewProgram:
         return tuple(sorted({at for at in reading if columns[at].type.is_text}))
 
 
-def view_of(view: View, layout: RowLayout) -> TableView | None:
+def view_of(view: View, layout: RowLayout, *, folds: bool = False) -> TableView | None:
     """The view of the table with this structure; None if the table is not in the view. Fatal MR-5201."""
     try:
-        return apply_view(view, layout.table)
+        return apply_view(view, layout.table, folds=folds)
     except RuleProblem as problem:
         table = layout.table
         omitted = f"; its rows omit {', '.join(table.omitted)}" if table.omitted else ""

@@ -71,10 +71,10 @@ def _entered(range_: LoadRange, window: Window[TablePlans]) -> Entered:
     for slot in slots_of(Slots(slots[left & is_inside])):
         is_repeated = bool((fates[slots == slot] == Fate.REPEATED).any())
         if why := _why_unfit(plans, slot, is_repeated=is_repeated):
-            unfit[plans.name_on_target(slot)] = why
+            unfit[plans.state_name(slot)] = why
     unfit = with_related(unfit, plans.inventory.foreign_keys, plans.route)
     for slot in slots_of(slots) if unfit else ():
-        if plans.name_on_target(slot) in unfit:
+        if plans.state_name(slot) in unfit:
             left &= slots != slot
     mark_safe(window, RecordNumbers(waiting[left & (fates == Fate.REPEATED)]))
     unchecked = waiting[left & is_inside & (fates == Fate.APPLIED)]
@@ -92,7 +92,7 @@ def _fates(range_: LoadRange, window: Window[TablePlans]) -> tuple[Ints, npt.NDA
         at = (int(rows.records[number, walk.SLOT]), rows.gtid(number))
         if at not in known:
             gtid = parse_gtid(flavour, at[1])
-            fate = range_.fate(plans.name_on_target(at[0]), gtid)
+            fate = range_.fate(plans.state_name(at[0]), gtid)
             known[at] = fate, range_.end.covers(gtid)
         fates[place], is_inside[place] = known[at]
     return fates, is_inside

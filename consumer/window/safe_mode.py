@@ -142,7 +142,7 @@ def check_triggers(
         if target.is_sequence:
             continue
         if triggers := hold_triggers(session, target.key):
-            table = table_plan.layout.table.full_name
+            table = table_plan.shown
             raise Fatal("MR-5024", f"{table}: {_of_trigger(triggers[0])}", table=table)
 
 
@@ -156,7 +156,7 @@ def _of_trigger(name: str) -> str:
 
 def _prepare(rows: Rows, numbers: RecordNumbers, plans: TablePlans, slot: int) -> None:
     table_plan, inventory = plans.table_plan(slot), plans.inventory
-    table = table_plan.layout.table.full_name
+    table = table_plan.shown
     if why := refusal(table_plan, inventory):
         raise Fatal("MR-5024", f"{table}: {why}", table=table, gtid=rows.gtid(int(numbers[0])))
     is_cascading = _is_cascading(rows, numbers, table_plan, inventory.foreign_keys)
@@ -168,7 +168,7 @@ def _is_cascading(
 ) -> Flags:
     """True for each DELETE whose cascade must be repeated, because the source did not log it. Fatal MR-5025."""
     place = table_plan.target.key
-    table = table_plan.layout.table.full_name
+    table = table_plan.shown
     for number, foreign in cascading_changes(rows, numbers, table_plan, foreign_keys):
         why = why_change_is_inexact(foreign)
         raise Fatal("MR-5025", f"{table}: {why}", table=table, gtid=rows.gtid(number))

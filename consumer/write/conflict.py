@@ -6,8 +6,9 @@
     UPDATE    the row with the before image's identity, and those with the after image's keys
     DELETE    the row with the before image's identity: a foreign key protects it
 
-It reads inside the failed target transaction, so it also finds rows that this transaction wrote. The cost is one
-statement for each unique key. Values are cut after ``VALUE_LENGTH_MAX``, and at most ``ROWS_MAX`` rows are kept.
+Under a view, the record is stored as the view has it (``consumer.view.record``). It reads inside the failed target
+transaction, so it also finds rows that this transaction wrote. The cost is one statement for each unique key. Values
+are cut after ``VALUE_LENGTH_MAX``, and at most ``ROWS_MAX`` rows are kept.
 
 ``store_blocking`` is for policy `stop`, after the caller has rolled back: one target transaction, which checks the
 fence. If the process is killed before its commit, the conflict is not stored; the resumed task meets and stores it.
@@ -32,6 +33,7 @@ from millrace.consumer.tables.table_plan import (
 from millrace.consumer.tables.table_plans import TablePlans
 from millrace.consumer.target.conflicts import STOP, Conflict, store_conflict
 from millrace.consumer.target.progress import Owner, check_fence
+from millrace.consumer.view.record import view_record
 from millrace.drivers.mysql.catalog import CatalogColumn
 from millrace.drivers.mysql.connection import MySqlSession, Row
 from millrace.drivers.mysql.errors import FOREIGN_KEY
@@ -55,17 +57,28 @@ def make_conflict(
     connection: MySqlSession, plans: TablePlans, rows: Rows, number: int, why: str
 ) -> Conflict:
     """The conflict of one record, with the target's rows as they are now."""
-    table_plan = plans.table_plan(int(rows.records[number, SLOT]))
-    schema_id = int(rows.records[number, SCHEMA_ID])
+    slot = int(rows.records[number, SLOT])
+    table_plan, source = plans.table_plan(slot), plans.programs.layouts[slot].table
+    record, schema_text = (
+        rows.values.value(number),
+        plans.schemas.texts[int(rows.records[number, SCHEMA_ID])],
+    )
+    target_table = ""
+    if table_plan.is_viewed:
+        target_table = table_plan.layout.table.full_name
+        record, schema_text = view_record(
+            rows, number, layout=table_plan.layout, schema_text=schema_text
+        )
     return Conflict(
         int(rows.records[number, SEQ]),
         rows.gtid(number),
-        table_plan.layout.table.full_name,
+        source.full_name,
         chr(int(rows.records[number, OP])),
         why,
-        rows.values.value(number),
+        record,
         rows_in_the_way(connection, table_plan, rows, number),
-        plans.schemas.texts[schema_id],
+        schema_text,
+        target_table,
     )
 
 

@@ -91,6 +91,12 @@ AFTER_ASIDE = register("streams.after_aside")
 REFUSED, UNEXPECTED, ENDED = "refused", "unexpected", "ended"
 IDLE_S = 30.0
 
+_VIEWED = "the view of the task changes "
+_VIEWED_FIX = (
+    "Make the statement's effect on the target, under the names and columns that the view gives it. Then `millrace"
+    " apply-ddl TASK --seq N --done`, `millrace task resume TASK`. `--execute` does not execute it."
+)
+
 _log = get_logger("apply.ddl")
 
 
@@ -131,7 +137,8 @@ class Passed:
 def apply_ddl(sessions: Sessions, record: DdlRecord, *, place: DdlPlace, scope: Scope) -> Passed:
     """Apply, record or skip a statement, or set its tables aside, and move the mark over it.
 
-    A statement about tables that the route leaves out is recorded. One that names other tables, too, blocks.
+    A statement about tables that the route leaves out is recorded. One that names other tables, too, blocks, and so
+    does one with a name that the view of the task changes.
     """
     session, owner, route = sessions.for_lane(), sessions.owner, scope.route
     record = _plain(record)
@@ -150,9 +157,16 @@ def apply_ddl(sessions: Sessions, record: DdlRecord, *, place: DdlPlace, scope: 
         if _is_recorded(statement, route):
             _leave_out(session, owner, record, statement, place)
             return Passed(is_recorded=True)
-        if left_out := is_understood(statement) and route.left_out(statement):
-            statement = replace(statement, kind=Kind.UNKNOWN)
+        changed_names = route.changed(statement) if is_understood(statement) else ()
+        left_out = route.left_out(statement) if is_understood(statement) else ()
+        if changed_names:
+            doubt = f"{_VIEWED}{', '.join(changed_names)}"
+        elif left_out:
             doubt = f"names {', '.join(left_out)}, which the apply task leaves out"
+        else:
+            doubt = ""
+        if doubt:
+            statement = replace(statement, kind=Kind.UNKNOWN)
             settings = {**record.statement.session, "in_doubt": doubt}
             record = replace(record, statement=replace(record.statement, session=settings))
         if statement.kind is Kind.SEQUENCE and session.flavour is Flavour.MYSQL:
@@ -166,6 +180,11 @@ def apply_ddl(sessions: Sessions, record: DdlRecord, *, place: DdlPlace, scope: 
             session.cut()  # a lost server does not answer a ROLLBACK either
         session.rollback()
         raise
+
+
+def _is_viewed(record: DdlRecord) -> bool:
+    """Whether the record is one of a name that the view changes: its text is not for the target."""
+    return record.statement.session.get("in_doubt", "").startswith(_VIEWED)
 
 
 def _plain(record: DdlRecord) -> DdlRecord:
@@ -278,7 +297,8 @@ def _apply_once(
     if not found or decided in (REFUSED, EXECUTE):
         fault_point(BEFORE_INTENT)
         _store_intent(session, owner, record, now)  # an operator's decision counts once
-        decision = EXECUTE if decided == EXECUTE or is_understood(statement) else UNDECIDED
+        is_wanted = decided == EXECUTE and not _is_viewed(record)
+        decision = EXECUTE if is_wanted or is_understood(statement) else UNDECIDED
     else:
         before = State(str(found[0][1]), json.loads(str(found[0][0])))
         again = EXECUTE if "error_code" in record.statement.session else ""
@@ -383,7 +403,8 @@ def _undecided(
     what = f"{statement.verb} ({doubt})" if doubt else statement.verb
     what = f"{what}: {record.statement.sql[:200]}"
     if not is_understood(statement):
-        return Fatal("MR-5042", what, seq=record.source.seq)
+        fix = _VIEWED_FIX if _is_viewed(record) else ""
+        return Fatal("MR-5042", what, fix=fix, seq=record.source.seq)
     if is_ended:
         what = f"an operator has ended {what}"
     states = f"Before, {before.shown()}\nNow, {now.shown()}"

@@ -73,7 +73,7 @@ def version_of(rows: Rows, table_plan: TablePlan, number: int) -> Version:
     if op == OP_DELETE and end not in MAXIMA:
         return Version("forget", end)
     if op == OP_DELETE or end not in MAXIMA:
-        table = table_plan.layout.table.full_name
+        table = table_plan.shown
         kind = "current row" if op == OP_DELETE else "row of the history"
         raise Fatal("MR-5029", f"{table}: a {kind} was changed in its place", table=table)
     if (end := text(AFTER, end_index)) in MAXIMA:
@@ -90,7 +90,7 @@ def _checked(table_plan: TablePlan, text: bytes) -> bytes:
     except ValueError:
         is_time = False
     if not is_time:
-        table = table_plan.layout.table.full_name
+        table = table_plan.shown
         shown = text[:_SHOWN_MAX].decode(errors="replace")
         raise Fatal("MR-5029", f"{table}: {shown!r} is no time of a row", table=table)
     return text
@@ -201,5 +201,5 @@ class VersionWriter:
         try:
             self.run(sql)
         except Fatal as exc:
-            table = table_plan.layout.table.full_name
+            table = table_plan.shown
             raise Fatal("MR-5029", f"{table}: {exc.message}", table=table) from exc

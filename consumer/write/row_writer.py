@@ -184,7 +184,7 @@ class RowWriter:
         for part in statement_parts(rows, firsts, pieces, self._plans.inventory):
             matched = self._run(rows.text_of(part, pieces.shape, around))
             if is_counted and matched != (0 if op == OP_ABSENT else len(part)):
-                table = table_plan.layout.table.full_name
+                table = table_plan.shown
                 why = f"{OPS[op]} of {counted(len(part), 'row')} of {table} matched {matched}"
                 raise Fatal("MR-5010", why, table=table)
         if op in (OP_CREATE, OP_UPDATE, OP_REPLACE):
@@ -232,7 +232,7 @@ class RowWriter:
         for part in byte_parts(texts, self._plans.inventory):
             matched = self._run(head + b",".join(part))
             if matched != len(part) and not rows.records[first.number, IS_SAFE]:
-                table = self._plans.table_plan(slot).layout.table.full_name
+                table = self._plans.table_plan(slot).shown
                 why = f"insert of {counted(len(part), 'row')} of {table} matched {matched}"
                 raise Fatal("MR-5010", why, table=table)
 
@@ -251,7 +251,7 @@ class RowWriter:
             lines = rows.lines_of(part, table_plan.insert.shape)
             if not self._connection.load(sql, lines, packet_bytes=statement_bytes(inventory)):
                 self._plans.refuse_load(slot)
-                table = table_plan.layout.table.full_name
+                table = table_plan.shown
                 why = (
                     f"LOAD DATA of {counted(len(part), 'row')} of {table} skipped or changed a row"
                 )
@@ -345,7 +345,7 @@ class RowWriter:
         """Fatal MR-5019 if more than one row was changed, MR-5017 if its key does not find the written row."""
         slot, what = int(rows.records[single.number, SLOT]), single.what
         table_plan = self._plans.table_plan(slot)
-        table = table_plan.layout.table.full_name
+        table = table_plan.shown
         if what not in ("replace", "restore") and matched > 1:
             raise Fatal("MR-5019", f"{what} of a row of {table} matched {matched}", table=table)
         if what in ("delete", "restore"):
@@ -369,7 +369,7 @@ class RowWriter:
         if not has_lost_type(rows, single.firsts, table_plan):
             return
         if self._run(self._filled(rows, single, "find_computed")) != 1:
-            table = table_plan.layout.table.full_name
+            table = table_plan.shown
             names = ", ".join(column.name for _, column in table_plan.computed)
             why = f"JSON of a row of {table} has a TIMESTAMP or bytes, and {names} is not the record's value"
             raise Fatal("MR-5017", why, table=table)
@@ -462,6 +462,10 @@ class RowWriter:
             why = f"{why}; a table without a key has no row to overwrite"
             fix = _without_overwrite(self._conflict_rule.task, int(rows.records[number, SEQ]))
             policy = ConflictPolicy.STOP
+        elif policy is ConflictPolicy.OVERWRITE and (kept := self._kept_values(slot)):
+            why = f"{why}; REPLACE would remove the values of {kept}, which the view does not have"
+            fix = _without_overwrite(self._conflict_rule.task, int(rows.records[number, SEQ]))
+            policy = ConflictPolicy.STOP
         conflict = make_conflict(self._connection, self._plans, rows, number, why)
         if policy is ConflictPolicy.STOP:
             self.blocking = conflict
@@ -473,10 +477,17 @@ class RowWriter:
         store_conflict(
             self._connection,
             self._conflict_rule.task,
-            replace(conflict, schema_text=""),  # stored once for all records, when the mark moves
+            # stored once for all records, when the mark moves; the schema under a view is not
+            conflict if conflict.target_table else replace(conflict, schema_text=""),
             decision=str(policy),
             bytes_max=self._plans.inventory.packet_bytes_max,
         )
+
+    def _kept_values(self, slot: int) -> str:
+        """The columns of the target that a view leaves to others; "" if there are none."""
+        table_plan = self._plans.table_plan(slot)
+        kept = table_plan.unwritten if table_plan.is_viewed else []
+        return ", ".join(column.name for column in kept)
 
     def _repeat(self, rows: Rows, number: int) -> None:
         """Write the record's row as safe mode does, with the cascade of a DELETE that keeps its checks."""
@@ -499,7 +510,7 @@ class RowWriter:
     ) -> Fatal:
         slot, op = (int(rows.records[number, which]) for which in (SLOT, OP))
         table_plan = self._plans.table_plan(slot)
-        table = table_plan.layout.table.full_name
+        table = table_plan.shown
         return Fatal(
             code,
             f"{OPS[op]} of a row of {table}: {why}",
@@ -553,7 +564,7 @@ def not_generated_alike(
     table_plan: TablePlan, columns: Sequence[CatalogColumn], task: str
 ) -> Fatal:
     """MR-5017 for these generated columns."""
-    name = table_plan.layout.table.full_name
+    name = table_plan.shown
     names = ", ".join(column.name for column in columns)
     why = f"what the target generates for {names} of {name} is not the record's value"
     fix = ""

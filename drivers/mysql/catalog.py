@@ -41,7 +41,7 @@ class CatalogColumn:
 
     ``has_equal_labels``: its collation calls two labels of the ENUM or SET equal. A text then means the first of them.
     ``by_session``: its generated value may depend on the session (``schemas.sql.expressions``). ``is_stored``: the
-    server stores its generated value.
+    server stores its generated value. ``has_default``: other than NULL.
     """
 
     name: str
@@ -57,6 +57,7 @@ class CatalogColumn:
     is_stored: bool = False
     octets: int = 0
     is_invisible: bool = False
+    has_default: bool = False
 
     @property
     def type_text(self) -> str:
@@ -449,6 +450,7 @@ def _read_tables(
             is_stored=generated != "" and any(word in extra for word in _STORED),
             octets=int(octets or 0),
             is_invisible="INVISIBLE" in extra,
+            has_default=others[2] == "1",
         )
         ends.setdefault(table, {})[generated.upper()] = name
         if generated and generated.upper() not in _ENDS:
@@ -648,7 +650,7 @@ _TABLE_KINDS = ("BASE TABLE", "SYSTEM VERSIONED", "SEQUENCE")
 _PERIOD_TYPES = {"date", "datetime", "timestamp"}
 COLUMNS_SQL = """
 SELECT TABLE_NAME, COLUMN_NAME, COLUMN_TYPE, DATA_TYPE, CHARACTER_SET_NAME, COLLATION_NAME, IS_NULLABLE,
-       COALESCE(GENERATION_EXPRESSION, ''), EXTRA, CHARACTER_OCTET_LENGTH
+       COALESCE(GENERATION_EXPRESSION, ''), EXTRA, CHARACTER_OCTET_LENGTH, COLUMN_DEFAULT IS NOT NULL
 FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s ORDER BY TABLE_NAME, ORDINAL_POSITION
 """
 # without CREATE and DROP TABLE, because applications create temporary tables

@@ -63,7 +63,7 @@ def list_(
         conflict = stored.conflict
         change = OPERATIONS.get(conflict.op, conflict.op)
         head = (str(conflict.seq), _stream(stored), _time(stored.at), stored.decision, change)
-        table.add_row(*head, _printable(conflict.table), _printable(conflict.why))
+        table.add_row(*head, _printable(conflict.shown_table), _printable(conflict.why))
     out = console()
     out.print(table if found else "no conflicts")
     if len(found) < count:
@@ -254,6 +254,7 @@ def _head(stored: "StoredConflict") -> dict[str, object]:
         "decision": stored.decision,
         "op": conflict.op,
         "table": conflict.table,
+        "target_table": conflict.target_table or conflict.table,
         "why": conflict.why,
     }
 
@@ -267,7 +268,7 @@ def _print_head(task: str, stored: "StoredConflict") -> None:
         "overwrite": "overwrite: the source's row replaced the target's",
     }
     for name, value in (
-        ("change", f"{change} of {conflict.table}"),
+        ("change", f"{change} of {conflict.shown_table}"),
         ("seq", f"{conflict.seq}, GTID {conflict.gtid}"),
         ("stream", _stream(stored)),
         ("time", _time(stored.at) or "unknown"),

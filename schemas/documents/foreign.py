@@ -18,7 +18,7 @@ _ANSWERS: tuple[tuple[str, str], ...] = (
     (
         "columns column column_filter column_list column_include_list column_exclude_list column_whitelist"
         " column_blacklist exclude_columns include_columns ignore_columns fields",
-        "`columns` in a rule of `tables` of a publish task. An apply task copies all columns of a table",
+        "`columns` in a rule of `tables` (docs/views.md)",
     ),
     (
         "mask masks masking column_mask column_mask_hash redact anonymize hash_columns truncate_columns encrypt",
@@ -28,7 +28,7 @@ _ANSWERS: tuple[tuple[str, str], ...] = (
         "route routes routing route_rules rename renames rewrite mapping table_mapping table_map schema_map"
         " replicate_rewrite_db target_table target_tables target_database target_schema collection_name_format"
         " table_name_format",
-        "`to` in a rule of `tables` of a publish task. On a target set, a table keeps its database and name",
+        "`to` in a rule of `tables` (docs/views.md)",
     ),
     (
         "topics topic_prefix topic_per_table topic_naming_strategy topic_name_format table_topic topic_template",

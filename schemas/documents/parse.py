@@ -66,9 +66,8 @@ from millrace.schemas.documents.registry import take_registry
 from millrace.schemas.documents.secret import SecretPlace, SecretReference
 from millrace.schemas.documents.start import Start
 from millrace.schemas.documents.tls import Tls, TlsMode
-from millrace.schemas.documents.view import take_task_view
+from millrace.schemas.documents.view import refuse_unbuilt, take_task_view
 from millrace.schemas.table.table_filter import TableFilter
-from millrace.schemas.view.view import view_of_filter
 
 FORMAT = 1  # of set and task documents; a change that old programs would misread raises it
 MEMBERS_MAX = 64
@@ -164,7 +163,7 @@ def _capture(fields: Fields) -> CaptureTask:
 
 
 def _apply(fields: Fields) -> ApplyTask:
-    return ApplyTask(
+    task = ApplyTask(
         name=fields.take("task", readers.name, ""),
         source=TopicAddress(
             topic=fields.take("topic", readers.topic, ""),
@@ -173,10 +172,12 @@ def _apply(fields: Fields) -> ApplyTask:
         ),
         target=fields.take("target", readers.name, ""),
         start=fields.take("start", readers.apply_start, Start(), needed=False),
-        view=view_of_filter(_tables(fields)),
+        view=take_task_view(fields),
         rules=_take_fields(fields, ApplyRules),
         placement=_take_part(fields, "placement", Placement),
     )
+    refuse_unbuilt(fields, task)
+    return task
 
 
 def _publish(fields: Fields) -> PublishTask:

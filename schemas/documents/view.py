@@ -16,9 +16,10 @@ from typing import TypeVar
 
 from millrace.schemas.documents import readers
 from millrace.schemas.documents.fields import Fields, Unreadable, shortened, shown
+from millrace.schemas.documents.model import ApplyTask
 from millrace.schemas.documents.readers import described
 from millrace.schemas.documents.secret import SecretReference
-from millrace.schemas.table.table_filter import TableFilter
+from millrace.schemas.table.table_filter import SYSTEM_DATABASES, TableFilter
 from millrace.schemas.view.expression import Refused, canonical, parse
 from millrace.schemas.view.view import (
     SAME_NAME,
@@ -55,6 +56,32 @@ def take_task_view(fields: Fields) -> View:
         name = "include" if include else "exclude"
         fields.refuse(name, f"{name} and tables", "one of them")
     return view if view.rules else view_of_filter(TableFilter(include or ("*.*",), exclude))
+
+
+def refuse_unbuilt(fields: Fields, task: ApplyTask) -> None:
+    """Refuse what an apply task can't do yet if its view changes names, columns or rows."""
+    if task.view.as_filter is not None:
+        return
+    for number, rule in enumerate(task.view.rules):
+        place, database = f"tables[{number}]", rule.target.partition(".")[0]
+        if database.lower() in SYSTEM_DATABASES:
+            fields.refuse(f"{place}.to", rule.target, "a database that is not the system's")
+        found = {
+            "where": rule.where,
+            "columns.add": rule.add,
+            "mask": rule.masks,
+            "merge": rule.merge,
+        }
+        for name in (name for name, value in found.items() if value):
+            fields.refuse(
+                f"{place}.{name}", name, "a rule without it: apply tasks do not have it yet"
+            )
+    wanted = "{}: with a view that changes names, columns or rows this is not possible yet"
+    if task.start.is_load:
+        fields.refuse("start", str(task.start), wanted.format("first, or a GTID set"))
+    if task.rules.compare.every_h:
+        every_h = str(task.rules.compare.every_h)
+        fields.refuse("compare.every_h", every_h, wanted.format("no comparison"))
 
 
 def plain_task_view(view: View, *, with_exclude: bool) -> dict[str, object]:

@@ -22,12 +22,16 @@ PRECISION_MAX, SCALE_MAX = 65, 38  # of a DECIMAL, on both servers
 
 @dataclass(frozen=True, slots=True)
 class RowLayout:
-    """``branches[i]`` are those of ``table.columns[i]`` ("null" first if nullable), ``fields[i]`` is its Avro name."""
+    """``branches[i]`` are those of ``table.columns[i]`` ("null" first if nullable), ``fields[i]`` is its Avro name.
+
+    ``hidden``: places of columns that the record has, and a view leaves out. A parsed layout has none.
+    """
 
     set_name: str
     table: TableSchema
     fields: tuple[str, ...]
     branches: tuple[tuple[str, ...], ...]
+    hidden: frozenset[int] = frozenset()
 
     @classmethod
     def of(cls, set_name: str, table: TableSchema) -> "RowLayout":

@@ -80,9 +80,9 @@ class TableView:
     key: tuple[int, ...]
 
 
-def apply_view(view: View, table: TableSchema) -> TableView | None:
-    """None if the table is not in the view. Raises ``RuleProblem``."""
-    match = view.match(table.database, table.table)
+def apply_view(view: View, table: TableSchema, *, folds: bool = False) -> TableView | None:
+    """None if the table is not in the view. Raises ``RuleProblem``. ``folds`` as in ``View.match``."""
+    match = view.match(table.database, table.table, folds=folds)
     if match is None:
         return None
     places = _Places(table)

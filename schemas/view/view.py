@@ -77,6 +77,11 @@ class TableRule:
     merge: bool = False
     is_left_out: bool = False
 
+    @property
+    def only_admits(self) -> bool:
+        """Whether its tables are in the view as they are."""
+        return self == TableRule(self.source)
+
 
 @dataclass(frozen=True, slots=True)
 class Match:
@@ -141,6 +146,43 @@ class View:
             if (starred := stars(rule.source, database, table, folds=folds)) is not None:
                 return None if rule.is_left_out else (rule, starred)
         return None
+
+    def changes(self, database: str, table: str, *, folds: bool = False) -> bool:
+        """Whether the view has the table with another name, or with other rows, columns or values."""
+        decided = self._decided(database, table, folds)
+        return decided is not None and not decided[0].only_admits
+
+    def changes_in(self, database: str, *, folds: bool = False) -> bool:
+        """Whether it may change a table of this database."""
+        return any(
+            database_matches(rule.source, database, folds=folds)
+            for rule in self.rules
+            if not rule.is_left_out and not rule.only_admits
+        )
+
+    @property
+    def target_patterns(self) -> tuple[str, ...]:
+        """Patterns of the names that tables may have in the view: those of ``patterns`` if no rule names them."""
+        return tuple(
+            rule.source if rule.target == SAME_NAME else _PLACE.sub("*", rule.target)
+            for rule in self.rules
+            if not rule.is_left_out
+        )
+
+    def may_have(self, database: str, table: str) -> bool:
+        """Whether a table may have this name in the view."""
+        if self.as_filter is not None:
+            return self.admits(database, table)
+        return database.lower() not in SYSTEM_DATABASES and any(
+            stars(pattern, database, table) is not None for pattern in self.target_patterns
+        )
+
+    def may_name(self, database: str, table: str = "", *, folds: bool = False) -> bool:
+        """Whether another table may have this name in the view. Without ``table``: one of this database."""
+        targets = (_PLACE.sub("*", rule.target) for rule in self.rules if rule.target != SAME_NAME)
+        if not table:
+            return any(database_matches(target, database, folds=folds) for target in targets)
+        return any(stars(target, database, table, folds=folds) is not None for target in targets)
 
     @property
     def patterns(self) -> tuple[str, ...]:

@@ -30,5 +30,10 @@ LEVELS: Mapping[str, Sequence[Mutant]] = {
     ),
     "relay": relay.MUTANTS,
     "broker": publisher_broker.MUTANTS,
-    "servers": (*servers.MUTANTS, *target.MUTANTS, *documents.MUTANTS),
+    "servers": (
+        *servers.MUTANTS,
+        *target.MUTANTS,
+        *documents.MUTANTS,
+        *views.ON_TARGETS,
+    ),
 }

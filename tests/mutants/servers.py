@@ -12,6 +12,7 @@ from millrace.consumer.tables.table_plan import TablePlan, plan_table
 from millrace.consumer.target import fence, progress
 from millrace.consumer.target.sessions import Sessions
 from millrace.consumer.turn import applier, turn
+from millrace.consumer.view.layout import ViewedTable
 from millrace.consumer.write import (
     conflict,
     ddl,
@@ -33,7 +34,6 @@ from millrace.producer.source.receive.overlap import Overlap
 from millrace.producer.source.receive.receiver import Receiver
 from millrace.schemas.gtid import parse_gtid_set
 from millrace.schemas.record.control import DdlRecord
-from millrace.schemas.record.row_layout import RowLayout
 from millrace.schemas.sql.quoting import quoted
 from millrace.schemas.sql.statement import Kind, Statement, classify
 from millrace.schemas.table import table_map
@@ -135,9 +135,9 @@ def mode_not_strict(patch: Patch) -> None:
 def engines_not_checked(patch: Patch) -> None:
     """The engine of a table is ignored."""
 
-    def trusting(layout: RowLayout, inventory: Inventory) -> TablePlan:
+    def trusting(viewed: ViewedTable, inventory: Inventory) -> TablePlan:
         tables = {key: replace(made, rolls_back=True) for key, made in inventory.tables.items()}
-        return plan_table(layout, replace(inventory, tables=tables))
+        return plan_table(viewed, replace(inventory, tables=tables))
 
     patch.setattr(table_plans, "plan_table", trusting)
 

@@ -6,7 +6,13 @@ import numpy as np
 
 from millrace.consumer.kernel import masks as kernel
 from millrace.consumer.kernel.changes import put_changes
+from millrace.consumer.tables import table_plan
+from millrace.consumer.tables.filter import Route
+from millrace.consumer.tables.table_plans import TablePlans
+from millrace.consumer.task import start
 from millrace.consumer.view import mask_keys, masks, program
+from millrace.consumer.write import conflict
+from millrace.schemas.view.view import View
 from tests.mutants.mutant import Mutant, Patch
 
 
@@ -34,7 +40,58 @@ def fingerprints_not_compared(patch: Patch) -> None:
     patch.setattr(mask_keys, "secret_fingerprint", lambda _: "")
 
 
+def hidden_columns_written(patch: Patch) -> None:
+    """A column that the view leaves out is one of the target's columns."""
+    patch.setattr(table_plan, "_visible", lambda layout: enumerate(layout.table.columns))
+
+
+def view_not_in_plan_key(patch: Patch) -> None:
+    """Shares of a spread turn may have other views."""
+    patch.setattr(View, "hash", "")
+
+
+def edited_view_taken(patch: Patch) -> None:
+    """A start accepts any view."""
+    patch.setattr(start, "_check_view", lambda *_: None)
+
+
+def changed_names_executed(patch: Patch) -> None:
+    """Statements are executed as the source wrote them."""
+    patch.setattr(Route, "changed", lambda *_: ())
+
+
+def two_tables_of_one_name(patch: Patch) -> None:
+    """Rows of two tables of the source meet in one."""
+    patch.setattr(TablePlans, "_check_alone", lambda *_: None)
+
+
+def raw_record_stored(patch: Patch) -> None:
+    """A conflict has the record of the topic."""
+
+    def raw_record(rows: Any, number: int, **more: Any) -> tuple[bytes, str]:
+        return rows.values.value(number), more["schema_text"]
+
+    patch.setattr(conflict, "view_record", raw_record)
+
+
+_ON_TARGET = "tests/integration/test_apply_view.py"
+
 MUTANTS = [
+    Mutant(
+        "a column that a view leaves out",
+        hidden_columns_written,
+        "tests/unit/test_view_layout.py",
+        {
+            "test_plan_maps_columns_by_name": "MR-5013",
+            "test_places_of_columns_stay_those_of_the_record": "assert",
+        },
+    ),
+    Mutant(
+        "the view in the plan key",
+        view_not_in_plan_key,
+        "tests/unit/test_view_layout.py",
+        {"test_view_is_part_of_the_plan_key": "assert"},
+    ),
     Mutant(
         "a view's condition",
         condition_not_evaluated,
@@ -61,5 +118,32 @@ MUTANTS = [
         fingerprints_not_compared,
         "tests/unit/test_view_masks.py",
         {"test_changed_secret_of_a_mask_is_refused": "DID NOT RAISE Fatal|assert"},
+    ),
+]
+
+ON_TARGETS = [
+    Mutant(
+        "another view at a later start",
+        edited_view_taken,
+        _ON_TARGET,
+        {"test_edited_view_is_refused": "DID NOT RAISE"},
+    ),
+    Mutant(
+        "statements about names that a view changes",
+        changed_names_executed,
+        _ON_TARGET,
+        {"test_statement_about_a_changed_name_blocks": ""},
+    ),
+    Mutant(
+        "one target table for one source table",
+        two_tables_of_one_name,
+        _ON_TARGET,
+        {"test_second_table_of_one_name_is_refused": "DID NOT RAISE"},
+    ),
+    Mutant(
+        "the view of a stored conflict",
+        raw_record_stored,
+        _ON_TARGET,
+        {"test_conflict_has_both_names_and_is_replayed": "secret"},
     ),
 ]

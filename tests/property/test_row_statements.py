@@ -13,6 +13,7 @@ from millrace.consumer.tables.row_statements import (
     update_template,
 )
 from millrace.consumer.tables.table_plan import TablePlan, check_names_row, plan_table
+from millrace.consumer.view.layout import ViewedTable
 from millrace.drivers.mysql.catalog import CatalogColumn, CatalogTable, Inventory, UniqueKey
 from millrace.errors import Fatal
 from millrace.schemas.gtid import Flavour
@@ -40,7 +41,7 @@ class Case:
         """The plan for a target of a flavour."""
         made = table("shop", "t", *map(integer, self.recorded), key=())
         inventory = Inventory(flavour, tables={("shop", "t"): self.target})
-        return plan_table(RowLayout.of(SET, made), inventory)
+        return plan_table(ViewedTable.of(RowLayout.of(SET, made)), inventory)
 
     @property
     def usable(self) -> list[frozenset[str]]:

@@ -68,6 +68,7 @@ _OUR_TABLES = {
     "conflict": (["task", "seq", "decision"], 2),
     "session": (["task", "id", "run", "server"], 2),
     "left_out": (["task", "seq", "kind", "sql_text"], 2),
+    "view": (["task", "begin_seq", "content"], 2),
     "load_stream": (["task", "begin_gtid", "end_gtid", "flavour"], 1),
 }
 

@@ -445,6 +445,7 @@ def _columns(session: ModelSession, _: Found, asked: Values) -> tuple[list[Value
             "",
             "",
             None,
+            0,
         )
         for name, table in _shop(session, asked)
         for column in table.columns

@@ -403,6 +403,40 @@ def test_canonical_json_writes_defaults() -> None:
     )
 
 
+RULES = """
+tables:
+  - {from: "shop_*.orders", to: "w.orders_{1}", columns: {drop: [note], rename: {mail: email}}}
+  - {from: "shop_*.*"}
+"""
+
+
+def test_rules_of_an_apply_task_are_kept() -> None:
+    """Documents without them have the same canonical JSON as before."""
+    task = parse_task(plain_from_yaml(APPLY + RULES))
+    assert isinstance(task, ApplyTask)
+    assert task.view.rules[0].rename == (("mail", "email"),)
+    assert '"tables":[{"columns":' in canonical_json(plain_task(task))
+    assert parse_task(plain_task(task)) == task
+    assert '"include":["*.*"]' in canonical_json(plain_task(parse_task(plain_from_yaml(APPLY))))
+
+
+@pytest.mark.parametrize(
+    ("more", "refused"),
+    [
+        (RULES + "start: load\n", "start: found load"),
+        (RULES + "compare: {every_h: 24}\n", "compare.every_h: found 24"),
+        ('tables: [{from: "s.*", to: w.t, merge: true}]\n', "tables[0].merge"),
+        ('tables: [{from: "s.*", to: "MySQL.{table}"}]\n', "tables[0].to"),
+        ('tables: [{from: "s.*", to: "millrace.{table}"}]\n', "tables[0].to"),
+        (RULES + 'include: ["s.*"]\n', "include and tables"),
+    ],
+)
+def test_unbuilt_parts_of_views_on_targets_are_refused(more: str, refused: str) -> None:
+    """By its place in the document; a view that only chooses tables refuses nothing."""
+    apply = APPLY.replace("start: first\n", "") if "start" in more else APPLY
+    assert refused in _problems(apply + more)
+
+
 def test_table_needs_an_include_and_no_exclude() -> None:
     """Patterns split at their first dot; case matters."""
     tables = TableFilter(("shop.*",), ("shop.tmp*",))
@@ -516,9 +550,10 @@ FOREIGN = {
 @pytest.mark.parametrize("document", [CAPTURE, APPLY, SHOP])
 def test_field_of_another_tool_is_answered_by_name(document: str) -> None:
     """The answer names our field, or there is none; never a field that is only spelled alike."""
-    message = _problems(document + "".join(f"{name}: 1\n" for name in FOREIGN))
+    asked = {n: answer for n, answer in FOREIGN.items() if n != "tables" or document != APPLY}
+    message = _problems(document + "".join(f"{name}: 1\n" for name in asked))
     lines = {line.split(":")[0].strip(): line for line in message.splitlines()[1:]}
-    for name, answer in FOREIGN.items():
+    for name, answer in asked.items():
         assert answer in lines[name]
         assert "(nearest)" not in lines[name]
 

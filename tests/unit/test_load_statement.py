@@ -4,6 +4,7 @@ import pytest
 
 from millrace.consumer.tables.load_data import load_statement
 from millrace.consumer.tables.table_plan import plan_table
+from millrace.consumer.view.layout import ViewedTable
 from millrace.drivers.mysql.catalog import CatalogColumn, CatalogTable, Inventory, UniqueKey
 from millrace.schemas.record.row_layout import RowLayout
 from millrace.schemas.table.structure import Column, ColumnType, TextEncoding, TypeCode
@@ -24,7 +25,9 @@ def _sql(
     known = {PLACE: triggers} if triggers else {}
     inventory = Inventory(tables={PLACE: target}, triggers=known)
     made = table(*PLACE, integer("id"), Column("v", type_, nullable=True))
-    return load_statement(plan_table(RowLayout.of("shop", made), inventory), inventory)
+    return load_statement(
+        plan_table(ViewedTable.of(RowLayout.of("shop", made)), inventory), inventory
+    )
 
 
 @pytest.mark.parametrize(

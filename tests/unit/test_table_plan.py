@@ -7,6 +7,7 @@ import pytest
 
 from millrace.codes import CATALOGUE
 from millrace.consumer.tables.table_plan import plan_table
+from millrace.consumer.view.layout import ViewedTable
 from millrace.drivers.mysql.catalog import CatalogTable, Inventory
 from millrace.errors import Fatal
 from millrace.schemas.gtid import Flavour
@@ -27,10 +28,12 @@ SEQUENCE = (
 def _refused(
     columns: tuple[str, ...], there: dict[str, Any] | None, flavour: Flavour = Flavour.MYSQL
 ) -> Fatal:
-    source: Any = SimpleNamespace(table=table("shop", "t", *map(integer, columns)))
+    source: Any = SimpleNamespace(
+        table=table("shop", "t", *map(integer, columns)), hidden=frozenset()
+    )
     tables: Any = {} if there is None else {("shop", "t"): CatalogTable("shop", "t", there, ())}
     with pytest.raises(Fatal) as caught:
-        plan_table(source, Inventory(flavour, tables=tables))
+        plan_table(ViewedTable.of(source), Inventory(flavour, tables=tables))
     return caught.value
 
 
@@ -48,9 +51,9 @@ def test_fix_never_creates_a_sequence_as_a_table() -> None:
 def test_table_is_never_written_to_a_sequence() -> None:
     """The target has a sequence of the table's name."""
     there = CatalogTable("shop", "t", {}, (), is_sequence=True)
-    source: Any = SimpleNamespace(table=table("shop", "t", integer("id")))
+    source: Any = SimpleNamespace(table=table("shop", "t", integer("id")), hidden=frozenset())
     with pytest.raises(Fatal) as caught:
-        plan_table(source, Inventory(tables={("shop", "t"): there}))
+        plan_table(ViewedTable.of(source), Inventory(tables={("shop", "t"): there}))
     assert caught.value.code == "MR-5013"
     assert "`shop`.`t`" in caught.value.fix
 
@@ -69,7 +72,10 @@ def test_unlogged_column_must_be_generated_on_the_target() -> None:
     plain: Any = SimpleNamespace(name="id", generated=False, has_equal_labels=False)
     made = table("shop", "t", *map(integer, ("id", "w"))).without((True, False))
     there: Any = {"id": plain, "w": SimpleNamespace(name="w", generated=False)}
-    source: Any = SimpleNamespace(table=made)
+    source: Any = SimpleNamespace(table=made, hidden=frozenset())
     with pytest.raises(Fatal, match=r"MR-5013.*does not log its values") as caught:
-        plan_table(source, Inventory(tables={("shop", "t"): CatalogTable("shop", "t", there, ())}))
+        plan_table(
+            ViewedTable.of(source),
+            Inventory(tables={("shop", "t"): CatalogTable("shop", "t", there, ())}),
+        )
     assert caught.value.fix.startswith("Define w on the target with the source's expression")

@@ -150,7 +150,8 @@ class Scope:
         if role is Role.TARGET:
             applies = self.applies(set_name)
             feeds = [capture for task in applies for capture in self.feeds(task)]
-            return databases_of(applies) or databases_of(feeds)
+            written = [pattern for task in applies for pattern in task.view.target_patterns]
+            return _databases(written) or databases_of(feeds)
         return databases_of(self.captures(set_name)) or databases_of(self.users(set_name))
 
     def grants_besides(self, set_name: str, role: Role, flavour: Flavour) -> tuple[Grant, ...]:
@@ -239,7 +240,11 @@ def stored_documents(
 
 def databases_of(tasks: Iterable[CaptureTask | ApplyTask]) -> tuple[str, ...]:
     """The databases that the tasks include, as patterns of GRANT. Empty if a task includes all."""
-    names = [pattern.partition(".")[0] for task in tasks for pattern in _patterns(task)]
+    return _databases(pattern for task in tasks for pattern in _patterns(task))
+
+
+def _databases(patterns: Iterable[str]) -> tuple[str, ...]:
+    names = [pattern.partition(".")[0] for pattern in patterns]
     if "*" in names:
         return ()
     return tuple(dict.fromkeys(map(as_grant_pattern, names)))

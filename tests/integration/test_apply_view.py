@@ -1,0 +1,276 @@
+"""Apply under a view, on targets of both flavours: other names, other columns, and what is refused.
+
+The oracle is the content of the server's tables.
+"""
+
+import json
+import random
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+
+from millrace.consumer.target.conflicts import read_conflict, schema_of
+from millrace.consumer.target.progress import decide_intent
+from millrace.consumer.write.resolve_conflict import replay
+from millrace.deploy.servers import DatabaseServer
+from millrace.drivers.mysql.connection import connect
+from millrace.errors import Fatal
+from millrace.schemas.documents import ApplyTask, ConflictPolicy
+from millrace.schemas.record.avro_codec import decode
+from millrace.schemas.table.structure import TableSchema
+from millrace.schemas.view.view import TableRule, View
+from tests.kit.apply.local import LocalRecords, apply_task, endpoint_of, ignore, run_once, started
+from tests.kit.apply.tables import integer, table, text
+from tests.kit.apply.topic import RecordStream
+
+SALES = (
+    "CREATE TABLE {}.sales_1 (email VARCHAR(80), own INT DEFAULT 7, id BIGINT PRIMARY KEY, amount BIGINT NOT NULL,"
+    " UNIQUE KEY (email)) DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_general_ci"
+)
+
+
+@pytest.fixture
+def house(name: str, target_server: DatabaseServer) -> Iterator[str]:
+    """The database that the view gives to tables of the source's database ``name``."""
+    made = f"{name}_house"
+    target_server.execute(f"CREATE DATABASE {made}")
+    yield made
+    target_server.execute(f"DROP DATABASE IF EXISTS {made}")
+
+
+def _task(name: str, house: str, **more: object) -> ApplyTask:
+    rule = TableRule(
+        f"{name}.orders_*", f"{house}.sales_{{1}}", drop=("note",), rename=(("mail", "email"),)
+    )
+    return replace(apply_task(name, **more), view=View((rule, TableRule(f"{name}.plain"))))  # type: ignore[arg-type]
+
+
+def _orders(name: str, number: int = 1) -> TableSchema:
+    columns = (integer("id"), text("note"), text("mail"), integer("amount"))
+    return table(name, f"orders_{number}", *columns)
+
+
+def _order(number: int, mail: str, amount: int = 0) -> dict[str, object]:
+    return {"id": number, "note": f"secret {number}", "mail": mail, "amount": amount}
+
+
+def _history(name: str) -> tuple[RecordStream, dict[int, tuple[str, int]]]:
+    """Many inserts, then changes of rows and keys, and two rows that exchange texts that are equal without case."""
+    stream, made, chance = RecordStream(), _orders(name), random.Random(3)
+    rows: dict[int, dict[str, object]] = {}
+    for number in range(150):
+        rows[number] = _order(number, f"Mail{number}")
+        stream.insert(made, rows[number])
+    stream.commit()
+    for _ in range(300):
+        number = chance.choice(sorted(rows))
+        before = rows.pop(number)
+        if chance.random() < 0.1:
+            stream.delete(made, before)
+            continue
+        moved = number if chance.random() < 0.8 else number + 1000
+        if moved in rows:
+            rows[number] = before
+            continue
+        rows[moved] = before | {"id": moved, "amount": chance.randrange(100), "note": "other"}
+        stream.update(made, before, rows[moved])
+    one, two = sorted(rows)[:2]
+    left, right = rows[one], rows[two]
+    free = left | {"mail": None}
+    stream.update(made, left, free)
+    rows[two] = right | {"mail": str(left["mail"]).upper()}
+    stream.update(made, right, rows[two])
+    rows[one] = free | {"mail": str(right["mail"]).lower()}
+    stream.update(made, free, rows[one])
+    stream.commit()
+    return stream, {key: (str(row["mail"]), int(str(row["amount"]))) for key, row in rows.items()}
+
+
+@pytest.mark.parametrize(
+    ("is_large", "executors"), [(True, 1), (False, 1), (True, 3)], ids=["lanes", "serial", "shares"]
+)
+def test_names_and_columns_are_mapped(
+    name: str, house: str, target_server: DatabaseServer, is_large: bool, executors: int
+) -> None:
+    """By name: the target has another order, wider types, one column less and one more, which keeps its default."""
+    target_server.execute(SALES.format(house))
+    stream, wanted = _history(name)
+    with closing(started(target_server, _task(name, house))) as applier:
+        records = LocalRecords(
+            stream.values, is_large=is_large, window_rows=130, executors=executors
+        )
+        applier.process(records, ignore)
+        assert applier.mark.seq == stream.seq
+    found = target_server.execute(f"SELECT id, email, amount, own FROM {house}.sales_1")
+    assert {key: (mail, amount) for key, mail, amount, _ in found} == wanted
+    assert {own for *_, own in found} == {7}
+
+
+def test_conflict_has_both_names_and_is_replayed(
+    name: str, house: str, target_server: DatabaseServer
+) -> None:
+    """The stored record has the names of the view, and nothing of a column that it leaves out."""
+    target_server.execute(SALES.format(house))
+    target_server.execute(f"INSERT INTO {house}.sales_1 VALUES ('TAKEN', 1, 5, 5)")
+    stream = RecordStream()
+    stream.insert(_orders(name), _order(1, "taken", 3))
+    stream.commit()
+    task = _task(name, house, conflict=ConflictPolicy.SKIP)
+    run_once(target_server, task, stream)
+    with closing(connect(endpoint_of(target_server))) as session:
+        conflict = read_conflict(session, name, 1).conflict
+        assert conflict.shown_table == f"{name}.orders_1 ({house}.sales_1)"
+        assert b"secret" not in conflict.record
+        record = decode(schema_of(session, name, conflict), conflict.record[5:])
+        assert record["after"] == {"id": 1, "email": "taken", "amount": 3}
+    target_server.execute(f"DELETE FROM {house}.sales_1")
+    replay(endpoint_of(target_server), name, 1)
+    assert target_server.execute(f"SELECT id, email, amount FROM {house}.sales_1") == [
+        (1, "taken", 3)
+    ]
+
+
+def test_overwrite_never_removes_values_that_the_view_does_not_have(
+    name: str, house: str, target_server: DatabaseServer
+) -> None:
+    """REPLACE would give the target's own column its default."""
+    target_server.execute(SALES.format(house))
+    target_server.execute(f"INSERT INTO {house}.sales_1 VALUES ('TAKEN', 1, 1, 5)")
+    stream = RecordStream()
+    stream.insert(_orders(name), _order(1, "taken"))
+    stream.commit()
+    task = _task(name, house, conflict=ConflictPolicy.OVERWRITE)
+    with pytest.raises(Fatal, match=r"MR-5010.*would remove the values of own"):
+        run_once(target_server, task, stream)
+    assert target_server.execute(f"SELECT own, amount FROM {house}.sales_1") == [(1, 5)]
+
+
+def test_edited_view_is_refused(name: str, house: str, target_server: DatabaseServer) -> None:
+    """Rows above the mark may have been applied under the other one. The task's own view is accepted."""
+    target_server.execute(SALES.format(house))
+    stream, _ = _history(name)
+    task = _task(name, house)
+    run_once(target_server, task, stream)
+    for view in (View((TableRule(f"{name}.*", f"{house}.{{table}}"),)), apply_task(name).view):
+        with pytest.raises(Fatal, match="MR-5209"):
+            started(target_server, replace(task, view=view))
+    started(target_server, task).close()
+    other = f"{name}-plain"
+    run_once(target_server, apply_task(other, exclude=(f"{name}.*",)), stream)
+    with pytest.raises(Fatal, match="MR-5209"):
+        started(target_server, replace(apply_task(other), view=task.view))
+    started(target_server, apply_task(other)).close()
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "DROP TABLE {name}.orders_1",
+        "ALTER TABLE {name}.plain RENAME TO {name}.orders_7",
+        "CREATE TABLE {name}.copy LIKE {name}.orders_1",
+        "CREATE TABLE {house}.sales_9 (id INT)",
+        "DROP DATABASE {house}",
+        "DROP DATABASE {name}",
+        "TRUNCATE {house}.sales_1",
+    ],
+)
+def test_statement_about_a_changed_name_blocks(
+    name: str, house: str, target_server: DatabaseServer, sql: str
+) -> None:
+    """Also one that names a table of the source as the view names another one. No decision executes its text."""
+    target_server.execute(SALES.format(house))
+    target_server.execute(f"INSERT INTO {house}.sales_1 VALUES ('kept', 1, 1, 5)")
+    stream = RecordStream()
+    stream.ddl(sql.format(name=name, house=house))
+    stream.insert(_orders(name), _order(2, "next"))
+    stream.commit()
+    rules = (*_task(name, house).view.rules, TableRule(f"{house}.*"), TableRule(f"{name}.copy"))
+    task = replace(apply_task(name), view=View(rules))
+    with pytest.raises(Fatal, match=r"MR-5042.*the view of the task changes"):
+        run_once(target_server, task, stream)
+    with closing(connect(endpoint_of(target_server))) as session:
+        decide_intent(session, name, seq=1, decision="execute")
+        with pytest.raises(Fatal, match="MR-5042"):
+            run_once(target_server, task, stream)
+        decide_intent(session, name, seq=1, decision="done")
+    run_once(target_server, task, stream)
+    assert target_server.execute(f"SELECT email FROM {house}.sales_1 ORDER BY id") == [
+        ("kept",),
+        ("next",),
+    ]
+
+
+def test_statement_about_an_unchanged_table_is_executed(
+    name: str, house: str, target_server: DatabaseServer
+) -> None:
+    """And its rows go to the table of the same name."""
+    stream = RecordStream()
+    stream.ddl(f"CREATE TABLE {name}.plain (id INT PRIMARY KEY)")
+    stream.insert(table(name, "plain", integer("id")), {"id": 4})
+    stream.commit()
+    run_once(target_server, _task(name, house), stream)
+    assert target_server.execute(f"SELECT id FROM {name}.plain") == [(4,)]
+
+
+@pytest.mark.parametrize(
+    ("columns", "code", "says"),
+    [
+        ("id INT PRIMARY KEY, amount INT", "MR-5013", "has no column email"),
+        ("id INT PRIMARY KEY, mail TEXT, amount INT", "MR-5013", "has no column email"),
+        (
+            "id INT PRIMARY KEY, email TEXT, amount INT, x INT NOT NULL",
+            "MR-5206",
+            "x of the target",
+        ),
+    ],
+)
+def test_target_that_does_not_fit_is_named(
+    name: str, house: str, target_server: DatabaseServer, columns: str, code: str, says: str
+) -> None:
+    """The message names what differs, and the fix how to map it. Nothing is written."""
+    target_server.execute(f"CREATE TABLE {house}.sales_1 ({columns})")
+    stream, _ = _history(name)
+    with pytest.raises(Fatal, match=says) as caught:
+        run_once(target_server, _task(name, house), stream)
+    assert caught.value.code == code
+    assert f"{name}.orders_1 ({house}.sales_1)" in caught.value.message
+    assert "`columns: {rename: {" in caught.value.fix
+    assert target_server.execute(f"SELECT COUNT(*) FROM {house}.sales_1") == [(0,)]
+
+
+def test_second_table_of_one_name_is_refused(
+    name: str, house: str, target_server: DatabaseServer
+) -> None:
+    """Its first row blocks the task, and the first table's rows stay as they are."""
+    target_server.execute(SALES.format(house))
+    rule = TableRule(
+        f"{name}.orders_*", f"{house}.sales_1", drop=("note",), rename=(("mail", "email"),)
+    )
+    task = replace(apply_task(name), view=View((rule,)))
+    stream = RecordStream()
+    stream.insert(_orders(name, 1), _order(1, "a"))
+    stream.commit()
+    run_once(target_server, task, stream)
+    stream.insert(_orders(name, 2), _order(2, "b"))
+    stream.commit()
+    with pytest.raises(Fatal, match=r"MR-5207.*orders_1"):
+        run_once(target_server, task, stream)
+    assert target_server.execute(f"SELECT id, email FROM {house}.sales_1") == [(1, "a")]
+
+
+def test_stored_view_shows_no_more_than_the_document(
+    name: str, house: str, target_server: DatabaseServer
+) -> None:
+    """A task that only chooses tables stores none."""
+    target_server.execute(SALES.format(house))
+    stream, _ = _history(name)
+    run_once(target_server, _task(name, house), stream)
+    run_once(target_server, apply_task(f"{name}-plain", exclude=(f"{name}.*",)), stream)
+    found = target_server.execute(
+        f"SELECT task, begin_seq, content FROM millrace.view WHERE task LIKE '{name}%'"
+    )
+    ((task, begin, content),) = found
+    assert (task, begin) == (name, 0)
+    assert json.loads(str(content))["tables"][0]["from"] == f"{name}.orders_*"
