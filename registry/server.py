@@ -11,7 +11,8 @@ import asyncio
 import json
 import socket
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -101,12 +102,24 @@ class RegistryServer:
                 callback_notify=pulse.beat,
                 timeout_notify=TICK_S,
             )
-            server = uvicorn.Server(config)
+            server = _Server(config)
             server.run(sockets=[self.listening])
         finally:
             self.store.close()
         if fenced:
             raise fenced[0]
+
+
+class _Server(uvicorn.Server):
+    """Returns after a signal. uvicorn raises it again, which would end the process before the store is closed."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        with super().capture_signals():
+            try:
+                yield
+            finally:
+                self._captured_signals.clear()
 
 
 class _Connection(H11Protocol):

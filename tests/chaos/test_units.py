@@ -221,5 +221,5 @@ def test_stopped_units_end_in_order(installation: Installation) -> None:
             "ActiveState": "inactive",
             "Result": "success",
             "ExecMainStatus": "0",
-        }
+        }, unit
     assert machine.try_run("pgrep", "-u", USER).returncode == 1

@@ -210,11 +210,12 @@ def test_ids_of_two_registries_have_no_schema_in_common(kafka: KafkaServer, topi
 
 
 def test_schema_ids_survive_a_registry_restart(kafka: KafkaServer, topic: str) -> None:
-    """A registry that starts on the same topic returns the same IDs for known schemas and new IDs for others."""
-    with running(kafka, topic) as address:
+    """The first one closes its store after SIGTERM. The next one keeps its IDs, and gives new ones to other schemas."""
+    with started(kafka, topic) as (address, process):
         first = RegistryClient(Registry(address))
         number = first.register("a", DDL_SCHEMA.text)
         assert first.register("b", FENCE_SCHEMA.text) == number + 1
+    assert process.returncode == 0
     with running(kafka, topic) as address:
         second = RegistryClient(Registry(address))
         assert second.register("b", FENCE_SCHEMA.text) == number + 1
