@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import partial
 
 from millrace.schemas.documents.secret import SecretReference, resolve_secret
 from millrace.schemas.documents.tls import Tls, TlsMode
@@ -110,7 +109,7 @@ class Brokers:
             return {}
         found: BrokerSettings = {"sasl.mechanism": self.sasl.mechanism.value}
         if self.sasl.mechanism is Mechanism.OAUTHBEARER:
-            return found | {"oauth_cb": partial(bearer_token, self.sasl.secret)}
+            return found | {"oauth_cb": _Tokens(self.sasl.secret)}
         return found | {
             "sasl.username": self.sasl.user,
             "sasl.password": resolve_secret(self.sasl.secret),
@@ -132,8 +131,24 @@ class Brokers:
         return self.bootstrap
 
 
-def bearer_token(reference: SecretReference, _: str = "") -> tuple[str, float]:
-    """The token as it is now, and when it expires in Unix time. librdkafka calls it again before that."""
+class _Tokens:
+    """librdkafka's callback for tokens. It has the first one already.
+
+    So an error of the secret is raised where the settings are made: librdkafka reports it as a token that did not come
+    within 10 seconds.
+    """
+
+    def __init__(self, reference: SecretReference) -> None:
+        self._reference = reference
+        self._first: tuple[str, float] | None = bearer_token(reference)
+
+    def __call__(self, _: str = "") -> tuple[str, float]:
+        first, self._first = self._first, None
+        return bearer_token(self._reference) if first is None else first
+
+
+def bearer_token(reference: SecretReference) -> tuple[str, float]:
+    """The token as it is now, and when it expires in Unix time. librdkafka asks again before that."""
     token = resolve_secret(reference).strip()
     return token, expiry_of(token) or time.time() + TOKEN_LIFE_S
 

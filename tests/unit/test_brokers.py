@@ -183,13 +183,18 @@ def test_key_that_java_can_not_read_is_refused(
 
 
 def test_token_is_read_from_its_file_at_each_request(tmp_path: Path) -> None:
-    """Its claim `exp` says when librdkafka asks again; another token is asked for every few minutes."""
+    """Its claim `exp` says when librdkafka asks again; another token is asked for every few minutes.
+
+    A missing file is an error of the settings: librdkafka only reports that no token came in time.
+    """
     path = tmp_path / "token"
     reference = SecretReference(SecretPlace.FILE, str(path))
-    settings = Brokers("h:1", sasl=Sasl(Mechanism.OAUTHBEARER, reference)).settings()
+    brokers = Brokers("h:1", sasl=Sasl(Mechanism.OAUTHBEARER, reference))
+    with pytest.raises(Fatal, match="MR-4106"):
+        brokers.settings()
     claims = base64.urlsafe_b64encode(b'{"exp": 4000000000}').decode().rstrip("=")
     path.write_text(f"x.{claims}.\n")
-    ask: Any = settings["oauth_cb"]
+    ask: Any = brokers.settings()["oauth_cb"]
     assert ask("") == (f"x.{claims}.", 4e9)
     path.write_text("opaque")
     token, expires_s = ask("")
