@@ -7,6 +7,7 @@ while nothing runs. Millrace fetches or makes it again.
 import json
 import os
 import re
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -35,6 +36,12 @@ def _named_home() -> Path:
         return (Path(cache) if cache else Path.home() / ".cache").resolve() / "millrace"
     except RuntimeError as exc:
         raise Fatal("MR-8008", str(exc)) from exc
+
+
+def connector_folder() -> Path:
+    """Where the jars of Spark's Kafka connector are: in an installation from a bundle, else in the home folder."""
+    bundled = Path(sys.prefix, "share", "millrace", "jars", "spark")
+    return bundled if bundled.is_dir() else home() / "jars" / "spark"
 
 
 def local_stack_name(environment: Mapping[str, str] = os.environ) -> str:

@@ -54,7 +54,7 @@ from millrace.consumer.turn.warm_up import warm
 from millrace.consumer.write.incidents import Tally
 from millrace.drivers.kafka.errors import refusal_of
 from millrace.errors import Fatal, MillraceError, Retryable
-from millrace.home_folder import home
+from millrace.home_folder import connector_folder
 from millrace.jvm import CLEAN_EXITS, JvmArchive
 from millrace.schemas.documents import TopicAddress
 
@@ -239,7 +239,7 @@ def _settings(scratch: Path, disk: Path, master: str) -> dict[str, str]:
 
 def _connector() -> list[Path]:
     """The jars of the Kafka connector; Fatal MR-5051 if there are none, or of another minor version of Spark."""
-    folder = home() / "jars" / "spark"
+    folder = connector_folder()
     jars = sorted(folder.glob("*.jar"))
     if not jars:
         raise Fatal("MR-5051", f"there is no Kafka connector in {folder}")

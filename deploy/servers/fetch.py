@@ -45,7 +45,7 @@ from millrace.deploy.servers.programs import (
     pyspark_jars,
 )
 from millrace.errors import Fatal, MillraceError
-from millrace.home_folder import home
+from millrace.home_folder import connector_folder, home
 from millrace.jvm import java_program
 from millrace.schemas.gtid import Flavour
 
@@ -63,8 +63,12 @@ def _print(text: str) -> None:
 
 
 def fetch_connector(*, say: Say = _print) -> None:
-    """Fetch Spark's Kafka connector if it is missing, with progress. Fatal MR-8003 if the download fails."""
-    fetch_jars("spark", size_mb=7, say=say)
+    """Fetch Spark's Kafka connector if it is missing, with progress. Fatal MR-8003 if the download fails.
+
+    An installation from a bundle has it.
+    """
+    if connector_folder().is_relative_to(home()):
+        fetch_jars("spark", size_mb=7, say=say)
 
 
 def fetch_kafka(*, say: Say = _print) -> None:

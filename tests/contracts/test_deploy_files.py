@@ -1,6 +1,7 @@
 """The files of ``deploy/`` fit the program: command lines, variables, ports, exit codes, times. No tool is needed."""
 
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,14 @@ CONFINED = "# Confinement. The same lines in each unit.\n"
 
 
 def _assigned(path: Path) -> dict[str, str]:
-    """Variables of an environment file, also those that are commented out."""
-    return dict(re.findall(r"^#?([A-Z][A-Z_]+)=(.*)$", path.read_text(), re.M))
+    """Variables of an environment file as a shell reads them, also those that are commented out."""
+    lines = re.findall(r"^#?([A-Z][A-Z_]+=.*)$", path.read_text(), re.M)
+    script = "\n".join(("set -ae", *lines, "env -0"))
+    read = subprocess.run(
+        ("bash", "-c", script), capture_output=True, text=True, check=True, env={}
+    )
+    found = dict(each.split("=", 1) for each in read.stdout.split("\0") if each)
+    return {line.partition("=")[0]: found[line.partition("=")[0]] for line in lines}
 
 
 @each_unit

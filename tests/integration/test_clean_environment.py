@@ -115,7 +115,9 @@ def test_bundle_installs_without_network(tmp_path: Path) -> None:
         _run_alone(*_ALONE, folder / "install", tmp_path / goal, goal, home=home)
         said = _run_alone(*_ALONE, tmp_path / goal / "bin/pip", "check", home=home)
         assert said == "No broken requirements found.\n"
-    assert list((home / "jars" / "spark").glob("spark-sql-kafka-*.jar"))
+    jars = tmp_path / "apply" / "share" / "millrace" / "jars" / "spark"
+    assert list(jars.glob("spark-sql-kafka-*.jar"))
+    assert not (home / "jars").exists()
     # Spark starts before the driver asks for an ensemble
     program = (tmp_path / "apply/bin/millrace", "apply")
     done = subprocess.run(

@@ -351,7 +351,11 @@ def _introduce(trial: "Trial") -> None:
 
     chosen = trial.choice.member
     for verdict in sorted(trial.choice.verdicts, key=lambda each: each.member != chosen):
-        _say(f"{'reads' if verdict.member == chosen else 'does not read'} {verdict}")
+        if verdict.member == chosen:
+            _say(f"reads {verdict}")
+        else:
+            why = ", and another is better" if verdict.is_admissible else ""
+            _say(f"does not read {verdict}{why}")
     for finding in trial.findings:
         _say(f"a capture task would stop: {finding}\n  {finding.fix.removesuffix(PERSIST)}")
     _say(f"from {trial.place.file}:{trial.place.pos} on, as it commits; Ctrl-C ends it\n")
