@@ -22,7 +22,7 @@ from millrace.drivers.kafka.topic import TopicSettings
 from millrace.drivers.kafka.wire import require_transactions
 from millrace.errors import Fatal, MillraceError
 from millrace.producer.checks.answers import Tables
-from millrace.producer.publish.config import PublisherConfig, publisher_config
+from millrace.producer.publish.config import PublisherConfig, PublisherLimits, publisher_config
 from millrace.producer.publish.kafka import KafkaDriver
 from millrace.producer.publish.topic_check import check_topic, durability_warning
 from millrace.schemas.documents.model import CaptureTask, TopicAddress
@@ -33,6 +33,13 @@ CLIENT = "check"
 DRY_RUN_S = 15.0
 OPEN_S = 3.0  # a transaction that stays open for longer is named
 _LOOK_S = 0.1
+_OWN_FIX = (
+    "Nothing to do: the running task ends it, and without one the broker aborts it within a minute."
+)
+_UNKNOWN_FIX = (
+    "See `millrace status TASK` first: a task that writes may own it, and ends it. If it stays open, find its"
+    " writer with `kafka-transactions.sh find-hanging`, and abort it only if no task of Millrace writes this topic."
+)
 _NEEDED_OPERATIONS = frozenset({"READ", "WRITE", "DESCRIBE", "DESCRIBE_CONFIGS"})
 
 
@@ -57,10 +64,9 @@ def check_topic_of(task: CaptureTask, *, pause_s: float) -> Iterator[Requirement
     yield judge_operations(subject, admin.operations())
     yield _dry_run(subject, driver, settings, task.output)
     with closing(driver.partition()) as partition:
-        ends = watch_ends(partition, open_s=OPEN_S)
-    is_open = ends.stable != ends.high
-    writer = find_open_writer(config.brokers, config.topic, offset=ends.stable) if is_open else ""
-    yield judge_open(subject, ends, writer=writer, ours=transactional_id(config.topic))
+        yield judge_open(
+            subject, *watch_open(partition, config), ours=transactional_id(config.topic)
+        )
 
 
 def trial_config(task: CaptureTask) -> PublisherConfig:
@@ -186,27 +192,58 @@ class _Ended(Protocol):
     def all_ends(self) -> Ends: ...
 
 
-def watch_ends(partition: _Ended, *, open_s: float) -> Ends:
-    """The ends of the partition once no transaction is open, or once one has been open for ``open_s``."""
+def watch_open(partition: _Ended, config: PublisherConfig) -> tuple[Ends, str]:
+    """The ends, equal if no transaction stays open, and the writer of the one that does ("": unknown).
+
+    A capture task ends a transaction within its ``publish_timeout_s``, so one of an unknown writer is watched for as
+    long. Without the ends before it, a transaction can end between two requests and look as if it were open.
+    """
+    ends = watch_ends(partition, open_s=OPEN_S)
+    if ends.stable == ends.high:
+        return ends, ""
+    writer = find_open_writer(config.brokers, config.topic, offset=ends.stable)
+    unknown_s = 0.0 if writer else PublisherLimits().publish_timeout_s
+    return watch_ends(partition, open_s=unknown_s, first=ends), writer
+
+
+def watch_ends(partition: _Ended, *, open_s: float, first: Ends | None = None) -> Ends:
+    """The ends of the partition once no transaction is open, or once one has been open for ``open_s``.
+
+    ``first``: an earlier answer. An answer has the stable end of one moment and the end of the log of a later one, so
+    the stable end of a second answer decides, however long an answer takes.
+    """
+    first = first or partition.all_ends()
     deadline_s = time.monotonic() + open_s
-    first = ends = partition.all_ends()
-    while ends.stable != ends.high and time.monotonic() < deadline_s:
-        time.sleep(_LOOK_S)
+    ends = first
+    while ends.stable != ends.high:
+        is_over = time.monotonic() >= deadline_s
         ends = partition.all_ends()
         if ends.stable != first.stable:  # that one has ended
             return replace(ends, high=ends.stable)
+        if is_over:
+            break
+        time.sleep(_LOOK_S)
     return ends
 
 
-def judge_open(subject: Subject, ends: Ends, *, writer: str, ours: str) -> Requirement:
-    """MR-3013 if a transaction stays open. ``ours`` is the task's transactional ID: its own one may only be large."""
+def judge_open(subject: Subject, ends: Ends, writer: str, *, ours: str) -> Requirement:
+    """MR-3013 if a transaction stays open. ``ours`` is the task's transactional ID.
+
+    Only a foreign writer's is a failure. The fix of another one must not end a transaction of the running task.
+    """
     what = "open transactions"
     if ends.stable == ends.high:
         return subject.ok(what, "none")
     found = f"one since offset {ends.stable}, of {writer or 'an unknown writer'}"
     if writer == ours:
-        return subject.warn("MR-3013", what, found=found, wanted="none, unless the task runs now")
-    return subject.fail("MR-3013", what, found=found, wanted="none")
+        found, fix = f"one of this task since offset {ends.stable}", _OWN_FIX
+    elif writer:
+        return subject.fail("MR-3013", what, found=found, wanted="none")
+    else:
+        fix = _UNKNOWN_FIX
+    return subject.warn(
+        "MR-3013", what, found=found, wanted="none, unless the task runs now", fix=fix
+    )
 
 
 def _mib(count: int) -> str:
