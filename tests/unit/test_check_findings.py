@@ -418,7 +418,7 @@ def test_transaction_that_ends_is_not_reported() -> None:
     assert stuck == Ends(0, 5, 9)
 
 
-def test_transaction_that_ends_while_its_writer_is_looked_for_is_not_reported(
+def test_transaction_that_ends_during_the_check_is_fine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Then the broker names no writer. It must not look like an unknown one, whose transaction an operator aborts."""

@@ -121,6 +121,15 @@ def test_failed_requirement_that_a_task_reports_is_listed_once() -> None:
     assert _ranks(blocked, again) == [(2, "MR-1031")]
 
 
+def test_warning_that_a_task_reports_is_listed_once() -> None:
+    """By the check, which has the fix apart. A warning of the task alone keeps its code."""
+    warned = replace(QUIET, warnings=("MR-3021 the topic shop: one replica. Create it again",))
+    running = replace(QUIET, code="MR-5018", why="triggers on the target")
+    found = [KAFKA.warn("MR-3021", "durability", found="1"), KAFKA.warn("MR-5018", "t", found="1")]
+    assert _ranks(warned, *found[:1]) == _ranks(warned) == [(6, "MR-3021")]
+    assert _ranks(running, *found[1:]) == _ranks(running) == [(6, "MR-5018")]
+
+
 def test_missing_worker_of_a_kind_is_named() -> None:
     """Only if a task needs one."""
     cluster = replace(CLUSTER, workers={"w1": TaskKind.CAPTURE})

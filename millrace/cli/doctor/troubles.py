@@ -10,9 +10,11 @@
     5      a task that retries by itself
     6      a warning of a task or of a requirement
 
-A requirement with the code of a task's own error is left out: the task reports it better.
+A requirement with the code of a task's own error is left out: the task reports it better. A warning of a task is left
+out if a requirement has its code: all of the cluster is checked, and the requirement has what is wanted and the fix.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -23,6 +25,7 @@ from millrace.schemas.status import TaskState
 from millrace.zk.view import Cluster, TaskView
 
 LOSS_S = 24 * 3600  # time for an operator to act
+_CODED = re.compile(r"(?:(MR-\d{4})[: ]+)?(.*)", re.DOTALL)
 _RANKS = {TaskState.BLOCKED: 2, TaskState.STALLED: 3, TaskState.DEGRADED: 5}
 
 
@@ -46,7 +49,17 @@ def troubles_of(
     cluster: Cluster | None, views: Sequence[TaskView], found: Iterable[Requirement]
 ) -> list[Trouble]:
     """All troubles, the worst first. ``cluster`` None: ZooKeeper could not be read."""
-    troubles = [*_of_cluster(cluster, views), *(each for view in views for each in _of_task(view))]
+    found = list(found)
+    warned = {one.code for one in found if one.level is Level.WARN}
+    troubles = [
+        *_of_cluster(cluster, views),
+        *(
+            each
+            for view in views
+            for each in _of_task(view)
+            if not (each.is_warning and each.code in warned)
+        ),
+    ]
     reported = {trouble.code for trouble in troubles if trouble.code}
     troubles += [
         _of_requirement(one)
@@ -116,7 +129,10 @@ def _of_task(view: TaskView) -> Iterator[Trouble]:
     elif report.code:  # a warning of a running task
         yield Trouble(rank=6, subject=subject, what=report.why, code=report.code, fix=report.fix)
     for warning in report.warnings:
-        yield Trouble(rank=6, subject=subject, what=warning)
+        match = _CODED.match(warning)
+        assert match is not None
+        code, what = match.groups("")
+        yield Trouble(rank=6, subject=subject, what=what, code=code)
 
 
 def _of_requirement(one: Requirement) -> Trouble:
